@@ -1,0 +1,1 @@
+"""The PySpark data pipeline over recordings."""

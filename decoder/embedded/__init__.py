@@ -1,0 +1,1 @@
+"""Payloads inside payloads: consumer protocol and internal topics."""

@@ -1,0 +1,1 @@
+"""What is wrong in a conversation, and why."""
