@@ -1,0 +1,57 @@
+"""The Kafka protocol, sans-IO: bytes in, facts out. No sockets, no clock, no processes.
+
+Frames are given and returned without their 4 size bytes. See docs/architecture.md for the contracts.
+"""
+
+from . import facts, records
+from .codec import (
+    decode_body,
+    decode_request,
+    decode_request_header,
+    decode_response,
+    encode_body,
+    encode_request,
+    encode_response,
+)
+from .connection import Connection, ExchangeDone, Opaque, RequestSeen
+from .errors import (
+    BadLength,
+    BadUtf8,
+    DecodeError,
+    EncodeError,
+    TrailingBytes,
+    Truncated,
+    UnknownApi,
+    UnknownVersion,
+)
+from .exchange import Exchange, State
+from .frame import Direction
+from .message import Message
+
+__all__ = [
+    "BadLength",
+    "BadUtf8",
+    "Connection",
+    "DecodeError",
+    "Direction",
+    "EncodeError",
+    "Exchange",
+    "ExchangeDone",
+    "Message",
+    "Opaque",
+    "RequestSeen",
+    "State",
+    "TrailingBytes",
+    "Truncated",
+    "UnknownApi",
+    "UnknownVersion",
+    "decode_body",
+    "decode_request",
+    "decode_request_header",
+    "decode_response",
+    "encode_body",
+    "encode_request",
+    "encode_response",
+    "facts",
+    "records",
+]

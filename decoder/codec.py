@@ -1,0 +1,160 @@
+"""Whole frames: header and body together, decoded and encoded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from . import facts
+from .decode import FAULTS, decoder
+from .encode import encode_struct, values_from
+from .errors import BadLength, DecodeError, TrailingBytes
+from .message import Message
+from .plan import API_VERSIONS, CONTROLLED_SHUTDOWN, Plan, extra_plan, plan
+from .walk import Walker
+
+UNSUPPORTED_VERSION = facts.error_code("UNSUPPORTED_VERSION")
+
+
+def header_version(kind: str, api_key: int, api_version: int) -> int:
+    """Which header version a message has: request 0-2, response 0-1."""
+    return plan(kind, api_key, api_version).header_version
+
+
+def decode_request_header(frame: bytes) -> tuple[dict[str, Any], int]:
+    """``({request_api_key, request_api_version, correlation_id, client_id}, offset of the body)``.
+
+    Works for unknown APIs and versions too: all headers share these fields (a header 2 then lacks its tags).
+    """
+    key = int.from_bytes(frame[:2], "big", signed=True)
+    version = int.from_bytes(frame[2:4], "big", signed=True)
+    try:
+        number = header_version("request", key, version)
+    except DecodeError:
+        number = 0 if key == CONTROLLED_SHUTDOWN and version == 0 else 1
+    return _header("RequestHeader", number, frame)
+
+
+def _header(name: str, version: int, frame: bytes) -> tuple[dict[str, Any], int]:
+    header = extra_plan("headers", name, version)
+    values, end = _read(header, frame, 0)
+    return Message(header, values, frame).to_dict(), end
+
+
+def _read(of: Plan, data: bytes, start: int) -> tuple[tuple[Any, ...], int]:
+    try:
+        return decoder(of)(data, start)
+    except FAULTS:
+        walker = Walker(of, data, start)
+        walker.run()
+        raise BadLength(
+            "the bytes cannot be read", api=of.api, version=of.version, offset=start, partial=walker.tree
+        ) from None
+
+
+def _message(of: Plan, frame: bytes, start: int, header: dict[str, Any]) -> Message:
+    values, end = _read(of, frame, start)
+    message = Message(of, values, frame, start, header, frame[end:])
+    if end != len(frame):
+        raise TrailingBytes(
+            f"{len(frame) - end} bytes left over",
+            api=of.api,
+            version=of.version,
+            path="(behind the message)",
+            offset=end,
+            partial=message.to_dict(),
+            message=message,
+        )
+    return message
+
+
+def decode_request(frame: bytes) -> Message:
+    """A request from its frame (header and body, without the 4 size bytes); DecodeError says what is wrong where."""
+    frame = bytes(frame)
+    header, start = decode_request_header(frame)
+    of = plan("request", header["request_api_key"], header["request_api_version"])
+    return _message(of, frame, start, header)
+
+
+def decode_response(frame: bytes, *, api_key: int, api_version: int) -> Message:
+    """A response from its frame, given what was asked.
+
+    An ApiVersions answer with UNSUPPORTED_VERSION is read as version 0, which is what brokers send then (KIP-511).
+    """
+    frame = bytes(frame)
+    of = plan("response", api_key, api_version)
+    header, start = _header("ResponseHeader", of.header_version, frame)
+    if api_key == API_VERSIONS and api_version and _leads_with(frame, start, UNSUPPORTED_VERSION):
+        try:
+            return _message(plan("response", api_key, 0), frame, start, header)
+        except DecodeError:
+            # Some brokers answer the error in the version that was asked; if that fails too, its fault is reported.
+            return _message(of, frame, start, header)
+    return _message(of, frame, start, header)
+
+
+def _leads_with(frame: bytes, start: int, code: int) -> bool:
+    return frame[start : start + 2] == code.to_bytes(2, "big", signed=True)
+
+
+def decode_body(kind: str, api_key: int, api_version: int, data: bytes) -> Message:
+    """A ``"request"`` or ``"response"`` body without header."""
+    return _message(plan(kind, api_key, api_version), bytes(data), 0, {})
+
+
+def _encode(of: Plan, fields: Mapping[str, Any], head: bytes, header: dict[str, Any]) -> Message:
+    values = values_from(of.root, fields)
+    out = bytearray(head)
+    encode_struct(of.root, values, out)
+    return Message(of, values, bytes(out), len(head), header)
+
+
+def encode_request(
+    api_key: int,
+    api_version: int,
+    fields: Mapping[str, Any],
+    *,
+    correlation_id: int = 0,
+    client_id: str | None = None,
+) -> bytes:
+    """A request frame from a dict of fields; what is left out takes its default. EncodeError names the path."""
+    of = plan("request", api_key, api_version)
+    header = {
+        "request_api_key": api_key,
+        "request_api_version": api_version,
+        "correlation_id": correlation_id,
+        "client_id": client_id,
+    }
+    return _encode(of, fields, _head("RequestHeader", of.header_version, header), header).frame
+
+
+def encode_response(api_key: int, api_version: int, fields: Mapping[str, Any], *, correlation_id: int = 0) -> bytes:
+    """A response frame from a dict of fields; what is left out takes its default."""
+    of = plan("response", api_key, api_version)
+    header = {"correlation_id": correlation_id}
+    return _encode(of, fields, _head("ResponseHeader", of.header_version, header), header).frame
+
+
+def encode_body(kind: str, api_key: int, api_version: int, fields: Mapping[str, Any]) -> bytes:
+    """A bare body from a dict of fields."""
+    return _encode(plan(kind, api_key, api_version), fields, b"", {}).frame
+
+
+def _head(name: str, version: int, header: dict[str, Any]) -> bytes:
+    of = extra_plan("headers", name, version)
+    known = {f.name for f in of.root.fields}
+    out = bytearray()
+    encode_struct(of.root, values_from(of.root, {k: v for k, v in header.items() if k in known}), out)
+    return bytes(out)
+
+
+__all__ = [
+    "decode_body",
+    "decode_request",
+    "decode_request_header",
+    "decode_response",
+    "encode_body",
+    "encode_request",
+    "encode_response",
+    "header_version",
+]

@@ -1,0 +1,201 @@
+"""One client connection, sans-IO: bytes of both directions in, events out.
+
+Brokers answer the requests of a connection in order, so requests wait in a queue and a response belongs to the
+first one with its correlation id; those in front of it got none (acks=0, or their response is missing).
+
+Events:
+  RequestSeen(exchange)    a request frame is complete
+  ExchangeDone(exchange)   its response is complete, or none will come; orphans too
+  Opaque(...)              bytes that are no request or response: SASL tokens (masked), other protocols
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from . import facts
+from .codec import decode_request_header
+from .errors import DecodeError
+from .exchange import Exchange, State
+from .frame import MAX_FRAME, Direction, Framer, NotFrames
+from .secrets import mask_token
+
+PRODUCE = facts.api_key("Produce")
+SASL_HANDSHAKE = facts.api_key("SaslHandshake")
+
+
+@dataclass(frozen=True, slots=True)
+class RequestSeen:
+    exchange: Exchange
+
+
+@dataclass(frozen=True, slots=True)
+class ExchangeDone:
+    exchange: Exchange
+
+
+@dataclass(frozen=True, slots=True)
+class Opaque:
+    """Bytes without meaning here. ``framed``: they are a frame's content (the 4 size bytes are left out)."""
+
+    direction: Direction
+    data: bytes
+    time_ns: int
+    reason: str
+    framed: bool = False
+
+
+Event = RequestSeen | ExchangeDone | Opaque
+
+_TOKEN = object()
+
+
+class Connection:
+    """The protocol state of one connection. Feed it whatever arrives, cut anywhere."""
+
+    def __init__(self, number: int = 0, client: str = "", broker: str = "", limit: int = MAX_FRAME):
+        self.number, self.client, self.broker = number, client, broker
+        self._framers = (Framer(limit), Framer(limit))
+        self._opaque: list[str | None] = [None, None]
+        # Requests that wait for a response; _TOKEN stands for a raw SASL token, which is answered by another.
+        self._waiting: deque[object] = deque()
+        self._raw_sasl = False
+
+    @property
+    def in_flight(self) -> int:
+        """How many requests wait for a response."""
+        return len(self._waiting)
+
+    def pending(self) -> list[Exchange]:
+        """The exchanges that wait for a response, oldest first."""
+        return [e for e in self._waiting if isinstance(e, Exchange)]
+
+    def receive_from_client(self, data: bytes | bytearray | memoryview, time_ns: int = 0) -> list[Event]:
+        """Bytes from the client, arrived at `time_ns`."""
+        return list(self._receive(Direction.REQUEST, data, time_ns))
+
+    def receive_from_broker(self, data: bytes | bytearray | memoryview, time_ns: int = 0) -> list[Event]:
+        """Bytes from the broker, arrived at `time_ns`."""
+        return list(self._receive(Direction.RESPONSE, data, time_ns))
+
+    def lost(self, direction: Direction) -> list[Event]:
+        """Bytes of `direction` are missing here; what comes next starts at a frame."""
+        self._framers[direction].rest()
+        self._opaque[direction] = None
+        return []
+
+    def close(self, time_ns: int = 0) -> list[Event]:
+        """The connection ended: everything still waiting gets no response."""
+        events: list[Event] = []
+        while self._waiting:
+            events.extend(self._unanswered(self._waiting.popleft()))
+        for direction in Direction:
+            rest = self._framers[direction].rest()
+            if rest:
+                events.append(Opaque(direction, rest, time_ns, "the connection ended inside a frame"))
+        return events
+
+    def _receive(self, direction: Direction, data: bytes | bytearray | memoryview, time_ns: int) -> Iterator[Event]:
+        reason = self._opaque[direction]
+        if reason is not None:
+            yield Opaque(direction, bytes(data), time_ns, reason)
+            return
+        framer = self._framers[direction]
+        take = self._request if direction is Direction.REQUEST else self._response
+        try:
+            for frame, started in framer.feed(data, time_ns):
+                yield from take(frame, started)
+        except NotFrames as fault:
+            self._opaque[direction] = str(fault)
+            yield Opaque(direction, framer.rest(), time_ns, str(fault))
+
+    # --- client to broker ----------------------------------------------------------------------------------
+
+    def _request(self, frame: bytes, time_ns: int) -> Iterator[Event]:
+        if self._raw_sasl and not plausible_request(frame):
+            self._waiting.append(_TOKEN)
+            yield Opaque(Direction.REQUEST, mask_token(frame), time_ns, "SASL token", framed=True)
+            return
+        self._raw_sasl = False
+        exchange = Exchange(
+            connection=self.number, client=self.client, broker=self.broker, request=frame, request_time_ns=time_ns
+        )
+        try:
+            header, body = decode_request_header(frame)
+            exchange.api_key = header["request_api_key"]
+            exchange.api_version = header["request_api_version"]
+            exchange.correlation_id = header["correlation_id"]
+            exchange.client_id = header.get("client_id")
+        except DecodeError:
+            # Too short or damaged; the frame is kept and says so when it is decoded.
+            body = 0
+            if len(frame) >= 8:
+                exchange.api_key = int.from_bytes(frame[:2], "big", signed=True)
+                exchange.api_version = int.from_bytes(frame[2:4], "big", signed=True)
+                exchange.correlation_id = int.from_bytes(frame[4:8], "big", signed=True)
+        yield RequestSeen(exchange)
+        if exchange.api_key == PRODUCE and body and expects_no_response(exchange):
+            exchange.state = State.NO_RESPONSE
+            yield ExchangeDone(exchange)
+        else:
+            self._waiting.append(exchange)
+
+    # --- broker to client ----------------------------------------------------------------------------------
+
+    def _response(self, frame: bytes, time_ns: int) -> Iterator[Event]:
+        if self._waiting and self._waiting[0] is _TOKEN:
+            self._waiting.popleft()
+            yield Opaque(Direction.RESPONSE, mask_token(frame), time_ns, "SASL token", framed=True)
+            return
+        correlation_id = int.from_bytes(frame[:4], "big", signed=True)
+        if len(frame) < 4 or not self._is_awaited(correlation_id):
+            orphan = Exchange(
+                connection=self.number,
+                client=self.client,
+                broker=self.broker,
+                correlation_id=correlation_id,
+                response=frame,
+                response_time_ns=time_ns,
+                state=State.ORPHAN,
+            )
+            yield ExchangeDone(orphan)
+            return
+        while True:
+            first = self._waiting.popleft()
+            if isinstance(first, Exchange) and first.correlation_id == correlation_id:
+                break
+            yield from self._unanswered(first)
+        first.response, first.response_time_ns, first.state = frame, time_ns, State.PAIRED
+        if first.api_key == SASL_HANDSHAKE and first.api_version == 0 and first.error == 0:
+            # After a version 0 handshake the tokens travel without headers (KIP-43); version 1 wraps them (KIP-152).
+            self._raw_sasl = True
+        yield ExchangeDone(first)
+
+    def _is_awaited(self, correlation_id: int) -> bool:
+        return any(isinstance(e, Exchange) and e.correlation_id == correlation_id for e in self._waiting)
+
+    @staticmethod
+    def _unanswered(waiting: object) -> Iterator[Event]:
+        if isinstance(waiting, Exchange):
+            waiting.state = State.NO_RESPONSE
+            yield ExchangeDone(waiting)
+
+
+def expects_no_response(exchange: Exchange) -> bool:
+    """Whether this is a Produce with acks=0, which brokers do not answer."""
+    message = exchange.request_message
+    return message is not None and message["acks"] == 0
+
+
+def plausible_request(frame: bytes) -> bool:
+    """Whether a frame's content starts like a request of a known API, version and client id."""
+    if len(frame) < 8:
+        return False
+    try:
+        header, _ = decode_request_header(frame)
+        known = facts.api(header["request_api_key"])
+    except (DecodeError, KeyError):
+        return False
+    return header["request_api_version"] in known.versions

@@ -1,0 +1,64 @@
+"""What can be wrong with bytes, and with values to be written. Every error says where."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class DecodeError(ValueError):
+    """Bytes that do not fit the schema.
+
+    ``api``/``version``: what was being read. ``path``: the field, in ``a.b[0].c`` form. ``offset``: bytes from the
+    start of the data given. ``partial``: what was read before, as nested dicts. ``message``: the complete message
+    where only bytes behind it were wrong (`TrailingBytes`), else None.
+    """
+
+    def __init__(
+        self,
+        text: str,
+        *,
+        api: str = "",
+        version: int | None = None,
+        path: str = "",
+        offset: int = 0,
+        partial: dict[str, Any] | None = None,
+        message: Any = None,
+    ):
+        what = f"{api} v{version}: " if api else ""
+        where = f" at {path or 'the start'} (offset {offset})"
+        super().__init__(f"{what}{text}{where}")
+        self.text, self.api, self.version, self.path, self.offset = text, api, version, path, offset
+        self.partial = partial if partial is not None else {}
+        self.message = message
+
+
+class Truncated(DecodeError):
+    """The data ends inside a field."""
+
+
+class BadLength(DecodeError):
+    """A length or count that cannot be: negative where null is not allowed, or more than the bytes present."""
+
+
+class BadUtf8(DecodeError):
+    """A string that is not UTF-8."""
+
+
+class TrailingBytes(DecodeError):
+    """The message is complete and bytes are left over."""
+
+
+class UnknownApi(DecodeError):
+    """An api key that no known release has."""
+
+
+class UnknownVersion(DecodeError):
+    """A version outside of what the schema holds for this API."""
+
+
+class EncodeError(ValueError):
+    """A value that cannot be written: ``path`` names the field."""
+
+    def __init__(self, text: str, path: str = ""):
+        super().__init__(f"{path}: {text}" if path else text)
+        self.path = path

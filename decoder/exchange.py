@@ -1,0 +1,185 @@
+"""An exchange: one request and what came of it."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any
+
+from . import facts
+from .codec import decode_request, decode_response
+from .errors import DecodeError, TrailingBytes
+from .message import Message, jsonable
+from .secrets import shown
+
+
+class State(StrEnum):
+    """Where an exchange stands."""
+
+    PENDING = "pending"
+    """asked, not answered yet (or when the recording ended)"""
+    PAIRED = "paired"
+    NO_RESPONSE = "no_response"
+    """none is due (a Produce with acks=0), or the connection ended or went on without one"""
+    ORPHAN = "orphan"
+    """a response whose request was never seen"""
+
+
+_UNREAD: Any = object()
+
+
+class Exchange:
+    """A request frame, its response frame, and lazily what they say.
+
+    Frames exclude the 4 size bytes; ``request_size``/``response_size`` are the values of those 4 bytes. Times are
+    nanoseconds since the epoch. ``marks`` is free for whoever holds the exchange (file offsets, rule names).
+    """
+
+    __slots__ = (
+        "_faults",
+        "_messages",
+        "api_key",
+        "api_version",
+        "broker",
+        "client",
+        "client_id",
+        "connection",
+        "correlation_id",
+        "marks",
+        "request",
+        "request_time_ns",
+        "response",
+        "response_time_ns",
+        "state",
+    )
+
+    def __init__(
+        self,
+        *,
+        connection: int = 0,
+        client: str = "",
+        broker: str = "",
+        api_key: int = -1,
+        api_version: int = -1,
+        correlation_id: int = 0,
+        client_id: str | None = None,
+        request: bytes | None = None,
+        request_time_ns: int | None = None,
+        response: bytes | None = None,
+        response_time_ns: int | None = None,
+        state: State = State.PENDING,
+    ):
+        self.connection, self.client, self.broker = connection, client, broker
+        self.api_key, self.api_version, self.correlation_id = api_key, api_version, correlation_id
+        self.client_id = client_id
+        self.request, self.request_time_ns = request, request_time_ns
+        self.response, self.response_time_ns = response, response_time_ns
+        self.state = state
+        self.marks: dict[str, Any] = {}
+        self._messages: list[Any] = [_UNREAD, _UNREAD]
+        self._faults: list[DecodeError | None] = [None, None]
+
+    def __repr__(self) -> str:
+        return f"<Exchange {self.api} v{self.api_version} #{self.correlation_id} {self.state}>"
+
+    @property
+    def api(self) -> str:
+        """The API's name; empty for an orphan."""
+        return facts.api_name(self.api_key) if self.api_key >= 0 or self.state is not State.ORPHAN else ""
+
+    @property
+    def request_size(self) -> int | None:
+        return None if self.request is None else len(self.request)
+
+    @property
+    def response_size(self) -> int | None:
+        return None if self.response is None else len(self.response)
+
+    @property
+    def latency_ns(self) -> int | None:
+        """From the request's first byte to the response's first byte, as seen where the bytes were taken."""
+        if self.request_time_ns is None or self.response_time_ns is None:
+            return None
+        return self.response_time_ns - self.request_time_ns
+
+    @property
+    def request_message(self) -> Message | None:
+        """The decoded request, or None if there is none or it cannot be decoded (see `undecoded`)."""
+        if self._messages[0] is _UNREAD:
+            self._messages[0] = None if self.request is None else self._read(0)
+        message: Message | None = self._messages[0]
+        return message
+
+    @property
+    def response_message(self) -> Message | None:
+        """The decoded response, or None if there is none or it cannot be decoded (see `undecoded`)."""
+        if self._messages[1] is _UNREAD:
+            known = self.response is not None and self.state is not State.ORPHAN
+            self._messages[1] = self._read(1) if known else None
+        message: Message | None = self._messages[1]
+        return message
+
+    def _read(self, which: int) -> Message | None:
+        try:
+            if which == 0:
+                return decode_request(self.request or b"")
+            return decode_response(self.response or b"", api_key=self.api_key, api_version=self.api_version)
+        except TrailingBytes as fault:
+            # All fields are there; what is left over is reported as surplus, not as undecoded.
+            message: Message | None = fault.message
+            return message
+        except DecodeError as fault:
+            self._faults[which] = fault
+            return None
+
+    @property
+    def error(self) -> int:
+        """The first error code of the response that is not 0, else 0."""
+        message = self.response_message
+        return next((code for _, code in message.errors()), 0) if message else 0
+
+    @property
+    def undecoded(self) -> str | None:
+        """Why a frame of this exchange could not be decoded, or None."""
+        _ = self.request_message, self.response_message
+        reasons = [
+            f"{side}: {fault}" for side, fault in zip(("request", "response"), self._faults, strict=True) if fault
+        ]
+        return "; ".join(reasons) or None
+
+    @property
+    def surplus(self) -> tuple[int, int]:
+        """Bytes behind the end of the request and of the response: a fault of whoever wrote them."""
+        sides = (self.request_message, self.response_message)
+        return tuple(len(m.trailing) if m else 0 for m in sides)  # type: ignore[return-value]
+
+    def to_dict(self, bodies: bool = True) -> dict[str, Any]:
+        """The keys of ``barnabas decode --json``; ``request`` and ``response`` are null without `bodies`.
+
+        Fields that hold secrets are masked (`decoder.secrets`).
+        """
+        error = self.error
+        out: dict[str, Any] = {
+            "time_ns": self.request_time_ns if self.request_time_ns is not None else self.response_time_ns,
+            "conn": self.connection,
+            "client": self.client,
+            "broker": self.broker,
+            "api": self.api,
+            "api_key": self.api_key,
+            "api_version": self.api_version,
+            "correlation_id": self.correlation_id,
+            "client_id": self.client_id,
+            "request_size": self.request_size,
+            "response_size": self.response_size,
+            "latency_ns": self.latency_ns,
+            "state": str(self.state),
+            "error": facts.error_name(error) if error else None,
+            "undecoded": self.undecoded,
+            "request": None,
+            "response": None,
+        }
+        if any(self.surplus):
+            out["surplus_bytes"] = {"request": self.surplus[0], "response": self.surplus[1]}
+        if bodies:
+            out["request"] = jsonable(shown(self.request_message)) if self.request_message else None
+            out["response"] = jsonable(shown(self.response_message)) if self.response_message else None
+        return out

@@ -1,0 +1,85 @@
+"""Frames: the 4-byte size and what follows, cut out of a byte stream that may be split anywhere. Sans-IO."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from enum import IntEnum
+
+MAX_FRAME = 512 * 1024 * 1024
+"""Larger sizes are taken for damage or for another protocol. Brokers refuse requests over 100 MiB by default
+(``socket.request.max.bytes``); fetch responses may be larger when a client asks for it."""
+
+_SIZE = struct.Struct(">i").unpack_from
+
+
+class Direction(IntEnum):
+    """Which way bytes travel."""
+
+    REQUEST = 0
+    RESPONSE = 1
+
+    @property
+    def other(self) -> Direction:
+        return Direction(1 - self)
+
+
+class NotFrames(ValueError):
+    """The stream is not Kafka's framing; the text says what it looks like."""
+
+
+def foreign_protocol(data: bytes) -> str | None:
+    """What the first bytes of a stream look like if they are not Kafka's, else None."""
+    if len(data) >= 3 and data[0] == 0x16 and data[1] == 3 and data[2] <= 4:
+        return "a TLS hello"
+    if data[:4] in (b"GET ", b"POST", b"PUT ", b"HEAD", b"HTTP", b"OPTI", b"DELE"):
+        return "HTTP"
+    if data[:4] == b"SSH-":
+        return "SSH"
+    return None
+
+
+class Framer:
+    """Cuts a stream into frames. After `NotFrames` it stays failed: feed it no more."""
+
+    __slots__ = ("_buffer", "_first", "_start", "limit", "time_ns")
+
+    def __init__(self, limit: int = MAX_FRAME):
+        self.limit = limit
+        self._buffer = bytearray()
+        self._start = 0
+        self._first = True
+        self.time_ns = 0
+        """Arrival of the first byte of the frame that is being read."""
+
+    def feed(self, data: bytes | bytearray | memoryview, time_ns: int = 0) -> Iterator[tuple[bytes, int]]:
+        """The frames that `data` completes, each with the arrival time of its first byte."""
+        buffer = self._buffer
+        if len(buffer) == self._start:
+            self.time_ns = time_ns
+        buffer += data
+        at = self._start
+        try:
+            while len(buffer) - at >= 4:
+                size = _SIZE(buffer, at)[0]
+                if not 0 <= size <= self.limit:
+                    looks = foreign_protocol(bytes(buffer[at : at + 8]))
+                    raise NotFrames(f"not Kafka: {looks}" if looks else f"not a frame: size {size}")
+                end = at + 4 + size
+                if len(buffer) < end:
+                    break
+                frame = bytes(memoryview(buffer)[at + 4 : end])
+                started, self.time_ns, at = self.time_ns, time_ns, end
+                yield frame, started
+        finally:
+            self._start = at
+            if at == len(buffer) or at > 1 << 16:
+                del buffer[:at]
+                self._start = 0
+
+    def rest(self) -> bytes:
+        """The bytes held that are no whole frame yet; they are given up."""
+        rest = bytes(self._buffer[self._start :])
+        self._buffer.clear()
+        self._start = 0
+        return rest

@@ -1,0 +1,210 @@
+"""A decoded message: the frame's bytes, the plan they follow, and the values read."""
+
+from __future__ import annotations
+
+import base64
+import re
+import uuid
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from . import facts
+from .encode import UNKNOWN_TAGS, encode_struct, value_from
+from .errors import EncodeError
+from .plan import FieldPlan, Plan, StructPlan
+from .walk import Span, Walker
+
+_STEP = re.compile(r"([A-Za-z_]\w*)|\[(\d+)\]|\.")
+
+
+class Message:
+    """One request or response.
+
+    ``header``: the header's fields as a dict (empty for a bare body). ``values``: the body in plan order (see
+    `plan`). ``frame``: the bytes it was read from, header included, without the 4 size bytes. ``trailing``: bytes
+    behind the message's end (kept, so that encoding gives them back).
+    """
+
+    __slots__ = ("body_start", "frame", "header", "plan", "trailing", "values")
+
+    def __init__(
+        self,
+        plan: Plan,
+        values: tuple[Any, ...],
+        frame: bytes,
+        body_start: int = 0,
+        header: dict[str, Any] | None = None,
+        trailing: bytes = b"",
+    ):
+        self.plan, self.values, self.frame, self.body_start = plan, values, frame, body_start
+        self.header = header or {}
+        self.trailing = trailing
+
+    def __repr__(self) -> str:
+        return f"<{self.plan.name} v{self.plan.version}, {len(self.frame)} bytes>"
+
+    @property
+    def api_key(self) -> int:
+        return self.plan.api_key
+
+    @property
+    def api_version(self) -> int:
+        """The version the body is encoded in (an ApiVersions fallback answer is version 0)."""
+        return self.plan.version
+
+    @property
+    def api(self) -> str:
+        """The API's name."""
+        return self.plan.api
+
+    def encode(self) -> bytes:
+        """The frame: identical to what was read as long as nothing was replaced."""
+        return self.frame
+
+    def to_dict(self) -> dict[str, Any]:
+        """The body with Kafka's field names in snake_case; UUIDs as `uuid.UUID`, byte fields as bytes."""
+        return _struct_dict(self.plan.root, self.values)
+
+    def to_json(self) -> dict[str, Any]:
+        """Like `to_dict` with JSON's types only: UUIDs in Kafka's base64 form, bytes in hexadecimal."""
+        plain: dict[str, Any] = jsonable(self.to_dict())
+        return plain
+
+    def __getitem__(self, path: str) -> Any:
+        """The value at a path such as ``"topics[0].partitions[1].error_code"``; KeyError names the step that fails."""
+        plan: StructPlan | None = self.plan.root
+        value: Any = self.values
+        field: FieldPlan | None = None
+        for step in steps(path):
+            if isinstance(step, int):
+                if not isinstance(value, tuple) or field is None or not field.array or not step < len(value):
+                    raise KeyError(f"{path}: no item [{step}]")
+                value = value[step]
+            else:
+                names = [f.name for f in plan.fields] if plan else []
+                if plan is None or step not in names or value is None:
+                    raise KeyError(f"{path}: no field {step!r}" + (f", only {', '.join(names)}" if names else ""))
+                field = plan.fields[names.index(step)]
+                value, plan = value[names.index(step)], field.struct
+        return _shown(field, value, whole=not isinstance(step, int)) if field else self.to_dict()
+
+    def replace(self, edits: Mapping[str, Any]) -> Message:
+        """A message with the fields at these paths changed; EncodeError names a path that cannot be set.
+
+        The header's bytes stay as they were; the body is written anew.
+        """
+        values = self.values
+        for path, new in edits.items():
+            values = _replaced(self.plan.root, values, list(steps(path)), new, path)
+        body = bytearray(self.frame[: self.body_start])
+        encode_struct(self.plan.root, values, body)
+        body += self.trailing
+        return Message(self.plan, values, bytes(body), self.body_start, self.header, self.trailing)
+
+    def map(self) -> list[Span]:
+        """Every field's ``(path, start, end)``; offsets count from the frame's first byte."""
+        walker = Walker(self.plan, self.frame, self.body_start)
+        walker.run()
+        return sorted(walker.spans, key=lambda s: (s.start, -s.end))
+
+    def errors(self) -> Iterator[tuple[str, int]]:
+        """Every ``(path, error code)`` of the body that is not 0, in order."""
+        return _errors(self.plan.root, self.values, "")
+
+
+def steps(path: str) -> Iterator[str | int]:
+    """``"a.b[0].c"`` -> ``"a", "b", 0, "c"``; KeyError if it is no path."""
+    at = 0
+    while at < len(path):
+        match = _STEP.match(path, at)
+        if not match:
+            raise KeyError(f"not a path: {path!r}")
+        at = match.end()
+        if match[1]:
+            yield match[1]
+        elif match[2]:
+            yield int(match[2])
+
+
+def _struct_dict(plan: StructPlan, values: tuple[Any, ...]) -> dict[str, Any]:
+    out = {f.name: _shown(f, v) for f, v in zip(plan.fields, values, strict=False)}
+    if plan.flexible and values[-1]:
+        out[UNKNOWN_TAGS] = dict(values[-1])
+    return out
+
+
+def _shown(field: FieldPlan, value: Any, whole: bool = True) -> Any:
+    if value is None:
+        return None
+    if field.array and whole:
+        return [_shown(field, item, whole=False) for item in value]
+    if field.struct:
+        return _struct_dict(field.struct, value)
+    return uuid.UUID(bytes=value) if field.type == "uuid" else value
+
+
+def jsonable(value: Any) -> Any:
+    """`to_dict`'s values as JSON can hold them."""
+    if isinstance(value, dict):
+        return {str(k): jsonable(v) for k, v in value.items()}
+    if isinstance(value, list):
+        return [jsonable(v) for v in value]
+    if isinstance(value, bytes):
+        return value.hex()
+    if isinstance(value, uuid.UUID):
+        return base64.urlsafe_b64encode(value.bytes).decode().rstrip("=")
+    return value
+
+
+def _replaced(
+    plan: StructPlan, values: tuple[Any, ...], path: list[str | int], new: Any, whole: str
+) -> tuple[Any, ...]:
+    name, rest = path[0], path[1:]
+    index = next((i for i, f in enumerate(plan.fields) if f.name == name), None)
+    if index is None:
+        raise EncodeError(f"{plan.name} has no field {name!r}, only {', '.join(f.name for f in plan.fields)}", whole)
+    field, value = plan.fields[index], values[index]
+    return (*values[:index], _replaced_value(field, value, rest, new, whole), *values[index + 1 :])
+
+
+def _replaced_value(field: FieldPlan, value: Any, rest: list[str | int], new: Any, whole: str) -> Any:
+    if not rest:
+        return value_from(field, new, whole)
+    step = rest[0]
+    if isinstance(step, int):
+        if not field.array or value is None or step >= len(value):
+            raise EncodeError(f"{field.name} has no item [{step}]", whole)
+        if len(rest) == 1:
+            item = value_from(field, [new], whole)[0]
+        else:
+            item = _replaced_in(field, value[step], rest[1:], new, whole)
+        return (*value[:step], item, *value[step + 1 :])
+    return _replaced_in(field, value, rest, new, whole)
+
+
+def _replaced_in(field: FieldPlan, value: Any, rest: list[str | int], new: Any, whole: str) -> Any:
+    if field.struct is None or value is None:
+        raise EncodeError(f"{field.name} has no fields", whole)
+    return _replaced(field.struct, value, rest, new, whole)
+
+
+def _errors(plan: StructPlan, values: tuple[Any, ...], prefix: str) -> Iterator[tuple[str, int]]:
+    for field, value in zip(plan.fields, values, strict=False):
+        if field.struct is not None:
+            if value is None:
+                continue
+            for i, item in enumerate(value if field.array else (value,)):
+                inner = f"{prefix}{field.name}[{i}]." if field.array else f"{prefix}{field.name}."
+                yield from _errors(field.struct, item, inner)
+        elif value and is_error_code(field):
+            yield prefix + field.name, value
+
+
+def is_error_code(field: FieldPlan) -> bool:
+    """Whether a field holds one of Kafka's error codes (by its name, as in all of the definitions)."""
+    return field.type == "int16" and not field.array and field.name.endswith("error_code")
+
+
+def error_names(message: Message) -> list[tuple[str, str]]:
+    """`Message.errors` with names instead of numbers."""
+    return [(path, facts.error_name(code)) for path, code in message.errors()]

@@ -1,0 +1,152 @@
+"""Walk: the slow reader of the same plan that knows where it is.
+
+It gives the byte map of a message (every field's path, start and end), and, for bytes that the compiled decoder
+refused, the exact fault: what, at which path and offset, and everything that was read before it.
+"""
+
+from __future__ import annotations
+
+import struct as _struct
+from typing import Any, NamedTuple
+
+from .decode import FIXED, LENGTH_FORMAT, Bad, uvarint
+from .encode import UNKNOWN_TAGS
+from .errors import BadLength, BadUtf8, DecodeError, Truncated
+from .plan import FieldPlan, Plan, StructPlan
+
+
+class Span(NamedTuple):
+    """Where a field lies: ``data[start:end]``, length bytes included."""
+
+    path: str
+    start: int
+    end: int
+
+
+class Walker:
+    """Reads `data` from `position` by `plan`; ``tree`` and ``spans`` grow as it goes, also when it fails."""
+
+    def __init__(self, plan: Plan, data: bytes, position: int = 0):
+        self.plan, self.data, self.position = plan, data, position
+        self.tree: dict[str, Any] = {}
+        self.spans: list[Span] = []
+
+    def run(self) -> None:
+        """Read to the end of the message; DecodeError with path, offset and partial tree."""
+        self._struct(self.plan.root, self.tree, "")
+
+    def _fail(self, kind: type[DecodeError], text: str, path: str, offset: int) -> DecodeError:
+        return kind(text, api=self.plan.api, version=self.plan.version, path=path, offset=offset, partial=self.tree)
+
+    def _struct(self, plan: StructPlan, into: dict[str, Any], prefix: str) -> None:
+        for field in plan.fields[: plan.untagged]:
+            into[field.name] = self._field(field, prefix + field.name)
+        if plan.flexible:
+            self._tags(plan, into, prefix)
+
+    def _tags(self, plan: StructPlan, into: dict[str, Any], prefix: str) -> None:
+        for position in plan.tags.values():
+            into[plan.fields[position].name] = plan.fields[position].default
+        path = prefix + "_tagged_fields"
+        start = self.position
+        count = self._uvarint(path)
+        if count * 2 > len(self.data) - self.position:
+            raise self._fail(BadLength, f"{count} tagged fields do not fit in the bytes left", path, start)
+        for _ in range(count):
+            at = self.position
+            tag, size = self._uvarint(path), self._uvarint(path)
+            end = self.position + size
+            if end > len(self.data):
+                raise self._fail(Truncated, f"tagged field {tag} of {size} bytes runs over the end", path, at)
+            known = plan.tags.get(tag)
+            if known is None:
+                into.setdefault(UNKNOWN_TAGS, {})[tag] = self.data[self.position : end]
+                self.position = end
+                self.spans.append(Span(f"{prefix}{UNKNOWN_TAGS}[{tag}]", at, end))
+                continue
+            field = plan.fields[known]
+            into[field.name] = self._field(field, prefix + field.name)
+            if self.position != end:
+                raise self._fail(
+                    BadLength,
+                    f"tagged field {tag} says {size} bytes, its value has another length",
+                    prefix + field.name,
+                    at,
+                )
+
+    def _field(self, field: FieldPlan, path: str) -> Any:
+        start = self.position
+        value: Any = None
+        if field.array:
+            count = self._length(field, "i", 4, path)
+            if count is not None:
+                if count > len(self.data) - self.position:
+                    raise self._fail(BadLength, f"{count} items do not fit in the bytes left", path, start)
+                value = items = []
+                for i in range(count):
+                    items.append(self._item(field, f"{path}[{i}]"))
+        elif field.struct and field.nullable:
+            mark = self._take(1, path)[0]
+            if mark not in (1, 255):
+                raise self._fail(BadLength, f"a nullable struct starts with 1 or -1, not {mark}", path, start)
+            value = None if mark == 255 else self._item(field, path)
+        else:
+            value = self._item(field, path)
+        if field.array or field.struct is None:
+            self.spans.append(Span(path, start, self.position))
+        return value
+
+    def _item(self, field: FieldPlan, path: str) -> Any:
+        start = self.position
+        if field.struct:
+            value: dict[str, Any] = {}
+            self._struct(field.struct, value, path + ".")
+            self.spans.append(Span(path, start, self.position))
+            return value
+        if field.type in FIXED:
+            layout = _struct.Struct(">" + FIXED[field.type])
+            return layout.unpack(self._take(layout.size, path))[0]
+        letter, size = LENGTH_FORMAT[field.type]
+        length = self._length(field, letter, size, path)
+        if length is None:
+            return None
+        data = self._take(length, path)
+        if field.type != "string":
+            return data
+        try:
+            return data.decode()
+        except UnicodeDecodeError as error:
+            raise self._fail(BadUtf8, "not UTF-8", path, self.position - length + error.start) from None
+
+    def _length(self, field: FieldPlan, letter: str, size: int, path: str) -> int | None:
+        start = self.position
+        if field.compact:
+            length = self._uvarint(path) - 1
+        else:
+            length = _struct.unpack(">" + letter, self._take(size, path))[0]
+        if length >= 0:
+            return int(length)
+        if length < -1:
+            raise self._fail(BadLength, f"length {length}", path, start)
+        if not field.nullable and field.type != "records":
+            raise self._fail(BadLength, "null, but the field must not be null", path, start)
+        return None
+
+    def _uvarint(self, path: str) -> int:
+        start = self.position
+        try:
+            value, self.position = uvarint(self.data, self.position)
+        except Bad:
+            raise self._fail(BadLength, "a varint of more than 5 bytes", path, start) from None
+        except IndexError:
+            raise self._fail(Truncated, "the data ends inside a varint", path, start) from None
+        return value
+
+    def _take(self, size: int, path: str) -> bytes:
+        end = self.position + size
+        if end > len(self.data):
+            left = len(self.data) - self.position
+            raise self._fail(Truncated, f"{size} bytes wanted, {left} left", path, self.position)
+        data = self.data[self.position : end]
+        self.position = end
+        return data
