@@ -1,0 +1,39 @@
+"""Records as Produce and Fetch carry them: batches of magic 2, messages of magic 0 and 1, codecs, CRCs.
+
+    for entry in batches(data):              # Batch, Message, or Partial for an unfinished last one
+        for record in entry.records():       # Record: offset, timestamp, key, value, headers ...
+            ...
+
+Bytes in, facts out: nothing is decompressed or copied before it is asked for, and nothing but `RecordsError`
+is raised for bytes that cannot be read.
+"""
+
+from __future__ import annotations
+
+from .area import Partial, batches
+from .batch import Batch
+from .codecs import compress, decompress
+from .errors import BadLength, CodecError, LimitExceeded, RecordsError, Truncated, UnknownMagic
+from .message import Message
+from .record import Control, Record, spans
+from .write import encode_batch, encode_like
+
+__all__ = [
+    "BadLength",
+    "Batch",
+    "CodecError",
+    "Control",
+    "LimitExceeded",
+    "Message",
+    "Partial",
+    "Record",
+    "RecordsError",
+    "Truncated",
+    "UnknownMagic",
+    "batches",
+    "compress",
+    "decompress",
+    "encode_batch",
+    "encode_like",
+    "spans",
+]

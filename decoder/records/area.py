@@ -1,0 +1,75 @@
+"""The records area of a Produce request or Fetch response: one batch or message behind the other.
+
+All magics share the first 17 bytes (offset, length, 4 bytes, magic), so the walk needs nothing else. A broker
+cuts a Fetch response at its byte limit wherever that falls: an unfinished last entry is normal and no error.
+Source: Kafka's ByteBufferLogInputStream.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from .batch import HEADER_SIZE, Batch, read_batch
+from .codecs import DEFAULT_LIMIT
+from .errors import BadLength, UnknownMagic
+from .message import LOG_OVERHEAD, SMALLEST, Message, read_message
+from .record import Record
+
+_MAGIC_AT = 16
+_SMALLEST = {**SMALLEST, 2: HEADER_SIZE - LOG_OVERHEAD}
+
+
+@dataclass(slots=True)
+class Partial:
+    """An unfinished last entry: data[start:end]. What the cut took away is None."""
+
+    start: int
+    end: int
+    base_offset: int | None
+    length: int | None
+    magic: int | None
+
+    @property
+    def missing(self) -> int | None:
+        """How many bytes are missing; None when not even the length is there."""
+        return None if self.length is None else self.start + LOG_OVERHEAD + self.length - self.end
+
+    def records(self, *, limit: int = DEFAULT_LIMIT) -> Iterator[Record]:
+        """None: consumers drop an unfinished entry and fetch it again."""
+        return iter(())
+
+
+def batches(data: bytes, start: int = 0, end: int | None = None) -> Iterator[Batch | Message | Partial]:
+    """Walk the records area data[start:end], by default all of `data`.
+
+    Gives a `Batch` for each batch of magic 2, a `Message` for each of magic 0 or 1, and for an unfinished
+    last entry a `Partial`. Nothing is decompressed or checked yet; a wrong CRC shows as `crc_ok` False.
+    Raises `BadLength` or `UnknownMagic` where the area cannot be followed any further; what came before is
+    given. Spans and offsets of errors are positions in `data`.
+    """
+    stop = len(data) if end is None else min(end, len(data))
+    pos = start
+    while pos < stop:
+        there = stop - pos
+        offset = int.from_bytes(data[pos : pos + 8], "big", signed=True) if there >= 8 else None
+        if there < LOG_OVERHEAD:
+            yield Partial(pos, stop, offset, None, None)
+            return
+        length = int.from_bytes(data[pos + 8 : pos + 12], "big", signed=True)
+        magic = data[pos + _MAGIC_AT] if there > _MAGIC_AT else None
+        if magic is not None and magic not in _SMALLEST:
+            raise UnknownMagic(f"magic {magic} is unknown; Kafka has 0, 1 and 2", pos + _MAGIC_AT)
+        smallest = _SMALLEST[magic or 0]
+        if length < smallest:
+            kind = "an entry" if magic is None else f"an entry of magic {magic}"
+            raise BadLength(f"{kind} says it has {length} bytes; at least {smallest} are needed", pos + 8)
+        after = pos + LOG_OVERHEAD + length
+        if after > stop:
+            yield Partial(pos, stop, offset, length, magic)
+            return
+        if magic == 2:
+            yield read_batch(data, pos, after)
+        else:
+            yield read_message(data, pos, after)
+        pos = after

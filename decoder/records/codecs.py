@@ -1,0 +1,190 @@
+"""The four codecs of Kafka (gzip, snappy, lz4, zstd), both ways, with a cap on what may come out.
+
+Nothing is trusted that the compressed bytes declare: gzip is inflated up to the cap, for the others an upper
+bound is worked out from the bytes present and the output buffer is never larger than that or the cap.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+
+import cramjam
+
+from .bounds import lz4_bound, repair_lz4_header, zstd_bound
+from .errors import BadLength, CodecError, LimitExceeded, RecordsError, Truncated
+from .varint import read_uvarint
+
+NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
+NAMES = ("none", "gzip", "snappy", "lz4", "zstd")
+
+DEFAULT_LIMIT = 64 << 20  # bytes one batch may decompress to; brokers refuse requests above 100 MiB
+DEFAULT_RATIO = 1000  # output to input ...
+RATIO_FREE = 8 << 20  # ... but constant payloads up to here are a load test, not a bomb
+
+_XERIAL_MAGIC = b"\x82SNAPPY\x00"
+_XERIAL_HEADER = 16  # magic, version, lowest compatible version; writers disagree on the versions' byte order
+_XERIAL_BLOCK = 32 << 10
+_SNAPPY_EXPANSION = 22  # the densest element makes 64 bytes out of 3
+
+_LZ4_LEVEL = 9  # the defaults of KIP-390
+_ZSTD_LEVEL = 3
+
+
+def name(codec: int) -> str:
+    """Name of a codec number, e.g. `zstd`; `unknown(6)` for one that Kafka does not have."""
+    return NAMES[codec] if 0 <= codec < len(NAMES) else f"unknown({codec})"
+
+
+def decompress(
+    codec: int, data: bytes, *, limit: int = DEFAULT_LIMIT, ratio: int = DEFAULT_RATIO, magic: int = 2
+) -> bytes:
+    """Decompress the records of one batch, or the value of a wrapper message (`magic` 0 or 1).
+
+    At most `limit` bytes come out, and beyond 8 MiB no more than `ratio` times the input. Snappy may be raw
+    or in xerial's framing; gzip, lz4 and zstd may be several members or frames in a row.
+    Raises `CodecError`, `Truncated`, `BadLength`, `LimitExceeded`; offsets are bytes of `data`.
+    """
+    if codec == NONE:
+        return bytes(data)
+    if codec not in _DECOMPRESS or (codec == ZSTD and magic < 2):
+        raise CodecError(f"codec {name(codec)} does not exist in magic {magic}")
+    if codec == LZ4 and magic == 0:
+        data = repair_lz4_header(data)
+    cap = min(limit, max(RATIO_FREE, ratio * len(data)))
+    try:
+        return _DECOMPRESS[codec](data, cap)
+    except MemoryError:
+        raise LimitExceeded(f"{name(codec)}: not enough memory to decompress") from None
+
+
+def compress(codec: int, data: bytes, *, xerial: bool = True) -> bytes:
+    """Compress as Kafka's own clients do: snappy in xerial's framing (or raw), lz4 in independent blocks."""
+    if codec == NONE:
+        return bytes(data)
+    if codec == GZIP:
+        deflate = zlib.compressobj(wbits=31)
+        return deflate.compress(data) + deflate.flush()
+    if codec == SNAPPY:
+        return _compress_xerial(data) if xerial else bytes(cramjam.snappy.compress_raw(data))
+    if codec == LZ4:
+        # Kafka's reader refuses blocks that refer to earlier ones.
+        writer = cramjam.lz4.Compressor(level=_LZ4_LEVEL, content_checksum=False, block_linked=False)
+        writer.compress(data)
+        return bytes(writer.finish())
+    if codec == ZSTD:
+        return bytes(cramjam.zstd.compress(data, level=_ZSTD_LEVEL))
+    raise CodecError(f"codec {name(codec)} does not exist")
+
+
+def _over(codec: int, cap: int, offset: int | None = None) -> LimitExceeded:
+    return LimitExceeded(f"{NAMES[codec]}: decompresses to more than the {cap} bytes allowed", offset)
+
+
+def _gunzip(data: bytes, cap: int) -> bytes:
+    members: list[bytes] = []
+    total = pos = 0
+    view = memoryview(data)
+    step = max(1, len(data))
+    while True:
+        inflate = zlib.decompressobj(wbits=31)
+        start = pos
+        while not inflate.eof:
+            if pos >= len(data):
+                raise Truncated("gzip: the stream is cut off", len(data))
+            try:
+                out = inflate.decompress(view[pos : pos + step], cap - total + 1)
+            except zlib.error as error:
+                raise CodecError(f"gzip: {error}", start) from None
+            pos = min(pos + step, len(data)) - len(inflate.unused_data)
+            step *= 2
+            total += len(out)
+            if total > cap:
+                raise _over(GZIP, cap, start)
+            members.append(out)
+        # gzip allows zeros behind the last member
+        if pos == len(data) or (data[pos] == 0 and not data[pos:].strip(b"\0")):
+            return members[0] if len(members) == 1 else b"".join(members)
+        step = 1024  # zlib copies what follows a member: a great many tiny ones must not each copy the rest
+
+
+def _unsnappy(data: bytes, cap: int) -> bytes:
+    if not data.startswith(_XERIAL_MAGIC):
+        return _unsnappy_block(data, 0, 0, cap)
+    if len(data) < _XERIAL_HEADER:
+        raise Truncated("snappy: the xerial header is cut off", len(data))
+    blocks: list[bytes] = []
+    total, pos = 0, _XERIAL_HEADER
+    while pos < len(data):
+        if data.startswith(_XERIAL_MAGIC, pos):  # streams one behind the other
+            pos += _XERIAL_HEADER
+            continue
+        if pos + 4 > len(data):
+            raise Truncated("snappy: a xerial block length is cut off", pos)
+        length = int.from_bytes(data[pos : pos + 4], "big", signed=True)
+        if length < 0:
+            raise BadLength(f"snappy: a xerial block of {length} bytes", pos)
+        start, pos = pos + 4, pos + 4 + length
+        if pos > len(data):
+            raise Truncated(f"snappy: a xerial block of {length} bytes is cut off", start)
+        block = _unsnappy_block(data[start:pos], start, total, cap)
+        total += len(block)
+        blocks.append(block)
+    return b"".join(blocks)
+
+
+def _unsnappy_block(block: bytes, offset: int, before: int, cap: int) -> bytes:
+    """Raw snappy; its uncompressed length stands in front. `offset` is where the block lies, for errors;
+    `before` is how much of the cap other blocks have taken."""
+    try:
+        length, _ = read_uvarint(block, 0)
+    except RecordsError as error:
+        raise error.inside("snappy", offset) from None
+    if length > _SNAPPY_EXPANSION * len(block):
+        raise BadLength(f"snappy: {len(block)} bytes cannot hold the {length} they declare", offset)
+    if before + length > cap:
+        raise _over(SNAPPY, cap, offset)
+    out = bytearray(length)
+    try:
+        written = cramjam.snappy.decompress_raw_into(block, out)
+    except cramjam.DecompressionError as error:
+        raise CodecError(str(error), offset) from None
+    if written != length:
+        raise CodecError(f"snappy: {written} bytes came out, {length} were declared", offset)
+    return bytes(out)
+
+
+def _unlz4(data: bytes, cap: int) -> bytes:
+    return _bounded(LZ4, cramjam.lz4.decompress_into, data, lz4_bound(data), cap)
+
+
+def _unzstd(data: bytes, cap: int) -> bytes:
+    return _bounded(ZSTD, cramjam.zstd.decompress_into, data, zstd_bound(data), cap)
+
+
+def _bounded(codec: int, into: Callable[[bytes, bytearray], int], data: bytes, bound: int, cap: int) -> bytes:
+    out = bytearray(min(bound, cap))
+    try:
+        written = into(data, out)
+    except cramjam.DecompressionError as error:
+        # One class of error for all: only a buffer smaller than the bound can have been too small.
+        if bound > cap and "write whole buffer" in str(error):
+            raise _over(codec, cap) from None
+        raise CodecError(f"{NAMES[codec]}: {str(error).removeprefix('lz4: ')}") from None
+    return bytes(memoryview(out)[:written])
+
+
+def _compress_xerial(data: bytes) -> bytes:
+    out = bytearray(_XERIAL_MAGIC + b"\0\0\0\1\0\0\0\1")
+    for start in range(0, len(data), _XERIAL_BLOCK):
+        block = bytes(cramjam.snappy.compress_raw(data[start : start + _XERIAL_BLOCK]))
+        out += len(block).to_bytes(4, "big") + block
+    return bytes(out)
+
+
+_DECOMPRESS: dict[int, Callable[[bytes, int], bytes]] = {
+    GZIP: _gunzip,
+    SNAPPY: _unsnappy,
+    LZ4: _unlz4,
+    ZSTD: _unzstd,
+}

@@ -1,0 +1,166 @@
+"""Messages of magic 0 and 1, alone or as the wrapper of a compressed set.
+
+A compressed message holds a whole message set in its value. Its inner offsets are absolute in magic 0; in
+magic 1 they are relative, and the wrapper carries the offset of the last one (KIP-31).
+Source: Kafka's LegacyRecord, AbstractLegacyRecordBatch.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from . import codecs
+from .errors import BadLength, CodecError, RecordsError, Truncated, UnknownMagic
+from .record import Record
+
+LOG_OVERHEAD = 12  # offset and size
+SMALLEST = {0: 14, 1: 22}  # of what `message_size` counts, per magic
+CODEC_MASK = 0x07
+LOG_APPEND = 0x08
+
+_HEADERS = {0: struct.Struct(">qiIbb"), 1: struct.Struct(">qiIbbq")}
+
+
+@dataclass(slots=True)
+class Message:
+    """One entry of a message set: data[start:end]. Key and value are read when asked for.
+
+    `timestamp` is milliseconds since the epoch, None in magic 0.
+    """
+
+    offset: int
+    message_size: int
+    crc: int
+    magic: int
+    attributes: int
+    timestamp: int | None
+    data: bytes = field(repr=False, compare=False)
+    start: int
+    end: int
+
+    @property
+    def codec(self) -> int:
+        """0 none, 1 gzip, 2 snappy, 3 lz4; anything but 0 makes this a wrapper."""
+        return self.attributes & CODEC_MASK
+
+    @property
+    def codec_name(self) -> str:
+        return codecs.name(self.codec)
+
+    @property
+    def timestamp_type(self) -> str | None:
+        """`create` or `log_append`; None in magic 0, which has no timestamps."""
+        if self.magic == 0:
+            return None
+        return "log_append" if self.attributes & LOG_APPEND else "create"
+
+    @property
+    def crc_computed(self) -> int:
+        """CRC-32 (zlib's) of the bytes from the magic on."""
+        return zlib.crc32(memoryview(self.data)[self.start + 16 : self.end])
+
+    @property
+    def crc_ok(self) -> bool:
+        return self.crc == self.crc_computed
+
+    @property
+    def key(self) -> bytes | None:
+        return self._field(self._fields()[0])
+
+    @property
+    def value(self) -> bytes | None:
+        return self._field(self._fields()[1])
+
+    def messages(self, *, limit: int = codecs.DEFAULT_LIMIT) -> Iterator[Message]:
+        """What a wrapper holds, offsets and times as the inner bytes have them; nothing for a plain message.
+
+        Positions of the inner messages count in their own, decompressed `data`.
+        Raises `RecordsError`; a wrapper within a wrapper is refused, as Kafka does.
+        """
+        if not self.codec:
+            return
+        value = self.value
+        if value is None:
+            raise BadLength(f"{self._where()}: compressed, but its value is null", self._fields()[1][0])
+        try:
+            inner = codecs.decompress(self.codec, value, limit=limit, magic=self.magic)
+        except RecordsError as error:
+            raise error.inside(self._where(), self._fields()[1][0]) from None
+        pos = 0
+        while pos < len(inner):
+            end = _inner_end(inner, pos, self._where())
+            message = read_message(inner, pos, end)
+            if message.codec:
+                raise CodecError(f"{self._where()}: compressed twice", pos, decompressed=True)
+            yield message
+            pos = end
+
+    def records(self, *, limit: int = codecs.DEFAULT_LIMIT) -> Iterator[Record]:
+        """The record of a plain message, or those of a wrapper with their absolute offsets."""
+        if not self.codec:
+            yield Record(self.offset, self.timestamp, self.key, self.value)
+            return
+        inner = list(self.messages(limit=limit))
+        base = 0
+        # Some clients leave the wrapper's offset at 0 when they produce; then inner offsets count from 0.
+        if inner and self.magic == 1 and self.offset >= inner[-1].offset:
+            base = self.offset - inner[-1].offset
+        appended = self.magic == 1 and self.attributes & LOG_APPEND
+        for message in inner:
+            timestamp = self.timestamp if appended else message.timestamp
+            try:
+                yield Record(base + message.offset, timestamp, message.key, message.value)
+            except RecordsError as error:
+                raise error.inside(self._where(), 0, decompressed=True) from None
+
+    def _fields(self) -> tuple[tuple[int, int], tuple[int, int]]:
+        """(start, length) of key and of value; length -1 is null."""
+        pos = self.start + _HEADERS[self.magic].size
+        key = self._length(pos, "key")
+        pos += 4 + max(0, key[1])
+        value = self._length(pos, "value")
+        left = self.end - pos - 4 - max(0, value[1])
+        if left:
+            raise BadLength(f"{self._where()}: {left} bytes are left over behind the value", self.end - left)
+        return key, value
+
+    def _length(self, pos: int, what: str) -> tuple[int, int]:
+        if pos + 4 > self.end:
+            raise Truncated(f"{self._where()}: no room for the length of the {what}", pos)
+        length = int.from_bytes(self.data[pos : pos + 4], "big", signed=True)
+        if length < -1 or pos + 4 + length > self.end:
+            left = self.end - pos - 4
+            raise BadLength(f"{self._where()}: a {what} of {length} bytes, {left} are left", pos)
+        return pos + 4, length
+
+    def _field(self, span: tuple[int, int]) -> bytes | None:
+        start, length = span
+        return None if length < 0 else self.data[start : start + length]
+
+    def _where(self) -> str:
+        return f"message at byte {self.start}"
+
+
+def read_message(data: bytes, start: int, end: int) -> Message:
+    """The message in data[start:end], whose size and magic the caller has looked at."""
+    offset, size, crc, magic, attributes, *times = _HEADERS[data[start + 16]].unpack_from(data, start)
+    return Message(offset, size, crc, magic, attributes, times[0] if times else None, data, start, end)
+
+
+def _inner_end(data: bytes, pos: int, where: str) -> int:
+    """End of the inner message at `pos`. Unlike in an area, a cut one is an error here."""
+    if len(data) - pos < LOG_OVERHEAD + 5:
+        raise Truncated(f"{where}: the last inner message is cut off", pos, decompressed=True)
+    size = int.from_bytes(data[pos + 8 : pos + 12], "big", signed=True)
+    magic = data[pos + 16]
+    if magic not in SMALLEST:
+        raise UnknownMagic(f"{where}: an inner message of magic {magic}", pos + 16, decompressed=True)
+    if size < SMALLEST[magic]:
+        raise BadLength(f"{where}: an inner message of {size} bytes", pos + 8, decompressed=True)
+    end = pos + LOG_OVERHEAD + size
+    if end > len(data):
+        raise Truncated(f"{where}: the last inner message is cut off", pos, decompressed=True)
+    return end
