@@ -104,18 +104,18 @@ class Exchange:
     @property
     def request_message(self) -> Message | None:
         """The decoded request, or None if there is none or it cannot be decoded (see `undecoded`)."""
-        if self._messages[0] is _UNREAD:
-            self._messages[0] = None if self.request is None else self._read(0)
-        message: Message | None = self._messages[0]
-        return message
+        return None if self.request is None else self._read_once(0)
 
     @property
     def response_message(self) -> Message | None:
         """The decoded response, or None if there is none or it cannot be decoded (see `undecoded`)."""
-        if self._messages[1] is _UNREAD:
-            known = self.response is not None and self.state is not State.ORPHAN
-            self._messages[1] = self._read(1) if known else None
-        message: Message | None = self._messages[1]
+        # An orphan's API is not known, so nothing says how to read it.
+        return None if self.response is None or self.state is State.ORPHAN else self._read_once(1)
+
+    def _read_once(self, which: int) -> Message | None:
+        if self._messages[which] is _UNREAD:
+            self._messages[which] = self._read(which)
+        message: Message | None = self._messages[which]
         return message
 
     def _read(self, which: int) -> Message | None:

@@ -62,13 +62,15 @@ class Framer:
         try:
             while len(buffer) - at >= 4:
                 size = _SIZE(buffer, at)[0]
-                if not 0 <= size <= self.limit:
-                    looks = foreign_protocol(bytes(buffer[at : at + 8]))
+                # Read as a size, a TLS hello is 369 MB: only as a stream's first frame is it told from a frame.
+                looks = foreign_protocol(bytes(buffer[at : at + 8])) if self._first else None
+                if looks or not 0 <= size <= self.limit:
                     raise NotFrames(f"not Kafka: {looks}" if looks else f"not a frame: size {size}")
                 end = at + 4 + size
                 if len(buffer) < end:
                     break
                 frame = bytes(memoryview(buffer)[at + 4 : end])
+                self._first = False
                 started, self.time_ns, at = self.time_ns, time_ns, end
                 yield frame, started
         finally:

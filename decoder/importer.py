@@ -95,6 +95,7 @@ def _field(raw: dict[str, Any]) -> Field:
 def union(old: Mapping[str, Definition], new: Mapping[str, Definition]) -> dict[str, Definition]:
     """All versions of both: `new` wins where it has a version, `old` supplies the rest."""
     merged = {}
+    old = renamed(old, new)
     for name in sorted({*old, *new}):
         if name not in new or not new[name].versions.every():
             merged[name] = old[name] if name in old else new[name]
@@ -103,6 +104,12 @@ def union(old: Mapping[str, Definition], new: Mapping[str, Definition]) -> dict[
         else:
             merged[name] = _union_definition(old[name], new[name])
     return merged
+
+
+def renamed(old: Mapping[str, Definition], new: Mapping[str, Definition]) -> dict[str, Definition]:
+    """`old` under the names of `new`: an API may get another name and keep its key (74 did in 4.1)."""
+    names = {(d.kind, d.key): d.name for d in new.values() if d.key is not None}
+    return {names.get((d.kind, d.key), d.name): d for d in old.values()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,6 +254,7 @@ class Difference:
 def differences(old: Mapping[str, Definition], new: Mapping[str, Definition]) -> list[Difference]:
     """What `new` adds to, drops from and changes in `old`, version by version."""
     found: list[Difference] = []
+    old = renamed(old, new)
     for name in sorted({*old, *new}):
         if name not in old:
             found.append(Difference(name, f"new, versions {new[name].versions}"))
@@ -275,23 +283,30 @@ def _layout_changes(old: Definition, new: Definition, version: int) -> Iterable[
     before, after = layout(old, version), layout(new, version)
     if before == after:
         return []
+    if layout(old, version, names=False) == layout(new, version, names=False):
+        return [(f"has other names: {_renames(before, after)}", False)]
     gone, come = [x for x in before if x not in after], [x for x in after if x not in before]
     only_tags = not gone and all(" tag" in line for line in come)
     text = "; ".join([f"- {x}" for x in gone] + [f"+ {x}" for x in come]) or "has its fields in another order"
     return [(text, not only_tags)]
 
 
-def layout(definition: Definition, version: int) -> list[str]:
-    """The wire layout of one version, a line per field; names of structs do not count."""
-    return list(_layout(compile_plan(definition, version, -1).root, ""))
+def _renames(before: list[str], after: list[str]) -> str:
+    return ", ".join(f"{a.split()[0]} -> {b.split()[0]}" for a, b in zip(before, after, strict=True) if a != b)
 
 
-def _layout(struct: StructPlan, prefix: str) -> Iterable[str]:
+def layout(definition: Definition, version: int, names: bool = True) -> list[str]:
+    """The wire layout of one version, a line per field; names of structs do not count, those of fields if asked."""
+    return list(_layout(compile_plan(definition, version, -1).root, "", names))
+
+
+def _layout(struct: StructPlan, prefix: str, names: bool) -> Iterable[str]:
     for field in struct.fields:
-        words = [prefix + field.name, ("[]" if field.array else "") + field.type]
+        name = prefix + (field.name if names else "_")
+        words = [name, ("[]" if field.array else "") + field.type]
         words += ["nullable"] * field.nullable + ["compact"] * field.compact
         words += [f"tag{field.tag}"] if field.tag is not None else []
         yield " ".join(words)
         if field.struct:
-            yield from _layout(field.struct, f"{prefix}{field.name}.")
+            yield from _layout(field.struct, f"{name}.", names)
     yield f"{prefix}{'tags' if struct.flexible else 'end'}"

@@ -75,18 +75,20 @@ class Message:
         plan: StructPlan | None = self.plan.root
         value: Any = self.values
         field: FieldPlan | None = None
+        whole = True  # an array as a whole, not one of its items
         for step in steps(path):
             if isinstance(step, int):
-                if not isinstance(value, tuple) or field is None or not field.array or not step < len(value):
+                if field is None or not whole or not field.array or value is None or step >= len(value):
                     raise KeyError(f"{path}: no item [{step}]")
-                value = value[step]
+                value, whole = value[step], False
             else:
                 names = [f.name for f in plan.fields] if plan else []
-                if plan is None or step not in names or value is None:
+                of_array = field is not None and field.array and whole
+                if plan is None or step not in names or value is None or of_array:
                     raise KeyError(f"{path}: no field {step!r}" + (f", only {', '.join(names)}" if names else ""))
                 field = plan.fields[names.index(step)]
-                value, plan = value[names.index(step)], field.struct
-        return _shown(field, value, whole=not isinstance(step, int)) if field else self.to_dict()
+                value, plan, whole = value[names.index(step)], field.struct, True
+        return _shown(field, value, whole) if field else self.to_dict()
 
     def replace(self, edits: Mapping[str, Any]) -> Message:
         """A message with the fields at these paths changed; EncodeError names a path that cannot be set.

@@ -1,0 +1,153 @@
+"""Correlation: whatever way the bytes are cut, the same events."""
+
+from __future__ import annotations
+
+import random
+import struct
+
+import pytest
+from barnabas import decoder
+from barnabas.decoder import Direction, ExchangeDone, Opaque, RequestSeen
+
+
+def sized(frame: bytes) -> bytes:
+    return struct.pack(">i", len(frame)) + frame
+
+
+def request(key: int, version: int, correlation_id: int, client_id: str | None = "c", **fields: object) -> bytes:
+    return sized(decoder.encode_request(key, version, fields, correlation_id=correlation_id, client_id=client_id))
+
+
+def response(key: int, version: int, correlation_id: int, **fields: object) -> bytes:
+    return sized(decoder.encode_response(key, version, fields, correlation_id=correlation_id))
+
+
+def states(events: list[object]) -> list[tuple[str, int, str]]:
+    return [
+        (e.exchange.api, e.exchange.correlation_id, str(e.exchange.state))
+        for e in events
+        if isinstance(e, ExchangeDone)
+    ]
+
+
+def test_a_conversation_cut_at_every_byte():
+    asked = (
+        request(18, 3, 0, client_software_name="x", client_software_version="1") + request(3, 12, 1) + request(12, 4, 2)
+    )
+    answered = response(18, 3, 0) + response(3, 12, 1) + response(12, 4, 2, error_code=25)
+    whole = None
+    for cut in range(len(asked) + len(answered)):
+        conn = decoder.Connection()
+        events = []
+        for data, receive in ((asked, conn.receive_from_client), (answered, conn.receive_from_broker)):
+            at = min(cut, len(data)) if data is asked else max(0, cut - len(asked))
+            events += receive(data[:at], 5) + receive(data[at:], 6)
+        found = states(events)
+        whole = whole or found
+        assert found == whole == [("ApiVersions", 0, "paired"), ("Metadata", 1, "paired"), ("Heartbeat", 2, "paired")]
+        assert all(e.exchange.undecoded is None for e in events)
+
+
+def test_a_frame_has_the_time_of_its_first_byte():
+    conn = decoder.Connection()
+    data = request(3, 12, 1)
+    events = conn.receive_from_client(data + data[:3], 10) + conn.receive_from_client(data[3:], 20)
+    assert [e.exchange.request_time_ns for e in events] == [10, 10]
+    answer = response(3, 12, 1)
+    done = conn.receive_from_broker(answer[:2], 30) + conn.receive_from_broker(answer[2:], 40)
+    assert done[0].exchange.latency_ns == 20
+
+
+@pytest.mark.parametrize("version", range(14))
+@pytest.mark.parametrize("client_id", [None, "", "producer"])
+def test_acks_0_gets_no_response_at_every_version(version, client_id):
+    conn = decoder.Connection()
+    fire = request(0, version, 1, client_id, acks=0)
+    asked = request(0, version, 2, client_id, acks=-1)
+    events = conn.receive_from_client(fire + asked + fire)
+    assert [type(e) for e in events] == [RequestSeen, ExchangeDone, RequestSeen, RequestSeen, ExchangeDone]
+    assert conn.in_flight == 1
+    assert states(conn.receive_from_broker(response(0, version, 2))) == [("Produce", 2, "paired")]
+    assert conn.in_flight == 0 and conn.close() == []
+
+
+def test_missing_and_orphan_responses_are_told():
+    conn = decoder.Connection()
+    conn.receive_from_client(request(3, 9, 1) + request(3, 9, 2) + request(3, 9, 3))
+    events = conn.receive_from_broker(response(3, 9, 7) + response(3, 9, 2))
+    assert states(events) == [("", 7, "orphan"), ("Metadata", 1, "no_response"), ("Metadata", 2, "paired")]
+    assert states(conn.close()) == [("Metadata", 3, "no_response")]
+
+
+def test_the_same_correlation_id_again_and_again():
+    conn = decoder.Connection()
+    conn.receive_from_client(request(3, 9, 1) * 1000)
+    assert conn.in_flight == 1000
+    assert len(states(conn.receive_from_broker(response(3, 9, 1) * 1000))) == 1000 and conn.in_flight == 0
+
+
+def test_raw_sasl_tokens_are_masked_and_requests_go_on_behind_them():
+    conn = decoder.Connection()
+    conn.receive_from_client(request(17, 0, 1, mechanism="PLAIN"))
+    conn.receive_from_broker(response(17, 0, 1, mechanisms=["PLAIN"]))
+    events = conn.receive_from_client(sized(b"\x00alice\x00s3cret"), 4) + conn.receive_from_broker(sized(b""), 5)
+    assert [(e.direction, e.data, e.framed) for e in events if isinstance(e, Opaque)] == [
+        (Direction.REQUEST, b"*" * 13, True),
+        (Direction.RESPONSE, b"", True),
+    ]
+    events = conn.receive_from_client(request(3, 9, 2)) + conn.receive_from_broker(response(3, 9, 2))
+    assert states(events) == [("Metadata", 2, "paired")]
+
+
+@pytest.mark.parametrize(
+    ("data", "says"),
+    [
+        (bytes.fromhex("160301020001000001fc0303"), "TLS hello"),
+        (b"GET / HTTP/1.1\r\n\r\n", "HTTP"),
+        (b"\xff\xff\xff\xfe12345678", "size -2"),
+    ],
+)
+def test_other_protocols_are_named_and_kept_whole(data, says):
+    for cut in range(1, len(data)):
+        conn = decoder.Connection()
+        events = conn.receive_from_client(data[:cut]) + conn.receive_from_client(data[cut:])
+        assert says in events[0].reason
+        assert b"".join(e.data for e in events) == data
+
+
+def test_bytes_lost_in_the_middle_of_a_frame():
+    conn = decoder.Connection()
+    conn.receive_from_client(request(3, 9, 1)[:-3])
+    conn.lost(Direction.REQUEST)
+    events = conn.receive_from_client(request(3, 9, 2)) + conn.receive_from_broker(response(3, 9, 2))
+    assert states(events) == [("Metadata", 2, "paired")]
+
+
+def test_noise_never_raises(every_triple, generator):
+    noise = random.Random(7)
+    for kind, key, version in every_triple[::7]:
+        body = generator.body(kind, key, version)[1]
+        conn = decoder.Connection()
+        events = conn.receive_from_client(sized(struct.pack(">hhih", key, version, 1, -1) + body))
+        damaged = bytearray(struct.pack(">i", 1) + body)
+        for _ in range(3):
+            damaged[noise.randrange(len(damaged))] = noise.randrange(256)
+        events += conn.receive_from_broker(sized(bytes(damaged))) + conn.close()
+        for event in events:
+            if not isinstance(event, Opaque):
+                event.exchange.to_dict()
+
+
+def test_the_stable_keys():
+    conn = decoder.Connection(3, "127.0.0.1:5", "127.0.0.1:9092")
+    events = conn.receive_from_client(request(12, 4, 2, "me", group_id="g"), 100)
+    events += conn.receive_from_broker(response(12, 4, 2, error_code=27), 150)
+    found = events[-1].exchange.to_dict()
+    assert (
+        list(found)
+        == ["time_ns", "conn", "client", "broker", "api", "api_key", "api_version", "correlation_id", "client_id", "request_size", "response_size", "latency_ns", "state", "error", "undecoded", "request", "response"]
+    )
+    assert found["error"] == "REBALANCE_IN_PROGRESS" and found["latency_ns"] == 50 and found["conn"] == 3
+    assert found["request"]["group_id"] == "g" and found["response"]["error_code"] == 27
+    unknown = conn.receive_from_client(sized(struct.pack(">hhih", 12, 99, 5, -1)))[0].exchange
+    assert "version 99 is not known" in unknown.to_dict()["undecoded"]
