@@ -108,7 +108,7 @@ def union(old: Mapping[str, Definition], new: Mapping[str, Definition]) -> dict[
 
 def renamed(old: Mapping[str, Definition], new: Mapping[str, Definition]) -> dict[str, Definition]:
     """`old` under the names of `new`: an API may get another name and keep its key (74 did in 4.1)."""
-    names = {(d.kind, d.key): d.name for d in new.values() if d.key is not None}
+    names: dict[tuple[str, int | None], str] = {(d.kind, d.key): d.name for d in new.values() if d.key is not None}
     return {names.get((d.kind, d.key), d.name): d for d in old.values()}
 
 
