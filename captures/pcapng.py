@@ -1,0 +1,332 @@
+"""pcapng blocks: a small writer, and a reader for pcapng and classic pcap.
+
+Writing: functions that return the bytes of one block (section header, interface description, enhanced packet,
+custom block), always little-endian with nanosecond stamps. Reading: `CaptureReader`, for any byte order and any
+time resolution; unknown blocks are skipped and a torn tail ends the reading with a note instead of an error,
+because a recording that is still running, or was killed, looks exactly like that.
+
+Formats: draft-ietf-opsawg-pcapng and draft-ietf-opsawg-pcap.
+"""
+
+import os
+import struct
+from collections.abc import Iterator
+from typing import BinaryIO, NamedTuple
+
+LINKTYPE_ETHERNET = 1
+
+SECTION_HEADER = 0x0A0D0D0A
+INTERFACE_DESCRIPTION = 1
+PACKET = 2  # obsolete, but old files have it
+SIMPLE_PACKET = 3
+ENHANCED_PACKET = 6
+CUSTOM = 0x0BAD
+CUSTOM_NO_COPY = 0x4000_0BAD  # not to be copied by tools that change the file: its content speaks of offsets
+
+INBOUND, OUTBOUND = 1, 2
+
+_BYTE_ORDER_MAGIC = 0x1A2B3C4D
+_MAX_COMMENT = 4000
+_CLASSIC = {  # first four bytes: (byte order, nanoseconds per unit of the stamp's fraction)
+    b"\xd4\xc3\xb2\xa1": ("<", 1000),
+    b"\xa1\xb2\xc3\xd4": (">", 1000),
+    b"\x4d\x3c\xb2\xa1": ("<", 1),
+    b"\xa1\xb2\x3c\x4d": (">", 1),
+}
+_TORN = "ends in the middle of a {what} at byte {offset}: {rest} bytes at the end were not read"
+
+
+class NotACapture(ValueError):
+    """The file is neither pcapng nor pcap (or a directory holds none); the text says what was found instead."""
+
+
+# writing
+
+
+def _pad(data: bytes) -> bytes:
+    return data + bytes(-len(data) % 4)
+
+
+def _option(code: int, value: bytes) -> bytes:
+    return struct.pack("<HH", code, len(value)) + _pad(value)
+
+
+def _text(value: str) -> bytes:
+    """UTF-8, cut to a length that tools still show; lone surrogates from damaged names are replaced."""
+    return value.encode("utf-8", "replace")[:_MAX_COMMENT].decode("utf-8", "ignore").encode()
+
+
+def _block(kind: int, body: bytes) -> bytes:
+    size = len(body) + 12
+    return b"%b%b%b" % (struct.pack("<II", kind, size), body, struct.pack("<I", size))
+
+
+def section_header(application: str, comment: str = "") -> bytes:
+    """A section header block of unknown section length."""
+    options = _option(1, _text(comment)) if comment else b""
+    options += _option(4, _text(application)) + _option(0, b"")
+    return _block(SECTION_HEADER, struct.pack("<IHHq", _BYTE_ORDER_MAGIC, 1, 0, -1) + options)
+
+
+def interface_description(name: str, linktype: int = LINKTYPE_ETHERNET, snaplen: int = 262144) -> bytes:
+    """An interface description block with nanosecond resolution (if_tsresol = 9)."""
+    options = _option(2, _text(name)) + _option(9, b"\x09") + _option(0, b"")
+    return _block(INTERFACE_DESCRIPTION, struct.pack("<HHI", linktype, 0, snaplen) + options)
+
+
+def enhanced_packet(
+    interface: int, time_ns: int, data: bytes, comments: tuple[str, ...] = (), direction: int = 0
+) -> bytes:
+    """An enhanced packet block; `direction` is 0 (unknown), `INBOUND` or `OUTBOUND`."""
+    size = len(data)
+    parts = [
+        struct.pack("<IIIII", interface, time_ns >> 32 & 0xFFFFFFFF, time_ns & 0xFFFFFFFF, size, size),
+        data,
+        bytes(-size % 4),
+    ]
+    parts.extend(_option(1, _text(comment)) for comment in comments)
+    if direction:
+        parts.append(struct.pack("<HHI", 2, 4, direction))
+    if comments or direction:
+        parts.append(b"\x00\x00\x00\x00")
+    return _block(ENHANCED_PACKET, b"".join(parts))
+
+
+def custom_block(enterprise: int, data: bytes) -> bytes:
+    """A custom block that other tools skip and drop when they rewrite the file."""
+    return _block(CUSTOM_NO_COPY, struct.pack("<I", enterprise) + _pad(data))
+
+
+# reading
+
+
+class Interface(NamedTuple):
+    """An interface description: link type, name, and how its stamps become nanoseconds."""
+
+    linktype: int
+    name: str
+    units_per_second: int
+    offset_seconds: int
+
+
+class Packet(NamedTuple):
+    """One captured packet.
+
+    `interface` counts within the file; `offset` is the file offset of its block (of the record in classic pcap),
+    `data_offset` that of the packet's first byte. `size` is the length on the wire, at least `len(data)`.
+    """
+
+    interface: int
+    linktype: int
+    time_ns: int
+    data: bytes
+    offset: int
+    data_offset: int
+    size: int
+    comments: tuple[str, ...]
+
+
+class Block(NamedTuple):
+    """One pcapng block: file offset, type, body, and the byte order of its section (a struct prefix)."""
+
+    offset: int
+    kind: int
+    body: bytes
+    order: str
+
+
+class CaptureReader:
+    """Reads a capture from an open file. Iterate `packets()` or, for pcapng, `blocks()`.
+
+    After the iteration `note` says where and why it ended early, else it is None. Raises `NotACapture`
+    when the file does not start like a capture.
+    """
+
+    def __init__(self, file: BinaryIO, name: str = "") -> None:
+        self._file = file
+        self.name = name or str(getattr(file, "name", "capture"))
+        self.interfaces: list[Interface] = []
+        self.application = ""
+        self.comment = ""
+        self.last_custom: Block | None = None
+        self.note: str | None = None
+        self.end = 0  # file offset behind the last whole block that was read
+        file.seek(0)
+        head = file.read(12)
+        self.classic = _CLASSIC.get(head[:4])
+        if self.classic is None and not (
+            len(head) == 12
+            and head[:4] == b"\x0a\x0d\x0d\x0a"
+            and head[8:12] in (b"\x4d\x3c\x2b\x1a", b"\x1a\x2b\x3c\x4d")
+        ):
+            raise NotACapture(f"{self.name}: {_what_it_is(head)}")
+
+    def _size(self) -> int:
+        return os.fstat(self._file.fileno()).st_size
+
+    def blocks(self, start: int = 0) -> Iterator[Block]:
+        """Yield every whole pcapng block from file offset `start` on (0, or the start of a section)."""
+        file, order, offset = self._file, "<", start
+        file.seek(start)
+        size = self._size()
+        while True:
+            self.end = offset
+            head = file.read(12)
+            if len(head) < 12:
+                if head:
+                    self.note = _TORN.format(what="block", offset=offset, rest=len(head))
+                return
+            if head[:4] == b"\x0a\x0d\x0d\x0a":
+                order = "<" if head[8:12] == b"\x4d\x3c\x2b\x1a" else ">"
+            kind, length = struct.unpack_from(order + "II", head)
+            if length < 12 or length % 4:
+                self.note = f"damaged block at byte {offset} (length {length}): the rest was not read"
+                return
+            if offset + length > size:
+                size = self._size()  # a live recording has grown meanwhile
+            if offset + length > size:
+                self.note = _TORN.format(what="block", offset=offset, rest=size - offset)
+                return
+            rest = file.read(length - 12)
+            if len(rest) < length - 12:
+                self.note = _TORN.format(what="block", offset=offset, rest=len(rest) + 12)
+                return
+            if length > 12:
+                whole = head[8:] + rest
+                body, trailer = whole[:-4], whole[-4:]
+            else:
+                body, trailer = b"", head[8:]
+            if struct.unpack(order + "I", trailer)[0] != length:
+                self.note = f"damaged block at byte {offset} (its two lengths differ): the rest was not read"
+                return
+            offset += length
+            self.end = offset
+            yield Block(offset - length, kind, body, order)
+
+    def packets(self) -> Iterator[Packet]:
+        """Yield the packets in file order."""
+        return self._classic_packets(*self.classic) if self.classic else self._pcapng_packets()
+
+    def _pcapng_packets(self) -> Iterator[Packet]:
+        first_interface = 0  # interfaces count from 0 in each section; here they count through the file
+        self.interfaces.clear()
+        for block in self.blocks():
+            kind, body, order = block.kind, block.body, block.order
+            try:
+                if kind == ENHANCED_PACKET or kind == PACKET:
+                    if kind == ENHANCED_PACKET:
+                        number, high, low, captured, size = struct.unpack_from(order + "IIIII", body)
+                    else:
+                        number, _drops, high, low, captured, size = struct.unpack_from(order + "HHIIII", body)
+                    if captured > len(body) - 20:
+                        raise ValueError("packet longer than its block")
+                    number += first_interface
+                    interface = self.interfaces[number]
+                    ticks = high << 32 | low
+                    if interface.units_per_second != 1_000_000_000:
+                        ticks = ticks * 1_000_000_000 // interface.units_per_second
+                    options = 20 + (captured + 3 & ~3)
+                    comments: tuple[str, ...] = ()
+                    if len(body) > options:
+                        comments = tuple(_decoded(v) for c, v in _options(body, options, order) if c == 1)
+                    yield Packet(
+                        number,
+                        interface.linktype,
+                        ticks + interface.offset_seconds * 1_000_000_000,
+                        body[20 : 20 + captured],
+                        block.offset,
+                        block.offset + 28,
+                        size,
+                        comments,
+                    )
+                elif kind == SIMPLE_PACKET:
+                    (size,) = struct.unpack_from(order + "I", body)
+                    interface = self.interfaces[first_interface]
+                    data = body[4 : 4 + size]
+                    yield Packet(
+                        first_interface, interface.linktype, 0, data, block.offset, block.offset + 12, size, ()
+                    )
+                elif kind == INTERFACE_DESCRIPTION:
+                    self.interfaces.append(_interface(body, order))
+                elif kind == SECTION_HEADER:
+                    first_interface = len(self.interfaces)
+                    for code, value in _options(body, 16, order):
+                        if code == 1:
+                            self.comment = _decoded(value)
+                        elif code == 4:
+                            self.application = _decoded(value)
+                elif kind in (CUSTOM, CUSTOM_NO_COPY):
+                    self.last_custom = block
+            except (struct.error, IndexError, ValueError) as error:
+                self.note = f"damaged block at byte {block.offset} ({error}): the rest was not read"
+                self.end = block.offset
+                return
+
+    def _classic_packets(self, order: str, unit_ns: int) -> Iterator[Packet]:
+        file = self._file
+        file.seek(0)
+        head = file.read(24)
+        if len(head) < 24:
+            self.note = _TORN.format(what="file header", offset=0, rest=len(head))
+            return
+        linktype = struct.unpack_from(order + "I", head, 20)[0] & 0x03FFFFFF
+        self.interfaces[:] = [Interface(linktype, "", 1_000_000_000 // unit_ns, 0)]
+        record, offset = struct.Struct(order + "IIII"), 24
+        while True:
+            self.end = offset
+            head = file.read(16)
+            if len(head) < 16:
+                if head:
+                    self.note = _TORN.format(what="packet", offset=offset, rest=len(head))
+                return
+            seconds, fraction, captured, size = record.unpack(head)
+            if offset + 16 + captured > self._size():
+                rest = self._size() - offset
+                self.note = _TORN.format(what="packet", offset=offset, rest=rest)
+                return
+            data = file.read(captured)
+            time_ns = seconds * 1_000_000_000 + fraction * unit_ns
+            yield Packet(0, linktype, time_ns, data, offset, offset + 16, size, ())
+            offset += 16 + captured
+
+
+def _decoded(value: bytes) -> str:
+    return value.decode("utf-8", "replace").rstrip("\0")
+
+
+def _options(body: bytes, start: int, order: str) -> Iterator[tuple[int, bytes]]:
+    """Yield (code, value); options that do not fit their block end the list."""
+    while start + 4 <= len(body):
+        code, length = struct.unpack_from(order + "HH", body, start)
+        if code == 0 or start + 4 + length > len(body):
+            return
+        yield code, body[start + 4 : start + 4 + length]
+        start += 4 + (length + 3 & ~3)
+
+
+def _interface(body: bytes, order: str) -> Interface:
+    (linktype,) = struct.unpack_from(order + "H", body)
+    name, units, offset = "", 1_000_000, 0
+    for code, value in _options(body, 8, order):
+        if code == 2:
+            name = _decoded(value)
+        elif code == 9 and value:
+            units = 2 ** (value[0] & 0x7F) if value[0] & 0x80 else 10 ** value[0]
+        elif code == 14 and len(value) == 8:
+            (offset,) = struct.unpack(order + "q", value)
+    return Interface(linktype, name, units, offset)
+
+
+def _what_it_is(head: bytes) -> str:
+    if not head:
+        return "the file is empty, not a capture"
+    for magic, text in (
+        (b"\x1f\x8b", "gzip data; unpack it first (gunzip), then open the result"),
+        (b"\x28\xb5\x2f\xfd", "zstd data; unpack it first (zstd -d), then open the result"),
+        (b"PAR1", "a Parquet file, not a capture"),
+        (b"BRNBIDX1", "a Barnabas index; open the .pcapng file beside it"),
+        (b"BRNBSTR1", "a Barnabas string table; open the .pcapng file beside it"),
+    ):
+        if head.startswith(magic):
+            return text
+    return f"not a capture: it starts with {head[:4].hex(' ')}, and neither pcapng nor pcap does"

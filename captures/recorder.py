@@ -1,0 +1,303 @@
+"""The recorder: what the relay saw becomes frames and exchanges, and those become a recording.
+
+It stands beside the traffic, never in it: no method raises because of what the bytes are or what the disk does.
+`counts` and `on_event(kind, text)` tell how it is going.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from ..decoder import Connection, Direction, Exchange, ExchangeDone, Opaque, RequestSeen, secrets
+from .index import UNDECODED, LegFrame
+from .packets import MAX_PAYLOAD, Address
+from .recording import FLUSH_SECONDS, MARK, SEGMENT_BYTES, SEGMENT_SECONDS, Carried, OpenConnection, Recording
+from .recording import show_address as _show
+from .segment import CLIENT_LEG
+
+_UNKNOWN: Address = ("0.0.0.0", 0)
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+_KEEP = 8  # bytes of an unknown stream that are kept when secrets are masked: enough to see what it was
+
+
+class _Tracked:
+    """One open connection: the decoder's state, and what waits to be written with its next frames."""
+
+    __slots__ = ("broken", "changed", "decoder", "in_flight", "lost", "notes", "open", "opaque")
+
+    def __init__(self, connection: OpenConnection) -> None:
+        self.open = connection
+        self.decoder = Connection(connection.number, _show(connection.client), _show(connection.broker))
+        # Requests that were written and have no response in the file yet. The decoder's own queue is ahead of
+        # this one by what the rest of the current chunk holds.
+        self.in_flight: dict[int, tuple[Exchange, bytes]] = {}
+        self.notes: dict[int, list[str]] = {}
+        self.changed: set[int] = set()
+        self.lost = [0, 0]
+        self.opaque = [False, False]
+        self.broken = False
+
+
+class Recorder:
+    """Records connections into `directory` (made with mode 0700 if need be; OSError when that is impossible).
+
+    `redact` masks secrets with the same length (see `decoder.secrets`). Call `flush` once a second when there is
+    no traffic; otherwise flushing, rotation and retries happen by themselves. `on_event(kind, text)` hears
+    "paused", "resumed", "segment", "undecoded" and "error". `counts`: frames, bytes, exchanges, lost_bytes,
+    undecoded, opaque_bytes, unrecorded (frames that could not be written), segments.
+    """
+
+    def __init__(
+        self,
+        directory: str | Path,
+        *,
+        redact: bool = True,
+        segment_bytes: int = SEGMENT_BYTES,
+        segment_seconds: float = SEGMENT_SECONDS,
+        flush_seconds: float = FLUSH_SECONDS,
+        on_event: Callable[[str, str], None] | None = None,
+    ) -> None:
+        self._redact = redact
+        self._on_event = on_event or (lambda kind, text: None)
+        self._tracked: dict[int, _Tracked] = {}
+        self._counts = dict.fromkeys(("frames", "bytes", "exchanges", "lost_bytes", "undecoded", "opaque_bytes"), 0)
+        self._recording = Recording(
+            Path(directory),
+            self._in_flight,
+            self._on_event,
+            segment_bytes=segment_bytes,
+            segment_seconds=segment_seconds,
+            flush_seconds=flush_seconds,
+        )
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """A snapshot of all counts."""
+        recording = self._recording
+        return self._counts | {"unrecorded": recording.unrecorded, "segments": recording.segments}
+
+    @property
+    def path(self) -> Path | None:
+        """The final name of the segment being written (now with `.part` behind it); None while paused."""
+        return self._recording.path
+
+    # what the relay tells
+
+    def opened(
+        self,
+        conn: int,
+        time_ns: int,
+        client: Address = _UNKNOWN,
+        broker: Address = _UNKNOWN,
+        upstream: Address | None = None,
+    ) -> None:
+        """A connection was opened. `upstream` is the proxy's own end of the leg to the broker, if known."""
+        upstream = upstream or ("barnabas", 1024 + conn % 64000)
+        tracked = _Tracked(OpenConnection(conn, time_ns, client, broker, upstream))
+        self._tracked[conn] = tracked
+        self._recording.open(tracked.open)
+        self._recording.tick()
+
+    def data(self, conn: int, direction: int, time_ns: int, data: bytes | bytearray | memoryview) -> None:
+        """Bytes of the client leg, in order, cut anywhere."""
+        tracked = self._connection(conn, time_ns)
+        self._counts["bytes"] += len(data)
+        try:
+            if tracked.broken:
+                self._opaque(tracked, Opaque(Direction(direction), bytes(data), time_ns, "not decoded"))
+            else:
+                self._receive(tracked, direction, time_ns, data)
+        except Exception as error:
+            self._fault(f"connection {conn}", error)
+        self._recording.tick()
+
+    def broker_leg(self, conn: int, direction: int, time_ns: int, frame: bytes, note: str = "") -> None:
+        """A frame as the broker sent or got it (with its size bytes), where the client's differs. It must come
+        before the response of its exchange reaches `data`."""
+        tracked = self._connection(conn, time_ns)
+        try:
+            request = direction == Direction.REQUEST
+            correlation_id = int.from_bytes(frame[8:12] if request else frame[4:8], "big", signed=True)
+            tracked.changed.add(correlation_id)
+            self._mark_changed(tracked, correlation_id)
+            api_key, api_version = -1, -1
+            if request:
+                api_key, api_version = (int.from_bytes(frame[i : i + 2], "big", signed=True) for i in (4, 6))
+            else:
+                for exchange, _ in tracked.in_flight.values():
+                    if exchange.correlation_id == correlation_id:
+                        api_key, api_version = exchange.api_key, exchange.api_version
+            data = frame[:4] + self._masked(Direction(direction), api_key, api_version, frame[4:])
+            entry = LegFrame(conn & 0xFFFFFFFF, correlation_id, int(direction), len(frame) - 4, 0)
+            self._recording.broker_leg(tracked.open, time_ns, data, entry, _clean(note))
+        except Exception as error:
+            self._fault(f"connection {conn}", error)
+
+    def note(self, conn: int, correlation_id: int, text: str) -> None:
+        """A remark on an exchange, such as the rule that answered it: a comment on its next packet."""
+        tracked = self._tracked.get(conn)
+        if tracked:
+            tracked.notes.setdefault(correlation_id, []).append(_clean(text))
+
+    def lost(self, conn: int, direction: int, nbytes: int) -> None:
+        """`nbytes` of the client leg are missing; the next data starts at a frame."""
+        self._counts["lost_bytes"] += nbytes
+        tracked = self._tracked.get(conn)
+        if tracked:
+            tracked.lost[direction] += nbytes
+            tracked.opaque[direction] = False
+            tracked.decoder.lost(Direction(direction))
+
+    def closed(self, conn: int, time_ns: int, how: str = "fin") -> None:
+        """The connection ended: "fin" or "rst"."""
+        tracked = self._tracked.get(conn)
+        if tracked is None:
+            return
+        try:
+            for event in tracked.decoder.close(time_ns):
+                self._event(tracked, event)
+            self._recording.end(conn, time_ns, how)
+        except Exception as error:
+            self._fault(f"connection {conn}", error)
+        del self._tracked[conn]
+        self._recording.tick()
+
+    def flush(self) -> None:
+        """Hand everything to the operating system; also the moment to rotate or to try a failed disk again."""
+        self._recording.tick()
+        self._recording.flush()
+
+    def close(self) -> None:
+        """End the recording. Connections still open have no end in it; their requests are pending."""
+        self._recording.close()
+
+    # how it is written
+
+    def _connection(self, conn: int, time_ns: int) -> _Tracked:
+        if conn not in self._tracked:
+            self.opened(conn, time_ns)
+        return self._tracked[conn]
+
+    def _in_flight(self) -> Iterator[Carried]:
+        for tracked in self._tracked.values():
+            for exchange, data in tracked.in_flight.values():
+                yield Carried(tracked.open, exchange, data)
+
+    def _receive(
+        self, tracked: _Tracked, direction: int, time_ns: int, data: bytes | bytearray | memoryview
+    ) -> None:
+        try:
+            if direction == Direction.REQUEST:
+                events = tracked.decoder.receive_from_client(data, time_ns)
+            else:
+                events = tracked.decoder.receive_from_broker(data, time_ns)
+        except Exception as error:
+            # The decoder's state is no longer to be trusted: keep the bytes, give up the frames.
+            tracked.broken = True
+            self._fault(f"connection {tracked.open.number}, its frames are no longer decoded", error)
+            self._opaque(tracked, Opaque(Direction(direction), bytes(data), time_ns, "not decoded"))
+            return
+        for event in events:
+            self._event(tracked, event)
+
+    def _event(self, tracked: _Tracked, event: RequestSeen | ExchangeDone | Opaque) -> None:
+        if isinstance(event, RequestSeen):
+            self._request(tracked, event.exchange)
+        elif isinstance(event, ExchangeDone):
+            self._done(tracked, event.exchange)
+        else:
+            self._opaque(tracked, event)
+
+    def _request(self, tracked: _Tracked, exchange: Exchange) -> None:
+        frame = exchange.request or b""
+        data = _sized(self._masked(Direction.REQUEST, exchange.api_key, exchange.api_version, frame))
+        if exchange.correlation_id in tracked.changed:
+            exchange.marks["changed"] = True
+        exchange.marks["request_offset"] = self._frame(tracked, exchange, 0, exchange.request_time_ns or 0, data)
+        tracked.in_flight[id(exchange)] = exchange, data
+
+    def _done(self, tracked: _Tracked, exchange: Exchange) -> None:
+        if exchange.response is not None:
+            key, version = exchange.api_key, exchange.api_version
+            data = _sized(self._masked(Direction.RESPONSE, key, version, exchange.response))
+            time_ns = exchange.response_time_ns or 0
+            exchange.marks["response_offset"] = self._frame(tracked, exchange, 1, time_ns, data)
+        flags = self._recording.done(exchange)
+        tracked.in_flight.pop(id(exchange), None)
+        tracked.notes.pop(exchange.correlation_id, None)
+        tracked.changed.discard(exchange.correlation_id)
+        self._counts["exchanges"] += 1
+        if flags & UNDECODED:
+            self._counts["undecoded"] += 1
+            self._tell("undecoded", f"connection {exchange.connection}, {exchange!r}: {_reason(exchange)}")
+
+    def _frame(self, tracked: _Tracked, exchange: Exchange, direction: int, time_ns: int, data: bytes) -> int:
+        notes = tracked.notes.pop(exchange.correlation_id, [])
+        if notes:
+            exchange.marks["notes"] = [*exchange.marks.get("notes", ()), *notes]
+        self._counts["frames"] += 1
+        lost, tracked.lost[direction] = tracked.lost[direction], 0
+        return self._recording.write(tracked.open, CLIENT_LEG, direction, time_ns, data, tuple(notes), lost)
+
+    def _opaque(self, tracked: _Tracked, event: Opaque) -> None:
+        direction, data = event.direction, event.data
+        self._counts["opaque_bytes"] += len(data)
+        if self._redact and not event.framed:
+            # Nobody can say where the secrets of such bytes are.
+            keep = 0 if tracked.opaque[direction] else _KEEP
+            data = data[:keep] + secrets.MASK * max(len(data) - keep, 0)
+        if event.framed:
+            data = _sized(data)
+        elif not tracked.opaque[direction]:
+            tracked.opaque[direction] = True
+            self._tell("undecoded", f"connection {tracked.open.number}: {event.reason}")
+        lost, tracked.lost[direction] = tracked.lost[direction], 0
+        comments = (f"{MARK}opaque, {_clean(event.reason)}",)
+        for start in range(0, len(data), MAX_PAYLOAD):
+            part = data[start : start + MAX_PAYLOAD]
+            self._recording.write(tracked.open, CLIENT_LEG, direction, event.time_ns, part, comments, lost)
+            lost = 0
+
+    def _mark_changed(self, tracked: _Tracked, correlation_id: int) -> None:
+        for exchange, _ in tracked.in_flight.values():
+            if exchange.correlation_id == correlation_id:
+                exchange.marks["changed"] = True
+
+    def _masked(self, direction: Direction, api_key: int, api_version: int, frame: bytes) -> bytes:
+        if not self._redact:
+            return frame
+        head = 8 if direction is Direction.REQUEST else 4
+        if api_key < 0 and direction is Direction.RESPONSE:
+            return frame[:head] + secrets.MASK * (len(frame) - head)  # of an API that nobody knows here
+        try:
+            return secrets.mask(direction, api_key, api_version, frame)
+        except Exception as error:
+            self._fault(f"masking {api_key} v{api_version}, the whole body is masked instead", error)
+            return frame[:head] + secrets.MASK * (len(frame) - head)
+
+    def _fault(self, where: str, error: Exception) -> None:
+        self._counts["undecoded"] += 1
+        self._tell("error", f"{where}: {type(error).__name__}: {error}")
+
+    def _tell(self, kind: str, text: str) -> None:
+        try:
+            self._on_event(kind, text)
+        except Exception:
+            pass  # whoever listens must not stop the recording
+
+
+def _sized(frame: bytes) -> bytes:
+    return len(frame).to_bytes(4, "big") + frame
+
+
+def _clean(text: str) -> str:
+    """One line without control characters, and not to be taken for one of our own comments."""
+    line = _CONTROL.sub(" ", text)
+    return " " + line if line.startswith(MARK) else line
+
+
+def _reason(exchange: Exchange) -> str:
+    try:
+        return exchange.undecoded or "cannot be decoded"
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"

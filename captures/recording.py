@@ -1,0 +1,340 @@
+"""A recording: the segments of one run in a directory, their rotation, and what happens when the disk fails.
+
+Nothing here raises once the recording has begun. When the disk refuses (full, gone, read-only) the recording pauses:
+frames are counted instead of written, and once a second it is tried again with a new segment, whose head repeats
+the requests that are still in flight.
+"""
+
+import os
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+from ..decoder import Exchange
+from .index import CONTINUED, IndexEncoder, IndexFiles, LegFrame
+from .packets import Address
+from .segment import BROKER_LEG, CLIENT_LEG, InFlight, SegmentWriter
+
+MARK = "barnabas: "  # our own packet comments start with this; docs/formats.md lists them
+CARRIED_COMMENT = MARK + "carried over"
+SEGMENT_BYTES = 64 << 20
+SEGMENT_SECONDS = 3600.0
+FLUSH_SECONDS = 1.0
+_FLUSH_BYTES = 256 << 10
+_RETRY_SECONDS = 1.0
+
+EventHandler = Callable[[str, str], None]
+
+
+class OpenConnection(NamedTuple):
+    """What every segment must know about a connection to write its packets."""
+
+    number: int
+    opened_ns: int
+    client: Address
+    broker: Address
+    upstream: Address  # the proxy's own end of the broker leg
+
+
+class Carried(NamedTuple):
+    """A request in flight, as the head of the next segment needs it."""
+
+    connection: OpenConnection
+    exchange: Exchange
+    data: bytes  # as it was written: with its size, secrets masked
+
+
+def show_address(address: Address) -> str:
+    """`host:port`, with brackets around IPv6."""
+    host, port = address
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+class Recording:
+    """Writes segments and their indexes. `in_flight` tells which requests wait; `on_event(kind, text)` hears
+    "paused", "resumed" and "segment" (one was closed). The constructor raises OSError if it cannot begin."""
+
+    def __init__(
+        self,
+        directory: Path,
+        in_flight: Callable[[], Iterable[Carried]],
+        on_event: EventHandler,
+        *,
+        segment_bytes: int = SEGMENT_BYTES,
+        segment_seconds: float = SEGMENT_SECONDS,
+        flush_seconds: float = FLUSH_SECONDS,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.directory = directory
+        self.identity = os.urandom(16).hex()
+        self.unrecorded = 0  # frames that were not written
+        self.bytes = 0  # bytes of closed segments
+        self.segments = 0
+        self.index = IndexEncoder()
+        self._in_flight, self._on_event = in_flight, on_event
+        self._limits = segment_bytes, segment_seconds
+        self._flush_seconds, self._clock = flush_seconds, clock
+        self._segment: SegmentWriter | None = None
+        self._files: IndexFiles | None = None
+        self._stamp = ""
+        self._lost_at_pause = 0
+        self._begun = self._flushed = self._retry = clock()
+        self._closed = False
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._start()
+
+    @property
+    def path(self) -> Path | None:
+        """The segment being written, by the name it will have; None while paused."""
+        return self._segment.path if self._segment else None
+
+    # segments
+
+    def _start(self) -> None:
+        """Open the next segment and write its head. Raises OSError and leaves nothing behind then."""
+        stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
+        self._stamp = max(stamp, self._stamp)  # a clock that steps back must not change the order of names
+        number = self.segments
+        while True:
+            path = self.directory / f"{self._stamp}-{number % 10000:04d}.pcapng"
+            if path.exists():
+                number += 1
+                continue
+            try:
+                segment = SegmentWriter(path, self.identity, self.segments)
+                break
+            except FileExistsError:
+                number += 1
+        previous, self._segment = self._segment, segment
+        index, self.index = self.index, IndexEncoder()
+        files = None
+        try:
+            for carried in self._in_flight():
+                self._carry(carried)
+            files = IndexFiles(path, self.identity, self.segments)
+            segment.flush()
+            files.write(self.index)
+        except OSError:
+            self._segment, self.index = previous, index
+            segment.abandon()
+            if files:
+                files.close()
+            raise
+        self._files = files
+        self.segments += 1
+        self._begun = self._flushed = self._clock()
+
+    def _carry(self, carried: Carried) -> None:
+        connection, exchange, data = carried
+        comment = CARRIED_COMMENT + (", changed" if exchange.marks.get("changed") else "")
+        exchange.marks["carried"] = True
+        exchange.marks["request_offset"] = self._put(
+            connection, CLIENT_LEG, 0, exchange.request_time_ns or 0, data, (comment, *exchange.marks.get("notes", ()))
+        )
+
+    def _rotate(self) -> None:
+        segment, files, index = self._segment, self._files, self.index
+        if segment is None or files is None:
+            return
+        for carried in self._written_requests():
+            index.exchange(carried.exchange, CONTINUED, pending=True)
+        waiting = self._waiting()
+        # The new segment first: a reader that finds the old one ended will find its continuation.
+        self._start()
+        try:
+            self._end(segment, files, index, waiting, continued=True)
+        except OSError as error:
+            # The new segment is sound; only the old one's tail is lost, and readers rebuild its index.
+            self._give_up(segment, files)
+            self._tell("error", f"{segment.path}: the end of this segment was not written: {error.strerror or error}")
+
+    def _end(
+        self, segment: SegmentWriter, files: IndexFiles, index: IndexEncoder, waiting: list[InFlight], continued: bool
+    ) -> None:
+        segment.seal(waiting, continued)
+        files.write(index)
+        files.finish(segment.size)
+        segment.release()
+        self.bytes += segment.size
+        self._tell("segment", str(segment.path))
+
+    def _give_up(self, segment: SegmentWriter, files: IndexFiles | None) -> None:
+        try:
+            segment.flush()  # what failed may have been another file
+        except OSError:
+            pass
+        try:
+            self.unrecorded += segment.abandon()
+        except OSError:
+            pass  # the file keeps its .part name; readers open it all the same
+        self.bytes += segment.size
+        if files:
+            try:
+                files.close()
+            except OSError:
+                pass
+
+    def _written_requests(self) -> list[Carried]:
+        """The requests in flight that are in this segment, in its order."""
+        written = [c for c in self._in_flight() if c.exchange.marks.get("request_offset", -1) >= 0]
+        return sorted(written, key=lambda c: int(c.exchange.marks["request_offset"]))
+
+    def _waiting(self) -> list[InFlight]:
+        return [
+            InFlight(
+                connection.number & 0xFFFFFFFF,
+                exchange.correlation_id,
+                exchange.api_key,
+                exchange.api_version,
+                exchange.marks["request_offset"],
+            )
+            for connection, exchange, _ in self._written_requests()
+        ]
+
+    def _ready(self) -> SegmentWriter | None:
+        """The segment to write to, rotated if it is time, or None while paused."""
+        try:
+            if self._segment is None:
+                if self._closed or self._clock() < self._retry:
+                    return None
+                self._start()
+                missing, self._lost_at_pause = self.unrecorded - self._lost_at_pause, self.unrecorded
+                self._tell("resumed", f"recording goes on in {self.path}; {missing} frames were not recorded")
+            elif self._segment.size >= self._limits[0] or self._clock() - self._begun >= self._limits[1]:
+                self._rotate()
+        except OSError as error:
+            self._pause(error)
+        return self._segment
+
+    def _pause(self, error: OSError) -> None:
+        self._retry = self._clock() + _RETRY_SECONDS
+        segment, files = self._segment, self._files
+        self._segment = self._files = None
+        self.index = IndexEncoder()
+        if segment is None:
+            return  # paused already
+        self._lost_at_pause = self.unrecorded
+        self._give_up(segment, files)
+        for carried in self._in_flight():
+            carried.exchange.marks["request_offset"] = -1
+        self._tell(
+            "paused",
+            f"cannot write to {self.directory}: {error.strerror or error}. Traffic goes on unrecorded; "
+            "free some space (or fix the directory), recording then resumes by itself",
+        )
+
+    def _tell(self, kind: str, text: str) -> None:
+        try:
+            self._on_event(kind, text)
+        except Exception:
+            pass  # whoever listens must not stop the recording
+
+    # writing
+
+    def open(self, connection: OpenConnection) -> None:
+        """Write the handshake of a new connection."""
+        segment = self._ready()
+        if segment:
+            self._introduce(segment, connection, CLIENT_LEG)
+
+    def write(
+        self,
+        connection: OpenConnection,
+        leg: int,
+        direction: int,
+        time_ns: int,
+        data: bytes,
+        comments: tuple[str, ...] = (),
+        lost: int = 0,
+    ) -> int:
+        """Write a frame with its size; `lost` bytes are missing in front of it. Returns its offset, -1 if paused."""
+        segment = self._ready()
+        if segment is None:
+            self.unrecorded += 1
+            return -1
+        if lost:
+            comments = (f"{MARK}{lost} bytes lost before this packet", *comments)
+        if segment.sync_due:
+            segment.sync(self._waiting())
+        return self._put(connection, leg, direction, time_ns, data, comments, lost)
+
+    def _put(
+        self,
+        connection: OpenConnection,
+        leg: int,
+        direction: int,
+        time_ns: int,
+        data: bytes,
+        comments: tuple[str, ...],
+        lost: int = 0,
+    ) -> int:
+        segment = self._segment
+        if segment is None:
+            return -1
+        if not segment.knows(connection.number, leg):
+            self._introduce(segment, connection, leg)
+        if lost:
+            segment.gap(connection.number, leg, direction, lost)
+            self.index.lost(connection.number, direction, lost)
+        return segment.write(connection.number, leg, direction, time_ns, data, comments)
+
+    def _introduce(self, segment: SegmentWriter, connection: OpenConnection, leg: int) -> None:
+        number, opened_ns, client, broker, upstream = connection
+        if leg == BROKER_LEG:
+            segment.begin(number, leg, opened_ns, upstream, broker, f"{MARK}connection {number}, broker leg")
+            return
+        ends = show_address(client), show_address(broker)
+        comment = f"{MARK}connection {number}, client {ends[0]}, broker {ends[1]}"
+        segment.begin(number, leg, opened_ns, client, broker, comment)
+        self.index.connection(number, opened_ns, *ends)
+
+    def broker_leg(self, connection: OpenConnection, time_ns: int, data: bytes, frame: LegFrame, note: str) -> None:
+        """Write a frame of the broker leg (with its size) and say in the index where it is."""
+        comments = (note,) if note else ()
+        offset = self.write(connection, BROKER_LEG, frame.direction, time_ns, data, comments)
+        if offset >= 0:
+            self.index.leg_frame(frame._replace(offset=offset))
+
+    def done(self, exchange: Exchange) -> int:
+        """Put an exchange into the index; returns its flags. One that is in no segment is left out."""
+        marks = exchange.marks
+        if max(marks.get("request_offset", -1), marks.get("response_offset", -1)) < 0:
+            return IndexEncoder().exchange(exchange)
+        return self.index.exchange(exchange)
+
+    def end(self, connection: int, time_ns: int, how: str) -> None:
+        """Write the end of a connection."""
+        if self._segment:
+            self._segment.end(connection, time_ns, how)
+
+    def tick(self) -> None:
+        """Flush if the flush period is over or much has gathered; try again if paused."""
+        segment = self._ready()
+        if segment and (segment.unflushed >= _FLUSH_BYTES or self._clock() - self._flushed >= self._flush_seconds):
+            self.flush()
+
+    def flush(self) -> None:
+        """Hand everything to the operating system."""
+        if self._segment is None or self._files is None:
+            return
+        try:
+            self._segment.flush()
+            self._files.write(self.index)
+        except OSError as error:
+            self._pause(error)
+        self._flushed = self._clock()
+
+    def close(self) -> None:
+        """End the recording: what still waits goes into the index as pending."""
+        self._closed = True
+        segment, files = self._segment, self._files
+        if segment is None or files is None:
+            return
+        for carried in self._written_requests():
+            self.index.exchange(carried.exchange, pending=True)
+        try:
+            self._end(segment, files, self.index, self._waiting(), continued=False)
+        except OSError as error:
+            self._pause(error)
+        self._segment = self._files = None
