@@ -8,8 +8,8 @@ from typing import Any
 from . import facts
 from .codec import decode_request, decode_response
 from .errors import DecodeError, TrailingBytes
-from .message import Message, jsonable
-from .secrets import shown
+from .message import Message
+from .present import present
 
 
 class State(StrEnum):
@@ -152,10 +152,10 @@ class Exchange:
         sides = (self.request_message, self.response_message)
         return tuple(len(m.trailing) if m else 0 for m in sides)  # type: ignore[return-value]
 
-    def to_dict(self, bodies: bool = True) -> dict[str, Any]:
+    def to_dict(self, bodies: bool = True, values: bool = False) -> dict[str, Any]:
         """The keys of ``barnabas decode --json``; ``request`` and ``response`` are null without `bodies`.
 
-        Fields that hold secrets are masked (`decoder.secrets`).
+        Secrets are masked; keys and values of records are left out unless `values` asks for them (see `present`).
         """
         error = self.error
         out: dict[str, Any] = {
@@ -180,6 +180,6 @@ class Exchange:
         if any(self.surplus):
             out["surplus_bytes"] = {"request": self.surplus[0], "response": self.surplus[1]}
         if bodies:
-            out["request"] = jsonable(shown(self.request_message)) if self.request_message else None
-            out["response"] = jsonable(shown(self.response_message)) if self.response_message else None
+            out["request"] = present(self.request_message, values) if self.request_message else None
+            out["response"] = present(self.response_message, values) if self.response_message else None
         return out
