@@ -1,0 +1,5 @@
+"""Sockets: the relay between clients and brokers, the ring it writes to, its observers and their supervisor."""
+
+from .supervisor import Proxy, ProxyConfig, ProxyError
+
+__all__ = ["Proxy", "ProxyConfig", "ProxyError"]

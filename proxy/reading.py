@@ -1,0 +1,215 @@
+"""The reading end of the ring: a cursor, exact losses, and the way back to a frame start after one.
+
+`RingReader.read` gives records (`Record`). When the writer has come round to chunks that were not read yet, the
+reader goes on half a ring behind the head, asks the writer which connections are open, and each direction of a
+connection goes on at the first frame start it sees; a `Lost` with the exact number of bytes comes before it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from .ring import (
+    _HEADER,
+    _SLOT,
+    _W_BLOCKED,
+    _W_POSITION,
+    _W_SEQUENCE,
+    CHUNK,
+    DESCRIPTOR,
+    NONE,
+    POSITION,
+    SEQUENCE,
+    SNAPSHOT,
+    WAITING,
+    Kind,
+    Ring,
+)
+
+
+@dataclass(slots=True, frozen=True)
+class Record:
+    """One descriptor with a copy of its bytes."""
+
+    kind: Kind
+    connection: int
+    direction: int
+    time_ns: int
+    data: bytes
+    first_frame: int
+
+
+@dataclass(slots=True, frozen=True)
+class Lost:
+    """`nbytes` of one direction were not seen; the next data of it starts at a frame."""
+
+    connection: int
+    direction: int
+    nbytes: int
+
+
+class RingReader:
+    """One reader with its own cursor. `bell` wakes it, `writer_bell` wakes a writer that waits for room."""
+
+    def __init__(self, ring: Ring, reader: int, bell: int, writer_bell: int) -> None:
+        self._ring = ring
+        self._words = ring.words
+        self._sequence_word = ring.reader_word(reader, SEQUENCE)
+        self._position_word = ring.reader_word(reader, POSITION)
+        self._waiting_word = ring.reader_word(reader, WAITING)
+        self._snapshot_word = ring.reader_word(reader, SNAPSHOT)
+        self._bell = bell
+        self._writer_bell = writer_bell
+        self._cursor: int = self._words[self._sequence_word]
+        # where each stream should go on: (connection, direction) -> position; unsynced: positions to resume from
+        self._expected: dict[tuple[int, int], int] = {}
+        self._unsynced: dict[tuple[int, int], int] = {}
+        self._open: set[int] = set()
+        # the connections named so far in answer to our last loss; None: nothing lost since
+        self._present: set[int] | None = None
+        self._total = 0
+        self.lost_chunks = 0
+        self.lost_bytes = 0
+        """Data bytes that were not handed out: overtaken, or skipped to reach a frame start. Exact."""
+
+    def wait(self, timeout: float) -> None:
+        """Sleep until there is something to read, at most `timeout` seconds."""
+        words = self._words
+        if words[_W_SEQUENCE] != self._cursor:
+            return
+        # Under steady load the next chunk is near: a nap costs the writer nothing, a bell costs it a system call.
+        time.sleep(0.002)
+        if words[_W_SEQUENCE] != self._cursor:
+            return
+        words[self._waiting_word] = 1
+        if words[_W_SEQUENCE] == self._cursor and select.select([self._bell], [], [], timeout)[0]:
+            os.eventfd_read(self._bell)
+        words[self._waiting_word] = 0
+
+    def read(self, limit: int = 512) -> Iterator[Record | Lost]:
+        """What has been written since, at most `limit` chunks."""
+        ring, words, slots = self._ring, self._words, self._ring.slots
+        unpack = DESCRIPTOR.unpack_from
+        for _ in range(limit):
+            cursor = self._cursor
+            head = words[_W_SEQUENCE]
+            if cursor == head:
+                break
+            if head - cursor >= slots:
+                self._overtaken()
+                continue
+            sequence, meta, time_ns, position, length, first, stream, total = unpack(
+                ring.buffer, _HEADER + (cursor & (slots - 1)) * _SLOT
+            )
+            offset = position % ring.data_size
+            data = bytes(ring.data[offset : offset + length])
+            # Only now is it certain that nothing was written over it: the writer may be filling up to a chunk
+            # (and have skipped the rest of the area) beyond its head.
+            if (
+                sequence != cursor
+                or words[_W_SEQUENCE] - cursor >= slots
+                or words[_W_POSITION] + 2 * CHUNK - position > ring.data_size
+            ):
+                self._overtaken()
+                continue
+            self._cursor = cursor + 1
+            kind, direction, connection = Kind(meta & 0xFF), meta >> 8 & 0xFF, meta >> 16
+            self.lost_bytes += total - self._total
+            self._total = total
+            if kind == Kind.DATA:
+                self._total += length
+                yield from self._data(connection, direction, time_ns, data, first, stream)
+            else:
+                yield from self._other(kind, connection, direction, time_ns, data, first)
+            words[self._position_word] = position + length
+            words[self._sequence_word] = cursor + 1
+            if words[_W_BLOCKED]:
+                words[_W_BLOCKED] = 0
+                os.eventfd_write(self._writer_bell, 1)
+
+    def _data(
+        self, connection: int, direction: int, time_ns: int, data: bytes, first: int, stream: int
+    ) -> Iterator[Record | Lost]:
+        key = (connection, direction)
+        expected = self._expected.get(key, 0)
+        self._expected[key] = stream + len(data)
+        if stream != expected and key not in self._unsynced:
+            self._unsynced[key] = expected
+        if key in self._unsynced:
+            if first == NONE or connection not in self._open:
+                self.lost_bytes += len(data)
+                return
+            self.lost_bytes += first
+            yield Lost(connection, direction, stream + first - self._unsynced.pop(key))
+            data = data[first:]
+            first = 0
+        yield Record(Kind.DATA, connection, direction, time_ns, data, first)
+
+    def _other(
+        self, kind: Kind, connection: int, direction: int, time_ns: int, data: bytes, first: int
+    ) -> Iterator[Record | Lost]:
+        if kind in (Kind.OPENED, Kind.PRESENT):
+            if kind == Kind.PRESENT and self._present is not None:
+                self._present.add(connection)
+            if connection in self._open:
+                return
+            self._open.add(connection)
+            for direction_of, position in enumerate(json.loads(data).get("streams", ())):
+                key = (connection, direction_of)
+                self._expected[key] = position
+                if position:
+                    self._unsynced[key] = 0
+            yield Record(Kind.OPENED, connection, direction, time_ns, data, first)
+        elif kind == Kind.PRESENT_END:
+            # an incomplete list (overtaken in the middle of it) says nothing about who is gone
+            if self._present is None or len(self._present) != json.loads(data)["open"]:
+                return
+            gone = self._open - self._present
+            self._present = None
+            for connection_gone in sorted(gone):
+                self._forget(connection_gone)
+                yield Record(Kind.CLOSED, connection_gone, 0, time_ns, b'{"how": "lost"}', NONE)
+        elif kind == Kind.CLOSED:
+            announced = connection in self._open
+            for direction_of, end in enumerate(json.loads(data).get("streams", ())):
+                key = (connection, direction_of)
+                missed = end - self._unsynced.get(key, self._expected.get(key, 0))
+                if announced and missed > 0:
+                    yield Lost(connection, direction_of, missed)
+            self._forget(connection)
+            if announced:
+                yield Record(kind, connection, direction, time_ns, data, first)
+        else:
+            yield Record(kind, connection, direction, time_ns, data, first)
+
+    def _forget(self, connection: int) -> None:
+        self._open.discard(connection)
+        for direction in (0, 1):
+            self._expected.pop((connection, direction), None)
+            self._unsynced.pop((connection, direction), None)
+
+    def _overtaken(self) -> None:
+        """Go on half a ring behind the head and ask for the open connections."""
+        ring, words = self._ring, self._words
+        head, newest = words[_W_SEQUENCE], words[_W_POSITION]
+        low, high = max(self._cursor + 1, head - ring.slots // 2), head
+        oldest = newest - ring.data_size // 2
+        while low < high:
+            middle = (low + high) // 2
+            _, _, _, position, *_ = DESCRIPTOR.unpack_from(
+                ring.buffer, _HEADER + (middle & (ring.slots - 1)) * _SLOT
+            )
+            if position < oldest:
+                low = middle + 1
+            else:
+                high = middle
+        self.lost_chunks += low - self._cursor
+        self._cursor = low
+        self._present = set()
+        words[self._sequence_word] = low
+        words[self._snapshot_word] = 1

@@ -1,0 +1,378 @@
+"""The relay process: plain edge-triggered epoll between clients and brokers.
+
+    python -m barnabas.proxy.relay FD        FD: the supervisor's control socket; settings come as its first packet
+
+Every socket is registered once for everything; what can be done is remembered per lane, so that no call to the
+kernel is needed to change interest. The relay ends when the control socket does.
+"""
+
+from __future__ import annotations
+
+import errno
+import gc
+import json
+import os
+import resource
+import select
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+from ..plugins import rules
+from .addresses import AddressMap, reason
+from .connection import Connection
+from .editing import ADDRESS_APIS, Editor
+from .events import Address, Event, Suppressed, UpstreamFailed, encode
+from .lane import Lane
+from .resolver import Answer, Resolver
+from .ring import Kind, Ring, RingWriter
+
+_ALL = select.EPOLLIN | select.EPOLLOUT | select.EPOLLRDHUP | select.EPOLLET
+_READ = select.EPOLLIN | select.EPOLLRDHUP | select.EPOLLHUP | select.EPOLLERR
+_HANGUP = select.EPOLLRDHUP | select.EPOLLHUP | select.EPOLLERR
+HOLD_LIMIT = 64 << 20
+"""Most bytes of frames that are held at one time, over all connections."""
+CONNECT_SECONDS = 10.0
+DRAIN_SECONDS = 5.0
+EVENTS_PER_SECOND = 200
+SNAPSHOT_SECONDS = 0.25
+
+
+class Relay:
+    """The loop and what all connections share."""
+
+    def __init__(self, control: socket.socket, settings: dict[str, Any]) -> None:
+        self.control = control
+        self.ring = Ring.attach(settings["ring"])
+        self.writer = RingWriter(self.ring, {int(reader): fd for reader, fd in settings["bells"].items()})
+        self._room_bell: int = settings["room_bell"]
+        self.watch = ADDRESS_APIS
+        self.hold_limit = min(HOLD_LIMIT, self.writer.hold_limit) if settings["lossless"] else HOLD_LIMIT
+        self.held = 0
+        self.draining = False
+        self.resolver = Resolver()
+        self.upstream: Address = tuple(settings["upstream"])
+        bootstrap = socket.socket(fileno=settings["listener"])
+        bootstrap.setblocking(False)
+        own: Address = bootstrap.getsockname()[:2]
+        addresses = AddressMap(
+            own,
+            self.upstream,
+            fixed=settings["fixed_ports"],
+            same_host=self._same_host,
+            opened=self.add_listener,
+            emit=self.emit,
+        )
+        book = rules.RuleBook([rules.Rule.from_dict(rule) for rule in settings["rules"]])
+        self.editor = Editor(addresses, book)
+        self._poll = select.epoll()
+        self._ends: dict[int, tuple[Lane, Lane]] = {}
+        self._others: dict[int, Callable[[int], None]] = {}
+        self._connections: dict[int, Connection] = {}
+        self._listeners: list[tuple[socket.socket, Address]] = []
+        self._accept_again: list[tuple[socket.socket, Address]] = []
+        self._ready: list[Lane] = []
+        self._waiting_for_room: list[Lane] = []
+        self._number = 0
+        self._deadline = 0.0
+        self._second = 0
+        self._events_in_second = 0
+        self._suppressed = 0
+        self._last_snapshot = 0.0
+        self._snapshot_due = False
+        self._parent = os.getppid()
+        self._stopped = False
+        self._same: dict[tuple[str, str], bool] = {}
+        for fd, handler in (
+            (control.fileno(), self._commanded),
+            (self._room_bell, self._room_made),
+            (self.resolver.bell, lambda _: self.resolver.deliver()),
+        ):
+            self._others[fd] = handler
+            self._poll.register(fd, select.EPOLLIN)
+        self.add_listener(bootstrap, self.upstream)
+        if settings["probe"]:
+            self.resolver.resolve(*self.upstream, self._probe)
+
+    # -- events to the supervisor ----------------------------------------------------------------------------
+
+    def emit(self, event: Event) -> None:
+        """Send an event; too many in one second are counted instead. Never waits."""
+        second = int(time.monotonic())
+        if second != self._second:
+            self._second, self._events_in_second = second, 0
+            if self._suppressed:
+                count, self._suppressed = self._suppressed, 0
+                self.emit(Suppressed(count))
+        self._events_in_second += 1
+        if self._events_in_second > EVENTS_PER_SECOND:
+            self._suppressed += 1
+            return
+        try:
+            self.control.send(encode(event), socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            self._suppressed += 1
+        except OSError:
+            self._stopped = True
+
+    # -- listeners and connects ------------------------------------------------------------------------------
+
+    def add_listener(self, listener: socket.socket, broker: Address) -> None:
+        """Accept on `listener` for `broker` from now on."""
+        entry = (listener, broker)
+        self._listeners.append(entry)
+        self._others[listener.fileno()] = lambda _: self._accept(entry)
+        self._poll.register(listener.fileno(), select.EPOLLIN | select.EPOLLET)
+
+    def _accept(self, entry: tuple[socket.socket, Address]) -> None:
+        listener, broker = entry
+        while not self.draining:
+            try:
+                client, peer = listener.accept()
+            except BlockingIOError:
+                return
+            except OSError as error:
+                if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
+                    self._accept_again.append(entry)  # the edge is used up: come back with the clock
+                    self.emit(UpstreamFailed(0, broker, f"cannot accept more clients: {reason(error)}"))
+                    return
+                continue
+            client.setblocking(False)
+            self._number += 1
+            connection = Connection(self, self._number, client, peer[:2], broker)
+            self._connections[connection.number] = connection
+            self.resolver.resolve(*broker, connection.resolved)
+
+    def await_connect(self, connection: Connection, sock: socket.socket) -> None:
+        self._others[sock.fileno()] = lambda _: connection.connected()
+        self._poll.register(sock.fileno(), _ALL)
+
+    def established(self, connection: Connection) -> None:
+        """Both sockets stand: let bytes flow."""
+        upstream = connection.upstream
+        if upstream is None:
+            return
+        request, response = connection.request, connection.response
+        self._others.pop(upstream.fileno(), None)
+        self._ends[upstream.fileno()] = (response, request)
+        self._ends[connection.client.fileno()] = (request, response)
+        self._poll.register(connection.client.fileno(), _ALL)
+        # bytes may have come with the handshake; the edge for them is past
+        request.readable = response.readable = True
+        self._ready.append(response)
+
+    def forget(self, sock: socket.socket) -> None:
+        """A socket is about to be closed."""
+        fd = sock.fileno()
+        self._ends.pop(fd, None)
+        self._others.pop(fd, None)
+        try:
+            self._poll.unregister(fd)
+        except (OSError, ValueError):
+            pass
+
+    def gone(self, connection: Connection) -> None:
+        self._connections.pop(connection.number, None)
+
+    def _probe(self, answer: Answer) -> None:
+        """Tell at once, and not only when a client comes, that the broker cannot be reached."""
+        if isinstance(answer, OSError):
+            self.emit(UpstreamFailed(0, self.upstream, reason(answer)))
+            return
+        family, address = answer[0]
+        sock = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+        rest = answer[1:]
+
+        def outcome(_: int) -> None:
+            code = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+            self.forget(sock)
+            sock.close()
+            if code and rest:
+                self._probe(rest)
+            elif code:
+                self.emit(UpstreamFailed(0, self.upstream, reason(OSError(code, os.strerror(code)))))
+
+        sock.connect_ex(address)
+        self._others[sock.fileno()] = outcome
+        self._poll.register(sock.fileno(), _ALL)
+
+    def _same_host(self, one: str, other: str, port: int) -> bool:
+        """Whether two names lead to the same machine; asked once per pair, at most half a second long."""
+        if (one, other) not in self._same:
+            first = {address[0] for _, address in self.resolver.wait_for(one, port, 0.5)}
+            second = {address[0] for _, address in self.resolver.wait_for(other, port, 0.5)}
+            self._same[one, other] = bool(first & second)
+        return self._same[one, other]
+
+    def wake(self, lane: Lane) -> None:
+        """What kept this lane from reading may be over."""
+        if lane.readable:
+            self._ready.append(lane)
+
+    # -- lossless observers ----------------------------------------------------------------------------------
+
+    def wait_for_room(self, lane: Lane) -> None:
+        """A reader that must not lose anything is behind: read nothing until it has caught up."""
+        self._waiting_for_room.append(lane)
+        self.writer.blocked(True)
+        if self.writer.has_room():
+            os.eventfd_write(self._room_bell, 1)  # room was made in between
+
+    def _room_made(self, _: int) -> None:
+        try:
+            os.eventfd_read(self._room_bell)
+        except BlockingIOError:
+            pass
+        waiting, self._waiting_for_room = self._waiting_for_room, []
+        self._ready.extend(waiting)
+
+    # -- the loop --------------------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Until told to stop, or the supervisor is gone."""
+        poll, ends, others, writer = self._poll.poll, self._ends, self._others, self.writer
+        next_tick = time.monotonic() + 1.0
+        published = writer.sequence
+        while not self._stopped:
+            ready, self._ready = self._ready, []
+            if ready:
+                timeout = 0.0
+            elif self.draining:
+                timeout = 0.02
+            else:
+                timeout = max(next_tick - time.monotonic(), 0.0)
+            events = poll(timeout, 256)
+            for fd, event in events:
+                end = ends.get(fd)
+                if end is None:
+                    other = others.get(fd)
+                    if other is not None:
+                        other(event)
+                    continue
+                reads, writes = end
+                if event & _READ:
+                    reads.readable = True
+                    if event & _HANGUP:
+                        reads.hangup = True
+                    if reads.pump():
+                        self._ready.append(reads)
+                if event & 4 and writes.pending and writes.open:
+                    self._drained(writes)
+            for lane in ready:
+                if lane.readable and lane.pump():
+                    self._ready.append(lane)
+            if writer.sequence != published:
+                published = writer.sequence
+                writer.ring_bells()
+                self._snapshot_due |= writer.snapshot_wanted()
+            if not events or self.draining or self._snapshot_due:
+                now = time.monotonic()
+                if self._snapshot_due and now - self._last_snapshot > SNAPSHOT_SECONDS:
+                    self._snapshot(now)
+                if now >= next_tick:
+                    next_tick = now + 1.0
+                    self._tick(now)
+                if self.draining:
+                    self._drain(now)
+        self._end()
+
+    def _drained(self, lane: Lane) -> None:
+        """The sink takes bytes again: first what waits, then the source may go on."""
+        lane.flush()
+        if not lane.pending and lane.open:
+            connection = lane.connection
+            if lane.readable:
+                self._ready.append(lane)
+            if lane.direction and connection.inline and connection.request.readable:
+                self._ready.append(connection.request)
+
+    def _tick(self, now: float) -> None:
+        if os.getppid() != self._parent:
+            self._stopped = True
+        for entry in self._accept_again[:]:
+            self._accept_again.remove(entry)
+            self._accept(entry)
+        for connection in list(self._connections.values()):
+            if not connection.established and now - connection.started > CONNECT_SECONDS:
+                connection.unreachable(OSError(errno.ETIMEDOUT, "timed out"))
+        if self.writer.snapshot_wanted():
+            self._snapshot(now)
+
+    def _snapshot(self, now: float) -> None:
+        self._snapshot_due = False
+        self._last_snapshot = now
+        stamp = time.time_ns()
+        standing = [c for c in self._connections.values() if c.established]
+        for connection in standing:
+            self.writer.write(Kind.PRESENT, connection.number, 0, stamp, connection.describe())
+        self.writer.write(Kind.PRESENT_END, 0, 0, stamp, json.dumps({"open": len(standing)}).encode())
+        self.writer.ring_bells()
+
+    # -- the end ---------------------------------------------------------------------------------------------
+
+    def _commanded(self, _: int) -> None:
+        try:
+            packet = self.control.recv(65536)
+        except BlockingIOError:
+            return
+        except OSError:
+            packet = b""
+        if not packet:
+            self._stopped = True
+            return
+        command = json.loads(packet)
+        if command["do"] == "stop":
+            self.draining = True
+            self._deadline = time.monotonic() + command.get("seconds", DRAIN_SECONDS)
+            for listener, _entry in self._listeners:
+                self.forget(listener)
+                listener.close()
+        elif command["do"] == "dismiss":
+            self.ring.dismiss(command["reader"])
+            self._room_made(0)
+
+    def _drain(self, now: float) -> None:
+        """Close what has nothing in flight; everything, when the time is up."""
+        for connection in list(self._connections.values()):
+            if not connection.established or connection.idle() or now >= self._deadline:
+                connection.close("fin")
+        if not self._connections:
+            self._stopped = True
+
+    def _end(self) -> None:
+        for connection in list(self._connections.values()):
+            connection.close("fin")
+        self.writer.write(Kind.STOP, 0, 0, time.time_ns(), b"")
+        self.writer.ring_bells()
+
+
+def receive_settings(fd: int) -> tuple[socket.socket, dict[str, Any]]:
+    """The control socket and its first packet: settings as JSON."""
+    # Ctrl-C reaches the whole foreground group; when to stop is the supervisor's decision.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    control = socket.socket(fileno=fd)
+    packet = control.recv(1 << 20)
+    if not packet:
+        raise SystemExit(0)
+    settings: dict[str, Any] = json.loads(packet)
+    return control, settings
+
+
+def main() -> None:
+    control, settings = receive_settings(int(sys.argv[1]))
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    relay = Relay(control, settings)
+    control.setblocking(False)
+    gc.collect()
+    gc.freeze()
+    relay.run()
+
+
+if __name__ == "__main__":
+    main()
