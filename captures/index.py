@@ -9,6 +9,7 @@ them, also while they grow. docs/formats.md has the layout.
 import mmap
 import os
 import struct
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -31,7 +32,7 @@ _STRING, _CONNECTION, _LEG, _LOST = 1, 2, 3, 4
 _CONNECTION_ENTRY = struct.Struct("<IIqII")  # connection, 0, opened time, string ids of client and broker
 _LEG_ENTRY = struct.Struct("<IiIIq")  # connection, correlation id, direction, size, file offset
 _LOST_ENTRY = struct.Struct("<IIq")  # connection, direction, bytes
-_MAX_STRING = 1000
+MAX_STRING = 1000
 
 
 class Record(NamedTuple):
@@ -91,12 +92,12 @@ class Head(NamedTuple):
     recording: str
     segment_size: int
     strings_size: int
-    count: int
+    records: int
 
     def pack(self) -> bytes:
         """The 64 bytes."""
         identity = bytes.fromhex(self.recording)
-        sizes = self.segment_size, self.strings_size, self.count
+        sizes = self.segment_size, self.strings_size, self.records
         return HEADER.pack(INDEX_MAGIC, VERSION, RECORD.size, self.flags, self.number, 0, identity, *sizes)
 
 
@@ -134,7 +135,7 @@ class IndexEncoder:
         number = self._ids.get(text)
         if number is None:
             number = self._ids[text] = len(self._ids) + 1
-            self._entry(_STRING, text[:_MAX_STRING].encode("utf-8", "replace"))
+            self._entry(_STRING, text[:MAX_STRING].encode("utf-8", "replace"))
         return number
 
     def connection(self, number: int, opened_ns: int, client: str, broker: str) -> None:
@@ -236,7 +237,7 @@ class IndexFiles:
         """Mark the index complete and close both files."""
         count = (self._sizes[self._index] - HEADER.size) // RECORD.size
         head = self._head._replace(
-            flags=CLOSED, segment_size=segment_size, strings_size=self._sizes[self._strings], count=count
+            flags=CLOSED, segment_size=segment_size, strings_size=self._sizes[self._strings], records=count
         )
         try:
             os.pwrite(self._index, head.pack(), 0)
@@ -281,6 +282,11 @@ class Index:
         """The packed bytes of records `start` to `stop`, for `RECORD.iter_unpack`."""
         stop = min(stop, self.count)
         return bytes(self._data[self._start + start * RECORD.size : self._start + stop * RECORD.size])
+
+    def replace(self, records: Iterable[Record]) -> None:
+        """Put other records in place of these; only for an index in memory."""
+        self._data, self._start = b"".join(RECORD.pack(*record) for record in records), 0
+        self.count = len(self._data) // RECORD.size
 
     def array(self) -> Any:
         """All records as a numpy structured array (`DTYPE`) without a copy; needs numpy."""
@@ -354,7 +360,7 @@ def open_index(segment: Path) -> Index | None:
             index.refresh()
             head, size = index.head, segment.stat().st_size
             sizes = index._strings_read, index.count
-            if not head.flags & CLOSED or (head.segment_size, head.strings_size, head.count) == (size, *sizes):
+            if not head.flags & CLOSED or (head.segment_size, head.strings_size, head.records) == (size, *sizes):
                 return index
     except (OSError, struct.error, ValueError):
         pass

@@ -203,17 +203,19 @@ class CaptureReader:
             self.end = offset
             yield Block(offset - length, kind, body, order)
 
-    def packets(self) -> Iterator[Packet]:
-        """Yield the packets in file order."""
-        return self._classic_packets(*self.classic) if self.classic else self._pcapng_packets()
+    def packets(self, start: int = 0) -> Iterator[Packet]:
+        """Yield the packets in file order. `start`, for pcapng: the offset of a block behind the interface
+        descriptions, which an earlier `packets()` must have read."""
+        return self._classic_packets(*self.classic) if self.classic else self._pcapng_packets(start)
 
-    def _pcapng_packets(self) -> Iterator[Packet]:
+    def _pcapng_packets(self, start: int) -> Iterator[Packet]:
         first_interface = 0  # interfaces count from 0 in each section; here they count through the file
-        self.interfaces.clear()
-        for block in self.blocks():
+        if start == 0:
+            self.interfaces.clear()
+        for block in self.blocks(start):
             kind, body, order = block.kind, block.body, block.order
             try:
-                if kind == ENHANCED_PACKET or kind == PACKET:
+                if kind in (ENHANCED_PACKET, PACKET):
                     if kind == ENHANCED_PACKET:
                         number, high, low, captured, size = struct.unpack_from(order + "IIIII", body)
                     else:

@@ -15,7 +15,6 @@ from .recording import FLUSH_SECONDS, MARK, SEGMENT_BYTES, SEGMENT_SECONDS, Carr
 from .recording import show_address as _show
 from .segment import CLIENT_LEG
 
-_UNKNOWN: Address = ("0.0.0.0", 0)
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _KEEP = 8  # bytes of an unknown stream that are kept when secrets are masked: enough to see what it was
 
@@ -23,7 +22,7 @@ _KEEP = 8  # bytes of an unknown stream that are kept when secrets are masked: e
 class _Tracked:
     """One open connection: the decoder's state, and what waits to be written with its next frames."""
 
-    __slots__ = ("broken", "changed", "decoder", "in_flight", "lost", "notes", "open", "opaque")
+    __slots__ = ("broken", "changed", "decoder", "in_flight", "lost", "notes", "opaque", "open")
 
     def __init__(self, connection: OpenConnection) -> None:
         self.open = connection
@@ -87,11 +86,12 @@ class Recorder:
         self,
         conn: int,
         time_ns: int,
-        client: Address = _UNKNOWN,
-        broker: Address = _UNKNOWN,
+        client: Address | None = None,
+        broker: Address = ("0.0.0.0", 9092),
         upstream: Address | None = None,
     ) -> None:
-        """A connection was opened. `upstream` is the proxy's own end of the leg to the broker, if known."""
+        """A connection was opened. Without a client address it gets a made-up one. `upstream` is the proxy's own end of the leg to the broker, if known."""
+        client = client or ("0.0.0.0", 1024 + conn % 64000)
         upstream = upstream or ("barnabas", 1024 + conn % 64000)
         tracked = _Tracked(OpenConnection(conn, time_ns, client, broker, upstream))
         self._tracked[conn] = tracked

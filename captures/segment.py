@@ -12,6 +12,7 @@ raise OSError. After a failed flush the file is cut back to its last whole block
 import fcntl
 import os
 import struct
+import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
@@ -114,7 +115,12 @@ class SegmentWriter:
         )
         self._file = os.open(self.part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o600)
         # Readers see by this lock whether a .part file is still being written or was left behind.
-        fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        for _ in range(100):
+            try:
+                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                time.sleep(0.001)  # a reader is just looking; it lets go at once
 
     @property
     def size(self) -> int:

@@ -1,0 +1,290 @@
+"""Captures opened for reading: a segment, a directory of segments, or somebody else's pcap or pcapng.
+
+`open_capture` gives a `Capture`: `rows()` is the list (from the index, nothing is decoded), `exchange(row)` reads one
+exchange back, `exchanges()` iterates all of them in the order of their requests, `refresh()` follows a live recording.
+"""
+
+import heapq
+from bisect import bisect_right
+from collections.abc import Collection, Iterator, Sequence
+from itertools import accumulate, count
+from pathlib import Path
+from types import TracebackType
+from typing import NamedTuple, overload
+
+from ..decoder import Exchange, State, facts
+from .index import CARRIED, CHANGED, NOTED, RECORD, STATE_MASK, STATES, SURPLUS, UNDECODED, Index, Record
+from .pcapng import NotACapture
+from .reader import CaptureFile
+from .reassembly import KAFKA_PORTS
+from .segment import check
+
+_SUFFIXES = (".pcapng", ".pcapng.part", ".pcap", ".cap")
+_BATCH = 4096
+
+
+class Row(NamedTuple):
+    """One line of the list of exchanges. Absent things are None; times in nanoseconds; sizes as in the 4 size bytes.
+
+    `rows()[row.number]` is the row again. `changed`: the two legs differ; `noted`: a rule left a note.
+    """
+
+    number: int
+    time_ns: int
+    latency_ns: int | None
+    connection: int
+    client: str
+    broker: str
+    api_key: int
+    api_version: int
+    correlation_id: int
+    client_id: str | None
+    request_size: int | None
+    response_size: int | None
+    error: int
+    state: State
+    undecoded: bool
+    changed: bool
+    noted: bool
+    surplus: bool
+    carried: bool
+    segment: int
+    request_offset: int | None
+    response_offset: int | None
+
+    @property
+    def api(self) -> str:
+        """The API's name; empty for an orphan."""
+        return facts.api_name(self.api_key) if self.state is not State.ORPHAN else ""
+
+
+def _row(number: int, segment: int, index: Index, record: Record) -> Row:
+    ends = index.connections.get(record.connection)
+    flags = record.flags
+    return Row(
+        number,
+        record.time_ns,
+        record.latency_ns if record.latency_ns >= 0 else None,
+        record.connection,
+        ends.client if ends else "",
+        ends.broker if ends else "",
+        record.api_key,
+        record.api_version,
+        record.correlation_id,
+        index.string(record.client_id),
+        record.request_size if record.request_offset >= 0 else None,
+        record.response_size if record.response_offset >= 0 else None,
+        record.error,
+        STATES[flags & STATE_MASK],
+        bool(flags & UNDECODED),
+        bool(flags & CHANGED),
+        bool(flags & NOTED),
+        bool(flags & SURPLUS),
+        bool(flags & CARRIED),
+        segment,
+        record.request_offset if record.request_offset >= 0 else None,
+        record.response_offset if record.response_offset >= 0 else None,
+    )
+
+
+class Rows(Sequence[Row]):
+    """The exchanges in the order in which they were done. Rows are made when asked for; the view grows with
+    `Capture.refresh`, and a number once given to a row stays its number."""
+
+    def __init__(self, capture: "Capture") -> None:
+        self._capture = capture
+
+    def __len__(self) -> int:
+        starts = self._capture.starts
+        return starts[-1]
+
+    @overload
+    def __getitem__(self, number: int) -> Row: ...
+    @overload
+    def __getitem__(self, number: slice) -> list[Row]: ...
+    def __getitem__(self, number: int | slice) -> Row | list[Row]:
+        if isinstance(number, slice):
+            start, stop, step = number.indices(len(self))
+            if step == 1:
+                return list(self._between(start, stop))
+            return [self[i] for i in range(start, stop, step)]
+        position = number + len(self) if number < 0 else number
+        if not 0 <= position < len(self):
+            raise IndexError(f"row {number} of {len(self)}")
+        segment, within = self._capture.locate(position)
+        index = self._capture.segments[segment].index
+        return _row(position, segment, index, index.record(within))
+
+    def __iter__(self) -> Iterator[Row]:
+        return self._between(0, len(self))
+
+    def _between(self, start: int, stop: int) -> Iterator[Row]:
+        starts = self._capture.starts
+        number = start
+        while number < stop:
+            segment, within = self._capture.locate(number)
+            index = self._capture.segments[segment].index
+            size = min(stop, starts[segment + 1]) - number
+            batch = index.records(within, within + min(size, _BATCH))
+            for record in RECORD.iter_unpack(batch):
+                yield _row(number, segment, index, Record(*record))
+                number += 1
+
+
+class Capture:
+    """One or more capture files as one list of exchanges. A context manager; see `open_capture`.
+
+    `segments` are the files (`CaptureFile`) in the order of their names, `note` says what is not right with them
+    (a torn tail, conversations that are not Kafka), or is None. `lost` lists (connection, direction, bytes).
+    """
+
+    def __init__(self, path: Path, ports: Collection[int] = KAFKA_PORTS) -> None:
+        self.path = path
+        self.segments: list[CaptureFile] = []
+        self.starts: list[int] = [0]
+        self._ports = ports
+        self._seen: set[str] = set()
+        self._notes: list[str] = []
+        if path.is_dir():
+            self._find()
+            if not self.segments:
+                reason = "; ".join(self._notes) or "no .pcapng or .pcap file is in it"
+                raise NotACapture(f"{path}: no capture: {reason}")
+        else:
+            part = path.with_name(path.name + ".part")
+            self._add(part if part.exists() and not path.exists() else path)
+        self._count()
+
+    def _add(self, path: Path) -> None:
+        self.segments.append(CaptureFile(path, self._ports))
+
+    def _find(self) -> bool:
+        """Open the files of the directory that are new since the last look."""
+        found: dict[str, Path] = {}
+        for entry in self.path.iterdir():
+            if entry.name.endswith(_SUFFIXES):
+                found[entry.name.removesuffix(".part")] = entry
+        new = sorted(set(found) - self._seen)
+        for name in new:
+            path = found[name]
+            try:
+                try:
+                    self._add(path)
+                except FileNotFoundError:  # it was renamed, being complete
+                    self._add(path.with_name(name))
+                self._seen.add(name)
+            except NotACapture as error:
+                self._seen.add(name)
+                self._notes.append(str(error))
+            except OSError as error:  # next time, perhaps
+                self._notes.append(f"{path}: {error.strerror or error}")
+        return bool(new)
+
+    def _continued(self, segment: int) -> bool:
+        """The segment behind this one in its recording is open, too."""
+        own = self.segments[segment].own
+        after = self.segments[segment + 1].own if segment + 1 < len(self.segments) else None
+        return own is not None and after is not None and after == (own.recording, own.number + 1)
+
+    def _count(self) -> None:
+        for i, segment in enumerate(self.segments):
+            if segment.rebuilt and segment.own and self._continued(i):
+                segment.rebuilt = False
+                segment.hide(self.segments[i + 1].carried())
+        counts = (s.visible(self._continued(i)) for i, s in enumerate(self.segments))
+        self.starts = list(accumulate(counts, initial=0))
+
+    def locate(self, number: int) -> tuple[int, int]:
+        """The segment of row `number`, and the row's place in that segment's index."""
+        segment = bisect_right(self.starts, number) - 1
+        return segment, number - self.starts[segment]
+
+    def rows(self) -> Rows:
+        """The list of exchanges; see `Rows`."""
+        return Rows(self)
+
+    def exchange(self, row: Row | int) -> Exchange:
+        """Read the exchange of a row (or of its number) back from the file."""
+        number = row if isinstance(row, int) else row.number
+        if not 0 <= number < self.starts[-1]:
+            raise IndexError(f"row {number} of {self.starts[-1]}")
+        segment, within = self.locate(number)
+        file = self.segments[segment]
+        return file.exchange(file.index.record(within))
+
+    def exchanges(self) -> Iterator[Exchange]:
+        """All exchanges in the order of their requests (an orphan: of its response)."""
+        # A request that was carried over from an earlier segment belongs where it was asked, not where it was
+        # answered; there are few of those.
+        carried = sorted(entry for i in range(len(self.segments)) for entry in self._entries(i, True))
+        rest = (entry for i in range(len(self.segments)) for entry in sorted(self._entries(i, False)))
+        for _, number in heapq.merge(rest, carried):
+            yield self.exchange(number)
+
+    def _entries(self, segment: int, carried: bool) -> Iterator[tuple[int, int]]:
+        """(time, row number) of a segment's exchanges, of the carried ones or of the others."""
+        start, stop = self.starts[segment : segment + 2]
+        flags = Record._fields.index("flags")
+        records = RECORD.iter_unpack(self.segments[segment].index.records(0, stop - start))
+        for number, record in zip(count(start), records, strict=False):
+            if bool(record[flags] & CARRIED) == carried:
+                yield record[0], number
+
+    def refresh(self) -> int:
+        """Pick up what a live recording has added; returns the number of new rows."""
+        before = self.starts[-1]
+        directory = self.path.is_dir()
+        # In this order, because rows keep their numbers and none is shown twice: a segment that has a successor
+        # is complete when it is read after that one was found, and one that says that exchanges go on elsewhere
+        # has a successor by then.
+        if directory:
+            self._find()
+        live = [segment for segment in self.segments if segment.live]
+        for segment in live:
+            segment.refresh()
+        if directory and any(not s.live or s.visible(True) < s.index.count for s in live):
+            self._find()
+        if live or directory:
+            self._count()
+        return self.starts[-1] - before
+
+    @property
+    def live(self) -> bool:
+        """The recording still runs."""
+        return any(segment.live for segment in self.segments)
+
+    @property
+    def note(self) -> str | None:
+        """What is not right with the files, or None."""
+        return "; ".join([*self._notes, *(s.note for s in self.segments if s.note)]) or None
+
+    @property
+    def lost(self) -> list[tuple[int, int, int]]:
+        """Where bytes are missing: (connection, direction, how many)."""
+        return [entry for segment in self.segments for entry in segment.index.lost]
+
+    def verify(self) -> list[str]:
+        """Check the sums in the recording's segments; one line per damaged span."""
+        return [line for segment in self.segments if segment.own for line in check(segment.path)]
+
+    def close(self) -> None:
+        """Close all files."""
+        for segment in self.segments:
+            segment.close()
+
+    def __enter__(self) -> "Capture":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def open_capture(path: str | Path, ports: Collection[int] = KAFKA_PORTS) -> Capture:
+    """Open a segment, a directory of segments, or a foreign pcap/pcapng file. Nothing in it is executed.
+
+    `ports` are the brokers' ports in foreign captures; on other ports, connections whose first bytes look like a
+    Kafka request are found as well. Raises `NotACapture`, or OSError when the file cannot be read.
+    """
+    return Capture(Path(path), ports)
