@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 from functools import cache
 from importlib import resources
+from importlib.resources.abc import Traversable
 from typing import NamedTuple
 
 from .notation import Definition, Versions, parse
@@ -35,6 +36,11 @@ class Api(NamedTuple):
     @property
     def versions(self) -> Versions:
         return self.request.versions
+
+
+def schema_folder() -> Traversable:
+    """Where the schema files lie."""
+    return _SCHEMA
 
 
 @cache

@@ -1,0 +1,83 @@
+"""Answers that break the protocol: bytes behind the end of a message, and ApiVersions fallbacks in no known form."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import partial
+
+from ..codec import UNSUPPORTED_VERSION
+from ..exchange import Exchange
+from ..plan import API_VERSIONS
+from .finding import Finding, Severity
+
+KEPT = 5  # exchanges that a finding links to
+
+
+class _Counted:
+    """Findings of one kind by what they have in common, counted."""
+
+    def __init__(self) -> None:
+        self._found: dict[object, Finding] = {}
+
+    def _add(self, key: object, exchange: Exchange, make: Callable[[], Finding]) -> None:
+        if key in self._found:
+            self._found[key].count += 1
+        else:
+            self._found[key] = make()
+        if len(self._found[key].exchanges) < KEPT:
+            self._found[key].exchanges.append(exchange)
+
+    def findings(self) -> Iterable[Finding]:
+        return self._found.values()
+
+
+class MalformedApiVersionsFallback(_Counted):
+    """A broker that does not know the asked ApiVersions version must answer in version 0 (KIP-511)."""
+
+    def look(self, exchange: Exchange) -> None:
+        if exchange.api_key != API_VERSIONS or exchange.api_version == 0 or exchange.response is None:
+            return
+        message = exchange.response_message
+        refused = exchange.response[4:6] == UNSUPPORTED_VERSION.to_bytes(2, "big")
+        if not refused or (message and message.api_version == 0 and not message.trailing):
+            return
+        self._add(
+            (exchange.broker, exchange.api_version),
+            exchange,
+            lambda: Finding(
+                "malformed-api-versions-fallback",
+                Severity.HIGH,
+                f"broker {exchange.broker} refuses ApiVersions v{exchange.api_version} with UNSUPPORTED_VERSION in a body "
+                f"that is neither version 0 nor version {exchange.api_version}",
+                "KIP-511 has the broker answer in version 0, so that a newer client can read which versions it may use. "
+                "Clients that decode strictly cannot connect (kafka-python 3 does not get past its bootstrap); "
+                "librdkafka falls back to version 0 by itself.",
+                "use a broker that answers in version 0, or set the client's API version by hand "
+                "(kafka-python: api_version=(2, 3))",
+            ),
+        )
+
+
+class SurplusBytes(_Counted):
+    """A message is complete and its frame has bytes left over."""
+
+    def look(self, exchange: Exchange) -> None:
+        for side, surplus, sender in zip(
+            ("request", "response"), exchange.surplus, (exchange.client, exchange.broker), strict=True
+        ):
+            if not surplus or (exchange.api_key == API_VERSIONS and exchange.error == UNSUPPORTED_VERSION):
+                continue
+            name = f"{exchange.api} v{exchange.api_version} {side}"
+            self._add(
+                (side, exchange.api_key, exchange.api_version),
+                exchange,
+                partial(
+                    Finding,
+                    "surplus-bytes",
+                    Severity.LOW,
+                    f"{surplus} bytes behind the end of a {name} from {sender}",
+                    f"the layout of {name} ends before the frame does: the sender writes another version than it says, "
+                    "or has a fault. Java clients ignore the rest, strict ones fail.",
+                    "look at the frame's last bytes, and try another version of the sender",
+                ),
+            )

@@ -1,0 +1,1 @@
+"""What a person touches: the commands, the terminal screens, the pytest plugin."""

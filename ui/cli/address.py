@@ -1,0 +1,25 @@
+"""Addresses as people write them."""
+
+from __future__ import annotations
+
+import re
+
+from .failure import Failure
+
+Address = tuple[str, int]
+
+
+def parse(text: str, option: str, *, port: int | None = None) -> Address:
+    """``host:port``, ``[v6]:port``, or with a default `port` just ``host``; Failure names the option."""
+    match = re.fullmatch(r"(?:\[([^\]]+)\]|([^:\[\]]*))(?::(\d{1,5}))?", text)
+    number = int(match[3]) if match and match[3] else port
+    host = (match[1] or match[2]) if match else ""
+    if not match or number is None or number > 65535 or not host:
+        raise Failure(f"{option} {text!r} is no HOST:PORT; an example: {option} 127.0.0.1:9092")
+    return host, number
+
+
+def show(address: Address) -> str:
+    """``host:port``, IPv6 in brackets."""
+    host, port = address
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -1,0 +1,170 @@
+"""``barnabas schema``: what of the protocol is known, and how to learn a new release."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ...decoder import facts, importer
+from ...decoder.codec import decode_body, encode_body
+from ...decoder.notation import Definition
+from ...decoder.plan import StructPlan, plan
+from .failure import Failure
+
+app = typer.Typer(
+    help="The protocol's schema: APIs, versions, fields.",
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _decoded(kind: str, definition: Definition) -> list[int]:
+    """The versions that really can be compiled, written and read back."""
+    assert definition.key is not None
+    found = []
+    for version in definition.versions.every():
+        body = encode_body(kind, definition.key, version, {})
+        if decode_body(kind, definition.key, version, body).encode() == body:
+            found.append(version)
+    return found
+
+
+@app.command()
+def coverage(
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object: total, decoded, apis.")] = False,
+) -> None:
+    """Count the (API, version, direction) triples that are decoded; every one is tried."""
+    apis = []
+    total = decoded = 0
+    for key in facts.api_keys():
+        api = facts.api(key)
+        row: dict[str, object] = {"key": key, "name": api.name, "versions": str(api.versions)}
+        for definition in (api.request, api.response):
+            works = _decoded(definition.kind, definition)
+            row[definition.kind] = len(works)
+            total += len(definition.versions.every())
+            decoded += len(works)
+        row["decoded"] = int(str(row["request"])) + int(str(row["response"]))
+        apis.append(row)
+    if as_json:
+        typer.echo(json.dumps({"total": total, "decoded": decoded, "apis": apis}))
+        return
+    typer.echo(f"{'key':>3}  {'API':<32} {'versions':>8} {'requests':>8} {'responses':>9}")
+    for row in apis:
+        typer.echo(f"{row['key']:>3}  {row['name']:<32} {row['versions']:>8} {row['request']:>8} {row['response']:>9}")
+    typer.echo(f"{decoded} of {total} (API, version, direction) triples decoded, {len(apis)} APIs")
+
+
+@app.command()
+def show(
+    api: Annotated[str, typer.Argument(help="An API's name or key, e.g. Metadata or 3.")],
+    version: Annotated[int | None, typer.Argument(help="A version; the newest known if left out.")] = None,
+) -> None:
+    """Print one version of an API: every field of request and response as it stands on the wire."""
+    try:
+        found = facts.api(int(api)) if api.lstrip("-").isdigit() else facts.api(facts.api_key(api))
+    except KeyError as error:
+        raise Failure(f"{_unquoted(error, api)}; the APIs are listed by: barnabas schema coverage") from None
+    top = found.versions.every()[-1]
+    wanted = top if version is None else version
+    if wanted not in found.versions:
+        raise Failure(f"{found.name} has versions {found.versions}, not {wanted}")
+    for kind in ("request", "response"):
+        of = plan(kind, found.key, wanted)
+        typer.echo(f"{of.name} v{wanted}  (api key {found.key}, header v{of.header_version})")
+        for line in _lines(of.root, 1):
+            typer.echo(line)
+        if kind == "request":
+            typer.echo()
+
+
+def _unquoted(error: KeyError, api: str) -> str:
+    return str(error.args[0]) if isinstance(error.args[0], str) else f"no API has key {api}"
+
+
+def _lines(struct: StructPlan, depth: int) -> Iterator[str]:
+    for field in struct.fields:
+        type_name = ("[]" if field.array else "") + (field.struct.name if field.struct else field.type)
+        words = [f"{'  ' * depth}{field.name}", type_name + ("?" if field.nullable else "")]
+        if field.tag is not None:
+            words.append(f"tag {field.tag}")
+        if field.default not in (0, "", (), False, b"", bytes(16)) and field.struct is None and not field.array:
+            words.append(f"= {'null' if field.default is None else field.default}")
+        if field.entity:
+            words.append(f"({field.entity})")
+        yield f"{words[0]:<48} {' '.join(words[1:])}"
+        if field.struct:
+            yield from _lines(field.struct, depth + 1)
+    if not struct.fields:
+        yield f"{'  ' * depth}(no fields)"
+
+
+@app.command("import")
+def import_(
+    jars: Annotated[list[Path], typer.Argument(help="kafka-clients-X.jar, oldest first.", metavar="JAR...")],
+    write: Annotated[bool, typer.Option("--write", help="Write the schema files; otherwise only show.")] = False,
+    directory: Annotated[
+        Path | None, typer.Option("--directory", help="Where to write; this package's own schema if left out.")
+    ] = None,
+) -> None:
+    """Read message definitions out of kafka-clients jars and show what they change in the schema.
+
+    Versions that the schema holds and a release dropped are kept. A changed layout of a version that was known
+    already is an ALARM: look at it before you write.
+    """
+    current = _own()
+    merged = current
+    alarms = 0
+    for jar in jars:
+        release = _read(jar)
+        # What a release no longer has is no change here: the schema keeps every version there ever was.
+        found = [
+            d for d in importer.differences(merged, release) if "no longer" not in d.text and "not in" not in d.text
+        ]
+        alarms += sum(d.alarm for d in found)
+        typer.echo(f"{jar.name}: {len(release)} definitions, {len(found)} differences")
+        for difference in found:
+            typer.echo(f"  {difference}")
+        merged = importer.union(merged, release)
+    files = importer.schema_files(merged)
+    before = importer.schema_files(current)
+    changed = sorted(name for name in files if files[name] != before.get(name))
+    typer.echo(f"{len(changed)} schema files would change" if not write else f"{len(changed)} schema files change")
+    if write:
+        target = directory or Path(str(facts.schema_folder()))
+        target.mkdir(parents=True, exist_ok=True)
+        for name in files if directory else changed:
+            (target / name).write_text(files[name], "utf-8")
+        typer.echo(
+            f"written to {target}; run the tests before you trust it" + (" (there were alarms)" if alarms else "")
+        )
+    elif changed:
+        typer.echo("add --write to write them")
+
+
+def _own() -> dict[str, Definition]:
+    found = {}
+    for key in facts.api_keys():
+        api = facts.api(key)
+        found[api.request.name], found[api.response.name] = api.request, api.response
+    for file in ("headers", "data"):
+        found.update(facts.extra(file))
+    return found
+
+
+def _read(jar: Path) -> dict[str, Definition]:
+    try:
+        with zipfile.ZipFile(jar) as archive:
+            names = [n for n in archive.namelist() if n.startswith("common/message/") and n.endswith(".json")]
+            if not names:
+                raise Failure(f"{jar} holds no common/message/*.json: give a kafka-clients jar of release 2.5 or newer")
+            return importer.read_definitions({n: archive.read(n).decode() for n in names})
+    except (OSError, zipfile.BadZipFile) as error:
+        raise Failure(f"{jar} cannot be read as a jar: {error}") from None
+    except importer.ImportProblem as error:
+        raise Failure(f"{jar}: {error}") from None

@@ -1,0 +1,1 @@
+"""The demonstration: mock brokers and real clients, in processes of their own."""

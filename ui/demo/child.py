@@ -1,0 +1,62 @@
+"""A child process that talks JSON lines on its standard output and ends when its standard input is closed."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import subprocess
+import sys
+import time
+from typing import Any
+
+
+class ChildFailed(RuntimeError):
+    """The process ended before it said what was awaited."""
+
+
+class Child:
+    """``python -m MODULE ARGS...`` of this package, with our interpreter."""
+
+    def __init__(self, module: str, *arguments: str):
+        self.module = module
+        self._process = subprocess.Popen(
+            [sys.executable, "-P", "-m", f"{__package__}.{module}", *arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            # Ctrl-C goes to the whole terminal: these processes end by their standard input, in order.
+            start_new_session=True,
+        )
+        self._rest = b""
+
+    def line(self, seconds: float) -> dict[str, Any]:
+        """The next line of JSON; ChildFailed if none comes in time."""
+        assert self._process.stdout
+        until = time.monotonic() + seconds
+        fd = self._process.stdout.fileno()
+        while b"\n" not in self._rest:
+            ready, _, _ = select.select([fd], [], [], max(0.0, until - time.monotonic()))
+            data = os.read(fd, 65536) if ready else b""
+            if not data:
+                raise ChildFailed(f"the {self.module} process said nothing within {seconds:.0f} s")
+            self._rest += data
+        line, self._rest = self._rest.split(b"\n", 1)
+        found: dict[str, Any] = json.loads(line)
+        return found
+
+    def close_input(self) -> None:
+        """Ask it to end."""
+        if self._process.stdin and not self._process.stdin.closed:
+            self._process.stdin.close()
+
+    def stop(self, seconds: float = 10.0) -> None:
+        """End it: by its standard input, then by force."""
+        self.close_input()
+        try:
+            self._process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        if self._process.stdout:
+            self._process.stdout.close()

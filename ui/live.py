@@ -1,0 +1,72 @@
+"""The screen on a proxy that is running: its recording, live, and its events as a status line."""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+
+from ..captures import Capture, NotACapture, open_capture
+from ..proxy import Proxy, events
+
+
+class Watch:
+    """Hears a proxy's events in a thread and keeps the latest state of each kind."""
+
+    def __init__(self, proxy: Proxy):
+        self._proxy = proxy
+        self.counts: events.Counts | None = None
+        self.hits: dict[str, int] = {}
+        self.warnings: list[str] = []
+        self.ended = threading.Event()
+        self._thread = threading.Thread(target=self._hear, name="watch", daemon=True)
+        self._thread.start()
+
+    def _hear(self) -> None:
+        for event in self._proxy.events():
+            if isinstance(event, events.Counts):
+                self.counts = event
+            elif isinstance(event, events.RuleHit):
+                self.hits[event.rule] = event.hits
+            elif event.warning:
+                self.warnings.append(event.text)
+        self.ended.set()
+
+    def join(self, seconds: float) -> None:
+        """Wait for the last events of a proxy that was stopped."""
+        self.ended.wait(seconds)
+
+    @property
+    def lost(self) -> int:
+        """Bytes that were not observed."""
+        return self.counts.lost_bytes if self.counts else 0
+
+    def status(self) -> str:
+        """One line: connections, losses, rule hits, the newest warning."""
+        words = [f"conns {self.counts.connections if self.counts else 0}", f"lost {self.lost}"]
+        words += [f"rule {name}: {count}" for name, count in self.hits.items()]
+        if self.warnings:
+            words.append(f"! {self.warnings[-1]}")
+        return "  ".join(words)
+
+
+def open_when_there(directory: Path, seconds: float = 10.0) -> Capture:
+    """The recording in `directory` as soon as it has begun; NotACapture if it does not within `seconds`."""
+    until = time.monotonic() + seconds
+    while True:
+        try:
+            return open_capture(directory)
+        except (NotACapture, FileNotFoundError):
+            if time.monotonic() > until:
+                raise
+            time.sleep(0.05)
+
+
+def watch(proxy: Proxy, record: Path, *, title: str) -> Watch:
+    """Show the screen until the user quits it."""
+    from .tui.app import run
+
+    watching = Watch(proxy)
+    with open_when_there(record) as capture:
+        run(capture, title=title, live=True, status=watching.status)
+    return watching
