@@ -1,0 +1,158 @@
+"""Scripted peers: a broker that does what a test says, clients on plain sockets, and a proxy between them."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from barnabas import decoder
+from barnabas.proxy import Proxy, ProxyConfig
+from barnabas.proxy.events import Event
+
+Script = Callable[[socket.socket], None]
+
+
+def request(api_key: int, api_version: int, correlation_id: int, body: bytes = b"") -> bytes:
+    """A request with size, header 1 (client id "t") and any body."""
+    frame = struct.pack(">hhih", api_key, api_version, correlation_id, 1) + b"t" + body
+    return struct.pack(">i", len(frame)) + frame
+
+
+def response(correlation_id: int, body: bytes = b"") -> bytes:
+    return struct.pack(">ii", 4 + len(body), correlation_id) + body
+
+
+def framed(frame: bytes) -> bytes:
+    return struct.pack(">i", len(frame)) + frame
+
+
+def exactly(sock: socket.socket, count: int) -> bytes:
+    """`count` bytes, or fewer when the stream ends."""
+    data = bytearray()
+    while len(data) < count:
+        part = sock.recv(min(count - len(data), 1 << 20))
+        if not part:
+            break
+        data += part
+    return bytes(data)
+
+
+def read_frame(sock: socket.socket) -> bytes:
+    """The next frame with its size; empty at the end."""
+    head = exactly(sock, 4)
+    return head + exactly(sock, int.from_bytes(head, "big")) if len(head) == 4 else b""
+
+
+class Broker:
+    """Runs `script` in a thread for every connection."""
+
+    def __init__(self, script: Script) -> None:
+        self.server = socket.create_server(("127.0.0.1", 0))
+        self.address: tuple[str, int] = self.server.getsockname()[:2]
+        self.script = script
+        self.sockets: list[socket.socket] = []
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                sock, _ = self.server.accept()
+            except OSError:
+                return
+            self.sockets.append(sock)
+            threading.Thread(target=self._run, args=(sock,), daemon=True).start()
+
+    def _run(self, sock: socket.socket) -> None:
+        try:
+            self.script(sock)
+        except OSError:
+            pass
+        finally:
+            sock.close()
+
+    def close(self) -> None:
+        try:
+            self.server.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass
+        self.server.close()
+        for sock in self.sockets:
+            sock.close()
+
+
+class Bench:
+    """Brokers, proxies and clients of one test; everything is closed behind it."""
+
+    def __init__(self) -> None:
+        self._closing: list[Callable[[], Any]] = []
+
+    def broker(self, script: Script) -> Broker:
+        broker = Broker(script)
+        self._closing.append(broker.close)
+        return broker
+
+    def proxy(self, upstream: tuple[str, int], **options: Any) -> Proxy:
+        proxy = Proxy(ProxyConfig(upstream=upstream, **({"probe": False, "drain_seconds": 1.0} | options)))
+        proxy.start()
+        self._closing.append(proxy.stop)
+        return proxy
+
+    def client(self, address: tuple[str, int], **options: int) -> socket.socket:
+        sock = socket.socket()
+        for name, value in options.items():
+            sock.setsockopt(socket.SOL_SOCKET, getattr(socket, name), value)
+        sock.settimeout(20)
+        sock.connect(address)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._closing.append(sock.close)
+        return sock
+
+    def close(self) -> None:
+        for close in reversed(self._closing):
+            close()
+
+
+@pytest.fixture
+def bench() -> Iterator[Bench]:
+    bench = Bench()
+    yield bench
+    bench.close()
+
+
+@pytest.fixture
+def wire() -> Any:
+    """The functions above, for test modules (which cannot import this one)."""
+
+    class Wire:
+        pass
+
+    for function in (request, response, framed, exactly, read_frame, wait_for, metadata_response):
+        setattr(Wire, function.__name__, staticmethod(function))
+    return Wire
+
+
+def wait_for(proxy: Proxy, kind: type[Event], seconds: float = 10.0) -> Any:
+    """The next event of a kind; the others before it are dropped."""
+    deadline = time.monotonic() + seconds
+    while (left := deadline - time.monotonic()) > 0:
+        event = proxy.next_event(left)
+        if isinstance(event, kind):
+            return event
+    raise AssertionError(f"no {kind.__name__} within {seconds} s")
+
+
+def metadata_response(
+    correlation_id: int, brokers: list[tuple[int, str, int]], version: int = 8
+) -> bytes:
+    """A whole Metadata response frame with these (node id, host, port)."""
+    fields = {
+        "brokers": [{"node_id": node, "host": host, "port": port} for node, host, port in brokers],
+        "controller_id": 1,
+    }
+    return framed(decoder.encode_response(3, version, fields, correlation_id=correlation_id))

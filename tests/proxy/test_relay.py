@@ -1,0 +1,268 @@
+"""The relay between scripted peers: bytes stay the same, ends stay ends, nobody waits for nobody."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import socket
+import struct
+import threading
+import time
+from typing import Any
+
+import pytest
+
+from barnabas.proxy.events import ConnectionClosed, NotKafka, UpstreamFailed
+
+
+def echo_frames(wire: Any) -> Any:
+    """A broker that answers every request with its correlation id and the request itself."""
+
+    def script(sock: socket.socket) -> None:
+        while frame := wire.read_frame(sock):
+            sock.sendall(wire.response(int.from_bytes(frame[8:12], "big"), frame))
+
+    return script
+
+
+def conversation(wire: Any) -> bytes:
+    return wire.request(18, 0, 1) + wire.request(3, 0, 2, bytes(4)) + wire.request(1, 4, 3, os.urandom(40))
+
+
+def test_bytes_are_identical_at_every_split_position(bench: Any, wire: Any) -> None:
+    seen: list[bytes] = []
+
+    def script(sock: socket.socket) -> None:
+        data = wire.exactly(sock, len(asked))
+        seen.append(data)
+        cut = len(seen) % len(answer)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sock.sendall(answer[:cut])
+        time.sleep(0.002)
+        sock.sendall(answer[cut:])
+
+    asked = conversation(wire)
+    answer = wire.response(1, b"x" * 20) + wire.response(2, b"not metadata") + wire.response(3, b"z" * 30)
+    proxy = bench.proxy(bench.broker(script).address)
+    for cut in range(len(asked) + 1):
+        client = bench.client(proxy.address)
+        client.sendall(asked[:cut])
+        time.sleep(0.002)
+        client.sendall(asked[cut:])
+        assert wire.exactly(client, len(answer)) == answer
+        client.close()
+    assert set(seen) == {asked}
+
+
+def test_one_byte_segments(bench: Any, wire: Any) -> None:
+    proxy = bench.proxy(bench.broker(echo_frames(wire)).address)
+    client = bench.client(proxy.address)
+    asked = conversation(wire)
+    for index in range(len(asked)):
+        client.sendall(asked[index : index + 1])
+    for number, size in enumerate((15, 19, 55), 1):
+        frame = wire.read_frame(client)
+        assert frame[4:8] == struct.pack(">i", number)
+        assert len(frame) == 8 + size
+
+
+def test_pipelining_of_a_thousand(bench: Any, wire: Any) -> None:
+    proxy = bench.proxy(bench.broker(echo_frames(wire)).address)
+    client = bench.client(proxy.address)
+    asked = [wire.request(number % 50, 0, number, os.urandom(number % 300)) for number in range(1000)]
+    threading.Thread(target=client.sendall, args=(b"".join(asked),), daemon=True).start()
+    for number, frame in enumerate(asked):
+        assert wire.read_frame(client) == wire.response(number, frame)
+
+
+def test_big_frames_both_ways(bench: Any, wire: Any) -> None:
+    proxy = bench.proxy(bench.broker(echo_frames(wire)).address)
+    client = bench.client(proxy.address)
+    for size in (1 << 20, 5_000_001, 40 << 20):
+        frame = wire.request(0, 3, size, os.urandom(1 << 16) * (size >> 16) + b"end")
+        threading.Thread(target=client.sendall, args=(frame,), daemon=True).start()
+        got = wire.read_frame(client)
+        assert hashlib.sha256(got).digest() == hashlib.sha256(wire.response(size, frame)).digest()
+
+
+def test_half_close_keeps_the_other_direction(bench: Any, wire: Any) -> None:
+    def script(sock: socket.socket) -> None:
+        data = b""
+        while part := sock.recv(65536):
+            data += part
+        sock.sendall(wire.response(1, data))
+        time.sleep(0.1)
+        sock.sendall(wire.response(2, b"late"))
+        sock.shutdown(socket.SHUT_WR)
+
+    proxy = bench.proxy(bench.broker(script).address)
+    client = bench.client(proxy.address)
+    asked = wire.request(18, 0, 1)
+    client.sendall(asked)
+    client.shutdown(socket.SHUT_WR)
+    assert wire.read_frame(client) == wire.response(1, asked)
+    assert wire.read_frame(client) == wire.response(2, b"late")
+    assert client.recv(1) == b""
+    closed = wire.wait_for(proxy, ConnectionClosed)
+    assert (closed.how, closed.sent) == ("fin", len(asked))
+
+
+def reset(sock: socket.socket) -> None:
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    sock.close()
+
+
+def test_reset_by_the_broker_reaches_the_client_as_reset(bench: Any, wire: Any) -> None:
+    def script(sock: socket.socket) -> None:
+        wire.read_frame(sock)
+        reset(sock)
+
+    proxy = bench.proxy(bench.broker(script).address)
+    client = bench.client(proxy.address)
+    client.sendall(wire.request(18, 0, 1))
+    with pytest.raises(ConnectionResetError):
+        client.recv(1)
+    assert wire.wait_for(proxy, ConnectionClosed).how == "rst"
+
+
+def test_reset_by_the_client_reaches_the_broker_as_reset(bench: Any, wire: Any) -> None:
+    outcome: list[str] = []
+    done = threading.Event()
+
+    def script(sock: socket.socket) -> None:
+        wire.read_frame(sock)
+        try:
+            outcome.append("fin" if sock.recv(1) == b"" else "data")
+        except ConnectionResetError:
+            outcome.append("rst")
+        done.set()
+
+    proxy = bench.proxy(bench.broker(script).address)
+    client = bench.client(proxy.address)
+    client.sendall(wire.request(18, 0, 1))
+    time.sleep(0.1)
+    reset(client)
+    assert done.wait(5)
+    assert outcome == ["rst"]
+
+
+def test_refused_upstream_is_one_event_and_the_proxy_stays(bench: Any, wire: Any) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as unused:
+        address = unused.getsockname()[:2]
+    proxy = bench.proxy(address)
+    for _ in range(3):
+        client = bench.client(proxy.address)
+        assert client.recv(1) == b""
+        failed = wire.wait_for(proxy, UpstreamFailed)
+        assert failed.broker == address
+        assert "connection refused" in failed.text and "--broker" in failed.text
+
+
+def test_unreachable_broker_is_told_at_the_start(bench: Any, wire: Any) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as unused:
+        address = unused.getsockname()[:2]
+    proxy = bench.proxy(address, probe=True)
+    assert wire.wait_for(proxy, UpstreamFailed).connection == 0
+
+
+def test_unknown_host_name_is_an_event(bench: Any, wire: Any) -> None:
+    proxy = bench.proxy(("no-such-host.invalid", 9092), probe=True)
+    assert "no-such-host.invalid" in wire.wait_for(proxy, UpstreamFailed, 20).text
+
+
+def relay_memory(proxy: Any) -> int:
+    """Private memory of the relay process in KiB (the ring is shared and does not count)."""
+    with open(f"/proc/{proxy._children['relay'].pid}/smaps_rollup") as file:
+        fields = dict(line.split(":", 1) for line in file if ":" in line)
+    return int(fields["Private_Dirty"].split()[0])
+
+
+def test_a_reader_that_stalls_costs_no_memory_and_gets_everything(bench: Any, wire: Any) -> None:
+    total = 48 << 20
+    block = os.urandom(1 << 20)
+
+    def script(sock: socket.socket) -> None:
+        wire.read_frame(sock)
+        sock.sendall(struct.pack(">ii", total + 4, 1))
+        for _ in range(total >> 20):
+            sock.sendall(block)
+
+    proxy = bench.proxy(bench.broker(script).address)
+    client = bench.client(proxy.address, SO_RCVBUF=65536)
+    client.sendall(wire.request(1, 4, 1))
+    assert len(wire.exactly(client, 8)) == 8
+    before = relay_memory(proxy)
+    time.sleep(0.7)
+    assert relay_memory(proxy) - before < 2048
+    digest = hashlib.sha256()
+    got = 0
+    while got < total:
+        part = client.recv(1 << 20)
+        assert part
+        digest.update(part)
+        got += len(part)
+    assert digest.digest() == hashlib.sha256(block * (total >> 20)).digest()
+
+
+def test_what_is_no_kafka_passes_and_is_told_once(bench: Any, wire: Any) -> None:
+    def script(sock: socket.socket) -> None:
+        while data := sock.recv(65536):
+            sock.sendall(data.upper())
+
+    proxy = bench.proxy(bench.broker(script).address)
+    client = bench.client(proxy.address)
+    for text in (b"GET / HTTP/1.1\r\n", b"host: x\r\n\r\n", b"z"):
+        client.sendall(text)
+        assert wire.exactly(client, len(text)) == text.upper()
+    assert "HTTP" in wire.wait_for(proxy, NotKafka).text
+    client.close()
+    event = proxy.next_event(5)
+    while not isinstance(event, ConnectionClosed):
+        assert event is not None
+        assert not isinstance(event, NotKafka)
+        event = proxy.next_event(5)
+
+
+@pytest.mark.parametrize("piecewise", [False, True])
+def test_tls_hello_on_the_plain_listener_is_named(bench: Any, wire: Any, piecewise: bool) -> None:
+    hello = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + os.urandom(600)
+
+    def script(sock: socket.socket) -> None:
+        sock.sendall(wire.exactly(sock, len(hello))[::-1])
+
+    proxy = bench.proxy(bench.broker(script).address)
+    client = bench.client(proxy.address)
+    for at in range(0, len(hello), 1 if piecewise else len(hello)):
+        client.sendall(hello[at : at + (1 if piecewise else len(hello))])
+    assert wire.exactly(client, len(hello)) == hello[::-1]
+    text = wire.wait_for(proxy, NotKafka).text
+    assert "TLS hello on the plain listener" in text and "security.protocol" in text
+
+
+@pytest.mark.parametrize("size", [-1, -(2**31), 512 * 1024 * 1024 + 1])
+def test_an_impossible_size_falls_back_to_bytes(bench: Any, wire: Any, size: int) -> None:
+    def script(sock: socket.socket) -> None:
+        while data := sock.recv(65536):
+            sock.sendall(data)
+
+    proxy = bench.proxy(bench.broker(script).address)
+    client = bench.client(proxy.address)
+    sent = wire.request(18, 0, 1) + struct.pack(">i", size) + os.urandom(5000)
+    client.sendall(sent)
+    assert wire.exactly(client, len(sent)) == sent
+    assert str(size) in wire.wait_for(proxy, NotKafka).text
+
+
+def test_raw_sasl_tokens_pass(bench: Any, wire: Any) -> None:
+    """SaslHandshake v0 is followed by frames without any header."""
+    tokens = [b"", b"\0<user\0secret", b"n", b"\0\x03\0\x01\0\0\0\x07\0\x01t"]
+
+    def script(sock: socket.socket) -> None:
+        while frame := wire.read_frame(sock):
+            sock.sendall(frame)
+
+    proxy = bench.proxy(bench.broker(script).address)
+    client = bench.client(proxy.address)
+    for sent in [wire.request(17, 0, 1), *map(wire.framed, tokens), wire.request(18, 0, 2)]:
+        client.sendall(sent)
+        assert wire.exactly(client, len(sent)) == sent
