@@ -1,0 +1,129 @@
+"""What one exchange looks like in one line: the columns, their widths, and the text of each cell.
+
+Used by the exchange list, by the plain lines and by the line about the exchange under the cursor.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ...captures import Row
+from ...decoder import facts
+from .safe import visible
+
+Cell = tuple[str, str]
+"""Text (safe to print) and the role of its style in the `Palette`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column. ``from_width``: the narrowest list that shows it. ``width`` 0: whatever is left."""
+
+    title: str
+    width: int
+    cell: Callable[[int, Row], Cell]
+    right: bool = False
+    from_width: int = 0
+
+
+def clock(time_ns: int, digits: int = 3) -> str:
+    """Local time of day, ``HH:MM:SS.mmm``; without a fraction if `digits` is 0."""
+    seconds, fraction = divmod(time_ns, 1_000_000_000)
+    text = time.strftime("%H:%M:%S", time.localtime(seconds))
+    return f"{text}.{fraction:09d}"[: 9 + digits] if digits else text
+
+
+def duration(ns: int) -> str:
+    """``850us``, ``4.2ms``, ``183ms``, ``12.4s``: at most 6 cells."""
+    if ns < 1_000_000:
+        return f"{ns // 1000}us"
+    ms = ns / 1e6
+    if ms < 1000:
+        return f"{ms:.1f}ms" if ms < 100 else f"{ms:.0f}ms"
+    return f"{ms / 1000:.1f}s"
+
+
+def size(octets: int) -> str:
+    """``64``, ``4.3k``, ``12M``: decimal, at most 4 cells below 10 GB."""
+    for unit, step in (("", 1), ("k", 1_000), ("M", 1_000_000), ("G", 1_000_000_000)):
+        amount = octets / step
+        if amount < 999.5:
+            return f"{octets}" if not unit else f"{amount:.1f}{unit}" if amount < 9.95 else f"{amount:.0f}{unit}"
+    return f"{octets / 1e9:.0f}G"
+
+
+def client_name(row: Row) -> str:
+    """The client id, or the client's address where the client gave none."""
+    return visible(row.client_id or row.client)
+
+
+def sizes(row: Row) -> str:
+    """Request and response size; the side that is missing stays empty."""
+    request = "" if row.request_size is None else size(row.request_size)
+    response = "" if row.response_size is None else size(row.response_size)
+    return f"{request}>{response}"
+
+
+def api(row: Row) -> str:
+    """The API's name; an orphan response has none."""
+    return "(unknown)" if row.state == "orphan" else facts.api_name(row.api_key)
+
+
+def result(row: Row) -> Cell:
+    """How it ended, with a glyph and a word: the colour only repeats them."""
+    if row.undecoded:
+        return "? undecoded", "undecoded"
+    if row.error:
+        return f"! {facts.error_name(row.error)}", "error"
+    if row.state == "pending":
+        return ". waiting", "waiting"
+    if row.state == "no_response":
+        return "- no response", "muted"
+    if row.state == "orphan":
+        return "? no request seen", "undecoded"
+    return "  ok", "ok"
+
+
+def is_problem(row: Row) -> bool:
+    """Whether "errors only" shows it: an error code, a frame that could not be read, a response to nothing."""
+    return bool(row.error) or row.undecoded or row.state == "orphan"
+
+
+def search_text(row: Row) -> str:
+    """What the plain search looks at, in lower case."""
+    return "\n".join((api(row), row.client_id or "", row.client, row.broker, result(row)[0])).lower()
+
+
+def _latency(_: int, row: Row) -> Cell:
+    if row.state == "pending":
+        return "...", "waiting"
+    return ("" if row.latency_ns is None else duration(row.latency_ns)), ""
+
+
+COLUMNS = (
+    Column("No", 6, lambda number, _: (str(number), "muted"), right=True),
+    Column("Time", 12, lambda _, row: (clock(row.time_ns), "muted"), from_width=100),
+    Column("Time", 8, lambda _, row: (clock(row.time_ns, 0), "muted")),
+    Column("Client", 18, lambda _, row: (client_name(row), ""), from_width=100),
+    Column("Client", 11, lambda _, row: (client_name(row), "")),
+    Column("Broker", 15, lambda _, row: (visible(row.broker), "muted"), from_width=100),
+    Column("Broker", 6, lambda _, row: (":" + visible(row.broker).rpartition(":")[2], "muted")),
+    Column("API", 20, lambda _, row: (api(row), "title"), from_width=100),
+    Column("API", 13, lambda _, row: (api(row), "title")),
+    Column("Ver", 3, lambda _, row: ("" if row.state == "orphan" else f"v{row.api_version}", ""), right=True),
+    Column("Latency", 7, _latency, right=True),
+    Column("Req>Resp", 9, lambda _, row: (sizes(row), ""), from_width=100),
+    Column("Result", 0, lambda _, row: result(row)),
+)
+
+
+def layout(width: int) -> list[tuple[Column, int]]:
+    """The columns for a list of `width` cells, each with its width: where two share a title, the wider that fits."""
+    chosen: dict[str, Column] = {}
+    for column in COLUMNS:
+        if width >= column.from_width:
+            chosen.setdefault(column.title, column)
+    used = sum(c.width + 1 for c in chosen.values()) + 1
+    return [(c, c.width or max(width - used, 8)) for c in chosen.values()]

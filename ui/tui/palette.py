@@ -1,0 +1,122 @@
+"""Colours and text attributes by role, for the lines that widgets draw themselves.
+
+Two palettes: dark, with hues that people with any colour vision can tell apart (after Okabe and Ito, lightened to
+a contrast of at least 4.5:1), and mono, which has attributes only and is used under NO_COLOR. No meaning rests on
+colour alone: every state has its glyph and word in the text.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rich.style import Style
+from textual.theme import Theme
+
+BACKGROUND = "#11151a"
+TEXT = "#d7dde4"
+PANEL = "#1b222b"
+CURSOR = "#2f4a66"
+MUTED = "#8b98a7"
+SKY = "#7cc4f0"
+ORANGE = "#f0a04b"
+VERMILION = "#ff8f66"
+YELLOW = "#f0e442"
+GREEN = "#5fd0a8"
+PINK = "#e59fc4"
+
+
+@dataclass(frozen=True, slots=True)
+class Palette:
+    """One rich style per role. ``cursor`` and ``cursor_away`` (the pane has no focus) go on top of the others."""
+
+    muted: Style
+    title: Style
+    label: Style
+    ok: Style
+    error: Style
+    waiting: Style
+    undecoded: Style
+    name: Style
+    number: Style
+    string: Style
+    masked: Style
+    cursor: Style
+    cursor_away: Style
+    span: Style
+    key: Style
+    warning: Style
+
+    def of(self, role: str) -> Style:
+        """The style of a role by its name; the empty name is plain text."""
+        style: Style = getattr(self, role) if role else Style()
+        return style
+
+
+DARK = Palette(
+    muted=Style(color=MUTED),
+    title=Style(color=SKY, bold=True),
+    label=Style(color=BACKGROUND, bgcolor=SKY, bold=True),
+    ok=Style(color=GREEN),
+    error=Style(color=VERMILION, bold=True),
+    waiting=Style(color=SKY),
+    undecoded=Style(color=YELLOW, bold=True),
+    name=Style(color=SKY),
+    number=Style(color=ORANGE),
+    string=Style(color=GREEN),
+    masked=Style(color=MUTED, italic=True),
+    cursor=Style(bgcolor=CURSOR),
+    cursor_away=Style(bgcolor="#222c38"),
+    span=Style(color=BACKGROUND, bgcolor=YELLOW),
+    key=Style(color=YELLOW, bold=True),
+    warning=Style(color=BACKGROUND, bgcolor=ORANGE, bold=True),
+)
+
+_PLAIN, _BOLD, _REVERSE = Style(), Style(bold=True), Style(reverse=True)
+
+MONO = Palette(
+    muted=_PLAIN,
+    title=_BOLD,
+    label=Style(reverse=True, bold=True),
+    ok=_PLAIN,
+    error=_BOLD,
+    waiting=_PLAIN,
+    undecoded=Style(bold=True, underline=True),
+    name=_PLAIN,
+    number=_PLAIN,
+    string=_PLAIN,
+    masked=_PLAIN,
+    cursor=_REVERSE,
+    cursor_away=Style(underline=True),
+    span=_REVERSE,
+    key=_BOLD,
+    warning=Style(reverse=True, bold=True),
+)
+
+DARK_THEME = Theme(
+    name="barnabas-dark",
+    primary=SKY,
+    secondary=ORANGE,
+    accent=YELLOW,
+    warning=ORANGE,
+    error=VERMILION,
+    success=GREEN,
+    foreground=TEXT,
+    background=BACKGROUND,
+    surface=BACKGROUND,
+    panel=PANEL,
+    dark=True,
+    variables={"border": MUTED, "border-blurred": "#3a4654", "scrollbar": "#3a4654", "scrollbar-background": PANEL},
+)
+
+MONO_THEME = Theme(
+    name="barnabas-mono",
+    primary="#ffffff",
+    foreground="#ffffff",
+    background="#000000",
+    surface="#000000",
+    panel="#000000",
+    dark=True,
+    luminosity_spread=0.0,
+    text_alpha=1.0,
+    variables={"border": "#ffffff", "border-blurred": "#ffffff", "scrollbar": "#ffffff"},
+)

@@ -1,0 +1,66 @@
+"""One line per exchange, where there is no terminal: for pipes, log files, screen readers."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from typing import TextIO
+
+from ...captures import Capture, Row
+from .columns import layout
+from .safe import fit, visible
+
+_WIDTH = 130
+_POLL_SECONDS = 0.25
+
+
+def line(row: Row) -> str:
+    """The exchange in one line: number, local time, client, broker, API, version, latency, sizes, result."""
+    cells = []
+    for column, width in layout(_WIDTH):
+        text, _ = column.cell(row.number + 1, row)
+        cells.append(text.strip() if column.width == 0 else fit(text, width, column.right))
+    return " ".join(cells).rstrip()
+
+
+def titles() -> str:
+    """The column titles that stand above the lines."""
+    return " ".join(fit(c.title, w, c.right) if c.width else c.title for c, w in layout(_WIDTH))
+
+
+def plain_lines(
+    capture: Capture, follow: bool = False, out: TextIO | None = None, seconds: float | None = None
+) -> None:
+    """Print a line for every exchange, in the order of the requests.
+
+    With `follow`, print what a live recording adds, in the order in which exchanges end, until it is complete,
+    `seconds` are over, or Ctrl-C. `out` is standard output by default; a reader that goes away (``| head``) ends the printing.
+    """
+    out = sys.stdout if out is None else out
+    rows = capture.rows()
+    until = None if seconds is None else time.monotonic() + seconds
+    try:
+        if not len(rows) and not (follow and capture.live):
+            print(f"{visible(str(capture.path))}: no exchange in it", file=out)
+            return
+        print(titles(), file=out)
+        printed = len(rows)
+        for number in sorted(range(printed), key=lambda i: rows[i].time_ns):
+            print(line(rows[number]), file=out)
+        while follow:
+            out.flush()
+            more = capture.live
+            capture.refresh()
+            for row in rows[printed : len(rows)]:
+                print(line(row), file=out)
+            printed = len(rows)
+            if not more or (until is not None and time.monotonic() > until):
+                return
+            time.sleep(_POLL_SECONDS)
+    except KeyboardInterrupt:
+        pass
+    except BrokenPipeError:
+        if out is sys.stdout:
+            # Python would try to flush at exit and complain; nobody listens any more.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), out.fileno())
