@@ -1,0 +1,94 @@
+# Sets everything up and runs it. Needs Python 3.11 or newer; `make test` also needs Java 17 and Maven.
+#   PYTHON=python3.12   the interpreter that .venv is made from
+#   ARGS="..."          handed on: to `barnabas demo` by `make demo`, to pytest by `make test`
+
+PYTHON ?= python3
+ARGS ?=
+# how the test run uses the cores; one group (one broker, one Spark session) stays on one worker
+WORKERS ?= -n 2 --dist loadgroup
+
+VENV := .venv
+BIN := $(VENV)/bin
+CACHE := .cache
+PRODUCT := decoder captures plugins proxy ui
+APT_GET = $$( [ "$$(id -u)" = 0 ] || echo sudo ) env DEBIAN_FRONTEND=noninteractive apt-get -qq
+
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+export PIP_ROOT_USER_ACTION := ignore
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.NOTPARALLEL:
+.SUFFIXES:
+.PHONY: help demo test check lint broker tshark java clean
+
+help: ## list these targets
+	@echo "Barnabas: see, record, replay and break Apache Kafka traffic"
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)$$/  make \1|\2/p' Makefile | awk -F'|' '{ printf "%-14s %s\n", $$1, $$2 }'
+	@echo 'Variables: PYTHON=python3.12 (which Python), ARGS="--headless --seconds 15" (handed on)'
+
+demo: $(VENV)/.demo ## install and run the demonstration (mock brokers, real clients; no Java)
+	@$(BIN)/barnabas demo $(ARGS)
+
+test: $(VENV)/.test tshark broker lint check ## install what the tests need, then lint, types, layers and every test
+
+check: $(VENV)/.test ## run the tests only
+	@echo "==> tests"
+	@$(BIN)/python -m pytest $(WORKERS) $(ARGS)
+
+lint: $(VENV)/.test ## ruff, mypy and the layer rules
+	@echo "==> ruff"
+	@$(BIN)/ruff check .
+	@echo "==> mypy"
+	@# mypy names the root package after its folder; through this link it is 'barnabas' in every clone
+	@mkdir -p $(CACHE)/types && rm -f $(CACHE)/types/barnabas && ln -s ../.. $(CACHE)/types/barnabas
+	@cd $(CACHE)/types && ../../$(BIN)/mypy --config-file ../../pyproject.toml --cache-dir ../../.mypy_cache \
+		$(addprefix barnabas/,$(PRODUCT))
+	@echo "==> layers"
+	@$(BIN)/lint-imports
+
+broker: $(CACHE)/.broker ## fetch Apache Kafka for the tests (Java 17, Maven)
+
+clean: ## remove all that was installed or built here; recordings stay
+	rm -rf $(VENV) $(CACHE) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(VENV)/.made:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+		echo "Barnabas needs Python 3.11 or newer, and '$(PYTHON)' is not: install one, then run make PYTHON=python3.11 (or newer)" >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
+		echo "'$(PYTHON)' cannot make virtual environments: install Debian's python3-venv (apt-get install python3-venv), or name another with PYTHON=" >&2; exit 1; }
+	@echo "==> making $(VENV) from $$($(PYTHON) --version)"
+	@$(PYTHON) -m venv --clear $(VENV)
+	@touch $@
+
+$(VENV)/.demo: $(VENV)/.made pyproject.toml
+	@echo "==> installing barnabas and the demo's clients into $(VENV)"
+	@$(BIN)/python -m pip install -q -e '.[demo]'
+	@touch $@
+
+$(VENV)/.test: $(VENV)/.made pyproject.toml
+	@echo "==> installing barnabas, the clients, Spark and the test tools into $(VENV) (about 500 MB; a minute or two the first time)"
+	@$(BIN)/python -m pip install -q -e '.[demo,spark,test]'
+	@touch $@ $(VENV)/.demo
+
+tshark:
+	@if command -v tshark >/dev/null; then exit 0; fi; \
+	if ! command -v apt-get >/dev/null; then \
+		echo "The tests open recordings with tshark, which is missing: install Wireshark's tshark and run make again" >&2; exit 1; fi; \
+	if [ "$$(id -u)" != 0 ] && ! command -v sudo >/dev/null; then \
+		echo "The tests open recordings with tshark, which is missing: run 'apt-get install tshark' as root, then make again" >&2; exit 1; fi; \
+	echo "==> installing Debian's tshark"; \
+	$(APT_GET) update </dev/null && $(APT_GET) install -y --no-install-recommends tshark </dev/null >/dev/null
+
+java:
+	@command -v java >/dev/null && command -v javac >/dev/null && command -v mvn >/dev/null || { \
+		echo "The tests run a real Apache Kafka, and java, javac or mvn is missing: install a JDK 17 or newer and Maven (Debian: apt-get install openjdk-17-jdk-headless maven)" >&2; exit 1; }
+	@java -version 2>&1 | sed -n 's/.*version "\([0-9]*\).*/\1/p' | { read -r major; [ "$${major:-0}" -ge 17 ]; } || { \
+		echo "Apache Kafka 4 needs Java 17 or newer, and this is $$(java -version 2>&1 | head -n 1): install one and put it first in PATH" >&2; exit 1; }
+
+$(CACHE)/.broker: tests/broker/pom.xml | java
+	@echo "==> fetching Apache Kafka with Maven into $(CACHE) (63 MB)"
+	@rm -rf $(CACHE)/broker $(CACHE)/clients
+	@mvn -q -B -ntp -f tests/broker/pom.xml generate-resources </dev/null
+	@touch $@

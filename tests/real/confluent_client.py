@@ -1,0 +1,220 @@
+"""Workloads of confluent-kafka (librdkafka): produce, groups old and new, transactions, admin."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewPartitions,
+    NewTopic,
+    OffsetSpec,
+    ResourceType,
+)
+
+from real.workload import CODECS, PARTITIONS, Deadline, Sent, everything, records
+
+SECONDS = 15.0  # for one call that waits for the broker
+
+
+def _create_topic(bootstrap: str, topic: str, partitions: int = PARTITIONS, **config: str) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    created = admin.create_topics([NewTopic(topic, partitions, config=config)], request_timeout=SECONDS)
+    created[topic].result(SECONDS)
+
+
+def _flush(producer: Producer) -> None:
+    left = producer.flush(SECONDS)
+    if left:
+        raise TimeoutError(f"{left} records were not delivered within {SECONDS:.0f} s")
+
+
+def _consumer(bootstrap: str, group: str, **config: Any) -> Consumer:
+    return Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": group,
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+            **config,
+        }
+    )
+
+
+def _read(consumer: Consumer, count: int) -> list[Message]:
+    deadline = Deadline()
+    messages: list[Message] = []
+    while len(messages) < count:
+        deadline.check(f"{count} records, got {len(messages)}")
+        for message in consumer.consume(count - len(messages), timeout=0.5):
+            if message.error():
+                raise KafkaException(message.error())
+            messages.append(message)
+    return messages
+
+
+def _sent(message: Message) -> Sent:
+    headers = tuple((name, bytes(value)) for name, value in message.headers() or ())
+    return Sent(message.partition(), message.timestamp()[1], message.key(), message.value(), headers)
+
+
+def _committed(bootstrap: str, group: str, topic: str, partitions: int = PARTITIONS) -> int:
+    consumer = _consumer(bootstrap, group)
+    try:
+        asked = [TopicPartition(topic, number) for number in range(partitions)]
+        return sum(max(found.offset, 0) for found in consumer.committed(asked, timeout=SECONDS))
+    finally:
+        consumer.close()
+
+
+def produce_and_consume(bootstrap: str, run: str, **consumer_config: Any) -> dict[str, Any]:
+    """All codecs into one topic; a group reads half and commits, its next member resumes with the rest."""
+    topic, group = f"orders-{run}", f"billing-{run}"
+    _create_topic(bootstrap, topic)
+    delivered = dict.fromkeys(CODECS, 0)
+    for codec in CODECS:
+
+        def count(error: Any, _: Message, codec: str = codec) -> None:
+            if error:
+                raise KafkaException(error)
+            delivered[codec] += 1
+
+        producer = Producer({"bootstrap.servers": bootstrap, "compression.type": codec, "linger.ms": 5})
+        for record in records(codec):
+            producer.produce(
+                topic, record.value, record.key, record.partition,
+                timestamp=record.timestamp_ms, headers=list(record.headers), on_delivery=count,
+            )  # fmt: skip
+        _flush(producer)
+
+    half = len(everything()) // 2
+    read: list[list[Sent]] = []
+    committed: list[int] = []
+    for amount in (half, len(everything()) - half):
+        consumer = _consumer(bootstrap, group, **consumer_config)
+        try:
+            consumer.subscribe([topic])
+            messages = _read(consumer, amount)
+            ends: dict[int, int] = {}
+            for message in messages:
+                ends[message.partition()] = max(ends.get(message.partition(), 0), message.offset() + 1)
+            consumer.commit(offsets=[TopicPartition(topic, *end) for end in ends.items()], asynchronous=False)
+        finally:
+            consumer.close()
+        read.append([_sent(message) for message in messages])
+        committed.append(_committed(bootstrap, group, topic))
+    return {"delivered": delivered, "records": sorted(read[0] + read[1]), "committed": committed}
+
+
+def new_group_protocol(bootstrap: str, run: str) -> dict[str, Any]:
+    """The same with the consumer group protocol of KIP-848 (ConsumerGroupHeartbeat)."""
+    return produce_and_consume(bootstrap, f"kip-848-{run}", **{"group.protocol": "consumer"})
+
+
+def transactions(bootstrap: str, run: str) -> dict[str, Any]:
+    """One transaction that also commits a group's offsets, one aborted, one more; both isolation levels read."""
+    source, target, group = f"payments-{run}", f"ledger-{run}", f"booking-{run}"
+    _create_topic(bootstrap, source, 1)
+    _create_topic(bootstrap, target, 1)
+    feeder = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True})
+    for number in range(6):
+        feeder.produce(source, f"payment {number}")
+    _flush(feeder)
+
+    producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": f"booker-{run}"})
+    producer.init_transactions(SECONDS)
+    consumer = _consumer(bootstrap, group)
+    try:
+        consumer.subscribe([source])
+        payments = _read(consumer, 6)
+        producer.begin_transaction()
+        for payment in payments:
+            producer.produce(target, b"booked " + payment.value())
+        producer.send_offsets_to_transaction(
+            consumer.position(consumer.assignment()), consumer.consumer_group_metadata(), SECONDS
+        )
+        producer.commit_transaction(SECONDS)
+    finally:
+        consumer.close()
+
+    producer.begin_transaction()
+    producer.produce(target, b"never booked")
+    _flush(producer)  # so that the aborted record is in the log, not only in the client
+    producer.abort_transaction(SECONDS)
+    producer.begin_transaction()
+    producer.produce(target, b"end")
+    producer.commit_transaction(SECONDS)
+
+    seen: dict[str, list[str]] = {}
+    for level in ("read_committed", "read_uncommitted"):
+        reader = _consumer(bootstrap, f"audit-{level}-{run}", **{"isolation.level": level})
+        try:
+            reader.assign([TopicPartition(target, 0, 0)])
+            values: list[str] = []
+            while values[-1:] != ["end"]:
+                values.append(_read(reader, 1)[0].value().decode())
+        finally:
+            reader.close()
+        seen[level] = values
+    return {**seen, "committed": _committed(bootstrap, group, source, 1)}
+
+
+def admin(bootstrap: str, run: str) -> dict[str, Any]:
+    """Create, describe, change and delete topics; configs, offsets and groups; two errors on purpose."""
+    topic, group = f"archive-{run}", f"archivist-{run}"
+    client = AdminClient({"bootstrap.servers": bootstrap})
+    result: dict[str, Any] = {}
+
+    _create_topic(bootstrap, topic, 2, **{"retention.ms": "3600000"})
+    try:
+        _create_topic(bootstrap, topic, 2)
+    except KafkaException as error:
+        result["created again"] = error.args[0].name()
+    client.create_partitions([NewPartitions(topic, 3)])[topic].result(SECONDS)
+    listed = client.list_topics(topic, timeout=SECONDS).topics[topic]
+    result["partitions"] = {number: len(found.replicas) for number, found in sorted(listed.partitions.items())}
+
+    resource = ConfigResource(ResourceType.TOPIC, topic)
+    result["retention"] = client.describe_configs([resource])[resource].result(SECONDS)["retention.ms"].value
+    change = ConfigEntry("retention.ms", "7200000", incremental_operation=AlterConfigOpType.SET)
+    asked = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[change])
+    client.incremental_alter_configs([asked])[asked].result(SECONDS)
+    result["new retention"] = client.describe_configs([resource])[resource].result(SECONDS)["retention.ms"].value
+
+    producer = Producer({"bootstrap.servers": bootstrap})
+    for number in range(4):
+        producer.produce(topic, f"page {number}", partition=0)
+    _flush(producer)
+    where = TopicPartition(topic, 0)
+    result["latest"] = client.list_offsets({where: OffsetSpec.latest()})[where].result(SECONDS).offset
+    consumer = _consumer(bootstrap, group)
+    consumer.subscribe([topic])
+    _read(consumer, 4)
+    consumer.commit(asynchronous=False)
+    consumer.close()
+
+    groups = client.list_consumer_groups(request_timeout=SECONDS).result(SECONDS)
+    result["groups"] = [found.group_id == group for found in groups.valid if found.group_id == group]
+    described = client.describe_consumer_groups([group])[group].result(SECONDS)
+    result["group state"] = described.state.name
+    client.delete_consumer_groups([group])[group].result(SECONDS)
+
+    client.delete_topics([topic])[topic].result(SECONDS)
+    try:
+        client.delete_topics([f"no-such-{run}"])[f"no-such-{run}"].result(SECONDS)
+    except KafkaException as error:
+        result["deleted unknown"] = error.args[0].name()
+    deadline = Deadline(SECONDS)
+    while topic in client.list_topics(timeout=SECONDS).topics:
+        deadline.check(f"topic {topic} to go away")
+    return result
+
+
+def broker_addresses(bootstrap: str) -> list[tuple[str, int]]:
+    """Where this client would connect: (host, port) of every broker of its Metadata response."""
+    brokers = AdminClient({"bootstrap.servers": bootstrap}).list_topics(timeout=SECONDS).brokers.values()
+    return sorted((broker.host, broker.port) for broker in brokers)

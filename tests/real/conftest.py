@@ -1,0 +1,30 @@
+"""The real broker of the test session."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import cache
+from typing import Any
+
+import pytest
+
+from real.broker import Cluster, start_cluster
+from real.clients import WORKLOADS
+
+
+@pytest.fixture(scope="session")
+def broker() -> Iterator[Cluster]:
+    """One Apache Kafka, started when the first test asks and stopped at the end; use topic names of your own."""
+    with start_cluster() as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def direct(broker: Cluster) -> Callable[[str], dict[str, Any]]:
+    """``direct(name)``: what that workload of ``real.clients`` gives at the broker itself; run once."""
+
+    @cache
+    def run(name: str) -> dict[str, Any]:
+        return WORKLOADS[name](broker.bootstrap, "direct-" + name.replace(" ", "-"))
+
+    return run
