@@ -172,13 +172,9 @@ class Builder:
                     self.encoder.exchange(found.exchange)
 
     def _data(self, stream: _Stream, data: Data) -> None:
-        if self.own and data.comments:
-            for comment in data.comments:
-                lost = _LOST.fullmatch(comment)
-                if lost:
-                    self.encoder.lost(stream.decoder.number, data.direction, int(lost[1]))
-            if any(comment.startswith(MARK + "opaque") for comment in data.comments):
-                return  # never were frames
+        if self.own and any(comment.startswith(MARK + "opaque") for comment in data.comments):
+            self._told_lost(stream, data)
+            return  # never were frames
         stream.chunks[data.direction].append(data)
         receive = stream.decoder.receive_from_broker if data.direction else stream.decoder.receive_from_client
         try:
@@ -218,6 +214,8 @@ class Builder:
             marks[name] = self.pieces.add([(chunk.at + start, length) for chunk, start, length in chunks])
             return
         marks[name] = chunks[0][0].offset if chunks else -1
+        if chunks:
+            self._told_lost(stream, chunks[0][0])
         if direction == 0 and exchange.correlation_id in stream.changed:
             marks["changed"] = True
         for comment in chunks[0][0].comments if chunks else ():
@@ -227,6 +225,10 @@ class Builder:
                     marks["changed"] = True
             elif not comment.startswith(MARK):
                 marks.setdefault("notes", []).append(comment)
+
+    def _told_lost(self, stream: _Stream, data: Data) -> None:
+        for lost in filter(None, map(_LOST.fullmatch, data.comments)):
+            self.encoder.lost(stream.decoder.number, data.direction, int(lost[1]))
 
     def _done(self, stream: _Stream, exchange: Exchange) -> None:
         self.encoder.exchange(exchange)

@@ -151,13 +151,13 @@ class CaptureFile:
             exchange.response_time_ns = record.time_ns + (max(record.latency_ns, 0) if has_request else 0)
             exchange.response = self._frame(record.response_offset, record.response_size, notes)
             marks["response_offset"] = record.response_offset
-        if notes:
-            marks["notes"] = notes
         if record.flags & CHANGED:
             marks["changed"] = True
             for leg in self._legs(record):
                 name = "broker_response" if leg.direction else "broker_request"
                 marks.setdefault(name, []).append(self._frame(leg.offset, leg.size, notes))
+        if notes:
+            marks["notes"] = notes
         return exchange
 
     def _legs(self, record: Record) -> list[LegFrame]:

@@ -1,0 +1,93 @@
+"""Traffic, made by the decoder, and tshark as an independent judge of what is written."""
+
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from barnabas import decoder
+
+PORT = 9092
+
+
+def _sized(frame: bytes) -> bytes:
+    return len(frame).to_bytes(4, "big") + frame
+
+
+def _request(number: int, size: int = 0, client_id: str = "stock-1") -> bytes:
+    topics = [{"name": f"topic-{number}" + "x" * size}]
+    return _sized(decoder.encode_request(3, 1, {"topics": topics}, correlation_id=number, client_id=client_id))
+
+
+def _response(number: int, size: int = 0, error: int = 0) -> bytes:
+    body = {
+        "brokers": [{"node_id": 1, "host": "kafka", "port": 9092, "rack": None}],
+        "controller_id": 1,
+        "topics": [
+            {
+                "error_code": error,
+                "name": f"topic-{number}" + "y" * size,
+                "is_internal": False,
+                "partitions": [
+                    {
+                        "error_code": 0,
+                        "partition_index": i,
+                        "leader_id": 1,
+                        "replica_nodes": [1],
+                        "isr_nodes": [1],
+                    }
+                    for i in range(3)
+                ],
+            }
+        ],
+    }
+    return _sized(decoder.encode_response(3, 1, body, correlation_id=number))
+
+
+@pytest.fixture
+def request_frame() -> Callable[..., bytes]:
+    """`request_frame(correlation_id, size=0)`: a Metadata request, with its 4 size bytes."""
+    return _request
+
+
+@pytest.fixture
+def response_frame() -> Callable[..., bytes]:
+    """`response_frame(correlation_id, size=0, error=0)`: its response, with its 4 size bytes."""
+    return _response
+
+
+@pytest.fixture
+def tshark() -> Callable[..., list[str]]:
+    """`tshark(path, filter, *options)`: the lines tshark prints for the packets that the filter lets through."""
+    program = shutil.which("tshark")
+    if program is None:
+        pytest.fail("tshark is not installed, and these tests need it as a judge: apt-get install tshark")
+
+    def run(path: Path, display_filter: str = "", *options: str) -> list[str]:
+        command = [program, "-n", "-r", str(path), "-d", f"tcp.port=={PORT},kafka", *options]
+        if display_filter:
+            command += ["-Y", display_filter]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == 0, done.stderr
+        return [line for line in done.stdout.splitlines() if line.strip()]
+
+    return run
+
+
+@pytest.fixture
+def complaints(tshark: Callable[..., list[str]]) -> Callable[[Path], list[str]]:
+    """`complaints(path)`: whatever tshark finds wrong with a capture, bad checksums included."""
+
+    def run(path: Path) -> list[str]:
+        return tshark(
+            path,
+            "_ws.malformed || tcp.analysis.flags || ip.checksum.status == 0 || tcp.checksum.status == 0",
+            "-o",
+            "tcp.check_checksum:TRUE",
+            "-o",
+            "ip.check_checksum:TRUE",
+        )
+
+    return run
