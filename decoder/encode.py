@@ -49,7 +49,7 @@ def encode_struct(plan: StructPlan, values: tuple[Any, ...], out: bytearray, pat
 
 def _field(field: FieldPlan, value: Any, out: bytearray, path: str) -> None:
     if field.array:
-        _length(field, None if value is None else len(value), _COUNT, out, path)
+        _length(field, None if value is None else len(value), _COUNT, out)
         for i, item in enumerate(value or ()):
             _item(field, item, out, f"{path}[{i}]")
     elif field.type == "struct" and field.nullable:
@@ -72,16 +72,15 @@ def _item(field: FieldPlan, value: Any, out: bytearray, path: str) -> None:
         data = value.encode() if isinstance(value, str) else value
         pack_length = _struct.Struct(">" + LENGTH_FORMAT[field.type][0]).pack
         try:
-            _length(field, None if data is None else len(data), pack_length, out, path)
+            _length(field, None if data is None else len(data), pack_length, out)
         except _struct.error:
             raise EncodeError(f"{len(data)} bytes are too many for a {field.type}", path) from None
         if data:
             out += data
 
 
-def _length(field: FieldPlan, length: int | None, pack: Any, out: bytearray, path: str) -> None:
-    if length is None and not field.nullable and field.type != "records":
-        raise EncodeError("must not be null", path)
+def _length(field: FieldPlan, length: int | None, pack: Any, out: bytearray) -> None:
+    # A null that was read is written again, allowed or not; `value_from` refuses new ones.
     if field.compact:
         write_uvarint(out, 0 if length is None else length + 1)
     else:

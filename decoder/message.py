@@ -113,6 +113,10 @@ class Message:
         """Every ``(path, error code)`` of the body that is not 0, in order."""
         return _errors(self.plan.root, self.values, "")
 
+    def forbidden_nulls(self) -> Iterator[str]:
+        """Paths of fields that are null although this version's definition does not allow it."""
+        return _forbidden_nulls(self.plan.root, self.values, "")
+
 
 def steps(path: str) -> Iterator[str | int]:
     """``"a.b[0].c"`` -> ``"a", "b", 0, "c"``; KeyError if it is no path."""
@@ -200,6 +204,18 @@ def _errors(plan: StructPlan, values: tuple[Any, ...], prefix: str) -> Iterator[
                 yield from _errors(field.struct, item, inner)
         elif value and is_error_code(field):
             yield prefix + field.name, value
+
+
+def _forbidden_nulls(plan: StructPlan, values: tuple[Any, ...], prefix: str) -> Iterator[str]:
+    for field, value in zip(plan.fields, values, strict=False):
+        if value is None:
+            # Records are left out: old brokers wrote null there at versions that only later forbade it.
+            if not field.nullable and field.type != "records":
+                yield prefix + field.name
+        elif field.struct is not None:
+            for i, item in enumerate(value if field.array else (value,)):
+                inner = f"{prefix}{field.name}[{i}]." if field.array else f"{prefix}{field.name}."
+                yield from _forbidden_nulls(field.struct, item, inner)
 
 
 def is_error_code(field: FieldPlan) -> bool:

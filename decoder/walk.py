@@ -128,8 +128,6 @@ class Walker:
             return int(length)
         if length < -1:
             raise self._fail(BadLength, f"length {length}", path, start)
-        if not field.nullable and field.type != "records":
-            raise self._fail(BadLength, "null, but the field must not be null", path, start)
         return None
 
     def _uvarint(self, path: str) -> int:

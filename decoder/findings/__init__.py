@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from ..exchange import Exchange
 from .finding import Detector, Finding, Severity
-from .malformed import MalformedApiVersionsFallback, SurplusBytes
+from .malformed import ForbiddenNull, MalformedApiVersionsFallback, SurplusBytes
 
 __all__ = ["Detector", "Finding", "Inspector", "Severity", "inspect"]
 
@@ -17,7 +17,7 @@ class Inspector:
     """All detectors together; feed it exchanges as they are done, ask for findings whenever you like."""
 
     def __init__(self) -> None:
-        self._detectors: list[Detector] = [MalformedApiVersionsFallback(), SurplusBytes()]
+        self._detectors: list[Detector] = [MalformedApiVersionsFallback(), SurplusBytes(), ForbiddenNull()]
 
     def look(self, exchange: Exchange) -> None:
         for detector in self._detectors:

@@ -1,4 +1,4 @@
-"""Answers that break the protocol: bytes behind the end of a message, and ApiVersions fallbacks in no known form."""
+"""Messages that break the protocol: surplus bytes, forbidden nulls, ApiVersions fallbacks in no known form."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class MalformedApiVersionsFallback(_Counted):
         if not refused or (message and message.api_version == 0 and not message.trailing):
             return
         self._add(
-            (exchange.broker, exchange.api_version),
+            exchange.api_version,
             exchange,
             lambda: Finding(
                 "malformed-api-versions-fallback",
@@ -79,5 +79,32 @@ class SurplusBytes(_Counted):
                     f"the layout of {name} ends before the frame does: the sender writes another version than it says, "
                     "or has a fault. Java clients ignore the rest, strict ones fail.",
                     "look at the frame's last bytes, and try another version of the sender",
+                ),
+            )
+
+
+class ForbiddenNull(_Counted):
+    """A field is null at a version that does not allow it."""
+
+    def look(self, exchange: Exchange) -> None:
+        for message, sender in (
+            (exchange.request_message, exchange.client),
+            (exchange.response_message, exchange.broker),
+        ):
+            path = next(message.forbidden_nulls(), None) if message else None
+            if message is None or path is None:
+                continue
+            name = f"{exchange.api} v{message.api_version} {message.plan.kind}"
+            self._add(
+                (message.plan.kind, exchange.api_key, message.api_version),
+                exchange,
+                partial(
+                    Finding,
+                    "forbidden-null",
+                    Severity.LOW,
+                    f"{path} is null in a {name} from {sender}",
+                    f"this version does not allow null there. Java clients refuse the whole {message.plan.kind} "
+                    "with a schema error; others read it as empty.",
+                    "report it to whoever makes the sender",
                 ),
             )

@@ -283,5 +283,3 @@ def _read_bytes(data: bytes, pos: int, stop: int, what: str) -> tuple[bytes | No
     if length > stop - pos:
         raise BadLength(f"a {what} of {length} bytes, {max(0, stop - pos)} are left in its record", start)
     return data[pos : pos + length], pos + length
-
-

@@ -143,10 +143,25 @@ def test_the_stable_keys():
     events = conn.receive_from_client(request(12, 4, 2, "me", group_id="g"), 100)
     events += conn.receive_from_broker(response(12, 4, 2, error_code=27), 150)
     found = events[-1].exchange.to_dict()
-    assert (
-        list(found)
-        == ["time_ns", "conn", "client", "broker", "api", "api_key", "api_version", "correlation_id", "client_id", "request_size", "response_size", "latency_ns", "state", "error", "undecoded", "request", "response"]
-    )
+    assert list(found) == [
+        "time_ns",
+        "conn",
+        "client",
+        "broker",
+        "api",
+        "api_key",
+        "api_version",
+        "correlation_id",
+        "client_id",
+        "request_size",
+        "response_size",
+        "latency_ns",
+        "state",
+        "error",
+        "undecoded",
+        "request",
+        "response",
+    ]
     assert found["error"] == "REBALANCE_IN_PROGRESS" and found["latency_ns"] == 50 and found["conn"] == 3
     assert found["request"]["group_id"] == "g" and found["response"]["error_code"] == 27
     unknown = conn.receive_from_client(sized(struct.pack(">hhih", 12, 99, 5, -1)))[0].exchange

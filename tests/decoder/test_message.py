@@ -122,8 +122,14 @@ def test_faults_have_type_path_offset_and_what_was_read(metadata):
     assert (type(more), more.offset) == (decoder.TrailingBytes, len(frame))
     assert more.message.to_dict() == metadata.to_dict() and more.message.trailing == b"zz"
 
-    null = fault(frame[: where["brokers[0].host"]] + b"\x00" + frame[where["brokers[0].host"] + 1 :])
-    assert (type(null), null.path) == (decoder.BadLength, "brokers[0].host")
+
+def test_a_null_where_none_is_allowed_is_read_told_and_kept(metadata):
+    at = next(start for path, start, _ in metadata.map() if path == "brokers[0].host")
+    frame = metadata.frame[:at] + b"\x00" + metadata.frame[at + 4 :]
+    message = decoder.decode_response(frame, api_key=3, api_version=12)
+    assert message["brokers[0].host"] is None and list(message.forbidden_nulls()) == ["brokers[0].host"]
+    assert message.replace({"throttle_time_ms": 0}).encode() == frame
+    assert list(metadata.forbidden_nulls()) == []
 
 
 def test_unknown_api_and_version_say_so():

@@ -25,7 +25,8 @@ def demo(
         float | None, typer.Option("--seconds", min=1, help="End after so many seconds; else Ctrl-C or Q ends it.")
     ] = None,
     record: Annotated[
-        Path | None, typer.Option("--record", help="Where to record; ./recordings/demo-TIME if left out.", metavar="DIR")
+        Path | None,
+        typer.Option("--record", help="Where to record; ./recordings/demo-TIME if left out.", metavar="DIR"),
     ] = None,
 ) -> None:
     """Start three mock brokers, the proxy in front of them and real clients; show, record and break the traffic.
@@ -129,5 +130,7 @@ def _summary(directory: Path, watch: object, story: dict[str, int]) -> None:
     if story:
         print("clients: " + ", ".join(f"{count} {what}" for what, count in story.items()))
     for finding in inspector.findings():
-        print(f"\nfinding ({finding.severity}, seen {finding.count}x): {finding.seen}\n  why: {finding.why}\n  do:  {finding.remedy}")
+        print(
+            f"\nfinding ({finding.severity}, seen {finding.count}x): {finding.seen}\n  why: {finding.why}\n  do:  {finding.remedy}"
+        )
     print(f"\nopen it again:  barnabas ui {directory}\n                barnabas decode {directory} --json", flush=True)

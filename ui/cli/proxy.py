@@ -137,7 +137,11 @@ def _print(event: events.Event, as_json: bool) -> None:
         print(json.dumps({"event": type(event).__name__, **asdict(event)}), flush=True)
     else:
         stamp = time.strftime("%H:%M:%S")
-        print(f"{stamp} {'! ' if event.warning else ''}{event.text}", file=sys.stderr if event.warning else sys.stdout, flush=True)
+        print(
+            f"{stamp} {'! ' if event.warning else ''}{event.text}",
+            file=sys.stderr if event.warning else sys.stdout,
+            flush=True,
+        )
 
 
 def _screen(running: Proxy, record: Path) -> None:

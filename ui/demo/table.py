@@ -45,7 +45,14 @@ class Tally:
     def table(self) -> Table:
         """The rows, busiest API first."""
         table = Table(box=None, pad_edge=False, header_style="bold")
-        for name, right in (("API", False), ("client", False), ("requests", True), ("errors", True), ("p50 ms", True), ("p99 ms", True)):
+        for name, right in (
+            ("API", False),
+            ("client", False),
+            ("requests", True),
+            ("errors", True),
+            ("p50 ms", True),
+            ("p99 ms", True),
+        ):
             table.add_column(name, justify="right" if right else "left", no_wrap=True)
         for key, (requests, errors) in sorted(self._rows.items(), key=lambda item: (item[0][0], -item[1][0])):
             found = sorted(self._latencies[key])
@@ -91,7 +98,9 @@ class LiveTable:
         rows = self._capture.rows()
         for number in range(self._at, len(rows)):
             row = rows[number]
-            self._tally.add(api_name(row.api_key) if row.api_key >= 0 else "", row.client_id or "", row.latency_ns, bool(row.error))
+            self._tally.add(
+                api_name(row.api_key) if row.api_key >= 0 else "", row.client_id or "", row.latency_ns, bool(row.error)
+            )
         self._at = len(rows)
 
     def _newest(self) -> Iterable[str]:
@@ -100,5 +109,9 @@ class LiveTable:
 
     def _picture(self) -> Group:
         return Group(
-            Text(self._status(), style="bold"), Text(), self._tally.table(), Text(), *(Text(text) for text in self._newest())
+            Text(self._status(), style="bold"),
+            Text(),
+            self._tally.table(),
+            Text(),
+            *(Text(text) for text in self._newest()),
         )

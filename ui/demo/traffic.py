@@ -49,7 +49,11 @@ class Traffic:
                 number += 1
                 order = json.dumps({"order": number, "codec": codec, "item": "lamp", "note": "x" * 120})
                 producer.produce(
-                    TOPIC, order, key=f"customer-{number % 17}", headers={"trace": f"{number:08x}"}, on_delivery=self._delivered
+                    TOPIC,
+                    order,
+                    key=f"customer-{number % 17}",
+                    headers={"trace": f"{number:08x}"},
+                    on_delivery=self._delivered,
                 )
                 self.counts["produced"] += 1
             producer.poll(0)

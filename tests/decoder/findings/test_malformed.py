@@ -30,7 +30,9 @@ def test_a_right_fallback_is_no_finding():
     right = decoder.encode_response(
         18, 0, {"error_code": 35, "api_keys": [{"api_key": 18, "min_version": 0, "max_version": 3}]}, correlation_id=1
     )
-    assert inspect([exchange(18, 4, right), exchange(18, 3, decoder.encode_response(18, 3, {}, correlation_id=1))]) == []
+    assert (
+        inspect([exchange(18, 4, right), exchange(18, 3, decoder.encode_response(18, 3, {}, correlation_id=1))]) == []
+    )
 
 
 def test_surplus_bytes_are_told_once_per_message():
@@ -39,3 +41,11 @@ def test_surplus_bytes_are_told_once_per_message():
     assert [(f.id, f.count) for f in found] == [("surplus-bytes", 7)]
     assert found[0].seen.startswith("1 bytes behind the end of a Metadata v12 response from 127.0.0.1:9092")
     assert len(found[0].exchanges) == 5
+
+
+def test_a_null_assignment_as_the_mock_sends_it_while_rebalancing():
+    mock = bytes.fromhex("00000001 00000000 001b ffffffff")
+    found = inspect([exchange(14, 3, mock, group_id="g")])
+    assert [(f.id, f.count) for f in found] == [("forbidden-null", 1)]
+    assert found[0].seen == "assignment is null in a SyncGroup v3 response from 127.0.0.1:9092"
+    assert inspect([exchange(14, 3, decoder.encode_response(14, 3, {"error_code": 27}, correlation_id=1))]) == []

@@ -12,9 +12,7 @@ PRODUCE_TIME = 1_700_000_000_000
 
 def by_hand(body: bytes, *, count: int, attributes: int = 0, base: int = 100, length: int | None = None) -> bytes:
     """A batch put together with struct alone: producer 7, epoch 3, sequence 2**31 - 2, leader epoch 5."""
-    tail = struct.pack(
-        ">hiqqqhii", attributes, count - 1, PRODUCE_TIME, PRODUCE_TIME + 9, 7, 3, 2**31 - 2, count
-    )
+    tail = struct.pack(">hiqqqhii", attributes, count - 1, PRODUCE_TIME, PRODUCE_TIME + 9, 7, 3, 2**31 - 2, count)
     tail += body
     length = 9 + len(tail) if length is None else length
     return struct.pack(">qiibI", base, length, 5, 2, crc32c.crc32c(tail)) + tail
@@ -178,7 +176,12 @@ HOSTILE = {
     "tiny record": (b"\x02\x00", 1, R.BadLength, "too short to be one"),
     "length of 6 bytes": (b"\xff" * 5 + b"\x01", 1, R.BadLength, "varint is longer than 5"),
     "time of 11 bytes": (b"\x28\x00" + b"\x80" * 10 + b"\x00" * 9, 1, R.BadLength, "varint is longer than 10"),
-    "key of 1 GiB": (b"\x14\x00\x00\x00" + b"\xfe\xff\xff\xff\x0f" + b"\0\0", 1, R.BadLength, "a key of 2147483647 bytes"),
+    "key of 1 GiB": (
+        b"\x14\x00\x00\x00" + b"\xfe\xff\xff\xff\x0f" + b"\0\0",
+        1,
+        R.BadLength,
+        "a key of 2147483647 bytes",
+    ),
     "key of -2": (b"\x10\x00\x00\x00\x03\x04hi\x00", 1, R.BadLength, "a key of -2 bytes"),
     "value over its end": (b"\x10\x00\x00\x00\x01\x08hi\x00", 1, R.BadLength, "a value of 4 bytes, 3 are left"),
     "headers for ever": (

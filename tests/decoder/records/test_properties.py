@@ -35,9 +35,7 @@ record_rows = st.lists(
 @settings(deadline=None)
 def test_what_is_written_is_read(rows, base, codec, sequence, transactional):
     rows = [Record(base + delta, *rest) for delta, *rest in rows]
-    data = R.encode_batch(
-        rows, codec=codec, base_offset=base, base_sequence=sequence, transactional=transactional
-    )
+    data = R.encode_batch(rows, codec=codec, base_offset=base, base_sequence=sequence, transactional=transactional)
     (batch,) = R.batches(data)
     assert (batch.end, batch.crc_ok, batch.codec, batch.transactional) == (len(data), True, codec, transactional)
     records = list(batch.records())
@@ -50,9 +48,7 @@ def test_what_is_written_is_read(rows, base, codec, sequence, transactional):
     assert ends[-1] == len(payload)
 
 
-@given(
-    base=int64, timestamp=int64, delta_ms=int64, offset_delta=int32, horizon=st.booleans(), log_append=st.booleans()
-)
+@given(base=int64, timestamp=int64, delta_ms=int64, offset_delta=int32, horizon=st.booleans(), log_append=st.booleans())
 def test_times_and_offsets_stay_int64(base, timestamp, delta_ms, offset_delta, horizon, log_append):
     data = R.encode_batch(
         [Record(base + offset_delta, timestamp + delta_ms, None, None)],
