@@ -1,0 +1,266 @@
+"""A Spark session that works out of the box and ends without a trace.
+
+For a local master, workers run our own interpreter and everything stays on the loopback interface. What the JVM says
+goes to a log file, not to the user's terminal. Leaving the context ends the JVM, whatever happened inside.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import shutil
+import signal
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from subprocess import TimeoutExpired
+from typing import TYPE_CHECKING, Any
+
+from . import PipelineError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_MASTER = re.compile(r"local(\[(\d+|\*)(, *\d+)?\])?|(spark|k8s)://\S+|yarn")
+_STOP_SECONDS = 10.0
+_LOG_TAIL = 1 << 16
+
+
+def check_installed() -> None:
+    """Raise `PipelineError` with the remedy when pyspark, pyarrow, numpy or Java is missing. Starts nothing."""
+    for library in ("pyspark", "pyarrow", "numpy"):
+        try:
+            __import__(library)
+        except ImportError:
+            raise PipelineError(f"the pipeline needs {library}: pip install 'barnabas[spark]'") from None
+    home = os.environ.get("JAVA_HOME")
+    if home and not os.access(Path(home, "bin", "java"), os.X_OK):
+        raise PipelineError(f"JAVA_HOME is {home}, and no java is in it: point it to a Java 17 or newer, or unset it")
+    if not home and shutil.which("java") is None:
+        raise PipelineError(
+            "Spark needs Java 17 or newer and none is installed: "
+            "apt install openjdk-17-jre-headless (Debian), or set JAVA_HOME"
+        )
+
+
+def check_master(master: str) -> None:
+    """Raise `PipelineError` when Spark would not know such a master."""
+    if not _MASTER.fullmatch(master):
+        raise PipelineError(f"no such Spark master: {master!r}; use local[2], local[*] or spark://HOST:PORT")
+
+
+@contextmanager
+def session(master: str = "local[2]", *, quick: bool = False) -> Iterator[SparkSession]:
+    """A Spark session. Raises `PipelineError` if it cannot be had.
+
+    `quick` is for jobs of seconds: the JVM then starts faster and computes slower. Not for two at a time.
+    """
+    check_master(master)
+    check_installed()
+    folder = Path(tempfile.mkdtemp(prefix="barnabas-spark-"))
+    log = folder / "spark.log"
+    before = dict(os.environ)
+    jvm = _Jvm()
+    keep = False
+    try:
+        if master.startswith("local"):
+            os.environ |= {
+                "PYSPARK_PYTHON": sys.executable,
+                "PYSPARK_DRIVER_PYTHON": sys.executable,
+                "SPARK_LOCAL_IP": "127.0.0.1",
+            }
+        with _quiet():
+            yield jvm.start(_settings(master, quick, folder), log)
+    except PipelineError:
+        raise
+    except Exception as error:
+        keep = log.exists()
+        where = f" (Spark's log: {log})" if keep else ""
+        raise PipelineError(f"Spark: {reason(error, log)}{where}") from error
+    finally:
+        with _signals_held(), _quiet():
+            jvm.stop()
+            os.environ.clear()
+            os.environ.update(before)
+            for entry in folder.iterdir():
+                if not (keep and entry == log):
+                    _remove(entry)
+            if not keep:
+                _remove(folder)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep back the tracebacks that Py4J logs for every call that an interrupt cuts short."""
+
+    def wanted(record: logging.LogRecord) -> bool:
+        return "py4j" not in Path(record.pathname).parts
+
+    root, py4j, sink = logging.getLogger(), logging.getLogger("py4j"), logging.NullHandler()
+    root.addFilter(wanted)  # it logs some of them with the root logger,
+    root.addHandler(sink)  # and that would print everything from then on if it had no handler
+    level = py4j.level
+    py4j.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        py4j.setLevel(level)
+        root.removeHandler(sink)
+        root.removeFilter(wanted)
+
+
+@contextmanager
+def _signals_held() -> Iterator[None]:
+    """Put Ctrl-C off to the end of the body."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    seen: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, frame: seen.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if seen:
+        raise KeyboardInterrupt
+
+
+def _settings(master: str, quick: bool, folder: Path) -> dict[str, str]:
+    settings = {
+        "spark.app.name": "barnabas",
+        "spark.master": master,
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.shuffle.partitions": "4",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.parquet.compression.codec": "zstd",
+        "spark.sql.warehouse.dir": str(folder / "warehouse"),
+        # What Spark writes is for the user alone; Hadoop does not heed the process's umask.
+        "spark.hadoop.fs.permissions.umask-mode": "077",
+    }
+    if master.startswith("local"):
+        settings |= {
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.local.dir": str(folder),
+            "spark.sql.shuffle.partitions": "2",
+        }
+    if quick:
+        settings["spark.driver.extraJavaOptions"] = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+    return settings
+
+
+class _Jvm:
+    """The Java process of a session."""
+
+    def __init__(self) -> None:
+        self._gateway: Any = None
+        self._spark: SparkSession | None = None
+
+    def start(self, settings: dict[str, str], log: Path) -> SparkSession:
+        from pyspark import SparkConf, SparkContext
+        from pyspark.java_gateway import launch_gateway
+        from pyspark.sql import SparkSession
+
+        if SparkContext._active_spark_context is not None:
+            raise PipelineError("a Spark session is open in this process already: stop it first")
+        conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
+        # Interrupted in here, PySpark would lose its child, and the child would wait for ever.
+        with open(log, "ab") as out, _signals_held():
+            self._gateway = launch_gateway(conf, {"stdout": out, "stderr": out, "umask": 0o077})
+        interrupt = signal.getsignal(signal.SIGINT)
+        context = SparkContext(conf=conf, gateway=self._gateway)
+        if threading.current_thread() is threading.main_thread():
+            # PySpark's handler calls the JVM in the middle of another call, which fails; `interrupt` is enough.
+            signal.signal(signal.SIGINT, interrupt)
+        server = getattr(context, "_accumulatorServer", None)
+        if server is not None:
+            server.handle_error = lambda *about: None  # it prints a traceback when the JVM goes first
+        context.setLogLevel("ERROR")
+        self._spark = SparkSession(context)
+        return self._spark
+
+    def stop(self) -> None:
+        """End the session and the process; it is gone when this returns."""
+        from pyspark import SparkContext
+        from pyspark.sql import SparkSession
+
+        if self._gateway is None:
+            return
+        for end in (self._spark.stop if self._spark else None, self._gateway.shutdown):
+            try:
+                if end is not None:
+                    end()
+            except Exception:
+                pass  # the connection may be gone, cut by an interrupt; the process ends all the same
+        process = self._gateway.proc
+        process.stdin.close()  # the JVM ends by itself when nobody holds the other end
+        try:
+            process.wait(_STOP_SECONDS)
+        except TimeoutExpired:
+            process.kill()
+            process.wait()
+        SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None
+        SparkSession._instantiatedSession = None
+
+
+_FAULT = re.compile(r"^(?:\[[A-Z_.]+\] )?(?:[\w.]+\.)?(\w*(?:Error|Exception|NotACapture)): (.+)$")
+
+
+def reason(error: BaseException, log: Path | None = None) -> str:
+    """The one line of a Spark failure that tells most: the last exception of the innermost traceback."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    if log is not None and type(error).__name__ == "PySparkRuntimeError":
+        lines += _log_lines(log)
+    for line in reversed(lines):
+        if "UnsupportedClassVersionError" in line:
+            return "Java is too old, Spark needs 17 or newer: apt install openjdk-17-jre-headless (Debian)"
+        if match := _FAULT.match(line):
+            return match[2]
+    return lines[0] if lines else type(error).__name__
+
+
+def _log_lines(log: Path) -> list[str]:
+    try:
+        data = log.read_bytes()[-_LOG_TAIL:]
+    except OSError:
+        return []
+    return [line.strip() for line in data.decode("utf-8", "replace").splitlines() if line.strip()]
+
+
+@contextmanager
+def watched(spark: SparkSession, tell: Callable[[int, int], None], seconds: float = 1.0) -> Iterator[None]:
+    """While the body runs, call `tell(tasks done, tasks)` from a thread of its own whenever that has changed."""
+    over = threading.Event()
+    tracker = spark.sparkContext.statusTracker()
+
+    def watch() -> None:
+        last = (0, 0)
+        while not over.wait(seconds):
+            try:
+                stages = [tracker.getStageInfo(number) for number in tracker.getActiveStageIds()]
+            except Exception:
+                return  # the session is being stopped
+            now = (sum(s.numCompletedTasks for s in stages if s), sum(s.numTasks for s in stages if s))
+            if now[1] and now != last:
+                last = now
+                tell(*now)
+
+    thread = threading.Thread(target=watch, name="spark-progress", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join(2.0)
