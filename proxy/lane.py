@@ -186,7 +186,7 @@ class Lane:
         last = -1
         invalid = -1
         if self.direction == 1:
-            while at + 4 <= end:
+            while at + 8 <= end:
                 (size,) = _SIZE(data, at)
                 if size > MAX_FRAME:
                     invalid = at
@@ -205,9 +205,7 @@ class Lane:
                 last = at
                 at += size + 4
         if last >= 0:
-            where = last + (4 if self.direction else 8)
-            if where + 4 <= end:
-                (self.last_id,) = _CORRELATION(data, where)
+            (self.last_id,) = _CORRELATION(data, last + (4 if self.direction else 8))
         if invalid >= 0:
             self._not_frames(bytes(data[invalid : min(invalid + 8, end)]))
             return first
@@ -242,9 +240,12 @@ class Lane:
                 self._not_frames(head)
                 return used
             first_of_stream = False
-            want = min(_HEAD[self.direction] if self.direction == 0 else 4, size + 4)
+            want = min(_HEAD[self.direction], size + 4)
             if len(head) == want:
-                if len(head) >= 12:
+                if self.direction:
+                    if want == 8:
+                        (self.last_id,) = _CORRELATION(head, 4)
+                elif want == 12:
                     _, key, version, correlation = _REQUEST(head)
                     self.last_id = correlation
                     if key in self.connection.relay.watch:

@@ -88,14 +88,16 @@ class Proxy:
         if self._address is not None:
             raise ProxyError("the proxy has been started already")
         host, port = self.config.listen
+        if not 0 <= port < 65536:
+            raise ProxyError(f"cannot listen on {show((host, port))}: ports go from 0 to 65535")
         try:
             listener = listen((host, port))
         except OSError as error:
             raise ProxyError(
                 f"cannot listen on {show((host, port))}: {reason(error)}; choose another address with --listen"
             ) from None
-        except (UnicodeError, OverflowError):
-            raise ProxyError(f"cannot listen on {host!r} port {port}: this is no address") from None
+        except UnicodeError:
+            raise ProxyError(f"cannot listen on {host!r}: this is no host name") from None
         if not self.config.upstream[0] or not 0 < self.config.upstream[1] < 65536:
             listener.close()
             raise ProxyError(f"{show(self.config.upstream)} is no broker address: give HOST:PORT with --broker")

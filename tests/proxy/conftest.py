@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-
 from barnabas import decoder
 from barnabas.proxy import Proxy, ProxyConfig
 from barnabas.proxy.events import Event

@@ -11,7 +11,6 @@ import time
 from typing import Any
 
 import pytest
-
 from barnabas.proxy.events import ConnectionClosed, NotKafka, UpstreamFailed
 
 

@@ -1,0 +1,142 @@
+"""A real client against librdkafka's mock cluster: all of it goes through the proxy, also when a rule interferes."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from barnabas.plugins.rules import Rule
+from barnabas.proxy.events import BrokerFound, ConnectionOpened, Counts, Event, RuleHit
+from confluent_kafka import Consumer, Producer
+
+CLUSTER = """
+import json, sys
+from confluent_kafka import Producer
+owner = Producer({"bootstrap.servers": "mock", "test.mock.num.brokers": 3, "log_level": 0})
+brokers = owner.list_topics(timeout=20).brokers
+print(json.dumps({node: (broker.host, broker.port) for node, broker in brokers.items()}), flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def cluster() -> Iterator[dict[int, tuple[str, int]]]:
+    """Node id -> address of the brokers of a mock cluster in a process of its own."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", CLUSTER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    with process:
+        assert process.stdout is not None and process.stdin is not None
+        nodes = json.loads(process.stdout.readline())
+        yield {int(node): (host, port) for node, (host, port) in nodes.items()}
+        process.stdin.close()
+
+
+def produce(bootstrap: str, topic: str, count: int, **options: Any) -> list[str]:
+    """Deliver `count` messages; the errors of those that failed."""
+    failed: list[str] = []
+    delivered = [0]
+
+    def report(error: Any, _: Any) -> None:
+        if error:
+            failed.append(str(error))
+        delivered[0] += 1
+
+    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 1, "message.timeout.ms": 30000} | options)
+    for number in range(count):
+        producer.produce(topic, key=str(number), value=os.urandom(100), callback=report)
+        if number % 50 == 0:
+            producer.poll(0.01)
+    assert producer.flush(30) == 0
+    assert delivered[0] == count
+    return failed
+
+
+def consume(bootstrap: str, topic: str, count: int) -> set[bytes]:
+    consumer = Consumer(
+        {"bootstrap.servers": bootstrap, "group.id": f"g-{topic}", "auto.offset.reset": "earliest"}
+    )
+    consumer.subscribe([topic])
+    keys: set[bytes] = set()
+    deadline = time.monotonic() + 40
+    while len(keys) < count and time.monotonic() < deadline:
+        message = consumer.poll(0.5)
+        if message is not None and not message.error():
+            keys.add(message.key())
+    consumer.commit(asynchronous=False)
+    consumer.close()
+    return keys
+
+
+def peer_ports() -> set[int]:
+    """The remote ports of all TCP connections that this process has open."""
+    inodes = set()
+    for fd in os.listdir("/proc/self/fd"):
+        try:
+            if found := re.match(r"socket:\[(\d+)\]", os.readlink(f"/proc/self/fd/{fd}")):
+                inodes.add(found[1])
+        except OSError:
+            continue
+    ports = set()
+    with open("/proc/self/net/tcp") as table:
+        for line in list(table)[1:]:
+            fields = line.split()
+            if fields[9] in inodes and fields[3] == "01":
+                ports.add(int(fields[2].split(":")[1], 16))
+    return ports
+
+
+def test_a_producer_and_a_group_stay_inside_the_proxy(bench: Any, wire: Any, cluster: Any) -> None:
+    nodes = sorted(cluster)
+    proxy = bench.proxy(cluster[nodes[0]])
+    host, port = proxy.address
+    found: dict[int, tuple[str, int]] = {}
+    seen: set[int] = set()
+    done = threading.Event()
+
+    def watch() -> None:
+        while not done.wait(0.02):
+            seen.update(peer_ports())
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        assert produce(f"{host}:{port}", "orders", 500) == []
+        assert len(consume(f"{host}:{port}", "orders", 500)) == 500
+    finally:
+        done.set()
+        watcher.join()
+    proxy.stop()
+    events: list[Event] = list(proxy.events())
+    own = {port}
+    for event in events:
+        if isinstance(event, BrokerFound):
+            found[event.node] = event.broker
+            own.add(event.address[1])
+    assert found == {node: cluster[node] for node in nodes[1:]}
+    reached = {event.broker for event in events if isinstance(event, ConnectionOpened)}
+    assert reached == set(cluster.values())
+    assert seen & own
+    assert not seen & {broker_port for _, broker_port in cluster.values()}
+    last = [event for event in events if isinstance(event, Counts)][-1]
+    assert last.exchanges > 20 and last.lost_bytes == 0
+
+
+@pytest.mark.parametrize("forward", [False, True])
+def test_a_producer_retries_through_a_rule(bench: Any, wire: Any, cluster: Any, forward: bool) -> None:
+    rule = Rule("leader moved", 0, 6, topic="orders", times=3, forward=forward)
+    proxy = bench.proxy(next(iter(cluster.values())), rules=[rule])
+    host, port = proxy.address
+    assert produce(f"{host}:{port}", "orders", 200) == []
+    assert len(consume(f"{host}:{port}", "orders", 200)) == 200
+    proxy.stop()
+    hits = [event for event in proxy.events() if isinstance(event, RuleHit)]
+    assert [hit.hits for hit in hits] == [1, 2, 3]

@@ -1,0 +1,243 @@
+"""Starting, stopping, and what is left behind: nothing."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from barnabas.proxy import Proxy, ProxyConfig, ProxyError
+from barnabas.proxy.events import Counts, Listening, ProcessFailed, Recording
+
+
+def alive(pid: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def pids(proxy: Proxy) -> list[int]:
+    return [child.pid for child in proxy._children.values()]
+
+
+def echo(sock: socket.socket) -> None:
+    while data := sock.recv(65536):
+        sock.sendall(data)
+
+
+def test_nothing_is_left_after_stop(bench: Any, wire: Any) -> None:
+    broker = bench.broker(echo)
+    before = set(os.listdir("/proc/self/fd"))
+    proxy = Proxy(ProxyConfig(upstream=broker.address, probe=False))
+    with proxy:
+        client = socket.create_connection(proxy.address)
+        client.sendall(wire.request(18, 0, 1))
+        assert wire.read_frame(client)
+        children = pids(proxy)
+        client.close()
+    assert not any(map(alive, children))
+    assert [child.returncode for child in proxy._children.values()] == [0, 0]
+    deadline = time.monotonic() + 5
+    while len(os.listdir("/proc/self/fd")) > len(before) + 1 and time.monotonic() < deadline:
+        time.sleep(0.05)  # the scripted broker closes its end
+    broker.close()
+    assert set(os.listdir("/proc/self/fd")) <= before
+    assert not [thread.name for thread in threading.enumerate() if thread.name == "proxy events"]
+    events = list(proxy.events())
+    assert isinstance(events[0], Listening)
+    assert isinstance(events[-1], Counts)
+    assert list(proxy.events()) == []
+    proxy.stop()
+
+
+def test_no_process_survives_a_killed_supervisor(tmp_path: Path) -> None:
+    program = textwrap.dedent("""
+        import sys, time
+        from barnabas.proxy import Proxy, ProxyConfig
+        proxy = Proxy(ProxyConfig(upstream=("127.0.0.1", 9), probe=False))
+        proxy.start()
+        print(*(child.pid for child in proxy._children.values()), flush=True)
+        time.sleep(60)
+    """)
+    process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    children = [int(pid) for pid in process.stdout.readline().split()]
+    assert len(children) == 2 and all(map(alive, children))
+    process.kill()
+    process.wait()
+    process.stdout.close()
+    deadline = time.monotonic() + 5
+    while any(map(alive, children)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not any(map(alive, children))
+
+
+def test_stop_lets_a_response_in_flight_arrive(bench: Any, wire: Any) -> None:
+    asked = threading.Event()
+
+    def script(sock: socket.socket) -> None:
+        wire.read_frame(sock)
+        asked.set()
+        time.sleep(0.6)
+        sock.sendall(wire.response(5, b"late"))
+        sock.recv(1)
+
+    proxy = bench.proxy(bench.broker(script).address, drain_seconds=5.0)
+    client = bench.client(proxy.address)
+    client.sendall(wire.request(0, 3, 5))
+    assert asked.wait(5)
+    stopping = threading.Thread(target=proxy.stop)
+    start = time.monotonic()
+    stopping.start()
+    assert wire.read_frame(client) == wire.response(5, b"late")
+    assert client.recv(1) == b""
+    stopping.join(10)
+    assert time.monotonic() - start < 4
+
+
+def test_a_client_that_never_ends_does_not_hold_up_stop(bench: Any, wire: Any) -> None:
+    proxy = bench.proxy(bench.broker(lambda sock: time.sleep(8)).address, drain_seconds=0.5)
+    client = bench.client(proxy.address)
+    client.sendall(wire.request(0, 3, 5))
+    time.sleep(0.2)
+    start = time.monotonic()
+    proxy.stop()
+    assert time.monotonic() - start < 3
+
+
+def test_ctrl_c_is_the_supervisors_business(bench: Any) -> None:
+    proxy = bench.proxy(("127.0.0.1", 9))
+    time.sleep(0.5)
+    for pid in pids(proxy):
+        os.kill(pid, signal.SIGINT)
+    time.sleep(0.3)
+    assert all(map(alive, pids(proxy)))
+
+
+def test_a_port_in_use_is_one_clear_line(bench: Any) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = taken.getsockname()[:2]
+        with pytest.raises(ProxyError, match=f"cannot listen on 127.0.0.1:{address[1]}: the port is in use"):
+            bench.proxy(("127.0.0.1", 9092), listen=address)
+
+
+@pytest.mark.parametrize(
+    ("listen", "upstream", "text"),
+    [
+        (("no-such-host.invalid", 0), ("127.0.0.1", 1), "the host name is not known"),
+        (("127.0.0.1", 70000), ("127.0.0.1", 1), "cannot listen"),
+        (("127.0.0.1", 0), ("", 9092), "--broker"),
+        (("127.0.0.1", 0), ("127.0.0.1", 0), "--broker"),
+    ],
+)
+def test_bad_addresses_are_refused(bench: Any, listen: tuple[str, int], upstream: tuple[str, int], text: str) -> None:
+    with pytest.raises(ProxyError, match=text):
+        bench.proxy(upstream, listen=listen)
+
+
+def test_counts_of_the_observer(bench: Any, wire: Any) -> None:
+    def script(sock: socket.socket) -> None:
+        while frame := wire.read_frame(sock):
+            sock.sendall(wire.response(int.from_bytes(frame[8:12], "big"), bytes(6)))
+
+    proxy = bench.proxy(bench.broker(script).address)
+    client = bench.client(proxy.address)
+    for number in range(50):
+        client.sendall(wire.request(18, 0, number))
+        wire.read_frame(client)
+    client.close()
+    proxy.stop()
+    last = [event for event in proxy.events() if isinstance(event, Counts)][-1]
+    assert (last.opened, last.connections, last.exchanges, last.undecoded) == (1, 0, 50, 0)
+    assert (last.request_bytes, last.response_bytes, last.lost_bytes) == (50 * 15, 50 * 14, 0)
+
+
+@pytest.mark.parametrize("lossless", [False, True])
+def test_a_stopped_observer_loses_exactly_or_slows_the_sender(bench: Any, wire: Any, lossless: bool) -> None:
+    proxy = bench.proxy(bench.broker(echo).address, lossless=lossless, ring_bytes=4 << 20, drain_seconds=0.2)
+    client = bench.client(proxy.address)
+    frame = wire.request(0, 3, 1, os.urandom(100_000))
+    client.sendall(frame)
+    assert wire.exactly(client, len(frame)) == frame
+    observer = proxy._children["observer"].pid
+    count = 200
+    os.kill(observer, signal.SIGSTOP)
+    try:
+        writer = threading.Thread(target=client.sendall, args=(frame * count,))
+        writer.start()
+        client.settimeout(1.0)
+        got = 0
+        try:
+            while got < count * len(frame):
+                got += len(client.recv(1 << 20))
+        except TimeoutError:
+            pass
+        assert (got == count * len(frame)) is not lossless
+    finally:
+        os.kill(observer, signal.SIGCONT)
+    client.settimeout(20)
+    while got < count * len(frame):
+        got += len(client.recv(1 << 20))
+    writer.join()
+    client.sendall(frame)
+    assert wire.exactly(client, len(frame)) == frame
+    time.sleep(0.6)
+    client.sendall(frame)
+    assert wire.exactly(client, len(frame)) == frame
+    client.close()
+    proxy.stop()
+    last = [event for event in proxy.events() if isinstance(event, Counts)][-1]
+    total = (count + 3) * len(frame)
+    assert last.request_bytes + last.response_bytes + last.lost_bytes == 2 * total
+    assert (last.lost_bytes == 0) is lossless
+
+
+def test_a_dead_observer_is_told_and_traffic_goes_on(bench: Any, wire: Any) -> None:
+    proxy = bench.proxy(bench.broker(echo).address, lossless=True, ring_bytes=4 << 20)
+    client = bench.client(proxy.address)
+    os.kill(proxy._children["observer"].pid, signal.SIGKILL)
+    assert wire.wait_for(proxy, ProcessFailed).process == "observer"
+    frame = wire.request(0, 3, 1, os.urandom(1 << 20))
+    for _ in range(12):
+        threading.Thread(target=client.sendall, args=(frame,), daemon=True).start()
+        assert wire.exactly(client, len(frame)) == frame
+
+
+def test_an_idle_proxy_costs_next_to_nothing(bench: Any) -> None:
+    proxy = bench.proxy(("127.0.0.1", 9))
+    time.sleep(1.0)
+
+    def ticks() -> int:
+        total = 0
+        for pid in pids(proxy):
+            with open(f"/proc/{pid}/stat") as file:
+                fields = file.read().rsplit(")", 1)[1].split()
+            total += int(fields[11]) + int(fields[12])
+        return total
+
+    before = ticks()
+    time.sleep(2.0)
+    assert ticks() - before <= 4  # 40 ms of 2 s on two processes
+
+
+def test_recording_is_written(bench: Any, wire: Any, tmp_path: Path) -> None:
+    directory = tmp_path / "recordings"
+    proxy = bench.proxy(bench.broker(echo).address, record=directory)
+    assert wire.wait_for(proxy, Recording).path == str(directory)
+    client = bench.client(proxy.address)
+    client.sendall(wire.request(18, 0, 1))
+    assert wire.read_frame(client)
+    client.close()
+    proxy.stop()
+    assert [path.suffix for path in directory.iterdir() if path.suffix == ".pcapng"]
+    assert not list(directory.glob("*.part"))
