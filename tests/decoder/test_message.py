@@ -142,7 +142,7 @@ def test_unknown_api_and_version_say_so():
 
 def test_the_mock_clusters_malformed_fallback_is_still_read():
     # librdkafka's mock answers ApiVersions v3 with error 35 in a body that is neither version 0 nor 3
-    frame = bytes.fromhex("00000001 0023 01 00120000 0002 00 00000000".replace(" ", ""))
+    frame = bytes.fromhex("00000001 0023 01 00120000 00 02 00000000")
     with pytest.raises(decoder.TrailingBytes) as caught:
         decoder.decode_response(frame, api_key=18, api_version=3)
     assert caught.value.message["error_code"] == 35 and caught.value.message.api_version == 3

@@ -17,7 +17,7 @@ def exchange(key: int, version: int, response: bytes, **fields: object) -> decod
 
 def test_an_api_versions_fallback_in_no_known_form():
     # what librdkafka 2.16's mock answers to version 3 and 4
-    body = bytes.fromhex("00000001 0023 01 00120000 0002 00 00000000")
+    body = bytes.fromhex("00000001 0023 01 00120000 00 02 00000000")
     found = inspect([exchange(18, 3, body), exchange(18, 3, body), exchange(18, 4, body)])
     assert [(f.id, f.severity, f.count) for f in found] == [
         ("malformed-api-versions-fallback", Severity.HIGH, 2),
