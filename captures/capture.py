@@ -7,7 +7,7 @@ exchange back, `exchanges()` iterates all of them in the order of their requests
 import heapq
 from bisect import bisect_right
 from collections.abc import Collection, Iterator, Sequence
-from itertools import accumulate, count
+from itertools import count
 from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, overload
@@ -174,25 +174,24 @@ class Capture:
                     self._add(path.with_name(name))
                 self._seen.add(name)
             except NotACapture as error:
-                self._seen.add(name)
-                self._notes.append(str(error))
+                if path.exists() and path.stat().st_size:  # else it is only just being made
+                    self._seen.add(name)
+                    self._notes.append(str(error))
             except OSError as error:  # next time, perhaps
                 self._notes.append(f"{path}: {error.strerror or error}")
         return bool(new)
 
-    def _continued(self, segment: int) -> bool:
-        """The segment behind this one in its recording is open, too."""
-        own = self.segments[segment].own
-        after = self.segments[segment + 1].own if segment + 1 < len(self.segments) else None
-        return own is not None and after is not None and after == (own.recording, own.number + 1)
-
     def _count(self) -> None:
-        for i, segment in enumerate(self.segments):
-            if segment.rebuilt and segment.own and self._continued(i):
-                segment.rebuilt = False
-                segment.hide(self.segments[i + 1].carried())
-        counts = (s.visible(self._continued(i)) for i, s in enumerate(self.segments))
-        self.starts = list(accumulate(counts, initial=0))
+        # Names sort by time, but two recordings may share a directory, and a second.
+        known = {segment.own: segment for segment in self.segments if segment.own}
+        starts = [0]
+        for segment in self.segments:
+            own = segment.own
+            successor = known.get(own._replace(number=own.number + 1)) if own else None
+            if successor and segment.rebuilt:
+                segment.hide(successor.carried())
+            starts.append(starts[-1] + segment.visible(successor is not None))
+        self.starts = starts
 
     def locate(self, number: int) -> tuple[int, int]:
         """The segment of row `number`, and the row's place in that segment's index."""

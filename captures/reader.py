@@ -107,6 +107,7 @@ class CaptureFile:
 
     def hide(self, keys: set[tuple[int, int, int]]) -> None:
         """After a rebuild: treat the pending exchanges among `keys` as going on in the next segment."""
+        self.rebuilt = False
         index = self.index
         records = list(map(Record._make, RECORD.iter_unpack(index.records(0, index.count))))
         pending = STATES.index(STATES[-1])

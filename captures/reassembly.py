@@ -6,7 +6,7 @@ or by the first bytes that look like a request. All queues are bounded.
 """
 
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ..decoder.connection import plausible_request
@@ -85,6 +85,7 @@ class Flow:
     kafka: bool = False
     foreign: bool = False
     comments: tuple[str, ...] = ()
+    held: list[tuple[int, Data]] = field(default_factory=list)
 
 
 class Reassembler:
@@ -150,7 +151,16 @@ class Reassembler:
                 yield self._accept(flow, packet.time_ns)
             at = packet.data_offset + segment.start
             data = Data(flow, direction, packet.time_ns, segment.payload, packet.offset, at, packet.comments)
-            yield from self._arrived(side, segment.sequence, data)
+            if flow.sides[1 - direction].waiting:
+                # What the other side says now may be about bytes that are still missing: an answer must not
+                # overtake its question.
+                flow.held.append((segment.sequence, data))
+                if len(flow.held) > _MAX_WAITING:
+                    yield from self._give_up_waiting(flow)
+            else:
+                yield from self._arrived(side, segment.sequence, data)
+                if flow.held and not side.waiting:
+                    yield from self._release(flow)
         if segment.flags & (FIN | RST):
             side.finished = True
             if segment.flags & RST or self._in_order or flow.sides[1 - direction].finished:
@@ -195,9 +205,16 @@ class Reassembler:
             yield from self._give_up_waiting(flow)
 
     def _give_up_waiting(self, flow: Flow) -> Iterator[StreamEvent]:
-        for side in flow.sides:
-            while side.waiting:
-                yield from self._skip_gap(side)
+        while flow.held or flow.sides[0].waiting or flow.sides[1].waiting:
+            for side in flow.sides:
+                while side.waiting:
+                    yield from self._skip_gap(side)
+            yield from self._release(flow)
+
+    def _release(self, flow: Flow) -> Iterator[StreamEvent]:
+        held, flow.held = flow.held, []
+        for sequence, data in held:
+            yield from self._arrived(flow.sides[data.direction], sequence, data)
 
     def _arrived(self, side: _Side, sequence: int, data: Data) -> Iterator[StreamEvent]:
         if side.next is None:

@@ -113,8 +113,9 @@ class Recording:
             for carried in self._in_flight():
                 self._carry(carried)
             files = IndexFiles(path, self.identity, self.segments)
-            segment.flush()
+            # The index before the first byte of the segment: who sees a segment, finds its index.
             files.write(self.index)
+            segment.flush()
         except OSError:
             self._segment, self.index = previous, index
             segment.abandon()

@@ -6,7 +6,6 @@ import sys
 from pathlib import Path
 
 import pytest
-
 from barnabas import decoder
 from barnabas.captures import DTYPE, RECORD, NotACapture, Recorder, open_capture, rebuild
 from barnabas.captures.index import CLOSED, HEADER, paths
@@ -139,7 +138,7 @@ def test_a_million_rows_cost_no_memory(directory: Path) -> None:
     import tracemalloc
 
     segment = max(directory.glob("*.pcapng"), key=lambda p: p.stat().st_size)
-    index, strings = paths(segment)
+    index = paths(segment)[0]
     data = index.read_bytes()
     count = 1_000_000
     head = bytearray(data[:64])

@@ -1,12 +1,11 @@
 """Packets against scapy: checksums of what we build, fields of what others build."""
 
 import pytest
+from barnabas.captures.packets import ACK, MAX_PAYLOAD, SYN, build, endpoint, parse
 from scapy.layers.inet import IP, TCP, UDP
 from scapy.layers.inet6 import IPv6, IPv6ExtHdrDestOpt
 from scapy.layers.l2 import CookedLinux, CookedLinuxV2, Dot1Q, Ether, Loopback
 from scapy.packet import Raw
-
-from barnabas.captures.packets import ACK, MAX_PAYLOAD, SYN, build, endpoint, parse
 
 
 @pytest.mark.parametrize("payload", [b"", b"a", b"abc", bytes(1000), b"\xff" * 999, bytes(range(256)) * 200])

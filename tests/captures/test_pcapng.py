@@ -5,12 +5,11 @@ import struct
 from pathlib import Path
 
 import pytest
+from barnabas.captures import NotACapture, packets, pcapng
+from barnabas.captures.pcapng import CaptureReader, Packet
 from scapy.layers.inet import IP, TCP
 from scapy.layers.l2 import Ether
 from scapy.utils import PcapNgReader, PcapNgWriter, RawPcapNgReader, wrpcap
-
-from barnabas.captures import NotACapture, packets, pcapng
-from barnabas.captures.pcapng import CaptureReader, Packet
 
 NOW = 1_795_223_022_323_024_604
 SAMPLE = packets.build(("127.0.0.1", 50000), ("127.0.0.1", 9092), 1, 2, packets.ACK, b"payload")
@@ -112,8 +111,13 @@ def test_pcapng_of_scapy(tmp_path: Path) -> None:
 @pytest.mark.parametrize("order", ["<", ">"])
 @pytest.mark.parametrize(
     ("resolution", "ticks", "expected"),
-    [(6, 1_700_000_000_123_456, 1_700_000_000_123_456_000), (3, 1_700_000_000_123, 1_700_000_000_123_000_000)]
-    + [(9, 123, 123), (0x80 | 10, 1024 * 5 + 512, 5_500_000_000), (12, 5_000, 5)],
+    [
+        (3, 1_700_000_000_123, 1_700_000_000_123_000_000),
+        (6, 1_700_000_000_123_456, 1_700_000_000_123_456_000),
+        (9, 123, 123),
+        (12, 5_000, 5),
+        (0x80 | 10, 1024 * 5 + 512, 5_500_000_000),
+    ],
 )
 def test_byte_orders_and_resolutions(
     tmp_path: Path, order: str, resolution: int, ticks: int, expected: int

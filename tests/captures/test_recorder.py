@@ -5,14 +5,13 @@ import stat
 from pathlib import Path
 
 import pytest
-from scapy.layers.inet import TCP
-from scapy.utils import PcapNgReader
-
 from barnabas import decoder
 from barnabas.captures import Recorder, open_capture, pcapng
 from barnabas.captures.recording import MARK
 from barnabas.captures.segment import check
 from barnabas.decoder import Direction
+from scapy.layers.inet import TCP
+from scapy.utils import PcapNgReader
 
 NOW = 1_795_223_022_000_000_000
 BROKER = ("10.0.0.9", 9092)

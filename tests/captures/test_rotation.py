@@ -5,7 +5,6 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-
 from barnabas.captures import Capture, Recorder, open_capture
 from barnabas.captures.index import paths
 from barnabas.captures.recording import Recording
