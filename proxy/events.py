@@ -205,6 +205,21 @@ class Counts(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class RelayFault(Event):
+    """A fault of the relay itself; it cost this one connection (0: none)."""
+
+    warning: ClassVar[bool] = True
+    connection: int
+    reason: str
+
+    @property
+    def text(self) -> str:
+        if not self.connection:
+            return f"fault in the relay: {self.reason}"
+        return f"connection {self.connection} was reset because of a fault in the relay: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True)
 class Suppressed(Event):
     """So many events were left out because they came too fast."""
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from .. import decoder
-from ..captures.recorder import Recorder
+from ..captures import Recorder
 from ..decoder import Direction, ExchangeDone
 from .events import Address, Counts, Event, Recording, RecordingFailed, encode
 from .reading import Lost, Record, RingReader
@@ -228,6 +228,8 @@ class Observer:
 def main() -> None:
     control, settings = receive_settings(int(sys.argv[1]))
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    if not settings["lossless"]:
+        os.nice(10)  # where cores are scarce the relay comes first; what this reader misses is counted
     Observer(control, settings).run()
 
 

@@ -25,12 +25,13 @@ from ..plugins import rules
 from .addresses import AddressMap, reason
 from .connection import Connection
 from .editing import ADDRESS_APIS, Editor
-from .events import Address, Event, Suppressed, UpstreamFailed, encode
+from .events import Address, Event, RelayFault, Suppressed, UpstreamFailed, encode
 from .lane import Lane
 from .resolver import Answer, Resolver
 from .ring import Kind, Ring, RingWriter
 
 _ALL = select.EPOLLIN | select.EPOLLOUT | select.EPOLLRDHUP | select.EPOLLET
+_WRITE = 4  # select.EPOLLOUT as a number: a global is faster than an attribute
 _READ = select.EPOLLIN | select.EPOLLRDHUP | select.EPOLLHUP | select.EPOLLERR
 _HANGUP = select.EPOLLRDHUP | select.EPOLLHUP | select.EPOLLERR
 HOLD_LIMIT = 64 << 20
@@ -182,6 +183,8 @@ class Relay:
         if isinstance(answer, OSError):
             self.emit(UpstreamFailed(0, self.upstream, reason(answer)))
             return
+        if not answer:
+            return
         family, address = answer[0]
         sock = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
         rest = answer[1:]
@@ -250,20 +253,29 @@ class Relay:
                 if end is None:
                     other = others.get(fd)
                     if other is not None:
-                        other(event)
+                        try:
+                            other(event)
+                        except Exception as error:
+                            self.emit(RelayFault(0, _described(error)))
                     continue
                 reads, writes = end
-                if event & _READ:
-                    reads.readable = True
-                    if event & _HANGUP:
-                        reads.hangup = True
-                    if reads.pump():
-                        self._ready.append(reads)
-                if event & 4 and writes.pending and writes.open:
-                    self._drained(writes)
+                try:
+                    if event & _READ:
+                        reads.readable = True
+                        if event & _HANGUP:
+                            reads.hangup = True
+                        if reads.pump():
+                            self._ready.append(reads)
+                    if event & _WRITE and writes.pending and writes.open:
+                        self._drained(writes)
+                except Exception as error:
+                    self._fault(reads.connection, error)
             for lane in ready:
-                if lane.readable and lane.pump():
-                    self._ready.append(lane)
+                try:
+                    if lane.readable and lane.pump():
+                        self._ready.append(lane)
+                except Exception as error:
+                    self._fault(lane.connection, error)
             if writer.sequence != published:
                 published = writer.sequence
                 writer.ring_bells()
@@ -278,6 +290,11 @@ class Relay:
                 if self.draining:
                     self._drain(now)
         self._end()
+
+    def _fault(self, connection: Connection, error: Exception) -> None:
+        """Something is wrong in here: it may cost one connection, never the relay."""
+        self.emit(RelayFault(connection.number, _described(error)))
+        connection.abort()
 
     def _drained(self, lane: Lane) -> None:
         """The sink takes bytes again: first what waits, then the source may go on."""
@@ -347,6 +364,15 @@ class Relay:
             connection.close("fin")
         self.writer.write(Kind.STOP, 0, 0, time.time_ns(), b"")
         self.writer.ring_bells()
+
+
+def _described(error: Exception) -> str:
+    """Kind, text and innermost place of an exception, in one line."""
+    where = error.__traceback__
+    while where is not None and where.tb_next is not None:
+        where = where.tb_next
+    line = f" at {where.tb_frame.f_code.co_name}:{where.tb_lineno}" if where is not None else ""
+    return f"{type(error).__name__}: {error}{line}"
 
 
 def receive_settings(fd: int) -> tuple[socket.socket, dict[str, Any]]:

@@ -106,7 +106,7 @@ class Proxy:
         ring = Ring.create(size, RING_SLOTS)
         bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         room_bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        shared = {"ring": ring.fd, "room_bell": room_bell}
+        shared = {"ring": ring.fd, "room_bell": room_bell, "lossless": self.config.lossless}
         try:
             ring.admit(OBSERVER, lossless=self.config.lossless)
             self._start_child(
@@ -124,7 +124,6 @@ class Proxy:
                 shared
                 | {
                     "bells": {str(OBSERVER): bell},
-                    "lossless": self.config.lossless,
                     "upstream": self.config.upstream,
                     "listener": listener.fileno(),
                     "fixed_ports": port != 0,

@@ -157,6 +157,16 @@ def test_refused_upstream_is_one_event_and_the_proxy_stays(bench: Any, wire: Any
         assert "connection refused" in failed.text and "--broker" in failed.text
 
 
+def test_a_name_with_several_addresses_is_tried_through(bench: Any, wire: Any) -> None:
+    """`localhost` is ::1 first on many machines; the broker listens on 127.0.0.1 only."""
+    broker = bench.broker(echo_frames(wire))
+    proxy = bench.proxy(("localhost", broker.address[1]))
+    client = bench.client(proxy.address)
+    asked = wire.request(18, 0, 1)
+    client.sendall(asked)
+    assert wire.read_frame(client) == wire.response(1, asked)
+
+
 def test_unreachable_broker_is_told_at_the_start(bench: Any, wire: Any) -> None:
     with socket.create_server(("127.0.0.1", 0)) as unused:
         address = unused.getsockname()[:2]

@@ -1,0 +1,68 @@
+"""A fault in the relay itself costs one connection, not the relay."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import threading
+from typing import Any
+
+import pytest
+from barnabas.proxy import events
+from barnabas.proxy.lane import Lane
+from barnabas.proxy.relay import Relay
+from barnabas.proxy.ring import Ring
+
+
+def test_a_fault_costs_one_connection(bench: Any, wire: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def script(sock: socket.socket) -> None:
+        while frame := wire.read_frame(sock):
+            sock.sendall(wire.response(int.from_bytes(frame[8:12], "big"), b"ok"))
+
+    broker = bench.broker(script)
+    ring = Ring.create()
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    listener = socket.create_server(("127.0.0.1", 0))
+    address = listener.getsockname()
+    settings = {
+        "ring": ring.fd,
+        "bells": {},
+        "room_bell": os.eventfd(0, os.EFD_NONBLOCK),
+        "lossless": False,
+        "upstream": broker.address,
+        "listener": listener.detach(),
+        "fixed_ports": False,
+        "rules": [],
+        "probe": False,
+    }
+    relay = Relay(theirs, settings)
+    theirs.setblocking(False)
+    thread = threading.Thread(target=relay.run)
+    thread.start()
+    try:
+        steady = bench.client(address)
+        steady.sendall(wire.request(18, 0, 1))
+        assert wire.read_frame(steady) == wire.response(1, b"ok")
+        with monkeypatch.context() as broken:
+
+            def fail(self: Lane, base: int, count: int) -> int:
+                raise RuntimeError("out of luck")
+
+            broken.setattr(Lane, "_scan", fail)
+            victim = bench.client(address)
+            victim.sendall(wire.request(18, 0, 1))
+            with pytest.raises(ConnectionResetError):
+                victim.recv(100)
+        steady.sendall(wire.request(18, 0, 2))
+        assert wire.read_frame(steady) == wire.response(2, b"ok")
+        while not isinstance(event := events.decode(ours.recv(65536)), events.RelayFault):
+            pass
+        assert "out of luck at fail" in event.text
+    finally:
+        ours.send(json.dumps({"do": "stop", "seconds": 0.1}).encode())
+        thread.join(10)
+        os.close(settings["room_bell"])
+        ours.close()
+        theirs.close()
+    assert not thread.is_alive()
