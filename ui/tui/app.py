@@ -30,8 +30,8 @@ class BarnabasApp(App[None]):
 
     ENABLE_COMMAND_PALETTE = False
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("Q,ctrl+q", "quit", "Quit", show=False, priority=True),
-        Binding("ctrl+c", "quit", "Quit", show=False, priority=True),
+        Binding("Q", "quit", "Quit", show=False),
+        Binding("ctrl+c,ctrl+q", "quit", "Quit", show=False, priority=True),
     ]
 
     def __init__(

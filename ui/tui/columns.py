@@ -106,11 +106,11 @@ COLUMNS = (
     Column("No", 6, lambda number, _: (str(number), "muted"), right=True),
     Column("Time", 12, lambda _, row: (clock(row.time_ns), "muted"), from_width=100),
     Column("Time", 8, lambda _, row: (clock(row.time_ns, 0), "muted")),
-    Column("Client", 18, lambda _, row: (client_name(row), ""), from_width=100),
+    Column("Client", 18, lambda _, row: (client_name(row), ""), from_width=120),
     Column("Client", 11, lambda _, row: (client_name(row), "")),
-    Column("Broker", 15, lambda _, row: (visible(row.broker), "muted"), from_width=100),
+    Column("Broker", 15, lambda _, row: (visible(row.broker), "muted"), from_width=130),
     Column("Broker", 6, lambda _, row: (":" + visible(row.broker).rpartition(":")[2], "muted")),
-    Column("API", 20, lambda _, row: (api(row), "title"), from_width=100),
+    Column("API", 20, lambda _, row: (api(row), "title"), from_width=120),
     Column("API", 13, lambda _, row: (api(row), "title")),
     Column("Ver", 3, lambda _, row: ("" if row.state == "orphan" else f"v{row.api_version}", ""), right=True),
     Column("Latency", 7, _latency, right=True),
@@ -119,11 +119,14 @@ COLUMNS = (
 )
 
 
-def layout(width: int) -> list[tuple[Column, int]]:
-    """The columns for a list of `width` cells, each with its width: where two share a title, the wider that fits."""
+def layout(screen: int, width: int | None = None) -> list[tuple[Column, int]]:
+    """The columns for a screen of `screen` cells, each with its width, `width` cells together (by default all).
+
+    Where several columns share a title, the first that fits the screen is taken.
+    """
     chosen: dict[str, Column] = {}
     for column in COLUMNS:
-        if width >= column.from_width:
+        if screen >= column.from_width:
             chosen.setdefault(column.title, column)
     used = sum(c.width + 1 for c in chosen.values()) + 1
-    return [(c, c.width or max(width - used, 8)) for c in chosen.values()]
+    return [(c, c.width or max((width or screen) - used, 8)) for c in chosen.values()]

@@ -80,8 +80,8 @@ class DetailScreen(Screen[int]):
             ("Enter", "fold"),
             ("h", "bytes"),
             ("v", "values"),
+            ("[ ]", "next"),
             ("!", "error"),
-            ("[ ]", "prev/next"),
             ("Esc", "back"),
             ("?", "help"),
         )
@@ -99,10 +99,13 @@ class DetailScreen(Screen[int]):
         self.row = self.view.row(position)
         self.exchange = self.capture.exchange(self.row)
         self._show(keep_place=False)
-        self.choose(self.response if self.response.tree_shown.frame else self.request)
+        request_only = not self.response.tree_shown.frame or self.request.tree_shown.fault
+        self.choose(self.request if request_only else self.response)
         self.chosen.focus()
         if self.row.error:
             self.action_next_error()
+        elif self.chosen.tree_shown.fault:
+            self.chosen.move_to_field(len(self.chosen.tree_shown.fields) - 1)
 
     def _show(self, keep_place: bool) -> None:
         row = self.row
@@ -231,8 +234,7 @@ class DetailScreen(Screen[int]):
         if not errors:
             self.notify("No error code in this response.", timeout=2)
             return
-        here = fields.index(tree.current) if tree.current in fields else -1
-        following = [i for i in errors if i > here]
+        following = [i for i in errors if i > tree.position]
         self.choose(tree)
         tree.focus()
         tree.move_to_field((following or errors)[0])

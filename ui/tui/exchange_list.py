@@ -32,8 +32,9 @@ class ColumnTitles(Widget):
 
     def render_line(self, y: int) -> Strip:
         width = self.size.width
-        # The list beside it gives two cells to its scrollbar.
-        text = " " + "".join(fit(c.title, w, c.right) + " " for c, w in layout(width - 1))
+        # The list below gives one cell to its scrollbar.
+        columns = layout(width, width - 1)
+        text = " " + "".join(fit(c.title, w, c.right) + " " for c, w in columns)
         return Strip([Segment(fit(text, width), self.rich_style + self.palette.muted + Style(underline=True))])
 
 
@@ -74,7 +75,7 @@ class ExchangeList(ScrollView, can_focus=True):
     # --- painting ------------------------------------------------------------------------------------------
 
     def render_line(self, y: int) -> Strip:
-        width = self.size.width
+        width = self.scrollable_content_region.width
         position = self.scroll_offset.y + y
         base = self.rich_style
         if not 0 <= position < len(self.view):
@@ -87,7 +88,7 @@ class ExchangeList(ScrollView, can_focus=True):
             marker = ">"
         segments = [Segment(marker, base)]
         number = self.view.number(position) + 1
-        for column, cells in layout(width):
+        for column, cells in layout(self.app.size.width, width):
             text, role = column.cell(number, row)
             segments.append(Segment(fit(text, cells, column.right) + " ", base + self.palette.of(role)))
         return Strip(segments).crop_extend(0, width, base)

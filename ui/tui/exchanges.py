@@ -56,13 +56,15 @@ class ExchangesScreen(Screen[None]):
         self.view = RowView(capture.rows())
         self.errors_only = False
         self.wanted = ""
-        self._status_text = ""
+        self.status_bar = Bar(palette, id="status")
         self.header, self.about, self.key_bar = Bar(palette, id="header"), Bar(palette, id="about"), KeyBar(palette)
         self.list = ExchangeList(self.view, palette)
         self.list.following = live
 
     def compose(self) -> ComposeResult:
         yield self.header
+        if self.status is not None:
+            yield self.status_bar
         yield Input(placeholder="search in API, client, broker, result", id="search")
         yield ColumnTitles(self.palette)
         yield self.list
@@ -99,7 +101,7 @@ class ExchangesScreen(Screen[None]):
 
     def _read_status(self) -> None:
         if self.status is not None:
-            self._status_text = visible(self.status())
+            self.status_bar.show([(f" {visible(self.status())}", "muted")])
         self._describe()
 
     def _search_on(self) -> None:
@@ -134,9 +136,7 @@ class ExchangesScreen(Screen[None]):
             right.append((" errors only", "error"))
         if self.wanted:
             right.append((f' "{visible(self.wanted)}"', "key"))
-        if self._status_text:
-            right.append((f"  {self._status_text}", "muted"))
-        else:
+        if self.status is None:
             lost = sum(octets for _, _, octets in self.capture.lost)
             right.append((f"  lost {lost} B" if lost else "  lost 0", "error" if lost else "muted"))
         if self.live:

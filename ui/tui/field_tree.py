@@ -23,8 +23,9 @@ class FieldTree(ScrollView, can_focus=True):
     """Fields with a cursor; arrays and structs fold. ``tree`` may be replaced at any time with `show`."""
 
     DEFAULT_CSS = """
-    FieldTree { overflow-x: hidden; overflow-y: auto; scrollbar-size-vertical: 1; border: round $border-blurred; }
-    FieldTree:focus { border: round $primary; }
+    FieldTree {
+        border-title-color: $text-muted; overflow-x: hidden; overflow-y: auto; scrollbar-size-vertical: 1; border: round $border-blurred; }
+    FieldTree:focus { border: round $primary; border-title-color: $primary; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up,k", "move(-1)", "Up", show=False),
@@ -71,9 +72,14 @@ class FieldTree(ScrollView, can_focus=True):
         self.cursor = min(self.cursor, max(len(self._lines) - 1, 0))
 
     @property
+    def position(self) -> int:
+        """Where the field under the cursor is in the list of fields; -1 in an empty tree."""
+        return self._lines[self.cursor] if self.cursor < len(self._lines) else -1
+
+    @property
     def current(self) -> Field | None:
         """The field under the cursor."""
-        return self.tree_shown.fields[self._lines[self.cursor]] if self.cursor < len(self._lines) else None
+        return self.tree_shown.fields[self.position] if self._lines else None
 
     def _fold_lines(self) -> None:
         self._lines = list(visible_fields(self.tree_shown))
@@ -178,6 +184,10 @@ class FieldTree(ScrollView, can_focus=True):
             self.move_to(line)
             if again:
                 self.action_fold_or_unfold()
+
+    def on_resize(self) -> None:
+        if self._lines:
+            self.move_to(self.cursor)
 
     def on_focus(self) -> None:
         self.refresh_line(self.cursor)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,6 +26,7 @@ from ...decoder.encode import UNKNOWN_TAGS
 from ...decoder.message import is_error_code, jsonable
 from ...decoder.plan import FieldPlan, StructPlan, extra_plan, plan
 from ...decoder.secrets import mask, secret_paths, shown
+from ...decoder.walk import Walker
 from .meanings import meaning
 from .record_fields import content, record_fields
 from .safe import visible
@@ -33,7 +35,7 @@ _FOLD_ABOVE = 12
 """Arrays with more items start folded."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Field:
     """One line of the tree. ``below``: how many of the next fields are inside of it; ``span``: (start, end) or None."""
 
@@ -105,28 +107,28 @@ def _damaged(direction: Direction, frame: bytes, exchange: Exchange, fault: Deco
     builder = _Builder(direction, mask(direction, key, version, frame), values_shown)
     tree = builder.tree
     tree.fault, tree.fault_at = visible(str(fault)), fault.offset
-    of = None
+    of, start = None, 0
     if exchange.state != "orphan":
-        try:
+        with suppress(DecodeError):  # an API or version that nobody knows: the fault says so
             of = plan("request" if direction is Direction.REQUEST else "response", key, version)
-        except DecodeError:
-            pass  # an API or version that nobody knows: the fault says so
     if direction is Direction.REQUEST:
-        try:
+        with suppress(DecodeError):
             values, _ = decode_request_header(frame)
-            builder.header(of.header_version if of else 1, values)
-        except DecodeError:
-            pass
+            start = builder.header(of.header_version if of else 1, values)
     else:
-        builder.header(
-            of.header_version if of else 0, {"correlation_id": int.from_bytes(frame[:4], "big", signed=True)}
-        )
-    start = max((f.span[1] for f in tree.fields if f.span), default=8)
-    if of is not None and fault.partial and not secret_paths(direction, key):
-        builder.values(of.root, fault.partial, 0, "")
-    builder.add(0, "(not decoded)", f"from byte {fault.offset} on", "undecoded", span=(fault.offset, len(frame)))
+        correlation_id = int.from_bytes(frame[:4], "big", signed=True)
+        start = builder.header(of.header_version if of else 0, {"correlation_id": correlation_id})
     if not values_shown and _carries_records(key):
         tree.hidden.append((start, len(frame)))
+    if of is not None and fault.partial and not secret_paths(direction, key):
+        walker = Walker(of, frame, start)
+        with suppress(DecodeError):
+            walker.run()
+        builder.spans = {span.path: (span.start, span.end) for span in walker.spans}
+        builder.values(of.root, fault.partial, 0, "")
+        start = max((f.span[1] for f in tree.fields if f.span), default=start)
+    text = f"bytes {start} to {len(frame)}; the fault is at byte {fault.offset}"
+    builder.add(0, "(not decoded)", text, "undecoded", span=(start, len(frame)))
     return tree
 
 
@@ -179,21 +181,21 @@ class _Builder:
 
     # --- headers -------------------------------------------------------------------------------------------
 
-    def header(self, version: int, values: dict[str, Any]) -> None:
-        """The header's fields, folded away: the title line says the same."""
+    def header(self, version: int, values: dict[str, Any]) -> int:
+        """The header's fields, folded away: the title line says the same. Returns where the body starts."""
         name = "RequestHeader" if self.direction is Direction.REQUEST else "ResponseHeader"
         of = extra_plan("headers", name, version)
-        try:
-            spans = Message(of, (), self.tree.frame).map()
-        except DecodeError:
-            return  # the frame ends inside its header, and the fault says so
+        walker = Walker(of, self.tree.frame)
+        with suppress(DecodeError):  # the frame may end inside its header; the fault says so
+            walker.run()
         parent = self.add(0, "header", f"v{version}", "muted", folded=True)
         at = len(self.tree.fields)
-        body, self.spans = self.spans, {s.path: (s.start, s.end) for s in spans}
+        body, self.spans = self.spans, {s.path: (s.start, s.end) for s in walker.spans}
         self.values(of.root, values, 1, "")
         self.spans = body
-        parent.span = (0, max((s.end for s in spans), default=0))
+        parent.span = (0, walker.position)
         self.close(parent, at)
+        return walker.position
 
     # --- bodies --------------------------------------------------------------------------------------------
 
@@ -249,10 +251,14 @@ class _Builder:
         """What an array element says about itself when folded: its first telling field, and its error if it has one."""
         inside = self.tree.fields[first:]
         error = next((f.value for f in inside if f.error), "")
-        naming = next(
-            (f.value for f in inside if f.depth == depth and f.value and not f.name.endswith("error_code")), ""
-        )
-        return "  ".join(part for part in (naming[:40], error) if part), "error" if error else "muted"
+        own = (f for f in inside if f.depth == depth and f.value and not f.name.endswith("error_code"))
+        first_one = next(own, None)
+        naming = ""
+        if first_one is not None:
+            naming = first_one.value if first_one.role == "string" else f"{first_one.name} {first_one.value}"
+        return "  ".join(
+            part for part in (naming[:40], f"! {error}" if error else "") if part
+        ), "error" if error else "muted"
 
     def scalar(self, of: FieldPlan, value: Any, path: str) -> tuple[str, str]:
         if (

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import ClassVar
 
 from rich.segment import Segment
-from rich.style import Style
 from textual.binding import Binding, BindingType
 from textual.geometry import Size
 from textual.scroll_view import ScrollView
@@ -20,8 +19,9 @@ class HexView(ScrollView, can_focus=True):
     """``show(frame, hidden)`` then ``mark(span)``: positions count from the frame's first byte."""
 
     DEFAULT_CSS = """
-    HexView { overflow-x: hidden; overflow-y: auto; scrollbar-size-vertical: 1; border: round $border-blurred; }
-    HexView:focus { border: round $primary; }
+    HexView {
+        border-title-color: $text-muted; border-subtitle-color: $text-muted; overflow-x: hidden; overflow-y: auto; scrollbar-size-vertical: 1; border: round $border-blurred; }
+    HexView:focus { border: round $primary; border-title-color: $primary; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up,k", "scroll_lines(-1)", "Up", show=False),
@@ -96,19 +96,17 @@ class HexView(ScrollView, can_focus=True):
             style = base + palette.span if low <= at < high else base
             gap_style = style if low <= at + 1 < high and i + 1 < per_line else base
             if at >= len(self.frame):
-                segments.append(Segment("   ", base))
+                segments.append(Segment("   " if i % 8 != 7 else "    ", base))
                 continue
             byte = self.frame[at]
             if any(a <= at < b for a, b in hidden):
-                pair, letter = "··", "·"
+                pair, letter, role = "··", "·", palette.muted
                 style = style if low <= at < high else base + palette.muted
+            elif 0x20 <= byte < 0x7F:
+                pair, letter, role = f"{byte:02x}", chr(byte), palette.string
             else:
-                pair, letter = f"{byte:02x}", chr(byte) if 0x20 <= byte < 0x7F else "."
+                pair, letter, role = f"{byte:02x}", ".", palette.muted
             segments.append(Segment(pair, style))
             segments.append(Segment(" " if i % 8 != 7 else "  ", gap_style if i % 8 != 7 else base))
-            text.append(Segment(letter, style if low <= at < high else base + _letter(byte, palette)))
+            text.append(Segment(letter, style if low <= at < high else base + role))
         return Strip([*segments, *text]).crop_extend(0, width, base)
-
-
-def _letter(byte: int, palette: Palette) -> Style:
-    return palette.string if 0x20 <= byte < 0x7F else palette.muted

@@ -88,8 +88,8 @@ def record_fields(data: bytes, values_shown: bool = False) -> list[RecordField]:
 def _batch_line(i: int, batch: records.Batch) -> RecordField:
     kind = [batch.codec_name if batch.codec else "uncompressed"]
     kind += ["transactional"] * batch.transactional + ["control"] * batch.control
-    crc = "crc ok" if batch.crc_ok else "! CRC BAD"
-    text = f"offsets {batch.base_offset}..{batch.last_offset}, {batch.record_count} records, {', '.join(kind)}, {crc}"
+    text = f"offsets {batch.base_offset}..{batch.last_offset}, {batch.record_count} records, {', '.join(kind)}"
+    text = f"{text}, crc ok" if batch.crc_ok else f"! CRC BAD, {text}"
     role = "muted" if batch.crc_ok else "error"
     return RecordField(
         0, f"batch {i}", text, role, (batch.start, batch.end), hidden=(batch.start + HEADER_SIZE, batch.end)

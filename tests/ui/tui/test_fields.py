@@ -1,0 +1,240 @@
+"""An exchange as a list of fields: names, values, positions, masks, damage."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+from barnabas import decoder
+from barnabas.captures import Capture
+from barnabas.decoder import Exchange, State, facts, records
+from barnabas.decoder.records import Record
+from barnabas.ui.tui.fields import Field, Tree, request_tree, response_tree, visible_fields
+from barnabas.ui.tui.meanings import meaning
+from barnabas.ui.tui.record_fields import record_fields
+
+
+def texts(tree: Tree) -> dict[str, str]:
+    return {field.path or field.name: f"{field.name}: {field.value}" for field in tree.fields}
+
+
+def whole(tree: Tree) -> str:
+    return "\n".join(f"{field.name}: {field.value}" for field in tree.fields)
+
+
+def named(tree: Tree, name: str) -> Field:
+    return next(field for field in tree.fields if field.name == name)
+
+
+@pytest.fixture
+def trees(story: Capture, numbers: dict[str, int]) -> object:
+    def of(name: str, values_shown: bool = False) -> tuple[Tree, Tree]:
+        exchange = story.exchange(numbers[name])
+        return request_tree(exchange, values_shown), response_tree(exchange, values_shown)
+
+    return of
+
+
+def test_error_codes_and_api_keys_have_names(trees) -> None:  # type: ignore[no-untyped-def]
+    request, response = trees("not_leader")
+    error = named(response, "error_code")
+    assert (error.value, error.role, error.error) == ("6 NOT_LEADER_OR_FOLLOWER", "error", True)
+    assert texts(request)["request_api_key"] == "request_api_key: 0 Produce"
+    assert texts(request)["acks"] == "acks: -1 (all in-sync replicas)"
+    assert named(trees("versions")[1], "error_code").value == "0 NONE"
+    assert texts(trees("versions")[1])["api_keys[3].api_key"] == "api_key: 3 Metadata"
+
+
+def test_folded_elements_tell_their_error(trees) -> None:  # type: ignore[no-untyped-def]
+    _, response = trees("not_leader")
+    assert texts(response)["responses[0]"] == '[0]: "orders"  ! 6 NOT_LEADER_OR_FOLLOWER'
+
+
+def test_every_position_is_where_the_message_map_says(story: Capture, numbers: dict[str, int]) -> None:
+    exchange = story.exchange(numbers["metadata"])
+    tree = response_tree(exchange)
+    message = exchange.response_message
+    assert message is not None
+    spans = {span.path: (span.start, span.end) for span in message.map()}
+    shown = {field.path: field.span for field in tree.fields if field.path in spans}
+    assert shown.items() <= spans.items() and len(shown) > 20
+    header = named(tree, "correlation_id")
+    assert header.span == (0, 4)
+
+
+def test_folding_is_arithmetic(trees) -> None:  # type: ignore[no-untyped-def]
+    _, response = trees("metadata")
+    for field in response.fields:
+        field.folded = True
+    shown = [response.fields[i] for i in visible_fields(response)]
+    assert shown == [field for field in response.fields if field.depth == 0]
+    assert [f.name for f in shown[:3]] == ["header", "throttle_time_ms", "brokers [3]"]
+    for field in response.fields:
+        field.folded = False
+    assert list(visible_fields(response)) == list(range(len(response.fields)))
+
+
+def test_long_arrays_start_folded(trees) -> None:  # type: ignore[no-untyped-def]
+    _, response = trees("versions")
+    assert named(response, "api_keys [20]").folded
+
+
+@pytest.mark.parametrize("name", ["not_leader", "lz4"])
+def test_records_are_masked_until_asked_for(trees, frames: SimpleNamespace, name: str) -> None:  # type: ignore[no-untyped-def]
+    secret = frames.private.decode()
+    hidden, shown = whole(trees(name)[0]), whole(trees(name, values_shown=True)[0])
+    assert secret not in hidden and "header-value" not in hidden and "key-0" not in hidden
+    assert named(trees(name)[0], "value").value == "<20 bytes>"
+    assert named(trees(name)[0], 'header "trace"').value == "<12 bytes>"
+    assert secret in shown
+    tree = trees(name, values_shown=True)[0]
+    assert named(tree, "value").value == f'"{secret}"' and named(tree, "key").value == '"key-0"'
+    assert named(tree, 'header "trace"').value == '"header-value"'
+
+
+def test_the_bytes_of_records_are_hidden_with_them(trees, frames: SimpleNamespace) -> None:  # type: ignore[no-untyped-def]
+    tree = trees("not_leader")[0]
+    start = tree.frame.index(frames.private)
+    assert any(a <= start and start + len(frames.private) <= b for a, b in tree.hidden)
+    assert trees("not_leader", values_shown=True)[0].hidden == []
+
+
+def test_a_record_is_marked_where_it_lies(trees, frames: SimpleNamespace) -> None:  # type: ignore[no-untyped-def]
+    tree = trees("not_leader")[0]
+    start, end = named(tree, "record 100").span or (0, 0)
+    assert frames.private in tree.frame[start:end] and b"second" not in tree.frame[start:end]
+
+
+def test_batches_tell_offsets_codec_and_crc(trees) -> None:  # type: ignore[no-untyped-def]
+    assert named(trees("lz4")[0], "batch 0").value == "offsets 100..101, 2 records, lz4, crc ok"
+    assert named(trees("lz4")[0], "crc").value.endswith(" ok")
+    broken = trees("crc")[0]
+    assert named(broken, "batch 0").value.startswith("! CRC BAD") and named(broken, "batch 0").role == "error"
+    assert "BAD, the bytes give 0x" in named(broken, "crc").value
+
+
+def test_damaged_and_cut_batches_are_lines_of_their_own(frames: SimpleNamespace) -> None:
+    data = frames.batch()
+    assert [f.name for f in record_fields(data + data[:40]) if f.depth == 0] == ["batch 0", "partial 1"]
+    unknown = bytearray(data)
+    unknown[16] = 9
+    (line,) = record_fields(bytes(unknown))
+    assert line.name == "(damaged)" and "magic 9" in line.value and line.hidden == (0, len(data))
+    truncated = bytearray(data)
+    truncated[57:61] = (99).to_bytes(4, "big")
+    assert any(f.name == "(damaged)" for f in record_fields(bytes(truncated)))
+
+
+def test_huge_batches_are_cut_and_say_so() -> None:
+    data = records.encode_batch([Record(i, 1, None, b"v") for i in range(2000)])
+    lines = record_fields(data)
+    assert lines[-1].value == "500 of 2000 records shown"
+    assert sum(line.name.startswith("record ") for line in lines) == 500
+    assert lines[0].below == len(lines) - 1
+
+
+def test_secrets_are_masked_in_fields_and_bytes() -> None:
+    frame = decoder.encode_request(36, 2, {"auth_bytes": b"\0user\0pa55word"}, correlation_id=1, client_id="c")
+    exchange = Exchange(api_key=36, api_version=2, request=frame, state=State.PENDING)
+    tree = request_tree(exchange, values_shown=True)
+    assert named(tree, "auth_bytes").value == "<14 bytes, secret, masked>"
+    assert b"pa55word" not in tree.frame and len(tree.frame) == len(frame)
+
+
+def test_a_truncated_message_shows_the_reason_and_what_was_read(trees) -> None:  # type: ignore[no-untyped-def]
+    _, response = trees("truncated")
+    assert response.fault is not None and "topics[1]" in response.fault
+    assert texts(response)["brokers[2].port"] == "port: 9094"
+    start, end = named(response, "(not decoded)").span or (0, 0)
+    assert end == len(response.frame) and 0 < start < (response.fault_at or 0)
+    assert named(response, "brokers [3]").span is not None
+
+
+def test_an_unknown_api_shows_its_header_and_bytes(trees) -> None:  # type: ignore[no-untyped-def]
+    request, _ = trees("unknown")
+    assert "1234" in (request.fault or "")
+    assert texts(request)["correlation_id"] == "correlation_id: 8"
+    assert request.frame.endswith(b"\x01\x02\x03\x04") and request.hidden == []
+
+
+def test_an_undecoded_frame_that_may_hold_records_keeps_its_bytes_hidden(frames: SimpleNamespace) -> None:
+    frame = decoder.encode_request(0, 9, frames.produce("t", frames.batch()), client_id="c")[:-20]
+    exchange = Exchange(api_key=0, api_version=9, request=frame)
+    start = frame.index(frames.private)
+    hidden = request_tree(exchange).hidden
+    assert any(a <= start < b for a, b in hidden)
+    assert request_tree(exchange, values_shown=True).hidden == []
+    unknown_version = frame[:2] + (99).to_bytes(2, "big") + frame[4:]
+    exchange = Exchange(api_key=0, api_version=99, request=unknown_version)
+    assert any(a <= start < b for a, b in request_tree(exchange).hidden)
+
+
+def test_an_undecoded_frame_that_may_hold_secrets_shows_none() -> None:
+    frame = decoder.encode_request(36, 2, {"auth_bytes": b"pa55word" * 4}, client_id="c")[:-5]
+    tree = request_tree(Exchange(api_key=36, api_version=2, request=frame), values_shown=True)
+    assert tree.fault and b"pa55word" not in tree.frame and "pa55word" not in whole(tree)
+
+
+def test_what_is_not_there_says_why(trees) -> None:  # type: ignore[no-untyped-def]
+    assert "acks=0" in trees("acks0")[1].note
+    assert response_tree(Exchange(api_key=3, api_version=9, state=State.PENDING)).note == "No response yet."
+    orphan = Exchange(response=b"\0\0\0\x09rest", state=State.ORPHAN)
+    assert "not recorded" in request_tree(orphan).note
+    tree = response_tree(orphan)
+    assert "without its request" in (tree.fault or "") and named(tree, "correlation_id").value == "9"
+
+
+def test_every_frame_of_random_damage_gives_a_tree(story: Capture) -> None:
+    for row in story.rows():
+        exchange = story.exchange(row)
+        for cut in range(0, len(exchange.request or b""), 3):
+            damaged = Exchange(
+                api_key=exchange.api_key,
+                api_version=exchange.api_version,
+                request=(exchange.request or b"")[:cut],
+                response=(exchange.response or b"")[: cut // 2],
+                state=State.PAIRED,
+            )
+            for tree in (request_tree(damaged), response_tree(damaged)):
+                assert all(0 <= f.below <= len(tree.fields) for f in tree.fields)
+
+
+def test_hostile_strings_are_escaped(trees) -> None:  # type: ignore[no-untyped-def]
+    for tree in trees("hostile", values_shown=True):
+        assert all((f.name + f.value).isprintable() for f in tree.fields)
+    assert r"\x1b]52" in whole(trees("hostile")[0])
+
+
+def test_surplus_bytes_are_shown() -> None:
+    frame = decoder.encode_response(12, 4, {}, correlation_id=1) + b"\x01\x02"
+    tree = response_tree(Exchange(api_key=12, api_version=4, response=frame, state=State.PAIRED))
+    assert tree.fault is None and named(tree, "(surplus)").span == (len(frame) - 2, len(frame))
+
+
+@pytest.mark.parametrize(
+    ("api", "name", "value", "word"),
+    [
+        ("FindCoordinator", "key_type", 1, "TRANSACTION"),
+        ("Fetch", "isolation_level", 1, "READ_COMMITTED"),
+        ("DescribeConfigs", "resource_type", 4, "BROKER"),
+        ("DescribeAcls", "resource_type", 4, "CLUSTER"),
+        ("CreateAcls", "operation", 3, "READ"),
+        ("SomethingElse", "operation", 3, ""),
+        ("ListOffsets", "timestamp", -2, "(earliest)"),
+        ("Heartbeat", "generation_id", 1, ""),
+    ],
+)
+def test_meanings(api: str, name: str, value: int, word: str) -> None:
+    assert meaning(api, name, value) == word
+
+
+def test_every_message_of_the_schema_becomes_a_tree() -> None:
+    for key in facts.api_keys():
+        for version in range(facts.api(key).versions.low, facts.api(key).versions.high + 1):
+            request = decoder.encode_request(key, version, {}, client_id="c")
+            response = decoder.encode_response(key, version, {})
+            exchange = Exchange(
+                api_key=key, api_version=version, request=request, response=response, state=State.PAIRED
+            )
+            for tree in (request_tree(exchange), response_tree(exchange)):
+                assert tree.fault is None and tree.fields[0].name == "header", (key, version)

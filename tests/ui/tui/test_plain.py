@@ -1,0 +1,121 @@
+"""One line per exchange."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from barnabas.captures import Capture, Recorder, open_capture
+from barnabas.ui.tui.columns import duration, size
+from barnabas.ui.tui.plain import line, plain_lines, titles
+
+
+def printed(capture: Capture) -> list[str]:
+    out = io.StringIO()
+    plain_lines(capture, out=out)
+    return out.getvalue().splitlines()
+
+
+def test_every_exchange_has_one_line_under_the_titles(story: Capture) -> None:
+    lines = printed(story)
+    assert lines[0] == titles()
+    assert lines[1:] == [line(row) for row in story.rows()]
+
+
+def test_the_result_column_is_aligned_and_speaks_in_words(story: Capture, numbers: dict[str, int]) -> None:
+    at = titles().index("Result")
+    results = {name: line(story.rows()[i])[at:] for name, i in numbers.items()}
+    assert results == {
+        "versions": "ok",
+        "metadata": "ok",
+        "not_leader": "! NOT_LEADER_OR_FOLLOWER",
+        "lz4": "ok",
+        "acks0": "- no response",
+        "sasl": "ok",
+        "truncated": "? undecoded",
+        "unknown": "? undecoded",
+        "hostile": "! UNKNOWN_TOPIC_OR_PARTITION",
+        "heartbeat": "! REBALANCE_IN_PROGRESS",
+        "crc": "! CORRUPT_MESSAGE",
+    }
+    whole = line(story.rows()[numbers["not_leader"]])
+    assert whole.split()[0] == "3" and "billing-7" in whole and "127.0.0.1:9094" in whole and "4.2ms" in whole
+
+
+def test_hostile_names_are_escaped(story: Capture) -> None:
+    text = "\n".join(printed(story))
+    assert r"\x1b]52" in text
+    assert all(c.isprintable() or c == "\n" for c in text)
+
+
+def test_an_empty_capture_says_so(tmp_path: Path) -> None:
+    Recorder(tmp_path).close()
+    with open_capture(tmp_path) as capture:
+        assert printed(capture) == [f"{tmp_path}: no exchange in it"]
+
+
+def test_follow_prints_what_is_added_until_the_recording_ends(tmp_path: Path, scribe_at: Callable[[Path], Any]) -> None:
+    scribe = scribe_at(tmp_path)
+    scribe.opened(1)
+    beat = {"group_id": "g", "member_id": "m"}
+    scribe.exchange(1, "Heartbeat", 4, beat, {})
+    scribe.recorder.flush()
+    out = io.StringIO()
+    with open_capture(tmp_path) as capture:
+        thread = threading.Thread(target=plain_lines, args=(capture,), kwargs={"follow": True, "out": out})
+        thread.start()
+        until = time.monotonic() + 10
+        while "Heartbeat" not in out.getvalue() and time.monotonic() < until:
+            time.sleep(0.02)
+        scribe.exchange(1, "LeaveGroup", 4, {"group_id": "g"}, {})
+        scribe.close()
+        thread.join(10)
+        assert not thread.is_alive()
+    assert [words.split()[4] for words in out.getvalue().splitlines()[1:]] == ["Heartbeat", "LeaveGroup"]
+
+
+def test_follow_ends_after_its_seconds(tmp_path: Path, scribe_at: Callable[[Path], Any]) -> None:
+    scribe = scribe_at(tmp_path)
+    with open_capture(tmp_path) as capture:
+        plain_lines(capture, follow=True, out=io.StringIO(), seconds=0.1)
+        assert capture.live
+    scribe.close()
+
+
+def test_a_reader_that_goes_away_is_no_error(story_path: Path) -> None:
+    code = (
+        "import sys; from barnabas.captures import open_capture; from barnabas.ui.tui.plain import plain_lines\n"
+        "for _ in range(300): plain_lines(open_capture(sys.argv[1]))"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code, str(story_path)], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as run:
+        assert run.stdout and run.stderr
+        run.stdout.readline()
+        run.stdout.close()
+        assert run.stderr.read() == b""
+    assert run.returncode == 0
+
+
+def test_durations_and_sizes_stay_short() -> None:
+    assert [duration(n) for n in (850_000, 4_200_000, 183_100_000, 12_400_000_000)] == [
+        "850us",
+        "4.2ms",
+        "183ms",
+        "12.4s",
+    ]
+    assert [size(n) for n in (0, 64, 999, 4321, 15_000, 12_345_678, 5_000_000_000)] == [
+        "0",
+        "64",
+        "999",
+        "4.3k",
+        "15k",
+        "12M",
+        "5.0G",
+    ]
