@@ -71,24 +71,26 @@ def _show(report: Report) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(show_footer=True, box=SIMPLE_HEAD, padding=(0, 1))
+    from ..tui.safe import visible
+
+    table = Table(show_footer=True, box=SIMPLE_HEAD, padding=(0, 1), collapse_padding=True, pad_edge=False)
     total = report.total
-    columns = [("API", "total"), ("client id", ""), *zip(_HEADS, _cells(total), strict=True)]
-    for number, (head, foot) in enumerate(columns):
-        # Only a long client id may take a second line.
-        table.add_column(
-            head, footer=foot, justify="left" if number < 2 else "right", overflow="fold", no_wrap=number != 1
-        )
+    # On a narrow screen names take a second line; numbers are never cut.
+    table.add_column("API", footer="total", overflow="fold", min_width=14)
+    table.add_column("client id", overflow="fold", min_width=12)
+    for head, foot in zip(_HEADS, _cells(total), strict=True):
+        table.add_column(head, footer=foot, justify="right", no_wrap=True)
     for line in report.lines:
-        # Text, because a client id may look like markup.
-        client_id = "(none)" if line.client_id is None else line.client_id
+        # A client id is anybody's text: it may look like markup, or hold control characters.
+        client_id = "(none)" if line.client_id is None else visible(line.client_id)
         table.add_row(Text(line.api or "(orphan)"), Text(client_id), *_cells(line))
-    Console().print(table)
+    Console(width=None if sys.stdout.isatty() else _PIPE_WIDTH).print(table)
     for number, what in ((total.orphans, "responses without a request"), (total.undecoded, "undecoded exchanges")):
         if number:
-            print(f"{number} {what}")
+            print(f"{what}: {number:,}")
 
 
+_PIPE_WIDTH = 200
 _HEADS = ("requests", "errors", "error rate", "p50", "p99")
 
 

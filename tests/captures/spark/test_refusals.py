@@ -1,0 +1,85 @@
+"""What a run refuses before it starts Spark: one clear line each. No Spark in here."""
+
+from __future__ import annotations
+
+import fcntl
+from pathlib import Path
+
+import pytest
+from barnabas.captures import Recorder
+from barnabas.captures.spark import PipelineError, pipeline
+from barnabas.captures.spark.session import check_installed, check_master, reason
+
+
+@pytest.fixture
+def recording(tmp_path: Path) -> Path:
+    recorder = Recorder(tmp_path / "recording")
+    recorder.opened(1, 1)
+    recorder.close()
+    return tmp_path / "recording"
+
+
+def refusal(source: Path, output: Path, master: str = "local[1]") -> str:
+    with pytest.raises(PipelineError) as caught:
+        pipeline.run(source, output, master)
+    text = str(caught.value)
+    assert "\n" not in text
+    return text
+
+
+def test_input_without_a_recording(tmp_path: Path) -> None:
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    assert "empty: no recording is in it; make one with: barnabas proxy --record" in refusal(empty, tmp_path / "out")
+    (empty / "a.pcapng").write_bytes(b"not a capture at all")
+    assert "no recording is in it: " in refusal(empty, tmp_path / "out")
+    assert "no such file or folder" in refusal(tmp_path / "absent", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_input_that_is_still_written(recording: Path, tmp_path: Path) -> None:
+    segment = next(recording.glob("*.pcapng"))
+    with open(segment.rename(f"{segment}.part"), "rb") as writer:
+        fcntl.flock(writer, fcntl.LOCK_EX)
+        assert "still being written; run again when the recording has ended" in refusal(recording, tmp_path / "out")
+
+
+def test_output_that_cannot_be_written(recording: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    assert "cannot write to" in refusal(recording, tmp_path / "file" / "out")
+    assert "choose another --output" in refusal(recording, tmp_path / "file")
+
+
+def test_master_that_spark_does_not_know(recording: Path, tmp_path: Path) -> None:
+    assert "no such Spark master: 'locale[2]'" in refusal(recording, tmp_path / "out", "locale[2]")
+    for master in ("local", "local[*]", "local[4]", "spark://127.0.0.1:7077", "yarn"):
+        check_master(master)
+
+
+def test_missing_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    with pytest.raises(PipelineError, match=r"apt install openjdk-17-jre-headless \(Debian\), or set JAVA_HOME"):
+        check_installed()
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "jdk"))
+    with pytest.raises(PipelineError, match=r"JAVA_HOME is .*jdk, and no java is in it"):
+        check_installed()
+
+
+@pytest.mark.parametrize("library", ["pyspark", "pyarrow", "numpy"])
+def test_missing_library(monkeypatch: pytest.MonkeyPatch, library: str) -> None:
+    monkeypatch.setitem(__import__("sys").modules, library, None)
+    with pytest.raises(PipelineError, match=rf"needs {library}: pip install 'barnabas\[spark\]'"):
+        check_installed()
+
+
+def test_one_line_of_a_spark_failure(tmp_path: Path) -> None:
+    text = (
+        "[PYTHON_DATA_SOURCE_ERROR] Failed:\nTraceback (most recent call last):\n  File x\nValueError: no such table\n"
+    )
+    assert reason(RuntimeError(text)) == "no such table"
+    assert reason(RuntimeError("plain\nwords")) == "plain"
+    log = tmp_path / "log"
+    log.write_text("Error: x\njava.lang.UnsupportedClassVersionError: a/B has been compiled by a newer Java\n")
+    spark_error = type("PySparkRuntimeError", (Exception,), {})
+    assert "Java is too old" in reason(spark_error("[JAVA_GATEWAY_EXITED] gone"), log)

@@ -1,0 +1,228 @@
+"""Tables out of segments, judged by the exchanges that `Capture` reads back from the frames."""
+
+from __future__ import annotations
+
+import builtins
+import fcntl
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from barnabas import decoder
+from barnabas.captures import Recorder, open_capture, tables
+from barnabas.decoder import facts
+
+SECOND = 1_000_000_000
+Frame = Callable[..., bytes]
+
+
+@pytest.fixture
+def traffic(tmp_path: Path, request_frame: Frame, response_frame: Frame) -> Callable[..., Path]:
+    """`traffic(name, exchanges=..., segment_bytes=...)`: a recording of two connections with whatever can happen."""
+
+    def make(name: str = "recording", exchanges: int = 60, segment_bytes: int = 64 << 20) -> Path:
+        directory = tmp_path / name
+        recorder = Recorder(directory, segment_bytes=segment_bytes)
+        for conn in (1, 2):
+            recorder.opened(conn, SECOND, ("127.0.0.1", 50000 + conn), ("127.0.0.1", 9091 + conn))
+        time_ns = 2 * SECOND
+        for number in range(exchanges):
+            conn = 1 + number % 2
+            time_ns += 1_000_000
+            recorder.data(conn, 0, time_ns, request_frame(number, client_id=f"stock-{conn}"))
+            if number == 7:
+                recorder.broker_leg(conn, 0, time_ns, request_frame(number, client_id="other"))
+            if number >= 4:  # four are in flight at any time, so every segment hands some over to the next
+                error = 3 if number % 10 == 0 else 0
+                recorder.data(1 + number % 2, 1, time_ns + 500 * number, response_frame(number - 4, error=error))
+        frame = decoder.encode_request(12, 0, {}, correlation_id=9000, client_id=None)
+        recorder.data(1, 0, time_ns, len(frame).to_bytes(4, "big") + frame)
+        recorder.data(2, 0, time_ns, b"\x00\x00\x00\x0e" + b"\x00\x03\x00\x01\x00\x00\x00\x07\x00\x02hi\x7f\xff")
+        recorder.data(2, 1, time_ns + 5, response_frame(777_777))
+        recorder.close()
+        return directory
+
+    return make
+
+
+def rows(path: Path, columns: list[str] | None = None, batch_rows: int = 65536) -> list[dict[str, Any]]:
+    return [row for batch in tables.exchanges(path, columns, batch_rows) for row in batch.to_pylist()]
+
+
+def every(directory: Path) -> list[dict[str, Any]]:
+    return [row for segment in tables.find_segments(directory).segments for row in rows(segment.path)]
+
+
+def expected(directory: Path) -> list[dict[str, Any]]:
+    """What the frames say; `number` and `capture_id` are of the index only."""
+    found = []
+    with open_capture(directory) as capture:
+        for exchange in capture.exchanges():
+            row = exchange.to_dict(bodies=False)
+            found.append(
+                {
+                    "segment": exchange.marks["segment"].removesuffix(".part"),
+                    "time_ns": row["time_ns"],
+                    "connection": row["conn"],
+                    "error_code": exchange.error,
+                    "undecoded": row["undecoded"] is not None,
+                    "changed": "changed" in exchange.marks,
+                    **{
+                        key: row[key]
+                        for key in tables.EXCHANGES
+                        if key in row and key not in ("undecoded", "changed", "time_ns")
+                    },
+                }
+            )
+    return found
+
+
+def ordered(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    keys = sorted(set(tables.EXCHANGES) - {"capture_id", "number"})
+    return sorted(({key: row[key] for key in keys} for row in found), key=lambda row: [str(row[key]) for key in keys])
+
+
+def test_one_segment_gives_what_the_frames_say(traffic: Callable[..., Path]) -> None:
+    directory = traffic()
+    found = every(directory)
+    assert ordered(found) == ordered(expected(directory))
+    # The traffic held one of each, so the comparison above was about something.
+    assert {row["state"] for row in found} == {"paired", "pending", "orphan"}
+    assert any(row["changed"] for row in found) and any(row["undecoded"] for row in found)
+    assert {row["error"] for row in found} == {None, "UNKNOWN_TOPIC_OR_PARTITION"}
+    assert {row["client_id"] for row in found} >= {"stock-1", "stock-2", None}
+    assert [row["number"] for row in found] == list(range(len(found)))
+
+
+def test_columns_have_the_documented_types(traffic: Callable[..., Path]) -> None:
+    batch = next(iter(tables.exchanges(tables.find_segments(traffic()).segments[0].path)))
+    assert {field.name: str(field.type) for field in batch.schema} == tables.EXCHANGES
+
+
+def test_every_column_is_documented(repository: Path) -> None:
+    text = (repository / "docs" / "tables.md").read_text("utf-8")
+    documented = {
+        cells[1].strip(" `"): cells[2].strip().removesuffix("?")
+        for cells in (line.split("|") for line in text.splitlines() if line.startswith("| `"))
+        if len(cells) > 3
+    }
+    assert documented == tables.EXCHANGES
+
+
+def test_exchanges_over_a_segments_border_count_once(traffic: Callable[..., Path]) -> None:
+    directory = traffic(exchanges=400, segment_bytes=8000)
+    segments = tables.find_segments(directory).segments
+    assert [segment.number for segment in segments] == list(range(len(segments))) and len(segments) > 3
+    found = every(directory)
+    assert ordered(found) == ordered(expected(directory))
+    asked = [row["correlation_id"] for row in found if row["state"] == "paired"]
+    assert sorted(asked) == list(range(396))
+
+
+def test_the_index_is_not_needed(traffic: Callable[..., Path]) -> None:
+    directory = traffic(exchanges=200, segment_bytes=8000)
+    before = every(directory)
+    for path in (*directory.glob("*.index"), *directory.glob("*.strings")):
+        path.unlink()
+    assert every(directory) == before
+
+
+def test_columns_and_batches(traffic: Callable[..., Path]) -> None:
+    path = tables.find_segments(traffic()).segments[0].path
+    whole = rows(path)
+    some = list(tables.exchanges(path, ["latency_ns", "api"], batch_rows=10))
+    assert [batch.num_rows for batch in some] == [10] * (len(whole) // 10) + [len(whole) % 10]
+    assert [row for batch in some for row in batch.to_pylist()] == [
+        {"latency_ns": row["latency_ns"], "api": row["api"]} for row in whole
+    ]
+    assert list(some[0].schema.names) == ["latency_ns", "api"]
+
+
+def test_unknown_columns_and_tables(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"table exchanges has no column 'apis'; it has: capture_id, segment"):
+        tables.exchanges(tmp_path / "any.pcapng", ["apis"])
+    with pytest.raises(ValueError, match=r"no table is called 'frames'; there is: exchanges"):
+        tables.chosen("frames")
+
+
+@pytest.mark.parametrize("cut", [0, 3, 50, 200, 3000, -1])
+def test_a_torn_segment_gives_its_good_part(traffic: Callable[..., Path], cut: int) -> None:
+    directory = traffic()
+    path = tables.find_segments(directory).segments[0].path
+    whole = rows(path)
+    path.write_bytes(path.read_bytes()[:cut])
+    found = rows(path)
+    assert len(found) <= len(whole)
+    assert (len(found) > 5) == (cut in (3000, -1))
+    paired = [row for row in found if row["state"] == "paired"]
+    assert paired == whole[: len(paired)]
+    assert (len(paired) > 50) == (cut == -1)
+
+
+def test_damage_anywhere_never_raises(traffic: Callable[..., Path]) -> None:
+    directory = traffic()
+    path = tables.find_segments(directory).segments[0].path
+    whole = len(rows(path))
+    counts = []
+    for victim in (path, path.with_suffix(".index"), path.with_suffix(".strings")):
+        good = victim.read_bytes()
+        for at in range(0, len(good), max(len(good) // 40, 1)):
+            victim.write_bytes(good[:at] + bytes([good[at] ^ 0xFF]) + good[at + 1 :])
+            counts.append(len(rows(path)))
+        victim.write_bytes(good)
+    assert max(counts) == whole == len(rows(path))
+
+
+def test_a_killed_recorders_segment_counts_as_closed(traffic: Callable[..., Path]) -> None:
+    directory = traffic()
+    path = tables.find_segments(directory).segments[0].path
+    before = rows(path)
+    left = path.rename(path.with_name(path.name + ".part"))
+    found = tables.find_segments(directory)
+    assert ([segment.path for segment in found.segments], found.live) == ([left], 0)
+    assert rows(left) == before
+    with open(left, "rb") as writer:
+        fcntl.flock(writer, fcntl.LOCK_EX)
+        assert tables.find_segments(directory) == ([], 1, [])
+
+
+def test_what_is_no_recording_is_left_out(traffic: Callable[..., Path], tmp_path: Path) -> None:
+    directory = traffic()
+    path = tables.find_segments(directory).segments[0].path
+    (directory / "copies").mkdir()
+    shutil.copy(path, directory / "copies" / "again.pcapng")
+    (directory / "empty.pcapng").touch()
+    (directory / "note.txt").write_text("not looked at")
+    found = tables.find_segments(directory)
+    assert len(found.segments) == 1
+    assert sorted(line.split(": ", 1)[1] for line in found.left_out) == [
+        "the file is empty, not a capture",
+        f"the same segment as {path}",
+    ]
+    with pytest.raises(FileNotFoundError, match="no such file or folder"):
+        tables.find_segments(tmp_path / "absent")
+
+
+@pytest.mark.parametrize("library", ["pyarrow", "numpy"])
+def test_a_missing_library_is_named_with_the_remedy(
+    traffic: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, library: str
+) -> None:
+    path = tables.find_segments(traffic()).segments[0].path
+    real = builtins.__import__
+
+    def without(name: str, *args: Any) -> Any:
+        if name == library:
+            raise ImportError(name)
+        return real(name, *args)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(tables.MissingLibrary, match=rf"need {library}: pip install 'barnabas\[spark\]'"):
+        list(tables.exchanges(path))
+
+
+def test_error_and_api_names_are_the_decoders(traffic: Callable[..., Path]) -> None:
+    for row in every(traffic()):
+        assert row["api"] == ("" if row["state"] == "orphan" else facts.api_name(row["api_key"]))
+        assert row["error"] == (facts.error_name(row["error_code"]) if row["error_code"] else None)
