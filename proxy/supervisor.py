@@ -155,6 +155,7 @@ class Proxy:
                 [sys.executable, "-P", "-m", f"{__package__}.{name}", str(theirs.fileno())],
                 pass_fds=[theirs.fileno(), *fds],
                 stdin=subprocess.DEVNULL,
+                process_group=0,  # Ctrl-C in a terminal reaches the foreground group: this process, not these
             )
         except BaseException:
             ours.close()

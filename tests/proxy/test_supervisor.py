@@ -115,9 +115,13 @@ def test_a_client_that_never_ends_does_not_hold_up_stop(bench: Any, wire: Any) -
     assert time.monotonic() - start < 3
 
 
-def test_ctrl_c_is_the_supervisors_business(bench: Any) -> None:
-    proxy = bench.proxy(("127.0.0.1", 9))
-    time.sleep(0.5)
+def test_ctrl_c_is_the_supervisors_business(bench: Any, wire: Any) -> None:
+    proxy = bench.proxy(bench.broker(echo).address)
+    client = bench.client(proxy.address)
+    client.sendall(wire.request(18, 0, 1))
+    assert wire.read_frame(client)
+    wire.wait_for(proxy, Counts)
+    assert all(os.getpgid(pid) != os.getpgrp() for pid in pids(proxy))
     for pid in pids(proxy):
         os.kill(pid, signal.SIGINT)
     time.sleep(0.3)
