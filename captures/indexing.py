@@ -101,7 +101,8 @@ class Builder:
         self.pieces = Pieces()
         self.lost = 0
         self.reassembler = Reassembler(self._awaited, ports, in_order=own is not None)
-        self._streams: dict[int, _Stream] = {}
+        self._streams: dict[int, _Stream] = {}  # by the identity of their flow
+        self._numbered: dict[int, _Stream] = {}
         self._legs: dict[int, _Leg] = {}
 
     def build(self, reader: CaptureReader) -> None:
@@ -149,7 +150,7 @@ class Builder:
             if flow.interface == BROKER_LEG:
                 self._legs[id(flow)] = _Leg(number)
                 return
-        self._streams[id(flow)] = _Stream(number, client, broker)
+        self._streams[id(flow)] = self._numbered[number] = _Stream(number, client, broker)
         self.encoder.connection(number, event.time_ns, client, broker)
 
     def _gap(self, event: Gap) -> None:
@@ -166,6 +167,8 @@ class Builder:
     def _closed(self, event: Closed) -> None:
         self._legs.pop(id(event.flow), None)
         stream = self._streams.pop(id(event.flow), None)
+        if stream and self._numbered.get(stream.decoder.number) is stream:
+            del self._numbered[stream.decoder.number]
         if stream and not stream.broken:
             for found in stream.decoder.close(event.time_ns):
                 if isinstance(found, ExchangeDone):
@@ -247,12 +250,12 @@ class Builder:
         if leg.missing:
             return
         self.encoder.leg_frame(leg.frame)
-        for stream in self._streams.values():
-            if stream.decoder.number == leg.number:
-                stream.changed.add(leg.frame.correlation_id)
-                for exchange in stream.decoder.pending():
-                    if exchange.correlation_id == leg.frame.correlation_id:
-                        exchange.marks["changed"] = True
+        stream = self._numbered.get(leg.number)
+        if stream:
+            stream.changed.add(leg.frame.correlation_id)
+            for exchange in stream.decoder.pending():
+                if exchange.correlation_id == leg.frame.correlation_id:
+                    exchange.marks["changed"] = True
 
 
 def build(file: BinaryIO, name: str, ports: Collection[int] = KAFKA_PORTS) -> tuple[Builder, CaptureReader]:

@@ -91,6 +91,8 @@ class Recorder:
         upstream: Address | None = None,
     ) -> None:
         """A connection was opened. Without a client address it gets a made-up one. `upstream` is the proxy's own end of the leg to the broker, if known."""
+        if conn in self._tracked:
+            self.closed(conn, time_ns, "rst")  # its end was missed
         client = client or ("0.0.0.0", 1024 + conn % 64000)
         upstream = upstream or ("barnabas", 1024 + conn % 64000)
         tracked = _Tracked(OpenConnection(conn, time_ns, client, broker, upstream))

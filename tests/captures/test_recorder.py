@@ -348,6 +348,16 @@ def test_acks_0_and_the_end_of_a_connection(session: Session, request_frame) -> 
         assert [(r.api, r.state) for r in capture.rows()] == [("Produce", "no_response"), ("Metadata", "no_response")]
 
 
+def test_a_number_used_again(session: Session, request_frame, response_frame, complaints) -> None:
+    for _ in range(2):
+        session.open(1)
+        session.ask(1, request_frame(1))
+    session.answer(1, response_frame(1))
+    session.recorder.close()
+    with open_capture(session.directory) as capture:
+        assert [r.state for r in capture.rows()] == ["no_response", "paired"]
+
+
 def test_sync_blocks_tell_the_requests_in_flight_and_show_damage(session: Session, request_frame, response_frame) -> None:
     from barnabas.captures.segment import parse_sync
 
