@@ -63,6 +63,7 @@ def session(master: str = "local[2]", *, quick: bool = False) -> Iterator[SparkS
     check_installed()
     folder = Path(tempfile.mkdtemp(prefix="barnabas-spark-"))
     log = folder / "spark.log"
+    log.touch(mode=0o600)
     before = dict(os.environ)
     jvm = _Jvm()
     keep = False
@@ -78,9 +79,8 @@ def session(master: str = "local[2]", *, quick: bool = False) -> Iterator[SparkS
     except PipelineError:
         raise
     except Exception as error:
-        keep = log.exists()
-        where = f" (Spark's log: {log})" if keep else ""
-        raise PipelineError(f"Spark: {reason(error, log)}{where}") from error
+        keep = True
+        raise PipelineError(f"Spark: {reason(error, log)} (Spark's log: {log})") from error
     finally:
         with _signals_held(), _quiet():
             jvm.stop()
