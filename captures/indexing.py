@@ -100,6 +100,7 @@ class Builder:
         self.encoder = IndexEncoder()
         self.pieces = Pieces()
         self.lost = 0
+        self.complete = False  # it ends with the last sync block of a segment
         self.reassembler = Reassembler(self._awaited, ports, in_order=own is not None)
         self._streams: dict[int, _Stream] = {}  # by the identity of their flow
         self._numbered: dict[int, _Stream] = {}
@@ -116,7 +117,8 @@ class Builder:
         for event in self.reassembler.finish():
             self._event(event)
         sync = parse_sync(reader.last_custom.body) if reader.last_custom else None
-        continued = sync is not None and sync.flags & (FINAL | SEGMENT_CONTINUED) == FINAL | SEGMENT_CONTINUED
+        self.complete = sync is not None and bool(sync.flags & FINAL)
+        continued = self.complete and sync is not None and bool(sync.flags & SEGMENT_CONTINUED)
         waiting = [e for s in self._streams.values() for e in s.decoder.pending()]
         for exchange in sorted(waiting, key=lambda e: int(e.marks.get("request_offset", -1))):
             self.encoder.exchange(exchange, CONTINUED if continued else 0, pending=True)

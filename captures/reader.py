@@ -65,6 +65,8 @@ class CaptureFile:
         self._file.seek(0)
         builder, reader = indexing.build(self._file, str(self.path), self._ports)
         notes = [f"{self.path.name}: {reader.note}"] if reader.note else []
+        if self.own and not builder.complete and not reader.note:
+            notes.append(f"{self.path.name}: the recording was interrupted at the end of this segment")
         if self.own is None:
             self._pieces = builder.pieces
             foreign = builder.reassembler.foreign

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..decoder import Exchange
-from .index import CONTINUED, IndexEncoder, IndexFiles, LegFrame
+from .index import CONTINUED, IndexEncoder, IndexFiles, LegFrame, paths
 from .packets import Address
 from .segment import BROKER_LEG, CLIENT_LEG, InFlight, SegmentWriter
 
@@ -121,6 +121,8 @@ class Recording:
             segment.abandon()
             if files:
                 files.close()
+            for left in paths(path):
+                left.unlink(missing_ok=True)
             raise
         self._files = files
         self.segments += 1
