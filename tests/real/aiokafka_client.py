@@ -142,14 +142,17 @@ async def _admin(bootstrap: str, run: str) -> dict[str, Any]:
     await client.start()
     try:
         await client.create_partitions({topic: NewPartitions(3)})
-        (described,) = await client.describe_topics([topic])
+        while len((described := (await client.describe_topics([topic]))[0])["partitions"]) < 3:
+            await asyncio.sleep(0.05)
         result["partitions"] = {
             found["partition"]: len(found["replicas"])
             for found in sorted(described["partitions"], key=lambda found: found["partition"])
         }
         result["retention"] = await _retention(client, topic)
         await client.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, {"retention.ms": "7200000"})])
-        result["new retention"] = await _retention(client, topic)
+        while (found := await _retention(client, topic)) == result["retention"]:
+            await asyncio.sleep(0.05)
+        result["new retention"] = found
 
         async with AIOKafkaProducer(bootstrap_servers=bootstrap) as producer:
             for number in range(4):

@@ -217,6 +217,9 @@ def _settings(node_id: int, port: int, controller_port: int, replicas: int) -> d
         "share.coordinator.state.topic.min.isr": 1,
         "share.coordinator.state.topic.num.partitions": 3,
         "group.initial.rebalance.delay.ms": 0,
+        # KIP-848 members learn their partitions with a heartbeat; the default is one in 5 s.
+        "group.consumer.min.heartbeat.interval.ms": 200,
+        "group.consumer.heartbeat.interval.ms": 200,
         # A topic that a test did not create is that test's fault; it should not appear by itself.
         "auto.create.topics.enable": "false",
         "num.network.threads": 2,
@@ -228,7 +231,7 @@ def _settings(node_id: int, port: int, controller_port: int, replicas: int) -> d
 
 def _format(node: Node, cluster_id: str) -> None:
     command = [*JVM, "-cp", f"{jar_directory()}/*", "kafka.tools.StorageTool", "format"]
-    command += ["--cluster-id", cluster_id, "--config", str(node.properties)]
+    command += [f"--cluster-id={cluster_id}", "--config", str(node.properties)]  # an id may start with a dash
     command += ["--standalone"] if node.node_id == 1 else ["--no-initial-controllers"]
     done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=60)
     if done.returncode != 0:

@@ -163,6 +163,11 @@ def transactions(bootstrap: str, run: str) -> dict[str, Any]:
     return {**seen, "committed": _committed(bootstrap, group, source, 1)}
 
 
+def _retention(client: AdminClient, topic: ConfigResource) -> str:
+    value: str = client.describe_configs([topic])[topic].result(SECONDS)["retention.ms"].value
+    return value
+
+
 def admin(bootstrap: str, run: str) -> dict[str, Any]:
     """Create, describe, change and delete topics; configs, offsets and groups; two errors on purpose."""
     topic, group = f"archive-{run}", f"archivist-{run}"
@@ -175,15 +180,20 @@ def admin(bootstrap: str, run: str) -> dict[str, Any]:
     except KafkaException as error:
         result["created again"] = error.args[0].name()
     client.create_partitions([NewPartitions(topic, 3)])[topic].result(SECONDS)
-    listed = client.list_topics(topic, timeout=SECONDS).topics[topic]
-    result["partitions"] = {number: len(found.replicas) for number, found in sorted(listed.partitions.items())}
+    deadline = Deadline(SECONDS)
+    while len(listed := client.list_topics(topic, timeout=SECONDS).topics[topic].partitions) < 3:
+        deadline.check(f"the third partition of {topic}")
+    result["partitions"] = {number: len(found.replicas) for number, found in sorted(listed.items())}
 
     resource = ConfigResource(ResourceType.TOPIC, topic)
-    result["retention"] = client.describe_configs([resource])[resource].result(SECONDS)["retention.ms"].value
+    result["retention"] = _retention(client, resource)
     change = ConfigEntry("retention.ms", "7200000", incremental_operation=AlterConfigOpType.SET)
     asked = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[change])
     client.incremental_alter_configs([asked])[asked].result(SECONDS)
-    result["new retention"] = client.describe_configs([resource])[resource].result(SECONDS)["retention.ms"].value
+    deadline = Deadline(SECONDS)
+    while (found := _retention(client, resource)) == result["retention"]:
+        deadline.check(f"the new retention of {topic}")
+    result["new retention"] = found
 
     producer = Producer({"bootstrap.servers": bootstrap})
     for number in range(4):

@@ -156,15 +156,18 @@ def admin(bootstrap: str, run: str) -> dict[str, Any]:
         result["created again"] = type(error).__name__
     with _admin(bootstrap) as client:
         client.create_partitions({topic: 3})
-        client.wait_for_topics([topic])
-        (described,) = client.describe_topics([topic])
+        deadline = Deadline(SECONDS)
+        while len((described := client.describe_topics([topic])[0])["partitions"]) < 3:
+            deadline.check(f"the third partition of {topic}")
         result["partitions"] = {
             found["partition_index"]: len(found["replica_nodes"])
             for found in sorted(described["partitions"], key=lambda found: found["partition_index"])
         }
         result["retention"] = _retention(client, topic)
         client.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, {"retention.ms": "7200000"})])
-        result["new retention"] = _retention(client, topic)
+        while (found := _retention(client, topic)) == result["retention"]:
+            deadline.check(f"the new retention of {topic}")
+        result["new retention"] = found
 
         producer = KafkaProducer(bootstrap_servers=bootstrap)
         pages = [producer.send(topic, f"page {number}".encode(), partition=0) for number in range(4)]

@@ -1,0 +1,163 @@
+"""The house rules that a machine can check: packaging, layers, and what must not stand in any file."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tarfile
+import tomllib
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+NOT_PACKED = {"tests", "bench", "docs"}
+PACKED = {".py", ".pyi", ".typed", ".kafka", ".txt", ".tcss"}
+# In two halves, so that this file does not hold what it looks for.
+REGISTRY_HOSTS = [
+    ("pypi", "org"), ("pythonhosted", "org"), ("npmjs", "org"), ("npmjs", "com"), ("crates", "io"),
+    ("golang", "org"), ("maven", "org"), ("maven", r"apache\.org/maven2"), ("debian", "org"), ("docker", "io"),
+]  # fmt: skip
+REGISTRY = re.compile("|".join(rf"\b{name}\.{end}\b" for name, end in REGISTRY_HOSTS))
+HOME = re.compile("|".join(["/" + "home/[a-z]", "/" + "Users/[A-Za-z]", "/" + r"root/\S", r"[A-Z]:\\" + "Users"]))
+LOCK_FILE = re.compile(r"(\.lock|[-.]lock\.(json|yaml|yml|toml|txt))$")
+
+
+@pytest.fixture(scope="module")
+def project(repository: Path) -> dict[str, Any]:
+    return tomllib.loads((repository / "pyproject.toml").read_text())
+
+
+@pytest.fixture(scope="module")
+def tree(repository: Path) -> list[Path]:
+    """Every file of the tree that git knows or would add."""
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=repository, capture_output=True, text=True, check=True,
+    ).stdout  # fmt: skip
+    paths = [repository / name for name in listed.split("\0") if name]
+    return [path for path in paths if path.is_file()]
+
+
+@pytest.fixture(scope="module")
+def texts(tree: list[Path]) -> dict[Path, str]:
+    found = {}
+    for path in tree:
+        try:
+            found[path] = path.read_text("utf-8")
+        except UnicodeDecodeError:  # a binary file
+            continue
+    return found
+
+
+def packages_of(tree: list[Path], repository: Path) -> set[str]:
+    inside = {path.parent.relative_to(repository) for path in tree if path.name == "__init__.py"}
+    return {".".join(("barnabas", *folder.parts)) for folder in inside if not NOT_PACKED & set(folder.parts)}
+
+
+def test_every_package_of_the_tree_is_packed(project, tree, repository):
+    assert set(project["tool"]["setuptools"]["packages"]) == packages_of(tree, repository)
+
+
+def test_every_module_is_in_a_package(tree, repository):
+    folders = {path.parent for path in tree if path.suffix == ".py"}
+    loose = {
+        str(folder.relative_to(repository))
+        for folder in folders
+        if not NOT_PACKED & set(folder.relative_to(repository).parts) and not (folder / "__init__.py").exists()
+    }
+    assert loose == set()
+
+
+def test_no_file_names_a_machine(texts, repository):
+    own = re.escape(str(repository)) + r"(?![\w-])"
+    anywhere = re.compile(f"{HOME.pattern}|{own}") if len(repository.parts) > 2 else HOME
+    assert [f"{path}: {found[0]}" for path, text in texts.items() if (found := anywhere.search(text))] == []
+
+
+def test_no_file_names_a_registry(texts):
+    assert [f"{path}: {found[0]}" for path, text in texts.items() if (found := REGISTRY.search(text))] == []
+
+
+def test_no_lock_file(tree):
+    assert [path for path in tree if LOCK_FILE.search(path.name)] == []
+
+
+def test_layers_point_downwards(repository):
+    lint = Path(sys.executable).with_name("lint-imports")
+    done = subprocess.run([lint, "--no-cache"], cwd=repository, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("package", ["barnabas", "barnabas.decoder"])
+def test_the_decoder_brings_no_sockets_and_no_screen(package):
+    unwanted = ["asyncio", "socket", "selectors", "subprocess", "textual", "rich", "typer", "pyspark", "pyarrow"]
+    # crc32c reads its own metadata, and the standard library's way to that loads socket.
+    program = (
+        f"import sys, crc32c, cramjam; before = set(sys.modules); import {package}; "
+        f"print(sorted(set({unwanted}) & (set(sys.modules) - before)))"
+    )
+    done = subprocess.run([sys.executable, "-I", "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+@pytest.fixture(scope="module")
+def wheel(tree: list[Path], repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel that is built from the source distribution of a copy of the tree."""
+    folder = tmp_path_factory.mktemp("build")
+    source = folder / "source"
+    for path in tree:
+        target = source / path.relative_to(repository)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(path.read_bytes())
+    _build("sdist", source, folder)
+    (archive,) = folder.glob("*.tar.gz")
+    with tarfile.open(archive) as packed:
+        packed.extractall(folder / "unpacked", filter="data")
+    (unpacked,) = (folder / "unpacked").iterdir()
+    _build("wheel", unpacked, folder)
+    (built,) = folder.glob("*.whl")
+    return built
+
+
+def _build(kind: str, source: Path, target: Path) -> None:
+    program = f"from setuptools.build_meta import build_{kind} as build; build({str(target)!r})"
+    done = subprocess.run([sys.executable, "-c", program], cwd=source, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_wheel_holds_every_module_and_schema_file_and_nothing_else(wheel, tree, repository):
+    names = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
+    folders = {repository.joinpath(*name.split(".")[1:]) for name in packages_of(tree, repository)}
+    packed = {path for path in tree if path.parent in folders and path.suffix in PACKED}
+    wanted = {f"barnabas/{path.relative_to(repository)}" for path in packed}
+    assert sum(name.endswith(".kafka") for name in wanted) > 90
+    compiled = {name for name in names if name.endswith((".so", ".pyd"))}
+    assert names - compiled == wanted
+
+
+def test_the_wheel_installs_and_every_module_imports(wheel, tmp_path):
+    target = tmp_path / "venv"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", target], check=True)
+    python = target / "bin" / "python"
+    install = ["install", "--quiet", "--no-deps", "--no-index", "--disable-pip-version-check", wheel]
+    subprocess.run([sys.executable, "-m", "pip", "--python", python, *install], check=True, timeout=120)
+    program = (
+        "import importlib, pkgutil, barnabas\n"
+        "found = [m.name for m in pkgutil.walk_packages(barnabas.__path__, 'barnabas.') if m.name[-8:] != '__main__']\n"
+        "for name in found: importlib.import_module(name)\n"
+        "print(barnabas.__file__, len(found))"
+    )
+    # What it depends on comes from this environment's folder; the .pth file of its own editable copy is not read there.
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if "site-packages" in path)}
+    done = subprocess.run(
+        [python, "-c", program], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    file, count = done.stdout.split()
+    assert Path(file).is_relative_to(target)
+    modules = [name for name in zipfile.ZipFile(wheel).namelist() if name.endswith(".py") and "__main__" not in name]
+    assert int(count) == len(modules) - 1  # without the root package itself
