@@ -13,6 +13,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
+from .accelerator import description, native
 from .plan import FieldPlan, Plan, StructPlan
 
 Decode = Callable[[bytes, int], tuple[tuple[Any, ...], int]]
@@ -22,7 +23,9 @@ class Bad(Exception):
     """Bytes do not fit; raised and caught inside the decoder only."""
 
 
-FAULTS = (Bad, _struct.error, IndexError, UnicodeDecodeError)
+FAULTS: tuple[type[Exception], ...] = (Bad, _struct.error, IndexError, UnicodeDecodeError)
+if native is not None:
+    FAULTS = (*FAULTS, native.Bad)
 
 FIXED = {
     "bool": "?", "int8": "b", "int16": "h", "uint16": "H", "int32": "i", "uint32": "I", "int64": "q", "float64": "d",
@@ -46,7 +49,16 @@ def uvarint(data: bytes, position: int) -> tuple[int, int]:
 
 @cache
 def decoder(plan: Plan) -> Decode:
-    """The compiled decode function of a plan's body."""
+    """The decode function of a plan's body: the accelerator's if it is there."""
+    if native is None:
+        return python_decoder(plan)
+    reader: Decode = native.Reader(description(plan.root))
+    return reader
+
+
+@cache
+def python_decoder(plan: Plan) -> Decode:
+    """The decode function in pure Python, the reference."""
     source = _Source(f"{plan.name} v{plan.version}")
     name = source.struct_function(plan.root)
     return source.compile(name)

@@ -14,6 +14,7 @@ from .area import Partial, batches
 from .batch import Batch
 from .codecs import compress, decompress
 from .errors import BadLength, CodecError, LimitExceeded, RecordsError, Truncated, UnknownMagic
+from .index import RecordIndex
 from .message import Message
 from .record import Control, Record, spans
 from .write import encode_batch, encode_like
@@ -27,6 +28,7 @@ __all__ = [
     "Message",
     "Partial",
     "Record",
+    "RecordIndex",
     "RecordsError",
     "Truncated",
     "UnknownMagic",

@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple, NoReturn
 
-from .errors import BadLength, Truncated
+from ..accelerator import native
+from .errors import BadLength, RecordsError, Truncated
 from .varint import int64, read_uvarint, read_varint
 
 Headers = tuple[tuple[str | bytes, bytes | None], ...]
@@ -57,7 +58,7 @@ class Record(NamedTuple):
     control: Control | None = None
 
 
-def scan(
+def python_scan(
     data: bytes,
     pos: int,
     end: int,
@@ -67,15 +68,16 @@ def scan(
     base_timestamp: int,
     append_timestamp: int | None = None,
     base_sequence: int = -1,
+    given: int = 0,
 ) -> Iterator[Record]:
-    """The records in data[pos:end], `count` of them and no byte more.
+    """`scan` in pure Python, the reference; `given` of the records have been read, the next is at `pos`.
 
     Raises `Truncated` or `BadLength` when it comes to the damaged one; those before it have been given.
     Offsets of errors are positions in `data`.
     """
     new = tuple.__new__
     start = pos
-    index = 0
+    index = given
     try:
         while index < count:
             start = pos
@@ -179,6 +181,67 @@ def scan(
         raise Truncated(f"{count} records were announced, {index} are there", end)
     if pos != end:
         raise BadLength(f"{end - pos} bytes are left over behind the last of {count} records", pos)
+
+
+_NATIVE_STEP = 512
+"""Records the accelerator makes at a time: enough to be quick, few enough for a reader that stops early."""
+
+
+def scan(
+    data: bytes,
+    pos: int,
+    end: int,
+    count: int,
+    *,
+    base_offset: int,
+    base_timestamp: int,
+    append_timestamp: int | None = None,
+    base_sequence: int = -1,
+) -> Iterator[Record]:
+    """The records in data[pos:end], `count` of them and no byte more.
+
+    Raises `Truncated` or `BadLength` when it comes to the damaged one; those before it have been given.
+    Offsets of errors are positions in `data`.
+    """
+    done = 0
+    if native is not None and isinstance(data, bytes):
+        while done < count:
+            step = min(count - done, _NATIVE_STEP)
+            found, pos = native.scan(
+                data,
+                pos,
+                end,
+                step,
+                base_offset,
+                base_timestamp,
+                append_timestamp,
+                base_sequence,
+                Record,
+                _native_headers,
+            )
+            yield from found
+            done += len(found)
+            if len(found) < step:
+                break
+    # The rest: nothing after the accelerator, or from the damaged record on to say what is wrong with it.
+    yield from python_scan(
+        data,
+        pos,
+        end,
+        count,
+        base_offset=base_offset,
+        base_timestamp=base_timestamp,
+        append_timestamp=append_timestamp,
+        base_sequence=base_sequence,
+        given=done,
+    )
+
+
+def _native_headers(data: bytes, pos: int, stop: int) -> tuple[Headers, int]:
+    try:
+        return read_headers(data, pos, stop)
+    except RecordsError:
+        return (), -1  # the record does not fit; the Python scan says why
 
 
 def spans(data: bytes, pos: int, end: int, count: int) -> Iterator[tuple[int, int]]:

@@ -1,0 +1,46 @@
+/* The decoder's plan in C: what decoder/plan.py says about one message at one version, ready to be run. */
+#ifndef BARNABAS_PLAN_H
+#define BARNABAS_PLAN_H
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <stdint.h>
+
+enum Type { BOOL, INT8, INT16, UINT16, INT32, UINT32, INT64, FLOAT64, UUID, STRING, BYTES, RECORDS, STRUCT };
+
+typedef struct Struct Struct;
+
+typedef struct {
+    uint8_t type, array, nullable, compact;
+    int32_t tag;        /* -1 for a field that stands in line */
+    int32_t sink;       /* projection: the list that takes the value, or -1 */
+    uint8_t wanted;     /* projection: this field, or something inside of it, is asked for */
+    Py_ssize_t minimum; /* bytes one item takes at the least */
+    PyObject *fallback; /* a tagged field's value when it is not there */
+    Struct *sub;
+} Field;
+
+struct Struct {
+    Py_ssize_t count, untagged;
+    int flexible;
+    Py_ssize_t fixed; /* bytes, if every value of this struct has that size, else -1 */
+    Field *fields;
+};
+
+typedef struct {
+    const uint8_t *start, *at, *end;
+    PyObject **sinks;
+} Cursor;
+
+/* Both return 0 and set Bad (or an exception of Python's) when the bytes do not fit. */
+PyObject *read_struct(const Struct *plan, Cursor *cursor);
+int project_struct(const Struct *plan, Cursor *cursor);
+
+int bad(void);
+int read_uvarint(Cursor *cursor, uint64_t *value);
+
+/* records.c */
+PyObject *records_scan(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
+PyObject *records_index(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
+
+#endif

@@ -1,0 +1,146 @@
+/* Projection: the values of some fields, everything else passed over without making objects of it. */
+#include "plan.h"
+
+static const uint8_t SIZE[] = {1, 1, 2, 2, 4, 4, 8, 8, 16};
+
+static int pass_struct(const Struct *plan, Cursor *c);
+
+static inline Py_ssize_t left(const Cursor *c) { return c->end - c->at; }
+
+static inline int pass(Cursor *c, Py_ssize_t size) {
+    if (size > left(c))
+        return bad();
+    c->at += size;
+    return 1;
+}
+
+static int length_of(const Field *field, Cursor *c, int wide, Py_ssize_t *length) {
+    if (field->compact) {
+        uint64_t value;
+        if (!read_uvarint(c, &value))
+            return 0;
+        *length = (Py_ssize_t)value - 1;
+        return 1;
+    }
+    if (left(c) < (wide ? 4 : 2))
+        return bad();
+    const uint8_t *p = c->at;
+    *length = wide ? (int32_t)((uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3])
+                   : (int16_t)(p[0] << 8 | p[1]);
+    c->at += wide ? 4 : 2;
+    return *length >= -1 ? 1 : bad();
+}
+
+static inline int pass_item(const Field *field, Cursor *c) {
+    if (field->type < STRING)
+        return pass(c, SIZE[field->type]);
+    if (field->type == STRUCT)
+        return pass_struct(field->sub, c);
+    Py_ssize_t length;
+    return length_of(field, c, field->type != STRING, &length) && (length <= 0 || pass(c, length));
+}
+
+/* Whether a struct follows: 1 yes, 0 null, -1 the bytes do not fit. */
+static int present(const Field *field, Cursor *c) {
+    if (field->type != STRUCT || !field->nullable)
+        return 1;
+    if (c->at >= c->end)
+        return bad() - 1;
+    uint8_t mark = *c->at++;
+    return mark == 1 ? 1 : mark == 255 ? 0 : bad() - 1;
+}
+
+static int count_of(const Field *field, Cursor *c, Py_ssize_t *length) {
+    return length_of(field, c, 1, length) && (*length <= left(c) / field->minimum || bad());
+}
+
+static int pass_field(const Field *field, Cursor *c) {
+    if (!field->array) {
+        int there = present(field, c);
+        return there < 0 ? 0 : there == 0 ? 1 : pass_item(field, c);
+    }
+    Py_ssize_t length;
+    if (!count_of(field, c, &length))
+        return 0;
+    if (length <= 0)
+        return 1;
+    if (field->type < STRING)
+        return pass(c, length * SIZE[field->type]);
+    if (field->type == STRUCT && field->sub->fixed >= 0)
+        return pass(c, length * field->sub->fixed);
+    while (length--)
+        if (!pass_item(field, c))
+            return 0;
+    return 1;
+}
+
+static int tagged(const Struct *plan, Cursor *c, int (*known_field)(const Field *, Cursor *)) {
+    uint64_t count, tag, size;
+    if (!read_uvarint(c, &count))
+        return 0;
+    if (count > (uint64_t)left(c) / 2)
+        return bad();
+    while (count--) {
+        if (!read_uvarint(c, &tag) || !read_uvarint(c, &size))
+            return 0;
+        if (size > (uint64_t)left(c))
+            return bad();
+        const uint8_t *end = c->at + size;
+        for (Py_ssize_t i = plan->untagged; i < plan->count; i++)
+            if ((uint64_t)plan->fields[i].tag == tag) {
+                if (!known_field(&plan->fields[i], c))
+                    return 0;
+                if (c->at != end)
+                    return bad();
+                break;
+            }
+        c->at = end;
+    }
+    return 1;
+}
+
+static int pass_struct(const Struct *plan, Cursor *c) {
+    if (plan->fixed >= 0)
+        return pass(c, plan->fixed);
+    for (Py_ssize_t i = 0; i < plan->untagged; i++)
+        if (!pass_field(&plan->fields[i], c))
+            return 0;
+    return !plan->flexible || tagged(plan, c, pass_field);
+}
+
+/* The value as read_struct would give it: the field is read as the only one of a struct. */
+static int keep(const Field *field, Cursor *c) {
+    Field copy = *field;
+    Struct one = {.count = 1, .untagged = 1, .flexible = 0, .fixed = -1, .fields = &copy};
+    PyObject *values = read_struct(&one, c);
+    if (!values)
+        return 0;
+    int failed = PyList_Append(c->sinks[field->sink], PyTuple_GET_ITEM(values, 0));
+    Py_DECREF(values);
+    return !failed;
+}
+
+static int project_field(const Field *field, Cursor *c) {
+    if (field->sink >= 0)
+        return keep(field, c);
+    if (!field->wanted)
+        return pass_field(field, c);
+    if (!field->array) {
+        int there = present(field, c);
+        return there < 0 ? 0 : there == 0 ? 1 : project_struct(field->sub, c);
+    }
+    Py_ssize_t length;
+    if (!count_of(field, c, &length))
+        return 0;
+    for (; length > 0; length--)
+        if (!project_struct(field->sub, c))
+            return 0;
+    return 1;
+}
+
+int project_struct(const Struct *plan, Cursor *c) {
+    for (Py_ssize_t i = 0; i < plan->untagged; i++)
+        if (!project_field(&plan->fields[i], c))
+            return 0;
+    return !plan->flexible || tagged(plan, c, project_field);
+}

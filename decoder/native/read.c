@@ -1,0 +1,233 @@
+/* Bytes to values, by plan. Every count and length is checked against the bytes that are there before anything is
+   allocated for it. Values are what decoder/decode.py makes in pure Python, which stays the reference. */
+#include "plan.h"
+
+static inline uint16_t get16(const uint8_t *p) { return (uint16_t)(p[0] << 8 | p[1]); }
+static inline uint32_t get32(const uint8_t *p) {
+    return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
+}
+static inline uint64_t get64(const uint8_t *p) { return (uint64_t)get32(p) << 32 | get32(p + 4); }
+
+static const uint8_t SIZE[] = {1, 1, 2, 2, 4, 4, 8, 8, 16};
+
+static inline Py_ssize_t left(const Cursor *c) { return c->end - c->at; }
+
+/* At most 5 bytes, as Kafka's ByteUtils.readUnsignedVarint. */
+int read_uvarint(Cursor *c, uint64_t *value) {
+    uint64_t result = 0;
+    for (int shift = 0; shift < 35; shift += 7) {
+        if (c->at >= c->end)
+            return bad();
+        uint8_t byte = *c->at++;
+        result |= (uint64_t)(byte & 0x7F) << shift;
+        if (byte < 0x80) {
+            *value = result;
+            return 1;
+        }
+    }
+    return bad();
+}
+
+/* -1 for null; `wide`: the fixed form has 4 bytes, else 2 */
+static inline int read_length(const Field *field, Cursor *c, int wide, Py_ssize_t *length) {
+    if (field->compact) {
+        if (c->at < c->end && *c->at < 0x80) {
+            *length = (Py_ssize_t)*c->at++ - 1;
+            return 1;
+        }
+        uint64_t value;
+        if (!read_uvarint(c, &value))
+            return 0;
+        *length = (Py_ssize_t)value - 1;
+        return 1;
+    }
+    if (left(c) < (wide ? 4 : 2))
+        return bad();
+    *length = wide ? (int32_t)get32(c->at) : (int16_t)get16(c->at);
+    c->at += wide ? 4 : 2;
+    return *length >= -1 ? 1 : bad();
+}
+
+static inline PyObject *fixed_value(uint8_t type, const uint8_t *p) {
+    switch (type) {
+    case BOOL:
+        return Py_NewRef(*p ? Py_True : Py_False);
+    case INT8:
+        return PyLong_FromLong((int8_t)*p);
+    case INT16:
+        return PyLong_FromLong((int16_t)get16(p));
+    case UINT16:
+        return PyLong_FromLong(get16(p));
+    case INT32:
+        return PyLong_FromLong((int32_t)get32(p));
+    case UINT32:
+        return PyLong_FromUnsignedLong(get32(p));
+    case INT64:
+        return PyLong_FromLongLong((int64_t)get64(p));
+    case FLOAT64: {
+        uint64_t bits = get64(p);
+        double number;
+        memcpy(&number, &bits, 8);
+        return PyFloat_FromDouble(number);
+    }
+    default:
+        return PyBytes_FromStringAndSize((const char *)p, 16);
+    }
+}
+
+static inline PyObject *read_item(const Field *field, Cursor *c) {
+    if (field->type < STRING) {
+        Py_ssize_t size = SIZE[field->type];
+        if (left(c) < size) {
+            bad();
+            return NULL;
+        }
+        const uint8_t *p = c->at;
+        c->at += size;
+        return fixed_value(field->type, p);
+    }
+    if (field->type == STRUCT)
+        return read_struct(field->sub, c);
+    Py_ssize_t length;
+    if (!read_length(field, c, field->type != STRING, &length))
+        return NULL;
+    if (length < 0)
+        Py_RETURN_NONE;
+    if (length > left(c)) {
+        bad();
+        return NULL;
+    }
+    const char *p = (const char *)c->at;
+    c->at += length;
+    if (field->type != STRING)
+        return PyBytes_FromStringAndSize(p, length);
+    return PyUnicode_DecodeUTF8(p, length, NULL);
+}
+
+/* A tuple that holds no containers the collector must follow is of no interest to it. */
+static inline void quiet(PyObject *tuple) {
+    if (PyObject_GC_IsTracked(tuple))
+        PyObject_GC_UnTrack(tuple);
+}
+
+static PyObject *read_field(const Field *field, Cursor *c) {
+    if (!field->array) {
+        if (field->type == STRUCT && field->nullable) {
+            if (c->at >= c->end) {
+                bad();
+                return NULL;
+            }
+            uint8_t mark = *c->at++;
+            if (mark == 255)
+                Py_RETURN_NONE;
+            if (mark != 1) {
+                bad();
+                return NULL;
+            }
+        }
+        return read_item(field, c);
+    }
+    Py_ssize_t length;
+    if (!read_length(field, c, 1, &length))
+        return NULL;
+    if (length < 0)
+        Py_RETURN_NONE;
+    if (length > left(c) / field->minimum) {
+        bad();
+        return NULL;
+    }
+    PyObject *items = PyTuple_New(length);
+    if (!items)
+        return NULL;
+    for (Py_ssize_t i = 0; i < length; i++) {
+        PyObject *item = read_item(field, c);
+        if (!item) {
+            Py_DECREF(items);
+            return NULL;
+        }
+        PyTuple_SET_ITEM(items, i, item);
+    }
+    if (length)
+        quiet(items);
+    return items;
+}
+
+static PyObject *read_tags(const Struct *plan, Cursor *c, PyObject *values) {
+    for (Py_ssize_t i = plan->untagged; i < plan->count; i++)
+        PyTuple_SET_ITEM(values, i, Py_NewRef(plan->fields[i].fallback));
+    uint64_t count, tag, size;
+    if (!read_uvarint(c, &count))
+        return NULL;
+    if (!count)
+        return PyTuple_New(0);
+    if (count > (uint64_t)left(c) / 2) {
+        bad();
+        return NULL;
+    }
+    PyObject *others = PyList_New(0);
+    if (!others)
+        return NULL;
+    while (count--) {
+        if (!read_uvarint(c, &tag) || !read_uvarint(c, &size))
+            goto failed;
+        if (size > (uint64_t)left(c)) {
+            bad();
+            goto failed;
+        }
+        const uint8_t *end = c->at + size;
+        Py_ssize_t known = plan->untagged;
+        while (known < plan->count && (uint64_t)plan->fields[known].tag != tag)
+            known++;
+        if (known < plan->count) {
+            PyObject *value = read_field(&plan->fields[known], c);
+            if (!value)
+                goto failed;
+            PyObject *before = PyTuple_GET_ITEM(values, known);
+            PyTuple_SET_ITEM(values, known, value);
+            Py_DECREF(before);
+            if (c->at != end) {
+                bad();
+                goto failed;
+            }
+            continue;
+        }
+        PyObject *pair = Py_BuildValue("(Ky#)", (unsigned long long)tag, (const char *)c->at, (Py_ssize_t)size);
+        if (!pair || PyList_Append(others, pair) < 0) {
+            Py_XDECREF(pair);
+            goto failed;
+        }
+        Py_DECREF(pair);
+        c->at = end;
+    }
+    PyObject *unknown = PyList_AsTuple(others);
+    Py_DECREF(others);
+    return unknown;
+failed:
+    Py_DECREF(others);
+    return NULL;
+}
+
+PyObject *read_struct(const Struct *plan, Cursor *c) {
+    PyObject *values = PyTuple_New(plan->count + plan->flexible);
+    if (!values)
+        return NULL;
+    for (Py_ssize_t i = 0; i < plan->untagged; i++) {
+        const Field *field = &plan->fields[i];
+        PyObject *value = field->array || field->nullable ? read_field(field, c) : read_item(field, c);
+        if (!value)
+            goto failed;
+        PyTuple_SET_ITEM(values, i, value);
+    }
+    if (plan->flexible) {
+        PyObject *unknown = read_tags(plan, c, values);
+        if (!unknown)
+            goto failed;
+        PyTuple_SET_ITEM(values, plan->count, unknown);
+    }
+    if (plan->count + plan->flexible)
+        quiet(values);
+    return values;
+failed:
+    Py_DECREF(values);
+    return NULL;
+}

@@ -1,0 +1,85 @@
+"""Where the records of a batch lie, without making any: a table from which single records are read when asked for."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator, Sequence
+from typing import overload
+
+from ..accelerator import native
+from .batch import HEADER_SIZE, LOG_APPEND, Batch
+from .codecs import DEFAULT_LIMIT
+from .errors import RecordsError
+from .record import Record, scan, spans
+
+
+class RecordIndex(Sequence[Record]):
+    """The records of one batch, by number. Positions are found at once, a record is read when it is asked for.
+
+    Raises `RecordsError` at once for a batch whose records do not fit its bytes.
+    """
+
+    def __init__(self, batch: Batch, *, limit: int = DEFAULT_LIMIT):
+        self.batch = batch
+        if batch.codec:
+            self._data = batch.payload(limit=limit)
+            start, end = 0, len(self._data)
+        else:
+            self._data, start, end = batch.data, batch.start + HEADER_SIZE, batch.end
+        self._starts = array("i")
+        if native is not None and isinstance(self._data, bytes) and batch.record_count >= 0:
+            table, behind = native.index(self._data, start, end, batch.record_count)
+            if behind == end and len(table) == batch.record_count * 32:
+                rows = memoryview(table).cast("i")
+                self._table: memoryview | None = rows
+                self._count = batch.record_count
+                return
+        # In pure Python, and for a batch that is damaged: this raises what is wrong.
+        self._table = None
+        try:
+            for at, _ in spans(self._data, start, end, batch.record_count):
+                self._starts.append(at)
+        except RecordsError as error:
+            raise error.inside(f"record batch at byte {batch.start}", 0, decompressed=bool(batch.codec)) from None
+        self._count = len(self._starts)
+        self._starts.append(end)
+
+    def __len__(self) -> int:
+        return self._count
+
+    @overload
+    def __getitem__(self, number: int) -> Record: ...
+    @overload
+    def __getitem__(self, number: slice) -> list[Record]: ...
+    def __getitem__(self, number: int | slice) -> Record | list[Record]:
+        if isinstance(number, slice):
+            return [self._record(i) for i in range(*number.indices(self._count))]
+        place = number + self._count if number < 0 else number
+        if not 0 <= place < self._count:
+            raise IndexError(number)
+        return self._record(place)
+
+    def __iter__(self) -> Iterator[Record]:
+        return self.batch.records()
+
+    def _record(self, number: int) -> Record:
+        start, end = self.span(number)
+        batch = self.batch
+        return next(
+            scan(
+                self._data,
+                start,
+                end,
+                1,
+                base_offset=batch.base_offset,
+                base_timestamp=batch.base_timestamp,
+                append_timestamp=batch.max_timestamp if batch.attributes & LOG_APPEND else None,
+                base_sequence=batch.base_sequence,
+            )
+        )
+
+    def span(self, number: int) -> tuple[int, int]:
+        """(start, end) of a record in the batch's (decompressed) bytes."""
+        if self._table is not None:
+            return self._table[8 * number], self._table[8 * number + 1]
+        return self._starts[number], self._starts[number + 1]
