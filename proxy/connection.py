@@ -20,7 +20,15 @@ from ..decoder import facts
 from ..decoder.frame import Direction, foreign_protocol
 from ..plugins.rules import Answer
 from .addresses import reason
-from .editing import ADDRESS_APIS, Unreadable, framed
+from .editing import (
+    ADDRESS_APIS,
+    ENDPOINT_LIMIT,
+    PRODUCE,
+    Unreadable,
+    framed,
+    names_brokers,
+    produce_acks,
+)
 from .events import Address, ConnectionClosed, ConnectionOpened, NotKafka, RuleHit, Undecoded, UpstreamFailed
 from .lane import Lane
 from .resolver import Answer as Resolved
@@ -36,6 +44,8 @@ _RESET = struct.pack("ii", 1, 0)
 KNOWN = frozenset(facts.api_keys())
 HIGHEST_VERSION = 40
 """No API has versions beyond this; larger numbers are not a request's (raw SASL tokens have no header)."""
+IN_FLIGHT_LIMIT = 8192
+"""Most requests that are remembered without rules: some may never get a response."""
 
 
 def _signed(correlation: int) -> int:
@@ -152,10 +162,17 @@ class Connection:
 
     # -- requests in flight ----------------------------------------------------------------------------------
 
-    def expect(self, size: int, api_key: int, api_version: int, correlation: int) -> None:
-        """A request passes whose response will be held (connections without rules)."""
-        if size >= 8 and 0 <= api_version <= HIGHEST_VERSION:
-            self.in_flight.append(InFlight(api_key, api_version, correlation))
+    def expect(self, data: bytes | memoryview, at: int, end: int) -> None:
+        """A request passes whose response may have to be held (connections without rules). At least 12 bytes of its
+        frame stand at `at`."""
+        size, key, version, correlation = _REQUEST(data, at)
+        if size < 8 or not 0 <= version <= HIGHEST_VERSION or not names_brokers(key, version):
+            return
+        if key == PRODUCE and produce_acks(data, at, end) == 0:
+            return  # gets no response
+        if len(self.in_flight) >= IN_FLIGHT_LIMIT:
+            self.in_flight.popleft()
+        self.in_flight.append(InFlight(key, version, correlation))
 
     def holds(self, lane: Lane, data: bytes, at: int, size: int) -> bool:
         """Whether the frame whose head stands at `at` is held."""
@@ -187,7 +204,11 @@ class Connection:
                     if passed.answer is not None:
                         self.in_flight.appendleft(passed)
                         self.deliver(time.time_ns())
-                if entry.api_key in ADDRESS_APIS or entry.change is not None:
+                if (
+                    entry.change is not None
+                    or entry.api_key in ADDRESS_APIS
+                    or (size <= ENDPOINT_LIMIT and names_brokers(entry.api_key, entry.api_version))
+                ):
                     return True  # stays at the head until the frame is complete
                 self.in_flight.popleft()
                 return False
@@ -248,7 +269,7 @@ class Connection:
         changed: bytes | None = None
         note = "addresses"
         try:
-            if entry.api_key in ADDRESS_APIS:
+            if names_brokers(entry.api_key, entry.api_version):
                 changed = self.relay.editor.readdress(frame, entry.api_key, entry.api_version, self.local_host)
             if entry.change is not None:
                 note = entry.change.note

@@ -7,21 +7,54 @@ forwards the original.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 from uuid import UUID
 
 from .. import decoder
 from ..decoder import facts
+from ..decoder.plan import StructPlan, plan
 from ..plugins.rules import Answer, RuleBook
 from .addresses import AddressMap
 
 ADDRESS_APIS = frozenset(facts.api_key(name) for name in ("Metadata", "FindCoordinator", "DescribeCluster"))
 """Responses that tell a client where brokers are."""
+ENDPOINT_APIS = frozenset(facts.api_key(name) for name in ("Produce", "Fetch", "ShareFetch", "ShareAcknowledge"))
+"""Responses of bulk APIs that name brokers in a tagged field when a leader has moved (KIP-951)."""
+ENDPOINT_LIMIT = 256 * 1024
+"""Larger responses of bulk APIs are not held for the sake of that field."""
 PRODUCE = facts.api_key("Produce")
 
 
 class Unreadable(Exception):
     """A held frame could not be decoded or encoded; the text says why."""
+
+
+@cache
+def names_brokers(api_key: int, api_version: int) -> bool:
+    """Whether a response of this version can hold a broker's address (or is too new to know)."""
+    try:
+        return _has_address(plan("response", api_key, api_version).root)
+    except decoder.DecodeError:
+        return api_key in ADDRESS_APIS
+
+
+def _has_address(struct: StructPlan) -> bool:
+    names = {field.name for field in struct.fields}
+    return {"host", "port"} <= names or any(field.struct and _has_address(field.struct) for field in struct.fields)
+
+
+def produce_acks(data: bytes | memoryview, at: int, end: int) -> int | None:
+    """The acks of a flexible Produce (version 9 and later) whose frame starts at `at`; None if that is beyond `end`."""
+    if at + 14 > end:
+        return None
+    client_id = int.from_bytes(data[at + 12 : at + 14], "big", signed=True)
+    place = at + 14 + max(client_id, 0)
+    # no tags in the header, and a transactional id of less than 127 bytes (0: null)
+    if place + 2 > end or data[place] or data[place + 1] > 127:
+        return None
+    place += 2 + max(data[place + 1] - 1, 0)
+    return int.from_bytes(data[place : place + 2], "big", signed=True) if place + 2 <= end else None
 
 
 def framed(frame: bytes) -> bytes:

@@ -24,7 +24,7 @@ from typing import Any
 from ..plugins import rules
 from .addresses import AddressMap, reason
 from .connection import Connection
-from .editing import ADDRESS_APIS, Editor
+from .editing import ADDRESS_APIS, ENDPOINT_APIS, Editor
 from .events import Address, Event, RelayFault, Suppressed, UpstreamFailed, encode
 from .lane import Lane
 from .resolver import Answer, Resolver
@@ -50,7 +50,7 @@ class Relay:
         self.ring = Ring.attach(settings["ring"])
         self.writer = RingWriter(self.ring, {int(reader): fd for reader, fd in settings["bells"].items()})
         self._room_bell: int = settings["room_bell"]
-        self.watch = ADDRESS_APIS
+        self.watch = ADDRESS_APIS | ENDPOINT_APIS
         self.hold_limit = min(HOLD_LIMIT, self.writer.hold_limit) if settings["lossless"] else HOLD_LIMIT
         self.held = 0
         self.draining = False

@@ -6,6 +6,7 @@ import json
 import os
 import socket
 import threading
+import time
 from typing import Any
 
 import pytest
@@ -44,6 +45,7 @@ def test_a_fault_costs_one_connection(bench: Any, wire: Any, monkeypatch: pytest
         steady = bench.client(address)
         steady.sendall(wire.request(18, 0, 1))
         assert wire.read_frame(steady) == wire.response(1, b"ok")
+        time.sleep(0.2)  # bytes are sent before they are looked at: let that end before it is broken
         with monkeypatch.context() as broken:
 
             def fail(self: Lane, base: int, count: int) -> int:

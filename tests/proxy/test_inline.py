@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from barnabas import decoder
 from barnabas.plugins.rules import Rule
+from barnabas.proxy.editing import produce_acks
 from barnabas.proxy.events import BrokerFound, NotKafka, RuleHit, Undecoded
 
 NOT_LEADER = 6
@@ -150,6 +151,9 @@ def test_addresses_in_metadata_at_every_version(bench: Any, wire: Any, version: 
             {"coordinators": [{"key": "g", "node_id": 1, "host": "10.9.8.7", "port": 9092}]},
             "coordinators[0].",
         ),
+        ("Produce", 10, {"node_endpoints": [{"node_id": 1, "host": "10.9.8.7", "port": 9092}]}, "node_endpoints[0]."),
+        ("Fetch", 16, {"node_endpoints": [{"node_id": 1, "host": "10.9.8.7", "port": 9092}]}, "node_endpoints[0]."),
+        ("ShareFetch", 1, {"node_endpoints": [{"node_id": 1, "host": "10.9.8.7", "port": 9092}]}, "node_endpoints[0]."),
         ("DescribeCluster", 1, {"brokers": [{"broker_id": 1, "host": "10.9.8.7", "port": 9092}]}, "brokers[0]."),
     ],
 )
@@ -218,6 +222,43 @@ def test_a_response_too_large_to_hold_passes(bench: Any, wire: Any) -> None:
     client.sendall(wire.request(3, 8, 4))
     assert wire.read_frame(client) == big
     assert "larger than" in wire.wait_for(proxy, Undecoded).text
+
+
+@pytest.mark.parametrize("rules", [[], [rule(topic="other")]], ids=["without rules", "with a rule"])
+def test_large_fetches_pass_between_small_ones(bench: Any, wire: Any, rules: list[Rule]) -> None:
+    """A large response goes the fast way again, and the small one behind it is still read."""
+    small = wire.framed(
+        decoder.encode_response(
+            1, 16, {"node_endpoints": [{"node_id": 1, "host": "10.9.8.7", "port": 9092}]}, correlation_id=2
+        )
+    )
+
+    def script(sock: socket.socket) -> None:
+        for _ in range(2):
+            wire.read_frame(sock)
+        sock.sendall(large + small)
+
+    proxy = bench.proxy(bench.broker(script).address, rules=rules)
+    for size in (256 * 1024 - 3, 5_000_000, 262_144 + 65_536):
+        large = wire.response(1, os.urandom(size))
+        client = bench.client(proxy.address)
+        client.sendall(wire.request(1, 16, 1) + wire.request(1, 16, 2))
+        assert wire.read_frame(client) == large
+        message = decoder.decode_response(wire.read_frame(client)[4:], api_key=1, api_version=16)
+        assert message["node_endpoints[0].host"] == "127.0.0.1"
+
+
+def test_acks_0_leaves_nothing_behind() -> None:
+    for client_id in (None, "", "client" * 10):
+        for transactional_id in (None, "", "t" * 40):
+            for acks in (-1, 0, 1):
+                frame = decoder.encode_request(
+                    0, 11, {"acks": acks, "transactional_id": transactional_id}, client_id=client_id
+                )
+                data = (len(frame)).to_bytes(4, "big") + frame
+                assert produce_acks(data, 0, len(data)) == acks
+                assert produce_acks(b"xyz" + data, 3, 3 + len(data)) == acks
+                assert produce_acks(data, 0, 13) is None
 
 
 # --- rules ---------------------------------------------------------------------------------------------------
