@@ -84,8 +84,16 @@ def api(key: int) -> Api:
 
 
 @cache
+def extra_files() -> tuple[str, ...]:
+    """The files of definitions that belong to no API, as `extra` takes them."""
+    embedded = (entry.name for entry in _SCHEMA.joinpath("embedded").iterdir())
+    names = sorted(name.removesuffix(".kafka") for name in embedded if name.endswith(".kafka"))
+    return ("headers", "data", *(f"embedded/{name}" for name in names))
+
+
+@cache
 def extra(file: str) -> dict[str, Definition]:
-    """Definitions that belong to no API, by name: file ``"headers"`` or ``"data"``."""
+    """Definitions that belong to no API, by name: file ``"headers"``, ``"data"``, ``"embedded/consumer_offsets"`` ..."""
     name = f"{file}.kafka"
     return {d.name: d for d in parse(_SCHEMA.joinpath(name).read_text("utf-8"), name)}
 

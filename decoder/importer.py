@@ -1,4 +1,4 @@
-"""From Apache Kafka's message definitions (JSON in a kafka-clients jar) to the notation, and the union of releases.
+"""From Apache Kafka's message definitions (JSON inside Kafka's jars) to the notation, and the union of releases.
 
 Only facts are kept: names, types, versions, tags, defaults, entities. The sentences of the definitions are not.
 One release holds only what it still serves, so the schema is a union: the newest release wins wherever it has a
@@ -9,37 +9,84 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from .notation import ALL_VERSIONS, NO_VERSIONS, PRIMITIVES, Definition, Field, Versions, write
 from .plan import StructPlan, compile_plan
 
-KINDS = ("request", "response", "header", "data")
+# Kafka's definition types -> the notation's kinds. What stands in records is data with a key and the topic's name.
+KINDS = {
+    "request": "request",
+    "response": "response",
+    "header": "header",
+    "data": "data",
+    "metadata": "data",
+    "coordinator-key": "data",
+    "coordinator-value": "data",
+}
+
+# Which topic holds the records that a jar defines, by the Java package that reads them.
+_TOPICS = {
+    "org/apache/kafka/coordinator/group/": "__consumer_offsets",
+    "org/apache/kafka/coordinator/transaction/": "__transaction_state",
+    "org/apache/kafka/coordinator/share/": "__share_group_state",
+    "org/apache/kafka/common/metadata/": "__cluster_metadata",
+    "org/apache/kafka/server/log/remote/metadata/": "__remote_log_metadata",
+}
 
 
 class ImportProblem(ValueError):
     """A definition file cannot be understood; the text names the file and the reason."""
 
 
-def read_definitions(files: Mapping[str, str]) -> dict[str, Definition]:
-    """Definitions by message name, from file name -> JSON text (with Kafka's ``//`` comments)."""
+def definition_files(entries: Iterable[str]) -> list[str]:
+    """Those of a jar's entries that hold message definitions."""
+    return [name for name in entries if re.fullmatch(r"(common/)?(message|metadata)/\w+\.json", name)]
+
+
+def topic_of(entries: Iterable[str]) -> str | None:
+    """The internal topic whose records a jar with these entries defines, or None."""
+    return next((topic for name in entries for package, topic in _TOPICS.items() if name.startswith(package)), None)
+
+
+def read_definitions(files: Mapping[str, str], topic: str | None = None) -> dict[str, Definition]:
+    """Definitions by message name, from file name -> JSON text (with Kafka's ``//`` comments).
+
+    `topic` is where definitions with a record type belong (see `topic_of`); it becomes their ``on`` word.
+    """
     found = {}
     for name, text in files.items():
         try:
             raw = _load_json(text)
             if raw.get("type") in KINDS:
-                definition = _definition(raw)
+                definition = _definition(raw, topic)
                 found[definition.name] = definition
         except (ValueError, KeyError, TypeError) as error:
             raise ImportProblem(f"{name}: {error!r}; is this one of Kafka's message definitions?") from error
-    return found
+    return found if topic is None else {d.name: d for d in _with_record_types(found, topic)}
+
+
+def _with_record_types(found: dict[str, Definition], topic: str) -> Iterator[Definition]:
+    """Until 3.9 the record type was kept as the key's version; the leading int16 on the wire is the same number."""
+    for name, d in found.items():
+        base = name.removesuffix("Key").removesuffix("Value")
+        key, value = found.get(base + "Key"), found.get(base + "Value")
+        if d.kind != "data" or d.key is not None or key is None or value is None:
+            yield d
+        elif d is value:
+            yield replace(d, key=max(key.versions.every()), listeners=(topic,))
+        else:
+            fields = tuple(replace(f, versions=ALL_VERSIONS) for f in d.fields)
+            yield replace(
+                d, key=max(d.versions.every()), versions=Versions(0, 0), listeners=(topic,), fields=fields
+            )
 
 
 def _load_json(text: str) -> dict[str, Any]:
-    text = re.sub(r"/\*.*?\*/", "", text, flags=re.S)
-    text = re.sub(r"^\s*//.*$", "", text, flags=re.M)
+    # Strings are matched too, so that a // or /* inside of one is left alone.
+    text = re.sub(r'("(?:[^"\\]|\\.)*")|//[^\n]*|/\*.*?\*/', lambda found: found[1] or "", text, flags=re.S)
     # Some files have text behind the object: take the first value only.
     value, _ = json.JSONDecoder().raw_decode(text.strip())
     if not isinstance(value, dict):
@@ -47,15 +94,16 @@ def _load_json(text: str) -> dict[str, Any]:
     return value
 
 
-def _definition(raw: dict[str, Any]) -> Definition:
+def _definition(raw: dict[str, Any], topic: str | None = None) -> Definition:
+    kind = KINDS[raw["type"]]
     versions = Versions.parse(raw["validVersions"])
     return Definition(
-        kind=raw["type"],
+        kind=kind,
         name=raw["name"],
         key=raw.get("apiKey"),
         versions=versions,
         flexible=Versions.parse(raw.get("flexibleVersions", "none")),
-        listeners=tuple(raw.get("listeners", ())),
+        listeners=(topic,) if topic and kind == "data" and "apiKey" in raw else tuple(raw.get("listeners", ())),
         fields=tuple(_field(f) for f in raw.get("fields", ())),
         structs=tuple((s["name"], tuple(_field(f) for f in s["fields"])) for s in raw.get("commonStructs", ())),
         unstable=bool(raw.get("latestVersionUnstable", False)),
@@ -65,7 +113,8 @@ def _definition(raw: dict[str, Any]) -> Definition:
 def _field(raw: dict[str, Any]) -> Field:
     type_name = raw["type"]
     array = type_name.startswith("[]")
-    versions = Versions.parse(raw.get("versions", "0+"))
+    # Kafka's FieldSpec: a field that names only its tagged versions exists in those alone.
+    versions = Versions.parse(raw.get("versions") or raw.get("taggedVersions", "0+"))
     tag = raw.get("tag")
     default = raw.get("default", "")
     if default is None:
@@ -81,7 +130,7 @@ def _field(raw: dict[str, Any]) -> Field:
         tag=None if tag is None else int(tag),
         tagged=Versions.parse(raw.get("taggedVersions", "none")),
         default=str(default) if default != "" else None,
-        ignorable=bool(raw.get("ignorable", False)),
+        ignorable=str(raw.get("ignorable", False)).lower() == "true",
         map_key=bool(raw.get("mapKey", False)),
         entity=raw.get("entityType"),
         never_flexible=raw.get("flexibleVersions") == "none",
@@ -108,7 +157,10 @@ def union(old: Mapping[str, Definition], new: Mapping[str, Definition]) -> dict[
 
 def renamed(old: Mapping[str, Definition], new: Mapping[str, Definition]) -> dict[str, Definition]:
     """`old` under the names of `new`: an API may get another name and keep its key (74 did in 4.1)."""
-    names: dict[tuple[str, int | None], str] = {(d.kind, d.key): d.name for d in new.values() if d.key is not None}
+    # Record types are counted per topic, for keys and values alike: there the key names nothing.
+    names: dict[tuple[str, int | None], str] = {
+        (d.kind, d.key): d.name for d in new.values() if d.key is not None and d.kind != "data"
+    }
     return {names.get((d.kind, d.key), d.name): d for d in old.values()}
 
 
@@ -218,11 +270,15 @@ def _union_field(old: Field | None, new: Field | None, scope: _Scope) -> Field:
 
 
 def schema_files(definitions: Mapping[str, Definition]) -> dict[str, str]:
-    """File name -> text for ``decoder/schema/``: one file per API, ``headers.kafka`` and ``data.kafka``."""
+    """File name -> text for ``decoder/schema/``: one file per API, ``headers.kafka``, ``data.kafka``, and under
+    ``embedded/`` one for each topic or group protocol that data belongs to."""
     apis: dict[int, dict[str, Definition]] = {}
     other: dict[str, list[Definition]] = {"header": [], "data": []}
+    embedded: dict[str, list[Definition]] = {}
     for definition in definitions.values():
-        if definition.kind in other:
+        if definition.kind == "data" and definition.listeners:
+            embedded.setdefault(definition.listeners[0].strip("_"), []).append(definition)
+        elif definition.kind in other:
             other[definition.kind].append(definition)
         else:
             assert definition.key is not None
@@ -233,6 +289,8 @@ def schema_files(definitions: Mapping[str, Definition]) -> dict[str, str]:
         files[f"{key:03d}-{name}.kafka"] = write([pair["request"], pair["response"]])
     files["headers.kafka"] = write(sorted(other["header"], key=lambda d: d.name))
     files["data.kafka"] = write(sorted(other["data"], key=lambda d: d.name))
+    for owner, found in sorted(embedded.items()):
+        files[f"embedded/{owner}.kafka"] = write(sorted(found, key=lambda d: (-1 if d.key is None else d.key, d.name)))
     return files
 
 
@@ -286,7 +344,8 @@ def _layout_changes(old: Definition, new: Definition, version: int) -> Iterable[
     if layout(old, version, names=False) == layout(new, version, names=False):
         return [(f"has other names: {_renames(before, after)}", False)]
     gone, come = [x for x in before if x not in after], [x for x in after if x not in before]
-    only_tags = not gone and all(" tag" in line for line in come)
+    tags = tuple(f"{line.split()[0]}." for line in come if " tag" in line)
+    only_tags = not gone and all(" tag" in line or line.startswith(tags) for line in come)
     text = "; ".join([f"- {x}" for x in gone] + [f"+ {x}" for x in come]) or "has its fields in another order"
     return [(text, not only_tags)]
 

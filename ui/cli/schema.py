@@ -106,13 +106,16 @@ def _lines(struct: StructPlan, depth: int) -> Iterator[str]:
 
 @app.command("import")
 def import_(
-    jars: Annotated[list[Path], typer.Argument(help="kafka-clients-X.jar, oldest first.", metavar="JAR...")],
+    jars: Annotated[list[Path], typer.Argument(help="kafka-clients-X.jar and the other jars of a release, oldest first.", metavar="JAR...")],
     write: Annotated[bool, typer.Option("--write", help="Write the schema files; otherwise only show.")] = False,
     directory: Annotated[
         Path | None, typer.Option("--directory", help="Where to write; this package's own schema if left out.")
     ] = None,
 ) -> None:
-    """Read message definitions out of kafka-clients jars and show what they change in the schema.
+    """Read message definitions out of Kafka's jars and show what they change in the schema.
+
+    Requests and responses are in kafka-clients; what stands in internal topics is in kafka-group-coordinator,
+    kafka-transaction-coordinator, kafka-share-coordinator, kafka-metadata, kafka-storage, kafka-raft, kafka-streams.
 
     Versions that the schema holds and a release dropped are kept. A changed layout of a version that was known
     already is an ALARM: look at it before you write.
@@ -139,6 +142,7 @@ def import_(
         target = directory or Path(str(facts.schema_folder()))
         target.mkdir(parents=True, exist_ok=True)
         for name in files if directory else changed:
+            (target / name).parent.mkdir(exist_ok=True)
             (target / name).write_text(files[name], "utf-8")
         typer.echo(
             f"written to {target}; run the tests before you trust it" + (" (there were alarms)" if alarms else "")
@@ -152,7 +156,7 @@ def _own() -> dict[str, Definition]:
     for key in facts.api_keys():
         api = facts.api(key)
         found[api.request.name], found[api.response.name] = api.request, api.response
-    for file in ("headers", "data"):
+    for file in facts.extra_files():
         found.update(facts.extra(file))
     return found
 
@@ -160,10 +164,11 @@ def _own() -> dict[str, Definition]:
 def _read(jar: Path) -> dict[str, Definition]:
     try:
         with zipfile.ZipFile(jar) as archive:
-            names = [n for n in archive.namelist() if n.startswith("common/message/") and n.endswith(".json")]
-            if not names:
+            entries = archive.namelist()
+            files = {name: archive.read(name).decode() for name in importer.definition_files(entries)}
+            if not files:
                 raise Failure(f"{jar} holds no common/message/*.json: give a kafka-clients jar of release 2.5 or newer")
-            return importer.read_definitions({n: archive.read(n).decode() for n in names})
+            return importer.read_definitions(files, importer.topic_of(entries))
     except (OSError, zipfile.BadZipFile) as error:
         raise Failure(f"{jar} cannot be read as a jar: {error}") from None
     except importer.ImportProblem as error:
