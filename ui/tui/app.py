@@ -66,6 +66,11 @@ class BarnabasApp(App[None]):
             stop()
 
 
+def on_terminal() -> bool:
+    """Whether all three standard streams are a terminal; Textual draws on standard error."""
+    return all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout, sys.__stderr__))
+
+
 def run(
     capture: Capture,
     *,
@@ -75,10 +80,10 @@ def run(
     stop: Callable[[], None] | None = None,
     seconds: float | None = None,
 ) -> None:
-    """Show `capture` until the user quits or `seconds` are over; plain lines where standard input or output is no terminal."""
+    """Show `capture` until the user quits or `seconds` are over; plain lines where there is no terminal (`on_terminal`)."""
     app = BarnabasApp(capture, title=title, live=live, status=status, stop=stop, seconds=seconds)
     try:
-        if sys.stdin.isatty() and sys.stdout.isatty():
+        if on_terminal():
             app.run()
         else:
             plain_lines(capture, follow=live, seconds=seconds)

@@ -159,6 +159,13 @@ class DetailScreen(Screen[int]):
             if errors:
                 more = f" and {len(errors) - 1} more" if len(errors) > 1 else ""
                 cells.append((f"  at {errors[0][0]}{more}", "muted"))
+        if row.surplus:
+            sides = [
+                f"{n} B behind the {s}"
+                for n, s in zip(self.exchange.surplus, ("request", "response"), strict=True)
+                if n
+            ]
+            cells.append((f" ? surplus: {', '.join(sides)}", "undecoded"))
         notes = self.exchange.marks.get("notes") or ()
         if notes:
             cells.append((f"  rule: {visible('; '.join(map(str, notes)))}", "waiting"))

@@ -33,7 +33,6 @@ class ExchangesScreen(Screen[None]):
     DEFAULT_CSS = """
     ExchangesScreen { layout: vertical; }
     ExchangesScreen #search { display: none; height: 1; border: none; padding: 0 1; background: $panel; }
-    ExchangesScreen.search #search { display: block; }
     ExchangesScreen #empty { display: none; height: 1fr; }
     ExchangesScreen #empty Static { width: auto; max-width: 90%; }
     ExchangesScreen.empty #empty { display: block; }
@@ -193,9 +192,9 @@ class ExchangesScreen(Screen[None]):
 
     def action_search(self) -> None:
         box = self.query_one("#search", Input)
-        self.add_class("search")
-        box.can_focus = True
-        box.focus()
+        # Not by a class: it must be there at once to get the letters that follow.
+        box.display, box.can_focus = True, True
+        self.set_focus(box)
 
     @on(Input.Changed, "#search")
     def _search_typed(self, event: Input.Changed) -> None:
@@ -208,9 +207,8 @@ class ExchangesScreen(Screen[None]):
 
     def _leave_search(self) -> None:
         box = self.query_one("#search", Input)
-        self.list.focus()
-        box.can_focus = False
-        self.set_class(bool(self.wanted), "search")
+        self.set_focus(self.list)
+        box.display, box.can_focus = bool(self.wanted), False
 
     def action_clear(self) -> None:
         """Leave the search line, and show everything again."""

@@ -6,9 +6,9 @@ milliseconds, so that a million of them can be searched while keys are still ans
 
 from __future__ import annotations
 
-import time
 from array import array
 from collections.abc import Callable, Sequence
+from time import perf_counter
 
 from ...captures import Row
 
@@ -40,14 +40,14 @@ class RowView:
         """Look at further rows for about `seconds`; whether any of them is shown now."""
         if self.test is None:
             return False
-        before, end, until = len(self._hits), len(self.rows), time.perf_counter() + seconds
+        before, end, until = len(self._hits), len(self.rows), perf_counter() + seconds
         while self.searched < end:
             stop = min(self.searched + 256, end)
             for number, row in enumerate(self.rows[self.searched : stop], self.searched):
                 if self.test(row):
                     self._hits.append(number)
             self.searched = stop
-            if time.perf_counter() > until:
+            if perf_counter() > until:
                 break
         return len(self._hits) > before
 

@@ -1,6 +1,6 @@
 """``python -m barnabas.ui.tui.screenshot OUT.svg CAPTURE``: a picture of the application on a real recording.
 
-The README's picture is made with it, so it stays true. ``--keys`` presses keys first, by Textual's names
+docs/screenshot.svg is made with it, from a recording of ``barnabas demo``. ``--keys`` presses keys first, by Textual's names
 (``--keys enter h``), ``--size`` sets columns and lines.
 """
 
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -23,7 +24,13 @@ async def screenshot(capture: Capture, title: str, keys: Sequence[str] = (), siz
         for key in keys:
             await pilot.press(key)
         await pilot.pause()
-        return app.export_screenshot(title="barnabas")
+        return without_outside_fonts(app.export_screenshot(title="barnabas"))
+
+
+def without_outside_fonts(svg: str) -> str:
+    """The picture with the reader's own monospaced font: it must not fetch anything from anywhere."""
+    svg = re.sub(r"@font-face\s*\{.*?\}\s*", "", svg, flags=re.DOTALL)
+    return re.sub(r"font-family:\s*Fira Code\b[^;]*;", "font-family: ui-monospace, Menlo, Consolas, monospace;", svg)
 
 
 def main() -> None:

@@ -119,3 +119,13 @@ def test_durations_and_sizes_stay_short() -> None:
         "12M",
         "5.0G",
     ]
+
+
+def test_the_application_prints_plain_lines_without_a_terminal(story_path: Path) -> None:
+    code = (
+        "import sys; from barnabas.captures import open_capture; from barnabas.ui.tui.app import run\n"
+        "run(open_capture(sys.argv[1]), title='x', stop=lambda: print('stopped'))"
+    )
+    ran = subprocess.run([sys.executable, "-c", code, str(story_path)], capture_output=True, text=True, check=True)
+    lines = ran.stdout.splitlines()
+    assert lines[0] == titles() and len(lines) == 13 and lines[-1] == "stopped" and not ran.stderr

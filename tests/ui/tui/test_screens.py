@@ -141,7 +141,7 @@ def test_search_counts_while_typing_and_escape_clears_it(story: Capture) -> None
         assert len(exchanges(pilot).view) == 1 and exchanges(pilot).list.has_focus
         await pilot.press("escape")
         await pilot.pause()
-        assert len(exchanges(pilot).view) == 11 and not exchanges(pilot).has_class("search")
+        assert len(exchanges(pilot).view) == 11 and not pilot.app.screen.query_one("#search").display
 
     drive(story, steps)
 
