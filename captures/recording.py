@@ -140,6 +140,9 @@ class Recording:
         segment, files, index = self._segment, self._files, self.index
         if segment is None or files is None:
             return
+        self.flush()  # or a kill in the middle of this leaves a hole between the segments
+        if self._segment is not segment:
+            return  # paused
         for carried in self._written_requests():
             index.exchange(carried.exchange, CONTINUED, pending=True)
         waiting = self._waiting()
