@@ -11,7 +11,6 @@ from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import for_code
 from aiokafka.structs import OffsetAndMetadata
-
 from real.workload import CODECS, PARTITIONS, WORKLOAD_SECONDS, Sent, everything, records
 
 

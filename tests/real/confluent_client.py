@@ -15,7 +15,6 @@ from confluent_kafka.admin import (
     OffsetSpec,
     ResourceType,
 )
-
 from real.workload import CODECS, PARTITIONS, Deadline, Sent, everything, records
 
 SECONDS = 15.0  # for one call that waits for the broker

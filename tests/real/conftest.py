@@ -7,7 +7,6 @@ from functools import cache
 from typing import Any
 
 import pytest
-
 from real.broker import Cluster, start_cluster
 from real.clients import WORKLOADS
 

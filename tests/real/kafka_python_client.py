@@ -9,7 +9,6 @@ from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.consumer.fetcher import ConsumerRecord
 from kafka.errors import KafkaError
 from kafka.structs import OffsetAndMetadata
-
 from real.workload import CODECS, PARTITIONS, Deadline, Sent, everything, records
 
 SECONDS = 15.0  # for one call that waits for the broker

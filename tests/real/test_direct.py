@@ -10,7 +10,6 @@ import time
 from pathlib import Path
 
 import pytest
-
 from real.broker import BrokerFailed, answers_api_versions, free_ports, jar_directory, start_cluster
 from real.clients import CLIENTS, WORKLOADS, expected
 

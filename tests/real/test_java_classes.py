@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from barnabas import decoder
 from barnabas.decoder import facts
 from barnabas.decoder.encode import encode_struct

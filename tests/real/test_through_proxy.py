@@ -12,15 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
-from kafka import KafkaAdminClient
-from kafka import TopicPartition as KafkaTopicPartition
-
 from barnabas.captures import open_capture
 from barnabas.decoder import Exchange, State
 from barnabas.proxy import Proxy, ProxyConfig
 from barnabas.proxy.events import BrokerFound
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+from kafka import KafkaAdminClient
+from kafka import TopicPartition as KafkaTopicPartition
 from real.broker import Cluster, start_cluster
 from real.clients import CLIENTS, WORKLOADS
 from real.own_connections import OwnConnections
