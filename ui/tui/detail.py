@@ -147,8 +147,9 @@ class DetailScreen(Screen[int]):
         for side, tree in (("request", request), ("response", response)):
             if tree.fault:
                 cells.append((f" ? {side} undecoded: {tree.fault} ", "undecoded"))
+        said = self.exchange.response_message
+        errors = list(said.errors()) if said is not None else []
         if row.error:
-            errors = list(self.exchange.response_message.errors()) if self.exchange.response_message else []
             fact = facts.errors().get(row.error)
             again = "clients may try again" if fact and fact.retriable else "trying again gives the same"
             kind = (
@@ -156,9 +157,11 @@ class DetailScreen(Screen[int]):
             )
             cells.append((f" ! {facts.error_name(row.error)} ({row.error})", "error"))
             cells.append((f" {kind}", ""))
-            if errors:
-                more = f" and {len(errors) - 1} more" if len(errors) > 1 else ""
-                cells.append((f"  at {errors[0][0]}{more}", "muted"))
+        notes = self.exchange.marks.get("notes") or ()
+        if notes:
+            cells.append((f"  rule: {visible('; '.join(map(str, notes)))}", "waiting"))
+        elif row.changed:
+            cells.append(("  changed on the way: client and broker saw different bytes", "waiting"))
         if row.surplus:
             sides = [
                 f"{n} B behind the {s}"
@@ -166,11 +169,9 @@ class DetailScreen(Screen[int]):
                 if n
             ]
             cells.append((f" ? surplus: {', '.join(sides)}", "undecoded"))
-        notes = self.exchange.marks.get("notes") or ()
-        if notes:
-            cells.append((f"  rule: {visible('; '.join(map(str, notes)))}", "waiting"))
-        elif row.changed:
-            cells.append(("  changed on the way: client and broker saw different bytes", "waiting"))
+        if errors:
+            more = f" and {len(errors) - 1} more" if len(errors) > 1 else ""
+            cells.append((f"  at {errors[0][0]}{more}", "muted"))
         return cells
 
     # --- panes ---------------------------------------------------------------------------------------------
