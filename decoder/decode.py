@@ -59,9 +59,13 @@ def decoder(plan: Plan) -> Decode:
 @cache
 def python_decoder(plan: Plan) -> Decode:
     """The decode function in pure Python, the reference."""
-    source = _Source(f"{plan.name} v{plan.version}")
-    name = source.struct_function(plan.root)
-    return source.compile(name)
+    return compile_struct(plan.root, f"{plan.name} v{plan.version}")
+
+
+def compile_struct(plan: StructPlan, title: str) -> Decode:
+    """The Python function for a struct; `title` names it in tracebacks."""
+    source = _Source(title)
+    return source.compile(source.struct_function(plan))
 
 
 class _Source:

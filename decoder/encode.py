@@ -30,7 +30,7 @@ def encode_struct(plan: StructPlan, values: tuple[Any, ...], out: bytearray, pat
     if len(values) != len(plan.fields) + plan.flexible:
         raise EncodeError(f"expected {len(plan.fields)} values, got {len(values)}", path or plan.name)
     for field, value in zip(plan.fields[: plan.untagged], values, strict=False):
-        _field(field, value, out, f"{path}.{field.name}" if path else field.name)
+        encode_field(field, value, out, f"{path}.{field.name}" if path else field.name)
     if not plan.flexible:
         return
     tagged: list[tuple[int, bytes]] = list(values[-1])
@@ -38,7 +38,7 @@ def encode_struct(plan: StructPlan, values: tuple[Any, ...], out: bytearray, pat
         field = plan.fields[position]
         if values[position] != field.default:
             body = bytearray()
-            _field(field, values[position], body, f"{path}.{field.name}" if path else field.name)
+            encode_field(field, values[position], body, f"{path}.{field.name}" if path else field.name)
             tagged.append((tag, bytes(body)))
     write_uvarint(out, len(tagged))
     for tag, data in sorted(tagged):
@@ -47,7 +47,8 @@ def encode_struct(plan: StructPlan, values: tuple[Any, ...], out: bytearray, pat
         out += data
 
 
-def _field(field: FieldPlan, value: Any, out: bytearray, path: str) -> None:
+def encode_field(field: FieldPlan, value: Any, out: bytearray, path: str = "") -> None:
+    """Append one field's bytes, length and null mark included."""
     if field.array:
         _length(field, None if value is None else len(value), _COUNT, out)
         for i, item in enumerate(value or ()):

@@ -9,9 +9,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from . import facts
-from .encode import UNKNOWN_TAGS, encode_struct, value_from
+from .encode import UNKNOWN_TAGS, value_from
 from .errors import EncodeError
 from .plan import FieldPlan, Plan, StructPlan
+from .splice import Splicer
 from .walk import Span, Walker
 
 _STEP = re.compile(r"([A-Za-z_]\w*)|\[(\d+)\]|\.")
@@ -93,15 +94,13 @@ class Message:
     def replace(self, edits: Mapping[str, Any]) -> Message:
         """A message with the fields at these paths changed; EncodeError names a path that cannot be set.
 
-        The header's bytes stay as they were; the body is written anew.
+        Everything that is not edited keeps its bytes, canonical or not (see `splice`).
         """
         values = self.values
         for path, new in edits.items():
             values = _replaced(self.plan.root, values, list(steps(path)), new, path)
-        body = bytearray(self.frame[: self.body_start])
-        encode_struct(self.plan.root, values, body)
-        body += self.trailing
-        return Message(self.plan, values, bytes(body), self.body_start, self.header, self.trailing)
+        frame = Splicer(self.frame, self.body_start).root(self.plan.root, self.values, values)
+        return Message(self.plan, values, frame, self.body_start, self.header, self.trailing)
 
     def map(self) -> list[Span]:
         """Every field's ``(path, start, end)``; offsets count from the frame's first byte."""

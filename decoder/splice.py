@@ -1,0 +1,138 @@
+"""Edits that leave everything else as it was: only the bytes of the changed fields are written anew.
+
+A message may hold what its canonical form does not: lengths written longer than needed, tags out of order, unknown
+tags, fields that hold their default explicitly. Whatever an edit does not touch keeps those bytes. Where a changed
+field lies inside of tagged fields, the sizes around it are written anew.
+
+`Splicer` reads the original by its plan and writes the new message beside it. What is unchanged is told by identity:
+edits copy the values along their path and share everything else.
+"""
+
+from __future__ import annotations
+
+import struct as _struct
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+from .accelerator import description, native
+from .decode import compile_struct, uvarint
+from .encode import encode_field, write_uvarint
+from .plan import FieldPlan, StructPlan
+
+
+@cache
+def _passer(field: FieldPlan) -> Callable[[bytes, int], int]:
+    """A function that gives the position behind a field."""
+    alone = StructPlan(f"pass_{field.name}", False, (field,), 1)
+    if native is not None:
+        reader = native.Reader(description(alone), 0)
+        return lambda data, position: reader(data, position)[1]
+    read = compile_struct(alone, f"pass {field.name}")
+    return lambda data, position: read(data, position)[1]
+
+
+class Splicer:
+    """Writes `new` values over `old` ones; both belong to the body of `frame` that starts at `position`."""
+
+    def __init__(self, frame: bytes, position: int):
+        self.data, self.at = frame, position
+        self.out = bytearray(frame[:position])
+
+    def _copy(self, end: int) -> None:
+        self.out += self.data[self.at : end]
+        self.at = end
+
+    def root(self, plan: StructPlan, old: tuple[Any, ...], new: tuple[Any, ...]) -> bytes:
+        """The whole frame; behind the last change nothing is looked at any more."""
+        last = max((i for i, (a, b) in enumerate(zip(old, new, strict=True)) if a is not b), default=-1)
+        self.struct(plan, old, new, last)
+        self._copy(len(self.data))
+        return bytes(self.out)
+
+    def struct(self, plan: StructPlan, old: tuple[Any, ...], new: tuple[Any, ...], last: int | None = None) -> None:
+        """A struct; with `last`, only as far as the field of that number."""
+        for i, field in enumerate(plan.fields[: plan.untagged]):
+            if last is not None and i > last:
+                return
+            self.field(field, old[i], new[i])
+        if plan.flexible and (last is None or last >= plan.untagged):
+            self.tags(plan, old, new)
+
+    def field(self, field: FieldPlan, old: Any, new: Any) -> None:
+        """One field, length and null mark included."""
+        end = None
+        if old is new:
+            self._copy(_passer(field)(self.data, self.at))
+        elif old is None or new is None or field.struct is None:
+            end = _passer(field)(self.data, self.at)
+        elif not field.array:
+            self._copy(self.at + field.nullable)
+            self.struct(field.struct, old, new)
+        elif len(old) == len(new):
+            self._copy(self._behind_count(field))
+            for a, b in zip(old, new, strict=True):
+                self.struct(field.struct, a, b)
+        else:
+            end = _passer(field)(self.data, self.at)
+        if end is not None:
+            encode_field(field, new, self.out)
+            self.at = end
+
+    def _behind_count(self, field: FieldPlan) -> int:
+        return uvarint(self.data, self.at)[1] if field.compact else self.at + _struct.calcsize(">i")
+
+    def tags(self, plan: StructPlan, old: tuple[Any, ...], new: tuple[Any, ...]) -> None:
+        """A tagged section: each tag keeps its place; one that was not there is put behind the others."""
+        known = plan.tags
+        count, behind = uvarint(self.data, self.at)
+        missing = {tag: i for tag, i in known.items() if old[i] is not new[i]}
+        unknown = dict(new[-1]) if new[-1] is not old[-1] else None
+        outside, self.out = self.out, bytearray()
+        counted = self.data[self.at : behind]
+        self.at = behind
+        kept = 0
+        for _ in range(count):
+            start = self.at
+            tag, position = uvarint(self.data, start)
+            size, position = uvarint(self.data, position)
+            if tag in missing:
+                i = missing.pop(tag)
+                if new[i] == plan.fields[i].default:
+                    self.at = position + size  # back at its default: left out, as Kafka does
+                    continue
+                self._tag(start, position, plan.fields[i], old[i], new[i])
+            elif tag in known or unknown is None or unknown.pop(tag, None) == self.data[position : position + size]:
+                self._copy(position + size)
+            else:
+                self.at = position + size
+                continue
+            kept += 1
+        fields = plan.fields
+        added = [(t, self._encoded(fields[i], new[i])) for t, i in missing.items() if new[i] != fields[i].default]
+        added += list((unknown or {}).items())
+        for tag, data in sorted(added):
+            write_uvarint(self.out, tag)
+            write_uvarint(self.out, len(data))
+            self.out += data
+        body, self.out = self.out, outside
+        if kept + len(added) == count:
+            self.out += counted
+        else:
+            write_uvarint(self.out, kept + len(added))
+        self.out += body
+
+    def _tag(self, start: int, position: int, field: FieldPlan, old: Any, new: Any) -> None:
+        outside, self.out = self.out, bytearray()
+        self.at = position
+        self.field(field, old, new)
+        value, self.out = self.out, outside
+        self.out += self.data[start : uvarint(self.data, start)[1]]
+        write_uvarint(self.out, len(value))
+        self.out += value
+
+    @staticmethod
+    def _encoded(field: FieldPlan, value: Any) -> bytes:
+        out = bytearray()
+        encode_field(field, value, out)
+        return bytes(out)
