@@ -159,7 +159,7 @@ class DetailScreen(Screen[int]):
             cells.append((f" {kind}", ""))
         notes = self.exchange.marks.get("notes") or ()
         if notes:
-            cells.append((f"  rule: {visible('; '.join(map(str, notes)))}", "waiting"))
+            cells.append((f"  {visible('; '.join(map(str, notes)))}", "waiting"))
         elif row.changed:
             cells.append(("  changed on the way: client and broker saw different bytes", "waiting"))
         if row.surplus:
