@@ -79,9 +79,7 @@ def _with_record_types(found: dict[str, Definition], topic: str) -> Iterator[Def
             yield replace(d, key=max(key.versions.every()), listeners=(topic,))
         else:
             fields = tuple(replace(f, versions=ALL_VERSIONS) for f in d.fields)
-            yield replace(
-                d, key=max(d.versions.every()), versions=Versions(0, 0), listeners=(topic,), fields=fields
-            )
+            yield replace(d, key=max(d.versions.every()), versions=Versions(0, 0), listeners=(topic,), fields=fields)
 
 
 def _load_json(text: str) -> dict[str, Any]:
