@@ -83,53 +83,50 @@ class Splicer:
         return uvarint(self.data, self.at)[1] if field.compact else self.at + _struct.calcsize(">i")
 
     def tags(self, plan: StructPlan, old: tuple[Any, ...], new: tuple[Any, ...]) -> None:
-        """A tagged section: each tag keeps its place; one that was not there is put behind the others."""
-        known = plan.tags
+        """A tagged section: each tag keeps its place; one that was not there goes in front of the next higher one."""
+        fields, known = plan.fields, plan.tags
         count, behind = uvarint(self.data, self.at)
         missing = {tag: i for tag, i in known.items() if old[i] is not new[i]}
         unknown = dict(new[-1]) if new[-1] is not old[-1] else None
-        outside, self.out = self.out, bytearray()
         counted = self.data[self.at : behind]
         self.at = behind
-        kept = 0
+        entries: list[tuple[int, bytes]] = []
         for _ in range(count):
             start = self.at
             tag, position = uvarint(self.data, start)
             size, position = uvarint(self.data, position)
             if tag in missing:
                 i = missing.pop(tag)
-                if new[i] == plan.fields[i].default:
+                if new[i] == fields[i].default:
                     self.at = position + size  # back at its default: left out, as Kafka does
-                    continue
-                self._tag(start, position, plan.fields[i], old[i], new[i])
-            elif tag in known or unknown is None or unknown.pop(tag, None) == self.data[position : position + size]:
-                self._copy(position + size)
-            else:
-                self.at = position + size
+                else:
+                    entries.append((tag, self._tag(start, position, fields[i], old[i], new[i])))
                 continue
-            kept += 1
-        fields = plan.fields
-        added = [(t, self._encoded(fields[i], new[i])) for t, i in missing.items() if new[i] != fields[i].default]
-        added += list((unknown or {}).items())
-        for tag, data in sorted(added):
-            write_uvarint(self.out, tag)
-            write_uvarint(self.out, len(data))
-            self.out += data
-        body, self.out = self.out, outside
-        if kept + len(added) == count:
+            self.at = position + size
+            if tag in known or unknown is None or unknown.pop(tag, None) == self.data[position : position + size]:
+                entries.append((tag, self.data[start : self.at]))
+        added = {tag: self._encoded(fields[i], new[i]) for tag, i in missing.items() if new[i] != fields[i].default}
+        for tag, data in sorted({**added, **(unknown or {})}.items()):
+            entry = bytearray()
+            write_uvarint(entry, tag)
+            write_uvarint(entry, len(data))
+            place = next((i for i, (other, _) in enumerate(entries) if other > tag), len(entries))
+            entries.insert(place, (tag, bytes(entry) + data))
+        if len(entries) == count:
             self.out += counted
         else:
-            write_uvarint(self.out, kept + len(added))
-        self.out += body
+            write_uvarint(self.out, len(entries))
+        for _, raw in entries:
+            self.out += raw
 
-    def _tag(self, start: int, position: int, field: FieldPlan, old: Any, new: Any) -> None:
+    def _tag(self, start: int, position: int, field: FieldPlan, old: Any, new: Any) -> bytes:
         outside, self.out = self.out, bytearray()
         self.at = position
         self.field(field, old, new)
         value, self.out = self.out, outside
-        self.out += self.data[start : uvarint(self.data, start)[1]]
-        write_uvarint(self.out, len(value))
-        self.out += value
+        entry = bytearray(self.data[start : uvarint(self.data, start)[1]])
+        write_uvarint(entry, len(value))
+        return bytes(entry + value)
 
     @staticmethod
     def _encoded(field: FieldPlan, value: Any) -> bytes:
