@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import sys
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated
@@ -41,8 +40,10 @@ def demo(
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise Failure(f"cannot record into {directory}: {error.strerror}; give --record another DIR") from None
+    from ..tui.app import on_terminal
+
     with stopping_on_signals():
-        _run(directory, headless or not (sys.stdout.isatty() and sys.stdin.isatty()), seconds)
+        _run(directory, headless or not on_terminal(), seconds)
 
 
 def _run(directory: Path, headless: bool, seconds: float | None) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -20,11 +19,10 @@ def ui(
     A directory that a running proxy records into is shown live. Without a terminal, plain lines are printed.
     """
     with open_or_fail(capture) as opened:
-        if plain or not (sys.stdout.isatty() and sys.stdin.isatty()):
-            from ..tui.plain import plain_lines
+        from ..tui.app import on_terminal, run
+        from ..tui.plain import plain_lines
 
+        if plain or not on_terminal():
             plain_lines(opened)
         else:
-            from ..tui.app import run
-
             run(opened, title=str(capture), live=opened.live)
