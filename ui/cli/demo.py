@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import sys
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated
@@ -134,4 +135,6 @@ def _summary(directory: Path, watch: object, story: dict[str, int]) -> None:
         print(
             f"\nfinding ({finding.severity}, seen {finding.count}x): {finding.seen}\n  why: {finding.why}\n  do:  {finding.remedy}"
         )
-    print(f"\nopen it again:  barnabas ui {directory}\n                barnabas decode {directory} --json", flush=True)
+    # As this was called: `make demo` runs a command that is not on the user's PATH.
+    me = sys.argv[0] if Path(sys.argv[0]).name == "barnabas" else "python -m barnabas"
+    print(f"\nopen it again:  {me} ui {directory}\n                {me} decode {directory} --json", flush=True)
