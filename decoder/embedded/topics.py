@@ -1,0 +1,124 @@
+"""Records of Kafka's own topics: coordinators' keys and values, metadata records, control records.
+
+Coordinators write a key that starts with its type and a value that starts with its version (both int16; until
+Kafka 3.9 the type was called the key's version, the bytes are the same). Metadata records have no key; their value
+is a frame: uvarint 1, uvarint type, uvarint version, body. Credentials in them are masked.
+Sources: Kafka's CoordinatorRecordSerde, AbstractApiMessageSerde, ControlRecordType, ControlRecordUtils.
+"""
+
+from __future__ import annotations
+
+import uuid
+from functools import cache
+from typing import Any
+
+from .. import facts
+from ..decode import Bad, uvarint
+from ..errors import BadLength, DecodeError, Truncated, UnknownApi, UnknownVersion
+from ..notation import Definition
+from .masking import MASKED_RECORDS, masked
+from .payload import decode, fields_of, leading_int16, newest
+
+COORDINATORS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+METADATA = frozenset({"__cluster_metadata", "__remote_log_metadata"})
+INTERNAL = COORDINATORS | METADATA
+
+CLUSTER_METADATA_ID = uuid.UUID(int=1)
+"""The topic id of ``__cluster_metadata`` in every cluster."""
+
+_FRAME_VERSION = 1
+
+_CONTROL = (
+    ("abort", "EndTxnMarker"),
+    ("commit", "EndTxnMarker"),
+    ("leader_change", "LeaderChangeMessage"),
+    ("snapshot_header", "SnapshotHeaderRecord"),
+    ("snapshot_footer", "SnapshotFooterRecord"),
+    ("kraft_version", "KRaftVersionRecord"),
+    ("kraft_voters", "VotersRecord"),
+)
+
+
+@cache
+def _types(topic: str, suffix: str) -> dict[int, Definition]:
+    found = facts.extra(f"embedded/{topic.strip('_')}").values()
+    return {d.key: d for d in found if d.key is not None and d.name.endswith(suffix)}
+
+
+def of_record(topic: str, key: bytes | None, value: bytes | None) -> dict[str, Any] | None:
+    """What a record of an internal topic says; None for other topics and for records without the bytes it takes.
+
+    Coordinators: ``{"type": "OffsetCommit", "key": {...}, "value_version": 4, "value": {...}}``; the value of a
+    tombstone is None. Metadata: ``{"type": "TopicRecord", "version": 0, "value": {...}}``. Raises DecodeError; its
+    ``partial`` holds what was read.
+    """
+    if topic in COORDINATORS:
+        return None if key is None else _coordinator_record(topic, key, value)
+    if topic in METADATA:
+        return None if value is None else _metadata_record(topic, value)
+    return None
+
+
+def _coordinator_record(topic: str, key: bytes, value: bytes | None) -> dict[str, Any]:
+    number = leading_int16(key, f"a key of {topic}")
+    known = _types(topic, "Key")
+    if number not in known:
+        raise UnknownApi(f"record type {number} is not known in {topic}")
+    name = known[number].name.removesuffix("Key")
+    out: dict[str, Any] = {"type": name, "key": fields_of(decode(known[number].name, 0, key, 2))}
+    if value is None:
+        return {**out, "value_version": None, "value": None}
+    # Key types 0 and 1 (0.8.2 and newer) share the value and its versions.
+    value_name = "OffsetCommitValue" if name == "LegacyOffsetCommit" else f"{name}Value"
+    try:
+        version = out["value_version"] = leading_int16(value, value_name)
+        out["value"] = fields_of(decode(value_name, version, value, 2))
+    except DecodeError as fault:
+        fault.partial = {**out, "value": fault.partial}
+        raise
+    return out
+
+
+def _metadata_record(topic: str, value: bytes) -> dict[str, Any]:
+    position = 0
+    numbers = []
+    for what in ("frame version", "record type", "record version"):
+        try:
+            number, position = uvarint(value, position)
+        except Bad:
+            raise BadLength(f"the {what} is a varint of more than 5 bytes", api=topic, offset=position) from None
+        except IndexError:
+            raise Truncated(f"the data ends inside the {what}", api=topic, offset=position) from None
+        numbers.append(number)
+        if numbers[0] != _FRAME_VERSION:
+            raise UnknownVersion(f"metadata frame version {numbers[0]} is not known, only {_FRAME_VERSION}", api=topic)
+    _, number, version = numbers
+    known = _types(topic, "Record")
+    if number not in known:
+        raise UnknownApi(f"record type {number} is not known in {topic}")
+    name = known[number].name
+    fields = fields_of(decode(name, version, value, position))
+    return {"type": name, "version": version, "value": masked(name, fields) if name in MASKED_RECORDS else fields}
+
+
+def of_control(key: bytes | None, value: bytes | None) -> dict[str, Any] | None:
+    """What a control record of any topic says, as ``{"type": "commit", "key_version": 0, "value": {...}}``.
+
+    ``value`` is None where there is none or the type is newer than this table (then ``type`` is ``unknown(n)``).
+    None if the key is too short to be a control record's; DecodeError for a damaged value.
+    """
+    if key is None or len(key) < 4:
+        return None
+    number = int.from_bytes(key[2:4], "big", signed=True)
+    out = {"type": f"unknown({number})", "key_version": leading_int16(key, "a control record"), "value": None}
+    if not 0 <= number < len(_CONTROL):
+        return out
+    out["type"], name = _CONTROL[number]
+    if value is not None:
+        # All of them start with their version. Transaction markers have it in front of the definition's fields.
+        version = leading_int16(value, name)
+        if version < 0:
+            raise UnknownVersion(f"version {version} cannot be", api=name)
+        fields = fields_of(decode(name, newest(name, version), value, 2 if name == "EndTxnMarker" else 0))
+        out["value"] = {"version": version, **fields}
+    return out
