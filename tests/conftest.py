@@ -17,6 +17,7 @@ settings.register_profile("ci", settings.get_profile("everyday"), derandomize=Tr
 settings.load_profile("ci" if os.environ.get("CI") else "everyday")
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark tests/real as ``real``, and keep tests that share one broker or one Spark session on one worker."""
     for item in items:
