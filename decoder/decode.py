@@ -126,9 +126,9 @@ class _Source:
             assert field.struct
             read = self.struct_function(field.struct)
             if field.nullable:
-                # A nullable struct is led by one byte: -1 for null, 1 for present.
+                # A nullable struct is led by one byte: 1 for present, for null -1, or 0 in a tagged field.
                 body.append(f"{indent}n = b[p]; p += 1")
-                body.append(f"{indent}if n == 255: {target} = None")
+                body.append(f"{indent}if n == {255 if field.tag is None else 0}: {target} = None")
                 body.append(f"{indent}elif n == 1: {target}, p = {read}(b, p)")
                 body.append(f"{indent}else: raise Bad")
             else:

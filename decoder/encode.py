@@ -54,7 +54,7 @@ def encode_field(field: FieldPlan, value: Any, out: bytearray, path: str = "") -
         for i, item in enumerate(value or ()):
             _item(field, item, out, f"{path}[{i}]")
     elif field.type == "struct" and field.nullable:
-        out.append(0xFF if value is None else 1)
+        out.append(1 if value is not None else 0xFF if field.tag is None else 0)
         if value is not None:
             _item(field, value, out, path)
     else:

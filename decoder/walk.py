@@ -87,9 +87,12 @@ class Walker:
                     items.append(self._item(field, f"{path}[{i}]"))
         elif field.struct and field.nullable:
             mark = self._take(1, path)[0]
-            if mark not in (1, 255):
-                raise self._fail(BadLength, f"a nullable struct starts with 1 or -1, not {mark}", path, start)
-            value = None if mark == 255 else self._item(field, path)
+            null = 255 if field.tag is None else 0
+            if mark not in (1, null):
+                raise self._fail(
+                    BadLength, f"a nullable struct starts with 1 or {'-1' if null else '0'}, not {mark}", path, start
+                )
+            value = None if mark == null else self._item(field, path)
         else:
             value = self._item(field, path)
         if field.array or field.struct is None:

@@ -118,7 +118,7 @@ static PyObject *read_field(const Field *field, Cursor *c) {
                 return NULL;
             }
             uint8_t mark = *c->at++;
-            if (mark == 255)
+            if (mark == (field->tag < 0 ? 255 : 0))
                 Py_RETURN_NONE;
             if (mark != 1) {
                 bad();
