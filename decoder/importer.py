@@ -114,9 +114,10 @@ def _field(raw: dict[str, Any]) -> Field:
     # Kafka's FieldSpec: a field that names only its tagged versions exists in those alone.
     versions = Versions.parse(raw.get("versions") or raw.get("taggedVersions", "0+"))
     tag = raw.get("tag")
-    default = raw.get("default", "")
+    # The word "null" is a default, JSON's null is none at all: so does Kafka's FieldSpec read it.
+    default = raw.get("default")
     if default is None:
-        default = "null"
+        default = ""
     elif isinstance(default, bool):
         default = str(default).lower()
     return Field(
