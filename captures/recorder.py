@@ -42,7 +42,7 @@ class Recorder:
 
     `redact` masks secrets with the same length (see `decoder.secrets`). Call `flush` once a second when there is
     no traffic; otherwise flushing, rotation and retries happen by themselves. `on_event(kind, text)` hears
-    "paused", "resumed", "segment", "undecoded" and "error". `counts`: frames, bytes, exchanges, lost_bytes,
+    "paused", "resumed", "segment", "undecoded" and "error". `counts`: frames, bytes, exchanges, errors, lost_bytes,
     undecoded, opaque_bytes, unrecorded (frames that could not be written), segments.
     """
 
@@ -59,7 +59,7 @@ class Recorder:
         self._redact = redact
         self._on_event = on_event or (lambda kind, text: None)
         self._tracked: dict[int, _Tracked] = {}
-        self._counts = dict.fromkeys(("frames", "bytes", "exchanges", "lost_bytes", "undecoded", "opaque_bytes"), 0)
+        self._counts = dict.fromkeys(("frames", "bytes", "exchanges", "errors", "lost_bytes", "undecoded", "opaque_bytes"), 0)
         self._recording = Recording(
             Path(directory),
             self._in_flight,
@@ -229,6 +229,8 @@ class Recorder:
         tracked.notes.pop(exchange.correlation_id, None)
         tracked.changed.discard(exchange.correlation_id)
         self._counts["exchanges"] += 1
+        if not flags & UNDECODED and exchange.error:
+            self._counts["errors"] += 1
         if flags & UNDECODED:
             self._counts["undecoded"] += 1
             self._tell("undecoded", f"connection {exchange.connection}, {exchange!r}: {_reason(exchange)}")

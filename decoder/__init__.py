@@ -12,6 +12,7 @@ from .codec import (
     encode_body,
     encode_request,
     encode_response,
+    peek_request,
 )
 from .connection import Connection, ExchangeDone, Opaque, RequestSeen
 from .errors import (
@@ -27,6 +28,7 @@ from .errors import (
 from .exchange import Exchange, State
 from .frame import Direction
 from .message import Message
+from .project import project
 
 __all__ = [
     "BadLength",
@@ -53,5 +55,7 @@ __all__ = [
     "encode_request",
     "encode_response",
     "facts",
+    "peek_request",
+    "project",
     "records",
 ]

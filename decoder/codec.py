@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import struct as _struct
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 from . import facts
 from .decode import FAULTS, decoder
 from .encode import encode_struct, values_from
-from .errors import BadLength, DecodeError, TrailingBytes
+from .errors import BadLength, DecodeError, TrailingBytes, Truncated
 from .message import Message
 from .plan import API_VERSIONS, CONTROLLED_SHUTDOWN, Plan, extra_plan, plan
 from .walk import Walker
@@ -21,18 +23,52 @@ def header_version(kind: str, api_key: int, api_version: int) -> int:
     return plan(kind, api_key, api_version).header_version
 
 
+_PEEK = _struct.Struct(">hhi")
+_HEAD_1 = _struct.Struct(">hhih")
+
+
+def peek_request(frame: bytes) -> tuple[int, int, int]:
+    """``(api key, api version, correlation id)`` of a request frame, nothing else read. Truncated under 8 bytes."""
+    try:
+        return _PEEK.unpack_from(frame)
+    except _struct.error:
+        raise Truncated(f"8 bytes wanted, {len(frame)} there", path="request_api_key") from None
+
+
+@lru_cache(4096)
+def _request_header_version(key: int, version: int) -> int:
+    try:
+        return header_version("request", key, version)
+    except DecodeError:
+        return 0 if key == CONTROLLED_SHUTDOWN and version == 0 else 1
+
+
 def decode_request_header(frame: bytes) -> tuple[dict[str, Any], int]:
     """``({request_api_key, request_api_version, correlation_id, client_id}, offset of the body)``.
 
     Works for unknown APIs and versions too: all headers share these fields (a header 2 then lacks its tags).
     """
+    if len(frame) >= 10:
+        key, version, correlation_id, size = _HEAD_1.unpack_from(frame)
+        number = _request_header_version(key, version)
+        end = 10 + max(size, 0)
+        # The usual header, without a call for each field; anything else is read by its plan below.
+        if number and size >= -1 and end + (number == 2) <= len(frame) and (number == 1 or frame[end] == 0):
+            try:
+                client_id = frame[10:end].decode() if size >= 0 else None
+            except UnicodeDecodeError:
+                pass
+            else:
+                header = {
+                    "request_api_key": key,
+                    "request_api_version": version,
+                    "correlation_id": correlation_id,
+                    "client_id": client_id,
+                }
+                return header, end + (number == 2)
     key = int.from_bytes(frame[:2], "big", signed=True)
     version = int.from_bytes(frame[2:4], "big", signed=True)
-    try:
-        number = header_version("request", key, version)
-    except DecodeError:
-        number = 0 if key == CONTROLLED_SHUTDOWN and version == 0 else 1
-    return _header("RequestHeader", number, frame)
+    return _header("RequestHeader", _request_header_version(key, version), frame)
 
 
 def _header(name: str, version: int, frame: bytes) -> tuple[dict[str, Any], int]:
@@ -157,4 +193,5 @@ __all__ = [
     "encode_request",
     "encode_response",
     "header_version",
+    "peek_request",
 ]

@@ -10,6 +10,7 @@ from .codec import decode_request, decode_response
 from .errors import DecodeError, TrailingBytes
 from .message import Message
 from .present import present
+from .project import first_error
 
 
 class State(StrEnum):
@@ -133,9 +134,9 @@ class Exchange:
 
     @property
     def error(self) -> int:
-        """The first error code of the response that is not 0, else 0."""
+        """The first error code of the response that is not 0 (shallow fields before deep ones), else 0."""
         message = self.response_message
-        return next((code for _, code in message.errors()), 0) if message else 0
+        return first_error(message) if message else 0
 
     @property
     def undecoded(self) -> str | None:

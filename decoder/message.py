@@ -89,7 +89,7 @@ class Message:
                     raise KeyError(f"{path}: no field {step!r}" + (f", only {', '.join(names)}" if names else ""))
                 field = plan.fields[names.index(step)]
                 value, plan, whole = value[names.index(step)], field.struct, True
-        return _shown(field, value, whole) if field else self.to_dict()
+        return shown_value(field, value, whole) if field else self.to_dict()
 
     def replace(self, edits: Mapping[str, Any]) -> Message:
         """A message with the fields at these paths changed; EncodeError names a path that cannot be set.
@@ -132,17 +132,18 @@ def steps(path: str) -> Iterator[str | int]:
 
 
 def _struct_dict(plan: StructPlan, values: tuple[Any, ...]) -> dict[str, Any]:
-    out = {f.name: _shown(f, v) for f, v in zip(plan.fields, values, strict=False)}
+    out = {f.name: shown_value(f, v) for f, v in zip(plan.fields, values, strict=False)}
     if plan.flexible and values[-1]:
         out[UNKNOWN_TAGS] = dict(values[-1])
     return out
 
 
-def _shown(field: FieldPlan, value: Any, whole: bool = True) -> Any:
+def shown_value(field: FieldPlan, value: Any, whole: bool = True) -> Any:
+    """A value in plan form as `Message.to_dict` shows it; `whole`: an array itself, not one of its items."""
     if value is None:
         return None
     if field.array and whole:
-        return [_shown(field, item, whole=False) for item in value]
+        return [shown_value(field, item, whole=False) for item in value]
     if field.struct:
         return _struct_dict(field.struct, value)
     return uuid.UUID(bytes=value) if field.type == "uuid" else value

@@ -24,7 +24,7 @@ from .reading import Lost, Record, RingReader
 from .relay import receive_settings
 from .ring import Kind, Ring
 
-LAST_SECONDS = 5.0
+LAST_SECONDS = 25.0
 """After the relay has ended, what is left in the ring is read for so long at most."""
 
 

@@ -35,6 +35,8 @@ OBSERVER = 0
 RING_BYTES = 16 << 20
 LOSSLESS_RING_BYTES = 32 << 20
 RING_SLOTS = 32768
+OBSERVER_SECONDS = 30.0
+"""How long the observer may take to finish the recording: it is niced, so on a starved machine it comes late."""
 
 
 class ProxyError(Exception):
@@ -243,7 +245,7 @@ class Proxy:
             self._tell("observer", {"do": "stop"})
             if relay is None or relay.returncode != 0:
                 self._controls["observer"].shutdown(socket.SHUT_WR)
-            self._wait_or_kill(observer, 8.0)
+            self._wait_or_kill(observer, OBSERVER_SECONDS)
 
     @staticmethod
     def _wait_or_kill(child: subprocess.Popen[bytes], seconds: float) -> None:

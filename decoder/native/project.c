@@ -4,6 +4,7 @@
 static const uint8_t SIZE[] = {1, 1, 2, 2, 4, 4, 8, 8, 16};
 
 static int pass_struct(const Struct *plan, Cursor *c);
+static int project_field(const Field *field, Cursor *c);
 
 static inline Py_ssize_t left(const Cursor *c) { return c->end - c->at; }
 
@@ -47,7 +48,7 @@ static int present(const Field *field, Cursor *c) {
     if (c->at >= c->end)
         return bad() - 1;
     uint8_t mark = *c->at++;
-    return mark == 1 ? 1 : mark == 255 ? 0 : bad() - 1;
+    return mark == 1 ? 1 : mark == (field->tag < 0 ? 255 : 0) ? 0 : bad() - 1;
 }
 
 static int count_of(const Field *field, Cursor *c, Py_ssize_t *length) {
@@ -74,8 +75,20 @@ static int pass_field(const Field *field, Cursor *c) {
     return 1;
 }
 
+/* A tagged field that is not there has its default: take what is asked for out of that. */
+static int project_default(const Field *field, PyObject *value, Cursor *c) {
+    if (field->sink >= 0)
+        return PyList_Append(c->sinks[field->sink], value) == 0;
+    if (field->array || value == Py_None)
+        return 1; /* no default holds items */
+    for (Py_ssize_t i = 0; i < field->sub->count; i++)
+        if (field->sub->fields[i].wanted && !project_default(&field->sub->fields[i], PyTuple_GET_ITEM(value, i), c))
+            return 0;
+    return 1;
+}
+
 static int tagged(const Struct *plan, Cursor *c, int (*known_field)(const Field *, Cursor *)) {
-    uint64_t count, tag, size;
+    uint64_t count, tag, size, seen = 0;
     if (!read_uvarint(c, &count))
         return 0;
     if (count > (uint64_t)left(c) / 2)
@@ -92,10 +105,16 @@ static int tagged(const Struct *plan, Cursor *c, int (*known_field)(const Field 
                     return 0;
                 if (c->at != end)
                     return bad();
+                seen |= (uint64_t)1 << (i & 63);
                 break;
             }
         c->at = end;
     }
+    if (c->sinks && known_field == project_field)
+        for (Py_ssize_t i = plan->untagged; i < plan->count; i++)
+            if (plan->fields[i].wanted && !(seen >> (i & 63) & 1) &&
+                !project_default(&plan->fields[i], plan->fields[i].fallback, c))
+                return 0;
     return 1;
 }
 
