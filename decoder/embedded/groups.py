@@ -23,8 +23,10 @@ STREAMS_ASSIGNOR = "stream"
 def subscription(data: bytes, protocol_type: str = "consumer") -> dict[str, Any]:
     """What a member asks for: JoinGroup's metadata. ``version`` is the number it leads with.
 
-    A version newer than those known is read as the newest known one, as Kafka does. DecodeError otherwise;
-    KeyError for a protocol type that is not ``consumer`` or ``connect``.
+    A version newer than those known is read as the newest known one, as Kafka does. Some clients (KafkaJS, older
+    Sarama) lead with 1 and write the fields of 0: bytes that end just where a later version's fields would start
+    are read as the older one, and ``layout_version`` says so. DecodeError otherwise; KeyError for a protocol type
+    that is not ``consumer`` or ``connect``.
     """
     fields = _versioned(_SUBSCRIPTION[protocol_type], data)
     if fields.get("allocation"):
@@ -41,7 +43,18 @@ def _versioned(name: str, data: bytes) -> dict[str, Any]:
     version = leading_int16(data, name)
     if version < 0:
         raise UnknownVersion(f"version {version} cannot be", api=name)
-    return {"version": version, **fields_of(decode(name, newest(name, version), data, 2))}
+    layout = top = newest(name, version)
+    while True:
+        try:
+            fields = fields_of(decode(name, layout, data, 2))
+        except Truncated as fault:
+            # Fields are only ever added behind the others, so a cut between two of them is an older layout.
+            if layout == 0 or fault.offset != len(data) or "." in fault.path:
+                raise
+            layout -= 1
+            continue
+        told = {"version": version} if layout == top else {"version": version, "layout_version": layout}
+        return {**told, **fields}
 
 
 def guess(data: bytes, which: str, protocol_type: str | None = None) -> tuple[str, dict[str, Any]] | None:
