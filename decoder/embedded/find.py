@@ -208,7 +208,7 @@ def _envelope_request(message: Message, _: Message | None, __: TopicNames) -> It
 
 def _envelope_response(message: Message, request: Message | None, _: TopicNames) -> Iterator[Payload]:
     data = message["response_data"]
-    if not data or request is None or request.api_key != message.api_key:
+    if not data or request is None or (request.plan.kind, request.api_key) != ("request", message.api_key):
         return
     try:
         asked = envelope.inner_request(request["request_data"] or b"")

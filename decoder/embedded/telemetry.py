@@ -272,10 +272,9 @@ class _Reader:
             if byte < 0x80:
                 return value & 0xFFFFFFFFFFFFFFFF, at
             shift += 7
-        kind, text = (
-            (Truncated, "the data ends inside a varint") if at >= end else (BadLength, "a varint of over 10 bytes")
-        )
-        raise _fault(kind, text, path, start)
+        if shift >= 70:
+            raise _fault(BadLength, "a varint of more than 10 bytes", path, start)
+        raise _fault(Truncated, "the data ends inside a varint", path, start)
 
 
 def _plain(name: str, fields: dict[str, Any]) -> Any:

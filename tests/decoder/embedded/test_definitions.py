@@ -69,7 +69,11 @@ def test_bytes_behind_the_end_are_kept_and_bytes_before_the_start_are_passed_ove
 
 @pytest.mark.parametrize(
     ("name", "version", "says"),
-    [("NoSuchThing", 0, "no definition is called"), ("TopicRecord", 9, "version 9 is not known"), ("TopicRecord", 0, "wanted")],
+    [
+        ("NoSuchThing", 0, "no definition is called"),
+        ("TopicRecord", 9, "version 9 is not known"),
+        ("TopicRecord", 0, "wanted"),
+    ],
 )
 def test_unknown_names_versions_and_cut_bytes(name, version, says):
     with pytest.raises(DecodeError, match=says):

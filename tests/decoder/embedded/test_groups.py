@@ -45,7 +45,8 @@ def test_fields_of_version_0_under_the_number_1(group_payloads):
 
 
 @pytest.mark.parametrize(
-    ("data", "kind"), [(b"", Truncated), (b"\0", Truncated), (b"\xff\xff", UnknownVersion), (b"\0\0\0\0\0\5", BadLength)]
+    ("data", "kind"),
+    [(b"", Truncated), (b"\0", Truncated), (b"\xff\xff", UnknownVersion), (b"\0\0\0\0\0\5", BadLength)],
 )
 def test_what_is_no_subscription(data, kind):
     with pytest.raises(kind):
@@ -149,7 +150,9 @@ def test_the_kind_is_guessed_where_no_protocol_type_is_told(group_payloads):
 
 def test_join_group(body, group_payloads):
     asked = group_payloads["consumer-subscription", 3]
-    streams = embedded.encode("ConsumerProtocolSubscription", 1, {"user_data": group_payloads["streams-subscription", 9]})
+    streams = embedded.encode(
+        "ConsumerProtocolSubscription", 1, {"user_data": group_payloads["streams-subscription", 9]}
+    )
     request = body(
         "request",
         "JoinGroup",
@@ -166,7 +169,9 @@ def test_join_group(body, group_payloads):
     assert found["protocols[1].metadata.user_data"].kind == "streams subscription"
     assert found["protocols[1].metadata.user_data"].fields["user_end_point"] == "app:9080"
     # version 5 does not tell the protocol type: the request knows it, else it is guessed
-    response = body("response", "JoinGroup", 5, {"protocol_name": "range", "members": [{"member_id": "m", "metadata": asked}]})
+    response = body(
+        "response", "JoinGroup", 5, {"protocol_name": "range", "members": [{"member_id": "m", "metadata": asked}]}
+    )
     for others in ({"request": request}, {}):
         (payload,) = embedded.of(response, **others)
         assert payload.path == "members[0].metadata" and payload.kind == "consumer subscription"
@@ -178,7 +183,11 @@ def test_sync_group(body, group_payloads):
         "request",
         "SyncGroup",
         5,
-        {"protocol_type": "connect", "protocol_name": "sessioned", "assignments": [{"assignment": connect}, {"assignment": b""}]},
+        {
+            "protocol_type": "connect",
+            "protocol_name": "sessioned",
+            "assignments": [{"assignment": connect}, {"assignment": b""}],
+        },
     )
     (payload,) = embedded.of(request)
     assert (payload.path, payload.kind) == ("assignments[0].assignment", "connect assignment")

@@ -123,7 +123,14 @@ def test_credentials_in_metadata_records_are_masked():
     scram = metadata(
         "UserScramCredentialRecord",
         0,
-        {"name": "alice", "mechanism": 1, "salt": canary, "stored_key": canary, "server_key": canary, "iterations": 4096},
+        {
+            "name": "alice",
+            "mechanism": 1,
+            "salt": canary,
+            "stored_key": canary,
+            "server_key": canary,
+            "iterations": 4096,
+        },
     )
     found = embedded.of_record("__cluster_metadata", None, scram)
     assert "c4nary" not in str(found) and found["value"]["name"] == "alice" and found["value"]["iterations"] == 4096
@@ -141,7 +148,12 @@ CONTROLS = [
         bytes.fromhex("0000 00000003 02 00000003 00 01 00"),
         {"version": 0, "leader_id": 3, "voters": [{"voter_id": 3}], "granting_voters": []},
     ),
-    ("snapshot_header", 3, bytes.fromhex("0000 0000000000000009 00"), {"version": 0, "last_contained_log_timestamp": 9}),
+    (
+        "snapshot_header",
+        3,
+        bytes.fromhex("0000 0000000000000009 00"),
+        {"version": 0, "last_contained_log_timestamp": 9},
+    ),
     ("snapshot_footer", 4, bytes.fromhex("0000 00"), {"version": 0}),
     ("kraft_version", 5, bytes.fromhex("0000 0001 00"), {"version": 0, "k_raft_version": 1}),
     ("kraft_voters", 6, bytes.fromhex("0000 01 00"), {"version": 0, "voters": []}),
@@ -179,7 +191,10 @@ def test_records_inside_of_messages(body):
         {
             "topic_data": [
                 {"name": "orders", "partition_data": [{"records": commits}]},
-                {"name": "__consumer_offsets", "partition_data": [{"records": commits}, {"records": damaged}, {"records": None}]},
+                {
+                    "name": "__consumer_offsets",
+                    "partition_data": [{"records": commits}, {"records": damaged}, {"records": None}],
+                },
             ]
         },
     )
