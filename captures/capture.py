@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, overload
 
-from ..decoder import Exchange, State, facts
+from ..decoder import Exchange, State, Topics, facts
 from .index import CARRIED, CHANGED, NOTED, RECORD, STATE_MASK, STATES, SURPLUS, UNDECODED, Index, Record
 from .pcapng import NotACapture
 from .reader import CaptureFile
@@ -217,8 +217,12 @@ class Capture:
         # answered; there are few of those.
         carried = sorted(entry for i in range(len(self.segments)) for entry in self._entries(i, True))
         rest = (entry for i in range(len(self.segments)) for entry in sorted(self._entries(i, False)))
+        topics = Topics()
         for _, number in heapq.merge(rest, carried):
-            yield self.exchange(number)
+            exchange = self.exchange(number)
+            exchange.topics = topics
+            topics.learn(exchange)
+            yield exchange
 
     def _entries(self, segment: int, carried: bool) -> Iterator[tuple[int, int]]:
         """(time, row number) of a segment's exchanges, of the carried ones or of the others."""

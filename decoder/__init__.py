@@ -29,6 +29,7 @@ from .exchange import Exchange, State
 from .frame import Direction
 from .message import Message
 from .project import project
+from .topics import Topics
 
 __all__ = [
     "BadLength",
@@ -43,6 +44,7 @@ __all__ = [
     "Opaque",
     "RequestSeen",
     "State",
+    "Topics",
     "TrailingBytes",
     "Truncated",
     "UnknownApi",

@@ -112,6 +112,29 @@ def decode_request(frame: bytes) -> Message:
     return _message(of, frame, start, header)
 
 
+def guess_request(frame: bytes) -> Message | None:
+    """A request of an unknown version read as the nearest known one; None for an unknown API or if it does not fit."""
+    header, start = decode_request_header(frame)
+    key, version = header["request_api_key"], header["request_api_version"]
+    try:
+        known = facts.api(key).versions.every()
+    except KeyError:
+        return None
+    nearest = plan("request", key, min(max(version, known[0]), known[-1]))
+    if nearest.header_version == 2:
+        try:
+            _, start = _header("RequestHeader", 2, frame)
+        except DecodeError:
+            return None
+    try:
+        return _message(nearest, frame, start, header)
+    except TrailingBytes as fault:
+        message: Message | None = fault.message
+        return message
+    except DecodeError:
+        return None
+
+
 def decode_response(frame: bytes, *, api_key: int, api_version: int) -> Message:
     """A response from its frame, given what was asked.
 
@@ -192,6 +215,7 @@ __all__ = [
     "encode_body",
     "encode_request",
     "encode_response",
+    "guess_request",
     "header_version",
     "peek_request",
 ]

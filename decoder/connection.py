@@ -12,15 +12,17 @@ Events:
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from . import facts
-from .codec import decode_request_header
+from .codec import decode_request, decode_request_header, decode_response
 from .errors import DecodeError
 from .exchange import Exchange, State
 from .frame import MAX_FRAME, Direction, Framer, NotFrames
+from .resync import find_frame
 from .secrets import mask_token
+from .topics import Topics
 
 PRODUCE = facts.api_key("Produce")
 SASL_HANDSHAKE = facts.api_key("SaslHandshake")
@@ -50,13 +52,30 @@ class Opaque:
 Event = RequestSeen | ExchangeDone | Opaque
 
 _TOKEN = object()
+_SEARCH_KEPT = 1 << 16
+"""Bytes kept back while no frame was found: a frame of this size in front of the next one is still recognised."""
 
 
 class Connection:
     """The protocol state of one connection. Feed it whatever arrives, cut anywhere."""
 
-    def __init__(self, number: int = 0, client: str = "", broker: str = "", limit: int = MAX_FRAME):
+    def __init__(
+        self,
+        number: int = 0,
+        client: str = "",
+        broker: str = "",
+        limit: int = MAX_FRAME,
+        *,
+        mid_stream: bool = False,
+        topics: Topics | None = None,
+    ):
+        """`mid_stream`: the bytes may begin inside of a frame; the next one is searched for. `topics`: what is
+        known of topic ids, shared by the connections to a cluster."""
         self.number, self.client, self.broker = number, client, broker
+        self.topics = Topics() if topics is None else topics
+        self._limit = limit
+        # Bytes in which the start of a frame is searched, by direction; None where frames are known.
+        self._searched: list[bytearray | None] = [bytearray() if mid_stream else None for _ in Direction]
         self._framers = (Framer(limit), Framer(limit))
         self._opaque: list[str | None] = [None, None]
         # Requests that wait for a response; _TOKEN stands for a raw SASL token, which is answered by another.
@@ -80,11 +99,14 @@ class Connection:
         """Bytes from the broker, arrived at `time_ns`."""
         return list(self._receive(Direction.RESPONSE, data, time_ns))
 
-    def lost(self, direction: Direction) -> list[Event]:
-        """Bytes of `direction` are missing here; what comes next starts at a frame."""
-        self._framers[direction].rest()
+    def lost(self, direction: Direction, at_frame: bool = True) -> list[Event]:
+        """Bytes of `direction` are missing here. What comes next starts at a frame, or else one is searched for."""
+        rest = self._framers[direction].rest()
+        searched = self._searched[direction]
         self._opaque[direction] = None
-        return []
+        self._searched[direction] = None if at_frame else bytearray()
+        given_up = bytes(searched or b"") + rest
+        return [Opaque(direction, given_up, 0, "cut off by missing bytes")] if given_up else []
 
     def close(self, time_ns: int = 0) -> list[Event]:
         """The connection ended: everything still waiting gets no response."""
@@ -92,7 +114,8 @@ class Connection:
         while self._waiting:
             events.extend(self._unanswered(self._waiting.popleft()))
         for direction in Direction:
-            rest = self._framers[direction].rest()
+            rest = bytes(self._searched[direction] or b"") + self._framers[direction].rest()
+            self._searched[direction] = None
             if rest:
                 events.append(Opaque(direction, rest, time_ns, "the connection ended inside a frame"))
         return events
@@ -102,6 +125,20 @@ class Connection:
         if reason is not None:
             yield Opaque(direction, bytes(data), time_ns, reason)
             return
+        searched = self._searched[direction]
+        if searched is not None:
+            searched += data
+            at = find_frame(direction, searched, self._confirm(direction), self._limit)
+            if at is None:
+                # The head of a frame may stand at the very end: that much is kept.
+                done = max(0, len(searched) - _SEARCH_KEPT)
+                if done:
+                    yield Opaque(direction, bytes(searched[:done]), time_ns, "no frame found yet")
+                    del searched[:done]
+                return
+            if at:
+                yield Opaque(direction, bytes(searched[:at]), time_ns, "in front of the first frame")
+            data, self._searched[direction] = searched[at:], None
         framer = self._framers[direction]
         take = self._request if direction is Direction.REQUEST else self._response
         try:
@@ -110,6 +147,23 @@ class Connection:
         except NotFrames as fault:
             self._opaque[direction] = str(fault)
             yield Opaque(direction, framer.rest(), time_ns, str(fault))
+
+    def _confirm(self, direction: Direction) -> Callable[[bytes], bool]:
+        """Whether a frame can be one of this stream: a request that decodes, a response that is awaited and does."""
+        waiting = {e.correlation_id: e for e in self.pending()} if direction is Direction.RESPONSE else {}
+
+        def confirm(frame: bytes) -> bool:
+            try:
+                if direction is Direction.REQUEST:
+                    decode_request(frame)
+                else:
+                    asked = waiting[int.from_bytes(frame[:4], "big", signed=True)]
+                    decode_response(frame, api_key=asked.api_key, api_version=asked.api_version)
+            except (DecodeError, KeyError):
+                return False
+            return True
+
+        return confirm
 
     # --- client to broker ----------------------------------------------------------------------------------
 
@@ -120,7 +174,12 @@ class Connection:
             return
         self._raw_sasl = False
         exchange = Exchange(
-            connection=self.number, client=self.client, broker=self.broker, request=frame, request_time_ns=time_ns
+            connection=self.number,
+            client=self.client,
+            broker=self.broker,
+            request=frame,
+            request_time_ns=time_ns,
+            topics=self.topics,
         )
         try:
             header, body = decode_request_header(frame)
@@ -171,6 +230,7 @@ class Connection:
         if first.api_key == SASL_HANDSHAKE and first.api_version == 0 and first.error == 0:
             # After a version 0 handshake the tokens travel without headers (KIP-43); version 1 wraps them (KIP-152).
             self._raw_sasl = True
+        self.topics.learn(first)
         yield ExchangeDone(first)
 
     def _is_awaited(self, correlation_id: int) -> bool:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import facts
-from .codec import decode_request, decode_response
-from .errors import DecodeError, TrailingBytes
+from .codec import decode_request, decode_response, guess_request
+from .errors import DecodeError, TrailingBytes, UnknownVersion
 from .message import Message
 from .present import present
 from .project import first_error
+
+if TYPE_CHECKING:
+    from .topics import Topics
 
 
 class State(StrEnum):
@@ -51,6 +54,7 @@ class Exchange:
         "response",
         "response_time_ns",
         "state",
+        "topics",
     )
 
     def __init__(
@@ -68,6 +72,7 @@ class Exchange:
         response: bytes | None = None,
         response_time_ns: int | None = None,
         state: State = State.PENDING,
+        topics: Topics | None = None,
     ):
         self.connection, self.client, self.broker = connection, client, broker
         self.api_key, self.api_version, self.correlation_id = api_key, api_version, correlation_id
@@ -75,6 +80,7 @@ class Exchange:
         self.request, self.request_time_ns = request, request_time_ns
         self.response, self.response_time_ns = response, response_time_ns
         self.state = state
+        self.topics = topics
         self.marks: dict[str, Any] = {}
         self._messages: list[Any] = [_UNREAD, _UNREAD]
         self._faults: list[DecodeError | None] = [None, None]
@@ -147,6 +153,17 @@ class Exchange:
         ]
         return "; ".join(reasons) or None
 
+    def guess(self) -> Message | None:
+        """What a request of an unknown version would say if it were the nearest known version; None if it is
+        known, or does not fit. No more than a guess: a newer version may mean other bytes."""
+        if self.request is None or not isinstance(self._fault(0), UnknownVersion):
+            return None
+        return guess_request(self.request)
+
+    def _fault(self, which: int) -> DecodeError | None:
+        _ = self.request_message, self.response_message
+        return self._faults[which]
+
     @property
     def surplus(self) -> tuple[int, int]:
         """Bytes behind the end of the request and of the response: a fault of whoever wrote them."""
@@ -181,6 +198,10 @@ class Exchange:
         if any(self.surplus):
             out["surplus_bytes"] = {"request": self.surplus[0], "response": self.surplus[1]}
         if bodies:
-            out["request"] = present(self.request_message, values) if self.request_message else None
-            out["response"] = present(self.response_message, values) if self.response_message else None
+            name = self.topics.name if self.topics else None
+            out["request"] = present(self.request_message, values, name) if self.request_message else None
+            out["response"] = present(self.response_message, values, name) if self.response_message else None
+            guess = self.guess()
+            if guess:
+                out["guess"] = {"api_version": guess.api_version, guess.plan.kind: present(guess, values, name)}
         return out

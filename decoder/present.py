@@ -5,6 +5,7 @@ Keys and values of records are payload: they are described by their size unless 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from . import records
@@ -15,13 +16,19 @@ from .secrets import shown
 Json = Any
 
 
-def present(message: Message, values: bool = False) -> dict[str, Json]:
-    """The body as nested dicts of JSON's types. `values`: show keys, values and headers of records too."""
-    out: dict[str, Json] = _struct(message.plan.root, shown(message), values)
+TopicName = Callable[[bytes], str | None]
+
+
+def present(message: Message, values: bool = False, topic_name: TopicName | None = None) -> dict[str, Json]:
+    """The body as nested dicts of JSON's types. `values`: show keys, values and headers of records too.
+
+    `topic_name`: from a topic id's 16 bytes to its name; what it knows stands as ``_topic_name`` beside the id.
+    """
+    out: dict[str, Json] = _struct(message.plan.root, shown(message), values, topic_name)
     return out
 
 
-def _struct(plan: StructPlan, fields: dict[str, Any], values: bool) -> dict[str, Json]:
+def _struct(plan: StructPlan, fields: dict[str, Any], values: bool, topic_name: TopicName | None) -> dict[str, Json]:
     out: dict[str, Json] = dict(jsonable({k: v for k, v in fields.items() if k not in {f.name for f in plan.fields}}))
     for field in plan.fields:
         value = fields[field.name]
@@ -32,10 +39,16 @@ def _struct(plan: StructPlan, fields: dict[str, Any], values: bool) -> dict[str,
         elif field.struct:
             struct = field.struct
             out[field.name] = (
-                [_struct(struct, item, values) for item in value] if field.array else _struct(struct, value, values)
+                [_struct(struct, item, values, topic_name) for item in value]
+                if field.array
+                else _struct(struct, value, values, topic_name)
             )
         else:
             out[field.name] = jsonable(value)
+            if field.name == "topic_id" and topic_name and not field.array and not fields.get("name"):
+                name = topic_name(value.bytes)
+                if name is not None:
+                    out["_topic_name"] = name
     return out
 
 
