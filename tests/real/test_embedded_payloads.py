@@ -1,0 +1,172 @@
+"""What a real broker writes into its own topics, read from its log, and what a real group tells it."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from barnabas import decoder
+from barnabas.decoder import embedded, facts, records
+from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+from real.broker import jar_directory
+
+TOPIC = "embedded-payloads"
+GROUPS = {"embedded-classic": "classic", "embedded-modern": "consumer"}
+
+
+@pytest.fixture(scope="module")
+def busy(broker) -> Any:
+    """The broker after one classic, one modern and one share group and a transaction; the groups' members stay."""
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    admin.create_topics([NewTopic(TOPIC, 2)])[TOPIC].result(20)
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": "embedded-tx"})
+    producer.init_transactions(20)
+    for end in (producer.commit_transaction, producer.abort_transaction):
+        producer.begin_transaction()
+        for number in range(10):
+            producer.produce(TOPIC, str(number), str(number))
+        assert producer.flush(20) == 0
+        end(20)
+    consumers = []
+    for group, protocol in GROUPS.items():
+        config = {"bootstrap.servers": broker.bootstrap, "group.id": group, "auto.offset.reset": "earliest"}
+        consumer = Consumer({**config, "group.protocol": protocol, "enable.auto.commit": False})
+        consumer.subscribe([TOPIC])
+        assert consumer.consume(10, 20), group
+        consumer.commit(asynchronous=False)
+        consumers.append(consumer)
+    program = str(Path(__file__).parent / "java" / "ShareGroup.java")
+    done = subprocess.run(
+        ["java", "-Xmx256m", "-cp", f"{jar_directory()}/*", program, broker.bootstrap, "embedded-share", TOPIC],
+        capture_output=True,
+        text=True,
+        timeout=90,
+    )
+    assert done.returncode == 0 and int(done.stdout.split()[-1]) > 0, done.stderr[-2000:]
+    yield broker
+    for consumer in consumers:
+        consumer.close()
+
+
+def logged(broker, topic: str, pattern: str = "*.log") -> list[bytes]:
+    """The segments of a topic's partitions, as they stand on the broker's disk."""
+    found = []
+    for node in broker.nodes:
+        found += [path.read_bytes() for path in sorted(node.directory.glob(f"logs/{topic}-*/{pattern}"))]
+    return [data for data in found if data]
+
+
+def told(broker, topic: str, pattern: str = "*.log") -> list[embedded.Payload]:
+    """All that `of` says about the segments, each wrapped into a Fetch response."""
+    fetch = facts.api_key("Fetch")
+    found: list[embedded.Payload] = []
+    for data in logged(broker, topic, pattern):
+        fields = {"responses": [{"topic": topic, "partitions": [{"records": data}]}]}
+        message = decoder.decode_body("response", fetch, 12, decoder.encode_body("response", fetch, 12, fields))
+        found += embedded.of(message)
+    return found
+
+
+def clean(payloads: list[embedded.Payload]) -> Counter[str]:
+    """How often each type occurs; nothing may be unreadable or have bytes left over."""
+    for payload in payloads:
+        assert "unreadable" not in payload.fields, payload
+        assert "surplus_bytes" not in str(payload.fields), payload
+    return Counter(p.fields.get("type", p.kind) for p in payloads)
+
+
+def eventually(broker, topic: str, wanted: set[str]) -> list[embedded.Payload]:
+    """The payloads of a topic's log, as soon as all wanted types are in it."""
+    deadline = time.monotonic() + 15
+    while True:
+        payloads = told(broker, topic)
+        types = clean(payloads)
+        if wanted <= set(types):
+            return payloads
+        assert time.monotonic() < deadline, (topic, wanted - set(types), types)
+        time.sleep(0.2)
+
+
+def test_consumer_offsets(busy):
+    wanted = {"OffsetCommit", "GroupMetadata", "ConsumerGroupMetadata", "ConsumerGroupMemberMetadata"}
+    wanted |= {"ConsumerGroupTargetAssignmentMember", "ConsumerGroupCurrentMemberAssignment", "ShareGroupMetadata"}
+    wanted |= {"ShareGroupMemberMetadata", "consumer subscription", "consumer assignment"}
+    payloads = eventually(busy, "__consumer_offsets", wanted)
+    commits = {
+        (p.fields["key"]["group"], p.fields["key"]["topic"])
+        for p in payloads
+        if p.fields.get("type") == "OffsetCommit" and p.fields["value"] and p.fields["value"]["offset"] > 0
+    }
+    assert {(group, TOPIC) for group in GROUPS} <= commits
+    assert any(p.fields.get("topics") == [TOPIC] for p in payloads if p.kind == "consumer subscription")
+
+
+def test_transactions(busy):
+    payloads = eventually(busy, "__transaction_state", {"TransactionLog"})
+    ours = [p.fields for p in payloads if p.fields["key"]["transactional_id"] == "embedded-tx"]
+    assert len(ours) >= 6 and all(f["value"]["producer_id"] >= 0 for f in ours)
+    assert {"commit", "abort"} <= set(clean(told(busy, TOPIC)))
+
+
+def test_share_state(busy):
+    payloads = eventually(busy, "__share_group_state", {"ShareSnapshot"})
+    assert any(p.fields["key"]["group_id"] == "embedded-share" for p in payloads)
+
+
+def test_metadata_log_and_snapshots(busy):
+    types = clean(told(busy, "__cluster_metadata"))
+    assert {"TopicRecord", "PartitionRecord", "RegisterBrokerRecord", "FeatureLevelRecord", "leader_change"} <= set(
+        types
+    )
+    names = {p.fields["value"]["name"] for p in told(busy, "__cluster_metadata") if p.fields["type"] == "TopicRecord"}
+    assert {TOPIC, "__consumer_offsets"} <= names
+    snapshots = set(clean(told(busy, "__cluster_metadata", "*.checkpoint")))
+    assert {"snapshot_header", "kraft_version", "kraft_voters", "snapshot_footer"} <= snapshots
+
+
+def test_every_record_is_written_back_as_it_was(busy):
+    """Decode and encode by definition: the broker's own bytes come out again."""
+    count = 0
+    for topic in sorted(embedded.INTERNAL):
+        definitions = facts.extra(f"embedded/{topic.strip('_')}")
+        for data in logged(busy, topic):
+            for entry in records.batches(data):
+                if isinstance(entry, records.Partial) or (isinstance(entry, records.Batch) and entry.control):
+                    continue
+                for record in entry.records():
+                    found = embedded.of_record(topic, record.key, record.value)
+                    assert found is not None
+                    if record.key is not None:
+                        key = embedded.encode(f"{found['type']}Key", 0, found["key"])
+                        assert record.key[2:] == key
+                        if record.value is not None:
+                            name, version = f"{found['type']}Value", found["value_version"]
+                            assert record.value[2:] == embedded.encode(name, version, found["value"])
+                    else:
+                        assert record.value is not None and found["type"] in definitions
+                        body = embedded.encode(found["type"], found["version"], found["value"])
+                        assert record.value.endswith(body) and len(record.value) - len(body) <= 4
+                    count += 1
+    assert count > 100
+
+
+def ask(address: tuple[str, int], key: int, version: int, fields: dict[str, Any]) -> decoder.Message:
+    frame = decoder.encode_request(key, version, fields, correlation_id=1, client_id="asking")
+    with socket.create_connection(address, timeout=10) as connection, connection.makefile("rb") as stream:
+        connection.sendall(len(frame).to_bytes(4, "big") + frame)
+        answer = stream.read(int.from_bytes(stream.read(4), "big"))
+    return decoder.decode_response(answer, api_key=key, api_version=version)
+
+
+def test_members_of_a_described_group(busy):
+    message = ask(busy.addresses[0], facts.api_key("DescribeGroups"), 5, {"groups": ["embedded-classic"]})
+    found = {p.path.rpartition(".")[2]: p for p in embedded.of(message)}
+    assert found["member_metadata"].fields["topics"] == [TOPIC]
+    (assigned,) = found["member_assignment"].fields["assigned_partitions"]
+    assert assigned["topic"] == TOPIC and sorted(assigned["partitions"]) == [0, 1]
