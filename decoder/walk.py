@@ -30,6 +30,9 @@ class Walker:
         self.plan, self.data, self.position = plan, data, position
         self.tree: dict[str, Any] = {}
         self.spans: list[Span] = []
+        # Where the field that is being read belongs. Structs and arrays are put there before they are filled, so
+        # that the tree holds what was read when a fault ends the walk.
+        self._place: tuple[dict[str, Any], str] = (self.tree, "")
 
     def run(self) -> None:
         """Read to the end of the message; DecodeError with path, offset and partial tree."""
@@ -40,6 +43,7 @@ class Walker:
 
     def _struct(self, plan: StructPlan, into: dict[str, Any], prefix: str) -> None:
         for field in plan.fields[: plan.untagged]:
+            self._place = into, field.name
             into[field.name] = self._field(field, prefix + field.name)
         if plan.flexible:
             self._tags(plan, into, prefix)
@@ -65,6 +69,7 @@ class Walker:
                 self.spans.append(Span(f"{prefix}{UNKNOWN_TAGS}[{tag}]", at, end))
                 continue
             field = plan.fields[known]
+            self._place = into, field.name
             into[field.name] = self._field(field, prefix + field.name)
             if self.position != end:
                 raise self._fail(
@@ -76,15 +81,21 @@ class Walker:
 
     def _field(self, field: FieldPlan, path: str) -> Any:
         start = self.position
+        into, name = self._place
         value: Any = None
         if field.array:
             count = self._length(field, "i", 4, path)
             if count is not None:
                 if count > len(self.data) - self.position:
                     raise self._fail(BadLength, f"{count} items do not fit in the bytes left", path, start)
-                value = items = []
+                items: list[Any] = []
+                into[name] = value = items
                 for i in range(count):
-                    items.append(self._item(field, f"{path}[{i}]"))
+                    if field.struct:
+                        items.append({})
+                        self._filled(field.struct, items[-1], f"{path}[{i}]")
+                    else:
+                        items.append(self._item(field, f"{path}[{i}]"))
         elif field.struct and field.nullable:
             mark = self._take(1, path)[0]
             null = 255 if field.tag is None else 0
@@ -92,20 +103,24 @@ class Walker:
                 raise self._fail(
                     BadLength, f"a nullable struct starts with 1 or {'-1' if null else '0'}, not {mark}", path, start
                 )
-            value = None if mark == null else self._item(field, path)
+            if mark == 1:
+                into[name] = value = {}
+                self._filled(field.struct, value, path)
+        elif field.struct:
+            into[name] = value = {}
+            self._filled(field.struct, value, path)
         else:
             value = self._item(field, path)
         if field.array or field.struct is None:
             self.spans.append(Span(path, start, self.position))
         return value
 
-    def _item(self, field: FieldPlan, path: str) -> Any:
+    def _filled(self, struct: StructPlan, value: dict[str, Any], path: str) -> None:
         start = self.position
-        if field.struct:
-            value: dict[str, Any] = {}
-            self._struct(field.struct, value, path + ".")
-            self.spans.append(Span(path, start, self.position))
-            return value
+        self._struct(struct, value, path + ".")
+        self.spans.append(Span(path, start, self.position))
+
+    def _item(self, field: FieldPlan, path: str) -> Any:
         if field.type in FIXED:
             layout = _struct.Struct(">" + FIXED[field.type])
             return layout.unpack(self._take(layout.size, path))[0]

@@ -109,6 +109,7 @@ def test_faults_have_type_path_offset_and_what_was_read(metadata):
     cut = fault(frame[: where["brokers[1].port"] + 2])
     assert (type(cut), cut.path, cut.offset) == (decoder.Truncated, "brokers[1].port", where["brokers[1].port"])
     assert cut.partial["throttle_time_ms"] == 0
+    assert cut.partial["brokers"][0]["port"] == 9092 and cut.partial["brokers"][1] == {"node_id": 2, "host": "two"}
 
     at = where["brokers[0].host"]
     bad = fault(frame[: at + 1] + b"\xff" + frame[at + 2 :])

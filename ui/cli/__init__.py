@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from ... import __version__
-from . import decode, demo, pipeline, proxy, schema, view
+from . import decode, demo, frame, pipeline, proxy, schema, view
 from .failure import Failure
 
 app = typer.Typer(
@@ -39,6 +39,7 @@ def _root(
 app.command("demo")(demo.demo)
 app.command("proxy")(proxy.proxy)
 app.command("decode")(decode.decode)
+app.command("encode")(frame.encode)
 app.command("ui")(view.ui)
 app.add_typer(schema.app, name="schema")
 app.add_typer(pipeline.app, name="pipeline")

@@ -1,4 +1,4 @@
-"""``barnabas decode``: a capture as lines for people, or as JSON for programs."""
+"""``barnabas decode``: a capture as lines for people, or as JSON for programs; or one message given as text."""
 
 from __future__ import annotations
 
@@ -9,18 +9,42 @@ from typing import Annotated
 
 import typer
 
+from .failure import Failure
+from .frame import show_frame
 from .opening import open_or_fail
 
 
 def decode(
-    capture: Annotated[Path, typer.Argument(help="A segment, a directory of segments, or any pcap or pcapng file.")],
+    capture: Annotated[
+        Path | None, typer.Argument(help="A segment, a directory of segments, or any pcap or pcapng file.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per exchange.")] = False,
     bodies: Annotated[bool, typer.Option(help="With --json: the decoded request and response.")] = True,
     show_values: Annotated[
         bool, typer.Option("--show-values", help="With --json: keys, values and headers of records too.")
     ] = False,
+    hex_: Annotated[
+        str | None, typer.Option("--hex", help="One message in hexadecimal instead of a capture; - reads it.")
+    ] = None,
+    request: Annotated[bool, typer.Option("--request", help="With --hex: it is a request.")] = False,
+    response: Annotated[bool, typer.Option("--response", help="With --hex: it is a response.")] = False,
+    api: Annotated[str | None, typer.Option("--api", help="With --hex: the API's name or key.")] = None,
+    version: Annotated[int | None, typer.Option("--version", help="With --hex: the version.")] = None,
+    body: Annotated[bool, typer.Option("--body", help="With --hex: a bare body, without header.")] = False,
+    tree: Annotated[bool, typer.Option("--tree", help="With --hex: fields as indented lines (the default).")] = False,
+    hexmap: Annotated[bool, typer.Option("--hexmap", help="With --hex: every field with its bytes.")] = False,
 ) -> None:
-    """Print every exchange of a capture, in order of the requests."""
+    """Print every exchange of a capture, in order of the requests; or, with --hex, one message."""
+    if hex_ is not None:
+        if capture is not None or request == response:
+            raise Failure("--hex takes one of --request and --response, and no capture")
+        if as_json + tree + hexmap > 1:
+            raise Failure("--json, --tree and --hexmap exclude each other")
+        form = "json" if as_json else "hexmap" if hexmap else "tree"
+        show_frame(hex_, "request" if request else "response", api, version, body, form, show_values)
+        return
+    if capture is None:
+        raise Failure("what is to be decoded? Give a capture, or --hex with --request or --response")
     with open_or_fail(capture) as opened:
         if as_json:
             for exchange in opened.exchanges():

@@ -106,7 +106,10 @@ def _lines(struct: StructPlan, depth: int) -> Iterator[str]:
 
 @app.command("import")
 def import_(
-    jars: Annotated[list[Path], typer.Argument(help="kafka-clients-X.jar and the other jars of a release, oldest first.", metavar="JAR...")],
+    jars: Annotated[
+        list[Path],
+        typer.Argument(help="kafka-clients-X.jar and the other jars of a release, oldest first.", metavar="JAR..."),
+    ],
     write: Annotated[bool, typer.Option("--write", help="Write the schema files; otherwise only show.")] = False,
     directory: Annotated[
         Path | None, typer.Option("--directory", help="Where to write; this package's own schema if left out.")

@@ -1,0 +1,65 @@
+"""One message on the command line, in and out."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from barnabas import decoder
+
+FRAME = decoder.encode_request(3, 12, {"topics": [{"name": "orders"}]}, correlation_id=7, client_id="me")
+
+
+def test_encode_and_decode_are_inverse(run):
+    fields = '{"topics": [{"name": "orders"}]}'
+    made = run("encode", fields, "--api", "Metadata", "--version", 12, "--correlation-id", 7, "--client-id", "me")
+    assert made.returncode == 0 and bytes.fromhex(made.stdout) == FRAME, made.stderr
+    back = json.loads(run("decode", "--hex", made.stdout.strip(), "--request", "--json").stdout)
+    assert back["correlation_id"] == 7 and back["client_id"] == "me" and back["topics"][0]["name"] == "orders"
+    sized = run(
+        "encode", fields, "--api", "3", "--version", 12, "--correlation-id", 7, "--client-id", "me", "--size"
+    ).stdout
+    assert bytes.fromhex(sized) == len(FRAME).to_bytes(4, "big") + FRAME
+    assert (
+        run("decode", "--hex", sized, "--request", "--json").stdout
+        == run("decode", "--hex", FRAME.hex(), "--request", "--json").stdout
+    )
+
+
+def test_a_response_as_tree_and_as_a_map_of_its_bytes(run):
+    frame = decoder.encode_response(12, 4, {"error_code": 27}, correlation_id=9)
+    tree = run("decode", "--hex", frame.hex(":"), "--response", "--api", "Heartbeat", "--version", 4)
+    assert tree.returncode == 0 and "error_code: 27 REBALANCE_IN_PROGRESS" in tree.stdout
+    mapped = run("decode", "--hex", frame.hex(), "--response", "--api", 12, "--version", 4, "--hexmap").stdout
+    assert [line.split()[:3] for line in mapped.splitlines()] == [
+        ["5", "4", "throttle_time_ms"],
+        ["9", "2", "error_code"],
+    ]
+    assert mapped.splitlines()[1].endswith("00 1b")
+
+
+def test_a_damaged_message_shows_what_was_read_and_where_it_ends(run):
+    done = run("decode", "--hex", FRAME[:-4].hex(), "--request")
+    assert done.returncode == 2 and "Metadata v12: " in done.stderr and "topics[0]._tagged_fields (offset" in done.stderr
+    assert json.loads(done.stdout)["topics"][0]["name"] == "orders"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("decode",), "what is to be decoded"),
+        (("decode", "--hex", "00", "--request", "--response"), "one of --request and --response"),
+        (("decode", "--hex", "0g", "--request"), "'g' is no hexadecimal digit"),
+        (("decode", "--hex", "000", "--request"), "odd number"),
+        (("decode", "--hex", "00", "--response"), "give --api and --version"),
+        (("encode", "{}"), "which API"),
+        (("encode", "{}", "--api", "Metdata"), "did you mean Metadata"),
+        (("encode", "[]", "--api", "Metadata"), "one JSON object"),
+        (("encode", "{", "--api", "Metadata"), "no JSON"),
+        (("encode", '{"topic": 1}', "--api", "Metadata"), "did you mean 'topics'"),
+        (("encode", "{}", "--api", "Metadata", "--version", "99"), "version 99 is not known"),
+    ],
+)
+def test_mistakes_are_one_line(run, arguments, says):
+    done = run(*arguments)
+    assert done.returncode == 2 and says in done.stderr and "Traceback" not in done.stderr
