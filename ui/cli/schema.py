@@ -108,7 +108,7 @@ def _lines(struct: StructPlan, depth: int) -> Iterator[str]:
 def import_(
     jars: Annotated[
         list[Path],
-        typer.Argument(help="kafka-clients-X.jar and the other jars of a release, oldest first.", metavar="JAR..."),
+        typer.Argument(help="A folder with a release's jars, or single jars, oldest first.", metavar="JAR|FOLDER..."),
     ],
     write: Annotated[bool, typer.Option("--write", help="Write the schema files; otherwise only show.")] = False,
     directory: Annotated[
@@ -126,7 +126,7 @@ def import_(
     current = _own()
     merged = current
     alarms = 0
-    for jar in jars:
+    for jar in _with_definitions(jars):
         release = _read(jar)
         # What a release no longer has is no change here: the schema keeps every version there ever was.
         found = [
@@ -162,6 +162,26 @@ def _own() -> dict[str, Definition]:
     for file in facts.extra_files():
         found.update(facts.extra(file))
     return found
+
+
+def _with_definitions(paths: list[Path]) -> Iterator[Path]:
+    """The jars as given; of a folder those of Kafka's that hold definitions, since most of a broker's do not."""
+    for path in paths:
+        if not path.is_dir():
+            yield path
+            continue
+        found = [jar for jar in sorted(path.glob("kafka-*.jar")) if importer.definition_files(_entries(jar))]
+        if not found:
+            raise Failure(f"{path} holds no kafka-*.jar with message definitions")
+        yield from found
+
+
+def _entries(jar: Path) -> list[str]:
+    try:
+        with zipfile.ZipFile(jar) as archive:
+            return archive.namelist()
+    except (OSError, zipfile.BadZipFile) as error:
+        raise Failure(f"{jar} cannot be read as a jar: {error}") from None
 
 
 def _read(jar: Path) -> dict[str, Definition]:
