@@ -24,7 +24,8 @@ def of(message: Message, request: Message | None = None, topic_names: TopicNames
 
     `request`: the request that a response answers; without it a group's protocol type may have to be guessed, and
     Envelope's inner response stays closed. `topic_names`: names of topic ids, for the records of Fetch from
-    version 13 on. Raises nothing for bytes of any kind.
+    version 13 on. Raises nothing for bytes of any kind. It is lazy, and a small compressed batch may hold a million
+    records: take as many as you can show (`itertools.islice`).
     """
     read = _READERS.get((message.plan.kind, message.api_key))
     return iter(()) if read is None else read(message, request, topic_names or {})

@@ -16,7 +16,7 @@ from ..errors import BadLength, BadUtf8, DecodeError, Truncated
 LIMIT = 8 << 20
 """Most bytes a push may decompress to; brokers refuse more than 1 MiB unless told otherwise."""
 
-MAX_FIELDS = 200_000
+MAX_FIELDS = 40_000
 """Most protobuf fields of one push: each becomes an object many times its size on the wire."""
 
 MAX_DEPTH = 16
