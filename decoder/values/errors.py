@@ -1,0 +1,29 @@
+"""What can be wrong with a schema (told to whoever gave it), and with a value (told in a view's note)."""
+
+from __future__ import annotations
+
+
+class SchemaError(ValueError):
+    """A schema cannot be had or understood; the text says what to do."""
+
+
+class MissingLibrary(SchemaError):
+    """The library that reads this kind of schema is not installed."""
+
+    def __init__(self, what: str, library: str):
+        super().__init__(f"{what} needs the library {library}: pip install 'barnabas[values]'")
+
+
+class Misfit(Exception):
+    """A value does not fit its schema. Raised and caught inside this package only; `path` names the field."""
+
+    def __init__(self, text: str, path: tuple[str, ...] = ()):
+        super().__init__(text)
+        self.text, self.path = text, path
+
+    def __str__(self) -> str:
+        return f"{'.'.join(self.path)}: {self.text}" if self.path else self.text
+
+    def inside(self, field: str) -> Misfit:
+        """The same misfit, told by the struct that holds it."""
+        return Misfit(self.text, (field, *self.path))

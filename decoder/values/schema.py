@@ -1,0 +1,159 @@
+"""Schemas and where they come from. Files are given as bytes: reading them from disk is the caller's.
+
+A `Schema` is Avro, Protobuf or JSON; a `SchemaSource` finds one by its registry id, or by the topic it is meant for.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Protocol
+
+from .errors import Misfit, SchemaError
+from .plain import read_json
+
+_DESCRIPTORS = (".desc", ".pb", ".protoset", ".fds", ".binpb")
+
+
+class Schema(Protocol):
+    """How the bytes of a value are laid out."""
+
+    @property
+    def kind(self) -> str:
+        """``"avro"``, ``"protobuf"`` or ``"json"``."""
+
+    @property
+    def name(self) -> str:
+        """The full name of the record or message, or the file it came from."""
+
+    def decode(self, data: bytes, *, framed: bool = False) -> tuple[Any, str]:
+        """(the value as JSON can hold it, a note or ``""``); `framed`: `data` stood behind a schema id.
+
+        Raises `Misfit` when the bytes do not fit.
+        """
+
+
+class SchemaSource(Protocol):
+    """Finds schemas. Both methods may raise `SchemaError`."""
+
+    def schema(self, schema_id: int) -> Schema | None:
+        """The schema with this id in a registry; None if this source has none."""
+
+    def for_topic(self, topic: str | None, is_key: bool) -> Schema | None:
+        """The schema of a topic's keys or values whose bytes name none; None if this source has none."""
+
+
+class JsonSchema:
+    """JSON with a schema behind it. The schema itself is not applied: the value is shown as it stands."""
+
+    kind = "json"
+
+    def __init__(self, name: str = "JSON schema"):
+        self.name = name
+
+    def decode(self, data: bytes, *, framed: bool = False) -> tuple[Any, str]:
+        """Raises `Misfit` for what is no JSON."""
+        return read_json(data), ""
+
+
+def json_schema(name: str = "JSON schema") -> Schema:
+    """The schema of values that are JSON."""
+    return JsonSchema(name)
+
+
+class Target(NamedTuple):
+    """What a schema file is for: ``topic``, ``topic:key``, with ``#package.Message`` behind for Protobuf."""
+
+    topic: str | None = None
+    is_key: bool = False
+    message: str | None = None
+
+    @classmethod
+    def parse(cls, argument: str) -> tuple[str, Target]:
+        """``"orders.avsc=orders:key"`` -> (file, target). No topic means the values of every topic."""
+        file, _, rest = argument.rpartition("=") if "=" in argument else (argument, "", "")
+        if not rest and "#" in file:
+            file, _, message = file.rpartition("#")
+            rest = f"#{message}"
+        rest, _, message = rest.partition("#")
+        topic, _, side = rest.partition(":")
+        if not file or side not in ("", "key", "value"):
+            raise SchemaError(f"{argument!r} is not FILE[=TOPIC[:key]][#MESSAGE], e.g. orders.avsc=orders")
+        return file, cls(topic or None, side == "key", message or None)
+
+
+def read_schema(name: str, data: bytes, message: str | None = None) -> Schema:
+    """The schema in a file called `name`: Avro's JSON, or a Protobuf descriptor set with the message's full name.
+
+    SchemaError says what is wrong with it, or how to make a descriptor set from a .proto.
+    """
+    if name.endswith(".proto"):
+        made = name[: -len(".proto")] + ".desc"
+        raise SchemaError(
+            f"{name} is source text; make a descriptor set of it and give that: "
+            f"protoc --include_imports --descriptor_set_out={made} {name}"
+        )
+    if name.endswith(_DESCRIPTORS) or not (name.endswith(".avsc") or _is_json(data)):
+        from .protobuf import descriptor_set
+
+        return descriptor_set(data, message, name)
+    if message is not None:
+        raise SchemaError(f"{name} is an Avro schema; a message is chosen in Protobuf only")
+    from .avro import avro_schema
+
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise SchemaError(f"{name}: not UTF-8, so no Avro schema") from None
+    return avro_schema(text, name)
+
+
+def _is_json(data: bytes) -> bool:
+    try:
+        read_json(data)
+    except Misfit:
+        return False
+    return True
+
+
+class SchemaFiles:
+    """Schemas from files, by topic."""
+
+    def __init__(self) -> None:
+        self._schemas: dict[tuple[str | None, bool], Schema] = {}
+
+    def add(self, schema: Schema, topic: str | None = None, is_key: bool = False) -> None:
+        """Use `schema` for a topic's values (or keys); without a topic, for those that have no other."""
+        self._schemas[topic, is_key] = schema
+
+    def schema(self, schema_id: int) -> Schema | None:
+        """None: a file does not say which id it has in a registry."""
+        return None
+
+    def for_topic(self, topic: str | None, is_key: bool) -> Schema | None:
+        """The topic's own schema, or the one for every topic."""
+        return self._schemas.get((topic, is_key)) or self._schemas.get((None, is_key))
+
+
+class FirstOf:
+    """Several sources: the first that has a schema gives it, and faults count only when none has."""
+
+    def __init__(self, *sources: SchemaSource):
+        self.sources = sources
+
+    def schema(self, schema_id: int) -> Schema | None:
+        """The first source's that has it."""
+        fault: SchemaError | None = None
+        for source in self.sources:
+            try:
+                found = source.schema(schema_id)
+            except SchemaError as error:
+                fault = fault or error
+                continue
+            if found is not None:
+                return found
+        if fault is not None:
+            raise fault
+        return None
+
+    def for_topic(self, topic: str | None, is_key: bool) -> Schema | None:
+        """The first source's that has one."""
+        return next((s for source in self.sources if (s := source.for_topic(topic, is_key)) is not None), None)

@@ -1,0 +1,156 @@
+"""One key or value: what kind of bytes it is, and how to show it.
+
+The order of questions: absent or empty; a registry's schema id in front; a schema given for the topic; JSON; UTF-8;
+else hexadecimal. Nothing that stands in a record makes `view` raise.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, NamedTuple
+
+from .errors import Misfit, SchemaError
+from .plain import read_json
+from .schema import Schema, SchemaSource
+from .wire import Framed, unframe
+
+LIMIT = 1 << 20
+"""Bytes of a key or value that are looked at unless told otherwise (Kafka's own default for a whole batch)."""
+
+
+class View(NamedTuple):
+    """How to show a key or value.
+
+    ``kind``: ``null``, ``empty``, ``text``, ``json``, ``avro``, ``protobuf``, ``confluent-avro``,
+    ``confluent-protobuf``, ``confluent-json``, ``confluent`` (a schema id in front, its schema unknown) or ``hex``.
+    ``text``: for a person; control characters of the data are kept, so a screen must make them safe. ``value``: the
+    parsed value as JSON can hold it, None where there is none. ``schema_id``: the id in front, or None. ``note``:
+    what a person should know about it, or ``""``.
+    """
+
+    kind: str
+    text: str
+    value: Any = None
+    schema_id: int | None = None
+    note: str = ""
+
+
+def view(
+    data: bytes | None,
+    *,
+    registry: SchemaSource | None = None,
+    topic: str | None = None,
+    is_key: bool = False,
+    limit: int = LIMIT,
+) -> View:
+    """What `data` is. `registry` finds schemas (see `SchemaSource`), `topic` and `is_key` say whose they are.
+
+    Of data longer than `limit` bytes only the beginning is shown, as text or hexadecimal.
+    """
+    if data is None:
+        return View("null", "")
+    if not data:
+        return View("empty", "")
+    framed = unframe(data)
+    if len(data) > limit:
+        return _beginning(data, limit, framed)
+    if framed is not None and (found := _framed(data, framed, registry)) is not None:
+        return found
+    schema = None if registry is None else _of_topic(registry, topic, is_key)
+    if isinstance(schema, str):
+        return _unread(data, framed, schema)
+    if schema is not None:
+        return _by_schema(data, framed, schema)
+    if framed is not None:
+        return _without_schema(data, framed, registry)
+    return _unaided(data)
+
+
+def _framed(data: bytes, framed: Framed, registry: SchemaSource | None) -> View | None:
+    """A value by the schema with its id; None when no source knows the id."""
+    try:
+        schema = None if registry is None else registry.schema(framed.schema_id)
+    except SchemaError as error:
+        return View("confluent", data.hex(), None, framed.schema_id, str(error))
+    if schema is None:
+        return None
+    try:
+        value, note = schema.decode(framed.payload, framed=True)
+    except Misfit as error:
+        note = f"does not fit schema {framed.schema_id} ({schema.name}): {error}"
+        return View("hex", data.hex(), None, framed.schema_id, note)
+    return View(f"confluent-{schema.kind}", _json(value), value, framed.schema_id, note)
+
+
+def _of_topic(registry: SchemaSource, topic: str | None, is_key: bool) -> Schema | str | None:
+    try:
+        return registry.for_topic(topic, is_key)
+    except SchemaError as error:
+        return str(error)
+
+
+def _unread(data: bytes, framed: Framed | None, why: str) -> View:
+    return _unaided(data)._replace(schema_id=framed.schema_id if framed else None, note=why)
+
+
+def _by_schema(data: bytes, framed: Framed | None, schema: Schema) -> View:
+    """A value by the schema given for its topic, behind a schema id or bare."""
+    fault = ""
+    if framed is not None:
+        try:
+            value, note = schema.decode(framed.payload, framed=True)
+            return View(f"confluent-{schema.kind}", _json(value), value, framed.schema_id, note)
+        except Misfit as error:
+            fault = str(error)
+    try:
+        value, note = schema.decode(data)
+        return View(schema.kind, _json(value), value, None, note)
+    except Misfit as error:
+        note = f"does not fit {schema.name}: {fault or error}"
+        return View("hex", data.hex(), None, framed.schema_id if framed else None, note)
+
+
+def _without_schema(data: bytes, framed: Framed, registry: SchemaSource | None) -> View:
+    """Something that begins as the wire format does. JSON can be seen, Avro and Protobuf cannot be told apart."""
+    schema_id = framed.schema_id
+    if framed.payload[:1] in (b"{", b"["):
+        try:
+            value = read_json(framed.payload)
+            return View("confluent-json", framed.payload.decode(), value, schema_id)
+        except Misfit:
+            pass
+    missing = "no schema was given" if registry is None else "which is not known"
+    return View("confluent", data.hex(), None, schema_id, f"schema {schema_id}, {missing}")
+
+
+def _unaided(data: bytes) -> View:
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        return View("hex", data.hex())
+    if "\0" in text:
+        return View("hex", data.hex())  # a number or a struct whose bytes happen to be UTF-8; no text has zero bytes
+    if text.lstrip()[:1] in ("{", "["):
+        try:
+            return View("json", text, read_json(data))
+        except Misfit as error:
+            return View("text", text, None, None, str(error) if "nested" in str(error) else "")
+    return View("text", text)
+
+
+def _beginning(data: bytes, limit: int, framed: Framed | None) -> View:
+    note = f"only the first {limit} of {len(data)} bytes are shown"
+    head = data[:limit]
+    try:
+        text = head.decode()
+    except UnicodeDecodeError as error:
+        cut = error.reason == "unexpected end of data"  # the limit may part a character
+        text = head[: error.start].decode() if cut else "\0"
+    schema_id = framed.schema_id if framed else None
+    if "\0" in text:
+        return View("hex" if framed is None else "confluent", head.hex(), None, schema_id, note)
+    return View("text", text, None, None, note)
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)

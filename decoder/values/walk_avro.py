@@ -1,0 +1,190 @@
+"""The bounded walk of an Avro value: does it fit its schema, to the last byte, at bearable cost?
+
+A schema becomes nested functions ``(cursor, level)`` that move the cursor over one value each, or raise `Misfit`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from .errors import Misfit, SchemaError
+from .plain import MOST_NESTED
+
+MOST_VALUES = 250_000
+"""Values, counting every field and item, that one key or value may hold."""
+
+_MOST_DECIMAL = 1024  # bytes of a decimal: turning many more into digits takes long, and no column has such
+_FIXED = {"null": 0, "boolean": 1, "float": 4, "double": 8}
+_INT, _LONG = 5, 10  # bytes of the longest varint
+
+
+class Cursor:
+    """Bytes being walked over: the position, and how many values may still come."""
+
+    __slots__ = ("at", "data", "left")
+
+    def __init__(self, data: bytes):
+        self.data, self.at, self.left = data, 0, MOST_VALUES
+
+    def skip(self, size: int, what: str) -> None:
+        """Move over `size` bytes that must be there."""
+        if size < 0 or size > len(self.data) - self.at:
+            raise Misfit(f"{what} of {size} bytes at byte {self.at}, {len(self.data) - self.at} are left")
+        self.at += size
+
+    def number(self, longest: int) -> int:
+        """A zig-zag varint of at most `longest` bytes."""
+        value, start = 0, self.at
+        for shift in range(0, 7 * longest, 7):
+            if self.at >= len(self.data):
+                raise Misfit(f"the bytes end within a number at byte {start}")
+            byte = self.data[self.at]
+            self.at += 1
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                return (value >> 1) ^ -(value & 1)
+        raise Misfit(f"a number of more than {longest} bytes at byte {start}")
+
+    def count(self) -> None:
+        """One value more."""
+        self.left -= 1
+        if self.left < 0:
+            raise Misfit(f"more than {MOST_VALUES} values")
+
+
+Walk = Callable[[Cursor, int], None]
+
+
+def walk_through(walk: Walk, data: bytes) -> None:
+    """Raises `Misfit` unless `data` is exactly one value."""
+    cursor = Cursor(data)
+    walk(cursor, 0)
+    if cursor.at != len(data):
+        raise Misfit(f"{len(data) - cursor.at} bytes are left over at byte {cursor.at}")
+
+
+def walk_of(schema: Any) -> Walk:
+    """The walk of a schema in which every named type is defined where it is first used."""
+    return _walk(schema, {})
+
+
+def _walk(schema: Any, named: dict[str, Walk]) -> Walk:
+    if isinstance(schema, list):
+        return _union([_walk(each, named) for each in schema])
+    if isinstance(schema, str):
+        return named[schema] if schema in named else _primitive(schema, False)
+    kind = schema["type"]
+    if kind in ("record", "error"):
+        # The name stands for the walk before the fields are known, for records that hold themselves.
+        fields: list[tuple[str, Walk]] = []
+        named[schema["name"]] = walk = _record(fields)
+        fields += [(field["name"], _walk(field["type"], named)) for field in schema["fields"]]
+        return walk
+    if kind in ("array", "map"):
+        return _blocks(_walk(schema["items" if kind == "array" else "values"], named), kind)
+    if kind in ("enum", "fixed"):
+        walk = _enum(len(schema["symbols"])) if kind == "enum" else _fixed(schema["size"], "a fixed")
+        named[schema["name"]] = walk
+        return walk
+    if isinstance(kind, str):
+        return _primitive(kind, schema.get("logicalType") == "decimal")
+    return _walk(kind, named)
+
+
+def _primitive(kind: str, decimal: bool) -> Walk:
+    if kind in _FIXED:
+        return _fixed(_FIXED[kind], f"a {kind}")
+    if kind in ("int", "long"):
+        return _number(_INT if kind == "int" else _LONG)
+    if kind in ("string", "bytes"):
+        return _sized(kind, decimal)
+    raise SchemaError(f"the Avro schema has a type {kind!r} that is not known")
+
+
+def _fixed(size: int, what: str) -> Walk:
+    def walk(cursor: Cursor, level: int) -> None:
+        cursor.count()
+        cursor.skip(size, what)
+
+    return walk
+
+
+def _number(longest: int) -> Walk:
+    def walk(cursor: Cursor, level: int) -> None:
+        cursor.count()
+        cursor.number(longest)
+
+    return walk
+
+
+def _sized(kind: str, decimal: bool) -> Walk:
+    def walk(cursor: Cursor, level: int) -> None:
+        cursor.count()
+        size = cursor.number(_LONG)
+        if decimal and size > _MOST_DECIMAL:
+            raise Misfit(f"a decimal of {size} bytes at byte {cursor.at}")
+        cursor.skip(size, f"a {kind}" if kind == "string" else "bytes")
+
+    return walk
+
+
+def _enum(symbols: int) -> Walk:
+    def walk(cursor: Cursor, level: int) -> None:
+        cursor.count()
+        index = cursor.number(_INT)
+        if not 0 <= index < symbols:
+            raise Misfit(f"symbol {index} of an enum that has {symbols}, before byte {cursor.at}")
+
+    return walk
+
+
+def _deeper(level: int) -> int:
+    if level >= MOST_NESTED:
+        raise Misfit(f"nested more than {MOST_NESTED} levels deep")
+    return level + 1
+
+
+def _union(branches: list[Walk]) -> Walk:
+    def walk(cursor: Cursor, level: int) -> None:
+        index = cursor.number(_LONG)
+        if not 0 <= index < len(branches):
+            raise Misfit(f"branch {index} of a union that has {len(branches)}, before byte {cursor.at}")
+        branches[index](cursor, _deeper(level))
+
+    return walk
+
+
+def _record(fields: list[tuple[str, Walk]]) -> Walk:
+    def walk(cursor: Cursor, level: int) -> None:
+        cursor.count()
+        inner = _deeper(level)
+        for name, field in fields:
+            try:
+                field(cursor, inner)
+            except Misfit as error:
+                # The path grows on the way out, so that good bytes do not pay for it.
+                raise error.inside(name) from None
+
+    return walk
+
+
+def _blocks(item: Walk, kind: str) -> Walk:
+    """Items in blocks; a negative count is followed by the block's size in bytes."""
+
+    def walk(cursor: Cursor, level: int) -> None:
+        cursor.count()
+        inner = _deeper(level)
+        while count := cursor.number(_LONG):
+            cursor.count()
+            if count < 0:
+                count = -count
+                size = cursor.number(_LONG)
+                if not 0 <= size <= len(cursor.data) - cursor.at:
+                    raise Misfit(f"a block of {size} bytes at byte {cursor.at}")
+            for _ in range(count):
+                if kind == "map":
+                    cursor.skip(cursor.number(_LONG), "a map's key")
+                item(cursor, inner)
+
+    return walk

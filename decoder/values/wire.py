@@ -1,0 +1,48 @@
+"""Confluent's wire format: a zero byte, the schema's id, and for Protobuf which message of the schema it is.
+
+Source: the schema registry's documentation of its serializers. Ids are given out from 1 on, so five zero bytes are
+something else, such as a small int64.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ..records import RecordsError
+from ..records.varint import read_varint
+from .errors import Misfit
+
+HEAD = 5
+_MOST_INDEXES = 64  # messages nested that deep are nobody's
+
+
+class Framed(NamedTuple):
+    """A value in the wire format: the schema's id and what follows it."""
+
+    schema_id: int
+    payload: bytes
+
+
+def unframe(data: bytes) -> Framed | None:
+    """The parts of a value that looks like the wire format; None for one that does not."""
+    if len(data) < HEAD or data[0]:
+        return None
+    schema_id = int.from_bytes(data[1:HEAD], "big", signed=True)
+    return Framed(schema_id, data[HEAD:]) if schema_id > 0 else None
+
+
+def message_indexes(payload: bytes) -> tuple[tuple[int, ...], int]:
+    """(path of indexes to a Protobuf message in its file, position behind it); one zero byte means the first message."""
+    try:
+        count, at = read_varint(payload, 0)
+        if count == 0:
+            return (0,), at
+        if not 0 < count <= _MOST_INDEXES:
+            raise Misfit(f"a list of {count} message indexes")
+        indexes = []
+        for _ in range(count):
+            index, at = read_varint(payload, at)
+            indexes.append(index)
+    except RecordsError as error:
+        raise Misfit(f"the message indexes cannot be read: {error}") from None
+    return tuple(indexes), at
