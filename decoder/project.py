@@ -13,7 +13,7 @@ from typing import Any
 
 from .accelerator import description, native
 from .decode import FAULTS, python_decoder
-from .errors import BadLength, EncodeError
+from .errors import BadLength, DecodeError, EncodeError
 from .message import Message, is_error_code, shown_value
 from .plan import FieldPlan, Plan, StructPlan, plan
 from .walk import Walker
@@ -93,10 +93,28 @@ def project(kind: str, api_key: int, api_version: int, paths: Iterable[str]) -> 
     apart = nested or len(set(plain)) < len(plain)
     groups = [(path,) for path in asked] if apart else [asked]
 
+    readers = [_cached(of, group) for group in groups if group]
+    # Few values need another form than they have in the plan: only those are gone through.
+    as_is = all(through and f.struct is None and f.type != "uuid" and not f.array for f, through in fields)
+
+    if len(asked) == 1 and as_is:
+        path, reader = asked[0], readers[0]
+
+        def read_one(data: bytes) -> dict[str, Any]:
+            try:
+                return {path: reader(data, 0)[0][0]}
+            except FAULTS:
+                raise _explained(of, data, 0) from None
+
+        return read_one
+
     def read(data: bytes) -> dict[str, Any]:
-        lists: list[list[Any]] = []
-        for group in groups:
-            lists.extend(values_at(of, bytes(data), 0, group))
+        try:
+            lists = [found for reader in readers for found in reader(data, 0)[0]]
+        except FAULTS:
+            raise _explained(of, data, 0) from None
+        if as_is:
+            return dict(zip(asked, lists, strict=True))
         return {
             path: [shown_value(field, v) for v in found] if through else shown_value(field, found[0]) if found else None
             for path, (field, through), found in zip(asked, fields, lists, strict=True)
@@ -112,9 +130,16 @@ def values_at(of: Plan, data: bytes, position: int, paths: tuple[str, ...]) -> t
     try:
         return _cached(of, paths)(data, position)[0]
     except FAULTS:
-        walker = Walker(of, data, position)
-        walker.run()
-        raise BadLength("the bytes cannot be read", api=of.api, version=of.version, offset=position) from None
+        raise _explained(of, data, position) from None
+
+
+def _explained(of: Plan, data: bytes, position: int) -> DecodeError:
+    """What is wrong with bytes that were refused."""
+    try:
+        Walker(of, data, position).run()
+    except DecodeError as fault:
+        return fault
+    return BadLength("the bytes cannot be read", api=of.api, version=of.version, offset=position)
 
 
 def first_error(message: Message) -> int:

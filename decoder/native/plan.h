@@ -32,8 +32,9 @@ typedef struct {
     PyObject **sinks;
 } Cursor;
 
-/* Both return 0 and set Bad (or an exception of Python's) when the bytes do not fit. */
+/* All return 0 and set Bad (or an exception of Python's) when the bytes do not fit. */
 PyObject *read_struct(const Struct *plan, Cursor *cursor);
+PyObject *read_field(const Field *field, Cursor *cursor);
 int project_struct(const Struct *plan, Cursor *cursor);
 
 int bad(void);

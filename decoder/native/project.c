@@ -127,15 +127,12 @@ static int pass_struct(const Struct *plan, Cursor *c) {
     return !plan->flexible || tagged(plan, c, pass_field);
 }
 
-/* The value as read_struct would give it: the field is read as the only one of a struct. */
 static int keep(const Field *field, Cursor *c) {
-    Field copy = *field;
-    Struct one = {.count = 1, .untagged = 1, .flexible = 0, .fixed = -1, .fields = &copy};
-    PyObject *values = read_struct(&one, c);
-    if (!values)
+    PyObject *value = read_field(field, c);
+    if (!value)
         return 0;
-    int failed = PyList_Append(c->sinks[field->sink], PyTuple_GET_ITEM(values, 0));
-    Py_DECREF(values);
+    int failed = PyList_Append(c->sinks[field->sink], value);
+    Py_DECREF(value);
     return !failed;
 }
 

@@ -110,7 +110,7 @@ static inline void quiet(PyObject *tuple) {
         PyObject_GC_UnTrack(tuple);
 }
 
-static PyObject *read_field(const Field *field, Cursor *c) {
+PyObject *read_field(const Field *field, Cursor *c) {
     if (!field->array) {
         if (field->type == STRUCT && field->nullable) {
             if (c->at >= c->end) {

@@ -7,6 +7,7 @@ Source: Kafka's ByteBufferLogInputStream.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -17,6 +18,7 @@ from .message import LOG_OVERHEAD, SMALLEST, Message, read_message
 from .record import Record
 
 _MAGIC_AT = 16
+_LENGTH = struct.Struct(">i").unpack_from
 _SMALLEST = {**SMALLEST, 2: HEADER_SIZE - LOG_OVERHEAD}
 
 
@@ -52,6 +54,13 @@ def batches(data: bytes, start: int = 0, end: int | None = None) -> Iterator[Bat
     pos = start
     while pos < stop:
         there = stop - pos
+        if there > _MAGIC_AT and data[pos + _MAGIC_AT] == 2:
+            # A whole batch of magic 2, which nearly all are; anything odd about it is looked at below.
+            after = pos + LOG_OVERHEAD + _LENGTH(data, pos + 8)[0]
+            if pos + HEADER_SIZE <= after <= stop:
+                yield read_batch(data, pos, after)
+                pos = after
+                continue
         offset = int.from_bytes(data[pos : pos + 8], "big", signed=True) if there >= 8 else None
         if there < LOG_OVERHEAD:
             yield Partial(pos, stop, offset, None, None)

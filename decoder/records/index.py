@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import overload
 
 from ..accelerator import native
-from .batch import HEADER_SIZE, LOG_APPEND, Batch
+from .batch import CODEC_MASK, HEADER_SIZE, LOG_APPEND, Batch
 from .codecs import DEFAULT_LIMIT
 from .errors import RecordsError
 from .record import Record, scan, spans
@@ -19,29 +19,30 @@ class RecordIndex(Sequence[Record]):
     Raises `RecordsError` at once for a batch whose records do not fit its bytes.
     """
 
+    __slots__ = ("_count", "_data", "_starts", "_table", "batch")
+
     def __init__(self, batch: Batch, *, limit: int = DEFAULT_LIMIT):
         self.batch = batch
-        if batch.codec:
-            self._data = batch.payload(limit=limit)
-            start, end = 0, len(self._data)
+        if batch.attributes & CODEC_MASK:
+            data = batch.payload(limit=limit)
+            start, end = 0, len(data)
         else:
-            self._data, start, end = batch.data, batch.start + HEADER_SIZE, batch.end
-        self._starts = array("i")
-        if native is not None and isinstance(self._data, bytes) and batch.record_count >= 0:
-            table, behind = native.index(self._data, start, end, batch.record_count)
-            if behind == end and len(table) == batch.record_count * 32:
-                rows = memoryview(table).cast("i")
-                self._table: memoryview | None = rows
-                self._count = batch.record_count
+            data, start, end = batch.data, batch.start + HEADER_SIZE, batch.end
+        self._data = data
+        count = self._count = batch.record_count
+        if native is not None and count >= 0:
+            table, behind = native.index(data, start, end, count)
+            if behind == end and len(table) == count * 32:
+                self._table: memoryview | None = memoryview(table).cast("i")
                 return
         # In pure Python, and for a batch that is damaged: this raises what is wrong.
         self._table = None
+        self._starts = array("i")
         try:
-            for at, _ in spans(self._data, start, end, batch.record_count):
+            for at, _ in spans(data, start, end, count):
                 self._starts.append(at)
         except RecordsError as error:
             raise error.inside(f"record batch at byte {batch.start}", 0, decompressed=bool(batch.codec)) from None
-        self._count = len(self._starts)
         self._starts.append(end)
 
     def __len__(self) -> int:
