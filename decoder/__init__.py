@@ -3,7 +3,7 @@
 Frames are given and returned without their 4 size bytes. See docs/architecture.md for the contracts.
 """
 
-from . import facts, records
+from . import drafts, embedded, facts, records
 from .codec import (
     decode_body,
     decode_request,
@@ -53,6 +53,8 @@ __all__ = [
     "decode_request",
     "decode_request_header",
     "decode_response",
+    "drafts",
+    "embedded",
     "encode_body",
     "encode_request",
     "encode_response",

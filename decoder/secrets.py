@@ -11,7 +11,7 @@ from functools import cache
 from typing import Any
 
 from . import facts
-from .codec import decode_request, decode_response
+from .codec import decode_request, decode_response, peek_request
 from .errors import DecodeError
 from .frame import Direction
 from .message import Message
@@ -26,14 +26,17 @@ _REQUEST = {
     "AlterUserScramCredentials": ("upsertions[*].salt", "upsertions[*].salted_password"),
     "AlterConfigs": ("resources[*].configs[*].value",),
     "IncrementalAlterConfigs": ("resources[*].configs[*].value",),
+    "Envelope": ("request_data",),
 }
 _RESPONSE = {
     "SaslAuthenticate": ("auth_bytes",),
     "CreateDelegationToken": ("hmac",),
     "DescribeDelegationToken": ("tokens[*].hmac",),
+    # What is inside depends on the request, which nobody has here; a new token's HMAC may be.
+    "Envelope": ("response_data",),
 }
 _CONFIG_APIS = {"AlterConfigs", "IncrementalAlterConfigs"}
-_SENSITIVE = re.compile(r"password|secret|token|credential|jaas|private|keystore\.key|truststore\.cert", re.I)
+SENSITIVE = re.compile(r"password|secret|token|credential|jaas|private|keystore\.key|truststore\.cert", re.I)
 
 
 @cache
@@ -61,9 +64,17 @@ def mask(direction: Direction, api_key: int, api_version: int, frame: bytes) -> 
         message = fault.message
     out = bytearray(frame)
     for path, end in _secrets(message):
-        size = len(_raw(message[path]))
-        out[end - size : end] = MASK * size
+        content = _raw(message[path])
+        out[end - len(content) : end] = _hidden(message, content)
     return bytes(out)
+
+
+def _hidden(message: Message, content: bytes) -> bytes:
+    """What stands in a secret field's place. A request inside of an Envelope is kept but for its own secrets."""
+    if message.api == "Envelope" and message.plan.kind == "request" and len(content) >= 8:
+        key, version, _ = peek_request(content)
+        return mask(Direction.REQUEST, key, version, content)
+    return MASK * len(content)
 
 
 def _secrets(message: Message) -> Iterator[tuple[str, int]]:
@@ -83,7 +94,7 @@ def _raw(value: str | bytes) -> bytes:
 def _is_secret(message: Message, path: str) -> bool:
     if message.api not in _CONFIG_APIS:
         return True
-    return bool(_SENSITIVE.search(message[path.removesuffix("value") + "name"]))
+    return bool(SENSITIVE.search(message[path.removesuffix("value") + "name"]))
 
 
 def shown(message: Message) -> dict[str, Any]:
@@ -91,7 +102,7 @@ def shown(message: Message) -> dict[str, Any]:
     edits: dict[str, Any] = {}
     for path, _ in _secrets(message):
         value = message[path]
-        edits[path] = MASK * len(value) if isinstance(value, bytes) else "*" * len(value)
+        edits[path] = _hidden(message, value) if isinstance(value, bytes) else "*" * len(value)
     return (message.replace(edits) if edits else message).to_dict()
 
 

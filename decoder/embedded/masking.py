@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
+
+from ..secrets import SENSITIVE
 
 HIDDEN = "********"
 """Stands for a secret of any length."""
@@ -14,12 +15,10 @@ MASKED_RECORDS = {
 }
 """Metadata records with credentials, or with settings that may be some."""
 
-_SENSITIVE = re.compile(r"password|secret|token|credential|jaas|private|keystore\.key|truststore\.cert", re.I)
-
 
 def sensitive(name: str) -> bool:
     """Whether a setting of this name, or an extension of an OAUTHBEARER step, may be a secret."""
-    return bool(_SENSITIVE.search(name))
+    return bool(SENSITIVE.search(name))
 
 
 def masked(record: str, fields: dict[str, Any]) -> dict[str, Any]:

@@ -52,3 +52,17 @@ def test_other_frames_are_untouched():
     assert secrets.mask(Direction.REQUEST, 3, 12, frame) is frame
     plain = decoder.encode_request(33, 2, {"resources": [{"configs": [{"name": "retention.ms", "value": "86400"}]}]})
     assert secrets.mask(Direction.REQUEST, 33, 2, plain) == plain
+
+
+def test_a_request_inside_of_an_envelope_keeps_all_but_its_secrets():
+    inner = decoder.encode_request(
+        33, 2, {"resources": [{"configs": [{"name": "ssl.key.password", "value": CANARY.decode()}]}]}, client_id="c"
+    )
+    frame = decoder.encode_request(58, 0, {"request_data": inner, "client_host_address": b"1234"})
+    masked = secrets.mask(Direction.REQUEST, 58, 0, frame)
+    assert CANARY not in masked and len(masked) == len(frame) and b"ssl.key.password" in masked
+    assert CANARY not in secrets.shown(decoder.decode_request(frame))["request_data"]
+    plain = decoder.encode_request(58, 0, {"request_data": decoder.encode_request(3, 12, {})})
+    assert secrets.mask(Direction.REQUEST, 58, 0, plain) == plain
+    answer = decoder.encode_response(58, 0, {"response_data": b"0000" + CANARY})
+    assert CANARY not in secrets.mask(Direction.RESPONSE, 58, 0, answer)
