@@ -9,7 +9,7 @@ from . import facts
 from .codec import decode_request, decode_response, guess_request
 from .errors import DecodeError, TrailingBytes, UnknownVersion
 from .message import Message
-from .present import present
+from .present import payloads, present
 from .project import first_error
 
 if TYPE_CHECKING:
@@ -153,6 +153,14 @@ class Exchange:
         ]
         return "; ".join(reasons) or None
 
+    def _inside(self, values: bool) -> dict[str, Any]:
+        asked, answered = self.request_message, self.response_message
+        found = {
+            "request": payloads(asked, None, values) if asked else [],
+            "response": payloads(answered, asked, values) if answered else [],
+        }
+        return {side: each for side, each in found.items() if each}
+
     def guess(self) -> Message | None:
         """What a request of an unknown version would say if it were the nearest known version; None if it is
         known, or does not fit. No more than a guess: a newer version may mean other bytes."""
@@ -201,6 +209,9 @@ class Exchange:
             name = self.topics.name if self.topics else None
             out["request"] = present(self.request_message, values, name) if self.request_message else None
             out["response"] = present(self.response_message, values, name) if self.response_message else None
+            inside = self._inside(values)
+            if inside:
+                out["embedded"] = inside
             guess = self.guess()
             if guess:
                 out["guess"] = {"api_version": guess.api_version, guess.plan.kind: present(guess, values, name)}

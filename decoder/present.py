@@ -6,9 +6,10 @@ Keys and values of records are payload: they are described by their size unless 
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import islice
 from typing import Any
 
-from . import records
+from . import embedded, records
 from .message import Message, jsonable
 from .plan import StructPlan
 from .secrets import shown
@@ -50,6 +51,19 @@ def _struct(plan: StructPlan, fields: dict[str, Any], values: bool, topic_name: 
                 if name is not None:
                     out["_topic_name"] = name
     return out
+
+
+RECORD_APIS = frozenset({"Produce", "Fetch", "FetchSnapshot", "ShareFetch"})
+"""APIs whose embedded payloads are records, and with that shown only when values are."""
+MOST_PAYLOADS = 1000
+
+
+def payloads(message: Message, request: Message | None = None, values: bool = False) -> list[dict[str, Json]]:
+    """What is inside of a message's byte fields (see `embedded`): path, kind, fields; secrets masked."""
+    if message.api in RECORD_APIS and not values:
+        return []
+    found = islice(embedded.of(message, request), MOST_PAYLOADS)
+    return [{"path": p.path, "kind": p.kind, "fields": jsonable(p.fields)} for p in found]
 
 
 def record_area(data: bytes, values: bool = False) -> list[dict[str, Json]]:

@@ -166,3 +166,14 @@ def test_the_stable_keys():
     assert found["request"]["group_id"] == "g" and found["response"]["error_code"] == 27
     unknown = conn.receive_from_client(sized(struct.pack(">hhih", 12, 99, 5, -1)))[0].exchange
     assert "version 99 is not known" in unknown.to_dict()["undecoded"]
+
+
+def test_what_is_inside_of_byte_fields_is_opened():
+    member = decoder.embedded.encode("ConsumerProtocolSubscription", 1, {"topics": ["orders"]})
+    protocols = [{"name": "range", "metadata": b"\x00\x01" + member}]
+    conn = decoder.Connection()
+    asked = request(11, 5, 1, group_id="g", protocol_type="consumer", protocols=protocols)
+    exchange = conn.receive_from_client(asked)[0].exchange
+    inside = exchange.to_dict()["embedded"]["request"]
+    assert inside[0]["path"] == "protocols[0].metadata" and inside[0]["fields"]["topics"] == ["orders"]
+    assert "embedded" not in conn.receive_from_client(request(3, 9, 2))[0].exchange.to_dict()
