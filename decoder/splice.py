@@ -91,16 +91,21 @@ class Splicer:
         counted = self.data[self.at : behind]
         self.at = behind
         entries: list[tuple[int, bytes]] = []
+        last = self._last_of(count) if missing else {}
         for _ in range(count):
             start = self.at
             tag, position = uvarint(self.data, start)
             size, position = uvarint(self.data, position)
             if tag in missing:
-                i = missing.pop(tag)
-                if new[i] == fields[i].default:
+                i = missing[tag]
+                if start < last[tag]:
+                    self.at = position + size  # written twice, which the last one decides: the others go
+                elif new[i] == fields[i].default:
                     self.at = position + size  # back at its default: left out, as Kafka does
+                    del missing[tag]
                 else:
                     entries.append((tag, self._tag(start, position, fields[i], old[i], new[i])))
+                    del missing[tag]
                 continue
             self.at = position + size
             if tag in known or unknown is None or unknown.pop(tag, None) == self.data[position : position + size]:
@@ -118,6 +123,17 @@ class Splicer:
             write_uvarint(self.out, len(entries))
         for _, raw in entries:
             self.out += raw
+
+    def _last_of(self, count: int) -> dict[int, int]:
+        """Where the last tagged field of each tag starts, of the `count` from here on."""
+        last: dict[int, int] = {}
+        at = self.at
+        for _ in range(count):
+            tag, position = uvarint(self.data, at)
+            last[tag] = at
+            size, position = uvarint(self.data, position)
+            at = position + size
+        return last
 
     def _tag(self, start: int, position: int, field: FieldPlan, old: Any, new: Any) -> bytes:
         outside, self.out = self.out, bytearray()

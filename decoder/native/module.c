@@ -73,6 +73,11 @@ static Struct *build(PyObject *description) {
     plan->count = PyTuple_GET_SIZE(fields);
     plan->untagged = untagged;
     plan->flexible = flexible;
+    if (untagged < 0 || untagged > plan->count || plan->count - untagged > MOST_TAGS) {
+        PyErr_SetString(PyExc_ValueError, "not a plan");
+        plan->count = 0;
+        goto failed;
+    }
     plan->fields = PyMem_Calloc(plan->count ? plan->count : 1, sizeof(Field));
     if (!plan->fields) {
         PyErr_NoMemory();

@@ -8,6 +8,9 @@
 
 enum Type { BOOL, INT8, INT16, UINT16, INT32, UINT32, INT64, FLOAT64, UUID, STRING, BYTES, RECORDS, STRUCT };
 
+/* Tagged fields that one struct may know; a plan with more is refused (the schema's most is far below). */
+#define MOST_TAGS 32
+
 typedef struct Struct Struct;
 
 typedef struct {

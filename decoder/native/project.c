@@ -4,6 +4,7 @@
 static const uint8_t SIZE[] = {1, 1, 2, 2, 4, 4, 8, 8, 16};
 
 static int pass_struct(const Struct *plan, Cursor *c);
+static int pass_field(const Field *field, Cursor *c);
 static int project_field(const Field *field, Cursor *c);
 
 static inline Py_ssize_t left(const Cursor *c) { return c->end - c->at; }
@@ -87,8 +88,13 @@ static int project_default(const Field *field, PyObject *value, Cursor *c) {
     return 1;
 }
 
-static int tagged(const Struct *plan, Cursor *c, int (*known_field)(const Field *, Cursor *)) {
-    uint64_t count, tag, size, seen = 0;
+/* What is asked for is taken once all tags are passed: of a tag that stands there twice, the last one counts. */
+static int tagged(const Struct *plan, Cursor *c, int projecting) {
+    uint64_t count, tag, size;
+    const uint8_t *where[MOST_TAGS];
+    Py_ssize_t known = plan->count - plan->untagged;
+    for (Py_ssize_t i = 0; i < known; i++)
+        where[i] = NULL;
     if (!read_uvarint(c, &count))
         return 0;
     if (count > (uint64_t)left(c) / 2)
@@ -99,22 +105,26 @@ static int tagged(const Struct *plan, Cursor *c, int (*known_field)(const Field 
         if (size > (uint64_t)left(c))
             return bad();
         const uint8_t *end = c->at + size;
-        for (Py_ssize_t i = plan->untagged; i < plan->count; i++)
-            if ((uint64_t)plan->fields[i].tag == tag) {
-                if (!known_field(&plan->fields[i], c))
+        for (Py_ssize_t i = 0; i < known; i++)
+            if ((uint64_t)plan->fields[plan->untagged + i].tag == tag) {
+                where[i] = c->at;
+                if (!pass_field(&plan->fields[plan->untagged + i], c))
                     return 0;
                 if (c->at != end)
                     return bad();
-                seen |= (uint64_t)1 << (i & 63);
                 break;
             }
         c->at = end;
     }
-    if (c->sinks && known_field == project_field)
-        for (Py_ssize_t i = plan->untagged; i < plan->count; i++)
-            if (plan->fields[i].wanted && !(seen >> (i & 63) & 1) &&
-                !project_default(&plan->fields[i], plan->fields[i].fallback, c))
-                return 0;
+    for (Py_ssize_t i = 0; projecting && i < known; i++) {
+        const Field *field = &plan->fields[plan->untagged + i];
+        if (!field->wanted)
+            continue;
+        Cursor there = *c;
+        there.at = where[i];
+        if (!(where[i] ? project_field(field, &there) : project_default(field, field->fallback, c)))
+            return 0;
+    }
     return 1;
 }
 
@@ -124,7 +134,7 @@ static int pass_struct(const Struct *plan, Cursor *c) {
     for (Py_ssize_t i = 0; i < plan->untagged; i++)
         if (!pass_field(&plan->fields[i], c))
             return 0;
-    return !plan->flexible || tagged(plan, c, pass_field);
+    return !plan->flexible || tagged(plan, c, 0);
 }
 
 static int keep(const Field *field, Cursor *c) {
@@ -158,5 +168,5 @@ int project_struct(const Struct *plan, Cursor *c) {
     for (Py_ssize_t i = 0; i < plan->untagged; i++)
         if (!project_field(&plan->fields[i], c))
             return 0;
-    return !plan->flexible || tagged(plan, c, project_field);
+    return !plan->flexible || tagged(plan, c, 1);
 }

@@ -123,3 +123,17 @@ def test_surplus_bytes_stay():
         decoder.decode_response(frame, api_key=3, api_version=12)
     edited = caught.value.message.replace({"cluster_id": "c"})
     assert edited.encode().endswith(b"\x00") and len(edited.encode()) == len(frame) + 1
+
+
+def test_of_a_tag_that_stands_there_twice_the_last_one_counts():
+    # ApiVersions v3, finalized_features_epoch (tag 1) once as 5 and once as 6
+    body = bytes.fromhex("0000 01 00000000 02 01 08 0000000000000005 01 08 0000000000000006")
+    path = "finalized_features_epoch"
+    message = decoder.decode_body("response", 18, 3, body)
+    assert message[path] == 6
+    assert decoder.project("response", 18, 3, [path])(body) == {path: 6}
+    for new in (7, -1):  # -1 is the default: the tag goes, in both places
+        edited = message.replace({path: new})
+        again = decoder.decode_body("response", 18, 3, edited.encode())
+        assert again[path] == edited[path] == new
+        assert again.encode().count(b"\x01\x08") == (new == 7)
