@@ -81,6 +81,7 @@ class Connection:
         # Requests that wait for a response; _TOKEN stands for a raw SASL token, which is answered by another.
         self._waiting: deque[object] = deque()
         self._raw_sasl = False
+        self._first_request = not mid_stream
 
     @property
     def in_flight(self) -> int:
@@ -168,6 +169,10 @@ class Connection:
     # --- client to broker ----------------------------------------------------------------------------------
 
     def _request(self, frame: bytes, time_ns: int) -> Iterator[Event]:
+        if self._first_request:
+            # Clients of 0.9 begin GSSAPI without a handshake: a token (ASN.1 application tag) comes first.
+            self._first_request = False
+            self._raw_sasl = frame[:1] == b"\x60"
         if self._raw_sasl and not plausible_request(frame):
             self._waiting.append(_TOKEN)
             yield Opaque(Direction.REQUEST, mask_token(frame), time_ns, "SASL token", framed=True)

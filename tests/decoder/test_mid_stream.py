@@ -70,8 +70,14 @@ def test_responses_are_found_by_the_ids_that_wait():
         conn.lost(Direction.RESPONSE, at_frame=False)
         events = [e for at in range(cut, len(stream), 500) for e in conn.receive_from_broker(stream[at : at + 500])]
         first = next(i for i, start in enumerate(starts) if start >= cut)
-        paired = [e.exchange.correlation_id for e in events if isinstance(e, ExchangeDone) and e.exchange.state == "paired"]
-        missing = [e.exchange.correlation_id for e in events if isinstance(e, ExchangeDone) and e.exchange.state == "no_response"]
+        paired = [
+            e.exchange.correlation_id for e in events if isinstance(e, ExchangeDone) and e.exchange.state == "paired"
+        ]
+        missing = [
+            e.exchange.correlation_id
+            for e in events
+            if isinstance(e, ExchangeDone) and e.exchange.state == "no_response"
+        ]
         assert paired == list(range(first, 20)) and missing == list(range(first))
 
 
