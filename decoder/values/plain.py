@@ -34,14 +34,10 @@ def too_deep(value: Any) -> bool:
     """Whether dicts and lists stand in one another more than `MOST_NESTED` times."""
     level = [value]
     for _ in range(MOST_NESTED + 1):
-        level = [
-            inner
-            for item in level
-            if isinstance(item, dict | list)
-            for inner in (item.values() if isinstance(item, dict) else item)
-        ]
+        level = [item for item in level if isinstance(item, dict | list)]
         if not level:
             return False
+        level = [inner for item in level for inner in (item.values() if isinstance(item, dict) else item)]
     return True
 
 

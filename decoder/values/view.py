@@ -75,11 +75,20 @@ def _framed(data: bytes, framed: Framed, registry: SchemaSource | None) -> View 
     if schema is None:
         return None
     try:
-        value, note = schema.decode(framed.payload, framed=True)
+        value, note = _decode(schema, framed.payload, True)
     except Misfit as error:
         note = f"does not fit schema {framed.schema_id} ({schema.name}): {error}"
         return View("hex", data.hex(), None, framed.schema_id, note)
     return View(f"confluent-{schema.kind}", _json(value), value, framed.schema_id, note)
+
+
+def _decode(schema: Schema, data: bytes, framed: bool) -> tuple[Any, str]:
+    try:
+        return schema.decode(data, framed=framed)
+    except Misfit:
+        raise
+    except Exception as error:  # a schema is text from elsewhere, too: one without sense must not end a listing
+        raise Misfit(f"{type(error).__name__}: {error}") from None
 
 
 def _of_topic(registry: SchemaSource, topic: str | None, is_key: bool) -> Schema | str | None:
@@ -98,12 +107,12 @@ def _by_schema(data: bytes, framed: Framed | None, schema: Schema) -> View:
     fault = ""
     if framed is not None:
         try:
-            value, note = schema.decode(framed.payload, framed=True)
+            value, note = _decode(schema, framed.payload, True)
             return View(f"confluent-{schema.kind}", _json(value), value, framed.schema_id, note)
         except Misfit as error:
             fault = str(error)
     try:
-        value, note = schema.decode(data)
+        value, note = _decode(schema, data, False)
         return View(schema.kind, _json(value), value, None, note)
     except Misfit as error:
         note = f"does not fit {schema.name}: {fault or error}"
