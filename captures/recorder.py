@@ -90,11 +90,16 @@ class Recorder:
         broker: Address = ("0.0.0.0", 9092),
         upstream: Address | None = None,
     ) -> None:
-        """A connection was opened. Without a client address it gets a made-up one. `upstream` is the proxy's own end of the leg to the broker, if known."""
+        """A connection was opened. Without a client address it gets a made-up one.
+
+        `upstream` is the proxy's own end of the leg to the broker, if known. On the client's own machine it might be
+        the same as another client's address, and two conversations would be one in the file: it is made up then.
+        """
         if conn in self._tracked:
             self.closed(conn, time_ns, "rst")  # its end was missed
         client = client or ("0.0.0.0", 1024 + conn % 64000)
-        upstream = upstream or ("barnabas", 1024 + conn % 64000)
+        if upstream is None or upstream[0] == client[0]:
+            upstream = ("barnabas", 1024 + conn % 64000)
         tracked = _Tracked(OpenConnection(conn, time_ns, client, broker, upstream))
         self._tracked[conn] = tracked
         self._recording.open(tracked.open)

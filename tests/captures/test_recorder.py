@@ -180,7 +180,7 @@ def test_two_legs(session: Session, request_frame, response_frame, complaints, t
     session.recorder.close()
     (path,) = session.files()
     assert complaints(path) == []
-    legs = tshark(path, "frame.interface_name == \"broker leg\" && tcp.len > 0", "-T", "fields", "-e", "frame.comment")
+    legs = tshark(path, 'frame.interface_name == "broker leg" && tcp.len > 0', "-T", "fields", "-e", "frame.comment")
     assert legs[0] == "rule: bigger"
     assert len(legs) == 2
     with open_capture(path) as capture:
@@ -190,6 +190,27 @@ def test_two_legs(session: Session, request_frame, response_frame, complaints, t
     assert marks[1]["broker_response"] == [response_frame(1, 30_000)[4:]]
     assert marks[1]["notes"] == ["rule: bigger", "rule: cut"]
     assert "broker_request" not in marks[0] and "broker_request" not in marks[2]
+
+
+def test_legs_of_two_connections_never_share_their_addresses(
+    session: Session, request_frame, response_frame, complaints
+) -> None:
+    broker, first, second = ("127.0.0.1", 9092), ("127.0.0.1", 40001), ("127.0.0.1", 40002)
+    recorder = session.recorder
+    # the proxy reaches the broker from the port that another client has towards the proxy, and the other way round
+    for number, client, upstream in ((1, first, second), (2, second, first)):
+        recorder.opened(number, session.tick(), client, broker, upstream)
+        session.ask(number, request_frame(1))
+        recorder.broker_leg(number, Direction.REQUEST, session.tick(), request_frame(1, 9), "rule: bigger")
+        session.answer(number, response_frame(1))
+    recorder.close()
+    (path,) = session.files()
+    assert complaints(path) == []
+    with open_capture(path) as capture:
+        assert [(row.client, row.changed) for row in capture.rows()] == [
+            ("127.0.0.1:40001", True),
+            ("127.0.0.1:40002", True),
+        ]
 
 
 def test_notes_become_comments(session: Session, request_frame, response_frame) -> None:
@@ -358,7 +379,9 @@ def test_a_number_used_again(session: Session, request_frame, response_frame, co
         assert [r.state for r in capture.rows()] == ["no_response", "paired"]
 
 
-def test_sync_blocks_tell_the_requests_in_flight_and_show_damage(session: Session, request_frame, response_frame) -> None:
+def test_sync_blocks_tell_the_requests_in_flight_and_show_damage(
+    session: Session, request_frame, response_frame
+) -> None:
     from barnabas.captures.segment import parse_sync
 
     session.open(1)

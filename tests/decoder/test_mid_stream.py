@@ -7,7 +7,6 @@ import struct
 import uuid
 
 import pytest
-
 from barnabas import decoder
 from barnabas.decoder import Direction, ExchangeDone, Opaque, RequestSeen, Topics
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 
 import pytest
-
 from barnabas import decoder
 from barnabas.decoder import accelerator
 from barnabas.decoder.decode import FAULTS

@@ -8,7 +8,6 @@ import uuid
 import zlib
 
 import pytest
-
 from barnabas import decoder
 from barnabas.decoder import ExchangeDone, Opaque, records
 

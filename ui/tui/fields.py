@@ -127,8 +127,11 @@ def _damaged(direction: Direction, frame: bytes, exchange: Exchange, fault: Deco
         builder.spans = {span.path: (span.start, span.end) for span in walker.spans}
         builder.values(of.root, fault.partial, 0, "")
         start = max((f.span[1] for f in tree.fields if f.span), default=start)
-    text = f"bytes {start} to {len(frame)}; the fault is at byte {fault.offset}"
-    builder.add(0, "(not decoded)", text, "undecoded", span=(start, len(frame)))
+    if start < len(frame):
+        text = f"bytes {start} to {len(frame)}; the fault is at byte {fault.offset}"
+        builder.add(0, "(not decoded)", text, "undecoded", span=(start, len(frame)))
+    else:
+        builder.add(0, "(ends here)", f"more bytes were expected at {fault.offset}", "undecoded", span=(start, start))
     return tree
 
 

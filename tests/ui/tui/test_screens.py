@@ -390,7 +390,7 @@ def test_an_undecoded_frame_shows_the_reason_the_partial_tree_and_the_bytes(
         await pilot.press("h")
         await pilot.pause()
         text = screen_text(pilot)
-        assert "? response undecoded: Metadata v9" in text and "(not decoded)" in text and "port: 9094" in text
+        assert "? response undecoded: Metadata v9" in text and "(ends here)" in text
         assert "00000" in text or screen.bytes.scroll_offset.y
         assert screen.bytes.marked and screen.bytes.marked[1] == len(screen.bytes.frame)
         await pilot.press("right_square_bracket")
