@@ -10,7 +10,7 @@ from typing import Any
 from . import facts
 from .decode import FAULTS, decoder
 from .encode import encode_struct, values_from
-from .errors import BadLength, DecodeError, TrailingBytes, Truncated
+from .errors import DecodeError, TrailingBytes, Truncated
 from .message import Message
 from .plan import API_VERSIONS, CONTROLLED_SHUTDOWN, Plan, extra_plan, plan
 from .walk import Walker
@@ -81,11 +81,7 @@ def _read(of: Plan, data: bytes, start: int) -> tuple[tuple[Any, ...], int]:
     try:
         return decoder(of)(data, start)
     except FAULTS:
-        walker = Walker(of, data, start)
-        walker.run()
-        raise BadLength(
-            "the bytes cannot be read", api=of.api, version=of.version, offset=start, partial=walker.tree
-        ) from None
+        raise Walker(of, data, start).explain() from None
 
 
 def _message(of: Plan, frame: bytes, start: int, header: dict[str, Any]) -> Message:
@@ -98,7 +94,6 @@ def _message(of: Plan, frame: bytes, start: int, header: dict[str, Any]) -> Mess
             version=of.version,
             path="(behind the message)",
             offset=end,
-            partial=message.to_dict(),
             message=message,
         )
     return message

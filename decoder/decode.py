@@ -10,6 +10,7 @@ from __future__ import annotations
 import linecache
 import struct as _struct
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -27,11 +28,21 @@ FAULTS: tuple[type[Exception], ...] = (Bad, _struct.error, IndexError, UnicodeDe
 if native is not None:
     FAULTS = (*FAULTS, native.Bad)
 
+FREE_ITEMS = 1 << 18
+"""Structs, strings and byte strings in arrays, and tagged fields, that any message may have. A larger one may have one
+more for every 8 of its bytes: more than a message that means something has (such an item of Kafka's holds names, ids
+or offsets), and it keeps the memory that hostile bytes take at some 16 times their size. Numbers need no count."""
+
 FIXED = {
     "bool": "?", "int8": "b", "int16": "h", "uint16": "H", "int32": "i", "uint32": "I", "int64": "q", "float64": "d",
     "uuid": "16s",
 }  # fmt: skip
 LENGTH_FORMAT = {"string": ("h", 2), "bytes": ("i", 4), "records": ("i", 4)}
+
+
+def most_items(size: int) -> int:
+    """How many of these items, all counted together, are read out of `size` bytes."""
+    return FREE_ITEMS + size // 8
 
 
 def uvarint(data: bytes, position: int) -> tuple[int, int]:
@@ -62,27 +73,64 @@ def python_decoder(plan: Plan) -> Decode:
     return compile_struct(plan.root, f"{plan.name} v{plan.version}")
 
 
+@cache
+def passer(field: FieldPlan) -> Callable[[bytes, int], int]:
+    """A function ``(data, position) -> position behind`` for one field; `FAULTS` if it cannot be read."""
+    alone = StructPlan(f"pass_{field.name}", False, (field,), 1)
+    if native is not None:
+        reader = native.Reader(description(alone), 0)
+        return lambda data, position: reader(data, position)[1]
+    read = compile_struct(alone, f"pass {field.name}")
+    return lambda data, position: read(data, position)[1]
+
+
+@cache
+def item_passer(field: FieldPlan) -> Callable[[bytes, int], int]:
+    """As `passer`, for one item of an array."""
+    return passer(item_of(field))
+
+
+def item_of(field: FieldPlan) -> FieldPlan:
+    """What the items of an array are: a field that is no array."""
+    return replace(field, array=False, nullable=False, tag=None, default=None)
+
+
 def compile_struct(plan: StructPlan, title: str) -> Decode:
     """The Python function for a struct; `title` names it in tracebacks."""
+
+    @cache
+    def counting() -> Callable[..., tuple[tuple[Any, ...], int]]:
+        source = _Source(f"{title}, counting", counts=True)
+        return source.compile(source.struct_function(plan))
+
+    def large(data: bytes, position: int) -> tuple[tuple[Any, ...], int]:
+        return counting()(data, position, [most_items(len(data))])
+
     source = _Source(title)
-    return source.compile(source.struct_function(plan))
+    source.names["large"] = large
+    return source.compile(source.struct_function(plan, outermost=True))
 
 
 class _Source:
-    """Collects the functions of one plan: one per struct."""
+    """Collects the functions of one plan: one per struct.
 
-    def __init__(self, title: str):
+    Up to `FREE_ITEMS` bytes cannot hold too many items, so only the functions for larger data count them down (``room``).
+    """
+
+    def __init__(self, title: str, counts: bool = False):
         self.title = title
+        self.counts = counts
+        self.arguments = "b, p, room" if counts else "b, p"
         self.lines: list[str] = [f"# decode {title}; made from decoder/schema by {__name__}"]
         self.names: dict[str, Any] = {"Bad": Bad, "uvarint": uvarint}
         self.count = 0
 
-    def compile(self, name: str) -> Decode:
+    def compile(self, name: str) -> Callable[..., tuple[tuple[Any, ...], int]]:
         text = "\n".join(self.lines) + "\n"
         file = f"<decode {self.title}>"
         linecache.cache[file] = (len(text), None, text.splitlines(True), file)
         exec(compile(text, file, "exec"), self.names)  # the text is made from the schema alone, never from traffic
-        function: Decode = self.names[name]
+        function: Callable[..., tuple[tuple[Any, ...], int]] = self.names[name]
         return function
 
     def constant(self, prefix: str, value: Any) -> str:
@@ -90,7 +138,7 @@ class _Source:
         self.names[name] = value
         return name
 
-    def struct_function(self, plan: StructPlan) -> str:
+    def struct_function(self, plan: StructPlan, outermost: bool = False) -> str:
         body: list[str] = []
         names = [f"v{i}" for i in range(len(plan.fields))]
         run: list[int] = []
@@ -107,8 +155,10 @@ class _Source:
             names.append("unknown")
         self.count += 1
         name = f"read_{self.count}_{plan.name}"
-        self.lines.append(f"def {name}(b, p):")
+        self.lines.append(f"def {name}({self.arguments}):")
         self.lines.append("    e = len(b)")
+        if outermost:
+            self.lines.append(f"    if e > {FREE_ITEMS}: return large(b, p)")
         self.lines.extend(body)
         self.lines.append(f"    return ({', '.join(names)}{',' if len(names) == 1 else ''}), p")
         return name
@@ -129,10 +179,10 @@ class _Source:
                 # A nullable struct is led by one byte: 1 for present, for null -1, or 0 in a tagged field.
                 body.append(f"{indent}n = b[p]; p += 1")
                 body.append(f"{indent}if n == {255 if field.tag is None else 0}: {target} = None")
-                body.append(f"{indent}elif n == 1: {target}, p = {read}(b, p)")
+                body.append(f"{indent}elif n == 1: {target}, p = {read}({self.arguments})")
                 body.append(f"{indent}else: raise Bad")
             else:
-                body.append(f"{indent}{target}, p = {read}(b, p)")
+                body.append(f"{indent}{target}, p = {read}({self.arguments})")
         elif field.type in FIXED:
             layout = _struct.Struct(">" + FIXED[field.type])
             unpack = self.constant("unpack", layout.unpack_from)
@@ -152,21 +202,25 @@ class _Source:
         body.append(f"{indent}if n < 0: {target} = None")
         body.append(f"{indent}elif n > e - p: raise Bad")
         body.append(f"{indent}else:")
+        if field.type not in FIXED:
+            self.counted("n", body, inner)
         if field.type in FIXED and field.type != "uuid":
             size = _struct.calcsize(">" + FIXED[field.type])
             unpack = self.constant("unpack", _struct.unpack_from)
             body.append(f"{inner}if n * {size} > e - p: raise Bad")
             body.append(f"{inner}{target} = {unpack}('>%d{FIXED[field.type]}' % n, b, p); p += n * {size}")
             return
-        element = FieldPlan(
-            field.name, field.type, False, False, field.compact, None, None, field.struct, field.entity, field.map_key
-        )
         items = f"a{len(indent)}"
         body.append(f"{inner}{items} = []")
         body.append(f"{inner}for _ in range(n):")
-        self.field(element, "x", body, inner + "    ")
+        self.field(item_of(field), "x", body, inner + "    ")
         body.append(f"{inner}    {items}.append(x)")
         body.append(f"{inner}{target} = tuple({items})")
+
+    def counted(self, count: str, body: list[str], indent: str) -> None:
+        if self.counts:
+            body.append(f"{indent}room[0] -= {count}")
+            body.append(f"{indent}if room[0] < 0: raise Bad")
 
     def length(self, field: FieldPlan, compact: bool, fixed: tuple[str, int], body: list[str], indent: str) -> None:
         """Leave the length in ``n``, negative for null.
@@ -193,6 +247,7 @@ class _Source:
         body.append("    if c:")
         body.append("        if c > 127: c, p = uvarint(b, p - 1)")
         body.append("        if c * 2 > e - p: raise Bad")
+        self.counted("c", body, "        ")
         body.append("        others = []")
         body.append("        for _ in range(c):")
         body.append("            k, p = uvarint(b, p)")

@@ -9,8 +9,8 @@ class DecodeError(ValueError):
     """Bytes that do not fit the schema.
 
     ``api``/``version``: what was being read. ``path``: the field, in ``a.b[0].c`` form. ``offset``: bytes from the
-    start of the data given. ``partial``: what was read before, as nested dicts. ``message``: the complete message
-    where only bytes behind it were wrong (`TrailingBytes`), else None.
+    start of the data given. ``message``: the complete message where only bytes behind it were wrong
+    (`TrailingBytes`), else None.
     """
 
     def __init__(
@@ -28,8 +28,19 @@ class DecodeError(ValueError):
         where = f" at {path or 'the start'} (offset {offset})"
         super().__init__(f"{what}{text}{where}")
         self.text, self.api, self.version, self.path, self.offset = text, api, version, path, offset
-        self.partial = partial if partial is not None else {}
+        self._partial = partial
         self.message = message
+
+    @property
+    def partial(self) -> dict[str, Any]:
+        """What was read, as nested dicts; of a very large message the first items and the one at fault."""
+        if self._partial is None:
+            self._partial = {} if self.message is None else self.message.to_dict()
+        return self._partial
+
+    @partial.setter
+    def partial(self, partial: dict[str, Any]) -> None:
+        self._partial = partial
 
 
 class Truncated(DecodeError):
@@ -46,6 +57,10 @@ class BadUtf8(DecodeError):
 
 class TrailingBytes(DecodeError):
     """The message is complete and bytes are left over."""
+
+
+class LimitExceeded(DecodeError):
+    """More array items and tagged fields than a message of its size may have (see `decode.FREE_ITEMS`)."""
 
 
 class UnknownApi(DecodeError):

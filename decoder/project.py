@@ -13,7 +13,7 @@ from typing import Any
 
 from .accelerator import description, native
 from .decode import FAULTS, python_decoder
-from .errors import BadLength, DecodeError, EncodeError
+from .errors import EncodeError
 from .message import Message, is_error_code, shown_value
 from .plan import FieldPlan, Plan, StructPlan, plan
 from .walk import Walker
@@ -104,7 +104,7 @@ def project(kind: str, api_key: int, api_version: int, paths: Iterable[str]) -> 
             try:
                 return {path: reader(data, 0)[0][0]}
             except FAULTS:
-                raise _explained(of, data, 0) from None
+                raise Walker(of, data).explain() from None
 
         return read_one
 
@@ -112,7 +112,7 @@ def project(kind: str, api_key: int, api_version: int, paths: Iterable[str]) -> 
         try:
             lists = [found for reader in readers for found in reader(data, 0)[0]]
         except FAULTS:
-            raise _explained(of, data, 0) from None
+            raise Walker(of, data).explain() from None
         if as_is:
             return dict(zip(asked, lists, strict=True))
         return {
@@ -130,16 +130,7 @@ def values_at(of: Plan, data: bytes, position: int, paths: tuple[str, ...]) -> t
     try:
         return _cached(of, paths)(data, position)[0]
     except FAULTS:
-        raise _explained(of, data, position) from None
-
-
-def _explained(of: Plan, data: bytes, position: int) -> DecodeError:
-    """What is wrong with bytes that were refused."""
-    try:
-        Walker(of, data, position).run()
-    except DecodeError as fault:
-        return fault
-    return BadLength("the bytes cannot be read", api=of.api, version=of.version, offset=position)
+        raise Walker(of, data, position).explain() from None
 
 
 def first_error(message: Message) -> int:

@@ -11,25 +11,11 @@ edits copy the values along their path and share everything else.
 from __future__ import annotations
 
 import struct as _struct
-from collections.abc import Callable
-from functools import cache
 from typing import Any
 
-from .accelerator import description, native
-from .decode import compile_struct, uvarint
+from .decode import passer, uvarint
 from .encode import encode_field, write_uvarint
 from .plan import FieldPlan, StructPlan
-
-
-@cache
-def _passer(field: FieldPlan) -> Callable[[bytes, int], int]:
-    """A function that gives the position behind a field."""
-    alone = StructPlan(f"pass_{field.name}", False, (field,), 1)
-    if native is not None:
-        reader = native.Reader(description(alone), 0)
-        return lambda data, position: reader(data, position)[1]
-    read = compile_struct(alone, f"pass {field.name}")
-    return lambda data, position: read(data, position)[1]
 
 
 class Splicer:
@@ -63,9 +49,9 @@ class Splicer:
         """One field, length and null mark included."""
         end = None
         if old is new:
-            self._copy(_passer(field)(self.data, self.at))
+            self._copy(passer(field)(self.data, self.at))
         elif old is None or new is None or field.struct is None:
-            end = _passer(field)(self.data, self.at)
+            end = passer(field)(self.data, self.at)
         elif not field.array:
             self._copy(self.at + field.nullable)
             self.struct(field.struct, old, new)
@@ -74,7 +60,7 @@ class Splicer:
             for a, b in zip(old, new, strict=True):
                 self.struct(field.struct, a, b)
         else:
-            end = _passer(field)(self.data, self.at)
+            end = passer(field)(self.data, self.at)
         if end is not None:
             encode_field(field, new, self.out)
             self.at = end

@@ -9,10 +9,14 @@ from __future__ import annotations
 import struct as _struct
 from typing import Any, NamedTuple
 
-from .decode import FIXED, LENGTH_FORMAT, Bad, uvarint
+from .decode import FAULTS, FIXED, FREE_ITEMS, LENGTH_FORMAT, Bad, item_passer, most_items, uvarint
 from .encode import UNKNOWN_TAGS
-from .errors import BadLength, BadUtf8, DecodeError, Truncated
+from .errors import BadLength, BadUtf8, DecodeError, LimitExceeded, Truncated
 from .plan import FieldPlan, Plan, StructPlan
+
+_KEPT = 1 << 14
+"""Array items that `Walker.explain` keeps in the tree, so that a fault at the end of a large message costs no more
+memory than the message did."""
 
 
 class Span(NamedTuple):
@@ -30,6 +34,9 @@ class Walker:
         self.plan, self.data, self.position = plan, data, position
         self.tree: dict[str, Any] = {}
         self.spans: list[Span] = []
+        self._items = 0
+        self._kept = 0
+        self._brief = False
         # Where the field that is being read belongs. Structs and arrays are put there before they are filled, so
         # that the tree holds what was read when a fault ends the walk.
         self._place: tuple[dict[str, Any], str] = (self.tree, "")
@@ -37,6 +44,21 @@ class Walker:
     def run(self) -> None:
         """Read to the end of the message; DecodeError with path, offset and partial tree."""
         self._struct(self.plan.root, self.tree, "")
+
+    def explain(self) -> DecodeError:
+        """What is wrong with bytes that the compiled decoder refused.
+
+        Of a large message the tree holds the first items and the one at fault; those between are passed over.
+        """
+        self._brief = True
+        try:
+            self.run()
+        except DecodeError as fault:
+            return fault
+        if len(self.data) > FREE_ITEMS:  # items that were passed over were not counted
+            text = f"limit: {len(self.data)} bytes may hold {most_items(len(self.data))} items, and there are more"
+            return self._fail(LimitExceeded, text, "", self.position)
+        return self._fail(BadLength, "the bytes cannot be read", "", self.position)
 
     def _fail(self, kind: type[DecodeError], text: str, path: str, offset: int) -> DecodeError:
         return kind(text, api=self.plan.api, version=self.plan.version, path=path, offset=offset, partial=self.tree)
@@ -56,6 +78,7 @@ class Walker:
         count = self._uvarint(path)
         if count * 2 > len(self.data) - self.position:
             raise self._fail(BadLength, f"{count} tagged fields do not fit in the bytes left", path, start)
+        self._count(count, path, start)
         for _ in range(count):
             at = self.position
             tag, size = self._uvarint(path), self._uvarint(path)
@@ -88,9 +111,14 @@ class Walker:
             if count is not None:
                 if count > len(self.data) - self.position:
                     raise self._fail(BadLength, f"{count} items do not fit in the bytes left", path, start)
+                if field.type not in FIXED:
+                    self._count(count, path, start)
                 items: list[Any] = []
                 into[name] = value = items
                 for i in range(count):
+                    self._kept += 1
+                    if self._brief and self._kept > _KEPT and self._passes(field):
+                        continue
                     if field.struct:
                         items.append({})
                         self._filled(field.struct, items[-1], f"{path}[{i}]")
@@ -115,10 +143,26 @@ class Walker:
             self.spans.append(Span(path, start, self.position))
         return value
 
+    def _passes(self, field: FieldPlan) -> bool:
+        """Pass over an item of an array if it can be read."""
+        try:
+            self.position = item_passer(field)(self.data, self.position)
+        except FAULTS:
+            return False
+        return True
+
     def _filled(self, struct: StructPlan, value: dict[str, Any], path: str) -> None:
         start = self.position
         self._struct(struct, value, path + ".")
         self.spans.append(Span(path, start, self.position))
+
+    def _count(self, more: int, path: str, offset: int) -> None:
+        self._items += more
+        most = most_items(len(self.data))
+        if self._items > most:
+            size = len(self.data)
+            text = f"limit: {self._items} items announced, {size} bytes may hold {most}"
+            raise self._fail(LimitExceeded, text, path, offset)
 
     def _item(self, field: FieldPlan, path: str) -> Any:
         if field.type in FIXED:

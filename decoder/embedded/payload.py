@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from .. import facts
 from ..decode import FAULTS, decoder
 from ..encode import encode_struct, values_from
-from ..errors import BadLength, Truncated, UnknownApi
+from ..errors import Truncated, UnknownApi
 from ..message import Message
 from ..notation import Definition
 from ..plan import extra_plan
@@ -56,11 +56,7 @@ def decode(name: str, version: int, data: bytes, start: int = 0) -> Message:
     try:
         values, end = decoder(of)(data, start)
     except FAULTS:
-        walker = Walker(of, data, start)
-        walker.run()
-        raise BadLength(
-            "the bytes cannot be read", api=name, version=version, offset=start, partial=walker.tree
-        ) from None
+        raise Walker(of, data, start).explain() from None
     return Message(of, values, data, start, None, data[end:])
 
 

@@ -129,7 +129,7 @@ static PyObject *Reader_call(PyObject *self, PyObject *const *arguments, size_t 
         return NULL;
     }
     const uint8_t *start = (const uint8_t *)PyBytes_AS_STRING(arguments[0]);
-    Cursor cursor = {.start = start, .at = start + position, .end = start + size};
+    Cursor cursor = {.start = start, .at = start + position, .end = start + size, .items = MOST_ITEMS(size)};
     PyObject *values;
     if (reader->sinks < 0) {
         values = read_struct(reader->root, &cursor);

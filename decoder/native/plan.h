@@ -11,6 +11,10 @@ enum Type { BOOL, INT8, INT16, UINT16, INT32, UINT32, INT64, FLOAT64, UUID, STRI
 /* Tagged fields that one struct may know; a plan with more is refused (the schema's most is far below). */
 #define MOST_TAGS 32
 
+/* Items of arrays (numbers are not counted) and tagged fields that are read out of some bytes, as `most_items` in
+   decoder/decode.py. */
+#define MOST_ITEMS(size) (((Py_ssize_t)1 << 18) + (size) / 8)
+
 typedef struct Struct Struct;
 
 typedef struct {
@@ -33,6 +37,7 @@ struct Struct {
 typedef struct {
     const uint8_t *start, *at, *end;
     PyObject **sinks;
+    Py_ssize_t items; /* that may still be read */
 } Cursor;
 
 /* All return 0 and set Bad (or an exception of Python's) when the bytes do not fit. */

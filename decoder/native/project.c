@@ -53,7 +53,11 @@ static int present(const Field *field, Cursor *c) {
 }
 
 static int count_of(const Field *field, Cursor *c, Py_ssize_t *length) {
-    return length_of(field, c, 1, length) && (*length <= left(c) / field->minimum || bad());
+    if (!length_of(field, c, 1, length))
+        return 0;
+    if (*length > left(c) / field->minimum || (*length > 0 && field->type >= STRING && (c->items -= *length) < 0))
+        return bad();
+    return 1;
 }
 
 static int pass_field(const Field *field, Cursor *c) {
@@ -97,7 +101,7 @@ static int tagged(const Struct *plan, Cursor *c, int projecting) {
         where[i] = NULL;
     if (!read_uvarint(c, &count))
         return 0;
-    if (count > (uint64_t)left(c) / 2)
+    if (count > (uint64_t)left(c) / 2 || (c->items -= (Py_ssize_t)count) < 0)
         return bad();
     while (count--) {
         if (!read_uvarint(c, &tag) || !read_uvarint(c, &size))
@@ -122,6 +126,7 @@ static int tagged(const Struct *plan, Cursor *c, int projecting) {
             continue;
         Cursor there = *c;
         there.at = where[i];
+        there.items = PY_SSIZE_T_MAX; /* they were counted when they were passed */
         if (!(where[i] ? project_field(field, &there) : project_default(field, field->fallback, c)))
             return 0;
     }

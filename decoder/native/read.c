@@ -88,7 +88,7 @@ static inline PyObject *read_item(const Field *field, Cursor *c) {
     }
     if (field->type == STRUCT)
         return read_struct(field->sub, c);
-    Py_ssize_t length;
+    Py_ssize_t length = 0;
     if (!read_length(field, c, field->type != STRING, &length))
         return NULL;
     if (length < 0)
@@ -132,7 +132,7 @@ PyObject *read_field(const Field *field, Cursor *c) {
         return NULL;
     if (length < 0)
         Py_RETURN_NONE;
-    if (length > left(c) / field->minimum) {
+    if (length > left(c) / field->minimum || (field->type >= STRING && (c->items -= length) < 0)) {
         bad();
         return NULL;
     }
@@ -160,7 +160,7 @@ static PyObject *read_tags(const Struct *plan, Cursor *c, PyObject *values) {
         return NULL;
     if (!count)
         return PyTuple_New(0);
-    if (count > (uint64_t)left(c) / 2) {
+    if (count > (uint64_t)left(c) / 2 || (c->items -= (Py_ssize_t)count) < 0) {
         bad();
         return NULL;
     }
