@@ -88,7 +88,7 @@ java:
 		echo "Apache Kafka 4 needs Java 17 or newer, and this is $$(java -version 2>&1 | head -n 1): install one and put it first in PATH" >&2; exit 1; }
 
 $(CACHE)/.broker: tests/broker/pom.xml | java
-	@echo "==> fetching Apache Kafka with Maven into $(CACHE) (63 MB)"
-	@rm -rf $(CACHE)/broker $(CACHE)/clients
+	@echo "==> fetching Apache Kafka with Maven into $(CACHE) (120 MB)"
+	@rm -rf $(CACHE)/broker $(CACHE)/clients $(CACHE)/definitions
 	@mvn -q -B -ntp -f tests/broker/pom.xml generate-resources </dev/null
 	@touch $@

@@ -14,6 +14,7 @@ import signal
 import sys
 import tempfile
 import threading
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -200,10 +201,13 @@ class _Jvm:
             return
         for end in (self._spark.stop if self._spark else None, self._gateway.shutdown):
             try:
-                if end is not None:
-                    end()
+                # The connection may be gone, cut by an interrupt: PySpark warns of it, and the process ends all the same.
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")
+                    if end is not None:
+                        end()
             except Exception:
-                pass  # the connection may be gone, cut by an interrupt; the process ends all the same
+                pass
         process = self._gateway.proc
         process.stdin.close()  # the JVM ends by itself when nobody holds the other end
         try:

@@ -248,8 +248,7 @@ def test_every_overlay_differs_from_the_final_layout_and_is_written_as_it_is_kep
 
 def jar(release: str) -> Path:
     found = list(CACHE.rglob(f"kafka-clients-{release}.jar"))
-    if not found:
-        pytest.skip(f"kafka-clients {release} is not in {CACHE.name}")
+    assert found, f"kafka-clients {release} is fetched by: make broker"
     return found[0]
 
 
