@@ -18,6 +18,7 @@ from .index import RecordIndex
 from .message import Message
 from .record import Control, Record, spans
 from .write import encode_batch, encode_like
+from .write_messages import encode_messages, encode_messages_like
 
 __all__ = [
     "BadLength",
@@ -37,5 +38,7 @@ __all__ = [
     "decompress",
     "encode_batch",
     "encode_like",
+    "encode_messages",
+    "encode_messages_like",
     "spans",
 ]

@@ -122,14 +122,16 @@ class Batch:
             append_timestamp=self.max_timestamp if self.attributes & LOG_APPEND else None,
             base_sequence=self.base_sequence,
         )
-        if not -_FAR < self.base_offset < _FAR or not -_FAR < self.base_timestamp < _FAR:
-            records = wrapped(records)
-        if self.control:
-            records = with_control(records)
         try:
-            yield from records
+            yield from self.meant(records)
         except RecordsError as error:
             raise error.inside(self._where(), 0, decompressed=bool(self.codec)) from None
+
+    def meant(self, records: Iterator[Record]) -> Iterator[Record]:
+        """Records as scanned, with what the header makes of them: int64 sums, and control records as such."""
+        if not -_FAR < self.base_offset < _FAR or not -_FAR < self.base_timestamp < _FAR:
+            records = wrapped(records)
+        return with_control(records) if self.control else records
 
     def _where(self) -> str:
         return f"record batch at byte {self.start}"

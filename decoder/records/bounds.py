@@ -101,12 +101,21 @@ def repair_lz4_header(data: bytes) -> bytes:
     Kafka clients before 0.10 computed it over the wrong bytes and read it without checking (KAFKA-3160), so
     in messages of magic 0 it says nothing. Anything too short or not lz4 comes back as it is.
     """
+    return _with_lz4_checksum(data, 4)
+
+
+def old_lz4_header(data: bytes) -> bytes:
+    """The frame with the header checksum of clients before 0.10: it takes in the frame's magic number, too."""
+    return _with_lz4_checksum(data, 0)
+
+
+def _with_lz4_checksum(data: bytes, start: int) -> bytes:
     if len(data) < 7 or _U32.unpack_from(data)[0] != _LZ4_MAGIC:
         return data
     end = _lz4_header_length(data[4])
     if len(data) < end:
         return data
-    checksum = _xxh32_short(data[4 : end - 1]) >> 8 & 0xFF
+    checksum = _xxh32_short(data[start : end - 1]) >> 8 & 0xFF
     return data[: end - 1] + bytes((checksum,)) + data[end:]
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import cramjam
 
-from .bounds import lz4_bound, repair_lz4_header, zstd_bound
+from .bounds import lz4_bound, old_lz4_header, repair_lz4_header, zstd_bound
 from .errors import BadLength, CodecError, LimitExceeded, RecordsError, Truncated
 from .varint import read_uvarint
 
@@ -21,6 +21,11 @@ NAMES = ("none", "gzip", "snappy", "lz4", "zstd")
 DEFAULT_LIMIT = 64 << 20  # bytes one batch may decompress to; brokers refuse requests above 100 MiB
 DEFAULT_RATIO = 1000  # output to input ...
 RATIO_FREE = 8 << 20  # ... but constant payloads up to here are a load test, not a bomb
+
+_PROBE = 16 << 20
+"""Bytes that are tried where the compressed data promises more than is allowed: most likely it keeps that promise,
+and if not (blocks that are not full, a wrong trailer) this is enough for all but the strangest of batches."""
+_GZIP_STEP = 4 << 20
 
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER = 16  # magic, version, lowest compatible version; writers disagree on the versions' byte order
@@ -58,10 +63,15 @@ def decompress(
         raise LimitExceeded(f"{name(codec)}: not enough memory to decompress") from None
 
 
-def compress(codec: int, data: bytes, *, xerial: bool = True) -> bytes:
-    """Compress as Kafka's own clients do: snappy in xerial's framing (or raw), lz4 in independent blocks."""
+def compress(codec: int, data: bytes, *, xerial: bool = True, magic: int = 2) -> bytes:
+    """Compress as Kafka's own clients do: snappy in xerial's framing (or raw), lz4 in independent blocks.
+
+    For the wrapper of a message set `magic` is 0 or 1: 0 has lz4's header checksum wrong, as its readers expect.
+    """
     if codec == NONE:
         return bytes(data)
+    if codec == ZSTD and magic < 2:
+        raise CodecError(f"codec zstd does not exist in magic {magic}")
     if codec == GZIP:
         deflate = zlib.compressobj(wbits=31)
         return deflate.compress(data) + deflate.flush()
@@ -71,7 +81,8 @@ def compress(codec: int, data: bytes, *, xerial: bool = True) -> bytes:
         # Kafka's reader refuses blocks that refer to earlier ones.
         writer = cramjam.lz4.Compressor(level=_LZ4_LEVEL, content_checksum=False, block_linked=False)
         writer.compress(data)
-        return bytes(writer.finish())
+        frame = bytes(writer.finish())
+        return old_lz4_header(frame) if magic == 0 else frame
     if codec == ZSTD:
         return bytes(cramjam.zstd.compress(data, level=_ZSTD_LEVEL))
     raise CodecError(f"codec {name(codec)} does not exist")
@@ -86,6 +97,8 @@ def _gunzip(data: bytes, cap: int) -> bytes:
     total = pos = 0
     view = memoryview(data)
     step = max(1, len(data))
+    if int.from_bytes(data[-4:], "little") > cap:  # the length as the trailer gives it
+        cap = min(cap, _PROBE)
     while True:
         inflate = zlib.decompressobj(wbits=31)
         start = pos
@@ -93,10 +106,11 @@ def _gunzip(data: bytes, cap: int) -> bytes:
             if pos >= len(data):
                 raise Truncated("gzip: the stream is cut off", len(data))
             try:
-                out = inflate.decompress(view[pos : pos + step], cap - total + 1)
+                # in pieces: zlib joins what one call gives, which takes the memory twice
+                out = inflate.decompress(view[pos : pos + step], min(cap - total + 1, _GZIP_STEP))
             except zlib.error as error:
                 raise CodecError(f"gzip: {error}", start) from None
-            pos = min(pos + step, len(data)) - len(inflate.unused_data)
+            pos = min(pos + step, len(data)) - len(inflate.unused_data) - len(inflate.unconsumed_tail)
             step *= 2
             total += len(out)
             if total > cap:
@@ -110,10 +124,11 @@ def _gunzip(data: bytes, cap: int) -> bytes:
 
 def _unsnappy(data: bytes, cap: int) -> bytes:
     if not data.startswith(_XERIAL_MAGIC):
-        return _unsnappy_block(data, 0, 0, cap)
+        _snappy_length(data, 0, len(data), cap)
+        return _unsnappy_block(data, 0)
     if len(data) < _XERIAL_HEADER:
         raise Truncated("snappy: the xerial header is cut off", len(data))
-    blocks: list[bytes] = []
+    blocks: list[tuple[int, int]] = []
     total, pos = 0, _XERIAL_HEADER
     while pos < len(data):
         if data.startswith(_XERIAL_MAGIC, pos):  # streams one behind the other
@@ -127,23 +142,27 @@ def _unsnappy(data: bytes, cap: int) -> bytes:
         start, pos = pos + 4, pos + 4 + length
         if pos > len(data):
             raise Truncated(f"snappy: a xerial block of {length} bytes is cut off", start)
-        block = _unsnappy_block(data[start:pos], start, total, cap)
-        total += len(block)
-        blocks.append(block)
-    return b"".join(blocks)
+        blocks.append((start, pos))
+        total += _snappy_length(data, start, pos, cap - total)
+    return b"".join(_unsnappy_block(data[start:end], start) for start, end in blocks)
 
 
-def _unsnappy_block(block: bytes, offset: int, before: int, cap: int) -> bytes:
-    """Raw snappy; its uncompressed length stands in front. `offset` is where the block lies, for errors;
-    `before` is how much of the cap other blocks have taken."""
+def _snappy_length(data: bytes, start: int, end: int, cap: int) -> int:
+    """What the raw snappy in data[start:end] unfolds to, as it says in front."""
     try:
-        length, _ = read_uvarint(block, 0)
+        length, _ = read_uvarint(data[start : min(end, start + 5)], 0)
     except RecordsError as error:
-        raise error.inside("snappy", offset) from None
-    if length > _SNAPPY_EXPANSION * len(block):
-        raise BadLength(f"snappy: {len(block)} bytes cannot hold the {length} they declare", offset)
-    if before + length > cap:
-        raise _over(SNAPPY, cap, offset)
+        raise error.inside("snappy", start) from None
+    if length > _SNAPPY_EXPANSION * (end - start):
+        raise BadLength(f"snappy: {end - start} bytes cannot hold the {length} they declare", start)
+    if length > cap:
+        raise _over(SNAPPY, cap, start)
+    return length
+
+
+def _unsnappy_block(block: bytes, offset: int) -> bytes:
+    """Raw snappy, whose length has been looked at. `offset` is where the block lies, for errors."""
+    length, _ = read_uvarint(block, 0)
     out = bytearray(length)
     try:
         written = cramjam.snappy.decompress_raw_into(block, out)
@@ -163,7 +182,7 @@ def _unzstd(data: bytes, cap: int) -> bytes:
 
 
 def _bounded(codec: int, into: Callable[[bytes, bytearray], int], data: bytes, bound: int, cap: int) -> bytes:
-    out = bytearray(min(bound, cap))
+    out = bytearray(bound if bound <= cap else min(cap, _PROBE))
     try:
         written = into(data, out)
     except cramjam.DecompressionError as error:

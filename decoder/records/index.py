@@ -67,15 +67,17 @@ class RecordIndex(Sequence[Record]):
         start, end = self.span(number)
         batch = self.batch
         return next(
-            scan(
-                self._data,
-                start,
-                end,
-                1,
-                base_offset=batch.base_offset,
-                base_timestamp=batch.base_timestamp,
-                append_timestamp=batch.max_timestamp if batch.attributes & LOG_APPEND else None,
-                base_sequence=batch.base_sequence,
+            batch.meant(
+                scan(
+                    self._data,
+                    start,
+                    end,
+                    1,
+                    base_offset=batch.base_offset,
+                    base_timestamp=batch.base_timestamp,
+                    append_timestamp=batch.max_timestamp if batch.attributes & LOG_APPEND else None,
+                    base_sequence=batch.base_sequence,
+                )
             )
         )
 

@@ -57,6 +57,11 @@ class Record(NamedTuple):
     sequence: int | None = None
     control: Control | None = None
 
+    @property
+    def tombstone(self) -> bool:
+        """A key without a value: compaction takes it as the key's removal."""
+        return self.key is not None and self.value is None and self.control is None
+
 
 def python_scan(
     data: bytes,
