@@ -97,8 +97,9 @@ def _gunzip(data: bytes, cap: int) -> bytes:
     total = pos = 0
     view = memoryview(data)
     step = max(1, len(data))
+    allowed = cap
     if int.from_bytes(data[-4:], "little") > cap:  # the length as the trailer gives it
-        cap = min(cap, _PROBE)
+        allowed = min(cap, _PROBE)
     while True:
         inflate = zlib.decompressobj(wbits=31)
         start = pos
@@ -107,13 +108,13 @@ def _gunzip(data: bytes, cap: int) -> bytes:
                 raise Truncated("gzip: the stream is cut off", len(data))
             try:
                 # in pieces: zlib joins what one call gives, which takes the memory twice
-                out = inflate.decompress(view[pos : pos + step], min(cap - total + 1, _GZIP_STEP))
+                out = inflate.decompress(view[pos : pos + step], min(allowed - total + 1, _GZIP_STEP))
             except zlib.error as error:
                 raise CodecError(f"gzip: {error}", start) from None
             pos = min(pos + step, len(data)) - len(inflate.unused_data) - len(inflate.unconsumed_tail)
             step *= 2
             total += len(out)
-            if total > cap:
+            if total > allowed:
                 raise _over(GZIP, cap, start)
             members.append(out)
         # gzip allows zeros behind the last member
@@ -124,7 +125,7 @@ def _gunzip(data: bytes, cap: int) -> bytes:
 
 def _unsnappy(data: bytes, cap: int) -> bytes:
     if not data.startswith(_XERIAL_MAGIC):
-        _snappy_length(data, 0, len(data), cap)
+        _snappy_length(data, 0, len(data), 0, cap)
         return _unsnappy_block(data, 0)
     if len(data) < _XERIAL_HEADER:
         raise Truncated("snappy: the xerial header is cut off", len(data))
@@ -143,19 +144,19 @@ def _unsnappy(data: bytes, cap: int) -> bytes:
         if pos > len(data):
             raise Truncated(f"snappy: a xerial block of {length} bytes is cut off", start)
         blocks.append((start, pos))
-        total += _snappy_length(data, start, pos, cap - total)
+        total += _snappy_length(data, start, pos, total, cap)
     return b"".join(_unsnappy_block(data[start:end], start) for start, end in blocks)
 
 
-def _snappy_length(data: bytes, start: int, end: int, cap: int) -> int:
-    """What the raw snappy in data[start:end] unfolds to, as it says in front."""
+def _snappy_length(data: bytes, start: int, end: int, before: int, cap: int) -> int:
+    """What the raw snappy in data[start:end] unfolds to, as it says in front; `before` of the cap are taken."""
     try:
         length, _ = read_uvarint(data[start : min(end, start + 5)], 0)
     except RecordsError as error:
         raise error.inside("snappy", start) from None
     if length > _SNAPPY_EXPANSION * (end - start):
         raise BadLength(f"snappy: {end - start} bytes cannot hold the {length} they declare", start)
-    if length > cap:
+    if before + length > cap:
         raise _over(SNAPPY, cap, start)
     return length
 
