@@ -73,7 +73,10 @@ def proxy(
             else:
                 _lines(running, as_json, quiet)
         except KeyboardInterrupt:
-            pass
+            if not quiet:
+                print(
+                    "stopping: responses in flight are waited for, 5 s at most; Ctrl-C again cuts them", file=sys.stderr
+                )
         finally:
             running.stop()
     for event in running.events():
