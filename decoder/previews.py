@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from . import codec, facts
 from .decode import FAULTS, decoder
-from .errors import BadLength, TrailingBytes
+from .errors import TrailingBytes
 from .message import Message
 from .notation import Definition, parse
 from .plan import Plan, compile_plan, extra_plan
@@ -107,11 +107,7 @@ def _read(of: Plan, data: bytes, start: int) -> tuple[tuple[Any, ...], int]:
     try:
         return decoder(of)(data, start)
     except FAULTS:
-        walker = Walker(of, data, start)
-        walker.run()
-        raise BadLength(
-            "the bytes cannot be read", api=of.api, version=of.version, offset=start, partial=walker.tree
-        ) from None
+        raise Walker(of, data, start).explain() from None
 
 
 def _message(of: Plan, frame: bytes, start: int, header: dict[str, Any]) -> Message:
