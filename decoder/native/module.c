@@ -1,5 +1,5 @@
 /* The optional accelerator: the same plans as the pure Python decoder, run in C. Built when a compiler is there. */
-#include "plan.h"
+#include "cursor.h"
 #include <structmember.h>
 
 static PyObject *Bad;
@@ -27,8 +27,6 @@ static void free_struct(Struct *plan) {
     PyMem_Free(plan->fields);
     PyMem_Free(plan);
 }
-
-static const uint8_t SIZE[] = {1, 1, 2, 2, 4, 4, 8, 8, 16};
 
 static Py_ssize_t minimum_of(const Struct *plan) {
     Py_ssize_t sum = plan->flexible;

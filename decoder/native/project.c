@@ -1,13 +1,9 @@
 /* Projection: the values of some fields, everything else passed over without making objects of it. */
-#include "plan.h"
-
-static const uint8_t SIZE[] = {1, 1, 2, 2, 4, 4, 8, 8, 16};
+#include "cursor.h"
 
 static int pass_struct(const Struct *plan, Cursor *c);
 static int pass_field(const Field *field, Cursor *c);
 static int project_field(const Field *field, Cursor *c);
-
-static inline Py_ssize_t left(const Cursor *c) { return c->end - c->at; }
 
 static inline int pass(Cursor *c, Py_ssize_t size) {
     if (size > left(c))
@@ -16,30 +12,13 @@ static inline int pass(Cursor *c, Py_ssize_t size) {
     return 1;
 }
 
-static int length_of(const Field *field, Cursor *c, int wide, Py_ssize_t *length) {
-    if (field->compact) {
-        uint64_t value;
-        if (!read_uvarint(c, &value))
-            return 0;
-        *length = (Py_ssize_t)value - 1;
-        return 1;
-    }
-    if (left(c) < (wide ? 4 : 2))
-        return bad();
-    const uint8_t *p = c->at;
-    *length = wide ? (int32_t)((uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3])
-                   : (int16_t)(p[0] << 8 | p[1]);
-    c->at += wide ? 4 : 2;
-    return *length >= -1 ? 1 : bad();
-}
-
 static inline int pass_item(const Field *field, Cursor *c) {
     if (field->type < STRING)
         return pass(c, SIZE[field->type]);
     if (field->type == STRUCT)
         return pass_struct(field->sub, c);
-    Py_ssize_t length;
-    return length_of(field, c, field->type != STRING, &length) && (length <= 0 || pass(c, length));
+    Py_ssize_t length = 0;
+    return read_length(field, c, field->type != STRING, &length) && (length <= 0 || pass(c, length));
 }
 
 /* Whether a struct follows: 1 yes, 0 null, -1 the bytes do not fit. */
@@ -53,7 +32,7 @@ static int present(const Field *field, Cursor *c) {
 }
 
 static int count_of(const Field *field, Cursor *c, Py_ssize_t *length) {
-    if (!length_of(field, c, 1, length))
+    if (!read_length(field, c, 1, length))
         return 0;
     if (*length > left(c) / field->minimum || (*length > 0 && field->type >= STRING && (c->items -= *length) < 0))
         return bad();
@@ -65,7 +44,7 @@ static int pass_field(const Field *field, Cursor *c) {
         int there = present(field, c);
         return there < 0 ? 0 : there == 0 ? 1 : pass_item(field, c);
     }
-    Py_ssize_t length;
+    Py_ssize_t length = 0;
     if (!count_of(field, c, &length))
         return 0;
     if (length <= 0)
@@ -160,7 +139,7 @@ static int project_field(const Field *field, Cursor *c) {
         int there = present(field, c);
         return there < 0 ? 0 : there == 0 ? 1 : project_struct(field->sub, c);
     }
-    Py_ssize_t length;
+    Py_ssize_t length = 0;
     if (!count_of(field, c, &length))
         return 0;
     for (; length > 0; length--)
