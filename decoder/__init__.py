@@ -3,7 +3,7 @@
 Frames are given and returned without their 4 size bytes. See docs/architecture.md for the contracts.
 """
 
-from . import drafts, embedded, facts, records
+from . import drafts, embedded, facts, previews, records, values
 from .codec import (
     decode_body,
     decode_request,
@@ -62,6 +62,8 @@ __all__ = [
     "encode_response",
     "facts",
     "peek_request",
+    "previews",
     "project",
     "records",
+    "values",
 ]

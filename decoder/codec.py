@@ -68,24 +68,27 @@ def decode_request_header(frame: bytes) -> tuple[dict[str, Any], int]:
                 return header, end + (number == 2)
     key = int.from_bytes(frame[:2], "big", signed=True)
     version = int.from_bytes(frame[2:4], "big", signed=True)
-    return _header("RequestHeader", _request_header_version(key, version), frame)
+    return read_header("RequestHeader", _request_header_version(key, version), frame)
 
 
-def _header(name: str, version: int, frame: bytes) -> tuple[dict[str, Any], int]:
+def read_header(name: str, version: int, frame: bytes) -> tuple[dict[str, Any], int]:
+    """``"RequestHeader"`` or ``"ResponseHeader"`` at a header version: its fields, and where the body starts."""
     header = extra_plan("headers", name, version)
-    values, end = _read(header, frame, 0)
+    values, end = read_values(header, frame, 0)
     return Message(header, values, frame).to_dict(), end
 
 
-def _read(of: Plan, data: bytes, start: int) -> tuple[tuple[Any, ...], int]:
+def read_values(of: Plan, data: bytes, start: int) -> tuple[tuple[Any, ...], int]:
+    """A plan's values from byte `start` on, and where they end; DecodeError says what does not fit."""
     try:
         return decoder(of)(data, start)
     except FAULTS:
         raise Walker(of, data, start).explain() from None
 
 
-def _message(of: Plan, frame: bytes, start: int, header: dict[str, Any]) -> Message:
-    values, end = _read(of, frame, start)
+def read_message(of: Plan, frame: bytes, start: int, header: dict[str, Any]) -> Message:
+    """The message whose body fills `frame` from byte `start` on; TrailingBytes carries it if bytes are left over."""
+    values, end = read_values(of, frame, start)
     message = Message(of, values, frame, start, header, frame[end:])
     if end != len(frame):
         raise TrailingBytes(
@@ -104,7 +107,7 @@ def decode_request(frame: bytes) -> Message:
     frame = bytes(frame)
     header, start = decode_request_header(frame)
     of = plan("request", header["request_api_key"], header["request_api_version"])
-    return _message(of, frame, start, header)
+    return read_message(of, frame, start, header)
 
 
 def guess_request(frame: bytes) -> Message | None:
@@ -118,11 +121,11 @@ def guess_request(frame: bytes) -> Message | None:
     nearest = plan("request", key, min(max(version, known[0]), known[-1]))
     if nearest.header_version == 2:
         try:
-            _, start = _header("RequestHeader", 2, frame)
+            _, start = read_header("RequestHeader", 2, frame)
         except DecodeError:
             return None
     try:
-        return _message(nearest, frame, start, header)
+        return read_message(nearest, frame, start, header)
     except TrailingBytes as fault:
         message: Message | None = fault.message
         return message
@@ -137,14 +140,14 @@ def decode_response(frame: bytes, *, api_key: int, api_version: int) -> Message:
     """
     frame = bytes(frame)
     of = plan("response", api_key, api_version)
-    header, start = _header("ResponseHeader", of.header_version, frame)
+    header, start = read_header("ResponseHeader", of.header_version, frame)
     if api_key == API_VERSIONS and api_version and _leads_with(frame, start, UNSUPPORTED_VERSION):
         try:
-            return _message(plan("response", api_key, 0), frame, start, header)
+            return read_message(plan("response", api_key, 0), frame, start, header)
         except DecodeError:
             # Some brokers answer the error in the version that was asked; if that fails too, its fault is reported.
-            return _message(of, frame, start, header)
-    return _message(of, frame, start, header)
+            return read_message(of, frame, start, header)
+    return read_message(of, frame, start, header)
 
 
 def _leads_with(frame: bytes, start: int, code: int) -> bool:
@@ -153,7 +156,7 @@ def _leads_with(frame: bytes, start: int, code: int) -> bool:
 
 def decode_body(kind: str, api_key: int, api_version: int, data: bytes) -> Message:
     """A ``"request"`` or ``"response"`` body without header."""
-    return _message(plan(kind, api_key, api_version), bytes(data), 0, {})
+    return read_message(plan(kind, api_key, api_version), bytes(data), 0, {})
 
 
 def _encode(of: Plan, fields: Mapping[str, Any], head: bytes, header: dict[str, Any]) -> Message:

@@ -9,11 +9,12 @@ from . import facts
 from .codec import decode_request, decode_response, guess_request
 from .errors import DecodeError, TrailingBytes, UnknownVersion
 from .message import Message
-from .present import payloads, present
+from .present import Presenter, payloads
 from .project import first_error
 
 if TYPE_CHECKING:
     from .topics import Topics
+    from .values import SchemaSource
 
 
 class State(StrEnum):
@@ -178,10 +179,11 @@ class Exchange:
         sides = (self.request_message, self.response_message)
         return tuple(len(m.trailing) if m else 0 for m in sides)  # type: ignore[return-value]
 
-    def to_dict(self, bodies: bool = True, values: bool = False) -> dict[str, Any]:
+    def to_dict(self, bodies: bool = True, values: bool = False, schemas: SchemaSource | None = None) -> dict[str, Any]:
         """The keys of ``barnabas decode --json``; ``request`` and ``response`` are null without `bodies`.
 
-        Secrets are masked; keys and values of records are left out unless `values` asks for them (see `present`).
+        Secrets are masked; keys and values of records are left out unless `values` asks for them, and then
+        read by `schemas` where one is known (see `present`).
         """
         error = self.error
         out: dict[str, Any] = {
@@ -206,13 +208,14 @@ class Exchange:
         if any(self.surplus):
             out["surplus_bytes"] = {"request": self.surplus[0], "response": self.surplus[1]}
         if bodies:
-            name = self.topics.name if self.topics else None
-            out["request"] = present(self.request_message, values, name) if self.request_message else None
-            out["response"] = present(self.response_message, values, name) if self.response_message else None
+            presenter = Presenter(values, self.topics.name if self.topics else None, schemas)
+            for message in (self.request_message, self.response_message):
+                if message:
+                    out[message.plan.kind] = presenter.message(message)
             inside = self._inside(values)
             if inside:
                 out["embedded"] = inside
             guess = self.guess()
             if guess:
-                out["guess"] = {"api_version": guess.api_version, guess.plan.kind: present(guess, values, name)}
+                out["guess"] = {"api_version": guess.api_version, guess.plan.kind: presenter.message(guess)}
         return out

@@ -9,15 +9,12 @@ from __future__ import annotations
 
 import re
 from functools import cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from . import codec, facts
-from .decode import FAULTS, decoder
-from .errors import TrailingBytes
 from .message import Message
 from .notation import Definition, parse
-from .plan import Plan, compile_plan, extra_plan
-from .walk import Walker
+from .plan import Plan, compile_plan
 
 Release = tuple[int, ...]
 
@@ -79,7 +76,7 @@ def plan(kind: str, api_key: int, api_version: int, release: str) -> Plan | None
 def decode_body(kind: str, api_key: int, api_version: int, data: bytes, release: str | None = None) -> Message:
     """A body without header, as `release` laid it out; like `decoder.decode_body` without one."""
     of = None if release is None else plan(kind, api_key, api_version, release)
-    return codec.decode_body(kind, api_key, api_version, data) if of is None else _message(of, bytes(data), 0, {})
+    return codec.decode_body(kind, api_key, api_version, data) if of is None else codec.read_message(of, bytes(data), 0, {})
 
 
 def decode_request(frame: bytes, release: str | None = None) -> Message:
@@ -89,7 +86,7 @@ def decode_request(frame: bytes, release: str | None = None) -> Message:
     of = None
     if release is not None:
         of = plan("request", header["request_api_key"], header["request_api_version"], release)
-    return codec.decode_request(frame) if of is None else _message(of, frame, start, header)
+    return codec.decode_request(frame) if of is None else codec.read_message(of, frame, start, header)
 
 
 def decode_response(frame: bytes, *, api_key: int, api_version: int, release: str | None = None) -> Message:
@@ -98,32 +95,8 @@ def decode_response(frame: bytes, *, api_key: int, api_version: int, release: st
     if of is None:
         return codec.decode_response(frame, api_key=api_key, api_version=api_version)
     frame = bytes(frame)
-    head = extra_plan("headers", "ResponseHeader", of.header_version)
-    values, start = _read(head, frame, 0)
-    return _message(of, frame, start, Message(head, values, frame).to_dict())
-
-
-def _read(of: Plan, data: bytes, start: int) -> tuple[tuple[Any, ...], int]:
-    try:
-        return decoder(of)(data, start)
-    except FAULTS:
-        raise Walker(of, data, start).explain() from None
-
-
-def _message(of: Plan, frame: bytes, start: int, header: dict[str, Any]) -> Message:
-    values, end = _read(of, frame, start)
-    message = Message(of, values, frame, start, header, frame[end:])
-    if end != len(frame):
-        raise TrailingBytes(
-            f"{len(frame) - end} bytes left over",
-            api=of.api,
-            version=of.version,
-            path="(behind the message)",
-            offset=end,
-            partial=message.to_dict(),
-            message=message,
-        )
-    return message
+    header, start = codec.read_header("ResponseHeader", of.header_version, frame)
+    return codec.read_message(of, frame, start, header)
 
 
 __all__ = [

@@ -7,13 +7,12 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from .. import facts
-from ..decode import FAULTS, decoder
+from ..codec import read_values
 from ..encode import encode_struct, values_from
 from ..errors import Truncated, UnknownApi
 from ..message import Message
 from ..notation import Definition
 from ..plan import extra_plan
-from ..walk import Walker
 
 
 class Payload(NamedTuple):
@@ -53,10 +52,7 @@ def decode(name: str, version: int, data: bytes, start: int = 0) -> Message:
     """
     of = extra_plan(_files().get(definition(name).name, ""), name, version)
     data = bytes(data)
-    try:
-        values, end = decoder(of)(data, start)
-    except FAULTS:
-        raise Walker(of, data, start).explain() from None
+    values, end = read_values(of, data, start)
     return Message(of, values, data, start, None, data[end:])
 
 

@@ -9,9 +9,11 @@ from typing import Annotated
 
 import typer
 
+from ...decoder.present import Presenter
 from .failure import Failure
-from .frame import show_frame
+from .frame import Wanted, show_frame
 from .opening import open_or_fail
+from .schemas import schemas_of
 
 
 def decode(
@@ -23,6 +25,18 @@ def decode(
     show_values: Annotated[
         bool, typer.Option("--show-values", help="With --json: keys, values and headers of records too.")
     ] = False,
+    schema: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--schema",
+            help="A schema for values: FILE[=TOPIC[:key]][#MESSAGE], .avsc or a compiled Protobuf descriptor set.",
+            metavar="FILE",
+        ),
+    ] = None,
+    registry: Annotated[
+        str | None,
+        typer.Option("--registry", help="A schema registry for values that name their schema.", metavar="URL"),
+    ] = None,
     hex_: Annotated[
         str | None, typer.Option("--hex", help="One message in hexadecimal instead of a capture; - reads it.")
     ] = None,
@@ -31,6 +45,9 @@ def decode(
     api: Annotated[str | None, typer.Option("--api", help="With --hex: the API's name or key.")] = None,
     version: Annotated[int | None, typer.Option("--version", help="With --hex: the version.")] = None,
     body: Annotated[bool, typer.Option("--body", help="With --hex: a bare body, without header.")] = False,
+    release: Annotated[
+        str | None, typer.Option("--release", help="With --hex: as this Kafka release laid it out, where it differs.")
+    ] = None,
     tree: Annotated[bool, typer.Option("--tree", help="With --hex: fields as indented lines (the default).")] = False,
     hexmap: Annotated[bool, typer.Option("--hexmap", help="With --hex: every field with its bytes.")] = False,
 ) -> None:
@@ -41,14 +58,16 @@ def decode(
         if as_json + tree + hexmap > 1:
             raise Failure("--json, --tree and --hexmap exclude each other")
         form = "json" if as_json else "hexmap" if hexmap else "tree"
-        show_frame(hex_, "request" if request else "response", api, version, body, form, show_values)
+        what = Wanted("request" if request else "response", api, version, body, release)
+        show_frame(hex_, what, form, Presenter(show_values, schemas=schemas_of(schema or [], registry)))
         return
     if capture is None:
         raise Failure("what is to be decoded? Give a capture, or --hex with --request or --response")
+    schemas = schemas_of(schema or [], registry)
     with open_or_fail(capture) as opened:
         if as_json:
             for exchange in opened.exchanges():
-                found = exchange.to_dict(bodies=bodies, values=show_values)
+                found = exchange.to_dict(bodies=bodies, values=show_values, schemas=schemas)
                 sys.stdout.write(json.dumps(found, ensure_ascii=False, separators=(",", ":")) + "\n")
         else:
             from ..tui.plain import plain_lines

@@ -6,7 +6,7 @@ import json
 import re
 import sys
 from collections.abc import Iterator
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import typer
 
@@ -15,16 +15,14 @@ from ...decoder import (
     EncodeError,
     Message,
     TrailingBytes,
-    decode_body,
-    decode_request,
-    decode_response,
     encode_body,
     encode_request,
     encode_response,
     facts,
+    previews,
 )
 from ...decoder.message import jsonable
-from ...decoder.present import present
+from ...decoder.present import Presenter
 from .failure import Failure
 
 
@@ -51,43 +49,61 @@ def read_hex(text: str) -> bytes:
         raise Failure(f"--hex: {why}") from None
 
 
-def decode_hex(text: str, kind: str, api: str | None, version: int | None, body: bool) -> Message:
+class Wanted(NamedTuple):
+    """What a message given as text is said to be."""
+
+    kind: str
+    api: str | None
+    version: int | None
+    body: bool = False
+    release: str | None = None
+
+
+def decode_hex(text: str, wanted: Wanted) -> Message:
     """The message in hexadecimal `text`; Failure says what is missing, DecodeError what is wrong with it.
 
     The 4 size bytes may stand in front: they are left out if they fit.
     """
+    kind, api, version, body, release = wanted
     data = read_hex(text)
     if len(data) >= 4 and int.from_bytes(data[:4], "big") == len(data) - 4 and not body:
         data = data[4:]
+    if release is not None:
+        try:
+            previews.overlays(release)
+        except ValueError as error:
+            raise Failure(f"--release: {error}") from None
     if kind == "request" and not body:
-        return decode_request(data)
+        return previews.decode_request(data, release)
     if api is None or version is None:
         raise Failure(f"a {kind}{' body' if body else ''} does not say what it is: give --api and --version")
     if body:
-        return decode_body(kind, api_key(api), version, data)
-    return decode_response(data, api_key=api_key(api), api_version=version)
+        return previews.decode_body(kind, api_key(api), version, data, release)
+    return previews.decode_response(data, api_key=api_key(api), api_version=version, release=release)
 
 
-def show_frame(text: str, kind: str, api: str | None, version: int | None, body: bool, form: str, values: bool) -> None:
+def show_frame(text: str, wanted: Wanted, form: str, presenter: Presenter) -> None:
     """Print the message in `form`: "json", "tree" or "hexmap". What was read of a damaged one is printed too."""
     fault: DecodeError | None = None
     try:
-        message = decode_hex(text, kind, api, version, body)
+        message = decode_hex(text, wanted)
     except TrailingBytes as error:
         fault, message = error, error.message
     except DecodeError as error:
         if error.partial:
             print(json.dumps(jsonable(error.partial), indent=2, ensure_ascii=False))
         raise Failure(str(error)) from None
-    if form == "json":
-        print(json.dumps({**jsonable(message.header), **present(message, values)}, ensure_ascii=False))
-    elif form == "hexmap":
+    if form == "hexmap":
         for line in hexmap(message):
             print(line)
     else:
-        print(f"{message.api} v{message.api_version} {message.plan.kind}")
-        for line in tree({**jsonable(message.header), **present(message, values)}):
-            print(line)
+        fields = {**jsonable(message.header), **presenter.message(message)}
+        if form == "json":
+            print(json.dumps(fields, ensure_ascii=False))
+        else:
+            print(f"{message.api} v{message.api_version} {message.plan.kind}")
+            for line in tree(fields):
+                print(line)
     if fault:
         raise Failure(str(fault))
 

@@ -40,7 +40,9 @@ def test_a_response_as_tree_and_as_a_map_of_its_bytes(run):
 
 def test_a_damaged_message_shows_what_was_read_and_where_it_ends(run):
     done = run("decode", "--hex", FRAME[:-4].hex(), "--request")
-    assert done.returncode == 2 and "Metadata v12: " in done.stderr and "topics[0]._tagged_fields (offset" in done.stderr
+    assert (
+        done.returncode == 2 and "Metadata v12: " in done.stderr and "topics[0]._tagged_fields (offset" in done.stderr
+    )
     assert json.loads(done.stdout)["topics"][0]["name"] == "orders"
 
 
@@ -63,3 +65,11 @@ def test_a_damaged_message_shows_what_was_read_and_where_it_ends(run):
 def test_mistakes_are_one_line(run, arguments, says):
     done = run(*arguments)
     assert done.returncode == 2 and says in done.stderr and "Traceback" not in done.stderr
+
+
+def test_a_preview_layout_is_read_when_its_release_is_named(run):
+    # EndQuorumEpoch v0 of 2.7 had one more int32 per partition
+    final = decoder.encode_request(54, 0, {"topics": []}, correlation_id=1, client_id="c")
+    assert run("decode", "--hex", final.hex(), "--request", "--release", "2.7").returncode == 0
+    done = run("decode", "--hex", final.hex(), "--request", "--release", "banana")
+    assert done.returncode == 2 and "--release" in done.stderr and "Traceback" not in done.stderr
