@@ -4,6 +4,8 @@
 
 PYTHON ?= python3
 ARGS ?=
+COUNT ?= 1000000
+SEED ?= 1
 # how the test run uses the cores; one group (one broker, one Spark session) stays on one worker
 WORKERS ?= -n 2 --dist loadgroup
 
@@ -20,7 +22,7 @@ export PIP_ROOT_USER_ACTION := ignore
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
 .SUFFIXES:
-.PHONY: help demo test check lint broker tshark java clean
+.PHONY: help demo test check fuzz lint broker tshark java clean
 
 help: ## list these targets
 	@echo "Barnabas: see, record, replay and break Apache Kafka traffic"
@@ -35,6 +37,9 @@ test: $(VENV)/.test tshark broker lint check ## install what the tests need, the
 check: $(VENV)/.test ## run the tests only
 	@echo "==> tests"
 	@$(BIN)/python -m pytest $(WORKERS) $(ARGS)
+
+fuzz: $(VENV)/.test ## mutated frames into the decoder, COUNT=100000000 of them (SEED=1)
+	@PYTHONPATH=tests $(BIN)/python -m torture.decoder.fuzz run --count $(COUNT) --seed $(SEED)
 
 lint: $(VENV)/.test ## ruff, mypy and the layer rules
 	@echo "==> ruff"

@@ -1,0 +1,100 @@
+"""Few bytes that announce or unfold to very many: each is refused within 50 ms of CPU and 32 MiB, whatever it says.
+
+The bombs are made and measured in a process of their own (torture/decoder/bombs.py prints the table).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from torture.decoder.bombs import Measure
+
+TESTS = Path(__file__).parents[1]
+MOST_MS, MOST_KIB = 50, 32 << 10
+COUNTS = {"classic": 546, "compact": 809, "tags": 388, "tag": 388}
+"""Announced counts, by the kind of what announces them: every one of the schema."""
+
+# What is made of elements that are all there, and so is read or found out at the end: linear, at this much per 64 KiB.
+LINEAR = {
+    "1 million empty records in a batch of 7 MB",
+    "200,000 messages of magic 0",
+    "100,000 empty gzip members",
+    "65,000 empty headers in a record",
+}
+MOST_LINEAR_MS = 60
+
+# Cut off because it is too much, and so labelled; all other bombs are plain lies and are told as such.
+LIMITED = {
+    "5 million 2-byte tags, 10 MB",
+    "5 million 2-byte tags in the request header",
+    "5 million empty strings, classic",
+    "5 million empty strings, compact",
+    "5 million empty structs",
+    "1 million topics and a fault behind them",
+    "1 million empty headers in a record",
+    "CVE-2026-111115: 2-byte tags in header 2 before authentication",
+}
+# Nothing is wrong with these, or what is wrong shows as an event: they only must cost nothing.
+READ = {
+    "batch length 2147483647",
+    "CVE-2026-10142: a frame size of 2 GiB",
+    "CVE-2022-34917: a SASL frame of 500 MiB announced before authentication",
+    "a negative frame size",
+    "CVE-2026-10143: SCRAM's iteration count",
+    "CVE-2020-26418: memory of failed decompressions",
+    "1 million empty records in a batch of 7 MB",
+    "200,000 messages of magic 0",
+    "65,000 empty headers in a record",
+}
+ADVISORIES = {
+    "CVE-2020-17498", "CVE-2020-26418", "CVE-2021-4190", "CVE-2022-34917", "CVE-2025-13499", "CVE-2026-10142",
+    "CVE-2026-10143", "CVE-2026-111073", "CVE-2026-111108", "CVE-2026-111115",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module", params=["", "1"], ids=["accelerated", "pure"])
+def measured(request) -> list[Measure]:
+    done = subprocess.run(
+        [sys.executable, "-m", "torture.decoder.bombs"],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(TESTS), "BARNABAS_PURE": request.param},
+        timeout=170,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return [Measure(**json.loads(line)) for line in done.stdout.splitlines()]
+
+
+def test_every_count_of_the_schema(measured):
+    for kind, count in COUNTS.items():
+        found = [m for m in measured if m.name.split()[0] == kind and m.size < 1000]
+        assert len(found) == count
+        for m in found:
+            assert m.outcome in ("BadLength", "Truncated"), m
+            assert m.ms < MOST_MS and m.kib < 1024, m
+
+
+def test_every_other_bomb(measured):
+    bombs = [m for m in measured if m.name.split()[0] not in COUNTS]
+    assert len(bombs) > 60
+    for m in bombs:
+        if m.name in LINEAR:
+            assert m.ms / (m.size / 65536) < MOST_LINEAR_MS, m
+        else:
+            assert m.ms < MOST_MS, m
+        # a compressed batch is copied out of its area before it is looked at
+        assert m.kib < MOST_KIB + m.size // 1024, m
+        assert (m.outcome == "read") == (m.name in READ), m
+        if m.name in LIMITED or m.name.startswith("1 GiB of zeros"):
+            assert m.limit and m.outcome == "LimitExceeded", m
+        else:
+            assert not m.limit, m
+
+
+def test_every_advisory_has_its_bomb(measured):
+    assert {m.name.split(":")[0] for m in measured if m.name.startswith("CVE-")} == ADVISORIES

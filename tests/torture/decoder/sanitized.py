@@ -1,0 +1,91 @@
+"""The fuzz driver over an accelerator that was built with gcc's address and undefined-behaviour sanitizers.
+
+    PYTHONPATH=tests python -m torture.decoder.sanitized run --count 100000
+
+Builds decoder/native/*.c into a folder of its own, beside the one that is installed, and stops at the first report.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).parents[3]
+NAME = "barnabas.decoder._native"
+
+
+def library(name: str) -> str | None:
+    """Where gcc has a runtime library, None without gcc or without the library."""
+    gcc = shutil.which("gcc")
+    if gcc is None:
+        return None
+    found = subprocess.run([gcc, f"-print-file-name={name}"], capture_output=True, text=True, timeout=30).stdout.strip()
+    return found if os.path.isabs(found) else None
+
+
+def build(folder: Path) -> Path:
+    """The extension, with sanitizers."""
+    out = folder / "_native.so"
+    flags = ["-shared", "-fPIC", "-O1", "-g", "-fno-omit-frame-pointer", "-fsanitize=address,undefined"]
+    sources = sorted(str(p) for p in (ROOT / "decoder" / "native").glob("*.c"))
+    include = f"-I{sysconfig.get_path('include')}"
+    subprocess.run(
+        ["gcc", *flags, "-fno-sanitize-recover=all", include, *sources, "-o", str(out)], check=True, timeout=120
+    )
+    return out
+
+
+def environment() -> dict[str, str]:
+    """What the child needs: the runtime loaded first, every object from malloc itself, so that it is watched."""
+    runtime = library("libasan.so")
+    assert runtime
+    return {
+        "LD_PRELOAD": runtime,
+        "PYTHONMALLOC": "malloc",
+        "ASAN_OPTIONS": "detect_leaks=0:allocator_may_return_null=1:abort_on_error=0",
+        "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1",
+        "BARNABAS_PURE": "",
+    }
+
+
+def load(path: str) -> None:
+    """Put the built extension where the decoder looks for its accelerator."""
+    spec = importlib.util.spec_from_file_location(NAME, path)
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[NAME] = module
+    spec.loader.exec_module(module)
+
+
+def main(arguments: list[str]) -> int:
+    """Build, and hand the rest of the command line to the driver in a child that uses what was built."""
+    if arguments and arguments[0] == "with":
+        load(arguments[1])
+        from . import fuzz
+
+        return fuzz.main(arguments[2:])
+    with tempfile.TemporaryDirectory() as folder:
+        extension = build(Path(folder))
+        from . import fuzz
+
+        report = fuzz.run(
+            int(arguments[arguments.index("--count") + 1]) if "--count" in arguments else 20_000,
+            seed=5,
+            tell=True,
+            env=environment(),
+            module=("torture.decoder.sanitized", "with", str(extension)),
+        )
+    print(report.text())
+    for failure in report.failures:
+        print(f"FAILED {failure}")
+    return int(bool(report.failures))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
