@@ -24,7 +24,7 @@ class DecodeError(ValueError):
         partial: dict[str, Any] | None = None,
         message: Any = None,
     ):
-        what = f"{api} v{version}: " if api else ""
+        what = "" if not api else f"{api}: " if version is None else f"{api} v{version}: "
         where = f" at {path or 'the start'} (offset {offset})"
         super().__init__(f"{what}{text}{where}")
         self.text, self.api, self.version, self.path, self.offset = text, api, version, path, offset

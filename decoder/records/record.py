@@ -12,8 +12,11 @@ from collections.abc import Iterator
 from typing import NamedTuple, NoReturn
 
 from ..accelerator import native
-from .errors import BadLength, RecordsError, Truncated
+from .errors import BadLength, LimitExceeded, RecordsError, Truncated
 from .varint import int64, read_uvarint, read_varint
+
+_FREE_HEADERS = 1 << 16
+"""Headers that any record may have, and one more for every 8 bytes: an empty one has 2 bytes and takes 64 here."""
 
 Headers = tuple[tuple[str | bytes, bytes | None], ...]
 
@@ -284,6 +287,8 @@ def read_headers(data: bytes, pos: int, stop: int) -> tuple[Headers, int]:
         raise BadLength(f"{count} record headers", start)
     if count * 2 > max(0, stop - pos):
         raise BadLength(f"{count} record headers in {max(0, stop - pos)} bytes", start)
+    if count > _FREE_HEADERS + (stop - pos) // 8:
+        raise LimitExceeded(f"limit: {count} headers announced, {stop - pos} bytes", start)
     headers: list[tuple[str | bytes, bytes | None]] = []
     for _ in range(count):
         raw, pos = _read_bytes(data, pos, stop, "header key")
