@@ -7,11 +7,16 @@ from __future__ import annotations
 
 import json
 import os
+import struct
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from barnabas import decoder
+from barnabas.decoder.decode import FAULTS, FREE_ITEMS, most_items, python_decoder
+from barnabas.decoder.decode import decoder as compiled
+from barnabas.decoder.plan import plan
 from torture.decoder.bombs import Measure
 
 TESTS = Path(__file__).parents[1]
@@ -25,8 +30,13 @@ LINEAR = {
     "200,000 messages of magic 0",
     "100,000 empty gzip members",
     "65,000 empty headers in a record",
+    *(f"as many {what} as {size} MiB may have" for what in ("topics", "tags") for size in (2, 10)),
+    "2 MiB of numbers",
+    "10 MiB of numbers",
 }
 MOST_LINEAR_MS = 60
+MOST_TIMES, MOST_MORE_KIB = 20, 16 << 10
+"""Memory for what is all there: so many times its size, and so much more."""
 
 # Cut off because it is too much, and so labelled; all other bombs are plain lies and are told as such.
 LIMITED = {
@@ -41,15 +51,13 @@ LIMITED = {
 }
 # Nothing is wrong with these, or what is wrong shows as an event: they only must cost nothing.
 READ = {
+    *(name for name in LINEAR if name != "100,000 empty gzip members"),
     "batch length 2147483647",
     "CVE-2026-10142: a frame size of 2 GiB",
     "CVE-2022-34917: a SASL frame of 500 MiB announced before authentication",
     "a negative frame size",
     "CVE-2026-10143: SCRAM's iteration count",
     "CVE-2020-26418: memory of failed decompressions",
-    "1 million empty records in a batch of 7 MB",
-    "200,000 messages of magic 0",
-    "65,000 empty headers in a record",
 }
 ADVISORIES = {
     "CVE-2020-17498", "CVE-2020-26418", "CVE-2021-4190", "CVE-2022-34917", "CVE-2025-13499", "CVE-2026-10142",
@@ -85,10 +93,11 @@ def test_every_other_bomb(measured):
     for m in bombs:
         if m.name in LINEAR:
             assert m.ms / (m.size / 65536) < MOST_LINEAR_MS, m
+            assert m.kib < MOST_TIMES * m.size // 1024 + MOST_MORE_KIB, m
         else:
             assert m.ms < MOST_MS, m
-        # a compressed batch is copied out of its area before it is looked at
-        assert m.kib < MOST_KIB + m.size // 1024, m
+            # a compressed batch is copied out of its area before it is looked at
+            assert m.kib < MOST_KIB + m.size // 1024, m
         assert (m.outcome == "read") == (m.name in READ), m
         if m.name in LIMITED or m.name.startswith("1 GiB of zeros"):
             assert m.limit and m.outcome == "LimitExceeded", m
@@ -98,3 +107,26 @@ def test_every_other_bomb(measured):
 
 def test_every_advisory_has_its_bomb(measured):
     assert {m.name.split(":")[0] for m in measured if m.name.startswith("CVE-")} == ADVISORIES
+
+
+def test_the_limit_lies_at_the_same_item_in_both():
+    of = plan("request", 3, 1)
+    readers = {compiled(of), python_decoder(of)}
+    most = next(n for n in range(FREE_ITEMS, 2 * FREE_ITEMS) if n + 1 > most_items(4 + 2 * (n + 1)))
+    for read in readers:
+        values, _ = read(struct.pack(">i", most) + b"\0\0" * most, 0)
+        assert values == ((("",),) * most,)
+        with pytest.raises(FAULTS):
+            read(struct.pack(">i", most + 1) + b"\0\0" * (most + 1), 0)
+    with pytest.raises(decoder.LimitExceeded, match="limit: ") as fault:
+        decoder.decode_body("request", 3, 1, struct.pack(">i", most + 1) + b"\0\0" * (most + 1))
+    assert fault.value.path == "topics" and fault.value.offset == 0
+
+
+def test_a_fault_at_the_end_of_a_large_message_keeps_its_beginning():
+    body = decoder.encode_body("request", 3, 1, {"topics": [{"name": f"topic-{i}"} for i in range(100_000)]})
+    with pytest.raises(decoder.Truncated) as fault:
+        decoder.decode_body("request", 3, 1, body[:-1])
+    assert fault.value.path == "topics[99999].name"
+    topics = fault.value.partial["topics"]
+    assert topics[:2] == [{"name": "topic-0"}, {"name": "topic-1"}] and len(topics) < 20_000

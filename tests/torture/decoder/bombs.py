@@ -20,6 +20,7 @@ from typing import Any
 import cramjam
 from barnabas import decoder
 from barnabas.decoder import embedded, records
+from barnabas.decoder.decode import most_items
 from barnabas.decoder.encode import encode_struct, write_uvarint
 from barnabas.decoder.plan import FieldPlan, Plan, StructPlan, plan
 
@@ -136,6 +137,23 @@ def message_bombs() -> Iterator[Bomb]:
     yield body("5 million empty structs", "request", 3, 9, uvarint(five + 1) + b"\1\0" * five + b"\1\1\1\0")
     fault = b"\3ab\0" * 1_000_000
     yield body("1 million topics and a fault behind them", "request", 3, 9, uvarint(1_000_001) + fault + b"\1\1\1\1")
+    for size in (2 << 20, 10 << 20):
+        most = most_items(size) - 2
+        topics = uvarint(most + 1) + b"\3ab\0" * most
+        name = f"as many topics as {size >> 20} MiB may have"
+        fill = size - len(topics) - 10
+        yield body(name, "request", 3, 9, topics + b"\1\1\1\1\x63" + uvarint(fill) + bytes(fill))
+        tags = uvarint(most) + b"\x63\0" * (most - 1)
+        fill = size - len(tags) - 10
+        yield body(
+            f"as many tags as {size >> 20} MiB may have",
+            "request",
+            18,
+            3,
+            b"\1\1" + tags + b"\x63" + uvarint(fill) + bytes(fill),
+        )
+        numbers = uvarint(2) + b"\2a" + uvarint((size - 20) // 4 + 1) + b"\1" * ((size - 20) // 4 * 4) + b"\0"
+        yield body(f"{size >> 20} MiB of numbers", "request", 9, 7, b"\2g" + numbers + b"\0\0")
     yield body("a varint without end", "request", 3, 12, b"\xff" * 1_000_000)
     yield body("a string of length -2", "request", 10, 0, b"\xff\xfe" + b"x" * 100)
     yield body("a string longer than the data", "request", 10, 0, b"\x7f\xff" + b"x" * 100)
