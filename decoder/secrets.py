@@ -12,6 +12,7 @@ from typing import Any
 
 from . import facts
 from .codec import decode_request, decode_response, peek_request
+from .decode import decoder
 from .errors import DecodeError
 from .frame import Direction
 from .message import Message
@@ -62,48 +63,53 @@ def mask(direction: Direction, api_key: int, api_version: int, frame: bytes) -> 
             head = 8 if direction is Direction.REQUEST else 4
             return frame[:head] + MASK * (len(frame) - head)
         message = fault.message
-    out = bytearray(frame)
-    for path, end in _secrets(message):
-        content = _raw(message[path])
+    return _masked(message)
+
+
+def _masked(message: Message) -> bytes:
+    out = bytearray(message.frame)
+    for end, content in _secrets(message):
         out[end - len(content) : end] = _hidden(message, content)
     return bytes(out)
 
 
 def _hidden(message: Message, content: bytes) -> bytes:
-    """What stands in a secret field's place. A request inside of an Envelope is kept but for its own secrets."""
+    """What stands in a secret field's place. A request inside of an Envelope is kept but for its own secrets.
+
+    Brokers forward no Envelope, so one inside of another is no request: it is hidden whole, however deep it goes.
+    """
     if message.api == "Envelope" and message.plan.kind == "request" and len(content) >= 8:
         key, version, _ = peek_request(content)
-        return mask(Direction.REQUEST, key, version, content)
+        if key != message.api_key:
+            return mask(Direction.REQUEST, key, version, content)
     return MASK * len(content)
 
 
-def _secrets(message: Message) -> Iterator[tuple[str, int]]:
-    """Path and end offset of every secret of a message."""
+def _secrets(message: Message) -> Iterator[tuple[int, bytes]]:
+    """Every secret of a message: where it ends, and its bytes."""
     direction = Direction.REQUEST if message.plan.kind == "request" else Direction.RESPONSE
     patterns = secret_paths(direction, message.api_key)
-    if patterns:
-        for path, _, end in message.map():
-            if any(p.fullmatch(path) for p in patterns) and message[path] and _is_secret(message, path):
-                yield path, end
-
-
-def _raw(value: str | bytes) -> bytes:
-    return value if isinstance(value, bytes) else value.encode()
+    for path, _, end in message.map() if patterns else ():
+        if any(p.fullmatch(path) for p in patterns) and _is_secret(message, path):
+            value = message[path]
+            if value:
+                yield end, value if isinstance(value, bytes) else value.encode()
 
 
 def _is_secret(message: Message, path: str) -> bool:
     if message.api not in _CONFIG_APIS:
         return True
-    return bool(SENSITIVE.search(message[path.removesuffix("value") + "name"]))
+    name = message[path.removesuffix("value") + "name"]
+    return name is None or bool(SENSITIVE.search(name))  # no name where there must be one: it may be anything
 
 
 def shown(message: Message) -> dict[str, Any]:
     """`Message.to_dict` with secrets masked."""
-    edits: dict[str, Any] = {}
-    for path, _ in _secrets(message):
-        value = message[path]
-        edits[path] = _hidden(message, value) if isinstance(value, bytes) else "*" * len(value)
-    return (message.replace(edits) if edits else message).to_dict()
+    masked = _masked(message)
+    if masked == message.frame:
+        return message.to_dict()
+    values, _ = decoder(message.plan)(masked, message.body_start)
+    return Message(message.plan, values, masked, message.body_start).to_dict()
 
 
 def mask_token(frame: bytes) -> bytes:
