@@ -23,6 +23,8 @@ from barnabas.decoder import embedded, records
 from barnabas.decoder.decode import most_items
 from barnabas.decoder.encode import encode_struct, write_uvarint
 from barnabas.decoder.plan import FieldPlan, Plan, StructPlan, plan
+from barnabas.decoder.present import present
+from barnabas.decoder.secrets import mask
 
 from .corpus import old_message, triples
 
@@ -297,6 +299,11 @@ def known_bombs() -> Iterator[Bomb]:
     yield Bomb("CVE-2022-34917: a SASL frame of 500 MiB announced before authentication", len(large), framed(large))
     negative = struct.pack(">i", -5) + b"\0" * 1000
     yield Bomb("a negative frame size", len(negative), framed(negative))
+    nested = decoder.encode_request(18, 3, {})
+    for _ in range(5000):
+        nested = decoder.encode_request(58, 0, {"request_data": nested})
+    yield Bomb("5000 nested Envelopes, masked", len(nested), lambda: mask(decoder.Direction.REQUEST, 58, 0, nested))
+    yield Bomb("5000 nested Envelopes, shown", len(nested), lambda: present(decoder.decode_request(nested)))
     scram = b"r=abcdefgh,s=c2FsdA==,i=2147483647"
     yield Bomb("CVE-2026-10143: SCRAM's iteration count", len(scram), lambda: embedded.sasl_step(scram))
     pushed = records.compress(4, bytes(256 << 20))

@@ -16,7 +16,7 @@ PORTIONS = [(False, 1, 300_000), (True, 2, 200_000), (False, 3, 300_000), (True,
 
 def check(report: fuzz.Report, count: int) -> None:
     assert not report.failures, "\n\n".join(report.failures)
-    assert report.count == count and report.triples == len(triples()) == 722
+    assert report.count == count and report.triples == len(triples()) == 736
     assert report.least >= count // 1000, "every message is a seed"
     assert report.read > count // 5 and sum(report.refused.values()) > count // 5, "neither all good nor all bad"
     assert report.slowest_ms < 100, report.slowest
