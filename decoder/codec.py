@@ -139,14 +139,15 @@ def decode_response(frame: bytes, *, api_key: int, api_version: int) -> Message:
     An ApiVersions answer with UNSUPPORTED_VERSION is read as version 0, which is what brokers send then (KIP-511).
     """
     frame = bytes(frame)
-    of = plan("response", api_key, api_version)
-    header, start = read_header("ResponseHeader", of.header_version, frame)
-    if api_key == API_VERSIONS and api_version and _leads_with(frame, start, UNSUPPORTED_VERSION):
+    if api_key == API_VERSIONS and api_version and _leads_with(frame, 4, UNSUPPORTED_VERSION):
+        # Also where the version that was asked is unknown here: the header of these answers is always version 0.
+        header, start = read_header("ResponseHeader", 0, frame)
         try:
             return read_message(plan("response", api_key, 0), frame, start, header)
         except DecodeError:
-            # Some brokers answer the error in the version that was asked; if that fails too, its fault is reported.
-            return read_message(of, frame, start, header)
+            pass  # some brokers answer the error in the version that was asked; if that fails too, its fault is told
+    of = plan("response", api_key, api_version)
+    header, start = read_header("ResponseHeader", of.header_version, frame)
     return read_message(of, frame, start, header)
 
 

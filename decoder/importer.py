@@ -154,6 +154,21 @@ def union(old: Mapping[str, Definition], new: Mapping[str, Definition]) -> dict[
     return merged
 
 
+def since_release(
+    merged: Mapping[str, Definition], known: Mapping[str, Definition], release: str
+) -> dict[str, Definition]:
+    """`merged` with the versions that `known` lacks marked as brought by `release`, e.g. ``"4.4"``."""
+    known = renamed(known, merged)
+    marked = {}
+    for name, definition in merged.items():
+        before = set(known[name].versions.every()) if name in known else set()
+        fresh = {v: release for v in definition.versions.every() if v not in before}
+        if definition.kind in ("request", "response") and fresh:
+            definition = replace(definition, since=tuple(sorted({**fresh, **dict(definition.since)}.items())))
+        marked[name] = definition
+    return marked
+
+
 def renamed(old: Mapping[str, Definition], new: Mapping[str, Definition]) -> dict[str, Definition]:
     """`old` under the names of `new`: an API may get another name and keep its key (74 did in 4.1)."""
     # Record types are counted per topic, for keys and values alike: there the key names nothing.
@@ -194,7 +209,7 @@ def _union_definition(old: Definition, new: Definition) -> Definition:
     new_versions = frozenset(new.versions.every())
     scope = _Scope(frozenset(old.versions.every()) - new_versions, new_versions)
     if not scope.old:
-        return new
+        return replace(new, since=old.since)
     every = scope.old | scope.new
     try:
         return replace(
@@ -203,6 +218,7 @@ def _union_definition(old: Definition, new: Definition) -> Definition:
             flexible=scope.join(old.flexible, new.flexible),
             fields=_union_fields(old.fields, new.fields, scope),
             structs=_union_structs(dict(old.structs), dict(new.structs), scope),
+            since=tuple(sorted({**dict(new.since), **dict(old.since)}.items())),
         )
     except ImportProblem as error:
         raise ImportProblem(f"{new.name}: {error}") from None

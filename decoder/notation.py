@@ -9,7 +9,9 @@ version lacks it (Kafka's *ignorable*), ``*`` a map key, ``@`` the entity type. 
 Indentation by two spaces gives the fields of a struct; ``struct Name`` opens a struct that several fields share.
 The header line of a block is
 
-    request MetadataRequest key 3 versions 0-13 flex 9+ on broker,controller [unstable]
+    request MetadataRequest key 3 versions 0-13 flex 9+ on broker,controller [since 13:4.0] [unstable]
+
+where ``since`` names the release that brought a version, for those newer than the schema's baseline.
 
 Source of the vocabulary: the README of Apache Kafka's ``common/message`` definitions.
 """
@@ -108,6 +110,7 @@ class Definition:
     fields: tuple[Field, ...]
     structs: tuple[tuple[str, tuple[Field, ...]], ...] = ()
     unstable: bool = False
+    since: tuple[tuple[int, str], ...] = ()
 
     def struct(self, name: str) -> tuple[Field, ...]:
         """The fields of the shared struct `name`; KeyError if there is none."""
@@ -129,6 +132,8 @@ def _write_block(d: Definition) -> Iterator[str]:
     head += f" versions {d.versions} flex {d.flexible}"
     if d.listeners:
         head += " on " + ",".join(d.listeners)
+    if d.since:
+        head += " since " + ",".join(f"{version}:{release}" for version, release in d.since)
     yield head + (" unstable" if d.unstable else "")
     for field in d.fields:
         yield from write_field(field, 1)
@@ -166,7 +171,7 @@ def write_field(field: Field, depth: int) -> Iterator[str]:
 
 _HEAD = re.compile(
     r"(?P<kind>request|response|header|data) (?P<name>\w+)(?: key (?P<key>-?\d+))? versions (?P<versions>\S+)"
-    r" flex (?P<flex>\S+)(?: on (?P<on>[\w,]+))?(?P<unstable> unstable)?"
+    r" flex (?P<flex>\S+)(?: on (?P<on>[\w,]+))?(?: since (?P<since>[\d:.,]+))?(?P<unstable> unstable)?"
 )
 _TYPE = re.compile(r"(\[\])?(\w+)(?:(\?)([\d+-]+)?)?")
 
@@ -234,7 +239,13 @@ def _parse_block(lines: list[_Line], source: str) -> Definition:
         fields=tuple(fields),
         structs=tuple(structs),
         unstable=bool(match["unstable"]),
+        since=_since(match["since"]),
     )
+
+
+def _since(text: str | None) -> tuple[tuple[int, str], ...]:
+    pairs = (entry.split(":", 1) for entry in text.split(",")) if text else ()
+    return tuple((int(version), release) for version, release in pairs)
 
 
 def _parse_fields(lines: list[_Line], at: int, depth: int, source: str) -> tuple[tuple[Field, ...], int]:

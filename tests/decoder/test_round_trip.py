@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from barnabas import decoder
+from barnabas.decoder import facts
 from barnabas.decoder.decode import decoder as compiled
 from barnabas.decoder.encode import encode_struct, values_from
 from barnabas.decoder.plan import plan
 
 
-def test_there_are_722_triples(every_triple):
-    assert len(every_triple) == 722 and len(set(every_triple)) == 722
+def test_there_are_722_triples_up_to_4_3_and_14_of_4_4(every_triple):
+    assert len(every_triple) == 736 and len(set(every_triple)) == 736
+    newer = [
+        release
+        for key in facts.api_keys()
+        for definition in (facts.api(key).request, facts.api(key).response)
+        for _, release in definition.since
+    ]
+    assert newer == ["4.4"] * 14
 
 
 def test_values_survive_encode_and_decode(every_triple, generator):

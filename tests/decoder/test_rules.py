@@ -173,3 +173,10 @@ def test_rule_9_tags_compact_nulls_and_the_zero_uuid():
     found = decoder.decode_body("request", 3, 12, body)
     assert found["topics[0].name"] is None and found["topics[0].topic_id"] == uuid.UUID(int=0)
     assert decoder.encode_body("request", 3, 12, {"topics": None, "allow_auto_topic_creation": False}) == h("00 00 00 00")
+
+
+def test_rule_2_holds_for_versions_that_nobody_knows():
+    message = decoder.decode_response(h("00000001 0023 00000001 0012 0000 0004"), api_key=18, api_version=99)
+    assert message.api_version == 0 and message["api_keys[0].max_version"] == 4
+    with pytest.raises(decoder.UnknownVersion):
+        decoder.decode_response(h("00000001 0000 00000000"), api_key=18, api_version=99)

@@ -31,6 +31,12 @@ RENAMED_SINCE_3_9 = {
 }
 
 
+# Names that 4.4 gives to fields of versions that had others before; those versions keep the names they came with.
+RENAMED_IN_4_4 = {
+    ("TxnOffsetCommitRequest", "generation_id_or_member_epoch", "generation_id"),
+    ("StreamsGroupHeartbeatResponse", "acceptable_recovery_lag_legacy", "acceptable_recovery_lag"),
+}
+
 # Early-access versions of 3.9 that were laid out anew before they became stable.
 CHANGED_PREVIEWS = {("ReadShareGroupStateSummaryResponse", 0)}
 
@@ -64,7 +70,7 @@ def test_same_layouts_as_the_json_of_3_9(reference):
     assert count >= 646 and renamed == RENAMED_SINCE_3_9
 
 
-@pytest.mark.parametrize(("release", "least", "renames"), [("3.9.1", 646, RENAMED_SINCE_3_9), ("4.3.1", 604, set())])
+@pytest.mark.parametrize(("release", "least", "renames"), [("3.9.1", 646, RENAMED_SINCE_3_9), ("4.3.1", 604, set()), ("4.4.0", 618, RENAMED_IN_4_4)])
 def test_same_layouts_as_the_jars(release, least, renames):
     jars = list(CLIENT_JARS.rglob(f"kafka-clients-{release}.jar"))
     assert jars, "the jar is fetched by: make broker"
