@@ -208,8 +208,9 @@ class _Scope:
 def _union_definition(old: Definition, new: Definition) -> Definition:
     new_versions = frozenset(new.versions.every())
     scope = _Scope(frozenset(old.versions.every()) - new_versions, new_versions)
+    since = tuple(sorted({**dict(new.since), **dict(old.since)}.items()))
     if not scope.old:
-        return replace(new, since=old.since)
+        return replace(new, since=since)
     every = scope.old | scope.new
     try:
         return replace(
@@ -218,7 +219,7 @@ def _union_definition(old: Definition, new: Definition) -> Definition:
             flexible=scope.join(old.flexible, new.flexible),
             fields=_union_fields(old.fields, new.fields, scope),
             structs=_union_structs(dict(old.structs), dict(new.structs), scope),
-            since=tuple(sorted({**dict(new.since), **dict(old.since)}.items())),
+            since=since,
         )
     except ImportProblem as error:
         raise ImportProblem(f"{new.name}: {error}") from None

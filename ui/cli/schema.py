@@ -132,6 +132,9 @@ def import_(
     directory: Annotated[
         Path | None, typer.Option("--directory", help="Where to write; this package's own schema if left out.")
     ] = None,
+    keep: Annotated[
+        bool, typer.Option("--keep", help="Leave known versions as they are, names too; only take in new ones.")
+    ] = False,
 ) -> None:
     """Read message definitions out of Kafka's jars and show what they change in the schema.
 
@@ -154,7 +157,7 @@ def import_(
         typer.echo(f"{jar.name}: {len(release)} definitions, {len(found)} differences")
         for difference in found:
             typer.echo(f"  {difference}")
-        merged = importer.union(merged, release)
+        merged = importer.union(release, merged) if keep else importer.union(merged, release)
         if number := re.search(r"-(\d+\.\d+)[\d.]*\.jar$", jar.name):
             merged = importer.since_release(merged, current, number[1])
     files = importer.schema_files(merged)
