@@ -20,7 +20,7 @@ from .codec import decode_request, decode_request_header, decode_response
 from .errors import DecodeError
 from .exchange import Exchange, State
 from .frame import MAX_FRAME, Direction, Framer, NotFrames
-from .resync import find_frame
+from .resync import Search
 from .secrets import mask_token
 from .topics import Topics
 
@@ -74,8 +74,8 @@ class Connection:
         self.number, self.client, self.broker = number, client, broker
         self.topics = Topics() if topics is None else topics
         self._limit = limit
-        # Bytes in which the start of a frame is searched, by direction; None where frames are known.
-        self._searched: list[bytearray | None] = [bytearray() if mid_stream else None for _ in Direction]
+        # The search for the start of a frame, by direction; None where frames are known.
+        self._searched: list[Search | None] = [Search(d, limit) if mid_stream else None for d in Direction]
         self._framers = (Framer(limit), Framer(limit))
         self._opaque: list[str | None] = [None, None]
         # Requests that wait for a response; _TOKEN stands for a raw SASL token, which is answered by another.
@@ -105,8 +105,8 @@ class Connection:
         rest = self._framers[direction].rest()
         searched = self._searched[direction]
         self._opaque[direction] = None
-        self._searched[direction] = None if at_frame else bytearray()
-        given_up = bytes(searched or b"") + rest
+        self._searched[direction] = None if at_frame else Search(direction, self._limit)
+        given_up = (bytes(searched.data) if searched else b"") + rest
         return [Opaque(direction, given_up, 0, "cut off by missing bytes")] if given_up else []
 
     def close(self, time_ns: int = 0) -> list[Event]:
@@ -115,7 +115,8 @@ class Connection:
         while self._waiting:
             events.extend(self._unanswered(self._waiting.popleft()))
         for direction in Direction:
-            rest = bytes(self._searched[direction] or b"") + self._framers[direction].rest()
+            searched = self._searched[direction]
+            rest = (bytes(searched.data) if searched else b"") + self._framers[direction].rest()
             self._searched[direction] = None
             if rest:
                 events.append(Opaque(direction, rest, time_ns, "the connection ended inside a frame"))
@@ -128,18 +129,16 @@ class Connection:
             return
         searched = self._searched[direction]
         if searched is not None:
-            searched += data
-            at = find_frame(direction, searched, self._confirm(direction), self._limit)
+            at = searched.feed(data, self._confirm(direction))
             if at is None:
-                # The head of a frame may stand at the very end: that much is kept.
-                done = max(0, len(searched) - _SEARCH_KEPT)
+                # A frame may have begun in what came last: that much is kept.
+                done = max(0, len(searched.data) - _SEARCH_KEPT)
                 if done:
-                    yield Opaque(direction, bytes(searched[:done]), time_ns, "no frame found yet")
-                    del searched[:done]
+                    yield Opaque(direction, searched.drop(done), time_ns, "no frame found yet")
                 return
             if at:
-                yield Opaque(direction, bytes(searched[:at]), time_ns, "in front of the first frame")
-            data, self._searched[direction] = searched[at:], None
+                yield Opaque(direction, searched.drop(at), time_ns, "in front of the first frame")
+            data, self._searched[direction] = searched.data, None
         framer = self._framers[direction]
         take = self._request if direction is Direction.REQUEST else self._response
         try:

@@ -7,8 +7,10 @@ id of plain characters. Runs of zeros, which look like a Produce of version 0, d
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Callable
+from heapq import heapify, heappop, heappush
 
 from . import facts
 from .frame import MAX_FRAME, Direction
@@ -19,6 +21,15 @@ HEAD = {Direction.REQUEST: 14, Direction.RESPONSE: 8}
 """Bytes needed to judge a head, size included."""
 _LARGEST_CLIENT_ID = 1024
 _CLEAR_CLIENT_ID = 3  # characters
+_PLAUSIBLE = {
+    # No size under the limit starts with more than 0x1f; api keys and versions are below 256. Most positions end here.
+    Direction.REQUEST: re.compile(rb"(?=[\0-\x1f].{3}\0.\0.)", re.S),
+    Direction.RESPONSE: re.compile(rb"(?=[\0-\x1f])(?!\0\0\0[\0-\3])"),
+}
+_TRIES = 8
+"""Bytes of possible frames that may be decoded for each byte that came ..."""
+_FREE_TRIES = 1 << 20
+"""... and at the beginning."""
 
 
 def client_id_of_head(data: bytes | bytearray, at: int, limit: int = MAX_FRAME) -> bytes | None:
@@ -35,28 +46,74 @@ def client_id_of_head(data: bytes | bytearray, at: int, limit: int = MAX_FRAME) 
     return text if all(32 <= byte < 127 for byte in text) else None
 
 
-def find_frame(
-    direction: Direction, data: bytes | bytearray, confirm: Callable[[bytes], bool], limit: int = MAX_FRAME
-) -> int | None:
-    """The first position at which a frame starts, or None if the bytes at hand do not tell.
+class Search:
+    """Looks for the start of a frame in bytes that come piece by piece.
 
-    `confirm` says whether a whole frame (without its size) is one that can stand in this stream.
+    Every position is judged once, and once more when the frame that would start there is whole; decoding such frames
+    may cost so many bytes for each that came. So the search is linear, however the bytes were made.
     """
-    head = HEAD[direction]
-    for at in range(len(data) - head + 1):
-        if data[at] > 0x1F:  # no size under the limit starts with more; most positions end here
-            continue
-        client_id: bytes | None = b""
-        if direction is Direction.REQUEST:
-            client_id = client_id_of_head(data, at, limit)
-            if client_id is None:
+
+    def __init__(self, direction: Direction, limit: int = MAX_FRAME):
+        self.direction, self.limit = direction, limit
+        self.data = bytearray()
+        # Positions in the stream: of the first byte of `data`, of the first one that was not judged, and
+        # (end, start) of possible frames that are not whole.
+        self._base = self._next = 0
+        self._unfinished: list[tuple[int, int]] = []
+        self._tries = _FREE_TRIES
+
+    def feed(self, data: bytes | bytearray | memoryview, confirm: Callable[[bytes], bool]) -> int | None:
+        """Where in `self.data` a frame starts, or None if the bytes at hand do not tell.
+
+        `confirm` says whether a whole frame (without its size) is one that can stand in this stream.
+        """
+        self.data += data
+        self._tries += _TRIES * len(data)
+        end = self._base + len(self.data)
+        found = []
+        while self._unfinished and self._unfinished[0][0] <= end:
+            stop, start = heappop(self._unfinished)
+            if start >= self._base and self._confirmed(start - self._base, stop - self._base, confirm):
+                found.append(start - self._base)
+        return min(found) if found else self._scan(confirm)
+
+    def drop(self, count: int) -> bytes:
+        """Give up the first bytes."""
+        given_up = bytes(self.data[:count])
+        del self.data[:count]
+        self._base += count
+        self._next = max(self._next, self._base)
+        if len(self._unfinished) > 2 * len(self.data):
+            self._unfinished = [pair for pair in self._unfinished if pair[1] >= self._base]
+            heapify(self._unfinished)
+        return given_up
+
+    def _scan(self, confirm: Callable[[bytes], bool]) -> int | None:
+        data, head = self.data, HEAD[self.direction]
+        for match in _PLAUSIBLE[self.direction].finditer(data, self._next - self._base):
+            at = match.start()
+            if at + head > len(data):
+                break
+            size = _SIZE(data, at)[0]
+            if not 4 <= size <= self.limit:
                 continue
-        size = _SIZE(data, at)[0]
-        if not 4 <= size <= limit:
-            continue
-        if at + 4 + size <= len(data):
-            if confirm(bytes(data[at + 4 : at + 4 + size])):
+            stop = at + 4 + size
+            if self.direction is Direction.REQUEST:
+                client_id = client_id_of_head(data, at, self.limit)
+                if client_id is None:
+                    continue
+                if stop > len(data) and len(client_id) >= _CLEAR_CLIENT_ID:
+                    return at
+                if at + head + _REQUEST(data, at)[4] > len(data):
+                    self._next = self._base + at  # the rest of the client id will tell
+                    return None
+            if stop > len(data):
+                heappush(self._unfinished, (self._base + stop, self._base + at))
+            elif self._confirmed(at, stop, confirm):
                 return at
-        elif len(client_id or b"") >= _CLEAR_CLIENT_ID:
-            return at
-    return None
+        self._next = self._base + max(0, len(data) - head + 1)
+        return None
+
+    def _confirmed(self, at: int, stop: int, confirm: Callable[[bytes], bool]) -> bool:
+        self._tries -= stop - at
+        return self._tries >= 0 and confirm(bytes(self.data[at + 4 : stop]))

@@ -21,7 +21,7 @@ from barnabas.decoder.decode import decoder as compiled
 from barnabas.decoder.plan import StructPlan, plan
 from torture.decoder.bombs import Measure
 from torture.decoder.corpus import triples
-COUNTS = {"classic": 546, "compact": 900, "tags": 402, "tag": 402}
+
 TESTS = Path(__file__).parents[1]
 MOST_MS, MOST_KIB = 50, 32 << 10
 KINDS = ("classic", "compact", "tags", "tag")
@@ -37,7 +37,7 @@ LINEAR = {
     "2 MiB of numbers",
     "10 MiB of numbers",
 }
-MOST_LINEAR_MS = 60
+MOST_LINEAR_MS = 100
 MOST_TIMES, MOST_MORE_KIB = 20, 16 << 10
 """Memory for what is all there: so many times its size, and so much more."""
 
@@ -108,14 +108,16 @@ def test_every_other_bomb(measured):
     bombs = [m for m in measured if m.name.split()[0] not in KINDS]
     assert len(bombs) > 60
     for m in bombs:
-        if m.name in LINEAR:
-            assert m.ms / (m.size / 65536) < MOST_LINEAR_MS, m
+        searched = m.name.startswith("searched, ")
+        if m.name in LINEAR or searched:
+            # a search that looks at everything again with each piece takes 14 s for 64 KiB of damaged heads
+            assert m.ms / (m.size / 65536) < (2 * MOST_LINEAR_MS if searched else MOST_LINEAR_MS), m
             assert m.kib < MOST_TIMES * m.size // 1024 + MOST_MORE_KIB, m
         else:
             assert m.ms < MOST_MS, m
             # a compressed batch is copied out of its area before it is looked at
             assert m.kib < MOST_KIB + m.size // 1024, m
-        assert (m.outcome == "read") == (m.name in READ), m
+        assert (m.outcome == "read") == (m.name in READ or searched), m
         if m.name in LIMITED or m.name.startswith("1 GiB of zeros"):
             assert m.limit and m.outcome == "LimitExceeded", m
         else:

@@ -8,6 +8,7 @@ Run it as a process of its own: memory is the peak of the resident set over what
 from __future__ import annotations
 
 import json
+import random
 import struct
 import sys
 import time
@@ -327,6 +328,29 @@ def known_bombs() -> Iterator[Bomb]:
         yield area(f"CVE-2025-13499: an uninitialised pointer, codec {codec}", batch_of(b"\0" * 300, codec, 5))
 
 
+def search_bombs() -> Iterator[Bomb]:
+    """Streams in whose middle the capture begins, without any frame, in small pieces."""
+    size = 1 << 18
+    shapes = {
+        "random bytes": random.Random(1).randbytes(size),
+        "zeros": bytes(size),
+        "0x01": b"\1" * size,
+        "request heads": b"\0\0\0\x08\0\3\0\0\0\0\0\0\xff\xff" * (size // 14),
+        "request heads of damaged frames": b"\0\0\0\x0c\0\3\0\1\0\0\0\0\0\0\1\1" * (size // 16),
+        "request heads of large frames": b"\0\0\x70\0\0\3\0\1\0\0\0\0\0\0\0\0\0\1" * (size // 18),
+    }
+    for name, data in shapes.items():
+        for side in ("client", "broker"):
+
+            def read(data: bytes = data, side: str = side) -> None:
+                conn = decoder.Connection(mid_stream=True)
+                receive = conn.receive_from_client if side == "client" else conn.receive_from_broker
+                for at in range(0, len(data), 100):
+                    receive(data[at : at + 100])
+
+            yield Bomb(f"searched, from the {side}: {name}", len(data), read)
+
+
 # --- measuring ----------------------------------------------------------------------------------------------
 
 
@@ -368,7 +392,7 @@ def main() -> int:
         decoder.decode_body(*triple, decoder.encode_body(*triple, {}))
     for bomb in array_bombs():
         print(json.dumps(vars(measure(bomb))))
-    for make in (message_bombs, record_bombs, known_bombs):
+    for make in (message_bombs, record_bombs, known_bombs, search_bombs):
         for bomb in make():
             print(json.dumps(vars(measure(bomb))), flush=True)
     return 0
