@@ -79,6 +79,11 @@ def generator() -> Generator:
 
 
 @pytest.fixture(scope="session")
+def make_generator() -> type[Generator]:
+    return Generator
+
+
+@pytest.fixture(scope="session")
 def every_triple() -> list[tuple[str, int, int]]:
     return list(triples())
 

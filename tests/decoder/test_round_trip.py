@@ -7,6 +7,8 @@ from barnabas.decoder import facts
 from barnabas.decoder.decode import decoder as compiled
 from barnabas.decoder.encode import encode_struct, values_from
 from barnabas.decoder.plan import plan
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 
 def test_there_are_722_triples_up_to_4_3_and_14_of_4_4(every_triple):
@@ -29,6 +31,17 @@ def test_values_survive_encode_and_decode(every_triple, generator):
             again = bytearray()
             encode_struct(plan(kind, key, version).root, read, again)
             assert bytes(again) == body, (kind, key, version)
+
+
+@settings(max_examples=1500, deadline=None)
+@given(data=st.data(), seed=st.integers(0, 2**32))
+def test_encode_of_decode_is_identity(data, seed, every_triple, make_generator):
+    kind, key, version = data.draw(st.sampled_from(every_triple))
+    _, body = make_generator(seed).body(kind, key, version)
+    message = decoder.decode_body(kind, key, version, body)
+    again = bytearray()
+    encode_struct(message.plan.root, message.values, again)
+    assert bytes(again) == message.encode() == body
 
 
 def test_dicts_survive_as_well(every_triple, generator):
