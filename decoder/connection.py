@@ -11,7 +11,7 @@ Events:
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -80,6 +80,7 @@ class Connection:
         self._opaque: list[str | None] = [None, None]
         # Requests that wait for a response; _TOKEN stands for a raw SASL token, which is answered by another.
         self._waiting: deque[object] = deque()
+        self._ids: Counter[int] = Counter()  # of the requests that wait, so that an orphan is told at once
         self._raw_sasl = False
         self._first_request = not mid_stream
 
@@ -113,7 +114,7 @@ class Connection:
         """The connection ended: everything still waiting gets no response."""
         events: list[Event] = []
         while self._waiting:
-            events.extend(self._unanswered(self._waiting.popleft()))
+            events.extend(self._unanswered(self._next()))
         for direction in Direction:
             searched = self._searched[direction]
             rest = (bytes(searched.data) if searched else b"") + self._framers[direction].rest()
@@ -204,6 +205,7 @@ class Connection:
             yield ExchangeDone(exchange)
         else:
             self._waiting.append(exchange)
+            self._ids[exchange.correlation_id] += 1
 
     # --- broker to client ----------------------------------------------------------------------------------
 
@@ -213,7 +215,7 @@ class Connection:
             yield Opaque(Direction.RESPONSE, mask_token(frame), time_ns, "SASL token", framed=True)
             return
         correlation_id = int.from_bytes(frame[:4], "big", signed=True)
-        if len(frame) < 4 or not self._is_awaited(correlation_id):
+        if len(frame) < 4 or correlation_id not in self._ids:
             orphan = Exchange(
                 connection=self.number,
                 client=self.client,
@@ -226,7 +228,7 @@ class Connection:
             yield ExchangeDone(orphan)
             return
         while True:
-            first = self._waiting.popleft()
+            first = self._next()
             if isinstance(first, Exchange) and first.correlation_id == correlation_id:
                 break
             yield from self._unanswered(first)
@@ -237,8 +239,14 @@ class Connection:
         self.topics.learn(first)
         yield ExchangeDone(first)
 
-    def _is_awaited(self, correlation_id: int) -> bool:
-        return any(isinstance(e, Exchange) and e.correlation_id == correlation_id for e in self._waiting)
+    def _next(self) -> object:
+        """Take the first that waits."""
+        first = self._waiting.popleft()
+        if isinstance(first, Exchange):
+            self._ids[first.correlation_id] -= 1
+            if not self._ids[first.correlation_id]:
+                del self._ids[first.correlation_id]
+        return first
 
     @staticmethod
     def _unanswered(waiting: object) -> Iterator[Event]:

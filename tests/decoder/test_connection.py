@@ -86,6 +86,15 @@ def test_the_same_correlation_id_again_and_again():
     assert len(states(conn.receive_from_broker(response(3, 9, 1) * 1000))) == 1000 and conn.in_flight == 0
 
 
+def test_orphans_beside_many_requests_in_flight():
+    conn = decoder.Connection()
+    conn.receive_from_client(b"".join(request(3, 9, number) for number in range(20_000)))
+    orphans = conn.receive_from_broker(response(3, 9, -5) * 20_000)  # each would look at all that wait
+    assert len(orphans) == 20_000 and conn.in_flight == 20_000
+    assert states(conn.receive_from_broker(response(3, 9, 0))) == [("Metadata", 0, "paired")]
+    assert len(conn.close()) == 19_999
+
+
 def test_raw_sasl_tokens_are_masked_and_requests_go_on_behind_them():
     conn = decoder.Connection()
     conn.receive_from_client(request(17, 0, 1, mechanism="PLAIN"))

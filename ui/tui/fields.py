@@ -122,8 +122,7 @@ def _damaged(direction: Direction, frame: bytes, exchange: Exchange, fault: Deco
         tree.hidden.append((start, len(frame)))
     if of is not None and fault.partial and not secret_paths(direction, key):
         walker = Walker(of, frame, start)
-        with suppress(DecodeError):
-            walker.run()
+        walker.explain()  # bounded, unlike a full walk
         builder.spans = {span.path: (span.start, span.end) for span in walker.spans}
         builder.values(of.root, fault.partial, 0, "")
         start = max((f.span[1] for f in tree.fields if f.span), default=start)
