@@ -9,6 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy  # noqa: F401  whole before a test hides it: it cannot be loaded a second time
+import pyarrow  # noqa: F401
 import pytest
 from barnabas import decoder
 from barnabas.captures import Recorder, open_capture, tables

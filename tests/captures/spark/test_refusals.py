@@ -5,6 +5,8 @@ from __future__ import annotations
 import fcntl
 from pathlib import Path
 
+import numpy  # noqa: F401  whole before a test hides it: it cannot be loaded a second time
+import pyarrow  # noqa: F401
 import pytest
 from barnabas.captures import Recorder
 from barnabas.captures.spark import PipelineError, pipeline
