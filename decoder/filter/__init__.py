@@ -1,1 +1,35 @@
-"""The one filter language."""
+"""The one filter language, for everything that selects exchanges. docs/filter.md says what can be written.
+
+    from barnabas.decoder.filter import compile
+    wanted = compile("api == Produce and topic == orders and err != 0")
+    wanted(exchange)            # True or False
+    wanted.needs, wanted.request_only, wanted.apis()
+    wanted.tree                 # what it means, typed and immutable (`tree`), for other back ends
+
+Text becomes tokens (`lexer`), a tree of what was written (`parser`, `syntax`), and a tree of what it means (`check`,
+`tree`; `fields` is the catalogue, `paths` and `places` are derived from the schema). Back ends are `evaluate` for exchanges
+and `columns` for the index of a recording. `completion` helps while a filter is typed.
+"""
+
+from .columns import Columns, ColumnTest, Layout
+from .compiled import Filter, compile
+from .completion import Candidate, complete
+from .errors import FilterError
+from .fields import FIELDS, Field, Kind, Need
+from .parser import parse
+
+__all__ = [
+    "FIELDS",
+    "Candidate",
+    "ColumnTest",
+    "Columns",
+    "Field",
+    "Filter",
+    "FilterError",
+    "Kind",
+    "Layout",
+    "Need",
+    "compile",
+    "complete",
+    "parse",
+]

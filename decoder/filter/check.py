@@ -1,0 +1,317 @@
+"""From `syntax` to `tree`: names are looked up, values are typed, and tests about topic-partitions brought together."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from datetime import tzinfo
+
+from .. import facts
+from ..records import codecs
+from . import fields, literals, paths, syntax, tree
+from .errors import FilterError, nearest
+from .fields import NUMBERS, Field, Kind, Need, Scope
+from .paths import Path
+from .patterns import PatternError, pattern
+from .tree import Op, Test
+
+CODECS: dict[str, int] = {codecs.name(number): number for number in range(5)}
+_BOOLEANS = {"true": True, "false": False}
+_NAMED = frozenset({Kind.API, Kind.ERROR, Kind.CODEC})
+"""Kinds of numbers that have names."""
+_TEXTS = frozenset({Kind.TEXT, Kind.BYTES, Kind.STATE, *_NAMED})
+"""Kinds that ~, contains, startswith and endswith work on; on the names of numbers that have them."""
+_WHOLE = re.compile(r"[+-]?\d{1,20}")
+_I64 = 1 << 63
+
+
+def check(node: syntax.Node, text: str, zone: tzinfo | None = None) -> tree.Node:
+    """The meaning of a filter; FilterError for names and values that do not fit.
+
+    `zone`: of times without an offset; None: the local zone.
+    """
+    return _Checker(text, zone).node(node)
+
+
+def names_of(kind: Kind) -> dict[str, int]:
+    """The names of the values of a kind that has names: APIs, errors, codecs."""
+    if kind is Kind.API:
+        return {facts.api_name(key): key for key in facts.api_keys()}
+    if kind is Kind.ERROR:
+        return {fact.name: code for code, fact in facts.errors().items()}
+    return CODECS if kind is Kind.CODEC else {}
+
+
+class _Checker:
+    def __init__(self, text: str, zone: tzinfo | None) -> None:
+        self.text, self.zone = text, zone
+
+    def error(self, message: str, at: syntax.Node | syntax.Word | syntax.Range | syntax.Several) -> FilterError:
+        return FilterError(message, self.text, at.start, at.end)
+
+    def node(self, node: syntax.Node) -> tree.Node:
+        if isinstance(node, syntax.Comparison):
+            return self.bare(node)
+        if isinstance(node, syntax.Text):
+            if not node.word.text:
+                raise self.error("an empty text is in everything", node)
+            return tree.Search(node.word.text, node.start, node.end)
+        if isinstance(node, syntax.Quantified):
+            return self.quantified(node)
+        if isinstance(node, syntax.Not):
+            return tree.Not(self.node(node.term), node.start, node.end)
+        terms = tuple(self.node(term) for term in node.terms)
+        if isinstance(node, syntax.Or):
+            return tree.Or(terms, node.start, node.end)
+        return _together(terms, node)
+
+    def bare(self, node: syntax.Comparison) -> tree.Node:
+        test = self.test(node)
+        if not isinstance(test.field, Path):
+            return test
+        if test.field.many:
+            raise self.error(f"{test.field.name} has many values: put the test into any(...) or all(...)", node.field)
+        return tree.Some(test, node.start, node.end) if test.negated else test
+
+    def quantified(self, node: syntax.Quantified) -> tree.Node:
+        test = self.test(node.comparison, zero_asks=False)
+        if not (isinstance(test.field, Path) or test.field.many):
+            raise self.error(
+                f"{test.field.name} has one value at most, so leave out {'all' if node.every else 'any'}(...)",
+                node.comparison.field,
+            )
+        if node.every:
+            return tree.Every(test, node.start, node.end)
+        return tree.Some(test, node.start, node.end) if test.negated else test
+
+    def field(self, word: syntax.Word) -> Field | Path:
+        field = fields.lookup(word.text)
+        if field is not None:
+            return field
+        if paths.is_path(word.text):
+            path = paths.lookup(word.text)
+            if path is None:
+                raise self.error(self.no_path(word.text), word)
+            return path
+        near = nearest(word.text, [*fields.BY_NAME, "any", "all", "not"])
+        search = f'; to search for it as a text: "{word.text[:40]}"' if word.text.isprintable() else ""
+        raise self.error(f"no field is called {word.text[:60]!r}{near}{search}", word)
+
+    def no_path(self, name: str) -> str:
+        """A path that nothing has: name its first wrong step and the nearest one."""
+        plain = re.sub(r"\[[*\d]*\]", "", name)
+        side, _, steps = plain.partition(".")
+        known = [path.steps for path in paths.known(paths.SIDES[side.lower()])]
+        good, wrong = "", steps
+        for step in steps.split("."):
+            if good + step not in known:
+                wrong = step
+                break
+            good += step + "."
+        # What may stand there; of another place with that name if there is none near.
+        here = {steps[len(good) :].partition(".")[0] for steps in known if steps.startswith(good)}
+        near = nearest(wrong, here)
+        if not near:
+            elsewhere = [path for path in known if path.rpartition(".")[2] == steps.rpartition(".")[2]]
+            near = nearest(steps, elsewhere or known)
+            near = near.replace("did you mean ", f"did you mean {side}.") if near else ""
+        what = f"no version of any API has {wrong[:60]!r}"
+        return f"{what} in {side}.{good[:-1]}{near}" if good else f"{what} in its {paths.SIDES[side.lower()]}{near}"
+
+    def test(self, node: syntax.Comparison, zero_asks: bool = True) -> Test:
+        field = self.field(node.field)
+        op = Op(node.operator) if node.operator else Op.TRUE
+        value: tree.Value = None
+        negated = node.negated
+        if op is not Op.TRUE:
+            assert node.value is not None
+            self.fits(field, op, node)
+            value = self.value(field, op, node.value)
+            if zero_asks and value == 0 and op is Op.EQUAL and field.kind is Kind.ERROR and field.many:
+                # Of many codes, "!= 0" asks whether any is an error, and "== 0" whether none is.
+                op, value, negated = Op.TRUE, None, not negated
+        return Test(field, op, value, negated, node.start, node.end)
+
+    def fits(self, field: Field | Path, op: Op, node: syntax.Comparison) -> None:
+        """Whether a field's kind has this operator."""
+        kind = field.kind
+        if kind is Kind.STRUCT:
+            raise self.error(
+                f"{field.name} is a structure: go on with a field of it, or let it stand alone", node.field
+            )
+        if op in tree.ORDER and kind not in NUMBERS:
+            raise self.error(f"{field.name} is {_a(kind)}, which has no order: use ==, != or in", node)
+        if op in tree.ON_TEXT and kind not in _TEXTS:
+            raise self.error(f"{op} works on texts and names, and {field.name} is {_a(kind)}", node)
+
+    def value(self, field: Field | Path, op: Op, value: syntax.Word | syntax.Range | syntax.Several) -> tree.Value:
+        if op is Op.IN:
+            items = value.items if isinstance(value, syntax.Several) else (value,)
+            return tuple(self.item(field, item) for item in items)
+        assert isinstance(value, syntax.Word)
+        if op is Op.MATCHES:
+            try:
+                return pattern(value.text)
+            except PatternError as error:
+                raise self.error(str(error), value) from None
+        if op in tree.ON_TEXT:
+            return value.text
+        if field.kind in NUMBERS and not value.quoted:
+            other = fields.lookup(value.text)
+            if other is not None:
+                return self.other(field, other, value)
+        return self.scalar(field, value)
+
+    def other(self, field: Field | Path, other: Field, word: syntax.Word) -> tree.FieldValue:
+        if (
+            other.many
+            or other.kind not in NUMBERS
+            or (Kind.TIME in (field.kind, other.kind) and field.kind != other.kind)
+        ):
+            raise self.error(f"{field.name} ({field.kind}) cannot be compared with {other.name} ({other.kind})", word)
+        return tree.FieldValue(other)
+
+    def item(self, field: Field | Path, item: syntax.Word | syntax.Range) -> tree.Scalar | tree.Span:
+        if isinstance(item, syntax.Word):
+            return self.scalar(field, item)
+        if field.kind not in NUMBERS and field.kind not in _NAMED:
+            raise self.error(f"{field.name} is {_a(field.kind)}, which has no ranges: use a set, {{A, B}}", item)
+        low, high = self.scalar(field, item.low), self.scalar(field, item.high)
+        if isinstance(low, literals.Clock) and isinstance(high, literals.Clock):
+            return tree.Span(low, high)  # may go over midnight
+        if not isinstance(low, int | float) or not isinstance(high, int | float):
+            raise self.error("a range goes from a time of day to another, or from a date to another", item)
+        if low > high:
+            raise self.error("nothing is in this range: it goes from the lower value to the higher", item)
+        return tree.Span(low, high)
+
+    def scalar(self, field: Field | Path, word: syntax.Word) -> tree.Scalar:
+        kind, text = field.kind, word.text
+        if kind is Kind.TEXT:
+            return text + word.unit
+        if kind is Kind.BYTES:
+            return (text + word.unit).encode("utf-8", "replace")
+        if kind in _NAMED:
+            return self.named(field, word)
+        if kind is Kind.STATE:
+            if text.lower() not in fields.STATES:
+                raise self.error(f"no state is called {text[:60]!r}; there are {', '.join(fields.STATES)}", word)
+            return text.lower()
+        if kind is Kind.FLAG:
+            if text.lower() not in _BOOLEANS:
+                raise self.error(f"{field.name} is true or false, and stands alone best: {field.name}", word)
+            return _BOOLEANS[text.lower()]
+        if kind is Kind.ADDRESS:
+            found = literals.endpoint(text)
+            if found is None:
+                raise self.error("no address: write host, host:port, :port, an IP address or a network", word)
+            return found
+        if kind is Kind.UUID:
+            identity = literals.topic_id(text)
+            if identity is None:
+                raise self.error("no id: write its 22 letters in base64, or a UUID in hexadecimal", word)
+            return identity
+        return self.time(word) if kind is Kind.TIME else self.number(field, word)
+
+    def named(self, field: Field | Path, word: syntax.Word) -> int:
+        text, names = word.text, names_of(field.kind)
+        if _WHOLE.fullmatch(text):
+            return int(self.bounded(int(text), word))
+        for name, number in names.items():
+            if name.lower() == text.lower():
+                return number
+        hint = f"; {field.name} alone asks for any" if text.lower() == "any" and field.kind is Kind.ERROR else ""
+        raise self.error(f"no {field.kind} is called {text[:60]!r}{nearest(text, names)}{hint}", word)
+
+    def number(self, field: Field | Path, word: syntax.Word) -> int | float:
+        kind = field.kind
+        found = literals.number(word.text, word.unit)
+        if found is None:
+            raise self.error(f"{field.name} is {_a(kind)}, and {(word.text + word.unit)[:60]!r} is none", word)
+        value, unit = found.value, found.unit
+        if kind is Kind.DURATION:
+            if unit != "time" and value != 0:
+                raise self.error(f"a duration needs a unit: {word.text[:30]}ms, for example", word)
+        elif kind is Kind.MILLISECONDS:
+            if unit == "size":
+                raise self.error(f"{field.name} is a duration, not a size", word)
+            if unit:
+                value = value // 1_000_000 if value % 1_000_000 == 0 else value / 1_000_000
+        elif unit == "time":
+            raise self.error(f"{field.name} is {_a(kind)}, not a duration", word)
+        if isinstance(value, float) and value == int(value) and kind is not Kind.FLOAT:
+            value = int(value)
+        return self.bounded(value, word)
+
+    def bounded(self, value: int | float, word: syntax.Word) -> int | float:
+        if not -_I64 <= value < _I64:
+            raise self.error("so large a number is nowhere (64 bits)", word)
+        return value
+
+    def time(self, word: syntax.Word) -> int | literals.Clock:
+        of_day = literals.clock(word.text)
+        if of_day is not None:
+            return of_day
+        ns = literals.moment(word.text, self.zone)
+        if ns is None:
+            found = literals.number(word.text)
+            if found is None or not isinstance(found.value, int):
+                raise self.error("no time: write 12:01, 12:01:30.250, 2026-11-21T12:01:30 or 2026-11-21", word)
+            ns = found.value
+        if not -_I64 <= ns < _I64:
+            raise self.error("so far a time is nowhere", word)
+        return ns
+
+
+def _a(kind: Kind) -> str:
+    return ("an " if kind[0] in "aeioAEIO" else "a ") + kind
+
+
+def _pure(node: tree.Node) -> bool:
+    """Whether a term is about topic-partitions alone."""
+    if isinstance(node, Test):
+        return node.field.scope is Scope.PAIR
+    return isinstance(node, tree.And | tree.Or) and all(map(_pure, node.terms))
+
+
+def _positive(node: tree.Node) -> bool:
+    if isinstance(node, Test):
+        return not node.negated or node.field.kind is Kind.ERROR
+    return isinstance(node, tree.And | tree.Or) and any(map(_positive, node.terms))
+
+
+def _together(terms: Iterable[tree.Node], node: syntax.And) -> tree.Node:
+    """A conjunction, its tests about topic-partitions joined so that one topic-partition must pass all of them."""
+    flat: list[tree.Node] = []
+    for term in terms:
+        if isinstance(term, tree.And):
+            flat.extend(term.terms)
+        elif isinstance(term, tree.Pairs):
+            inner = term.term
+            flat.extend(inner.terms if isinstance(inner, tree.And) else [inner])
+        else:
+            flat.append(term)
+    pure = [term for term in flat if _pure(term)]
+    if len(pure) < 2 or not any(map(_positive, pure)):
+        return tree.And(tuple(flat), node.start, node.end)
+    inner = tree.And(tuple(pure), min(t.start for t in pure), max(t.end for t in pure))
+    joined = tree.Pairs(inner, inner.start, inner.end)
+    others = tuple(term for term in flat if not _pure(term))
+    if not others:
+        return joined
+    at = next(i for i, term in enumerate(flat) if _pure(term))
+    before = tuple(t for t in flat[:at] if not _pure(t))
+    return tree.And((*before, joined, *others[len(before) :]), node.start, node.end)
+
+
+def needs(node: tree.Node) -> frozenset[Need]:
+    """What must be read to decide a filter."""
+    if isinstance(node, Test):
+        other = node.value.field.needs if isinstance(node.value, tree.FieldValue) else frozenset[Need]()
+        return node.field.needs | other
+    if isinstance(node, tree.Search):
+        return frozenset({Need.INDEX, Need.REQUEST, Need.RESPONSE})
+    if isinstance(node, tree.And | tree.Or):
+        return frozenset().union(*(needs(term) for term in node.terms))
+    inner = node.test if isinstance(node, tree.Every | tree.Some) else node.term
+    return needs(inner)

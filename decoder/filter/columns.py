@@ -1,0 +1,363 @@
+"""The back end for the index of a recording: a filter over columns of numbers, nothing decoded.
+
+Two forms of the same: with numpy a mask over whole columns, without it a generated function over unpacked records. Both
+write a `tree` down as an expression over column names; texts (client ids, addresses) become sets of ids first.
+The source that is generated holds names of columns and of constants only, never text of a filter.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import tzinfo
+from typing import Any, Protocol
+
+from ..about import About
+from ..exchange import State
+from . import tree, values
+from .evaluate import Now
+from .literals import DAY, Clock, seconds_of_offset
+from .predicates import predicate, time_of_day
+from .tree import FieldValue, Op, Span, Test
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How an index writes things down. `columns`: the names of a record's numbers, in order. `flags`: the bits of undecoded, surplus, changed, noted, carried in the column
+    ``flags``; `states` by the number in ``flags & state_mask``."""
+
+    columns: tuple[str, ...]
+    state_mask: int
+    states: tuple[State, ...]
+    flags: Mapping[str, int]
+
+
+class Columns(Protocol):
+    """The records of an index: numbers by column name, as docs/formats.md names them, and what ids stand for."""
+
+    @property
+    def layout(self) -> Layout: ...
+    @property
+    def strings(self) -> Sequence[str | None]:
+        """Texts by id, of the column ``client_id``."""
+
+    @property
+    def ends(self) -> Mapping[int, tuple[str, str]]:
+        """(client, broker) as ``host:port``, by the number in the column ``connection``."""
+
+    @property
+    def abouts(self) -> Mapping[int, About]:
+        """What connections have said of their ends, as far as it is known, by the number in ``connection``."""
+
+    def __len__(self) -> int: ...
+    def array(self, start: int, stop: int) -> Any:
+        """The records as a numpy structured array; only called where numpy is."""
+
+    def tuples(self, names: Sequence[str], start: int, stop: int) -> Iterable[tuple[int, ...]]:
+        """The values of these columns, which are in the order of the layout, record by record."""
+
+
+_VALUE = {
+    "api": "api_key", "ver": "api_version", "err": "error", "latency": "latency_ns", "size.req": "request_size",
+    "size.resp": "response_size", "size": "(request_size + response_size)", "time": "time_ns", "conn": "connection",
+    "corr": "correlation_id", "pending": "(now - time_ns)", "broker.min": "lowest ( connection , api_key )",
+    "broker.max": "highest ( connection , api_key )",
+}  # fmt: skip
+_PRESENT = {
+    "api": "api_key >= 0", "ver": "api_key >= 0", "latency": "latency_ns >= 0", "size.req": "request_offset >= 0",
+    "size.resp": "response_offset >= 0",
+}  # fmt: skip
+_NOT_OFFERED = -(1 << 15) - 1  # less than any version
+_IS_STATE = {"paired": State.PAIRED, "no_response": State.NO_RESPONSE, "orphan": State.ORPHAN}
+_SIGN = {Op.EQUAL: "==", Op.LESS: "<", Op.LESS_EQUAL: "<=", Op.GREATER: ">", Op.GREATER_EQUAL: ">="}
+
+
+class _Expression:
+    """Writes a tree as an expression. `vector`: for numpy arrays, otherwise for numbers."""
+
+    def __init__(self, columns: Columns, zone: tzinfo | None, now: Now | None, vector: bool) -> None:
+        self.columns, self.zone, self.vector = columns, zone, vector
+        self.now = now
+        self.names: dict[str, Any] = {}
+        self.used: dict[str, None] = {}
+
+    def constant(self, value: Any) -> str:
+        name = f"k{len(self.names)}"
+        self.names[name] = value
+        return name
+
+    def column(self, expression: str) -> str:
+        """Note which columns an expression uses."""
+        for word in expression.replace("(", " ").replace(")", " ").split():
+            if word in ("lowest", "highest"):
+                self.names[word] = self.offered(int(word == "highest"))
+            elif word.isidentifier() and word not in self.names:
+                self.used[word] = None
+        return expression
+
+    def asks_time(self) -> bool:
+        """Make the name ``now`` known; False where nobody knows the time. To find it out may take long."""
+        if self.now is not None and "now" not in self.names:
+            self.names["now"] = self.now()
+        return self.now is not None
+
+    def both(self, terms: Sequence[str]) -> str:
+        return "(" + (" & " if self.vector else " and ").join(terms) + ")"
+
+    def either(self, terms: Sequence[str]) -> str:
+        return "(" + (" | " if self.vector else " or ").join(terms) + ")"
+
+    def opposite(self, term: str) -> str:
+        return f"(~{term})" if self.vector else f"(not {term})"
+
+    def always(self, truth: bool) -> str:
+        if not self.vector:
+            return str(truth)
+        return f"({self.column('flags')} {'>=' if truth else '<'} 0)"
+
+    def node(self, node: tree.Node) -> str:
+        if isinstance(node, Test):
+            found = self.test(node)
+            return self.opposite(found) if node.negated else found
+        if isinstance(node, tree.Not):
+            return self.opposite(self.node(node.term))
+        if isinstance(node, tree.Some | tree.Every):  # of both ends of a connection
+            return self.connections(node.test, every=isinstance(node, tree.Every), some=isinstance(node, tree.Some))
+        assert isinstance(node, tree.And | tree.Or)
+        terms = [self.node(term) for term in node.terms]
+        return self.both(terms) if isinstance(node, tree.And) else self.either(terms)
+
+    def state(self, state: State) -> str:
+        layout = self.columns.layout
+        return f"(({self.column('flags')} & {layout.state_mask}) == {layout.states.index(state)})"
+
+    def test(self, test: Test) -> str:
+        name, op, value = test.field.name, test.op, test.value
+        if isinstance(value, FieldValue):
+            return self.compared(name, op, value.field.name)
+        if name in _IS_STATE:
+            return self.flag(self.state(_IS_STATE[name]), test)
+        if name in self.columns.layout.flags:
+            return self.flag(f"(({self.column('flags')} & {self.columns.layout.flags[name]}) != 0)", test)
+        if name == "retriable":
+            return self.flag(self.member(self.column("error"), values.retriable()), test)
+        if name == "state":
+            states = [s for s in self.columns.layout.states if predicate(test, self.zone)(str(s))]
+            return self.either([self.state(s) for s in states]) if states else self.always(False)
+        if name == "client":
+            return self.clients(test)
+        if name not in _VALUE:
+            return self.connections(test)
+        return self.number(test)
+
+    def flag(self, expression: str, test: Test) -> str:
+        """A flag alone, or compared with true and false."""
+        fits = predicate(test)
+        truths = [truth for truth in (True, False) if fits(truth)]
+        if len(truths) != 1:
+            return self.always(bool(truths))
+        return expression if truths[0] else self.opposite(expression)
+
+    def present(self, name: str) -> str | None:
+        if name == "pending":
+            return self.state(State.PENDING)
+        if name in ("broker.min", "broker.max"):
+            return f"({self.column(_VALUE[name])} > {_NOT_OFFERED})"
+        found = _PRESENT.get(name)
+        return None if found is None else f"({self.column(found)})"
+
+    def number(self, test: Test) -> str:
+        name, op, value = test.field.name, test.op, test.value
+        present = self.present(name)
+        if op is Op.TRUE:
+            if name == "err":
+                return f"({self.column('error')} != 0)"
+            return present if present is not None else self.always(True)
+        if name == "pending" and not self.asks_time():
+            return self.always(False)
+        expression = self.column(_VALUE[name])
+        if op in tree.ON_TEXT:
+            fits = predicate(test)
+            found = self.member(expression, frozenset(code for code in range(-1, 1 << 10) if fits(code)))
+        elif op is Op.IN:
+            assert isinstance(value, tuple)
+            found = self.items(expression, value)
+        elif isinstance(value, Clock):
+            found = f"({self.of_day(expression)} {_SIGN[op]} {self.constant(value.ns)})"
+        else:
+            found = f"({expression} {_SIGN[op]} {self.constant(value)})"
+        return found if present is None or self.implied(test) else self.both([present, found])
+
+    def implied(self, test: Test) -> bool:
+        """Whether only a value that is there can pass: what is absent is written as -1."""
+        if test.field.name not in ("api", "latency"):
+            return False
+        if test.op is Op.IN:
+            assert isinstance(test.value, tuple)
+            return all(isinstance(item, int) and item >= 0 for item in test.value)
+        above = test.op in (Op.EQUAL, Op.GREATER, Op.GREATER_EQUAL)
+        return above and isinstance(test.value, int | float) and test.value >= 0
+
+    def items(self, expression: str, items: tuple[Any, ...]) -> str:
+        plain = frozenset(item for item in items if not isinstance(item, Span | Clock))
+        terms = [self.member(expression, plain)] if plain else []
+        for item in items:
+            if isinstance(item, Clock):
+                terms.append(f"({self.of_day(expression)} == {self.constant(item.ns)})")
+            elif isinstance(item, Span):
+                terms.append(self.span(expression, item))
+        return self.either(terms) if terms else self.always(False)
+
+    def span(self, expression: str, span: Span) -> str:
+        low, high = span.low, span.high
+        if isinstance(low, Clock) and isinstance(high, Clock):
+            of_day = self.of_day(expression)
+            bounds = [f"({of_day} >= {self.constant(low.ns)})", f"({of_day} <= {self.constant(high.ns)})"]
+            return self.both(bounds) if low.ns <= high.ns else self.either(bounds)
+        return self.both([f"({expression} >= {self.constant(low)})", f"({expression} <= {self.constant(high)})"])
+
+    def of_day(self, expression: str) -> str:
+        zone = self.zone
+        return f"{self.constant(_vector_clock(zone) if self.vector else time_of_day(zone))}({expression})"
+
+    def member(self, expression: str, numbers: frozenset[Any]) -> str:
+        if not numbers:
+            return self.always(False)
+        if len(numbers) == 1:
+            return f"({expression} == {self.constant(next(iter(numbers)))})"
+        if not self.vector:
+            return f"({expression} in {self.constant(numbers)})"
+        import numpy
+
+        isin, wanted = self.constant(numpy.isin), self.constant(numpy.array(sorted(numbers)))
+        return f"{isin}({expression}, {wanted})"
+
+    def compared(self, left: str, op: Op, right: str) -> str:
+        """A field against another."""
+        if "pending" in (left, right) and not self.asks_time():
+            return self.always(False)
+        terms = [present for name in (left, right) if (present := self.present(name)) is not None]
+        return self.both([*terms, f"({self.column(_VALUE[left])} {_SIGN[op]} {self.column(_VALUE[right])})"])
+
+    def clients(self, test: Test) -> str:
+        fits = predicate(test)
+        strings = self.columns.strings
+        passing = frozenset(i for i, text in enumerate(strings) if text is not None and fits(text))
+        expression = self.column("client_id")
+        if not self.vector or len(passing) < 2:
+            return self.member(expression, passing)
+        import numpy
+
+        table: Any = numpy.zeros(len(strings) + 1, bool)  # the last one stands for ids that a damaged table lacks
+        table[list(passing)] = True
+        clip = self.constant(lambda ids: table[numpy.minimum(ids, len(strings))])
+        return f"{clip}({expression})"
+
+    def offered(self, which: int) -> Callable[[Any, Any], Any]:
+        """A function from (connection, api key) to the lowest (0) or highest (1) version that the broker offers."""
+        abouts = self.columns.abouts
+
+        def bound(connection: int, api_key: int) -> int:
+            about = abouts.get(connection)
+            found = about.range(api_key) if about is not None else None
+            return _NOT_OFFERED if found is None else found[which]
+
+        if not self.vector:
+            return bound
+        import numpy
+
+        def bounds(connections: Any, api_keys: Any) -> Any:
+            pairs, places = numpy.unique((connections << 16) + (api_keys + (1 << 15)), return_inverse=True)
+            return numpy.array([bound(int(p) >> 16, (int(p) & 0xFFFF) - (1 << 15)) for p in pairs], "i8")[places]
+
+        return bounds
+
+    def connections(self, test: Test, every: bool = False, some: bool = False) -> str:
+        """Tests of addresses, ports and software: decided once for each connection."""
+        fits = predicate(test)
+        passing = []
+        known: Iterable[tuple[int, tuple[Any, ...]]]
+        if test.field.name in _SAYS:
+            says = _SAYS[test.field.name]
+            known = ((number, (says(about) or None,)) for number, about in self.columns.abouts.items())
+        else:
+            of = _ENDS[test.field.name]
+            known = ((number, tuple(of(*ends))) for number, ends in self.columns.ends.items())
+        for connection, ends in known:
+            found = [fits(value) for value in ends if value is not None]
+            if every:
+                good = bool(found) and all(each is not test.negated for each in found)
+            else:
+                good = any(each is not some for each in found)
+            if good:
+                passing.append(connection)
+        return self.member(self.column("connection"), frozenset(passing))
+
+
+_ENDS: dict[str, Callable[[str, str], Iterable[Any]]] = {
+    "addr": lambda client, broker: (values.end_of(client),),
+    "broker": lambda client, broker: (values.end_of(broker),),
+    "ends": lambda client, broker: (values.end_of(client), values.end_of(broker)),
+    "client.port": lambda client, broker: (values.port_of(client),),
+    "broker.port": lambda client, broker: (values.port_of(broker),),
+    "port": lambda client, broker: (values.port_of(client), values.port_of(broker)),
+}
+
+
+_SAYS: dict[str, Callable[[About], str]] = {
+    "software": lambda about: about.software_name,
+    "software.version": lambda about: about.software_version,
+}
+
+
+def _vector_clock(zone: tzinfo | None) -> Callable[[Any], Any]:
+    """`time_of_day` for arrays: the zone's offset is looked up once for each quarter of an hour that occurs."""
+    import numpy
+
+    quarter = 900 * 10**9
+
+    def of_day(times: Any) -> Any:
+        found, places = numpy.unique(times // quarter, return_inverse=True)
+        offsets = numpy.array([seconds_of_offset(int(q) * quarter, zone) * 10**9 for q in found], "i8")
+        return (times + offsets[places]) % DAY
+
+    return of_day
+
+
+class ColumnTest:
+    """A filter ready for the records of one index. `node` must need the index only (see `scope.index_part`)."""
+
+    def __init__(self, node: tree.Node, columns: Columns, zone: tzinfo | None = None, now: Now | None = None) -> None:
+        self._node, self._columns, self._zone, self._now = node, columns, zone, now
+        self._vector: tuple[_Expression, Any] | None = None
+        self._scalar: tuple[tuple[str, ...], Callable[..., Iterator[int]]] | None = None
+
+    def mask(self, start: int, stop: int) -> Any:
+        """A numpy array of bool over records `start` to `stop`."""
+        if self._vector is None:
+            expression = _Expression(self._columns, self._zone, self._now, vector=True)
+            source = expression.node(self._node)
+            self._vector = expression, compile(source, "<filter over columns>", "eval")
+        expression, code = self._vector
+        array = self._columns.array(start, stop)
+        names = {name: array[name].astype("i8") for name in expression.used}
+        return eval(code, {"__builtins__": {}}, expression.names | names)  # names of columns and constants alone
+
+    def rows(self, start: int, stop: int, base: int = 0) -> Iterator[int]:
+        """The numbers of the records `start` to `stop` that pass, one by one, without numpy; `base` is added."""
+        if self._scalar is None:
+            expression = _Expression(self._columns, self._zone, self._now, vector=False)
+            source = expression.node(self._node)
+            used = tuple(name for name in self._columns.layout.columns if name in expression.used) or ("flags",)
+            lines = [
+                "def passing(records, count):",
+                f"    for {', '.join(used)}, in records:",
+                f"        if {source}: yield next(count)",
+                "        else: next(count)",
+            ]
+            names = dict(expression.names)
+            exec(compile("\n".join(lines), "<filter over records>", "exec"), names)
+            self._scalar = used, names["passing"]
+        used, passing = self._scalar
+        return passing(self._columns.tuples(used, start, stop), itertools.count(base + start))

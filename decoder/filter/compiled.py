@@ -1,0 +1,115 @@
+"""A filter, compiled: what the rest of Barnabas uses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import tzinfo
+from functools import cached_property
+
+from ..exchange import Exchange
+from . import evaluate, scope
+from .check import check, needs
+from .columns import Columns, ColumnTest
+from .errors import FilterError
+from .fields import Need
+from .parser import parse
+from .tree import Node, Test
+
+
+@dataclass(frozen=True)
+class Filter:
+    """A filter that was compiled once. Immutable, and a function: ``filter(exchange) -> bool``.
+
+    `tree`: what it means, for back ends of other kinds. `needs`: what must be read to decide it. `now` gives the time
+    (nanoseconds since the epoch) for ``pending > 10s``; without it no exchange is known to have waited for long.
+    """
+
+    text: str
+    tree: Node
+    zone: tzinfo | None = None
+    now: Callable[[], int] | None = field(default=None, compare=False)
+
+    def __call__(self, exchange: Exchange) -> bool:
+        return self._decide(exchange)
+
+    def __str__(self) -> str:
+        return self.text
+
+    @cached_property
+    def _decide(self) -> evaluate.Decide:
+        return evaluate.function(self.tree, self.zone, self.now)
+
+    @cached_property
+    def needs(self) -> frozenset[Need]:
+        """What must be read: the index, requests, responses, what the connection has said of its ends."""
+        return needs(self.tree)
+
+    @property
+    def index_only(self) -> bool:
+        """Whether the index of a recording answers it, with nothing decoded."""
+        return self.needs == scope.INDEX_ONLY
+
+    @property
+    def columns_only(self) -> bool:
+        """Whether the index and what connections have said of their ends answer it: `columns` then tells all."""
+        return self.needs <= scope.COLUMNS
+
+    @cached_property
+    def request_only(self) -> bool:
+        """Whether it can be decided as soon as the request is known. Fields that look into both sides then look into
+        the request: ``topic == orders`` is about the topics that the request names."""
+        return scope.first_unasked(self.tree) is None
+
+    def require_request_only(self) -> None:
+        """FilterError that points at the first test that cannot be decided before the response is there."""
+        found = scope.first_unasked(self.tree)
+        if found is not None:
+            name = found.field.name if isinstance(found, Test) else "a search for a text"
+            raise FilterError(f"{name} is not known before the response is there", self.text, found.start, found.end)
+
+    @cached_property
+    def _apis(self) -> scope.Apis:
+        return scope.apis(self.tree)
+
+    def apis(self) -> frozenset[int] | None:
+        """The api keys that it can be true for; None: any, or all but some."""
+        return None if self._apis.outside else self._apis.keys
+
+    @cached_property
+    def names_topics(self) -> bool:
+        """Whether it compares names of topics: exchanges that name them by id need their `topics`."""
+        return scope.names_topics(self.tree)
+
+    @cached_property
+    def asks_time(self) -> bool:
+        """Whether it takes `now` to decide it."""
+        return scope.asks_time(self.tree)
+
+    @cached_property
+    def index_part(self) -> Node | None:
+        """What columns can answer of it: true wherever the filter is. None: nothing. See `columns_only`."""
+        return scope.index_part(self.tree)
+
+    def columns(self, columns: Columns) -> ColumnTest | None:
+        """The test of an index's records for `index_part`; None where that is None, and all records pass."""
+        part = self.index_part
+        return None if part is None else ColumnTest(part, columns, self.zone, self.now)
+
+    def at(self, now: Callable[[], int] | int) -> Filter:
+        """The same filter with another time that it is."""
+        return Filter(self.text, self.tree, self.zone, _stopped(now) if isinstance(now, int) else now)
+
+
+def _stopped(now: int) -> Callable[[], int]:
+    return lambda: now
+
+
+def compile(text: str, now: Callable[[], int] | int | None = None, zone: tzinfo | None = None) -> Filter:
+    """Compile a filter; FilterError says what is wrong where.
+
+    `now`: the time for ``pending``, in nanoseconds since the epoch. `zone`: of times that are written without an
+    offset; None is the local zone.
+    """
+    found = Filter(text, check(parse(text), text, zone), zone)
+    return found if now is None else found.at(now)

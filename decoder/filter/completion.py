@@ -1,0 +1,240 @@
+"""Help while a filter is typed: what may stand where the cursor is."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+from .. import facts
+from . import fields, literals, paths
+from .check import CODECS
+from .errors import FilterError
+from .fields import NUMBERS, Field, Kind
+from .lexer import Token, TokenKind, tokens
+from .parser import KEYWORDS, SIGNS, WORDS
+from .paths import Path
+
+MOST = 200
+"""More candidates than these are of no help."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """`text` may replace ``[start:end]`` of the filter. `kind`: field, path, operator, word, API, error, state, codec,
+    flag or unit. `meaning`: a few words about it."""
+
+    text: str
+    start: int
+    end: int
+    kind: str
+    meaning: str
+
+
+class _Expect(StrEnum):
+    TEST = "test"
+    OPERATOR = "operator"
+    VALUE = "value"
+    AFTER = "after"
+
+
+@dataclass(slots=True)
+class _Place:
+    """What is expected behind some tokens, and what stands open."""
+
+    expect: _Expect = _Expect.TEST
+    field: Field | Path | None = None
+    operator: str = ""
+    in_set: bool = False
+    parentheses: int = 0
+    negated: bool = False
+
+
+_WORD_END = re.compile(r"(?:\[(?:\*|\d*)\]|[^\s()\[\]{},\"'=!<>~&|.]|\.(?!\.))*")
+_OPERATORS = {
+    "==": "equal", "!=": "not equal", "<": "less", "<=": "less or equal", ">": "greater", ">=": "greater or equal",
+    "in": "one of a set {a, b} or a range a..b", "not in": "none of a set or range", "~": "matches a regular expression",
+    "!~": "does not match", "contains": "has this text in it", "startswith": "begins with", "endswith": "ends with",
+}  # fmt: skip
+_ORDERED = ("==", "!=", ">", "<", ">=", "<=", "in", "not in")
+_NAMES = ("==", "!=", "in", "not in", "~", "!~", "contains", "startswith", "endswith")
+
+
+def complete(text: str, cursor: int | None = None) -> list[Candidate]:
+    """What may stand at the cursor (the end, if left out), the best first; empty where anything may, as in a text."""
+    at = len(text) if cursor is None else max(0, min(cursor, len(text)))
+    try:
+        found = tokens(text[:at])[:-1]
+    except FilterError:
+        return []  # inside of quotes
+    part, start = "", at
+    if found and found[-1].kind is TokenKind.WORD and found[-1].end == at:
+        part, start = found[-1].value, found[-1].start
+        found.pop()
+    rest = _WORD_END.match(text, at)
+    end = rest.end() if rest is not None else at
+    place = _place(found)
+    matching = _best(part, _candidates(place, part, text))
+    return [Candidate(shown, start, end, kind, meaning) for shown, kind, meaning in matching][:MOST]
+
+
+def _place(found: list[Token]) -> _Place:
+    place = _Place()
+    for token in found:
+        word = token.value.lower() if token.kind is TokenKind.WORD else ""
+        if token.is_sign("("):
+            place.parentheses += 1
+            place.expect = _Expect.TEST
+        elif token.is_sign(")"):
+            place.parentheses = max(0, place.parentheses - 1)
+            place.expect = _Expect.AFTER
+        elif place.expect in (_Expect.AFTER, _Expect.OPERATOR) and (word in ("and", "or") or token.is_sign("&&", "||")):
+            place.expect, place.negated = _Expect.TEST, False
+        elif place.expect is _Expect.TEST:
+            _test(place, token, word)
+        elif place.expect is _Expect.OPERATOR:
+            if word == "not":
+                place.negated = True
+            elif token.value in SIGNS or word in WORDS or word == "in":
+                place.expect, place.operator, place.in_set = _Expect.VALUE, word or token.value, False
+        elif token.is_sign("{"):
+            place.in_set = True
+        elif token.is_sign("}"):
+            place.in_set, place.expect = False, _Expect.AFTER
+        elif token.is_sign(",", ".."):
+            place.expect = _Expect.VALUE
+        else:
+            place.expect = _Expect.AFTER
+    return place
+
+
+def _test(place: _Place, token: Token, word: str) -> None:
+    if token.kind is TokenKind.STRING:
+        place.expect = _Expect.AFTER
+    elif word and word not in KEYWORDS:
+        place.field = fields.lookup(token.value)
+        if place.field is None and paths.is_path(token.value):
+            place.field = paths.lookup(token.value)
+        place.expect, place.negated = _Expect.OPERATOR, False
+
+
+Offer = tuple[str, str, str]
+
+
+def _candidates(place: _Place, part: str, text: str) -> Iterator[Offer]:
+    if place.expect is _Expect.TEST:
+        if paths.is_path(part):
+            yield from _steps(part, text)
+            return
+        for field in fields.FIELDS:
+            yield field.name, "field", f"{field.kind}: {field.meaning}"
+        yield "req.", "path", "a field of the request"
+        yield "resp.", "path", "a field of the response"
+        yield "not", "word", "the opposite"
+        yield "any(", "word", "some value at a path, such as any(resp.topics[*].error_code != 0)"
+        yield "all(", "word", "every value at a path"
+        if part:
+            for name, field in fields.BY_NAME.items():
+                if name != field.name:
+                    yield name, "field", f"the same as {field.name}"
+    elif place.expect is _Expect.OPERATOR:
+        if place.negated:
+            yield "in", "operator", _OPERATORS["in"]
+            return
+        for sign in _operators(place.field):
+            yield sign, "operator", _OPERATORS[sign]
+        yield from _after(place)
+    elif place.expect is _Expect.VALUE:
+        yield from _values(place, part)
+    elif place.in_set:
+        yield ",", "operator", "another one"
+        yield "}", "operator", "the end of the set"
+    else:
+        yield from _after(place)
+
+
+def _after(place: _Place) -> Iterator[Offer]:
+    if place.parentheses:
+        yield ")", "operator", "the end of the parentheses"
+    yield "and", "word", "both"
+    yield "or", "word", "either"
+
+
+def _operators(field: Field | Path | None) -> Iterable[str]:
+    if field is None:
+        return _OPERATORS
+    if field.kind in (Kind.STRUCT, Kind.FLAG):
+        return ()
+    if field.kind in NUMBERS:
+        return _ORDERED
+    return _NAMES if field.kind not in (Kind.ADDRESS, Kind.UUID) else _NAMES[:4]
+
+
+def _values(place: _Place, part: str) -> Iterator[Offer]:
+    kind = place.field.kind if place.field is not None else None
+    if place.operator == "in" and not place.in_set and not part:
+        yield "{", "operator", "a set: {a, b}"
+    if kind is Kind.API:
+        for key in facts.api_keys():
+            yield facts.api_name(key), "API", f"key {key}, versions {facts.api(key).versions}"
+    elif kind is Kind.ERROR:
+        for fact in facts.errors().values():
+            yield fact.name, "error", f"{fact.code}{', retriable' if fact.retriable else ''}"
+    elif kind is Kind.STATE:
+        for state in fields.STATES:
+            yield state, "state", ""
+    elif kind is Kind.CODEC:
+        for name in CODECS:
+            yield name, "codec", ""
+    elif kind is Kind.FLAG:
+        yield "true", "flag", ""
+        yield "false", "flag", ""
+    elif part and literals.number(part) is not None and kind in NUMBERS:
+        units: Iterable[str] = ()
+        if kind in (Kind.DURATION, Kind.MILLISECONDS):
+            units = literals.DURATIONS
+        elif kind is Kind.SIZE:
+            units = literals.SIZES
+        for unit in units:
+            yield part + unit, "unit", "time" if unit in literals.DURATIONS else "bytes"
+    if kind in NUMBERS and not part.isdecimal() and isinstance(place.field, Field):
+        for field in fields.FIELDS:
+            same = (field.kind is Kind.TIME) is (kind is Kind.TIME)
+            if field is not place.field and field.kind is kind and not field.many and same:
+                yield field.name, "field", field.meaning
+
+
+def _steps(part: str, text: str) -> Iterator[Offer]:
+    """The next steps of a path, in the APIs that the filter names."""
+    plain = re.sub(r"\[[*\d]*\]", "", part)
+    side, _, steps = plain.partition(".")
+    head = steps.rpartition(".")[0]
+    written = part[: part.rindex(".") + 1]
+    try:
+        words = {token.value.lower() for token in tokens(text) if token.kind is TokenKind.WORD}
+    except FilterError:
+        words = set()
+    named = frozenset(key for key in facts.api_keys() if facts.api_name(key).lower() in words)
+    for path in paths.known(paths.SIDES[side.lower()], named or None):
+        parent, _, step = path.steps.rpartition(".")
+        if parent == head:
+            array = "[*]" if path.array else ""
+            apis = sorted(facts.api_name(key) for key in path.apis)
+            shown = ", ".join(apis[:3]) + (f" and {len(apis) - 3} more" if len(apis) > 3 else "")
+            yield f"{written}{step}{array}", "path", f"{path.kind}: {shown}"
+
+
+def _best(part: str, offers: Iterable[Offer]) -> list[Offer]:
+    """Those that begin with what is there, then those that have it within."""
+    if not part:
+        return list(offers)
+    wanted = part.lower()
+    begins, within = [], []
+    for offer in offers:
+        name = offer[0].lower()
+        if name.startswith(wanted):
+            begins.append(offer)
+        elif wanted in name:
+            within.append(offer)
+    return begins + within

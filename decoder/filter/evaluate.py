@@ -1,0 +1,144 @@
+"""The back end for exchanges: a filter becomes one function, built of closures, the cheapest test first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import tzinfo
+from typing import Any
+
+from ..exchange import Exchange, State
+from . import tree, values
+from .fields import Kind
+from .paths import Path
+from .places import Pair
+from .predicates import Predicate, compare, predicate
+from .search import searcher
+from .tree import FieldValue, Op, Test
+
+Decide = Callable[[Exchange], bool]
+Now = Callable[[], int]
+
+
+def cost(node: tree.Node) -> int:
+    """How dear a test is, in no unit: index columns 0, bodies 10 and more, a search 100."""
+    if isinstance(node, Test):
+        return node.field.cost
+    if isinstance(node, tree.Search):
+        return 100
+    if isinstance(node, tree.And | tree.Or):
+        return max(cost(term) for term in node.terms)
+    return cost(node.test if isinstance(node, tree.Every | tree.Some) else node.term)
+
+
+def function(node: tree.Node, zone: tzinfo | None = None, now: Now | None = None) -> Decide:
+    """The function from an exchange to whether the filter is true of it. `now`: nanoseconds since the epoch."""
+    return _Builder(zone, now).build(node)
+
+
+class _Builder:
+    def __init__(self, zone: tzinfo | None, now: Now | None) -> None:
+        self.zone, self.now = zone, now
+
+    def build(self, node: tree.Node) -> Decide:
+        if isinstance(node, Test):
+            return self.test(node)
+        if isinstance(node, tree.Search):
+            return searcher(node.text)
+        if isinstance(node, tree.Not):
+            inner = self.build(node.term)
+            return lambda exchange: not inner(exchange)
+        if isinstance(node, tree.Pairs):
+            passes = self.pair(node.term)
+            return lambda exchange: any(passes(pair) for pair in values.pairs(exchange))
+        if isinstance(node, tree.Some):
+            get, fits = self.values(node.test), self.predicate(node.test)
+            return lambda exchange: any(not fits(value) for value in get(exchange))
+        if isinstance(node, tree.Every):
+            return self.every(node.test)
+        decides = [self.build(term) for term in sorted(node.terms, key=cost)]
+        if isinstance(node, tree.And):
+            return lambda exchange: all(decide(exchange) for decide in decides)
+        return lambda exchange: any(decide(exchange) for decide in decides)
+
+    def predicate(self, test: Test) -> Predicate:
+        return predicate(test, self.zone)
+
+    def values(self, test: Test) -> values.Many:
+        return values.of_field(test.field)
+
+    def test(self, test: Test) -> Decide:
+        if test.field.name == "pending" or (isinstance(test.value, FieldValue) and test.value.field.name == "pending"):
+            decide = self.pending(test)
+        elif isinstance(test.value, FieldValue):
+            decide = self.fields(test, test.value)
+        elif not isinstance(test.field, Path) and not test.field.many:
+            decide = _one(values.ONE[test.field.name], self.predicate(test))
+        else:
+            decide = _some(self.values(test), self.predicate(test))
+        return (lambda exchange: not decide(exchange)) if test.negated else decide
+
+    def fields(self, test: Test, other: FieldValue) -> Decide:
+        left, right, op = self.values(test), values.ONE[other.field.name], test.op
+        of_left, of_right = scale(test.field.kind), scale(other.field.kind)
+
+        def decide(exchange: Exchange) -> bool:
+            against = right(exchange)
+            return against is not None and any(
+                compare(op, value * of_left, against * of_right) for value in left(exchange)
+            )
+
+        return decide
+
+    def pending(self, test: Test) -> Decide:
+        """`pending` is known only to those who know what time it is; that it is pending, to all."""
+        if test.op is Op.TRUE:
+            return lambda exchange: exchange.state is State.PENDING
+        now = self.now
+
+        def waited(exchange: Exchange) -> int | None:
+            if now is None or exchange.state is not State.PENDING:
+                return None
+            return now() - int(values.ONE["time"](exchange))
+
+        if not isinstance(test.value, FieldValue):
+            return _one(waited, self.predicate(test))
+        left = waited if test.field.name == "pending" else values.ONE[test.field.name]
+        right = waited if test.value.field.name == "pending" else values.ONE[test.value.field.name]
+        return lambda exchange: (
+            (a := left(exchange)) is not None and (b := right(exchange)) is not None and compare(test.op, a, b)
+        )
+
+    def every(self, test: Test) -> Decide:
+        get, fits, negated = self.values(test), self.predicate(test), test.negated
+
+        def decide(exchange: Exchange) -> bool:
+            seen = False
+            for value in get(exchange):
+                if fits(value) is negated:
+                    return False
+                seen = True
+            return seen
+
+        return decide
+
+    def pair(self, node: tree.Node) -> Callable[[Pair], bool]:
+        if isinstance(node, Test):
+            item, fits, negated = values.PAIR_FIELD[node.field.name], self.predicate(node), node.negated
+            return lambda pair: (value := pair[item]) is not None and fits(value) is not negated
+        assert isinstance(node, tree.And | tree.Or)
+        inner = [self.pair(term) for term in node.terms]
+        together = all if isinstance(node, tree.And) else any
+        return lambda pair: together(passes(pair) for passes in inner)
+
+
+def scale(kind: Kind) -> int:
+    """What a value of a kind is multiplied with, to be compared with a value of another."""
+    return 1_000_000 if kind is Kind.MILLISECONDS else 1
+
+
+def _one(get: Callable[[Exchange], Any], fits: Predicate) -> Decide:
+    return lambda exchange: (value := get(exchange)) is not None and fits(value)
+
+
+def _some(get: values.Many, fits: Predicate) -> Decide:
+    return lambda exchange: any(fits(value) for value in get(exchange))

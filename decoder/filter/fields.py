@@ -1,0 +1,198 @@
+"""The catalogue: every field that a filter can name, its type, its meaning and what it takes to know it.
+
+Where a field's values stand in requests and responses is not written here: `places` derives it from the schema.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from ..exchange import State
+
+
+class Kind(StrEnum):
+    """What the values of a field are, and with that which values it can be compared with."""
+
+    INTEGER = "number"
+    FLOAT = "decimal number"
+    DURATION = "duration"
+    """nanoseconds; a number needs a unit"""
+    MILLISECONDS = "milliseconds"
+    """a number in a body that is meant in milliseconds: takes numbers as they are, and durations"""
+    SIZE = "size"
+    """bytes; a number may have a unit"""
+    TIME = "time"
+    TEXT = "text"
+    BYTES = "bytes"
+    API = "API"
+    ERROR = "error"
+    STATE = "state"
+    CODEC = "codec"
+    FLAG = "flag"
+    ADDRESS = "address"
+    UUID = "id"
+    STRUCT = "structure"
+
+
+NUMBERS = frozenset({Kind.INTEGER, Kind.FLOAT, Kind.DURATION, Kind.MILLISECONDS, Kind.SIZE, Kind.TIME})
+"""Kinds that can be ordered."""
+
+
+class Need(StrEnum):
+    """What must be read to know a field's value."""
+
+    INDEX = "index"
+    """the index of a recording: nothing is decoded"""
+    CONNECTION = "connection"
+    """what the connection has said about its ends (see `decoder.about`)"""
+    REQUEST = "request"
+    RESPONSE = "response"
+
+
+class Scope(StrEnum):
+    """Which things inside an exchange a many-valued field is about."""
+
+    EXCHANGE = "exchange"
+    PAIR = "topic-partition"
+    """tests of such fields in one conjunction are about the same topic-partition"""
+
+
+_INDEX = frozenset({Need.INDEX})
+_CONNECTION = frozenset({Need.CONNECTION})
+_REQUEST = frozenset({Need.REQUEST})
+_RESPONSE = frozenset({Need.RESPONSE})
+_BOTH = _REQUEST | _RESPONSE
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One field. `asked`: it is known as soon as the request is, though what the response adds may be missing."""
+
+    name: str
+    kind: Kind
+    meaning: str
+    example: str
+    needs: frozenset[Need] = _INDEX
+    synonyms: tuple[str, ...] = ()
+    many: bool = False
+    asked: bool = False
+    scope: Scope = Scope.EXCHANGE
+
+    @property
+    def cost(self) -> int:
+        """Cheap tests come first."""
+        return 0 if self.needs == _INDEX else 1 if self.needs == _CONNECTION else 10 if self.needs == _REQUEST else 20
+
+
+def _index(
+    name: str, kind: Kind, meaning: str, example: str, *synonyms: str, asked: bool = False, many: bool = False
+) -> Field:
+    return Field(name, kind, meaning, example, _INDEX, synonyms, many, asked)
+
+
+def _body(
+    name: str,
+    kind: Kind,
+    meaning: str,
+    example: str,
+    *synonyms: str,
+    needs: frozenset[Need] = _BOTH,
+    scope: Scope = Scope.EXCHANGE,
+    many: bool = True,
+) -> Field:
+    return Field(name, kind, meaning, example, needs, synonyms, many, Need.REQUEST in needs, scope)
+
+
+FIELDS: tuple[Field, ...] = (
+    _index("api", Kind.API, "the API, by name in any case or by key", "api in {JoinGroup, SyncGroup}",
+           "kafka.api_key", "kafka.request_key", "api_key", asked=True),
+    _index("ver", Kind.INTEGER, "version of the request", "ver > broker.max",
+           "kafka.api_version", "kafka.request.version", "version", "api_version", asked=True),
+    _index("err", Kind.ERROR, "first error code of the response that is not 0, by name or number; 0 if there is none",
+           "err == NOT_LEADER_OR_FOLLOWER", "kafka.error", "error"),
+    _index("retriable", Kind.FLAG, "err is one that clients may retry", "err and not retriable"),
+    _index("latency", Kind.DURATION, "from the request's first byte to the response's", "latency > 50ms",
+           "lat", "tcp.time_delta"),
+    _index("pending", Kind.DURATION, "how long a request without a response has been waiting", "pending > 10s"),
+    _index("state", Kind.STATE, "paired, pending, no_response (none is due, or none came) or orphan (no request)",
+           "state == orphan"),
+    _index("paired", Kind.FLAG, "request and response are there", "not paired"),
+    _index("no_response", Kind.FLAG, "no response is due, or the connection ended before it", "no_response"),
+    _index("orphan", Kind.FLAG, "a response whose request was not seen", "orphan"),
+    _index("size.req", Kind.SIZE, "size of the request, as its 4 size bytes say", "size.req > 1MB",
+           "request_size", asked=True),
+    _index("size.resp", Kind.SIZE, "size of the response", "size.resp >= 16KiB", "response_size"),
+    _index("size", Kind.SIZE, "both sizes together", "size > 1MB", "kafka.len"),
+    _index("time", Kind.TIME, "when the request came (of an orphan: the response)", "time in 12:01:00..12:01:30",
+           "frame.time", asked=True),
+    _index("conn", Kind.INTEGER, "number of the connection", "conn == 17", "tcp.stream", "connection", asked=True),
+    _index("corr", Kind.INTEGER, "correlation id", "corr == 42", "kafka.correlation_id", "correlation_id", asked=True),
+    _index("client", Kind.TEXT, "client id", 'client ~ "^stock-"', "kafka.client_id", "client_id", "client.id",
+           asked=True),
+    _index("addr", Kind.ADDRESS, "the client's address: host, host:port, :port or network", "addr == 10.0.0.0/8",
+           "client.addr", asked=True),
+    _index("broker", Kind.ADDRESS, "the broker's address: host, host:port, :port or network", "broker == kafka-2:9092",
+           "broker.addr", asked=True),
+    _index("ends", Kind.ADDRESS, "the client's or the broker's address", "ends == 10.0.0.7", "ip.addr", "ip.host",
+           asked=True, many=True),
+    _index("client.port", Kind.INTEGER, "the client's port", "client.port == 50312", asked=True),
+    _index("broker.port", Kind.INTEGER, "the broker's port", "broker.port == 9092", asked=True),
+    _index("port", Kind.INTEGER, "either end's port", "port == 9092", "tcp.port", asked=True, many=True),
+    _index("undecoded", Kind.FLAG, "a frame could not be decoded", "undecoded", "_ws.malformed"),
+    _index("surplus", Kind.FLAG, "bytes stand behind the end of a message", "surplus"),
+    _index("changed", Kind.FLAG, "client and broker saw different bytes", "changed and api != Metadata"),
+    _index("noted", Kind.FLAG, "a rule left a note", "noted"),
+    _index("carried", Kind.FLAG, "the request came over from an earlier segment of the recording", "carried"),
+    Field("software", Kind.TEXT, "name of the client's software, as it told (KIP-511)", "software contains java",
+          _CONNECTION, ("client.software",), asked=True),
+    Field("software.version", Kind.TEXT, "version of the client's software", "software.version startswith 3.",
+          _CONNECTION, ("client.software.version",), asked=True),
+    Field("broker.min", Kind.INTEGER, "lowest version of this API that the broker offers", "ver < broker.min",
+          _CONNECTION, asked=True),
+    Field("broker.max", Kind.INTEGER, "highest version of this API that the broker offers", "ver > broker.max",
+          _CONNECTION, asked=True),
+    _body("topic", Kind.TEXT, "topics by name, in request or response; by id, if the name of the id was seen",
+          "topic == orders", "kafka.topic_name", "topic.name", scope=Scope.PAIR),
+    _body("topic.id", Kind.UUID, "topics by id, in base64 or hexadecimal", "topic.id == 7zQDgnPnSmy2ZFBXZAkmCA",
+          "topic_id", scope=Scope.PAIR),
+    _body("partition", Kind.INTEGER, "partitions of topics", "topic == orders and partition == 3",
+          "kafka.partition_id", scope=Scope.PAIR),
+    _body("partition.err", Kind.ERROR, "error codes of partitions", "topic == orders and partition.err != 0",
+          "partition.error", needs=_RESPONSE, scope=Scope.PAIR),
+    _body("topic.err", Kind.ERROR, "error codes of topics", "topic.err == UNKNOWN_TOPIC_OR_PARTITION",
+          "topic.error", needs=_RESPONSE, scope=Scope.PAIR),
+    _body("errors", Kind.ERROR, "every error code of the response, also the 0s", "errors == UNKNOWN_MEMBER_ID",
+          needs=_RESPONSE),
+    _body("group", Kind.TEXT, "groups", "group == stock", "kafka.consumer_group", "kafka.group_id", "group.id",
+          "group_id"),
+    _body("member", Kind.TEXT, "member ids of groups", "member startswith stock-1-", "kafka.member_id", "member.id",
+          "member_id"),
+    _body("instance", Kind.TEXT, "group instance ids of static members", "instance == web-3",
+          "kafka.consumer_group_instance", "group.instance.id"),
+    _body("txn", Kind.TEXT, "transactional ids", "txn == payments-0", "kafka.transactional_id", "transactional.id",
+          "transactional_id"),
+    _body("producer.id", Kind.INTEGER, "producer ids, of record batches too", "producer.id == 4001",
+          "kafka.producer_id", "producer_id"),
+    _body("acks", Kind.INTEGER, "the acks that a Produce asks for", "acks == 0", "kafka.required_acks",
+          needs=_REQUEST, many=False),
+    _body("throttle", Kind.MILLISECONDS, "how long the broker throttles the client", "throttle > 100ms",
+          "kafka.throttle_time", needs=_RESPONSE, many=False),
+    _body("codec", Kind.CODEC, "compression of record batches: none, gzip, snappy, lz4, zstd", "codec == gzip",
+          "kafka.batch_codec", "kafka.message_codec"),
+    _body("magic", Kind.INTEGER, "magic of record batches (2) and old messages (0, 1)", "magic < 2",
+          "kafka.message_magic"),
+    _body("records", Kind.INTEGER, "how many records the batches say they hold, all together", "records > 1000",
+          many=False),
+)  # fmt: skip
+"""All fields, in the order of their importance."""
+
+BY_NAME: dict[str, Field] = {name: field for field in FIELDS for name in (field.name, *field.synonyms)}
+"""Fields by name and by synonym."""
+
+STATES: tuple[str, ...] = tuple(str(state) for state in State)
+
+
+def lookup(name: str) -> Field | None:
+    """The field of a name or synonym, in any case."""
+    return BY_NAME.get(name) or BY_NAME.get(name.lower())

@@ -1,0 +1,201 @@
+"""From tokens to `syntax`, by recursive descent."""
+
+# or    := and (("or" | "||") and)*
+# and   := not (("and" | "&&") not)*
+# not   := ("not" | "!") not | "(" or ")" | ("any" | "all") "(" test ")" | test
+# test  := TEXT | FIELD | FIELD operator value | FIELD ["not"] "in" (range | set | value)
+# range := value ".." value
+# set   := "{" (range | value) ("," (range | value))* "}"
+
+from __future__ import annotations
+
+from .errors import FilterError
+from .lexer import Token, TokenKind, tokens
+from .literals import UNITS
+from .syntax import And, Comparison, Node, Not, Or, Quantified, Range, Several, Text, Word
+
+MAX_DEPTH = 50
+"""How deep parentheses and ``not`` may stand within each other."""
+
+SIGNS = {"==": "==", "!=": "!=", "<": "<", "<=": "<=", ">": ">", ">=": ">=", "~": "~", "!~": "!~"}
+WORDS = {
+    "eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">=", "matches": "~", "contains": "contains",
+    "startswith": "startswith", "endswith": "endswith",
+}  # fmt: skip
+NEGATED = {"!=": "==", "!~": "~"}
+KEYWORDS = frozenset({*WORDS, "and", "or", "not", "in", "any", "all"})
+OPERATORS = "== != < <= > >= ~ !~ in contains startswith endswith"
+
+
+def parse(text: str) -> Node:
+    """The tree of a filter; FilterError says what is wrong where."""
+    return _Parser(text).whole()
+
+
+class _Parser:
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.tokens = tokens(text)
+        self.at = 0
+        self.depth = 0
+
+    @property
+    def token(self) -> Token:
+        """The next token."""
+        return self.tokens[self.at]
+
+    @property
+    def ended(self) -> bool:
+        return self.at == len(self.tokens) - 1
+
+    def take(self) -> Token:
+        token = self.tokens[self.at]
+        if token.kind is not TokenKind.END:
+            self.at += 1
+        return token
+
+    def error(self, message: str, token: Token) -> FilterError:
+        return FilterError(message, self.text, token.start, token.end)
+
+    def shown(self, token: Token) -> str:
+        return "the end" if token.kind is TokenKind.END else repr(self.text[token.start : token.end][:60])
+
+    def whole(self) -> Node:
+        if self.ended:
+            raise self.error("the filter is empty; try: api == Produce and err != 0", self.token)
+        node = self.either()
+        if not self.ended:
+            hint = "a ( is missing in front" if self.token.is_sign(")") else "between two tests stands and, or"
+            raise self.error(f"{self.shown(self.token)} does not belong here; {hint}", self.token)
+        return node
+
+    def either(self) -> Node:
+        terms = [self.both()]
+        while self.token.is_word("or") or self.token.is_sign("||"):
+            self.take()
+            terms.append(self.both())
+        return terms[0] if len(terms) == 1 else Or(tuple(terms), terms[0].start, terms[-1].end)
+
+    def both(self) -> Node:
+        terms = [self.negation()]
+        while self.token.is_word("and") or self.token.is_sign("&&"):
+            self.take()
+            terms.append(self.negation())
+        return terms[0] if len(terms) == 1 else And(tuple(terms), terms[0].start, terms[-1].end)
+
+    def deeper(self, token: Token) -> None:
+        self.depth += 1
+        if self.depth > MAX_DEPTH:
+            raise self.error(f"more than {MAX_DEPTH} levels of parentheses and not", token)
+
+    def negation(self) -> Node:
+        token = self.token
+        if token.is_word("not") or token.is_sign("!"):
+            self.deeper(self.take())
+            term = self.negation()
+            self.depth -= 1
+            return Not(term, token.start, term.end)
+        if token.is_sign("("):
+            self.deeper(self.take())
+            inner = self.either()
+            self.close(token)
+            self.depth -= 1
+            return inner
+        if token.is_word("any", "all") and self.tokens[self.at + 1].is_sign("("):
+            self.take()
+            opening = self.take()
+            comparison = self.test()
+            if not isinstance(comparison, Comparison):
+                raise FilterError(
+                    f"in {token.value.lower()}(...) stands a test of one field, such as: resp.topics[*].error_code != 0",
+                    self.text,
+                    comparison.start,
+                    comparison.end,
+                )
+            end = self.close(opening)
+            return Quantified(token.is_word("all"), comparison, token.start, end)
+        return self.test()
+
+    def close(self, opening: Token) -> int:
+        if not self.token.is_sign(")"):
+            wrong = self.token
+            if wrong.kind is TokenKind.END:
+                raise self.error("this ( is never closed", opening)
+            raise self.error(f"expected ) and not {self.shown(wrong)}", wrong)
+        return self.take().end
+
+    def test(self) -> Node:
+        token = self.take()
+        if token.kind is TokenKind.STRING:
+            word = Word(token.value, True, token.start, token.end)
+            operator, _, sign = self.operator()
+            if operator:
+                raise self.error(f"in front of {self.shown(sign)} stands a field's name, without quotes", token)
+            return Text(word, token.start, token.end)
+        if token.kind is not TokenKind.WORD or token.is_word(*KEYWORDS):
+            raise self.error(f"expected a field or a text in quotes and not {self.shown(token)}", token)
+        name = Word(token.value, False, token.start, token.end)
+        operator, negated, sign = self.operator()
+        if not operator:
+            return Comparison(name, "", False, None, token.start, token.end)
+        value = self.members(sign) if operator == "in" else self.value(sign)
+        return Comparison(name, operator, negated, value, token.start, value.end)
+
+    def operator(self) -> tuple[str, bool, Token]:
+        """The operator that stands here, taken: (its name or "", whether negated, its token)."""
+        token = self.token
+        name = SIGNS.get(token.value) if token.kind is TokenKind.SIGN else None
+        if token.kind is TokenKind.WORD:
+            lower = token.value.lower()
+            if lower == "in":
+                self.take()
+                return "in", False, token
+            if lower == "not" and self.tokens[self.at + 1].is_word("in"):
+                self.take()
+                return "in", True, self.take()
+            name = WORDS.get(lower)
+        if name is None:
+            return "", False, token
+        self.take()
+        return NEGATED.get(name, name), name in NEGATED, token
+
+    def value(self, after: Token) -> Word:
+        token = self.take()
+        if token.kind not in (TokenKind.WORD, TokenKind.STRING):
+            hint = "; in takes a set or a range" if token.is_sign("{") else ""
+            raise self.error(f"expected a value after {self.shown(after)} and not {self.shown(token)}{hint}", token)
+        quoted = token.kind is TokenKind.STRING
+        if not quoted and token.value.lower() in KEYWORDS:
+            hint = "; a field alone asks for any" if token.is_word("any") else ""
+            raise self.error(
+                f"expected a value after {self.shown(after)}; if {token.value!r} is one, put it in quotes{hint}", token
+            )
+        if not quoted and self.token.kind is TokenKind.WORD and self.token.value in UNITS and _is_number(token.value):
+            unit = self.take()
+            return Word(token.value, False, token.start, unit.end, unit.value)
+        return Word(token.value, quoted, token.start, token.end)
+
+    def item(self, after: Token) -> Word | Range:
+        low = self.value(after)
+        if not self.token.is_sign(".."):
+            return low
+        return Range(low, self.value(self.take()))
+
+    def members(self, after: Token) -> Word | Range | Several:
+        """What stands behind ``in``."""
+        if not self.token.is_sign("{"):
+            return self.item(after)
+        opening = self.take()
+        items = [self.item(opening)]
+        while self.token.is_sign(","):
+            items.append(self.item(self.take()))
+        if not self.token.is_sign("}"):
+            wrong = self.token
+            if wrong.kind is TokenKind.END:
+                raise self.error("this { is never closed", opening)
+            raise self.error(f"expected , or }} and not {self.shown(wrong)}", wrong)
+        return Several(tuple(items), opening.start, self.take().end)
+
+
+def _is_number(text: str) -> bool:
+    return text.replace(".", "", 1).isdecimal()

@@ -1,0 +1,153 @@
+"""Where groups, topics, partitions and the like stand in every request and response, derived from the schema.
+
+Kafka's definitions say of a field what it names (``@topicName``, ``@groupId``, ``@transactionalId``, ``@producerId``);
+where they do not, its name says it. Nothing is listed here by API, but for the coordinator keys: what such a key names
+depends on the value of another field.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import cache
+from typing import Any, NamedTuple
+
+from .. import facts
+from ..message import is_error_code
+from ..plan import ZERO_UUID, FieldPlan, Plan, StructPlan, plan
+
+ENTITIES = {"group": "groupId", "txn": "transactionalId", "producer.id": "producerId"}
+NAMES = {
+    "group": frozenset({"group_id"}),
+    "member": frozenset({"member_id"}),
+    "instance": frozenset({"group_instance_id"}),
+    "txn": frozenset({"transactional_id"}),
+    "producer.id": frozenset({"producer_id"}),
+    "acks": frozenset({"acks"}),
+    "throttle": frozenset({"throttle_time_ms"}),
+}
+"""By field of the catalogue: the names, in Kafka's definitions, of fields that hold it without saying so."""
+PARTITION = frozenset({"partition", "partition_index", "partition_id", "index"})
+PARTITIONS = frozenset({"partitions", "partition_indexes"})
+TOPIC_FIELDS = frozenset({"topic", "topic.id", "partition", "partition.err", "topic.err"})
+RECORD_FIELDS = frozenset({"codec", "magic", "records"})
+COORDINATOR_KEYS = {0: "group", 1: "txn"}
+"""What a FindCoordinator asks for, by its key type (KIP-98)."""
+FIND_COORDINATOR = facts.api_key("FindCoordinator")
+
+Values = tuple[Any, ...]
+
+
+class Pair(NamedTuple):
+    """A topic-partition of a body, or a topic alone (`partition` None). What is not known is None."""
+
+    topic: str | None
+    topic_id: bytes | None
+    partition: int | None
+    partition_error: int | None
+    topic_error: int | None
+
+
+def _walk(struct: StructPlan, prefix: str = "") -> Iterator[tuple[str, FieldPlan]]:
+    for field in struct.fields:
+        yield prefix + field.name, field
+        if field.struct is not None:
+            yield from _walk(field.struct, f"{prefix}{field.name}.")
+
+
+@cache
+def places(of: Plan, name: str) -> tuple[str, ...]:
+    """The paths of a plan that hold the values of the catalogue's field `name`."""
+    entity, names = ENTITIES.get(name), NAMES.get(name, frozenset())
+    if name == "errors":
+        return tuple(path for path, field in _walk(of.root) if is_error_code(field))
+    if name == "record areas":
+        return tuple(path for path, field in _walk(of.root) if field.type == "records")
+    return tuple(
+        path
+        for path, field in _walk(of.root)
+        if field.struct is None and ((field.entity == entity and entity is not None) or field.name in names)
+    )
+
+
+@cache
+def apis(side: str, name: str) -> frozenset[int]:
+    """The api keys of which some version holds values of the catalogue's field `name` in ``"request"``/``"response"``."""
+    return frozenset(
+        key
+        for key in facts.api_keys()
+        if any(_holds(plan(side, key, version), name) for version in facts.api(key).versions.every())
+    )
+
+
+def _holds(of: Plan, name: str) -> bool:
+    if name in TOPIC_FIELDS:
+        return pairs_of(of) is not None
+    if name in RECORD_FIELDS:
+        return bool(places(of, "record areas"))
+    if of.api_key == FIND_COORDINATOR and name in COORDINATOR_KEYS.values():
+        return True
+    return bool(places(of, name)) or (name == "producer.id" and bool(places(of, "record areas")))
+
+
+@cache
+def pairs_of(of: Plan) -> Callable[[Values], Iterator[Pair]] | None:
+    """A function from a body's values to its topic-partitions; None if a body of this plan names no topics."""
+    return _struct(of.root, False)
+
+
+def _struct(struct: StructPlan, in_topic: bool) -> Callable[..., Iterator[Pair]] | None:
+    """A generator function over a struct's values: ``(values, topic, topic id, topic's error)``."""
+    name = identity = error = partition = None
+    several: list[int] = []
+    listed: list[int] = []
+    for number, field in enumerate(struct.fields):
+        if field.entity == "topicName" and field.type == "string":
+            if field.array:
+                listed.append(number)
+            else:
+                name = number
+        elif field.name == "topic_id" and field.type == "uuid" and not field.array:
+            identity = number
+    introduces = name is not None or identity is not None
+    inside = in_topic or introduces
+    for number, field in enumerate(struct.fields):
+        if inside and field.type == "int32" and not field.array and field.name in PARTITION:
+            partition = number
+        elif inside and field.type == "int32" and field.array and field.name in PARTITIONS:
+            several.append(number)
+        elif is_error_code(field) and error is None:
+            error = number
+    below = [
+        (number, field.array, deeper)
+        for number, field in enumerate(struct.fields)
+        if field.struct is not None and (deeper := _struct(field.struct, inside)) is not None
+    ]
+    if not (introduces or listed or several or below or partition is not None):
+        return None
+
+    def walk(
+        values: Values, topic: str | None = None, topic_id: bytes | None = None, topic_error: int | None = None
+    ) -> Iterator[Pair]:
+        if introduces:
+            topic = values[name] if name is not None else None
+            topic_id = values[identity] if identity is not None else None
+            topic_id = None if topic_id == ZERO_UUID else topic_id
+            topic_error = values[error] if error is not None and partition is None else None
+            if partition is None:
+                yield Pair(topic, topic_id, None, None, topic_error)
+        if partition is not None:
+            code = values[error] if error is not None else None
+            yield Pair(topic, topic_id, values[partition], code, topic_error)
+        for number in several:
+            for each in values[number] or ():
+                yield Pair(topic, topic_id, each, None, topic_error)
+        for number in listed:
+            for each in values[number] or ():
+                yield Pair(each, None, None, None, None)
+        for number, array, inner in below:
+            value = values[number]
+            if value is not None:
+                for item in value if array else (value,):
+                    yield from inner(item, topic, topic_id, topic_error)
+
+    return walk

@@ -1,0 +1,155 @@
+"""What a filter can be true of, without looking at any exchange: the APIs it is about, whether the request alone decides
+it, and the part of it that index columns can answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from .. import facts
+from . import places, tree
+from .check import needs
+from .fields import BY_NAME, Field, Need
+from .paths import Path
+from .predicates import predicate
+from .tree import FieldValue, Op, Test
+
+INDEX_ONLY = frozenset({Need.INDEX})
+COLUMNS = frozenset({Need.INDEX, Need.CONNECTION})
+"""What is known without reading an exchange: its record in the index, and what its connection has said of its ends."""
+
+
+class Apis(NamedTuple):
+    """Some api keys (`outside` False), or all but some (`outside` True)."""
+
+    keys: frozenset[int]
+    outside: bool = False
+
+    def both(self, other: Apis) -> Apis:
+        if self.outside and other.outside:
+            return Apis(self.keys | other.keys, True)
+        if self.outside:
+            return Apis(other.keys - self.keys)
+        return Apis(self.keys - other.keys if other.outside else self.keys & other.keys)
+
+    def either(self, other: Apis) -> Apis:
+        return self.opposite().both(other.opposite()).opposite()
+
+    def opposite(self) -> Apis:
+        return Apis(self.keys, not self.outside)
+
+
+ALL = Apis(frozenset(), True)
+
+
+def apis(node: tree.Node, negated: bool = False) -> Apis:
+    """The api keys of exchanges that a filter (or its opposite) can be true of."""
+    if isinstance(node, tree.Not):
+        return apis(node.term, not negated)
+    if isinstance(node, tree.And | tree.Or):
+        found = [apis(term, negated) for term in node.terms]
+        together = Apis.both if isinstance(node, tree.And) is not negated else Apis.either
+        result = found[0]
+        for each in found[1:]:
+            result = together(result, each)
+        return result
+    if isinstance(node, Test) and node.field.name == "api":
+        return _of_api(node, negated is not node.negated)
+    if isinstance(node, Test):
+        return ALL if negated is not node.negated else _holding(node.field)
+    if isinstance(node, tree.Some | tree.Every):
+        return ALL if negated else _holding(node.test.field)
+    if isinstance(node, tree.Pairs):
+        return ALL if negated else Apis(places.apis("request", "topic") | places.apis("response", "topic"))
+    return ALL
+
+
+def _of_api(test: Test, negated: bool) -> Apis:
+    if isinstance(test.value, FieldValue):
+        return ALL
+    if test.op is Op.TRUE:
+        found = Apis(frozenset({-1}), True)  # an orphan has none
+    else:
+        passes = predicate(test)
+        found = Apis(frozenset(key for key in _candidates(test) if passes(key)))
+    return found.opposite() if negated else found
+
+
+def _candidates(test: Test) -> set[int]:
+    """Keys that may pass: those known, and those that the test itself names."""
+    items = test.value if isinstance(test.value, tuple) else (test.value,)
+    found = set(facts.api_keys())
+    for item in items:
+        if isinstance(item, int):
+            found.add(item)
+        elif isinstance(item, tree.Span) and isinstance(item.low, int) and isinstance(item.high, int):
+            found.update(range(max(item.low, 0), min(item.high, 0x7FFF) + 1))
+    return found
+
+
+def _holding(field: Field | Path) -> Apis:
+    if isinstance(field, Path):
+        return Apis(field.apis)
+    if not field.needs & {Need.REQUEST, Need.RESPONSE}:
+        return ALL
+    sides = [side for side in (Need.REQUEST, Need.RESPONSE) if side in field.needs]
+    return Apis(frozenset().union(*(places.apis(str(side), field.name) for side in sides)))
+
+
+def leaves(node: tree.Node) -> Iterator[Test | tree.Search]:
+    """Every test of a filter, and every search."""
+    if isinstance(node, Test | tree.Search):
+        yield node
+    elif isinstance(node, tree.And | tree.Or):
+        for term in node.terms:
+            yield from leaves(term)
+    else:
+        yield from leaves(node.test if isinstance(node, tree.Some | tree.Every) else node.term)
+
+
+def first_unasked(node: tree.Node) -> Test | tree.Search | None:
+    """The first test that cannot be decided when only the request is known; None if there is none."""
+    for leaf in sorted(leaves(node), key=lambda leaf: leaf.start):
+        if isinstance(leaf, tree.Search) or not leaf.field.asked:
+            return leaf
+        if isinstance(leaf.value, FieldValue) and not leaf.value.field.asked:
+            return leaf
+    return None
+
+
+def names_topics(node: tree.Node) -> bool:
+    """Whether it takes the names of topics to decide it, which newer messages give as ids alone."""
+    return any(isinstance(leaf, tree.Search) or leaf.field.name == "topic" for leaf in leaves(node))
+
+
+def asks_time(node: tree.Node) -> bool:
+    """Whether it takes to know what time it is."""
+    return any(
+        isinstance(leaf, Test)
+        and leaf.op is not Op.TRUE
+        and (
+            leaf.field.name == "pending" or (isinstance(leaf.value, FieldValue) and leaf.value.field.name == "pending")
+        )
+        for leaf in leaves(node)
+    )
+
+
+def index_part(node: tree.Node, negated: bool = False) -> tree.Node | None:
+    """A filter for `Columns` alone that is true wherever `node` (or its opposite) is; None: nothing can be said.
+
+    If the filter needs no more than `COLUMNS`, this is the filter itself.
+    """
+    if needs(node) <= COLUMNS:
+        return tree.Not(node, node.start, node.end) if negated else node
+    if isinstance(node, tree.Not):
+        return index_part(node.term, not negated)
+    if isinstance(node, tree.And | tree.Or):
+        parts = [index_part(term, negated) for term in node.terms]
+        known = tuple(part for part in parts if part is not None)
+        if isinstance(node, tree.And) is not negated:
+            return tree.And(known, node.start, node.end) if len(known) > 1 else known[0] if known else None
+        return tree.Or(known, node.start, node.end) if len(known) == len(parts) else None
+    found = apis(node, negated)
+    if found.outside:
+        return None
+    return Test(BY_NAME["api"], Op.IN, tuple(sorted(found.keys)), False, node.start, node.end)

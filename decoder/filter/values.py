@@ -1,0 +1,266 @@
+"""What an exchange has of each field: functions from an exchange to a field's values, decoding as little as needed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache, lru_cache
+from itertools import chain
+from typing import Any
+
+from .. import facts, records
+from ..errors import EncodeError
+from ..exchange import Exchange, State
+from ..message import Message
+from ..plan import Plan
+from ..project import field_at, values_at
+from . import places
+from .fields import Field, Kind
+from .literals import split_endpoint
+from .paths import Path, kind_of
+from .places import Pair
+
+MAX_CLIENT_ID = 1000
+"""Characters of a client id that filters see: a recording's index keeps no more."""
+
+One = Callable[[Exchange], Any]
+Many = Callable[[Exchange], Iterable[Any]]
+
+
+def _latency(exchange: Exchange) -> int | None:
+    latency = exchange.latency_ns
+    return None if latency is None else max(latency, 0)
+
+
+def _time(exchange: Exchange) -> int:
+    time_ns = exchange.request_time_ns if exchange.request is not None else exchange.response_time_ns
+    return time_ns or 0
+
+
+def _range(which: int) -> One:
+    def bound(exchange: Exchange) -> int | None:
+        offered = exchange.about.range(exchange.api_key) if exchange.about is not None else None
+        return None if offered is None else offered[which]
+
+    return bound
+
+
+def _mark(name: str) -> One:
+    return lambda exchange: bool(exchange.marks.get(name))
+
+
+def _state(state: State) -> One:
+    return lambda exchange: exchange.state is state
+
+
+@lru_cache(4096)
+def end_of(text: str) -> tuple[str, int] | None:
+    """(host, port) of one end of a connection; None where it is not known."""
+    return split_endpoint(text) if text else None
+
+
+def port_of(text: str) -> int | None:
+    """The port of ``host:port``; None where it is not known."""
+    end = end_of(text)
+    return end[1] if end is not None and end[1] >= 0 else None
+
+
+@cache
+def retriable() -> frozenset[int]:
+    """The codes of errors that clients may retry."""
+    return frozenset(code for code, fact in facts.errors().items() if fact.retriable)
+
+
+def is_surplus(exchange: Exchange) -> bool:
+    return exchange.undecoded is None and any(exchange.surplus)
+
+
+def _error(exchange: Exchange) -> int:
+    return 0 if exchange.response is None else exchange.error
+
+
+ONE: dict[str, One] = {
+    "api": lambda e: e.api_key if e.api_key >= 0 else None,
+    "ver": lambda e: e.api_version if e.api_key >= 0 else None,
+    "err": _error,
+    "retriable": lambda e: _error(e) in retriable(),
+    "latency": _latency,
+    "state": lambda e: str(e.state),
+    "paired": _state(State.PAIRED),
+    "no_response": _state(State.NO_RESPONSE),
+    "orphan": _state(State.ORPHAN),
+    "size.req": lambda e: e.request_size,
+    "size.resp": lambda e: e.response_size,
+    "size": lambda e: (e.request_size or 0) + (e.response_size or 0),
+    "time": _time,
+    "conn": lambda e: e.connection & 0xFFFFFFFF,
+    "corr": lambda e: e.correlation_id,
+    "client": lambda e: None if e.client_id is None else e.client_id[:MAX_CLIENT_ID],
+    "addr": lambda e: end_of(e.client),
+    "broker": lambda e: end_of(e.broker),
+    "client.port": lambda e: port_of(e.client),
+    "broker.port": lambda e: port_of(e.broker),
+    "undecoded": lambda e: e.undecoded is not None,
+    "surplus": is_surplus,
+    "changed": _mark("changed"),
+    "noted": lambda e: bool(e.marks.get("noted", e.marks.get("notes"))),
+    "carried": _mark("carried"),
+    "software": lambda e: (e.about.software_name or None) if e.about is not None else None,
+    "software.version": lambda e: (e.about.software_version or None) if e.about is not None else None,
+    "broker.min": _range(0),
+    "broker.max": _range(1),
+    "acks": lambda e: next(_flat("request", "acks", e), None),
+    "throttle": lambda e: next(_flat("response", "throttle", e), None),
+    "records": lambda e: _record_count(e),
+}
+"""Fields with one value; None: it has none. (`pending` depends on the time it is; see `evaluate`.)"""
+
+
+def _message(exchange: Exchange, side: str) -> Message | None:
+    return exchange.request_message if side == "request" else exchange.response_message
+
+
+def flattened(of: Plan, path: str, found: list[Any]) -> Iterable[Any]:
+    """Values as `values_at` gives them, items of arrays of plain values one by one."""
+    field, _ = field_at(of, path)
+    if field.array and field.struct is None:
+        return chain.from_iterable(items for items in found if items is not None)
+    return found
+
+
+def _flat(side: str, name: str, exchange: Exchange) -> Iterator[Any]:
+    """The values of a catalogue field in one message."""
+    message = _message(exchange, side)
+    if message is None:
+        return
+    of = message.plan
+    ways = places.places(of, name)
+    if ways:
+        for path, found in zip(ways, values_at(of, message.frame, message.body_start, ways), strict=True):
+            yield from flattened(of, path, found)
+    if of.api_key == places.FIND_COORDINATOR and name in places.COORDINATOR_KEYS.values():
+        yield from _coordinator_keys(exchange, side, name)
+
+
+def _coordinator_keys(exchange: Exchange, side: str, name: str) -> Iterator[str]:
+    """The keys of a FindCoordinator that name groups, or transactional ids: the request says which."""
+    asked = exchange.request_message
+    if asked is None:
+        return
+    fields = {field.name: value for field, value in zip(asked.plan.root.fields, asked.values, strict=False)}
+    if places.COORDINATOR_KEYS.get(fields.get("key_type", 0)) != name:
+        return
+    if side == "request":
+        if "key" in fields:
+            yield fields["key"]
+        yield from fields.get("coordinator_keys") or ()
+    else:
+        answered = exchange.response_message
+        if answered is not None and any(field.name == "coordinators" for field in answered.plan.root.fields):
+            found = values_at(answered.plan, answered.frame, answered.body_start, ("coordinators.key",))
+            yield from found[0]
+
+
+def _areas(exchange: Exchange) -> Iterator[records.Batch | records.Message]:
+    """The record batches and messages of an exchange, as far as they can be read."""
+    for side in ("request", "response"):
+        message = _message(exchange, side)
+        ways = places.places(message.plan, "record areas") if message is not None else ()
+        if message is None or not ways:
+            continue
+        for found in values_at(message.plan, message.frame, message.body_start, ways):
+            for area in found:
+                try:
+                    for entry in records.batches(area or b""):
+                        if not isinstance(entry, records.Partial):
+                            yield entry
+                except records.RecordsError:
+                    continue
+
+
+def _record_count(exchange: Exchange) -> int | None:
+    counts = [e.record_count if isinstance(e, records.Batch) else 1 for e in _areas(exchange)]
+    return sum(counts) if counts else None
+
+
+def _producer_ids(exchange: Exchange) -> Iterator[int]:
+    """-1 says that there is none."""
+    for number in chain(_flat("request", "producer.id", exchange), _flat("response", "producer.id", exchange)):
+        if number != -1:
+            yield number
+    for entry in _areas(exchange):
+        if isinstance(entry, records.Batch) and entry.producer_id != -1:
+            yield entry.producer_id
+
+
+def pairs(exchange: Exchange) -> Iterator[Pair]:
+    """Every topic-partition of request and response; names are looked up by their ids."""
+    for side in ("request", "response"):
+        message = _message(exchange, side)
+        walk = places.pairs_of(message.plan) if message is not None else None
+        if message is None or walk is None:
+            continue
+        for pair in walk(message.values):
+            if not pair.topic and pair.topic_id is not None and exchange.topics is not None:
+                name = exchange.topics.name(pair.topic_id)
+                yield pair if name is None else pair._replace(topic=name)
+            else:
+                yield pair
+
+
+PAIR_FIELD = {"topic": 0, "topic.id": 1, "partition": 2, "partition.err": 3, "topic.err": 4}
+"""Which item of a `Pair` a field is."""
+
+
+def _of_pairs(name: str) -> Many:
+    item = PAIR_FIELD[name]
+    return lambda exchange: (value for pair in pairs(exchange) if (value := pair[item]) is not None)
+
+
+def _both(name: str) -> Many:
+    return lambda e: (v for v in chain(_flat("request", name, e), _flat("response", name, e)) if v is not None)
+
+
+MANY: dict[str, Many] = {
+    **{name: _of_pairs(name) for name in PAIR_FIELD},
+    **{name: _both(name) for name in ("group", "member", "instance", "txn")},
+    "ends": lambda e: (end for end in (end_of(e.client), end_of(e.broker)) if end is not None),
+    "port": lambda e: (port for port in (port_of(e.client), port_of(e.broker)) if port is not None),
+    "errors": lambda e: _flat("response", "errors", e),
+    "producer.id": _producer_ids,
+    "codec": lambda e: (entry.codec for entry in _areas(e)),
+    "magic": lambda e: (entry.magic for entry in _areas(e)),
+}
+"""Fields with any number of values."""
+
+
+def at_path(path: Path) -> Many:
+    """The values at a path; none where the API or version does not have it, or has something else there."""
+    steps = path.steps
+    side = path.side
+
+    @cache
+    def fits(of: Plan) -> bool:
+        try:
+            field, _ = field_at(of, steps)
+        except EncodeError:
+            return False
+        return path.kind is Kind.STRUCT or (kind_of(field) is Kind.STRUCT) is False
+
+    def found(exchange: Exchange) -> Iterable[Any]:
+        message = _message(exchange, side)
+        if message is None or not fits(message.plan):
+            return ()
+        values = values_at(message.plan, message.frame, message.body_start, (steps,))[0]
+        return (value for value in flattened(message.plan, steps, values) if value is not None)
+
+    return found
+
+
+def of_field(field: Field | Path) -> Many:
+    """A field's values, whether it has one or many."""
+    if isinstance(field, Path):
+        return at_path(field)
+    if field.many:
+        return MANY[field.name]
+    one = ONE[field.name]
+    return lambda exchange: () if (value := one(exchange)) is None else (value,)

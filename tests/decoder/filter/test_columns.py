@@ -1,0 +1,173 @@
+"""Three ways to the same answer: a numpy mask, the generated function over records, and the function over exchanges."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from datetime import UTC, timedelta, timezone
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import numpy
+import pytest
+from barnabas.captures.index import DTYPE, Head, Index, IndexEncoder
+from barnabas.captures.selection import IndexColumns
+from barnabas.decoder import Exchange
+from barnabas.decoder.about import About
+from barnabas.decoder.filter import compile
+from barnabas.decoder.filter.parser import MAX_DEPTH
+from generated_filters import ALL_TESTS, CONNECTION_TESTS, INDEX_TESTS, Sample, exchanges, filters
+from hypothesis import given, settings
+
+NOW = 1_700_000_000_000_000_000 + 10**14
+ZONES = (None, UTC, timezone(timedelta(hours=5, minutes=30)), ZoneInfo("America/New_York"))
+
+
+def indexed(found: Sequence[Exchange]) -> Index:
+    """The index that a recorder would write of these exchanges."""
+    encoder = IndexEncoder()
+    ends: dict[int, tuple[str, str]] = {}
+    for exchange in found:
+        # A connection has one pair of ends.
+        exchange.client, exchange.broker = ends.setdefault(exchange.connection, (exchange.client, exchange.broker))
+    for number, (client, broker) in ends.items():
+        encoder.connection(number, 0, client, broker)
+    for exchange in found:
+        if exchange.request is not None:
+            exchange.marks["request_offset"] = 64
+        if exchange.response is not None:
+            exchange.marks["response_offset"] = 128
+        encoder.exchange(exchange)
+    return Index.from_encoder(encoder, Head(0, 0, "0" * 32, -1, -1, -1))
+
+
+@pytest.fixture(scope="module")
+def sample(make_generator: Any) -> list[Exchange]:
+    return Sample(e for seed in (1, 2) for e in exchanges(make_generator(seed), seed))
+
+
+@pytest.fixture(scope="module")
+def columns(sample: list[Exchange]) -> IndexColumns:
+    return IndexColumns(indexed(sample))
+
+
+@pytest.fixture(scope="module")
+def told(sample: Sample) -> tuple[Sample, IndexColumns]:
+    """Exchanges whose connections have said what they are, one and all."""
+    columns = IndexColumns(indexed(sample), {})
+    abouts: dict[int, About] = {}
+    for number in range(4):
+        about = abouts[number] = About()
+        about.software_name, about.software_version = ("judge", "librdkafka", "", "a")[number], f"1.{number}"
+        about.offered = {key: (key % 3, number + 3) for key in range(number, 95)} if number else None
+    copies = Sample(copy.copy(exchange) for exchange in sample)
+    for exchange in copies:
+        exchange.about = abouts.get(exchange.connection)
+    columns.abouts = abouts
+    return copies, columns
+
+
+@settings(max_examples=150)
+@given(filters(CONNECTION_TESTS))
+def test_what_connections_say(told: tuple[Sample, IndexColumns], text: str) -> None:
+    sample, columns = told
+    wanted = compile(text)
+    assert wanted.columns_only
+    test = wanted.columns(columns)
+    assert test is not None
+    expected = [number for number, exchange in enumerate(sample) if wanted(exchange)]
+    assert list(test.rows(0, len(columns))) == expected
+    assert test.mask(0, len(columns)).nonzero()[0].tolist() == expected
+
+
+def test_the_columns_are_those_of_the_format(columns: IndexColumns) -> None:
+    assert columns.layout.columns == numpy.dtype(DTYPE).names
+
+
+@settings(max_examples=500)
+@given(filters(INDEX_TESTS))
+def test_all_three_agree(sample: list[Exchange], columns: IndexColumns, text: str) -> None:
+    for zone in ZONES[: 4 if "time" in text else 1]:
+        wanted = compile(text, now=NOW, zone=zone)
+        assert wanted.index_only
+        test = wanted.columns(columns)
+        assert test is not None
+        expected = [number for number, exchange in enumerate(sample) if wanted(exchange)]
+        assert list(test.rows(0, len(columns))) == expected
+        mask = test.mask(0, len(columns))
+        assert mask.dtype == bool and mask.nonzero()[0].tolist() == expected
+        middle = len(columns) // 2
+        assert list(test.rows(middle, len(columns), base=7)) == [n + 7 for n in expected if n >= middle]
+
+
+@settings(max_examples=300)
+@given(filters(ALL_TESTS))
+def test_the_index_part_loses_nothing(told: tuple[Sample, IndexColumns], text: str) -> None:
+    """What the columns rule out, the filter does not select; and it selects of the APIs only that it says."""
+    sample, columns = told
+    wanted = compile(text, now=NOW)
+    test = wanted.columns(columns)
+    passed = set(range(len(sample))) if test is None else set(test.rows(0, len(columns)))
+    apis = wanted.apis()
+    for number, exchange in enumerate(sample):
+        if wanted(exchange):
+            assert number in passed
+            assert apis is None or exchange.api_key in apis
+
+
+def test_only_what_can_be_true_is_left_to_decode(columns: IndexColumns) -> None:
+    for text, key in (
+        ("api == Produce and topic == orders", 0),
+        ("topic == orders and (api eq fetch or api == 1)", 1),
+        ("acks == 0", 0),
+        ("any(req.group_instance_id == a) and api in {JoinGroup, Produce}", 11),
+        ("not (api != Heartbeat or not group == a)", 12),
+    ):
+        wanted = compile(text)
+        assert wanted.apis() == {key}
+        test = wanted.columns(columns)
+        assert test is not None
+        array = columns.array(0, len(columns))
+        assert set(array["api_key"][test.mask(0, len(columns))].tolist()) == {key}
+
+
+def test_what_an_or_leaves_open_is_read(columns: IndexColumns) -> None:
+    assert compile("err or not topic == a").columns(columns) is None
+    assert compile("err or not topic == a").apis() is None
+    part = compile("err or acks == 0").columns(columns)
+    assert part is not None and 0 < part.mask(0, len(columns)).sum() < len(columns)
+
+
+def test_the_deepest_filter_runs_over_columns(sample: list[Exchange], columns: IndexColumns) -> None:
+    text = "latency > 1ms"
+    for depth in range(MAX_DEPTH // 3):
+        text = f"not (ver == {depth} and (err or {text}))"
+    wanted = compile(text)
+    test = wanted.columns(columns)
+    assert test is not None
+    assert list(test.rows(0, len(columns))) == [n for n, exchange in enumerate(sample) if wanted(exchange)]
+    assert test.mask(0, len(columns)).sum() == sum(map(wanted, sample))
+
+
+def test_ids_that_a_damaged_table_lacks(sample: list[Exchange]) -> None:
+    index = indexed(sample)
+    del index.strings[2:]
+    index.connections.clear()
+    columns = IndexColumns(index)
+    for text in ("client", "client ~ .", "addr == 10.0.0.1", "client contains o", "not client", "broker.port > 1"):
+        test = compile(text).columns(columns)
+        assert test is not None
+        assert list(test.rows(0, len(columns))) == test.mask(0, len(columns)).nonzero()[0].tolist()
+
+
+def test_a_time_of_day_follows_the_clocks_that_change() -> None:
+    """New York, November 2023: 12:00 is 16:00 UTC on the 4th and 17:00 UTC on the 6th."""
+    zone = ZoneInfo("America/New_York")
+    noons = [1699113600 * 10**9, 1699290000 * 10**9]
+    found = [Exchange(request=b"", request_time_ns=ns) for ns in noons]
+    columns = IndexColumns(indexed(found))
+    wanted = compile("time in 12:00..12:00:01", zone=zone)
+    assert [wanted(exchange) for exchange in found] == [True, True]
+    test = wanted.columns(columns)
+    assert test is not None and list(test.rows(0, 2)) == [0, 1] and test.mask(0, 2).all()
+    assert [compile("time == 16:00", zone=UTC)(exchange) for exchange in found] == [True, False]

@@ -1,0 +1,164 @@
+"""Whatever is given as a filter, and whatever it is tried on: a filter, or a FilterError that points at the fault."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+from barnabas.decoder import Exchange
+from barnabas.decoder.filter import FilterError, compile, complete
+from barnabas.decoder.filter.lexer import MAX_FILTER
+from barnabas.decoder.filter.parser import MAX_DEPTH
+from barnabas.decoder.filter.patterns import PatternError, pattern
+from generated_filters import ALL_TESTS, Sample, exchanges, filters
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+PIECES = st.sampled_from(
+    [
+        "api", "err", "==", "!=", "~", "in", "not", "and", "or", "(", ")", "{", "}", ",", "..", "any", "all", '"', "'",
+        "resp.", "req.topics[*].name", "[*]", "[", "]", "50ms", "1e99", "-1", "0x", "12:01", "::1", "10.0.0.0/8", "1..2",
+        "topic", "partition", "latency", "time", "\\", "\x00", "\ud800", "é", "𝄞", "\u202e", "99999999999999999999999",
+        "2026-13-45", "(a+)+", "time", "addr", "topic.id", "=", "&", "|", "!", "client", "\n", "1e-99", "nan", "inf", "%",
+    ]
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def sample(make_generator: Any) -> list[Exchange]:
+    return Sample(exchanges(make_generator(3))[::7])
+
+
+def tried(text: str, sample: list[Exchange]) -> None:
+    try:
+        found = compile(text, now=1_700_000_000_000_000_000)
+    except FilterError as error:
+        assert 0 <= error.start <= error.end <= len(text)
+        assert error.message and "\n" not in error.message
+        lines = error.pointer().split("\n")
+        assert len(lines) == 2 and set(lines[1].strip()) == {"^"}
+        return
+    for exchange in sample:
+        assert found(exchange) in (True, False)
+    assert found.apis() is None or found.apis() is not None
+    assert isinstance(found.request_only, bool) and found.needs
+
+
+@given(st.text(max_size=200))
+def test_any_text(sample: list[Exchange], text: str) -> None:
+    tried(text, sample[:3])
+
+
+@settings(max_examples=400)
+@given(st.lists(st.tuples(PIECES, st.sampled_from(("", " ")))))
+def test_pieces_of_filters(sample: list[Exchange], pieces: list[tuple[str, str]]) -> None:
+    tried("".join(piece + gap for piece, gap in pieces), sample[:3])
+
+
+@given(filters(ALL_TESTS), st.data())
+def test_a_good_filter_with_a_letter_changed(sample: list[Exchange], text: str, data: st.DataObject) -> None:
+    at = data.draw(st.integers(0, len(text)))
+    tried(text[:at] + data.draw(PIECES | st.characters()) + text[at + data.draw(st.integers(0, 3)) :], sample[:3])
+
+
+@given(filters(ALL_TESTS))
+def test_good_filters_decide_on_everything(sample: list[Exchange], text: str) -> None:
+    compile(text)
+    tried(text, sample)
+
+
+@given(st.lists(PIECES).map(" ".join) | filters(ALL_TESTS) | st.text(max_size=50), st.integers(-3, 300))
+def test_completion_never_fails(text: str, cursor: int) -> None:
+    for candidate in complete(text, cursor):
+        assert 0 <= candidate.start <= candidate.end <= len(text)
+        assert candidate.text and candidate.kind
+
+
+def refused(text: str, *words: str) -> FilterError:
+    with pytest.raises(FilterError) as caught:
+        compile(text)
+    for word in words:
+        assert word in str(caught.value)
+    return caught.value
+
+
+def test_depth_is_bounded() -> None:
+    compile("(" * MAX_DEPTH + "err" + ")" * MAX_DEPTH)
+    for opening in ("(", "not ", "!", "!(", "not ("):
+        refused(opening * 10_000 + "err", f"{MAX_DEPTH} levels")
+    deepest = "err"
+    for _ in range(MAX_DEPTH // 3):
+        deepest = f"not (api == Fetch and (ver == 1 or {deepest}))"
+    assert compile(deepest).index_only
+
+
+def test_a_megabyte_is_refused_at_once() -> None:
+    began = time.perf_counter()
+    refused("err and " * 150_000 + "err", f"{MAX_FILTER} characters")
+    refused('"' + "x" * 1_000_000, f"{MAX_FILTER} characters")
+    assert time.perf_counter() - began < 1
+
+
+def test_the_longest_filters_that_are_allowed(sample: list[Exchange]) -> None:
+    for text in (
+        " or ".join(f"corr=={i}" for i in range(4000)),
+        "corr in {" + ",".join(map(str, range(10_000))) + "}",
+        " and ".join(["partition.err != 0"] * 2800),
+        '"' + "x" * (MAX_FILTER - 2) + '"',
+    ):
+        assert len(text) <= MAX_FILTER
+        began = time.perf_counter()
+        found = compile(text)
+        for exchange in sample[:5]:
+            found(exchange)
+        assert time.perf_counter() - began < 5
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "(a+)+$", "(a*)*b", "(a|aa)+$", "(a|a?)+$", r"(\w+\s?)*$", "(.*a){12}", "(?:ab|a[bc])*$", "(a?){30}a{30}",
+        "a?" * 30 + "a{30}", "(x+x+)+y", "((a{1,50}){1,50}){1,50}", ".*.*.*.*.*.*b", "a*" * 300 + "b", r"(a)\1*",
+        "(?=(a+)+)b", "((((((((((a|b)|c)|d)|e)*)*)*)*)*)*)", "(a{0,100}){100}b", "(|a)+$", r"(.)(?(1)a+|b+)*",
+    ],
+)  # fmt: skip
+def test_patterns_that_take_for_ever(text: str) -> None:
+    """Either refused, or quick on the worst text that it may see."""
+    try:
+        found = pattern(text)
+    except PatternError as error:
+        assert "regular expression" in str(error) or "repeat" in str(error) or "group" in str(error)
+        return
+    for worst in ("a" * 200_000, "a" * 100_000 + "!", "ab" * 100_000 + "!", "x" * 200_000):
+        began = time.perf_counter()
+        found.search(worst)
+        assert time.perf_counter() - began < 5
+
+
+@settings(max_examples=150)
+@given(st.text(st.sampled_from("ab.*+?|(){},2[]^$\\w"), max_size=25))
+def test_no_accepted_pattern_is_slow(text: str) -> None:
+    try:
+        found = pattern(text)
+    except PatternError:
+        return
+    for worst in ("a" * 70_000 + "!", "ab" * 40_000 + "!", "b" * 70_000):
+        began = time.perf_counter()
+        found.search(worst)
+        assert time.perf_counter() - began < 10, text
+
+
+def test_ordinary_patterns_are_taken() -> None:
+    for text in (
+        "^stock-", "stock-[0-9]+$", "(?i)ORDERS", r"^(orders|payments)-\d{1,3}$", "a.*b", r"\bv\d+\.\d+", "(ab)+",
+        "x{2,5}", "^[^.]+\\.[^.]+$", "(?:prod|test)-.*-eu",
+    ):  # fmt: skip
+        assert pattern(text).seen >= 100
+    with pytest.raises(PatternError, match="1000 characters"):
+        pattern("a" * 1001)
+
+
+def test_a_pattern_sees_the_first_part_of_a_value_only() -> None:
+    assert pattern("b").search("a" * 60_000 + "b")
+    assert not pattern("b").search("a" * 70_000 + "b")
