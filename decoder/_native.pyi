@@ -1,4 +1,4 @@
-"""The optional accelerator (decoder/native): what decode.py, project.py and records/ do, in C."""
+"""The optional accelerator (decoder/native): what decode.py, project.py, records/ and captures/packets.py do, in C."""
 
 from collections.abc import Callable
 from typing import Any
@@ -23,3 +23,6 @@ def scan(
     /,
 ) -> tuple[list[Any], int]: ...
 def index(data: bytes, at: int, end: int, count: int, /) -> tuple[bytes, int]: ...
+def packet(
+    head: bytes, sequence: int, acknowledged: int, flags: int, payload: bytes, interface: int, time_ns: int, direction: int, /
+) -> bytes: ...

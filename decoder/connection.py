@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from . import facts
+from .about import About
 from .codec import decode_request, decode_request_header, decode_response
 from .errors import DecodeError
 from .exchange import Exchange, State
@@ -73,6 +74,7 @@ class Connection:
         known of topic ids, shared by the connections to a cluster."""
         self.number, self.client, self.broker = number, client, broker
         self.topics = Topics() if topics is None else topics
+        self.about = About()
         self._limit = limit
         # The search for the start of a frame, by direction; None where frames are known.
         self._searched: list[Search | None] = [Search(d, limit) if mid_stream else None for d in Direction]
@@ -185,6 +187,7 @@ class Connection:
             request=frame,
             request_time_ns=time_ns,
             topics=self.topics,
+            about=self.about,
         )
         try:
             header, body = decode_request_header(frame)
@@ -224,6 +227,7 @@ class Connection:
                 response=frame,
                 response_time_ns=time_ns,
                 state=State.ORPHAN,
+                about=self.about,
             )
             yield ExchangeDone(orphan)
             return
@@ -237,6 +241,7 @@ class Connection:
             # After a version 0 handshake the tokens travel without headers (KIP-43); version 1 wraps them (KIP-152).
             self._raw_sasl = True
         self.topics.learn(first)
+        self.about.learn(first)
         yield ExchangeDone(first)
 
     def _next(self) -> object:

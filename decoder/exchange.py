@@ -13,6 +13,7 @@ from .present import Presenter, payloads
 from .project import first_error
 
 if TYPE_CHECKING:
+    from .about import About
     from .topics import Topics
     from .values import SchemaSource
 
@@ -36,12 +37,14 @@ class Exchange:
     """A request frame, its response frame, and lazily what they say.
 
     Frames exclude the 4 size bytes; ``request_size``/``response_size`` are the values of those 4 bytes. Times are
-    nanoseconds since the epoch. ``marks`` is free for whoever holds the exchange (file offsets, rule names).
+    nanoseconds since the epoch. ``marks`` is free for whoever holds the exchange (file offsets, rule names). ``about``
+    is what the connection has said of its two ends so far, shared by its exchanges; None where nobody followed it.
     """
 
     __slots__ = (
         "_faults",
         "_messages",
+        "about",
         "api_key",
         "api_version",
         "broker",
@@ -74,6 +77,7 @@ class Exchange:
         response_time_ns: int | None = None,
         state: State = State.PENDING,
         topics: Topics | None = None,
+        about: About | None = None,
     ):
         self.connection, self.client, self.broker = connection, client, broker
         self.api_key, self.api_version, self.correlation_id = api_key, api_version, correlation_id
@@ -82,6 +86,7 @@ class Exchange:
         self.response, self.response_time_ns = response, response_time_ns
         self.state = state
         self.topics = topics
+        self.about = about
         self.marks: dict[str, Any] = {}
         self._messages: list[Any] = [_UNREAD, _UNREAD]
         self._faults: list[DecodeError | None] = [None, None]

@@ -6,6 +6,7 @@ import base64
 import re
 import uuid
 from collections.abc import Iterator, Mapping
+from functools import cache
 from typing import Any
 
 from . import facts
@@ -114,6 +115,8 @@ class Message:
 
     def forbidden_nulls(self) -> Iterator[str]:
         """Paths of fields that are null although this version's definition does not allow it."""
+        if not _any_null(self.plan.root, self.values):
+            return iter(())
         return _forbidden_nulls(self.plan.root, self.values, "")
 
 
@@ -204,6 +207,23 @@ def _errors(plan: StructPlan, values: tuple[Any, ...], prefix: str) -> Iterator[
                 yield from _errors(field.struct, item, inner)
         elif value and is_error_code(field):
             yield prefix + field.name, value
+
+
+@cache
+def _structs(plan: StructPlan) -> tuple[tuple[int, bool, StructPlan], ...]:
+    """The fields that hold structs: position, whether an array, the struct."""
+    return tuple((i, f.array, f.struct) for i, f in enumerate(plan.fields) if f.struct is not None)
+
+
+def _any_null(plan: StructPlan, values: tuple[Any, ...]) -> bool:
+    """Whether anything is null, allowed or not: nearly always nothing is, and this is quick to see."""
+    if None in values:
+        return True
+    for at, array, struct in _structs(plan):
+        for item in values[at] if array else (values[at],):
+            if _any_null(struct, item):
+                return True
+    return False
 
 
 def _forbidden_nulls(plan: StructPlan, values: tuple[Any, ...], prefix: str) -> Iterator[str]:

@@ -2,26 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol
+from typing import Any
 
 from ..exchange import Exchange
+from ..facts import error_name
+
+KEPT = 5
+"""Exchanges that a finding links to; the others are counted."""
 
 
 class Severity(StrEnum):
-    """How bad it is; ``str`` is what users write on the command line."""
+    """How bad it is; ``str`` is what users write on the command line.
+
+    info: worth knowing, nothing is wrong. low: costs something. medium: costs much, or will fail one day.
+    high: something fails now.
+    """
 
     INFO = "info"
     LOW = "low"
     MEDIUM = "medium"
     HIGH = "high"
 
+    @property
+    def rank(self) -> int:
+        """0 for info, rising."""
+        return list(Severity).index(self)
+
 
 @dataclass(slots=True)
 class Finding:
-    """``seen`` is the fact, ``why`` what makes it matter (a KIP or setting named), ``remedy`` what to do."""
+    """``seen`` is the fact, ``why`` what makes it matter (a KIP or setting named), ``remedy`` what to do.
+
+    ``about`` holds what it concerns as plain values for scripts (client_id, software, broker, api, api_version,
+    group, topic, partition, ...). ``first_ns`` and ``last_ns`` are None when no exchange belongs to it.
+    """
 
     id: str
     severity: Severity
@@ -30,11 +46,42 @@ class Finding:
     remedy: str
     count: int = 1
     exchanges: list[Exchange] = field(default_factory=list)
+    about: dict[str, Any] = field(default_factory=dict)
+    first_ns: int | None = None
+    last_ns: int | None = None
 
+    def link(self, exchange: Exchange | None, time_ns: int | None = None) -> None:
+        """Add evidence: the exchange (the first `KEPT` are kept), or the time of something that is none."""
+        if exchange is not None:
+            time_ns = exchange.request_time_ns if exchange.request_time_ns is not None else exchange.response_time_ns
+            if len(self.exchanges) < KEPT:
+                self.exchanges.append(exchange)
+        if time_ns:
+            self.first_ns = time_ns if self.first_ns is None else min(self.first_ns, time_ns)
+            self.last_ns = time_ns if self.last_ns is None else max(self.last_ns, time_ns)
 
-class Detector(Protocol):
-    """Looks at exchanges one by one and says at any time what it has found so far."""
-
-    def look(self, exchange: Exchange) -> None: ...
-
-    def findings(self) -> Iterable[Finding]: ...
+    def to_dict(self) -> dict[str, Any]:
+        """The keys of ``barnabas findings --json``."""
+        return {
+            "id": self.id,
+            "severity": str(self.severity),
+            "seen": self.seen,
+            "why": self.why,
+            "remedy": self.remedy,
+            "count": self.count,
+            "first_ns": self.first_ns,
+            "last_ns": self.last_ns,
+            "about": self.about,
+            "exchanges": [
+                {
+                    "time_ns": e.request_time_ns if e.request_time_ns is not None else e.response_time_ns,
+                    "conn": e.connection,
+                    "api": e.api,
+                    "api_version": e.api_version,
+                    "correlation_id": e.correlation_id,
+                    "client_id": e.client_id,
+                    "error": error_name(e.error) if e.error else None,
+                }
+                for e in self.exchanges
+            ],
+        }

@@ -207,6 +207,7 @@ static PyType_Spec Reader_spec = {
 static PyMethodDef methods[] = {
     {"scan", (PyCFunction)(void (*)(void))records_scan, METH_FASTCALL, NULL},
     {"index", (PyCFunction)(void (*)(void))records_index, METH_FASTCALL, NULL},
+    {"packet", (PyCFunction)(void (*)(void))packets_packet, METH_FASTCALL, NULL},
     {NULL, NULL, 0, NULL},
 };
 

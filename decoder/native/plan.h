@@ -51,5 +51,6 @@ int read_uvarint(Cursor *cursor, uint64_t *value);
 /* records.c */
 PyObject *records_scan(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *records_index(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
+PyObject *packets_packet(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 
 #endif

@@ -12,13 +12,29 @@ static inline int pass(Cursor *c, Py_ssize_t size) {
     return 1;
 }
 
+/* Text that is passed over must be UTF-8 all the same: a message can be read, or it cannot. */
+static int pass_text(Cursor *c, Py_ssize_t size) {
+    const uint8_t *text = c->at;
+    if (!pass(c, size))
+        return 0;
+    for (Py_ssize_t i = 0; i < size; i++)
+        if (text[i] >= 0x80) {
+            PyObject *value = PyUnicode_DecodeUTF8((const char *)text, size, NULL);
+            Py_XDECREF(value);
+            return value != NULL;
+        }
+    return 1;
+}
+
 static inline int pass_item(const Field *field, Cursor *c) {
     if (field->type < STRING)
         return pass(c, SIZE[field->type]);
     if (field->type == STRUCT)
         return pass_struct(field->sub, c);
     Py_ssize_t length = 0;
-    return read_length(field, c, field->type != STRING, &length) && (length <= 0 || pass(c, length));
+    if (!read_length(field, c, field->type != STRING, &length))
+        return 0;
+    return length <= 0 || (field->type == STRING ? pass_text(c, length) : pass(c, length));
 }
 
 /* Whether a struct follows: 1 yes, 0 null, -1 the bytes do not fit. */

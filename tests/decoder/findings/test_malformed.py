@@ -5,7 +5,16 @@ from __future__ import annotations
 import struct
 
 from barnabas import decoder
-from barnabas.decoder.findings import Severity, inspect
+from barnabas.decoder.findings import Finding, Inspector, Severity
+from barnabas.decoder.findings.malformed import DETECTORS
+
+
+def inspect(exchanges: list[decoder.Exchange]) -> list[Finding]:
+    """What the detectors of malformed messages say; others may have something to say about these bytes, too."""
+    inspector = Inspector(kind.id for kind in DETECTORS)
+    for each in exchanges:
+        inspector.look(each)
+    return inspector.findings()
 
 
 def exchange(key: int, version: int, response: bytes, **fields: object) -> decoder.Exchange:
@@ -24,6 +33,15 @@ def test_an_api_versions_fallback_in_no_known_form():
         ("malformed-api-versions-fallback", Severity.HIGH, 1),
     ]
     assert "ApiVersions v3" in found[0].seen and "127.0.0.1:9092" in found[0].seen and len(found[0].exchanges) == 2
+
+
+def test_an_unreadable_refusal_tells_of_no_quota():
+    # read as version 3, the stray bytes of the mock's refusal would be a throttle time of 20 minutes
+    body = bytes.fromhex("00000001 0023 01 00120000 00 02 00000000")
+    inspector = Inspector()
+    for each in [exchange(18, 3, body)] * 5:
+        inspector.look(each)
+    assert "throttled-by-quota" not in {f.id for f in inspector.findings()}
 
 
 def test_a_right_fallback_is_no_finding():

@@ -158,6 +158,6 @@ def test_any_json(value):
 
 def test_a_mebibyte_takes_no_time():
     for data in (b"[" + b"[]," * 349_000 + b"[]]", b"\xc3\xa9" * (1 << 19), bytes(1 << 20), b'{"a":1' * 174_000):
-        begun = time.perf_counter()
+        begun = time.process_time()  # what other processes take does not count
         view(data)
-        assert time.perf_counter() - begun < 1.5
+        assert time.process_time() - begun < 1.5

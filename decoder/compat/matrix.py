@@ -1,0 +1,102 @@
+"""The version matrix: per client and API what was used, what the broker offers, and whose limit it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+
+from .. import facts, releases
+from .seen import API_VERSIONS, ClientSeen, Range, Use
+
+
+class Limit(StrEnum):
+    """Why a client used no higher version than it did."""
+
+    BROKER = "broker"
+    """the broker offers no higher one: the client may do more"""
+    CLIENT = "client"
+    """the broker offers more: the client does not want or know it"""
+    UNKNOWN = "unknown"
+    """nobody said what the broker offers"""
+
+
+@dataclass(frozen=True, slots=True)
+class MatrixRow:
+    """One API of one client. `offered`: the ranges of the brokers it spoke to; `known`: what can be decoded here.
+    `highest`: the highest version that every one of these brokers offers and that is known here; whether the client
+    could speak it is known only where it did."""
+
+    api_key: int
+    uses: tuple[Use, ...]
+    offered: tuple[Range, ...]
+    known: Range | None
+    limit: Limit
+
+    @property
+    def api(self) -> str:
+        """The API's name."""
+        return facts.api_name(self.api_key)
+
+    @property
+    def highest(self) -> int | None:
+        """See above; None when nobody said what is offered."""
+        if not self.offered or self.known is None:
+            return None
+        return min(self.known[1], *(high for _, high in self.offered))
+
+    @property
+    def refused(self) -> int:
+        """How many requests were refused for their version."""
+        return sum(use.refused for use in self.uses)
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerSeen:
+    """A broker as it describes itself. `releases`: what it may be, see `releases.release_of`."""
+
+    address: str
+    offered: dict[int, Range]
+    releases: tuple[releases.Match, ...]
+
+    @property
+    def guess(self) -> str:
+        """``"4.3"``, ``"3.3 or 3.4"``, ``"nearest to 4.3 (5 APIs differ)"``, "" when it said too little."""
+        if not self.releases:
+            return ""
+        names = " or ".join(match.name for match in self.releases)
+        differs = len(self.releases[0].differs)
+        return names if not differs else f"nearest to {names} ({differs} API{'s' if differs > 1 else ''} differ)"
+
+
+def matrix(client: ClientSeen) -> list[MatrixRow]:
+    """The APIs that a client used, by api key."""
+    return [_row(client, key) for key in sorted({key for key, _ in client.uses})]
+
+
+def _row(client: ClientSeen, key: int) -> MatrixRow:
+    uses, offered = tuple(client.versions(key).values()), tuple(client.ranges(key))
+    known = facts.api(key).versions.every() if key in facts.api_keys() else ()
+    if not offered:
+        limit = Limit.UNKNOWN
+    elif max(use.version for use in uses) < max(high for _, high in offered):
+        limit = Limit.CLIENT
+    else:
+        limit = Limit.BROKER
+    return MatrixRow(key, uses, offered, (min(known), max(known)) if known else None, limit)
+
+
+def brokers(clients: Iterable[ClientSeen]) -> list[BrokerSeen]:
+    """The brokers that said what they offer, by address."""
+    offered: dict[str, dict[int, Range]] = {}
+    for client in clients:
+        for address, ranges in client.offered.items():
+            offered.setdefault(address, {}).update(ranges)
+    return [broker(address, ranges) for address, ranges in sorted(offered.items())]
+
+
+def broker(address: str, offered: dict[int, Range]) -> BrokerSeen:
+    """A broker, with the releases it may be."""
+    # An answer with ApiVersions alone is a refusal (KIP-511), and says nothing of the rest.
+    told = {key for key in offered if key != API_VERSIONS}
+    return BrokerSeen(address, dict(sorted(offered.items())), tuple(releases.release_of(offered)) if told else ())

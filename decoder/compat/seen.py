@@ -1,0 +1,287 @@
+"""What was seen of each client: the versions it used, how often and when, what it was offered, what was refused.
+
+`Watch` is fed with requests as an index lists them. Only ApiVersions exchanges, and Produce requests of versions
+that may carry old message formats, have to be decoded.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import NamedTuple
+
+from .. import clients, facts
+from ..about import About
+from ..exchange import Exchange, State
+from ..records import RecordsError, batches
+from ..releases import served_from
+
+API_VERSIONS = facts.api_key("ApiVersions")
+PRODUCE = facts.api_key("Produce")
+_FIRST_WITH_NAME = 3  # ApiVersions v3 names the client's software (KIP-511)
+NEWEST_OLD_FORMAT = 2  # Produce v3 and up take magic 2 alone (KIP-98)
+_UNSUPPORTED_VERSION = facts.error_code("UNSUPPORTED_VERSION")
+
+Range = tuple[int, int]
+
+
+class Request(NamedTuple):
+    """One request as an index knows it; `client` and `broker` are ``host:port``, `error` the response's first code."""
+
+    connection: int
+    client: str
+    broker: str
+    client_id: str | None
+    api_key: int
+    api_version: int
+    time_ns: int
+    error: int
+    state: State
+    correlation_id: int = 0
+
+
+class Negotiation(StrEnum):
+    """Whether a client asked what the broker offers (KIP-35)."""
+
+    ASKS = "asks"
+    UNANSWERED = "unanswered"
+    """it asked, and no broker answered: brokers before 0.10.0 do not know ApiVersions"""
+    NEVER = "never"
+    """it speaks the versions that it was built or configured for"""
+    UNKNOWN = "unknown"
+    """its connections began before the capture"""
+
+
+@dataclass(slots=True)
+class Use:
+    """One version of one API in use. `refused`: answered with UNSUPPORTED_VERSION, or with the connection's end where
+    the broker does not offer it. `unanswered`: no answer, for whatever reason. Times in ns since the epoch."""
+
+    api_key: int
+    version: int
+    count: int = 0
+    refused: int = 0
+    unanswered: int = 0
+    first_ns: int = 0
+    last_ns: int = 0
+
+    @property
+    def api(self) -> str:
+        """The API's name."""
+        return facts.api_name(self.api_key)
+
+    def add(self, other: Use) -> None:
+        """Count another's as one's own."""
+        self.first_ns = min(self.first_ns, other.first_ns) if self.count else other.first_ns
+        self.last_ns = max(self.last_ns, other.last_ns)
+        self.count += other.count
+        self.refused += other.refused
+        self.unanswered += other.unanswered
+
+
+Uses = dict[tuple[int, int], Use]
+
+
+@dataclass(slots=True)
+class _Link:
+    """One connection."""
+
+    host: str
+    broker: str
+    began: bool
+    client_id: str = ""
+    about: About = field(default_factory=About)
+    asked: bool = False
+    uses: Uses = field(default_factory=dict)
+    formats: Counter[int] = field(default_factory=Counter)
+
+    @property
+    def first_ns(self) -> int:
+        """When its first request was sent."""
+        return min(use.first_ns for use in self.uses.values())
+
+    @property
+    def could_not_say(self) -> bool:
+        """The client's software may be known from elsewhere: this connection began before the capture, or its broker
+        takes no ApiVersions that could name it."""
+        offered = self.about.range(API_VERSIONS)
+        return not (self.began or self.asked) or (offered is not None and offered[1] < _FIRST_WITH_NAME)
+
+
+@dataclass(slots=True)
+class ClientSeen:
+    """One client: connections of one host with one client id and one software.
+
+    `offered` is by broker (as it told this client, or another one). `formats` counts the messages of old formats that
+    it produced, by magic (0 or 1; magic 2 is not counted).
+    """
+
+    host: str
+    client_id: str
+    software_name: str
+    software_version: str
+    negotiation: Negotiation = Negotiation.UNKNOWN
+    connections: int = 0
+    uses: Uses = field(default_factory=dict)
+    offered: dict[str, dict[int, Range]] = field(default_factory=dict)
+    formats: Counter[int] = field(default_factory=Counter)
+
+    @property
+    def said(self) -> str:
+        """The software as the client names itself, "" if it does not."""
+        return f"{self.software_name} {self.software_version}".strip()
+
+    @property
+    def software(self) -> clients.Software | None:
+        """What is known of this software."""
+        return clients.software(self.software_name, self.software_version, self.client_id)
+
+    @property
+    def first_ns(self) -> int:
+        """When it was first seen."""
+        return min(use.first_ns for use in self.uses.values())
+
+    @property
+    def last_ns(self) -> int:
+        """When it was last seen."""
+        return max(use.last_ns for use in self.uses.values())
+
+    @property
+    def requests(self) -> int:
+        """How many requests it sent."""
+        return sum(use.count for use in self.uses.values())
+
+    def ranges(self, api_key: int) -> list[Range]:
+        """The different ranges that the brokers it spoke to offer of an API, ascending; [] if nobody said."""
+        return sorted({offer[api_key] for offer in self.offered.values() if api_key in offer})
+
+    def versions(self, api_key: int) -> dict[int, Use]:
+        """The versions of an API that it used, ascending."""
+        return {use.version: use for _, use in sorted(self.uses.items()) if use.api_key == api_key}
+
+
+class Watch:
+    """Takes in captures, one after the other, and tells who was there."""
+
+    def __init__(self) -> None:
+        self._capture = 0
+        self._own = True
+        self._links: dict[tuple[int, int], _Link] = {}
+
+    def capture(self, own: bool) -> None:
+        """Another capture begins; its connection numbers are its own. `own`: it has every connection from the start."""
+        self._capture += 1
+        self._own = own
+
+    def request(self, seen: Request) -> None:
+        """Count a request. Responses without a request (orphans) are passed over."""
+        if seen.state is State.ORPHAN or seen.api_key < 0:
+            return
+        link = self._link(seen)
+        if seen.client_id:
+            link.client_id = seen.client_id
+        use = link.uses.get((seen.api_key, seen.api_version))
+        if use is None:
+            use = link.uses[seen.api_key, seen.api_version] = Use(seen.api_key, seen.api_version, first_ns=seen.time_ns)
+        use.count += 1
+        use.first_ns, use.last_ns = min(use.first_ns, seen.time_ns), max(use.last_ns, seen.time_ns)
+        if seen.error == _UNSUPPORTED_VERSION:
+            use.refused += 1
+        elif seen.state is State.NO_RESPONSE:
+            use.unanswered += 1
+
+    def api_versions(self, seen: Request, exchange: Exchange) -> None:
+        """Learn from an ApiVersions exchange; call it besides `request`."""
+        link = self._link(seen)
+        link.asked = True
+        link.about.learn(exchange)
+
+    def produced(self, seen: Request, exchange: Exchange) -> None:
+        """Count the old message formats of a Produce request; call it besides `request`."""
+        link, message = self._link(seen), exchange.request_message
+        if message is None or seen.api_version > NEWEST_OLD_FORMAT:
+            return
+        for topic in message.to_dict()["topic_data"]:
+            for partition in topic["partition_data"]:
+                link.formats.update(magic for magic in _magics(partition["records"] or b"") if magic in (0, 1))
+
+    def _link(self, seen: Request) -> _Link:
+        key = self._capture, seen.connection
+        link = self._links.get(key)
+        if link is None:
+            # Elsewhere than in recordings of our own a connection may have begun before the capture. Most clients
+            # count from 0 or 1 on each connection.
+            began = self._own or seen.correlation_id in (0, 1)
+            host = seen.client.rpartition(":")[0].strip("[]")
+            link = self._links[key] = _Link(host, seen.broker, began)
+        return link
+
+    def clients(self) -> list[ClientSeen]:
+        """Everybody who was seen, by host, client id and software."""
+        groups: dict[tuple[str, str, str, str], list[_Link]] = {}
+        for link in self._links.values():
+            if link.uses:
+                about = link.about
+                key = link.host, link.client_id, about.software_name, about.software_version
+                groups.setdefault(key, []).append(link)
+        for key in [k for k in groups if not k[2]]:
+            named = [other for other in groups if other[:2] == key[:2] and other[2]]
+            if len(named) != 1:
+                continue
+            theirs, rest = groups[named[0]], list[_Link]()
+            known = clients.software(*named[0][2:])
+            # Of software that is not known: better one client too few than one that is said never to ask.
+            once = known is None or known.client.asks == "once"
+            asked_ns = min(link.first_ns for link in theirs)
+            for link in groups.pop(key):
+                told = once and not link.asked and link.first_ns >= asked_ns
+                (theirs if told or link.could_not_say else rest).append(link)
+            if rest:
+                groups[key] = rest
+        offers: dict[str, dict[int, Range]] = {}
+        for link in self._links.values():
+            if link.about.offered:
+                offers.setdefault(link.broker, {}).update(link.about.offered)
+        return [_client(*key, links, offers) for key, links in sorted(groups.items())]
+
+
+def _magics(data: bytes) -> Iterable[int]:
+    try:
+        for entry in batches(data):
+            yield -1 if entry.magic is None else entry.magic
+    except RecordsError:
+        return
+
+
+def _client(
+    host: str, client_id: str, name: str, version: str, links: list[_Link], offers: dict[str, dict[int, Range]]
+) -> ClientSeen:
+    seen = ClientSeen(host, client_id, name, version, connections=len(links))
+    for link in links:
+        seen.formats += link.formats
+        offered = offers.get(link.broker)
+        if offered is not None:
+            seen.offered[link.broker] = offered
+        for (key, number), use in link.uses.items():
+            seen.uses.setdefault((key, number), Use(key, number)).add(_judged(use, offered))
+    if any(link.about.offered for link in links):
+        seen.negotiation = Negotiation.ASKS
+    elif any(link.asked for link in links):
+        seen.negotiation = Negotiation.UNANSWERED
+    elif all(link.began for link in links):
+        seen.negotiation = Negotiation.NEVER
+    return seen
+
+
+def _judged(use: Use, offered: dict[int, Range] | None) -> Use:
+    """The use with its silences judged: those of a version that the broker does not serve are refusals."""
+    if not use.unanswered:
+        return use
+    if offered is not None and use.api_key != API_VERSIONS:
+        ends = offered.get(use.api_key)
+        if ends is None or not served_from(use.api_key, ends) <= use.version <= ends[1]:
+            return replace(use, refused=use.refused + use.unanswered, unanswered=0)
+    # With acks=0 no answer is due, and nothing is wrong.
+    return replace(use, unanswered=0) if use.api_key == PRODUCE else use

@@ -1,0 +1,56 @@
+"""Every detector there is. A module of detectors names its own in `DETECTORS`."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from . import (
+    addresses,
+    authentication,
+    batches,
+    churn,
+    commits,
+    contradictions,
+    features,
+    fetching,
+    first_requests,
+    idempotence,
+    latency,
+    malformed,
+    membership,
+    metadata,
+    producing,
+    protocols,
+    rebalances,
+    sessions,
+    versions,
+)
+from .detector import Detector
+
+_MODULES = (
+    versions,
+    first_requests,
+    features,
+    malformed,
+    addresses,
+    protocols,
+    authentication,
+    rebalances,
+    membership,
+    commits,
+    producing,
+    batches,
+    idempotence,
+    fetching,
+    sessions,
+    metadata,
+    latency,
+    churn,
+    contradictions,
+)
+
+
+@cache
+def detectors() -> tuple[type[Detector], ...]:
+    """All detectors, each id once."""
+    return tuple(kind for module in _MODULES for kind in module.DETECTORS)

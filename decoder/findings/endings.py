@@ -1,0 +1,162 @@
+"""How a connection ended that never came to work: what was said on it, and what that means.
+
+Several detectors ask this; one answer each keeps one fault from being several findings.
+"""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+
+from .. import facts
+from ..connection import Opaque, expects_no_response
+from ..exchange import Exchange, State
+from ..frame import Direction
+from .detector import Detector
+from .first_bytes import KEPT, TLS, announced, protocol
+from .scene import Link, Scene
+
+_API_VERSIONS = facts.api_key("ApiVersions")
+_PRODUCE = facts.api_key("Produce")
+_SASL = frozenset({facts.api_key("SaslHandshake"), facts.api_key("SaslAuthenticate")})
+
+AT_ONCE_NS = 2_000_000_000
+"""From the last request to the end. Brokers close within milliseconds, after a failed authentication within
+connection.failed.authentication.delay.ms (100 ms); clients that wait in vain give up after 10 s and more."""
+MOST_REQUEST = 100 << 20
+"""Bytes: brokers' socket.request.max.bytes unless set."""
+MOST_PAIRS = 4096
+"""(client host, broker) pairs that are remembered."""
+
+
+class Ending(Enum):
+    """What the bytes and the end of a connection say together."""
+
+    FINE = auto()
+    """It worked, or nothing can be told."""
+    FOREIGN = auto()
+    """Another protocol than Kafka's, from either side."""
+    TLS_SESSION = auto()
+    """TLS from both sides."""
+    TLS_REFUSED = auto()
+    """A TLS hello that got no TLS for an answer."""
+    TLS_PORT = auto()
+    """Requests in clear, answered by TLS."""
+    SIZE = auto()
+    """A frame announced with a size that no broker takes."""
+    EMPTY = auto()
+    """The broker ended it before anything was said."""
+    UNANSWERED = auto()
+    """The very first request got the connection closed instead of an answer."""
+    BEFORE_SASL = auto()
+    """ApiVersions was answered; the first request after it got the connection closed, and nobody authenticated."""
+
+
+class Talk:
+    """What was said on one connection, as far as it matters here.
+
+    `heads`: the first bytes of each direction that are no frames. `closed_on`: the request that was unanswered at
+    the end. `token`: raw SASL tokens (SaslHandshake v0, GSSAPI of 0.9) were seen.
+    """
+
+    __slots__ = ("answered", "broken", "closed_on", "heads", "sasl", "token", "well")
+
+    def __init__(self) -> None:
+        self.answered = 0
+        self.broken = self.sasl = self.token = self.well = False
+        self.heads = [b"", b""]
+        self.closed_on: Exchange | None = None
+
+    def of(self, link: Link) -> Ending:
+        """What it means, once the connection has ended (or as far as can be told before)."""
+        if self.well or self.broken or link.lost:
+            return Ending.FINE
+        asked, told = self.heads
+        if asked and not link.requests:
+            return self._not_asked(asked, told)
+        if told and not self.answered:
+            name = protocol(told, Direction.RESPONSE)
+            return Ending.TLS_PORT if name == TLS else Ending.FOREIGN if name else Ending.FINE
+        if link.closed_ns is None or not link.how or not link.established or link.by == "client":
+            return Ending.FINE
+        if not link.requests:
+            return Ending.EMPTY if link.by == "broker" and not self.token else Ending.FINE
+        last = self.closed_on
+        if last is None or link.closed_ns - (last.request_time_ns or 0) > AT_ONCE_NS:
+            return Ending.FINE
+        if last.request_size and last.request_size > MOST_REQUEST:
+            return Ending.SIZE
+        if not self.answered:
+            return Ending.UNANSWERED
+        offered = link.about.range(last.api_key)
+        known = offered is not None and offered[0] <= last.api_version <= offered[1]
+        return Ending.BEFORE_SASL if known and not self.sasl and last.api_key not in _SASL else Ending.FINE
+
+    @staticmethod
+    def _not_asked(asked: bytes, told: bytes) -> Ending:
+        name = protocol(asked, Direction.REQUEST)
+        if name == TLS:
+            return Ending.TLS_SESSION if protocol(told, Direction.RESPONSE) == TLS else Ending.TLS_REFUSED
+        if name:
+            return Ending.FOREIGN
+        return Ending.SIZE if not 0 <= announced(asked) <= MOST_REQUEST else Ending.FINE
+
+
+class WatchesEndings(Detector):
+    """Follows connections until they work, and hands over those that end before: override `ended`."""
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self._talks: dict[int, Talk] = {}
+        self._worked: dict[tuple[str, str], None] = {}
+
+    def opened(self, link: Link) -> None:
+        if link.established:
+            self._talks[link.number] = Talk()
+
+    def done(self, link: Link, exchange: Exchange) -> None:
+        talk = self._talks.get(link.number)
+        if talk is None or talk.well:
+            return
+        if exchange.state is State.PAIRED:
+            talk.answered += 1
+            talk.sasl = talk.sasl or exchange.api_key in _SASL
+            if exchange.api_key != _API_VERSIONS and exchange.api_key not in _SASL:
+                self._works(link, talk)
+        elif exchange.state is State.ORPHAN or (exchange.api_key == _PRODUCE and expects_no_response(exchange)):
+            talk.well = True
+        elif talk.closed_on is None:
+            talk.closed_on = exchange
+
+    def stray(self, link: Link, opaque: Opaque) -> None:
+        talk = self._talks.get(link.number)
+        if talk is None or talk.well:
+            return
+        if opaque.framed:
+            talk.token = True
+        elif opaque.reason.startswith("not ") or "ended inside" in opaque.reason:
+            if not talk.heads[opaque.direction]:
+                talk.heads[opaque.direction] = opaque.data[: 8 * KEPT]
+                self.heard(link, talk)
+        else:
+            talk.broken = True  # bytes are missing: whatever comes may be the middle of something
+
+    def closed(self, link: Link) -> None:
+        talk = self._talks.pop(link.number, None)
+        if talk is not None and not talk.well:
+            self.ended(link, talk, talk.of(link))
+
+    def _works(self, link: Link, talk: Talk) -> None:
+        talk.well, talk.heads = True, [b"", b""]
+        self._worked[link.client_host, link.broker] = None
+        if len(self._worked) > MOST_PAIRS:
+            del self._worked[next(iter(self._worked))]
+
+    def worked(self, link: Link) -> bool:
+        """Whether that client host ever got a real answer of that broker: then what failed is no wrong listener."""
+        return (link.client_host, link.broker) in self._worked
+
+    def heard(self, link: Link, talk: Talk) -> None:
+        """Bytes that are no frames came in; the connection goes on."""
+
+    def ended(self, link: Link, talk: Talk, how: Ending) -> None:
+        """A connection ended that never worked."""

@@ -1,0 +1,140 @@
+"""All detectors together: told what happens, asked for findings at any time.
+
+Detectors stand beside the traffic: one that raises is left out from then on, and that is a finding too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from ..connection import ExchangeDone, Opaque, RequestSeen
+from ..exchange import Exchange, State
+from ..happening import Closed, Happening, Missing, Opened, Stray
+from .catalogue import detectors
+from .detector import Detector
+from .finding import Finding, Severity
+from .scene import Scene
+
+_EVERY = -2  # stands for all api keys in the tables
+
+
+class Inspector:
+    """Feed it happenings in order (or whole exchanges with `look`); `findings()` may be asked again and again.
+
+    `only`: the ids of the detectors to run, all by default.
+    """
+
+    def __init__(self, only: Iterable[str] | None = None) -> None:
+        wanted = None if only is None else set(only)
+        self.scene = Scene()
+        self._detectors = [kind(self.scene) for kind in detectors() if wanted is None or kind.id in wanted]
+        self._failed: dict[str, Finding] = {}
+        self._tables()
+
+    def _tables(self) -> None:
+        """Who wants to hear what, so that a happening costs only those that look at it."""
+        self._on_request: dict[int, list[Detector]] = {_EVERY: []}
+        self._on_done: dict[int, list[Detector]] = {_EVERY: []}
+        keys = {key for d in self._detectors for key in d.apis or ()}
+        for name, table in (("request", self._on_request), ("done", self._on_done)):
+            hearing = self._hearing(name)
+            for key in (_EVERY, *keys):
+                table[key] = [d for d in hearing if d.apis is None or key in d.apis]
+        self._on_opened, self._on_stray, self._on_closed = map(self._hearing, ("opened", "stray", "closed"))
+
+    def _hearing(self, name: str) -> list[Detector]:
+        return [d for d in self._detectors if getattr(type(d), name) is not getattr(Detector, name)]
+
+    def feed(self, happening: Happening) -> None:
+        """Take one happening."""
+        if isinstance(happening, RequestSeen):
+            self.request(happening.exchange)
+        elif isinstance(happening, ExchangeDone):
+            self.done(happening.exchange)
+        elif isinstance(happening, Opened):
+            link = self.scene.opened(
+                happening.connection, happening.client, happening.broker, happening.time_ns, happening.established
+            )
+            self._tell(self._on_opened, lambda d: d.opened(link))
+        elif isinstance(happening, Closed):
+            ended = self.scene.links.get(happening.connection)
+            if ended is not None:
+                self.scene.closed(ended, happening.time_ns, happening.how, happening.by)
+                self._tell(self._on_closed, lambda d: d.closed(ended))
+        elif isinstance(happening, Stray):
+            self.stray(happening.connection, happening.opaque)
+        elif isinstance(happening, Missing):
+            self.scene.at(happening.time_ns)
+            torn = self.scene.links.get(happening.connection)
+            if torn is not None:
+                torn.lost += happening.size
+
+    def request(self, exchange: Exchange) -> None:
+        """A request is complete."""
+        link = self.scene.request(exchange)
+        for detector in self._on_request.get(exchange.api_key) or self._on_request[_EVERY]:
+            try:
+                detector.request(link, exchange)
+            except Exception as error:
+                self._leave_out(detector, error)
+
+    def done(self, exchange: Exchange) -> None:
+        """An exchange is done."""
+        link = self.scene.done(exchange)
+        for detector in self._on_done.get(exchange.api_key) or self._on_done[_EVERY]:
+            try:
+                detector.done(link, exchange)
+            except Exception as error:
+                self._leave_out(detector, error)
+
+    def stray(self, connection: int, opaque: Opaque) -> None:
+        """Bytes that are no requests or responses."""
+        self.scene.at(opaque.time_ns)
+        link = self.scene.links.get(connection)
+        if link is not None:
+            self._tell(self._on_stray, lambda d: d.stray(link, opaque))
+
+    def look(self, exchange: Exchange) -> None:
+        """A whole exchange at once, where requests and responses do not come one by one."""
+        if exchange.request is not None:
+            self.request(exchange)
+        if exchange.state is not State.PENDING:
+            self.done(exchange)
+
+    def _tell(self, wanted: list[Detector], tell: Callable[[Detector], None]) -> None:
+        for detector in wanted:
+            try:
+                tell(detector)
+            except Exception as error:  # a fault of ours must not end the inspection
+                self._leave_out(detector, error)
+
+    def _leave_out(self, detector: Detector, error: Exception) -> None:
+        self._failed[detector.id] = Finding(
+            "detector-failed",
+            Severity.INFO,
+            f"the detector {detector.id} failed and was left out: {type(error).__name__}: {error}",
+            "what it looks for may be there unseen",
+            "report it with the capture; everything else was looked for",
+        )
+        self._detectors = [d for d in self._detectors if d is not detector]
+        self._tables()
+
+    def findings(self) -> list[Finding]:
+        """What was found so far, the worst first, and of the same severity the most frequent first."""
+        found: list[Finding] = []
+        for detector in list(self._detectors):
+            try:
+                detector.finish(self.scene.now_ns)
+                found.extend(detector.findings())
+            except Exception as error:
+                self._leave_out(detector, error)
+        found.extend(self._failed.values())
+        return sorted(found, key=lambda f: (-f.severity.rank, -f.count))
+
+
+def inspect(exchanges: Iterable[Exchange]) -> list[Finding]:
+    """The findings of exchanges; of a whole capture, rather feed its happenings: they tell of connections too."""
+    inspector = Inspector()
+    for exchange in exchanges:
+        inspector.look(exchange)
+    return inspector.findings()

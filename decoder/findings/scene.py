@@ -1,0 +1,258 @@
+"""What the detectors know in common: the connections, who their clients are, the brokers and who leads what.
+
+The scene is told everything first. It keeps only what is bounded by the number of clients, brokers and partitions;
+connections that ended are forgotten by it (a detector may hold on to a `Link`).
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from .. import facts
+from ..about import About
+from ..codec import decode_response
+from ..errors import DecodeError
+from ..exchange import Exchange, State
+from ..message import Message
+from ..project import values_at
+
+_METADATA = facts.api_key("Metadata")
+_BROKERS = ("brokers.node_id", "brokers.host", "brokers.port")
+
+
+class Link:
+    """One connection between a client and a broker.
+
+    `client`, `broker`: ``host:port``. `client_id`: the last one that a request named. `closed_ns`, `how`, `by`: see
+    `happening.Closed`; `closed_ns` is None while open. `requests`: how many were sent. `waiting`: the exchanges
+    without an answer, oldest first, by identity. `lost`: bytes of it that were not captured, so far.
+    """
+
+    __slots__ = (
+        "about",
+        "broker",
+        "by",
+        "client",
+        "client_id",
+        "closed_ns",
+        "established",
+        "how",
+        "last_ns",
+        "lost",
+        "number",
+        "opened_ns",
+        "requests",
+        "scene",
+        "waiting",
+    )
+
+    def __init__(self, scene: Scene, number: int, client: str, broker: str, opened_ns: int, established: bool = True):
+        self.scene, self.number, self.client, self.broker = scene, number, client, broker
+        self.opened_ns, self.established = opened_ns, established
+        self.client_id: str | None = None
+        self.about = About()
+        self.closed_ns: int | None = None
+        self.how = self.by = ""
+        self.requests = self.lost = 0
+        self.last_ns = opened_ns
+        self.waiting: dict[int, Exchange] = {}
+
+    @property
+    def client_host(self) -> str:
+        """The client's address without its port."""
+        return self.client.rpartition(":")[0]
+
+    @property
+    def software(self) -> str:
+        """``"librdkafka 2.3.0"``, or "" when the client has not said."""
+        return f"{self.about.software_name} {self.about.software_version}".strip()
+
+    @property
+    def identity(self) -> tuple[str, str, str]:
+        """What makes connections one client's: host, client id, software."""
+        return self.client_host, self.client_id or "", self.software
+
+    @property
+    def who(self) -> str:
+        """The client in words: ``client 'stock-1' (librdkafka 2.3.0) at 10.0.0.5``."""
+        name = f"client {self.client_id!r}" if self.client_id else "a client without client id"
+        return f"{name}{f' ({self.software})' if self.software else ''} at {self.client_host or 'an unknown address'}"
+
+    @property
+    def where(self) -> str:
+        """The broker in words: ``broker 2 (kafka-2:9092)``, without the number when it is not known."""
+        node = self.cluster.node_at(self.broker)
+        return f"broker {self.broker}" if node is None else f"broker {node} ({self.broker})"
+
+    @property
+    def cluster(self) -> Cluster:
+        """The cluster that the broker belongs to."""
+        return self.scene.cluster_of(self.broker)
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """For `Finding.about`: who and where as plain values."""
+        return {"client_id": self.client_id, "software": self.software, "client": self.client, "broker": self.broker}
+
+
+class Leader(NamedTuple):
+    """Who leads a partition: node id (-1: nobody), leader epoch (-1 before Metadata v7), and since when we know."""
+
+    node: int
+    epoch: int
+    time_ns: int
+
+
+class Cluster:
+    """A cluster as its Metadata responses show it. `nodes`: the address that clients are told, by node id."""
+
+    def __init__(self, cluster_id: str) -> None:
+        self.id = cluster_id
+        self.nodes: dict[int, str] = {}
+        self.leaders: dict[tuple[str, int], Leader] = {}
+        self.topic_ids: dict[str, bytes] = {}
+        self._node_ids: dict[str, int] = {}
+
+    def node_at(self, address: str) -> int | None:
+        """The node id of a broker's address (as advertised, or behind the proxy), None if unknown."""
+        return self._node_ids.get(address)
+
+    def learn(self, message: Message, time_ns: int, topics: object = None) -> None:
+        """Take what a Metadata response says."""
+        for node, address in brokers_of(message):
+            self.nodes[node] = address
+            self._node_ids[address] = node
+        names = {f.name: i for i, f in enumerate(message.plan.root.fields)}
+        struct = message.plan.root.fields[names["topics"]].struct
+        assert struct is not None
+        field = {f.name: i for i, f in enumerate(struct.fields)}
+        inner = struct.fields[field["partitions"]].struct
+        assert inner is not None
+        part = {f.name: i for i, f in enumerate(inner.fields)}
+        epoch_at = part.get("leader_epoch")
+        for topic in message.values[names["topics"]] or ():
+            name = topic[field["name"]]
+            if not name:
+                continue
+            if "topic_id" in field and any(topic[field["topic_id"]]):
+                self.topic_ids[name] = topic[field["topic_id"]]
+            for partition in topic[field["partitions"]] or ():  # a forbidden null is read all the same
+                epoch = partition[epoch_at] if epoch_at is not None else -1
+                at = name, partition[part["partition_index"]]
+                known = self.leaders.get(at)
+                if known is None or epoch >= known.epoch or epoch < 0:
+                    leader = partition[part["leader_id"]]
+                    if known is None or (known.node, known.epoch) != (leader, epoch):
+                        self.leaders[at] = Leader(leader, epoch, time_ns)
+
+    def name_address(self, node: int, address: str) -> None:
+        """Another address of a node: the one behind the proxy."""
+        self._node_ids[address] = node
+
+
+def brokers_of(message: Message) -> list[tuple[int, str]]:
+    """(node id, ``host:port``) of every broker that a Metadata response names."""
+    nodes, hosts, ports = values_at(message.plan, message.frame, message.body_start, _BROKERS)
+    named = zip(nodes, ((host or "") for host in hosts), ports, strict=True)
+    return [(n, f"[{h}]:{p}" if ":" in h else f"{h}:{p}") for n, h, p in named]
+
+
+class Scene:
+    """Everything that is known now. `now_ns`: the time of the latest happening."""
+
+    def __init__(self) -> None:
+        self.now_ns = 0
+        self.start_ns = 0
+        self.links: dict[int, Link] = {}
+        self._clusters: dict[str, Cluster] = {}
+        self._by_address: dict[str, Cluster] = {}
+
+    def at(self, time_ns: int | None) -> None:
+        """Time passes."""
+        if time_ns:
+            self.start_ns = min(self.start_ns or time_ns, time_ns)
+            self.now_ns = max(self.now_ns, time_ns)
+
+    def opened(self, number: int, client: str, broker: str, time_ns: int, established: bool = True) -> Link:
+        """A connection begins."""
+        self.at(time_ns)
+        link = self.links[number] = Link(self, number, client, broker, time_ns, established)
+        return link
+
+    def link(self, exchange: Exchange) -> Link:
+        """The connection of an exchange; made up if nobody said that it was opened."""
+        link = self.links.get(exchange.connection)
+        if link is None:
+            time_ns = exchange.request_time_ns or exchange.response_time_ns or 0
+            link = self.opened(exchange.connection, exchange.client, exchange.broker, time_ns)
+        return link
+
+    def request(self, exchange: Exchange) -> Link:
+        """A request was sent."""
+        link = self.link(exchange)
+        self.at(exchange.request_time_ns)
+        if exchange.about is not None:
+            link.about = exchange.about
+        link.client_id = exchange.client_id if exchange.client_id is not None else link.client_id
+        link.requests += 1
+        link.last_ns = exchange.request_time_ns or link.last_ns
+        link.waiting[id(exchange)] = exchange
+        return link
+
+    def done(self, exchange: Exchange) -> Link:
+        """An exchange is done."""
+        link = self.link(exchange)
+        self.at(exchange.response_time_ns)
+        link.waiting.pop(id(exchange), None)
+        link.last_ns = exchange.response_time_ns or link.last_ns
+        if exchange.about is None:
+            link.about.learn(exchange)  # nobody followed the connection
+        else:
+            link.about = exchange.about
+        if exchange.api_key == _METADATA and exchange.state is State.PAIRED:
+            self._metadata(link, exchange)
+        return link
+
+    def closed(self, link: Link, time_ns: int, how: str, by: str) -> None:
+        """A connection ended."""
+        self.at(time_ns)
+        link.closed_ns, link.how, link.by = time_ns, how, by
+        self.links.pop(link.number, None)
+
+    def cluster_of(self, address: str) -> Cluster:
+        """The cluster of a broker's address; one of its own until Metadata says more."""
+        cluster = self._by_address.get(address)
+        if cluster is None:
+            cluster = self._by_address[address] = Cluster("")
+        return cluster
+
+    def _metadata(self, link: Link, exchange: Exchange) -> None:
+        message = exchange.response_message
+        if message is None:
+            return
+        told = brokers_of(message)
+        cluster_id = message["cluster_id"] if any(f.name == "cluster_id" for f in message.plan.root.fields) else None
+        # Before Metadata v2 no cluster id is told: brokers that are named together are one cluster.
+        cluster = self._clusters.get(cluster_id) if cluster_id else None
+        if cluster is None:
+            cluster = next((self._by_address[a] for _, a in told if a in self._by_address), None)
+            if cluster is None or (cluster_id and cluster.id and cluster.id != cluster_id):
+                cluster = self.cluster_of(link.broker)
+                if cluster_id and cluster.id and cluster.id != cluster_id:
+                    cluster = Cluster(cluster_id)
+            cluster.id = cluster.id or cluster_id or ""
+            if cluster_id:
+                self._clusters[cluster_id] = cluster
+        self._by_address[link.broker] = cluster
+        for _, address in told:
+            self._by_address[address] = cluster
+        cluster.learn(message, exchange.response_time_ns or 0)
+        for original in exchange.marks.get("broker_response", ()):
+            # Behind a proxy clients are told other addresses than the brokers have.
+            try:
+                real = decode_response(original, api_key=_METADATA, api_version=exchange.api_version)
+            except DecodeError:
+                return
+            for node, address in brokers_of(real):
+                cluster.name_address(node, address)
+                self._by_address[address] = cluster

@@ -1,0 +1,87 @@
+"""Counting in bounded memory: events per second, a spread of durations, a dict that forgets its oldest entry."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from typing import TypeVar
+
+from .wording import SECOND
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class Bounded(dict[K, V]):
+    """A dict of at most `limit` entries; the one that was put in first makes place."""
+
+    def __init__(self, limit: int) -> None:
+        super().__init__()
+        self._limit = limit
+
+    def __setitem__(self, key: K, value: V) -> None:
+        super().__setitem__(key, value)
+        if len(self) > self._limit:
+            del self[next(iter(self))]
+
+
+class Pace:
+    """How many events fell into each of the last `seconds` seconds. Times come nearly in order."""
+
+    __slots__ = ("_bins",)
+
+    def __init__(self, seconds: int = 10) -> None:
+        self._bins: deque[list[int]] = deque(maxlen=seconds)  # [second, count]
+
+    def add(self, time_ns: int) -> None:
+        """One more event."""
+        second = time_ns // SECOND
+        bins = self._bins
+        if bins and second <= bins[-1][0]:
+            bins[-1][1] += 1
+            return
+        bins.append([second, 1])
+        while bins[0][0] <= second - (bins.maxlen or 0):
+            bins.popleft()
+
+    def busy(self, at_least: int) -> int:
+        """How many of these seconds had `at_least` events."""
+        return sum(count >= at_least for _, count in self._bins)
+
+    @property
+    def total(self) -> int:
+        """All events of these seconds."""
+        return sum(count for _, count in self._bins)
+
+    @property
+    def rate(self) -> float:
+        """Events per second, over the seconds from the first event kept to the last."""
+        return self.total / (self._bins[-1][0] - self._bins[0][0] + 1) if self._bins else 0.0
+
+
+_STEPS = 4  # per doubling: a quantile is right to a fifth
+
+
+class Spread:
+    """The spread of durations: a histogram of logarithmic steps (19 % wide), so a few hundred counts at most."""
+
+    __slots__ = ("_counts", "count")
+
+    def __init__(self) -> None:
+        self._counts: dict[int, int] = {}
+        self.count = 0
+
+    def add(self, ns: int) -> None:
+        """One more duration."""
+        step = math.floor(math.log2(max(ns, 1000)) * _STEPS)
+        self._counts[step] = self._counts.get(step, 0) + 1
+        self.count += 1
+
+    def quantile(self, part: float) -> float:
+        """The duration in ns that `part` (0 to 1) of all stay under; 0 without any."""
+        left = part * self.count
+        for step in sorted(self._counts):
+            left -= self._counts[step]
+            if left <= 0:
+                return float(2 ** ((step + 0.5) / _STEPS))
+        return 0.0

@@ -1,0 +1,175 @@
+"""How long each answer took, and what of that was waiting: for records, behind another request, for a quota.
+
+A broker answers the requests of a connection one after the other, so a request that came while another was being
+answered waited for that one first; what it took itself is counted from then on.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from functools import cache
+from typing import NamedTuple
+from weakref import WeakKeyDictionary
+
+from .. import facts
+from ..codec import UNSUPPORTED_VERSION
+from ..errors import DecodeError
+from ..exchange import Exchange, State
+from ..plan import API_VERSIONS, plan
+from .scene import Link, Scene
+from .tallies import Bounded, Spread
+
+FETCH = facts.api_key("Fetch")
+JOIN_GROUP, SYNC_GROUP = facts.api_key("JoinGroup"), facts.api_key("SyncGroup")
+SHARE_FETCH = facts.api_key("ShareFetch")
+LONG_POLLS = frozenset({FETCH, JOIN_GROUP, SYNC_GROUP, SHARE_FETCH})
+"""Requests that a broker keeps on purpose, until records or members come."""
+_SYNC_WAIT_NS = 300_000_000_000
+"""SyncGroup does not say how long it may wait: the leader's assignment comes within the rebalance timeout (5 min)."""
+_FIELDS = ("max_wait_ms", "rebalance_timeout_ms", "session_timeout_ms", "timeout_ms")
+_TIMED = frozenset(
+    facts.api_key(name)
+    for name in (
+        "Fetch",
+        "JoinGroup",
+        "ShareFetch",
+        "Produce",
+        "ListOffsets",
+        "CreateTopics",
+        "DeleteTopics",
+        "CreatePartitions",
+        "DeleteRecords",
+        "ElectLeaders",
+        "UpdateFeatures",
+        "AlterPartitionReassignments",
+        "ListPartitionReassignments",
+    )
+)
+"""Requests that say how long the broker may take; other fields of these names mean something else."""
+
+
+@cache
+def _wait_at(api_key: int, version: int) -> tuple[int, ...]:
+    try:
+        fields = plan("request", api_key, version).root.fields
+    except DecodeError:
+        return ()
+    return tuple(i for i, f in enumerate(fields) if f.name in _FIELDS and f.type == "int32")
+
+
+def own_wait_ns(exchange: Exchange) -> int:
+    """How long a request lets the broker take on purpose; 0 for those that are answered at once."""
+    if exchange.api_key == SYNC_GROUP:
+        return _SYNC_WAIT_NS
+    if exchange.api_key not in _TIMED:
+        return 0
+    message = exchange.request_message
+    if message is None:
+        return 0
+    return max((message.values[i] * 1_000_000 for i in _wait_at(message.api_key, message.api_version)), default=0)
+
+
+@cache
+def _throttle_at(api_key: int, version: int) -> int | None:
+    fields = plan("response", api_key, version).root.fields
+    return next((i for i, f in enumerate(fields) if f.name == "throttle_time_ms"), None)
+
+
+def throttle_ms(exchange: Exchange) -> int:
+    """How long the answer tells the client to keep quiet; 0 where none is told."""
+    message = exchange.response_message if exchange.state is State.PAIRED else None
+    if message is None:
+        return 0
+    if message.api_key == API_VERSIONS and exchange.error == UNSUPPORTED_VERSION:
+        return 0  # a refusal is a version 0 body (KIP-511); librdkafka's mock sends another, which reads as anything
+    at = _throttle_at(message.api_key, message.api_version)
+    found: int = message.values[at] if at is not None else 0
+    return found
+
+
+class Taken(NamedTuple):
+    """What one answer took, in ns. `work`: of that, the time that was the broker's alone (not behind another request,
+    not muted for a quota); `held`: `work` without what the request allowed the broker to wait; `behind`: how long it
+    waited for the answer to `blocker`, an api key of `LONG_POLLS` (-1 for none)."""
+
+    work: int
+    held: int
+    behind: int
+    blocker: int
+    throttled: bool
+
+
+class _Line:
+    """A connection's answers: the last ones (when it came, how long it was worked on, its API), and until when the
+    broker does not listen."""
+
+    __slots__ = ("answers", "muted_ns")
+
+    def __init__(self) -> None:
+        self.answers: deque[tuple[int, int, int]] = deque(maxlen=64)
+        self.muted_ns = 0
+
+
+class Waits:
+    """Reads each exchange once for all detectors of a scene (`of`). `spreads`: of `held`, by broker and API; without
+    JoinGroup and SyncGroup, which wait for other members, and without answers that a quota held back."""
+
+    def __init__(self) -> None:
+        self._lines: Bounded[int, _Line] = Bounded(4096)
+        self.spreads: Bounded[tuple[str, int], Spread] = Bounded(4096)
+        self._last: tuple[Exchange, Taken] | None = None
+
+    @staticmethod
+    def of(scene: Scene) -> Waits:
+        """The one of this scene."""
+        found = _SHARED.get(scene)
+        if found is None:
+            found = _SHARED[scene] = Waits()
+        return found
+
+    def read(self, link: Link, exchange: Exchange) -> Taken | None:
+        """What an answer took; None if there is none."""
+        if self._last is not None and self._last[0] is exchange:
+            return self._last[1]
+        asked_ns, answered_ns = exchange.request_time_ns, exchange.response_time_ns
+        if exchange.state is not State.PAIRED or asked_ns is None or answered_ns is None:
+            return None
+        line = self._lines.get(link.number)
+        if line is None:
+            line = self._lines[link.number] = _Line()
+        free_ns = max(asked_ns, line.muted_ns, line.answers[-1][0] if line.answers else 0)
+        work = max(answered_ns - free_ns, 0)
+        behind, blocker = 0, -1
+        if exchange.api_key not in LONG_POLLS:
+            for ended_ns, took, api in reversed(line.answers):
+                overlap = ended_ns - max(asked_ns, ended_ns - took)
+                if ended_ns <= asked_ns:
+                    break
+                if overlap > behind and api in LONG_POLLS:
+                    behind, blocker = overlap, api
+        line.answers.append((answered_ns, work, exchange.api_key))
+        throttle = throttle_ms(exchange)
+        if throttle:
+            line.muted_ns = max(line.muted_ns, answered_ns + throttle * 1_000_000)
+        held = max(work - own_wait_ns(exchange), 0) if exchange.api_key in LONG_POLLS else work
+        taken = Taken(work, held, behind, blocker, throttle > 0)
+        if not throttle and exchange.api_key not in (JOIN_GROUP, SYNC_GROUP):
+            key = link.broker, exchange.api_key
+            spread = self.spreads.get(key)
+            if spread is None:
+                spread = self.spreads[key] = Spread()
+            spread.add(held)
+        self._last = exchange, taken
+        return taken
+
+    def muted_ns(self, link: Link) -> int:
+        """Until when a quota keeps the broker from reading this connection (KIP-219); 0 if none did."""
+        line = self._lines.get(link.number)
+        return line.muted_ns if line is not None else 0
+
+    def forget(self, link: Link) -> None:
+        """A connection ended."""
+        self._lines.pop(link.number, None)
+
+
+_SHARED: WeakKeyDictionary[Scene, Waits] = WeakKeyDictionary()

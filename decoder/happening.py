@@ -1,0 +1,59 @@
+"""What happens on connections, in one order: the events of `Connection` and those of TCP around them.
+
+A capture gives them (`captures.Capture.happenings`), the proxy's inspector gives them live, detectors take them
+(`findings.Inspector.feed`). Times are nanoseconds since the epoch; addresses are ``host:port``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .connection import ExchangeDone, Opaque, RequestSeen
+from .frame import Direction
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A connection began. `established` is False for one that was tried in vain (a SYN that was refused or got no
+    answer); such a one has a `Closed`, and nothing in between."""
+
+    connection: int
+    client: str
+    broker: str
+    time_ns: int
+    established: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Stray:
+    """Bytes of a connection that are no request or response; see `Opaque`."""
+
+    connection: int
+    opaque: Opaque
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """`size` bytes of a direction were not captured."""
+
+    connection: int
+    direction: Direction
+    size: int
+    time_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Closed:
+    """A connection ended.
+
+    `how`: "fin", "rst", "refused" (RST in answer to the SYN), "unreached" (no answer to the SYN), or "" when what
+    was captured ends before the connection does. `by`: who ended it, "client" or "broker", "" when not known.
+    """
+
+    connection: int
+    time_ns: int
+    how: str = ""
+    by: str = ""
+
+
+Happening = Opened | RequestSeen | ExchangeDone | Stray | Missing | Closed

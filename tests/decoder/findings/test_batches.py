@@ -1,0 +1,131 @@
+"""Batches that cost too much or are damaged: recorded from real clients, and told more often or with other bytes."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from barnabas.decoder import Exchange
+from barnabas.decoder.findings.finding import Severity
+from barnabas.decoder.records import Record, encode_batch
+from retold.producing import RECORDS, again, answer, ask, findings, one, repeated, respond, told
+
+TINY, PLAIN, SKEW, CORRUPT = "tiny-batches", "uncompressed-batches", "partition-skew", "corrupt-batch"
+
+
+def test_tiny_batches() -> None:
+    finding = one(repeated(told("tiny"), times=40, seconds=8), TINY)  # 2,400 requests, 300 a second
+    assert finding.severity is Severity.LOW and "linger.ms" in finding.remedy
+    about = finding.about
+    assert 290 <= about["batches_per_second"] <= 310 and about["records_per_batch"] == 1
+    assert about["bytes_per_batch"] < 200 and about["topics"] == ["p-tiny"] and not about["scattered"]
+
+
+def test_very_many_tiny_batches_cost_much() -> None:
+    finding = one(repeated(told("tiny"), times=200, seconds=5.5), TINY)
+    assert finding.severity is Severity.MEDIUM
+
+
+def test_tiny_batches_at_a_low_rate_or_for_a_moment_are_well() -> None:
+    assert findings(repeated(told("tiny"), times=20, seconds=8), TINY) == []  # 150 a second
+    assert findings(repeated(told("tiny"), times=20, seconds=4), TINY) == []  # 300 a second, but not for long
+    assert findings(repeated(told("uncompressed"), times=1200, seconds=6), TINY) == []  # not tiny
+
+
+def test_records_without_key_for_all_partitions() -> None:
+    finding = one(repeated(told("scattered"), times=60, seconds=10), TINY)  # 60 requests a second, of 6 batches
+    assert finding.about["scattered"] and finding.about["batches_per_request"] == 6
+    assert "sticky" in finding.remedy and "without key for 6 partitions" in finding.seen
+
+
+def test_records_with_keys_are_not_scattered_by_a_partitioner() -> None:
+    def keyed(exchange: Exchange) -> None:
+        batch = encode_batch([Record(0, 1, b"key", b"drop", ())])
+        ask(exchange, {RECORDS.replace("partition_data[0]", f"partition_data[{n}]"): batch for n in range(6)})
+
+    finding = one(repeated(told("scattered"), times=60, seconds=10, edit=keyed), TINY)
+    assert not finding.about["scattered"] and "sticky" not in finding.remedy
+
+
+def test_uncompressed_batches() -> None:
+    finding = one(repeated(told("uncompressed"), times=1200, seconds=12), PLAIN)
+    assert finding.severity is Severity.LOW
+    about = finding.about
+    assert about["bytes_per_second"] > 1_000_000 and about["zstd_ratio"] > 5 and about["topic"] == "p-uncompressed"
+    assert "with zstd" in finding.seen and "compression.type" in finding.remedy
+
+
+def test_few_uncompressed_bytes_are_well() -> None:
+    assert findings(repeated(told("uncompressed"), times=400, seconds=12), PLAIN) == []
+    assert findings(repeated(told("uncompressed"), times=800, seconds=8), PLAIN) == []  # not for long
+    assert findings(repeated(told("tiny"), times=600, seconds=12), PLAIN) == []
+
+
+@pytest.mark.parametrize("case", ["random bytes", "zstd already"])
+def test_data_that_do_not_get_smaller_are_well(case: str) -> None:
+    noise = random.Random(7).randbytes(22_000)
+    batch = (
+        encode_batch([Record(0, 1, None, noise, ())])
+        if case == "random bytes"
+        else encode_batch([Record(0, 1, None, noise + bytes(90_000), ())], codec=4)
+    )
+    assert findings(repeated(told("uncompressed"), 1200, 12, edit=lambda e: ask(e, {RECORDS: batch})), PLAIN) == []
+
+
+def test_skew() -> None:
+    finding = one(told("skewed"), SKEW)
+    assert finding.severity is Severity.INFO and finding.about["partitions"] == 6
+    assert finding.about["share"] > 0.8 and finding.about["topic"] == "p-skewed"
+
+
+def test_even_spread_and_single_partitions_are_no_skew() -> None:
+    assert findings(repeated(told("scattered"), times=40, seconds=10), SKEW) == []  # even
+    assert findings(repeated(told("tiny"), times=40, seconds=10), SKEW) == []  # there is just one partition
+
+
+def test_a_batch_that_is_sent_damaged() -> None:
+    finding = one(told("wrong-crc"), CORRUPT)
+    assert finding.severity is Severity.HIGH and finding.count == 1 and finding.about["crc_ok"] is False
+    assert "0x00003039" in finding.seen and "sent damaged" in finding.seen
+
+
+def test_a_batch_that_is_damaged_behind_this_point() -> None:
+    finding = one(again(told("acks-1"), edit=answer("CORRUPT_MESSAGE")), CORRUPT)
+    assert finding.about["crc_ok"] is True and "its CRC is right here" in finding.seen
+
+
+def test_a_fetched_batch_that_is_damaged() -> None:
+    def damage(exchange: Exchange) -> None:
+        if exchange.api == "Fetch" and exchange.response is not None:
+            exchange.response = exchange.response.replace(b"letter 3", b"better 3")
+
+    assert findings(told("fetched"), CORRUPT) == []
+    finding = one(again(told("fetched"), edit=damage), CORRUPT)
+    assert finding.severity is Severity.HIGH and finding.about["topic"] == "p-fetched"
+    assert "at offset 3" in finding.seen and finding.about["api"] == "Fetch"
+
+
+@pytest.mark.parametrize(("damaged", "count"), [(1, 0), (15, 0), (16, 1), (32, 1)])
+def test_one_fetch_of_sixteen_is_checked(damaged: int, count: int) -> None:
+    fetches = [h for h in told("fetched") if hasattr(h, "exchange") and h.exchange.api == "Fetch"]
+    full = [h for h in fetches if b"letter 0" in (h.exchange.response or b"")]
+
+    def damage(exchange: Exchange) -> None:
+        exchange.response = (exchange.response or b"").replace(b"letter 3", b"better 3")
+
+    happenings = [h for n in range(40) for h in again(full, edit=damage if n == damaged else None)]
+    assert len(happenings) == 80 and len(findings(happenings, CORRUPT)) == count
+
+
+def test_an_unreadable_batch_is_passed_over() -> None:
+    def torn(exchange: Exchange) -> None:
+        if exchange.api == "Fetch":
+            place = "responses[0].partitions[0].records"
+            message = Exchange(
+                api_key=1, api_version=exchange.api_version, response=exchange.response, state=exchange.state
+            ).response_message
+            assert message is not None
+            if message["responses"]:
+                respond(exchange, {place: bytes(16) + b"\x09" + bytes(120)})
+
+    assert findings(again(told("fetched"), edit=torn), CORRUPT) == []

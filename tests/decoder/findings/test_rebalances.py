@@ -1,0 +1,174 @@
+"""Detectors of rebalances, assignments and coordinators on recorded groups."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from barnabas.decoder import Exchange, ExchangeDone, RequestSeen, facts
+from barnabas.decoder.exchange import State
+from barnabas.decoder.happening import Happening
+from retold.groups import SECOND, answered, copied, edited, findings, stretched, summary, told
+
+EXPECTED = {
+    "storm": {("rebalance-storm", "medium")},
+    "poll-librdkafka": {("poll-interval-exceeded", "medium")},
+    "poll-kafka-python": {("poll-interval-exceeded", "medium")},
+    "poll-aiokafka": {("poll-interval-exceeded", "medium")},
+    "poll-new-protocol": {("poll-interval-exceeded", "medium")},
+    "poll-java": {("poll-interval-exceeded", "medium")},
+    "poll-java-new-protocol": {("poll-interval-exceeded", "medium")},
+    "unsubscribed": set(),
+    "same-instance": {("fenced-instance", "high")},
+    "same-instance-new-protocol": {("fenced-instance", "high")},
+    "killed": {("closed-without-leaving", "medium")},
+    "killed-new-protocol": {("closed-without-leaving", "low")},
+    "static-member-closes": set(),
+    "stopped": {("missed-heartbeats", "medium")},
+    "held-up": {("held-up-join", "high")},
+    "rolling": set(),
+    "two-assignors": {("inconsistent-group-protocol", "high")},
+    "session-too-short": {("group-refused", "high")},
+    "outsider-commits": {("outsider-commit", "high")},
+    "skewed": {("assignment-skew", "low")},
+    "too-many-members": {("idle-members", "info")},
+    "commit-per-record": {("commit-per-record", "low")},
+    "commit-per-batch": set(),
+    "backwards": {("commit-backwards", "low")},
+    "reset-by-tool": {("commit-backwards", "info")},
+    "commit-refused": {("commit-failed", "high"), ("commit-failed", "medium")},
+    "unknown-member": {("unknown-member", "high")},
+    "late-commit": {("stale-commit", "medium")},
+    "slow-leader": {("slow-rebalance", "low")},
+}
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_each_recording_has_its_findings_and_no_other(name: str) -> None:
+    found = findings(told(name))
+    assert summary(found) == EXPECTED[name], [f.seen for f in found]
+    for finding in found:
+        assert {"client_id", "software", "client", "broker", "group"} <= finding.about.keys()
+        assert finding.first_ns and finding.count >= 1 and finding.why.endswith(".") and finding.remedy
+
+
+def test_a_storm_says_how_many_generations_and_who_makes_them() -> None:
+    (storm,) = findings(told("storm"), "rebalance-storm")
+    assert (
+        "13 generations" in storm.seen and "client 'job'" in storm.seen and "its first member joined (13)" in storm.seen
+    )
+    assert storm.about["causes"] == {"its first member joined": 13} and storm.count == 13
+
+
+def test_the_same_rebalances_over_an_hour_are_no_storm() -> None:
+    assert findings(stretched(told("storm"), 500), "rebalance-storm") == []
+
+
+def test_a_held_up_join_names_the_member_that_others_wait_for() -> None:
+    (held,) = findings(told("held-up"), "held-up-join")
+    assert "client 'billing-busy'" in held.seen and "still sends heartbeats" in held.seen
+    assert "went on without it" in held.seen
+    assert held.about["rebalance_timeout_ms"] == 11_000 and 10_000 < held.about["waited_ms"] < 12_500
+
+
+def test_a_join_that_still_waits_is_told_when_asked() -> None:
+    # the same recording, cut in the middle of the wait
+    happenings = list(told("held-up"))
+    began = next(
+        h.exchange.request_time_ns or 0
+        for h in happenings
+        if isinstance(h, RequestSeen) and h.exchange.api == "JoinGroup" and h.exchange.client_id == "billing-new"
+    )
+
+    def until(seconds: float) -> list[Happening]:
+        kept: list[Happening] = []
+        for happening in happenings:
+            exchange = happening.exchange if isinstance(happening, RequestSeen | ExchangeDone) else None
+            if exchange and (exchange.request_time_ns or 0) > began + seconds * SECOND:
+                break
+            if isinstance(happening, ExchangeDone) and (happening.exchange.latency_ns or 0) > 5 * SECOND:
+                break  # the join's answer
+            kept.append(happening)
+        return kept
+
+    (held,) = findings(until(10.98), "held-up-join")
+    assert "have waited 11.0 s in JoinGroup" in held.seen and held.severity == "high"
+    assert findings(until(9.5), "held-up-join") == []
+
+
+def test_a_slow_leader_is_named_and_a_quick_one_is_not() -> None:
+    (slow,) = findings(told("slow-leader"), "slow-rebalance")
+    assert "client 'ponderous'" in slow.seen and 5_400 < slow.about["ms"] < 7_000
+    assert findings(stretched(told("slow-leader"), 0.8), "slow-rebalance") == []
+    assert [str(f.severity) for f in findings(stretched(told("slow-leader"), 6), "slow-rebalance")] == ["medium"]
+
+
+def test_skew_and_spare_members() -> None:
+    (skew,) = findings(told("skewed"), "assignment-skew", "idle-members")
+    assert "has 4 of 4 partitions" in skew.seen and "assignor range" in skew.seen
+    assert sorted(skew.about["partitions"].values()) == [0, 0, 4] and "cooperative-sticky" in skew.remedy
+    (idle,) = findings(told("too-many-members"), "assignment-skew", "idle-members")
+    assert "2 members for 1 partition:" in idle.seen
+
+
+def test_an_assignment_that_does_not_last_is_not_judged() -> None:
+    assert findings(stretched(told("skewed"), 0.5), "assignment-skew") == []
+
+
+NOT_COORDINATOR = facts.error_code("NOT_COORDINATOR")
+
+
+def lost(exchange: Exchange) -> Exchange:
+    if exchange.api != "Heartbeat" or exchange.response is None:
+        return exchange
+    return answered(exchange, {"error_code": NOT_COORDINATOR})
+
+
+def test_a_coordinator_that_is_not_there_for_long() -> None:
+    # recorded heartbeats, all answered NOT_COORDINATOR, over twice the time
+    happenings = edited(stretched(told("too-many-members"), 2), lost)
+    (found,) = findings(happenings, "coordinator-unavailable")
+    assert "NOT_COORDINATOR" in found.seen and found.severity == "medium" and found.about["seconds"] >= 10
+    happenings = edited(stretched(told("too-many-members"), 12), lost)
+    assert [str(f.severity) for f in findings(happenings, "coordinator-unavailable")] == ["high"]
+    # for less time, or with answers between, it is a restart
+    assert findings(edited(told("too-many-members"), lost), "coordinator-unavailable") == []
+    number = itertools.count()
+    mixed = edited(
+        stretched(told("too-many-members"), 2), lambda e: lost(e) if e.api == "Heartbeat" and next(number) % 4 else e
+    )
+    assert findings(mixed, "coordinator-unavailable") == []
+
+
+def moving(every: int) -> list[tuple[str, str]]:
+    number = itertools.count()
+
+    def moved(exchange: Exchange) -> Exchange:
+        if exchange.api != "FindCoordinator" or exchange.response is None or exchange.error:
+            return exchange
+        return answered(exchange, {"node_id": 1 + next(number) // every % 2})
+
+    found = findings(edited(told("too-many-members"), moved), "coordinator-moved")
+    return sorted(summary(found))
+
+
+def test_a_coordinator_that_moves_once_or_again_and_again() -> None:
+    # recorded FindCoordinator answers that name another node
+    assert moving(1) == [("coordinator-moved", "medium")]
+    assert moving(3) == [("coordinator-moved", "info")]
+    assert moving(1000) == []
+
+
+def test_missing_responses_and_a_start_in_the_middle_are_no_alarm() -> None:
+    def unanswered(exchange: Exchange) -> Exchange:
+        return copied(exchange, response=None, response_time_ns=None, state=State.NO_RESPONSE)
+
+    for name in ("rolling", "commit-per-batch", "static-member-closes", "unsubscribed"):
+        happenings = list(told(name))
+        for start in range(0, len(happenings), 25):
+            found = [f for f in findings(happenings[start:]) if f.severity.rank]
+            assert found == [], (name, start, [f.seen for f in found])
+        for end in range(0, len(happenings), 25):
+            found = [f for f in findings(happenings[:end]) if f.severity.rank]
+            assert found == [], (name, end, [f.seen for f in found])
+        assert [f.seen for f in findings(edited(happenings, unanswered)) if f.severity.rank] == []
