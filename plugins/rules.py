@@ -24,7 +24,7 @@ from .. import decoder
 from ..decoder import facts
 from ..decoder.message import Message
 from .answers import error_response, partition_number, partitions, with_errors
-from .rules_file import RuleError, read
+from .rules_file import Entry, RuleError, read, read_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +46,25 @@ class Rule:
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> Rule:
         return cls(**fields)
+
+    def source(self) -> dict[str, Any]:
+        """The rule as a rules file says it."""
+        words = [f"api == {facts.api_name(self.api_key)}"]
+        if self.topic is not None:
+            quote = "'" if '"' in self.topic else '"'
+            words.append(f"topic == {quote}{self.topic}{quote}")
+        if self.partition is not None:
+            words.append(f"partition == {self.partition}")
+        broker = "executed" if self.forward else "skipped"
+        source: dict[str, Any] = {
+            "name": self.name,
+            "match": " and ".join(words),
+            "do": {"error": facts.error_name(self.error_code), "broker": broker},
+        }
+        when = {"after": self.after, "times": self.times}
+        if wanted := {key: value for key, value in when.items() if value}:
+            source["when"] = wanted
+        return source
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +123,21 @@ class RuleBook:
         """How often each rule has fired, by name."""
         return {rule.name: hits for rule, hits in zip(self._rules, self._hits, strict=True)}
 
+    def counts(self) -> dict[str, tuple[int, int]]:
+        """How often each rule has matched and fired, by name."""
+        return {
+            rule.name: (matched, hits)
+            for rule, matched, hits in zip(self._rules, self._matched, self._hits, strict=True)
+        }
+
+    def renewed(self, rules: Sequence[Rule], counts: Mapping[str, tuple[int, int]]) -> RuleBook:
+        """A book with other rules that knows the same topics; rules named in `counts` go on counting from there."""
+        book = RuleBook(rules)
+        book._topics = self._topics
+        for number, rule in enumerate(rules):
+            book._matched[number], book._hits[number] = counts.get(rule.name, (0, 0))
+        return book
+
     def decide(self, api_key: int, api_version: int, request: Message) -> Answer | None:
         """The answer of the first rule that fires, None if the request passes.
 
@@ -147,19 +181,29 @@ def _means(rule: Rule, topics: Mapping[bytes, str], topic: Mapping[str, Any], pa
 
 def load(path: str | Path) -> list[Rule]:
     """The rules of a file; RuleError names file, line, column and what is possible."""
-    return [
-        Rule(
-            entry.name,
-            entry.match.api_key,
-            entry.error_code,
-            entry.match.topic,
-            entry.match.partition,
-            entry.forward,
-            entry.after,
-            entry.times,
-        )
-        for entry in read(Path(path))
-    ]
+    return [_rule(entry) for entry in read(Path(path))]
 
 
-__all__ = ["Answer", "Rule", "RuleBook", "RuleError", "load"]
+def parse(text: str, name: str = "rules", first: int = 1) -> list[Rule]:
+    """The rules of a text: a rules file's content, a list of rules or one rule, in YAML or JSON.
+
+    RuleError as of `load`, with `name` for the file. Rules without a name are numbered from `first`.
+    """
+    return [_rule(entry) for entry in read_text(text, name, first)]
+
+
+def _rule(entry: Entry) -> Rule:
+    match = entry.match
+    return Rule(
+        entry.name,
+        match.api_key,
+        entry.error_code,
+        match.topic,
+        match.partition,
+        entry.forward,
+        entry.after,
+        entry.times,
+    )
+
+
+__all__ = ["Answer", "Rule", "RuleBook", "RuleError", "load", "parse"]

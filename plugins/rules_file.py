@@ -51,9 +51,15 @@ def read(path: Path) -> list[Entry]:
     return _File(name).rules(text)
 
 
+def read_text(text: str, name: str, first: int = 1) -> list[Entry]:
+    """The rules of a text that is a whole file, a list of rules, or one rule; see `read`."""
+    return _File(name, first).rules(text, loose=True)
+
+
 class _File:
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, first: int = 1) -> None:
         self.name = name
+        self.first = first
 
     def error(self, node: yaml.Node, text: str, offset: int = 0) -> RuleError:
         mark = node.start_mark
@@ -61,7 +67,7 @@ class _File:
             offset += 1
         return RuleError(self.name, mark.line + 1, mark.column + 1 + offset, text)
 
-    def rules(self, text: str) -> list[Entry]:
+    def rules(self, text: str, loose: bool = False) -> list[Entry]:
         try:
             root = yaml.compose(text, Loader=yaml.SafeLoader)
         except yaml.MarkedYAMLError as error:
@@ -72,13 +78,17 @@ class _File:
             raise RuleError(self.name, 1, 1, f"is not YAML: {error}") from None
         if root is None:
             raise RuleError(self.name, 1, 1, "is empty; it starts with 'rules:' and a list")
-        fields = self.mapping(root, ("rules",), "a rules file")
-        if "rules" not in fields:
-            raise self.error(root, "has no 'rules:'")
-        listed = fields["rules"]
+        if loose and isinstance(root, yaml.MappingNode) and "rules" not in [key.value for key, _ in root.value]:
+            return [self.rule(root, self.first)]
+        listed: yaml.Node = root
+        if not loose or not isinstance(root, yaml.SequenceNode):
+            fields = self.mapping(root, ("rules",), "a rules file")
+            if "rules" not in fields:
+                raise self.error(root, "has no 'rules:'")
+            listed = fields["rules"]
         if not isinstance(listed, yaml.SequenceNode):
             raise self.error(listed, "'rules' is a list: each rule starts with '- '")
-        entries = [self.rule(node, number) for number, node in enumerate(listed.value, 1)]
+        entries = [self.rule(node, number) for number, node in enumerate(listed.value, self.first)]
         seen: set[str] = set()
         for entry, node in zip(entries, listed.value, strict=True):
             if entry.name in seen:

@@ -1,5 +1,6 @@
 """Sockets: the relay between clients and brokers, the ring it writes to, its observers and their supervisor."""
 
+from . import security_events
 from .supervisor import Proxy, ProxyConfig, ProxyError
 
-__all__ = ["Proxy", "ProxyConfig", "ProxyError"]
+__all__ = ["Proxy", "ProxyConfig", "ProxyError", "security_events"]

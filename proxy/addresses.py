@@ -18,7 +18,7 @@ TRIES = 64
 """Ports that are tried one after the other from the fixed start."""
 
 
-def listen(address: Address) -> socket.socket:
+def listen(address: Address, before_bind: Callable[[socket.socket], None] | None = None) -> socket.socket:
     """A listening, non-blocking socket on `address` (port 0: any); OSError when it cannot be had."""
     host, port = address
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
@@ -26,6 +26,8 @@ def listen(address: Address) -> socket.socket:
     sock = socket.socket(family, kind, protocol)
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if before_bind is not None:
+            before_bind(sock)
         sock.bind(where)
         sock.listen(1024)
         sock.setblocking(False)
@@ -92,8 +94,14 @@ class AddressMap:
         self._emit(BrokerFound(node, broker, own))
         return own[1]
 
-    def open_in_order(self, brokers: Iterable[tuple[int, Address]]) -> None:
-        """Give listeners to brokers that came in one response, by node id: ports do not depend on the order."""
+    def stands_for(self, broker: Address, node: int, local_host: str) -> Address | None:
+        """The address that a client is given for a broker, if it found the proxy as `local_host`."""
+        port = self.port_for(broker, node)
+        return None if port is None else (local_host, port)
+
+    def open_in_order(self, brokers: Iterable[tuple[int, Address]], moves: bool = False) -> None:
+        """Give listeners to brokers that came in one response, by node id: ports do not depend on the order.
+        moves: the response says where brokers are now (see `named`)."""
         for node, broker in sorted(brokers):
             self.port_for(broker, node)
 

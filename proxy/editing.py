@@ -12,18 +12,27 @@ from typing import Any
 from uuid import UUID
 
 from .. import decoder
-from ..decoder import facts
+from ..decoder import Exchange, State, facts
 from ..decoder.plan import StructPlan, plan
 from ..plugins.rules import Answer, RuleBook
 from .addresses import AddressMap
+from .tail import ENDPOINTS
 
 ADDRESS_APIS = frozenset(facts.api_key(name) for name in ("Metadata", "FindCoordinator", "DescribeCluster"))
 """Responses that tell a client where brokers are."""
 ENDPOINT_APIS = frozenset(facts.api_key(name) for name in ("Produce", "Fetch", "ShareFetch", "ShareAcknowledge"))
 """Responses of bulk APIs that name brokers in a tagged field when a leader has moved (KIP-951)."""
-ENDPOINT_LIMIT = 256 * 1024
-"""Larger responses of bulk APIs are not held for the sake of that field."""
+ENDPOINT_LIMIT = 16 * 1024
+"""Larger responses of bulk APIs are not held for the sake of that field, but followed to their end (`tail`)."""
 PRODUCE = facts.api_key("Produce")
+METADATA = facts.api_key("Metadata")
+API_VERSIONS = facts.api_key("ApiVersions")
+DESCRIBE_CLUSTER = facts.api_key("DescribeCluster")
+KNOWN = frozenset(facts.api_keys())
+HIGHEST_VERSION = 40
+"""No API has versions beyond this; larger numbers are not a request's (raw SASL tokens have no header)."""
+ACKS_REACH = 16 * 1024
+"""Where the acks of a Produce request stand at the latest (behind client id, tags and transactional id)."""
 
 
 class Unreadable(Exception):
@@ -44,17 +53,72 @@ def _has_address(struct: StructPlan) -> bool:
     return {"host", "port"} <= names or any(field.struct and _has_address(field.struct) for field in struct.fields)
 
 
+@cache
+def watched() -> frozenset[int]:
+    """The requests whose responses may name brokers, or versions that could not be changed: key << 16 | version."""
+    return frozenset(
+        key << 16 | version
+        for key in ADDRESS_APIS | ENDPOINT_APIS | {API_VERSIONS}
+        for version in range(HIGHEST_VERSION + 1)
+        if key == API_VERSIONS or names_brokers(key, version)
+    )
+
+
 def produce_acks(data: bytes | memoryview, at: int, end: int) -> int | None:
-    """The acks of a flexible Produce (version 9 and later) whose frame starts at `at`; None if that is beyond `end`."""
-    if at + 14 > end:
-        return None
-    client_id = int.from_bytes(data[at + 12 : at + 14], "big", signed=True)
-    place = at + 14 + max(client_id, 0)
-    # no tags in the header, and a transactional id of less than 127 bytes (0: null)
-    if place + 2 > end or data[place] or data[place + 1] > 127:
-        return None
-    place += 2 + max(data[place + 1] - 1, 0)
-    return int.from_bytes(data[place : place + 2], "big", signed=True) if place + 2 <= end else None
+    """The acks of a Produce request whose frame (size first) starts at `at`; None if they are not there by `end`."""
+    place = acks_end(data, at, end)
+    return int.from_bytes(data[place - 2 : place], "big", signed=True) if place <= end else None
+
+
+def acks_end(data: bytes | memoryview, at: int, end: int) -> int:
+    """Where the acks of a Produce request end. If that cannot be told by `end`, a place behind `end` up to which
+    bytes are needed to tell more. At least 12 bytes of the frame are there."""
+    version = int.from_bytes(data[at + 6 : at + 8], "big")
+    place = at + 14
+    if place > end:
+        return place
+    place += max(int.from_bytes(data[at + 12 : at + 14], "big", signed=True), 0)  # the client id
+    if version >= 9:
+        if place >= end:
+            return place + 1
+        if data[place]:
+            place = _tags_end(data, place, end)
+        else:
+            place += 1
+        if place + 1 > end:
+            return place + 1
+        length, place = _uvarint(data, place, end)  # the transactional id; 0: null
+        place += max(length - 1, 0)
+    elif version >= 3:
+        if place + 2 > end:
+            return place + 2
+        place += 2 + max(int.from_bytes(data[place : place + 2], "big", signed=True), 0)
+    return place + 2
+
+
+def _tags_end(data: bytes | memoryview, place: int, end: int) -> int:
+    """Where a tag section ends; behind `end` if it is not all there."""
+    count, place = _uvarint(data, place, end)
+    for _ in range(count):
+        if place >= end:
+            return end + 1
+        _, place = _uvarint(data, place, end)
+        size, place = _uvarint(data, place, end)
+        place += size
+    return place
+
+
+def _uvarint(data: bytes | memoryview, place: int, end: int) -> tuple[int, int]:
+    """A number and the place behind it, which is behind `end` if the number is not all there."""
+    value = shift = 0
+    while place < end and shift < 35:
+        byte = data[place]
+        place += 1
+        value |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80:
+            return value, place
+    return 0, end + 1
 
 
 def framed(frame: bytes) -> bytes:
@@ -68,11 +132,10 @@ class Editor:
     def __init__(self, addresses: AddressMap, rules: RuleBook) -> None:
         self._addresses = addresses
         self.rules = rules
-        interest = rules.interest()
-        # Whether a Produce is answered at all (acks) decides the order of responses, so all of them are read as
-        # soon as any rule may answer something.
-        self.requests = frozenset(interest | {PRODUCE}) if interest else frozenset()
+        self.requests = frozenset(rules.interest())
         """Api keys whose requests are held."""
+        self.topics: decoder.Topics | None = None
+        """Names of topics by their ids, where filters may ask for them."""
 
     def readdress(self, data: bytes, api_key: int, api_version: int, local_host: str) -> bytes | None:
         """A response with the proxy's own addresses, None if it names no broker."""
@@ -85,16 +148,21 @@ class Editor:
             message = error.message
         except decoder.DecodeError as error:
             raise Unreadable(str(error)) from None
+        if api_key in ENDPOINT_APIS and not _endpoints(message):
+            return None
         fields = message.to_dict()
         self._learn_topics(fields)
+        if self.topics is not None:
+            learned = Exchange(api_key=api_key, api_version=api_version, response=data[4:], state=State.PAIRED)
+            self.topics.learn(learned)
         found = list(broker_addresses(fields))
-        self._addresses.open_in_order((node, (host, port)) for _, node, host, port in found)
+        moves = api_key != DESCRIBE_CLUSTER
+        self._addresses.open_in_order(((node, (host, port)) for _, node, host, port in found), moves)
         edits: dict[str, Any] = {}
         for path, node, host, port in found:
-            own = self._addresses.port_for((host, port), node)
+            own = self._addresses.stands_for((host, port), node, local_host)
             if own is not None:
-                edits[path + "host"] = local_host
-                edits[path + "port"] = own
+                edits[path + "host"], edits[path + "port"] = own
         if not edits:
             return None
         try:
@@ -102,9 +170,39 @@ class Editor:
         except decoder.EncodeError as error:
             raise Unreadable(str(error)) from None
 
+    def cap(self, data: bytes, api_version: int) -> tuple[bytes | None, list[tuple[int, int, int]]]:
+        """An ApiVersions response that offers no version whose broker addresses could not be changed here.
+
+        None if nothing is to be changed; and (api key, offered, offered now) of what was.
+        """
+        try:
+            message = decoder.decode_response(data[4:], api_key=API_VERSIONS, api_version=api_version)
+        except decoder.TrailingBytes as error:
+            if error.message is None:
+                raise Unreadable(str(error)) from None
+            message = error.message
+        except decoder.DecodeError as error:
+            raise Unreadable(str(error)) from None
+        edits: dict[str, Any] = {}
+        capped = []
+        for place, offer in enumerate(message.to_dict()["api_keys"]):
+            key, low, high = offer["api_key"], offer["min_version"], offer["max_version"]
+            if key not in ADDRESS_APIS | ENDPOINT_APIS:
+                continue
+            known = facts.api(key).versions.high
+            if known is not None and low <= known < high:
+                edits[f"api_keys[{place}].max_version"] = known
+                capped.append((key, high, known))
+        if not edits:
+            return None, []
+        try:
+            return framed(message.replace(edits).encode()), capped
+        except decoder.EncodeError as error:
+            raise Unreadable(str(error)) from None
+
     def _learn_topics(self, fields: dict[str, Any]) -> None:
         """Newer requests name topics by id alone; Metadata says which is which."""
-        if self.requests:
+        if self.requests or self.topics is not None:
             for topic in fields.get("topics") or ():
                 if topic.get("name") and isinstance(topic.get("topic_id"), UUID):
                     self.rules.learn(topic["topic_id"], topic["name"])
@@ -120,6 +218,14 @@ class Editor:
         return self.rules.decide(message.api_key, message.api_version, message), True
 
 
+def _endpoints(message: decoder.Message) -> bool:
+    """Whether a response of a bulk API names brokers."""
+    root = message.plan.root
+    return any(
+        bool(value) for field, value in zip(root.fields, message.values, strict=False) if field.name == ENDPOINTS
+    )
+
+
 def broker_addresses(fields: dict[str, Any], path: str = "") -> Iterator[tuple[str, int, str, int]]:
     """Every place with a host and a port: (path prefix, node id or -1, host, port)."""
     if isinstance(fields.get("host"), str) and isinstance(fields.get("port"), int):
@@ -130,3 +236,16 @@ def broker_addresses(fields: dict[str, Any], path: str = "") -> Iterator[tuple[s
             for index, item in enumerate(value):
                 if isinstance(item, dict):
                     yield from broker_addresses(item, f"{path}{name}[{index}].")
+
+
+def refuses(api_key: int, api_version: int) -> bool:
+    """Whether a request is an ApiVersions of a version whose answer could not be read here."""
+    known = facts.api(API_VERSIONS).versions.high
+    return api_key == API_VERSIONS and known is not None and known < api_version <= HIGHEST_VERSION
+
+
+def refusal(correlation_id: int) -> bytes:
+    """What a broker answers to an ApiVersions version that it does not know: version 0, with its own range (KIP-511)."""
+    known = {"api_key": API_VERSIONS, "min_version": 0, "max_version": facts.api(API_VERSIONS).versions.high}
+    body = {"error_code": decoder.facts.error_code("UNSUPPORTED_VERSION"), "api_keys": [known]}
+    return framed(decoder.encode_response(API_VERSIONS, 0, body, correlation_id=correlation_id))

@@ -9,7 +9,16 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
+from ..decoder import facts
+
 Address = tuple[str, int]
+_AFTER = {
+    "relay": "traffic has stopped: restart the proxy",
+    "observer": "traffic goes on unobserved",
+    "inspector": "traffic goes on, no more is found wrong with it",
+    "control": "traffic goes on, the control API is gone",
+    "meter": "traffic goes on, live feed and metrics have ended",
+}
 
 
 def show(address: Address) -> str:
@@ -18,11 +27,17 @@ def show(address: Address) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
+_BY_NAME: dict[str, type[Event]] = {}
+
+
 @dataclass(frozen=True, slots=True)
 class Event:
     """Base of all events."""
 
     warning: ClassVar[bool] = False
+
+    def __init_subclass__(cls) -> None:
+        _BY_NAME[cls.__name__] = cls
 
     @property
     def text(self) -> str:
@@ -35,10 +50,12 @@ class Listening(Event):
 
     address: Address
     upstream: Address
+    security: str = ""
 
     @property
     def text(self) -> str:
-        return f"listening on {show(self.address)} for {show(self.upstream)}"
+        upstream = show(self.upstream) if self.upstream[1] else "any broker"
+        return f"listening on {show(self.address)} for {upstream}{'; ' if self.security else ''}{self.security}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +85,19 @@ class ListenerFailed(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class ClientRefused(Event):
+    """A client was turned away before anything was read from it."""
+
+    warning: ClassVar[bool] = True
+    client: Address
+    reason: str
+
+    @property
+    def text(self) -> str:
+        return f"refused {show(self.client)}: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True)
 class ConnectionOpened(Event):
     connection: int
     client: Address
@@ -80,16 +110,20 @@ class ConnectionOpened(Event):
 
 @dataclass(frozen=True, slots=True)
 class ConnectionClosed(Event):
-    """`how`: "fin" or "rst"; `sent`, `received`: bytes from and to the client."""
+    """`how`: "fin" or "rst"; `sent`, `received`: bytes from and to the client; `by`: "client" or "broker", whose end
+    came first, "" when the proxy ended it; `awaited`: requests whose responses were still looked for."""
 
     connection: int
     how: str
     sent: int
     received: int
+    by: str = ""
+    awaited: int = 0
 
     @property
     def text(self) -> str:
-        return f"connection {self.connection}: closed ({self.how}) after {self.sent} B up, {self.received} B down"
+        how = f"{self.how} by {self.by}" if self.by else self.how
+        return f"connection {self.connection}: closed ({how}) after {self.sent} B up, {self.received} B down"
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +140,23 @@ class UpstreamFailed(Event):
         return (
             f"cannot reach broker {show(self.broker)}: {self.reason}; the proxy keeps listening: "
             "start the broker or correct --broker"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Capped(Event):
+    """Clients are offered a lower version than the broker offers, because the newer one could not be changed here."""
+
+    warning: ClassVar[bool] = True
+    api_key: int
+    offered: int
+    capped: int
+
+    @property
+    def text(self) -> str:
+        return (
+            f"{facts.api_name(self.api_key)} v{self.offered} is newer than this barnabas, which has to change broker "
+            f"addresses in it: clients are offered v{self.capped}; a newer barnabas passes it (or `barnabas schema import`)"
         )
 
 
@@ -158,6 +209,78 @@ class RuleHit(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class InterceptHeld(Event):
+    """A frame waits for a decision (`held`: its number). `direction` is a `decoder.Direction`."""
+
+    held: int
+    connection: int
+    direction: int
+    api_key: int
+    correlation_id: int
+    intercept: int
+
+    @property
+    def text(self) -> str:
+        side = "response" if self.direction else "request"
+        return (
+            f"held {self.held}: {facts.api_name(self.api_key)} {side} {self.correlation_id} "
+            f"of connection {self.connection} waits for a decision"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class InterceptReleased(Event):
+    """A frame that waited does so no more. `how`: "resumed", "edited", "answered", "closed", "timeout", or why."""
+
+    held: int
+    connection: int
+    direction: int
+    api_key: int
+    correlation_id: int
+    how: str
+
+    @property
+    def text(self) -> str:
+        return f"held {self.held} on connection {self.connection}: {self.how}"
+
+
+@dataclass(frozen=True, slots=True)
+class ControlListening(Event):
+    """The control API can be used. `url`: "http://127.0.0.1:PORT", or "unix:PATH"; `token_file`: where the token is
+    ("" where none is needed)."""
+
+    url: str
+    token_file: str
+
+    @property
+    def text(self) -> str:
+        return f"control API at {self.url}" + (f", token in {self.token_file}" if self.token_file else "")
+
+
+@dataclass(frozen=True, slots=True)
+class MeterListening(Event):
+    """Where the live feed (UDP) and `GET /metrics` are; None: not asked for."""
+
+    feed: Address | None
+    metrics: Address | None
+
+    @property
+    def text(self) -> str:
+        said = [f"live feed at {show(self.feed)}"] if self.feed else []
+        said += [f"metrics at http://{show(self.metrics)}/metrics"] if self.metrics else []
+        return ", ".join(said) or "metrics go to StatsD"
+
+
+@dataclass(frozen=True, slots=True)
+class ShutdownAsked(Event):
+    """Somebody asked over the control API to stop the proxy."""
+
+    @property
+    def text(self) -> str:
+        return "stopping, as asked over the control API"
+
+
+@dataclass(frozen=True, slots=True)
 class Recording(Event):
     """Recording into this directory."""
 
@@ -205,6 +328,39 @@ class Counts(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class FindingSeen(Event):
+    """Something is wrong in the traffic (`decoder.findings.Finding`): seen for the first time, worse than before, or
+    twice as often as when it was told last. `number` is that of the finding, from 1; its last event says its last
+    count."""
+
+    id: str
+    severity: str
+    seen: str
+    why: str
+    remedy: str
+    count: int
+    about: dict[str, Any]
+    number: int
+
+    @property
+    def text(self) -> str:
+        times = f", {self.count} times" if self.count > 1 else ""
+        return f"finding ({self.severity}, {self.id}{times}): {self.seen}"
+
+
+@dataclass(frozen=True, slots=True)
+class NotInspected(Event):
+    """So many bytes were not inspected, in all: the inspector did not keep up. Findings may be missing."""
+
+    warning: ClassVar[bool] = True
+    lost_bytes: int
+
+    @property
+    def text(self) -> str:
+        return f"{self.lost_bytes} B were not inspected, the inspector did not keep up: findings may be missing"
+
+
+@dataclass(frozen=True, slots=True)
 class RelayFault(Event):
     """A fault of the relay itself; it cost this one connection (0: none)."""
 
@@ -233,7 +389,7 @@ class Suppressed(Event):
 
 @dataclass(frozen=True, slots=True)
 class ProcessFailed(Event):
-    """The relay or the observer ended although nobody asked it to."""
+    """The relay, the observer or the inspector ended although nobody asked it to."""
 
     warning: ClassVar[bool] = True
     process: str
@@ -241,11 +397,7 @@ class ProcessFailed(Event):
 
     @property
     def text(self) -> str:
-        after = "traffic has stopped: restart the proxy" if self.process == "relay" else "traffic goes on unobserved"
-        return f"the {self.process} process ended unexpectedly (exit code {self.code}); {after}"
-
-
-_BY_NAME: dict[str, type[Event]] = {kind.__name__: kind for kind in Event.__subclasses__()}
+        return f"the {self.process} process ended unexpectedly (exit code {self.code}); {_AFTER[self.process]}"
 
 
 def encode(event: Event) -> bytes:

@@ -9,18 +9,19 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import signal
 import socket
 import sys
 import time
-from pathlib import Path
 from typing import Any, Protocol
 
 from .. import decoder
-from ..captures import Recorder
 from ..decoder import Direction, ExchangeDone
-from .events import Address, Counts, Event, Recording, RecordingFailed, encode
+from .channel import Channel
+from .events import Address, Counts, Event, encode
 from .reading import Lost, Record, RingReader
+from .recordings import Recordings
 from .relay import receive_settings
 from .ring import Kind, Ring
 
@@ -29,18 +30,24 @@ LAST_SECONDS = 25.0
 
 
 class Consumer(Protocol):
-    """What an observer feeds: `captures.Recorder` or `Tally`."""
+    """What an observer feeds: `captures.Recorder`, `Tally`, `Recordings`, or `inspector.Inspection`."""
 
     @property
     def counts(self) -> dict[str, int]: ...
     def opened(
-        self, conn: int, time_ns: int, client: Address, broker: Address, upstream: Address | None = None
+        self,
+        conn: int,
+        time_ns: int,
+        client: Address,
+        broker: Address,
+        upstream: Address | None = None,
+        failed: str = "",
     ) -> None: ...
     def data(self, conn: int, direction: int, time_ns: int, data: bytes) -> None: ...
     def broker_leg(self, conn: int, direction: int, time_ns: int, frame: bytes, note: str = "") -> None: ...
     def note(self, conn: int, correlation_id: int, text: str) -> None: ...
     def lost(self, conn: int, direction: int, nbytes: int) -> None: ...
-    def closed(self, conn: int, time_ns: int, how: str = "fin") -> None: ...
+    def closed(self, conn: int, time_ns: int, how: str = "fin", by: str = "") -> None: ...
     def flush(self) -> None: ...
     def close(self) -> None: ...
 
@@ -57,7 +64,13 @@ class Tally:
         return self._counts
 
     def opened(
-        self, conn: int, time_ns: int, client: Address, broker: Address, upstream: Address | None = None
+        self,
+        conn: int,
+        time_ns: int,
+        client: Address,
+        broker: Address,
+        upstream: Address | None = None,
+        failed: str = "",
     ) -> None:
         self._connections[conn] = decoder.Connection(conn)
 
@@ -86,7 +99,7 @@ class Tally:
         if conn in self._connections:
             self._connections[conn].lost(Direction(direction))
 
-    def closed(self, conn: int, time_ns: int, how: str = "fin") -> None:
+    def closed(self, conn: int, time_ns: int, how: str = "fin", by: str = "") -> None:
         connection = self._connections.pop(conn, None)
         if connection is not None:
             self._count(connection.close(time_ns))
@@ -97,31 +110,30 @@ class Tally:
 
 
 class Observer:
-    """One reader of the ring and its consumer."""
+    """One reader of the ring and its consumer: the recorder, or what only counts."""
 
     def __init__(self, control: socket.socket, settings: dict[str, Any]) -> None:
         self._control = control
         self._parent = os.getppid()
         ring = Ring.attach(settings["ring"])
         self._reader = RingReader(ring, settings["reader"], settings["bell"], settings["room_bell"])
-        self._consumer: Consumer = Tally()
-        directory = settings["record"]
-        if directory is not None:
-            try:
-                self._consumer = Recorder(Path(directory), on_event=self._recorder_says)
-                self._emit(Recording(directory))
-            except OSError as error:
-                self._emit(RecordingFailed(f"{directory}: {(error.strerror or str(error)).lower()}"))
+        commands = settings.get("commands")
+        self._commands = Channel(socket.socket(fileno=commands)) if commands is not None else None
+        """To the control server, which rings the reader's bell behind every command."""
+        self._consumer = self._make_consumer(settings)
         self._open = 0
         self._opened = 0
         self._bytes = [0, 0]
         self._legs: dict[int, bytearray] = {}
         self._finished = False
+        self._idle = False  # everything that was in the ring has been taken
         self._stop_at: float | None = None
 
-    def _recorder_says(self, kind: str, text: str) -> None:
-        if kind in ("paused", "error"):
-            self._emit(RecordingFailed(text))
+    _recordings: Recordings | None = None
+
+    def _make_consumer(self, settings: dict[str, Any]) -> Consumer:
+        self._recordings = Recordings(settings["record"], Tally, self._emit)
+        return self._recordings
 
     def _emit(self, event: Event) -> None:
         try:
@@ -144,12 +156,45 @@ class Observer:
                 self._report()
                 if not self._supervised(now):
                     break
-            if not worked:
-                self._reader.wait(max(next_report - now, 0.0))
+            self._idle = not worked
+            if self._commands is not None:
+                self._serve(self._commands)
+            nap = self._nap(not worked)
+            if not worked and nap:
+                self._reader.wait(max(min(next_report - now, nap), 0.0))
         for conn in list(self._legs):
             del self._legs[conn]
         self._consumer.close()
         self._report()
+
+    # -- commands --------------------------------------------------------------------------------------------
+
+    def _serve(self, commands: Channel) -> None:
+        """Answer the control server."""
+        commands.flush()
+        for message, _ in commands.receive():
+            try:
+                answer = self._command(message)
+            except Exception as error:  # a command may fail; what is observed goes on
+                answer = {"error": "failed", "text": f"{type(error).__name__}: {error}"}
+            if answer is not None:
+                commands.send({"id": message.get("id"), **answer})
+        if commands.closed:
+            self._commands = None
+
+    def _command(self, message: dict[str, Any]) -> dict[str, Any] | None:
+        """The answer to a command, None if it comes later."""
+        if self._recordings is None:
+            return {"error": "invalid", "text": f"no such command: {message.get('do')!r}"}
+        return self._recordings.command(message)
+
+    def _nap(self, idle: bool) -> float:
+        """Do what there is besides the ring; how long to wait for the ring's bell at most (seconds)."""
+        if self._commands is not None and self._commands.pending:
+            if idle:
+                select.select([], [self._commands], [], 0.05)
+            return 0.0
+        return 1.0
 
     def _supervised(self, now: float) -> bool:
         """Whether to go on. The supervisor's end of the socket is closed when it is gone or stopping."""
@@ -190,17 +235,22 @@ class Observer:
         conn, kind = record.connection, record.kind
         if kind == Kind.DATA:
             self._bytes[record.direction] += len(record.data)
-            consumer.data(conn, record.direction, record.time_ns, record.data)
+            if self._recordings is not None:
+                self._recordings.data(conn, record.direction, record.time_ns, record.data, record.first_frame)
+            else:
+                consumer.data(conn, record.direction, record.time_ns, record.data)
         elif kind == Kind.OPENED:
-            self._open += 1
-            self._opened += 1
             said = json.loads(record.data)
+            failed = said.get("failed", "")
+            self._open += 1
+            self._opened += 0 if failed else 1
             client, broker, upstream = (tuple(said[name]) for name in ("client", "broker", "upstream"))
-            consumer.opened(conn, record.time_ns, client, broker, upstream)
+            consumer.opened(conn, record.time_ns, client, broker, None if failed else upstream, failed)
         elif kind == Kind.CLOSED:
             self._open -= 1
             self._legs.pop(conn, None)
-            consumer.closed(conn, record.time_ns, "rst" if json.loads(record.data)["how"] == "rst" else "fin")
+            said = json.loads(record.data)
+            consumer.closed(conn, record.time_ns, said["how"], said.get("by", ""))
         elif kind == Kind.NOTE:
             number = record.first_frame
             consumer.note(conn, number - (1 << 32) if number >> 31 else number, record.data.decode())

@@ -8,12 +8,12 @@ connection goes on at the first frame start it sees; a `Lost` with the exact num
 from __future__ import annotations
 
 import json
-import os
 import select
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from .bells import hush, sound
 from .ring import (
     _HEADER,
     _SLOT,
@@ -88,8 +88,19 @@ class RingReader:
             return
         words[self._waiting_word] = 1
         if words[_W_SEQUENCE] == self._cursor and select.select([self._bell], [], [], timeout)[0]:
-            os.eventfd_read(self._bell)
+            hush(self._bell)
         words[self._waiting_word] = 0
+
+    def arm(self) -> bool:
+        """Ask for the bell, for a reader that waits in a loop of its own; False when there is something to read.
+        `disarm` when it rang or the time is up."""
+        self._words[self._waiting_word] = 1
+        return self._words[_W_SEQUENCE] == self._cursor
+
+    def disarm(self) -> None:
+        """No bell is needed any more."""
+        self._words[self._waiting_word] = 0
+        hush(self._bell)
 
     def read(self, limit: int = 512) -> Iterator[Record | Lost]:
         """What has been written since, at most `limit` chunks."""
@@ -130,7 +141,7 @@ class RingReader:
             words[self._sequence_word] = cursor + 1
             if words[_W_BLOCKED]:
                 words[_W_BLOCKED] = 0
-                os.eventfd_write(self._writer_bell, 1)
+                sound(self._writer_bell)
 
     def _data(
         self, connection: int, direction: int, time_ns: int, data: bytes, first: int, stream: int

@@ -13,30 +13,45 @@ import gc
 import json
 import os
 import resource
-import select
 import signal
 import socket
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import asdict
+from functools import partial
 from typing import Any
 
-from ..plugins import rules
+from ..decoder import Topics
+from ..plugins.rules import Rule, RuleBook
+from . import polling
 from .addresses import AddressMap, reason
+from .bells import hush, sound
+from .channel import Channel
+from .commands import Commands
 from .connection import Connection
-from .editing import ADDRESS_APIS, ENDPOINT_APIS, Editor
-from .events import Address, Event, RelayFault, Suppressed, UpstreamFailed, encode
+from .editing import METADATA, Editor, watched
+from .events import Address, BrokerFound, ClientRefused, Event, RelayFault, Suppressed, UpstreamFailed, encode
+from .intercepts import Intercepts
 from .lane import Lane
+from .life_events import RulesKept, RulesReplaced
+from .limits import Guard
+from .live_rules import LiveRules
+from .named import NamedBrokers
+from .negotiation import Security
 from .resolver import Answer, Resolver
 from .ring import Kind, Ring, RingWriter
+from .switching import switch
+from .transparent import Interception, NotIntercepted, Unchanged, plain
+from .unreached import LastWords
 
-_ALL = select.EPOLLIN | select.EPOLLOUT | select.EPOLLRDHUP | select.EPOLLET
-_WRITE = 4  # select.EPOLLOUT as a number: a global is faster than an attribute
-_READ = select.EPOLLIN | select.EPOLLRDHUP | select.EPOLLHUP | select.EPOLLERR
-_HANGUP = select.EPOLLRDHUP | select.EPOLLHUP | select.EPOLLERR
+_ALL = polling.ALL
+_WRITE = polling.WRITE  # a global is faster than an attribute
+_READ = polling.READ | polling.READ_HANGUP | polling.HANGUP | polling.ERROR
+_ERROR = polling.ERROR
+_HANGUP = polling.READ_HANGUP | polling.HANGUP | polling.ERROR
 HOLD_LIMIT = 64 << 20
 """Most bytes of frames that are held at one time, over all connections."""
-CONNECT_SECONDS = 10.0
 DRAIN_SECONDS = 5.0
 EVENTS_PER_SECOND = 200
 SNAPSHOT_SECONDS = 0.25
@@ -50,16 +65,30 @@ class Relay:
         self.ring = Ring.attach(settings["ring"])
         self.writer = RingWriter(self.ring, {int(reader): fd for reader, fd in settings["bells"].items()})
         self._room_bell: int = settings["room_bell"]
-        self.watch = ADDRESS_APIS | ENDPOINT_APIS
+        self.watch = watched()
+        self.lossless = bool(settings["lossless"])
         self.hold_limit = min(HOLD_LIMIT, self.writer.hold_limit) if settings["lossless"] else HOLD_LIMIT
         self.held = 0
+        self.switchable = settings.get("commands") is not None or bool(settings.get("reloadable"))
+        """Whether rules and intercepts may come while connections stand."""
         self.draining = False
         self.resolver = Resolver()
         self.upstream: Address = tuple(settings["upstream"])
         bootstrap = socket.socket(fileno=settings["listener"])
         bootstrap.setblocking(False)
         own: Address = bootstrap.getsockname()[:2]
-        addresses = AddressMap(
+        intercepted = settings.get("transparent")
+        self.interception = Interception(intercepted, bootstrap) if intercepted else None
+        self.rewrites = not intercepted
+        """Whether clients are given the proxy's addresses; if not, no frame is changed but by a rule."""
+        if not self.rewrites:
+            # Rules name topics, newer requests only their ids: Metadata says which is which
+            rules_may_come = bool(settings["rules"]) or self.switchable
+            self.watch = frozenset(each for each in self.watch if rules_may_come and each >> 16 == METADATA)
+        secured = settings.get("security")
+        suffix = (secured["tls"] or {}).get("sni_suffix") if secured and self.rewrites else ""
+        kind = partial(NamedBrokers, suffix=suffix) if suffix else AddressMap if self.rewrites else Unchanged
+        addresses: AddressMap = kind(
             own,
             self.upstream,
             fixed=settings["fixed_ports"],
@@ -67,9 +96,19 @@ class Relay:
             opened=self.add_listener,
             emit=self.emit,
         )
-        book = rules.RuleBook([rules.Rule.from_dict(rule) for rule in settings["rules"]])
-        self.editor = Editor(addresses, book)
-        self._poll = select.epoll()
+        self.addresses = addresses
+        self.security = Security(self, secured) if secured else None
+        """TLS and logins, if there are any."""
+        self._found: list[BrokerFound] = []
+        self.rules = LiveRules([Rule.from_dict(rule) for rule in settings["rules"]], self._rules_changed)
+        self.intercepts = Intercepts(self)
+        self.editor = Editor(addresses, self.rules.book)
+        commands = Channel(socket.socket(fileno=settings["commands"])) if settings.get("commands") is not None else None
+        self.commands = Commands(self, commands)
+        self.editor.topics = Topics() if self.switchable else None
+        self.guard = Guard(self, settings.get("limits") or {})
+        self.lingering: list[LastWords] = []
+        self._poll = polling.make_poll(self._interest)
         self._ends: dict[int, tuple[Lane, Lane]] = {}
         self._others: dict[int, Callable[[int], None]] = {}
         self._connections: dict[int, Connection] = {}
@@ -82,6 +121,7 @@ class Relay:
         self._second = 0
         self._events_in_second = 0
         self._suppressed = 0
+        self._said: set[Event] = set()
         self._last_snapshot = 0.0
         self._snapshot_due = False
         self._parent = os.getppid()
@@ -93,8 +133,12 @@ class Relay:
             (self.resolver.bell, lambda _: self.resolver.deliver()),
         ):
             self._others[fd] = handler
-            self._poll.register(fd, select.EPOLLIN)
+            self._poll.register(fd, polling.READ)
+        if commands is not None:
+            self._others[commands.fileno()] = self.commands.ready
+            self._poll.register(commands.fileno(), _ALL)
         self.add_listener(bootstrap, self.upstream)
+        self.guard.warn_of_few_files()
         if settings["probe"]:
             self.resolver.resolve(*self.upstream, self._probe)
 
@@ -102,6 +146,8 @@ class Relay:
 
     def emit(self, event: Event) -> None:
         """Send an event; too many in one second are counted instead. Never waits."""
+        if isinstance(event, BrokerFound):
+            self._found.append(event)
         second = int(time.monotonic())
         if second != self._second:
             self._second, self._events_in_second = second, 0
@@ -119,6 +165,12 @@ class Relay:
         except OSError:
             self._stopped = True
 
+    def emit_once(self, event: Event) -> None:
+        """Send an event that is the same for every connection only the first time."""
+        if event not in self._said:
+            self._said.add(event)
+            self.emit(event)
+
     # -- listeners and connects ------------------------------------------------------------------------------
 
     def add_listener(self, listener: socket.socket, broker: Address) -> None:
@@ -126,11 +178,16 @@ class Relay:
         entry = (listener, broker)
         self._listeners.append(entry)
         self._others[listener.fileno()] = lambda _: self._accept(entry)
-        self._poll.register(listener.fileno(), select.EPOLLIN | select.EPOLLET)
+        self._poll.register(listener.fileno(), polling.READ | polling.EDGE)
 
     def _accept(self, entry: tuple[socket.socket, Address]) -> None:
         listener, broker = entry
         while not self.draining:
+            if self.guard.full(len(self._connections)):
+                if entry not in self._accept_again:
+                    self._accept_again.append(entry)
+                self.guard.tell_full()
+                return
             try:
                 client, peer = listener.accept()
             except BlockingIOError:
@@ -142,14 +199,31 @@ class Relay:
                     return
                 continue
             client.setblocking(False)
+            if self.interception is not None:
+                peer = (plain(peer[0]), peer[1])
+                try:
+                    broker = self.interception.destination(client, peer)
+                except (NotIntercepted, OSError) as error:
+                    self.emit(ClientRefused(peer, str(error)))
+                    client.close()
+                    continue
             self._number += 1
             connection = Connection(self, self._number, client, peer[:2], broker)
             self._connections[connection.number] = connection
-            self.resolver.resolve(*broker, connection.resolved)
+            if self.security is None:
+                self.resolver.resolve(*broker, connection.resolved)
+            else:
+                self.security.accepted(connection)
 
     def await_connect(self, connection: Connection, sock: socket.socket) -> None:
-        self._others[sock.fileno()] = lambda _: connection.connected()
-        self._poll.register(sock.fileno(), _ALL)
+        self.attend(sock.fileno(), connection.connected)
+
+    def attend(self, fd: int, handler: Callable[[], None]) -> None:
+        """Call `handler` for every edge of a socket that is not (or not yet) an end of two lanes."""
+        known = fd in self._others
+        self._others[fd] = lambda _: handler()
+        if not known:
+            self._poll.register(fd, _ALL)
 
     def established(self, connection: Connection) -> None:
         """Both sockets stand: let bytes flow."""
@@ -159,17 +233,39 @@ class Relay:
         request, response = connection.request, connection.response
         self._others.pop(upstream.fileno(), None)
         self._ends[upstream.fileno()] = (response, request)
-        self._ends[connection.client.fileno()] = (request, response)
-        self._poll.register(connection.client.fileno(), _ALL)
+        if self._ends.get(connection.client.fileno()) is None:
+            self._ends[connection.client.fileno()] = (request, response)
+            self._poll.register(connection.client.fileno(), _ALL)
         # bytes may have come with the handshake; the edge for them is past
+        self._poll.modify(upstream.fileno(), _ALL)
         request.readable = response.readable = True
-        self._ready.append(response)
+        self._ready += (response, request)
+
+    def suspend(self, connection: Connection) -> None:
+        """Nothing is in flight: take the broker's socket from the lanes until `established` is called again."""
+        if connection.upstream is not None:
+            fd = connection.upstream.fileno()
+            self._others[fd] = self._others.get(fd, lambda _: None)
+            self._ends.pop(fd, None)
+
+    def _interest(self, fd: int) -> int | None:
+        """What the lanes of a socket wait for (`polling.Interest`)."""
+        end = self._ends.get(fd)
+        if end is None:
+            return None
+        reads, writes = end
+        wanted = polling.READ if reads.open and not reads.readable and not reads.eof else 0
+        if writes.open and (writes.pending or getattr(writes.sink, "waits", False)):
+            wanted |= polling.WRITE
+        return wanted
 
     def forget(self, sock: socket.socket) -> None:
         """A socket is about to be closed."""
         fd = sock.fileno()
         self._ends.pop(fd, None)
         self._others.pop(fd, None)
+        if self.interception is not None:
+            self.interception.forget(fd)
         try:
             self._poll.unregister(fd)
         except (OSError, ValueError):
@@ -177,6 +273,11 @@ class Relay:
 
     def gone(self, connection: Connection) -> None:
         self._connections.pop(connection.number, None)
+        if self._accept_again and not self.draining:
+            # Others wait for what has become free: arm the edge of their listeners anew.
+            again, self._accept_again = self._accept_again, []
+            for listener, _ in again:
+                self._poll.modify(listener.fileno(), polling.READ | polling.EDGE)
 
     def _probe(self, answer: Answer) -> None:
         """Tell at once, and not only when a client comes, that the broker cannot be reached."""
@@ -186,7 +287,8 @@ class Relay:
         if not answer:
             return
         family, address = answer[0]
-        sock = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+        sock = socket.socket(family, socket.SOCK_STREAM)
+        sock.setblocking(False)
         rest = answer[1:]
 
         def outcome(_: int) -> None:
@@ -222,13 +324,10 @@ class Relay:
         self._waiting_for_room.append(lane)
         self.writer.blocked(True)
         if self.writer.has_room():
-            os.eventfd_write(self._room_bell, 1)  # room was made in between
+            sound(self._room_bell)  # room was made in between
 
     def _room_made(self, _: int) -> None:
-        try:
-            os.eventfd_read(self._room_bell)
-        except BlockingIOError:
-            pass
+        hush(self._room_bell)
         waiting, self._waiting_for_room = self._waiting_for_room, []
         self._ready.extend(waiting)
 
@@ -237,16 +336,14 @@ class Relay:
     def run(self) -> None:
         """Until told to stop, or the supervisor is gone."""
         poll, ends, others, writer = self._poll.poll, self._ends, self._others, self.writer
+        security = self.security
         next_tick = time.monotonic() + 1.0
         published = writer.sequence
         while not self._stopped:
             ready, self._ready = self._ready, []
-            if ready:
-                timeout = 0.0
-            elif self.draining:
-                timeout = 0.02
-            else:
-                timeout = max(next_tick - time.monotonic(), 0.0)
+            hurry = self.draining or bool(self.lingering) or (security is not None and bool(security.paused))
+            now = time.monotonic()
+            timeout = 0.0 if ready else 0.02 if hurry else max(next_tick - now, 0.0)
             events = poll(timeout, 256)
             for fd, event in events:
                 end = ends.get(fd)
@@ -264,6 +361,11 @@ class Relay:
                         reads.readable = True
                         if event & _HANGUP:
                             reads.hangup = True
+                            if event & _ERROR and (reads.pending or reads.eof):
+                                # Reset, and not read any more, because the other side takes nothing or because
+                                # there was an end before: nobody would notice.
+                                reads.connection.abort()
+                                continue
                         if reads.pump():
                             self._ready.append(reads)
                     if event & _WRITE and writes.pending and writes.open:
@@ -280,16 +382,27 @@ class Relay:
                 published = writer.sequence
                 writer.ring_bells()
                 self._snapshot_due |= writer.snapshot_wanted()
-            if not events or self.draining or self._snapshot_due:
+            if now >= next_tick or hurry or not events or self._snapshot_due or self.intercepts.held:
                 now = time.monotonic()
                 if self._snapshot_due and now - self._last_snapshot > SNAPSHOT_SECONDS:
                     self._snapshot(now)
                 if now >= next_tick:
                     next_tick = now + 1.0
                     self._tick(now)
+                if security is not None and security.paused:
+                    security.renew(now)
+                if self.lingering:
+                    self._turn_away(now)
                 if self.draining:
                     self._drain(now)
         self._end()
+
+    def _turn_away(self, now: float) -> None:
+        """Clients whose broker cannot be reached, when they have had their time."""
+        for last in self.lingering:
+            if now >= last.until:
+                last.end()
+        self.lingering = [last for last in self.lingering if not last.over]
 
     def _fault(self, connection: Connection, error: Exception) -> None:
         """Something is wrong in here: it may cost one connection, never the relay."""
@@ -309,12 +422,21 @@ class Relay:
     def _tick(self, now: float) -> None:
         if os.getppid() != self._parent:
             self._stopped = True
+        self.intercepts.tick(now)
         for entry in self._accept_again[:]:
             self._accept_again.remove(entry)
             self._accept(entry)
-        for connection in list(self._connections.values()):
-            if not connection.established and now - connection.started > CONNECT_SECONDS:
-                connection.unreachable(OSError(errno.ETIMEDOUT, "timed out"))
+        standing = list(self._connections.values())
+        for connection in standing:
+            overdue = now - connection.started > self.guard.limits.connect_seconds
+            if overdue and not connection.established and not connection.failed:
+                if self.security is not None:
+                    self.security.overdue(connection)
+                else:
+                    connection.unreachable(OSError(errno.ETIMEDOUT, "timed out"))
+        self.guard.tick(now, standing)
+        if self.security is not None:
+            self.security.tick(now, standing)
         if self.writer.snapshot_wanted():
             self._snapshot(now)
 
@@ -328,11 +450,41 @@ class Relay:
         self.writer.write(Kind.PRESENT_END, 0, 0, stamp, json.dumps({"open": len(standing)}).encode())
         self.writer.ring_bells()
 
+    # -- control ---------------------------------------------------------------------------------------------
+
+    def _rules_changed(self, book: RuleBook) -> None:
+        self.editor.rules = book
+        self.inline_changed()
+
+    def inline_changed(self) -> None:
+        """Other requests than before are to be looked at, on the connections that stand, too."""
+        wanted = self.editor.rules.interest() | self.intercepts.interest()
+        self.editor.requests = wanted
+        for connection in self._connections.values():
+            switch(connection, bool(wanted))
+
+    def lost_control(self, channel: Channel) -> None:
+        """The control server is gone: whatever waits for its decisions goes on."""
+        self._others.pop(channel.fileno(), None)
+        self._poll.unregister(channel.fileno())
+        self.intercepts.clear("control server gone")
+
+    def brokers(self) -> list[dict[str, Any]]:
+        """Every broker that was found: node (-1: not known), its address, and that of its listener here."""
+        return [asdict(found) for found in self._found]
+
+    def close_connection(self, number: int, how: str) -> bool:
+        """Whether there was such a connection to close."""
+        connection = self._connections.get(number)
+        if connection is not None:
+            connection.close(how)
+        return connection is not None
+
     # -- the end ---------------------------------------------------------------------------------------------
 
     def _commanded(self, _: int) -> None:
         try:
-            packet = self.control.recv(65536)
+            packet = self.control.recv(1 << 20)
         except BlockingIOError:
             return
         except OSError:
@@ -343,6 +495,9 @@ class Relay:
         command = json.loads(packet)
         if command["do"] == "stop":
             self.draining = True
+            for connection in self._connections.values():
+                connection.draining = True
+            self.intercepts.clear("the proxy stops")
             self._deadline = time.monotonic() + command.get("seconds", DRAIN_SECONDS)
             for listener, _entry in self._listeners:
                 self.forget(listener)
@@ -350,6 +505,10 @@ class Relay:
         elif command["do"] == "dismiss":
             self.ring.dismiss(command["reader"])
             self._room_made(0)
+        else:
+            answer = self.commands.do(command)
+            rules = tuple(rule["name"] for rule in answer.get("rules", ()))
+            self.emit(RulesReplaced(rules) if "error" not in answer else RulesKept(str(answer["text"])))
 
     def _drain(self, now: float) -> None:
         """Close what has nothing in flight; everything, when the time is up."""

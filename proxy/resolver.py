@@ -5,12 +5,13 @@ Address literals are answered at once; names are looked up by one thread and kep
 
 from __future__ import annotations
 
-import os
 import queue
 import socket
 import threading
 import time
 from collections.abc import Callable
+
+from .bells import hush, new_bell, sound
 
 SocketAddress = tuple[socket.AddressFamily, tuple[str, int] | tuple[str, int, int, int]]
 Answer = list[SocketAddress] | OSError
@@ -42,12 +43,13 @@ def literal(host: str, port: int) -> list[SocketAddress] | None:
 
 
 class Resolver:
-    """`bell` is an eventfd that becomes readable when answers wait for `deliver`."""
+    """`bell` is a bell (`bells`) that becomes readable when answers wait for `deliver`."""
 
     def __init__(self) -> None:
-        self.bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self.bell = new_bell()
         self._questions: queue.SimpleQueue[tuple[str, int, Callable[[Answer], None]]] = queue.SimpleQueue()
         self._answers: queue.SimpleQueue[tuple[Callable[[Answer], None], Answer]] = queue.SimpleQueue()
+        self._done: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._cache: dict[tuple[str, int], tuple[float, Answer]] = {}
         self._thread: threading.Thread | None = None
 
@@ -68,13 +70,22 @@ class Resolver:
 
     def deliver(self) -> None:
         """Hand over the answers that have come in."""
-        try:
-            os.eventfd_read(self.bell)
-        except BlockingIOError:
-            pass
+        hush(self.bell)
+        while not self._done.empty():
+            self._done.get()()
         while not self._answers.empty():
             then, answer = self._answers.get()
             then(answer)
+
+    def aside(self, work: Callable[[], bytes], then: Callable[[bytes], None]) -> None:
+        """Do something in a thread of its own (for what computes long), and call `then` from `deliver`."""
+
+        def run() -> None:
+            result = work()
+            self._done.put(lambda: then(result))
+            sound(self.bell)
+
+        threading.Thread(target=run, name="aside", daemon=True).start()
 
     def wait_for(self, host: str, port: int, seconds: float) -> list[SocketAddress]:
         """The addresses within `seconds`, or none: for the one question that cannot wait (is it the same broker?)."""
@@ -104,4 +115,4 @@ class Resolver:
                 if not isinstance(answer, OSError):
                     self._cache[host, port] = (time.monotonic(), answer)
             self._answers.put((then, answer))
-            os.eventfd_write(self.bell, 1)
+            sound(self.bell)

@@ -8,12 +8,13 @@ Layout of the memory (all words are native 64-bit, so that each is stored at onc
                  first frame, stream position, total bytes so far
     data         `data_size` bytes; sockets are read straight into it
 
-Data positions only grow; the place in the area is `position % data_size`. A chunk never wraps. The writer waits
+Data positions only grow; the place in the area is `position % data_size`. A chunk never wraps. As long as the readers
+keep up, the writer stays in the first part of the area by making its position jump. The writer waits
 for nobody: a descriptor or chunk is valid for as long as the head has not come round to it, and a reader checks
 that *after* it has copied. What a reader loses is exact: every data descriptor carries its position in the stream
 of its connection and direction, and the running total of all data.
 
-Wake-up: a reader that has nothing to do says so in its block; only then does the writer ring its eventfd.
+Wake-up: a reader that has nothing to do says so in its block; only then does the writer ring its bell (`bells`).
 """
 
 from __future__ import annotations
@@ -23,10 +24,14 @@ import os
 import struct
 from enum import IntEnum
 
+from .bells import shared_memory, sound
+
 CHUNK = 256 * 1024
 """Most bytes of one chunk; one `recv_into` asks for no more."""
 CAREFUL_CHUNK = 64 * 1024
 """The same while frames are looked at one by one (each may become several descriptors)."""
+HOT = 1 << 20
+"""The part of the area that is used as long as readers keep up: as much as stays in a processor's cache."""
 NONE = (1 << 64) - 1
 """`first_frame` of a chunk in which no frame starts."""
 READERS = 7
@@ -85,15 +90,14 @@ class Ring:
 
     @classmethod
     def create(cls, data_size: int = 16 << 20, slots: int = 32768) -> Ring:
-        """A new anonymous ring (memfd: gone with the last process that maps it).
+        """A new anonymous ring (gone with the last process that maps it).
 
         data_size: bytes, at least 4 chunks; slots: descriptors, a power of two.
         """
         if data_size < 4 * CHUNK or slots & (slots - 1) or slots < 8:
             raise ValueError("a ring needs at least 4 chunks of data and a power of two of slots")
-        fd = os.memfd_create("barnabas-ring", os.MFD_CLOEXEC)
         size = _HEADER + slots * _SLOT + data_size
-        os.ftruncate(fd, size)
+        fd = shared_memory("barnabas-ring", size)
         ring = cls(fd, size)
         ring.words[_W_DATA] = data_size
         ring.words[_W_SLOTS] = slots
@@ -134,7 +138,7 @@ class Ring:
 
 
 class RingWriter:
-    """The one producer. Not thread-safe. `bells` are the eventfds of the readers, by reader number."""
+    """The one producer. Not thread-safe. `bells` are those of the readers, by reader number."""
 
     def __init__(self, ring: Ring, bells: dict[int, int]) -> None:
         self.ring = ring
@@ -152,6 +156,9 @@ class RingWriter:
         self.total = 0
         self._limit_position = 0
         self._limit_sequence = 0
+        self._overrun_until = 0
+        self._read_until = 0
+        """Where the last rewind led: every reader had read everything before it, whatever position it shows."""
 
     # -- room ------------------------------------------------------------------------------------------------
 
@@ -179,11 +186,38 @@ class RingWriter:
         """Most bytes of a held frame that still fit (twice) when a reader must not lose any."""
         return self._size // 4
 
+    def _may_rewind(self) -> bool:
+        """Whether to go on at the beginning of the area, whose memory the processor still has at hand.
+
+        Yes when every reader has read everything, and also when one is so far behind that it loses most of what
+        comes anyway: then its losses cost the connections nothing. Never when a reader must not lose any.
+        """
+        words, ring = self._words, self.ring
+        furthest = self.position
+        for reader in range(READERS):
+            active = words[ring.reader_word(reader, ACTIVE)]
+            if active == BLOCK:
+                return False
+            if active and words[ring.reader_word(reader, SEQUENCE)] != self.sequence:
+                furthest = min(furthest, max(words[ring.reader_word(reader, POSITION)], self._read_until))
+        behind = self.position - furthest
+        if not behind:
+            self._read_until = self.position + self._size - self.position % self._size
+            return True
+        if behind > self._size * 3 // 4 and self.position >= self._overrun_until:
+            self._overrun_until = self.position + 16 * self._size
+        return self.position < self._overrun_until
+
     # -- writing ---------------------------------------------------------------------------------------------
 
     def space(self, size: int = CHUNK) -> tuple[int, int]:
         """Where the next chunk can be received: (offset in `data`, length). Nothing is taken until `take`."""
         offset = self.position % self._size
+        if offset >= HOT and self._may_rewind():
+            # Said before it is done: a reader must not take what comes for what was here.
+            self.position += self._size - offset
+            self._words[_W_POSITION] = self.position
+            offset = 0
         room = self._size - offset
         if room >= size:
             return offset, size
@@ -258,7 +292,7 @@ class RingWriter:
         for word, fd in self._bells:
             if words[word]:
                 words[word] = 0
-                os.eventfd_write(fd, 1)
+                sound(fd)
 
     def snapshot_wanted(self) -> bool:
         """Whether a reader lost chunks since the last call and needs to hear which connections are open."""

@@ -5,7 +5,7 @@
         for event in proxy.events():
             print(event.text)
 
-The relay and the observer are child processes (fresh interpreters, so threads and pytest do not matter). They end
+The relay, the observer and the inspector are child processes (fresh interpreters, so threads and pytest do not matter). They end
 by themselves when this process does, however it ends: each notices that the other end of its control socket is
 closed.
 """
@@ -27,16 +27,27 @@ from types import TracebackType
 
 from ..plugins.rules import Rule
 from .addresses import listen, reason
-from .events import Address, Event, Listening, ProcessFailed, decode, show
+from .bells import new_bell
+from .control.starting import ControlConfig, ControlStart, ControlStartError, insecure
+from .events import Address, Event, Listening, ProcessFailed, ShutdownAsked, decode, show
+from .limits import Limits
+from .metering import READER as METER
+from .metering import MeterConfig, MeterError, Metering, heard
 from .ring import Ring
+from .sasl import SaslConfig
+from .security import SecurityError, TlsConfig, describe, prepare
+from .transparent import EVERYWHERE, TransparentConfig, prepare_listener
 
 OBSERVER = 0
-"""The observer's number among the readers of the ring."""
+INSPECTOR = 1
+"""Their numbers among the readers of the ring."""
 RING_BYTES = 16 << 20
 LOSSLESS_RING_BYTES = 32 << 20
 RING_SLOTS = 32768
 OBSERVER_SECONDS = 30.0
 """How long the observer may take to finish the recording: it is niced, so on a starved machine it comes late."""
+INSPECTOR_SECONDS = 20.0
+"""How long the inspector may take for what is left, after the observer has finished: it is niced, too."""
 
 
 class ProxyError(Exception):
@@ -50,8 +61,17 @@ class ProxyConfig:
     upstream: (host, port) of a bootstrap broker. listen: where clients connect; with port 0 every listener gets any
     free port, otherwise brokers get the ports that follow. record: directory for recordings, None to only count.
     lossless: the relay waits for the observer instead of dropping what it misses. probe: connect to the broker once
-    at the start, to tell early when it cannot be reached. ring_bytes: 0 for the default. drain_seconds: how long
-    `stop` waits for responses in flight.
+    at the start, to tell early when it cannot be reached. findings: tell what is wrong in the traffic, as it happens
+    (`events.FindingSeen`), from severity findings_from on ("info", "low", "medium" or "high"). ring_bytes: 0 for the
+    default. drain_seconds: how long `stop` waits for responses in flight. transparent: the kernel brings connections
+    to brokers here; `upstream` is not used then (`transparent.EVERYWHERE`), and no address is changed. tls, sasl: TLS
+    with clients or brokers, and a login at the brokers for clients that do not log in. meter: who gets what is counted
+    (live feed, Prometheus, StatsD). limits: time to connect, idle time, number of connections, size of a frame.
+<<<<<<< Updated upstream
+    control: offer the control API.
+=======
+    reloadable: the rules may be replaced while the proxy runs (`replace_rules`).
+>>>>>>> Stashed changes
     """
 
     upstream: Address
@@ -60,12 +80,21 @@ class ProxyConfig:
     rules: list[Rule] = field(default_factory=list)
     lossless: bool = False
     probe: bool = True
+    findings: bool = False
+    findings_from: str = "low"
     ring_bytes: int = 0
     drain_seconds: float = 5.0
+    transparent: TransparentConfig | None = None
+    tls: TlsConfig | None = None
+    sasl: SaslConfig | None = None
+    meter: MeterConfig | None = None
+    limits: Limits = field(default_factory=Limits)
+    control: ControlConfig | None = None
+    reloadable: bool = False
 
 
 class Proxy:
-    """One relay with its observer. Not restartable: make a new one."""
+    """One relay with its observer, and perhaps an inspector. Not restartable: make a new one."""
 
     def __init__(self, config: ProxyConfig) -> None:
         self.config = config
@@ -76,6 +105,10 @@ class Proxy:
         self._thread: threading.Thread | None = None
         self._stopping = False
         self._lock = threading.Lock()
+        self.control: ControlStart | None = None
+        """The control API, once started; `control.access` says how to reach it. None if there is none."""
+        self.meter: Metering | None = None
+        """Where the live feed and the metrics are, once started; None if there are none."""
 
     @property
     def address(self) -> Address:
@@ -92,22 +125,42 @@ class Proxy:
         host, port = self.config.listen
         if not 0 <= port < 65536:
             raise ProxyError(f"cannot listen on {show((host, port))}: ports go from 0 to 65535")
+        transparent = self.config.transparent
         try:
-            listener = listen((host, port))
+            security = prepare(self.config.tls, self.config.sasl)
+        except SecurityError as error:
+            raise ProxyError(str(error)) from None
+        try:
+            listener = listen((host, port), (lambda sock: prepare_listener(sock, transparent.mode)) if transparent else None)
         except OSError as error:
             raise ProxyError(
                 f"cannot listen on {show((host, port))}: {reason(error)}; choose another address with --listen"
             ) from None
         except UnicodeError:
             raise ProxyError(f"cannot listen on {host!r}: this is no host name") from None
-        if not self.config.upstream[0] or not 0 < self.config.upstream[1] < 65536:
+        upstream = EVERYWHERE if transparent else self.config.upstream
+        if not transparent and (not self.config.upstream[0] or not 0 < self.config.upstream[1] < 65536):
             listener.close()
             raise ProxyError(f"{show(self.config.upstream)} is no broker address: give HOST:PORT with --broker")
         own: Address = listener.getsockname()[:2]
+        try:
+            self.meter = meter = Metering(self.config.meter) if self.config.meter and self.config.meter.wanted else None
+        except MeterError as error:
+            listener.close()
+            raise ProxyError(str(error)) from None
+        try:
+            self.control = control = ControlStart(self.config.control) if self.config.control else None
+        except ControlStartError as error:
+            listener.close()
+            if meter is not None:
+                meter.close()
+            raise ProxyError(str(error)) from None
         size = self.config.ring_bytes or (LOSSLESS_RING_BYTES if self.config.lossless else RING_BYTES)
         ring = Ring.create(size, RING_SLOTS)
-        bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        room_bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        bell = new_bell()
+        room_bell = new_bell()
+        inspector_bell = new_bell()
+        bells = {str(OBSERVER): bell}
         shared = {"ring": ring.fd, "room_bell": room_bell, "lossless": self.config.lossless}
         try:
             ring.admit(OBSERVER, lossless=self.config.lossless)
@@ -118,32 +171,80 @@ class Proxy:
                     "reader": OBSERVER,
                     "bell": bell,
                     "record": None if self.config.record is None else str(self.config.record.absolute()),
+                    **(control.commands("observer") if control else {}),
                 },
-                [ring.fd, bell, room_bell],
+                [ring.fd, bell, room_bell, *(control.fds("observer") if control else ())],
             )
+            if self.config.findings or control:
+                # It may be late and miss something, whatever the recording may not: the relay never waits for it.
+                ring.admit(INSPECTOR, lossless=False)
+                bells[str(INSPECTOR)] = inspector_bell
+                self._start_child(
+                    "inspector",
+                    shared
+                    | {
+                        "reader": INSPECTOR,
+                        "bell": inspector_bell,
+                        "findings": self.config.findings,
+                        "findings_from": str(self.config.findings_from),
+                        **(control.commands("inspector") | control.watch if control else {}),
+                    },
+                    [ring.fd, inspector_bell, room_bell, *(control.fds("inspector") if control else ())],
+                )
+            if meter is not None:
+                ring.admit(METER, lossless=False)
+                bells[str(METER)] = meter.bell
+                self._start_child("meter", shared | meter.settings, [ring.fd, room_bell, *meter.fds])
             self._start_child(
                 "relay",
                 shared
                 | {
-                    "bells": {str(OBSERVER): bell},
-                    "upstream": self.config.upstream,
+                    "bells": bells,
+                    "upstream": upstream,
+                    "transparent": transparent.settings() if transparent else None,
+                    "limits": self.config.limits.settings(),
+                    "reloadable": self.config.reloadable,
+                    "security": security,
                     "listener": listener.fileno(),
                     "fixed_ports": port != 0,
                     "rules": [rule.to_dict() for rule in self.config.rules],
-                    "probe": self.config.probe,
+                    "probe": self.config.probe and not transparent,
+                    **(control.commands("relay") if control else {}),
                 },
-                [ring.fd, bell, room_bell, listener.fileno()],
+                [ring.fd, room_bell, listener.fileno(), *bells.values(), *(control.fds("relay") if control else ())],
             )
+            if control is not None:
+                settings, fds = control.server(
+                    {"observer": bell, "inspector": inspector_bell},
+                    listen=own,
+                    upstream=upstream,
+                    processes={name: child.pid for name, child in self._children.items()},
+                    metrics=meter.metrics if meter is not None else None,
+                    insecure=insecure(self.config),
+                )
+                self._start_child("control", settings, fds)
+                control.control = self._controls["control"]
         except OSError as error:
             self._end_children(0.0)
+            if control is not None:
+                control.end()
             raise ProxyError(f"cannot start the proxy's processes: {reason(error)}") from None
         finally:
             ring.close()
             os.close(bell)
             os.close(room_bell)
+            os.close(inspector_bell)
             listener.close()
+            if meter is not None:
+                meter.close()
+            if control is not None:
+                control.close()
         self._address = own
-        self._queue.put(Listening(own, self.config.upstream))
+        self._queue.put(Listening(own, upstream, describe(self.config.tls, self.config.sasl)))
+        if meter is not None:
+            self._queue.put(meter.event)
+        if control is not None:
+            self._put(control.event)
         self._thread = threading.Thread(target=self._hear, name="proxy events", daemon=True)
         self._thread.start()
         return self
@@ -185,33 +286,55 @@ class Proxy:
         return event
 
     def _hear(self) -> None:
-        """Take events from the children until both have closed their sockets."""
+        """Take events from the children until all have closed their sockets."""
         poll = select.poll()
         names = {control.fileno(): name for name, control in self._controls.items()}
         for fd in names:
             poll.register(fd, select.POLLIN)
         while names:
-            for fd, _ in poll.poll():
+            ready = [fd for fd, _ in poll.poll()]
+            # The relay first: what the others report at the end comes after what it told before.
+            for fd in [fd for fd in ready if names[fd] == "relay"] or ready:
                 name = names[fd]
                 try:
                     packet = self._controls[name].recv(1 << 20)
                 except OSError:
                     packet = b""
                 if packet:
-                    self._queue.put(decode(packet))
+                    self._put(decode(packet))
                     continue
                 poll.unregister(fd)
                 del names[fd]
                 self._child_ended(name)
 
+    def _put(self, event: Event) -> None:
+        self._queue.put(event)
+        if self.control is not None:
+            self.control.hear(event)
+            if isinstance(event, ShutdownAsked):
+                threading.Thread(target=self.stop, name="proxy stop", daemon=True).start()
+        meter = self._controls.get("meter")
+        packet = heard(event) if meter is not None else None
+        if meter is not None and packet is not None:
+            try:
+                meter.send(packet, socket.MSG_DONTWAIT)
+            except OSError:  # it is busy, or gone: a later event says more
+                pass
+
     def _child_ended(self, name: str) -> None:
         code = self._children[name].wait()
         if self._stopping:
             return
-        self._queue.put(ProcessFailed(name, code))
-        if name == "observer":
+        self._put(ProcessFailed(name, code))
+        reader = {"observer": OBSERVER, "inspector": INSPECTOR, "meter": METER}.get(name)
+        if reader is not None:
             # nobody reads any more: a lossless relay must not wait for it
-            self._tell("relay", {"do": "dismiss", "reader": OBSERVER})
+            self._tell("relay", {"do": "dismiss", "reader": reader})
+
+    def replace_rules(self, rules: list[Rule]) -> None:
+        """Exactly these rules from now on, on the connections that stand, too (`reloadable` has to be set). Rules that
+        are as before keep their counts. The event RulesReplaced, or RulesKept, follows."""
+        self._tell("relay", {"do": "rules.replace", "rules": [{"rule": rule.to_dict()} for rule in rules]})
 
     def _tell(self, name: str, command: dict[str, object]) -> None:
         try:
@@ -234,6 +357,8 @@ class Proxy:
                 self._thread.join(5.0)
             for control in self._controls.values():
                 control.close()
+            if self.control is not None:
+                self.control.end()
             self._queue.put(None)
 
     def _end_children(self, seconds: float) -> None:
@@ -246,6 +371,23 @@ class Proxy:
             if relay is None or relay.returncode != 0:
                 self._controls["observer"].shutdown(socket.SHUT_WR)
             self._wait_or_kill(observer, OBSERVER_SECONDS)
+        inspector = self._children.get("inspector")
+        if inspector is not None:
+            self._tell("inspector", {"do": "stop"})
+            if relay is None or relay.returncode != 0:
+                self._controls["inspector"].shutdown(socket.SHUT_WR)
+            self._wait_or_kill(inspector, INSPECTOR_SECONDS)
+        meter = self._children.get("meter")
+        if meter is not None:
+            self._tell("meter", {"do": "stop"})
+            if relay is None or relay.returncode != 0:
+                self._controls["meter"].shutdown(socket.SHUT_WR)
+            self._wait_or_kill(meter, INSPECTOR_SECONDS)
+
+        server = self._children.get("control")
+        if server is not None:
+            self._controls["control"].shutdown(socket.SHUT_WR)
+            self._wait_or_kill(server, 5.0)
 
     @staticmethod
     def _wait_or_kill(child: subprocess.Popen[bytes], seconds: float) -> None:

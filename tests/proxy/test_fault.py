@@ -48,10 +48,10 @@ def test_a_fault_costs_one_connection(bench: Any, wire: Any, monkeypatch: pytest
         time.sleep(0.2)  # bytes are sent before they are looked at: let that end before it is broken
         with monkeypatch.context() as broken:
 
-            def fail(self: Lane, base: int, count: int) -> int:
+            def fail(self: Lane, chunk: bytes, now: int) -> None:
                 raise RuntimeError("out of luck")
 
-            broken.setattr(Lane, "_scan", fail)
+            broken.setattr(Lane, "sift", fail)
             victim = bench.client(address)
             victim.sendall(wire.request(18, 0, 1))
             with pytest.raises(ConnectionResetError):

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 from barnabas.proxy.reading import Lost, Record, RingReader
-from barnabas.proxy.ring import CHUNK, NONE, Kind, Ring, RingWriter
+from barnabas.proxy.ring import CHUNK, HOT, NONE, Kind, Ring, RingWriter
 
 SIZE = 4 * CHUNK
 
@@ -196,3 +196,70 @@ def test_only_a_ring_can_be_attached() -> None:
     with pytest.raises(ValueError, match="no ring"):
         Ring.attach(fd)
     os.close(fd)
+
+
+def place(setup: Setup) -> int:
+    """Where in the area the next chunk would go."""
+    return setup.writer.space()[0]
+
+
+def test_while_readers_keep_up_the_same_memory_is_used_again() -> None:
+    setup = Setup(size=16 * CHUNK)
+    setup.open(1)
+    list(setup.read_all())
+    for number in range(200):
+        data = bytes([number % 251]) * CHUNK
+        setup.data(1, 0, data, 0)
+        (record,) = setup.read_all()
+        assert isinstance(record, Record) and record.data == data
+        assert place(setup) <= HOT
+    assert setup.reader.lost_bytes == 0
+
+
+def test_a_reader_that_hangs_costs_no_fresh_memory_and_comes_back_with_exact_losses() -> None:
+    setup = Setup(size=16 * CHUNK)
+    setup.open(1)
+    list(setup.read_all())
+    places = []
+    for _ in range(100):
+        setup.data(1, 0, b"x" * CHUNK, 0)
+        places.append(place(setup))
+    assert max(places[:12]) > HOT  # first all of the room is used, so that nothing is lost that need not be
+    assert max(places[20:]) <= HOT
+    setup.snapshot(1)
+    got = [record for record in setup.read_all() if not isinstance(record, Record) or record.kind == Kind.DATA]
+    lost = sum(record.nbytes for record in got if isinstance(record, Lost))
+    read = sum(len(record.data) for record in got if isinstance(record, Record))
+    setup.data(1, 0, b"y" * 10, 0)
+    for record in setup.read_all():
+        if isinstance(record, Lost):
+            lost += record.nbytes
+        elif record.kind == Kind.DATA:
+            read += len(record.data)
+    assert read + lost == 100 * CHUNK + 10
+    assert setup.reader.lost_bytes == lost
+
+
+def test_a_reader_that_must_not_lose_any_is_never_passed_over() -> None:
+    setup = Setup(size=16 * CHUNK, lossless=True)
+    setup.open(1)
+    while setup.writer.has_room():
+        setup.data(1, 0, b"x" * CHUNK, 0)
+    written = setup.streams[1, 0]
+    assert sum(len(r.data) for r in setup.read_all() if isinstance(r, Record) and r.kind == Kind.DATA) == written
+    assert setup.reader.lost_bytes == 0
+
+
+def test_a_burst_after_the_same_memory_was_used_again_is_not_taken_for_a_hung_reader() -> None:
+    setup = Setup(size=16 * CHUNK)
+    setup.open(1)
+    for number in range(200):
+        setup.data(1, 0, bytes([number % 251]) * (HOT // 3), 0)
+        list(setup.read_all())
+    for burst in range(1, 8):
+        # nothing is read meanwhile, and it fits into half of the ring
+        written = [bytes([burst, number]) * 10_000 for number in range(burst * 14)]
+        for data in written:
+            setup.data(1, 0, data, 0)
+        assert [r.data for r in setup.read_all() if isinstance(r, Record)] == written
+    assert setup.reader.lost_bytes == 0

@@ -1,0 +1,288 @@
+"""The relay beside its peers, in one run: medians of interleaved rounds, as ratios to a plain C proxy.
+
+    python bench/relay/run.py [--rounds 5] [--seconds 0.5] [--only NAME,...] [--shapes TEXT] [--check] [--json]
+
+Builds `load.c` (client and sink) and `yardstick.c` (the C proxy) with cc. Peers are taken from the PATH where they
+are installed (haproxy, mitmdump, toxiproxy-server, socat) and otherwise left out, which is said. Every candidate
+moves the same frames between the same two programs; with --check every byte is compared (and nothing is timed well).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import shutil
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+from barnabas.decoder import facts
+from barnabas.plugins.rules import Rule
+from barnabas.proxy import Proxy, ProxyConfig
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE))
+
+from frames import Shape, shapes  # noqa: E402
+
+Started = Iterator[tuple[int, list[int]]]
+"""A candidate that runs: its port, and the pids whose CPU time is its cost."""
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def wait_for(port: int, seconds: float = 20.0) -> None:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        time.sleep(0.05)
+    raise RuntimeError(f"nothing listens on port {port} after {seconds} s")
+
+
+@contextmanager
+def process(command: list[str], port: int) -> Started:
+    child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        wait_for(port)
+        yield port, [child.pid]
+    finally:
+        child.terminate()
+        child.wait()
+
+
+# --- candidates: each a function (port of the sink, scratch folder) -> context manager -------------------------
+
+
+@contextmanager
+def direct(upstream: int, folder: Path) -> Started:
+    yield upstream, []
+
+
+def yardstick(upstream: int, folder: Path) -> Any:
+    port = free_port()
+    return process([str(folder / "yardstick"), str(port), str(upstream)], port)
+
+
+def haproxy(upstream: int, folder: Path) -> Any:
+    port = free_port()
+    config = folder / f"haproxy-{port}.cfg"
+    config.write_text(
+        "global\n nbthread 1\n maxconn 4000\ndefaults\n mode tcp\n timeout connect 5s\n timeout client 1m\n"
+        f" timeout server 1m\nlisten kafka\n bind 127.0.0.1:{port}\n server sink 127.0.0.1:{upstream}\n"
+    )
+    return process(["haproxy", "-db", "-f", str(config)], port)
+
+
+def socat(upstream: int, folder: Path) -> Any:
+    port = free_port()
+    listen = f"TCP-LISTEN:{port},bind=127.0.0.1,fork,reuseaddr,nodelay,backlog=512"
+    return process(["socat", "-b", "262144", listen, f"TCP:127.0.0.1:{upstream},nodelay"], port)
+
+
+def mitmproxy(upstream: int, folder: Path) -> Any:
+    port = free_port()
+    mode = f"reverse:tcp://127.0.0.1:{upstream}@127.0.0.1:{port}"
+    return process(["mitmdump", "-q", "--mode", mode, "--set", f"confdir={folder}/mitm"], port)
+
+
+@contextmanager
+def toxiproxy(upstream: int, folder: Path) -> Started:
+    control, port = free_port(), free_port()
+    with process(["toxiproxy-server", "-port", str(control)], control) as (_, pids):
+        body = {"name": "kafka", "listen": f"127.0.0.1:{port}", "upstream": f"127.0.0.1:{upstream}", "enabled": True}
+        request = urllib.request.Request(
+            f"http://127.0.0.1:{control}/proxies", json.dumps(body).encode(), {"Content-Type": "application/json"}
+        )
+        urllib.request.urlopen(request, timeout=5).close()
+        wait_for(port)
+        yield port, pids
+
+
+def children() -> set[int]:
+    """The pids of this process's children."""
+    found = set()
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            parent = int(stat.read_text().rpartition(")")[2].split()[1])
+        except OSError:
+            continue
+        if parent == os.getpid():
+            found.add(int(stat.parent.name))
+    return found
+
+
+def barnabas(**settings: Any) -> Callable[[int, Path], Any]:
+    @contextmanager
+    def start(upstream: int, folder: Path) -> Started:
+        chosen = dict(settings)
+        if chosen.get("record"):
+            chosen["record"] = Path(tempfile.mkdtemp(dir=folder))
+        before = children()
+        with Proxy(ProxyConfig(upstream=("127.0.0.1", upstream), probe=False, **chosen)) as proxy:
+            yield proxy.address[1], sorted(children() - before)
+
+    return start
+
+
+# A rule on an API that is not in the load: every request and response is followed, none is held.
+ELSEWHERE = [Rule("elsewhere", facts.api_key("ListTransactions"), facts.error_code("INVALID_REQUEST"))]
+
+CANDIDATES: dict[str, tuple[str | None, Callable[[int, Path], Any]]] = {
+    "direct": (None, direct),
+    "C": (None, yardstick),
+    "haproxy": ("haproxy", haproxy),
+    "socat": ("socat", socat),
+    "toxiproxy": ("toxiproxy-server", toxiproxy),
+    "mitmproxy": ("mitmdump", mitmproxy),
+    "barnabas": (None, barnabas()),
+    "barnabas inline": (None, barnabas(rules=ELSEWHERE)),
+    "barnabas recording": (None, barnabas(record=True)),
+    "barnabas lossless": (None, barnabas(record=True, lossless=True)),
+}
+
+
+# --- measuring -------------------------------------------------------------------------------------------------
+
+
+def cpu_seconds(pids: list[int]) -> float:
+    """User and system time of processes so far."""
+    total = 0
+    for pid in pids:
+        try:
+            words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        total += int(words[11]) + int(words[12])
+    return total / os.sysconf("SC_CLK_TCK")
+
+
+def measure(load: Path, port: int, files: tuple[Path, Path], shape: Shape, seconds: float, check: bool) -> dict[str, float]:
+    command = [str(load), "run", "127.0.0.1", str(port), *map(str, files), str(shape.depth), str(shape.connections)]
+    done = subprocess.run([*command, str(seconds), *(["check"] if check else [])], capture_output=True, text=True, timeout=90)
+    if done.returncode not in (0, 3) or not done.stdout:
+        raise RuntimeError(done.stderr.strip() or f"ended with {done.returncode}")
+    found: dict[str, float] = json.loads(done.stdout)
+    return found
+
+
+def build(folder: Path) -> None:
+    for name in ("load", "yardstick"):
+        subprocess.run(["cc", "-O2", "-o", str(folder / name), str(HERE / f"{name}.c")], check=True)
+
+
+def one_shape(shape: Shape, chosen: dict[str, Any], folder: Path, options: argparse.Namespace) -> dict[str, dict[str, Any]]:
+    """All candidates on one shape, side by side: started together, measured in turn."""
+    files = folder / "request", folder / "response"
+    files[0].write_bytes(shape.request)
+    files[1].write_bytes(shape.response)
+    found: dict[str, dict[str, Any]] = {}
+    with ExitStack() as stack:
+        upstream = free_port()
+        words = [str(folder / "load"), "sink", str(upstream), *map(str, files), *(["check"] if options.check else [])]
+        stack.enter_context(process(words, upstream))
+        running: dict[str, tuple[int, list[int]]] = {}
+        for name, (_, start) in chosen.items():
+            try:
+                running[name] = stack.enter_context(start(upstream, folder))
+            except (OSError, RuntimeError) as error:
+                found[name] = {"failed": str(error)}
+        results: dict[str, list[dict[str, float]]] = {name: [] for name in running}
+        for _ in range(options.rounds):
+            for name, (port, pids) in list(running.items()):
+                before = cpu_seconds(pids)
+                try:
+                    result = measure(folder / "load", port, files, shape, options.seconds, options.check)
+                except (RuntimeError, subprocess.TimeoutExpired) as error:
+                    found[name] = {"failed": str(error)}
+                    del running[name]
+                    continue
+                if not result["frames"]:
+                    continue  # starved: the client never came to measure
+                result["cpu"] = cpu_seconds(pids) - before
+                results[name].append(result)
+                time.sleep(0.15)  # what an observer still has to do is not the next candidate's burden
+        for name in running:
+            rounds = results[name]
+            if not rounds:
+                found[name] = {"failed": "no round was measured"}
+                continue
+            rates = sorted(r["frames"] / r["seconds"] for r in rounds)
+            found[name] = {
+                "frames_per_s": statistics.median(rates),
+                "spread": (rates[-1] - rates[0]) / statistics.median(rates),
+                "mb_per_s": statistics.median(r["bytes"] / r["seconds"] / 1e6 for r in rounds),
+                "p50_us": statistics.median(r["p50_us"] for r in rounds),
+                "p99_us": statistics.median(r["p99_us"] for r in rounds),
+                "cpu_us_per_frame": statistics.median(1e6 * r["cpu"] / max(r["frames"] * 1.25, 1) for r in rounds),
+                "mismatches": sum(r["mismatches"] for r in rounds),
+            }
+    return found
+
+
+def show(shape: Shape, found: dict[str, dict[str, Any]]) -> None:
+    sizes = f"{len(shape.request)} B up, {len(shape.response)} B down"
+    print(f"\n{shape.name}: {sizes}, {shape.depth} in flight, {shape.connections} connections")
+    print(f"  {'':20} {'frames/s':>10} {'x C':>6} {'MB/s':>8} {'p50 us':>9} {'x C':>6} {'p99 us':>9} {'CPU us':>8} {'spread':>7}")
+    base = found.get("C", {})
+    for name, r in found.items():
+        if "failed" in r:
+            print(f"  {name:20} failed: {r['failed']}")
+            continue
+        rate = r["frames_per_s"] / base["frames_per_s"] if base.get("frames_per_s") else float("nan")
+        p50 = r["p50_us"] / base["p50_us"] if base.get("p50_us") else float("nan")
+        wrong = f"  {r['mismatches']:.0f} BYTES OR IDS WRONG" if r["mismatches"] else ""
+        print(
+            f"  {name:20} {r['frames_per_s']:10.0f} {rate:6.2f} {r['mb_per_s']:8.0f} {r['p50_us']:9.1f} {p50:6.2f} "
+            f"{r['p99_us']:9.1f} {r['cpu_us_per_frame']:8.2f} {r['spread']:7.0%}{wrong}"
+        )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=0.5)
+    parser.add_argument("--only", help="names of candidates, separated by commas; direct and C are always there")
+    parser.add_argument("--shapes", default="", help="only shapes whose name contains this")
+    parser.add_argument("--check", action="store_true", help="compare every byte")
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    wanted = set(options.only.split(",")) | {"direct", "C"} if options.only else set(CANDIDATES)
+    missing = [n for n, (needs, _) in CANDIDATES.items() if n in wanted and needs and not shutil.which(needs)]
+    chosen = {n: c for n, c in CANDIDATES.items() if n in wanted and n not in missing}
+    everything: dict[str, Any] = {"machine": f"{platform.machine()}, {os.cpu_count()} cores, {platform.python_version()}"}
+    if not options.json:
+        print(f"{everything['machine']}; medians of {options.rounds} rounds of {options.seconds} s")
+        if missing:
+            print(f"not installed, left out: {', '.join(missing)}")
+    with tempfile.TemporaryDirectory(prefix="barnabas-bench-") as scratch:
+        folder = Path(scratch)
+        build(folder)
+        for shape in shapes():
+            if options.shapes not in shape.name:
+                continue
+            everything[shape.name] = one_shape(shape, chosen, folder, options)
+            if not options.json:
+                show(shape, everything[shape.name])
+    if options.json:
+        print(json.dumps(everything, indent=1))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,87 @@
+"""Counting by names of somebody else's choosing, client ids and topics, in labels that stay few."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+from prometheus_client.core import CounterMetricFamily, Metric
+
+from ..captures.index import Record
+from ..decoder import Exchange, facts
+from ..decoder.filter.places import pairs_of
+from ..decoder.message import Message
+
+APART = 100
+"""Most client ids, and most topics, that are counted apart; the later ones are counted as `OTHER`."""
+OTHER = "other"
+DIRECTIONS = ("request", "response")
+UNKNOWN = 1 << 15
+"""In place of an API key, a version or an error code that Kafka does not know. No number of 16 bits."""
+
+
+class Apart:
+    """Counts by a name of somebody else's choosing: the first `limit` names have their own, the others share one."""
+
+    def __init__(self, limit: int = APART) -> None:
+        self._limit = limit
+        self._names: set[str] = set()
+        self.requests: Counter[tuple[str, int]] = Counter()
+        self.errors: Counter[tuple[str, int]] = Counter()
+        self.bytes: Counter[tuple[str, int]] = Counter()
+
+    def name(self, name: str) -> str:
+        """The name to count under."""
+        if name not in self._names:
+            if len(self._names) >= self._limit:
+                return OTHER
+            self._names.add(name)
+        return name
+
+    def count(self, names: Iterable[str], key: int, record: Record) -> None:
+        """An exchange of an API that is about these."""
+        for name in {self.name(name) for name in names}:
+            self.requests[name, key] += 1
+            if record.error:
+                self.errors[name, key] += 1
+            self.bytes[name, 0] += record.request_size
+            self.bytes[name, 1] += record.response_size
+
+    def collect(self, what: str, label: str) -> Iterator[Metric]:
+        """The metrics of it, for `prometheus_client`."""
+        for name, text, counts in (
+            (f"barnabas_{what}_requests", f"Requests by {what}.", self.requests),
+            (f"barnabas_{what}_errors", f"Exchanges with an error by {what}.", self.errors),
+        ):
+            family = CounterMetricFamily(name, text, labels=[label, "api"])
+            for (value, key), count in list(counts.items()):
+                family.add_metric([value, api_label(key)], count)
+            yield family
+        sizes = CounterMetricFamily(
+            f"barnabas_{what}_frame_bytes",
+            f"Sizes of requests and responses by {what}" + (" (in full for every topic in them)." if what == "topic" else "."),
+            labels=[label, "direction"],
+        )
+        for (value, direction), size in list(self.bytes.items()):
+            sizes.add_metric([value, DIRECTIONS[direction]], size)
+        yield sizes
+
+
+def api_label(key: int) -> str:
+    """The label of an API key."""
+    return OTHER if key == UNKNOWN else facts.api_name(key)
+
+
+def topics_of(exchange: Exchange) -> Iterator[str]:
+    """The topics that a request names; by id, where the name of the id was not seen."""
+    message: Message | None = exchange.request_message
+    read = pairs_of(message.plan) if message is not None else None
+    if message is None or read is None:
+        return
+    for pair in read(message.values):
+        name = pair.topic
+        if not name and pair.topic_id is not None:
+            name = exchange.topics.name(pair.topic_id) if exchange.topics is not None else None
+            name = name or "id " + pair.topic_id.hex()
+        if name:
+            yield name

@@ -1,0 +1,159 @@
+"""Commands to the relay: from the control server by a channel of its own, and from the supervisor.
+
+Each is a JSON object with `do`; where it has an `id`, an answer with the same `id` goes back: its fields, or `error`
+(a kind: "missing", "exists", "invalid") and `text`. Nothing here waits. When the control server goes, whatever waits
+for its decisions goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ..decoder.filter import FilterError
+from .channel import Channel
+from .live_rules import NoSuchRule, RuleExists, Standing
+
+if TYPE_CHECKING:
+    from .relay import Relay
+
+Answer = dict[str, Any]
+
+
+class Commands:
+    """What the relay does when it is told to."""
+
+    def __init__(self, relay: Relay, channel: Channel | None) -> None:
+        self._relay = relay
+        self._channel = channel
+        self._waits: dict[int, int] = {}  # id of a request for hits -> its number among the rules' waits
+        self._known: dict[str, Callable[[dict[str, Any], bytes], Answer]] = {
+            "rules": self._rules,
+            "rules.add": self._rules_add,
+            "rules.put": self._rules_put,
+            "rules.replace": self._rules_replace,
+            "rules.remove": self._rules_remove,
+            "rules.enable": self._rules_enable,
+            "brokers": self._brokers,
+            "close": self._close,
+            "intercepts": self._intercepts,
+            "intercepts.add": self._intercepts_add,
+            "intercepts.remove": self._intercepts_remove,
+            "decide": self._decide,
+        }
+
+    # -- the channel -----------------------------------------------------------------------------------------
+
+    def tell(self, message: dict[str, Any], data: bytes = b"") -> bool:
+        """Whether the control server is there to hear it."""
+        return self._channel is not None and self._channel.send(message, data)
+
+    def ready(self, _: int) -> None:
+        """The channel's socket can be read or written."""
+        channel = self._channel
+        if channel is None:
+            return
+        channel.flush()
+        for message, data in channel.receive():
+            if message.get("do") == "wait":
+                self._wait(message)
+            elif message.get("do") == "forget":
+                self._relay.rules.forget(self._waits.pop(message["wait"], 0))
+            else:
+                channel.send({"id": message.get("id"), **self.do(message, data)})
+        if channel.closed:
+            self._channel = None
+            self._relay.lost_control(channel)
+
+    def do(self, message: dict[str, Any], data: bytes = b"") -> Answer:
+        """Carry a command out; its answer."""
+        command = self._known.get(str(message.get("do")))
+        if command is None:
+            return {"error": "invalid", "text": f"the relay knows no command {message.get('do')!r}"}
+        try:
+            return command(message, data)
+        except NoSuchRule as error:
+            return {"error": "missing", "text": str(error.args[0])}
+        except RuleExists as error:
+            return {"error": "exists", "text": str(error)}
+        except FilterError as error:
+            return {"error": "invalid", "text": error.message, "start": error.start, "end": error.end}
+        except (KeyError, TypeError, ValueError) as error:
+            return {"error": "invalid", "text": f"{type(error).__name__}: {error}"}
+
+    # -- rules -----------------------------------------------------------------------------------------------
+
+    def _rules(self, message: dict[str, Any], data: bytes) -> Answer:
+        return {"rules": self._relay.rules.listed()}
+
+    def _rules_add(self, message: dict[str, Any], data: bytes) -> Answer:
+        self._relay.rules.add([Standing.from_dict(each) for each in message["rules"]])
+        return self._rules(message, data)
+
+    def _rules_put(self, message: dict[str, Any], data: bytes) -> Answer:
+        created = self._relay.rules.put(Standing.from_dict(message["rule"]))
+        return self._rules(message, data) | {"created": created}
+
+    def _rules_replace(self, message: dict[str, Any], data: bytes) -> Answer:
+        self._relay.rules.replace_all([Standing.from_dict(each) for each in message["rules"]])
+        return self._rules(message, data)
+
+    def _rules_remove(self, message: dict[str, Any], data: bytes) -> Answer:
+        self._relay.rules.remove(message["name"])
+        return self._rules(message, data)
+
+    def _rules_enable(self, message: dict[str, Any], data: bytes) -> Answer:
+        self._relay.rules.enable(message["name"], bool(message["enabled"]))
+        return self._rules(message, data)
+
+    def _wait(self, message: dict[str, Any]) -> None:
+        asked = message["id"]
+
+        def heard(hits: int) -> None:
+            self._waits.pop(asked, None)
+            self.tell({"id": asked, "hits": hits})
+
+        try:
+            number = self._relay.rules.wait(message["name"], int(message["hits"]), heard)
+        except NoSuchRule as error:
+            self.tell({"id": asked, "error": "missing", "text": str(error.args[0])})
+            return
+        if number is not None:
+            self._waits[asked] = number
+
+    # -- brokers and connections -----------------------------------------------------------------------------
+
+    def _brokers(self, message: dict[str, Any], data: bytes) -> Answer:
+        return {"brokers": self._relay.brokers()}
+
+    def _close(self, message: dict[str, Any], data: bytes) -> Answer:
+        how = message["how"]
+        if how not in ("fin", "rst"):
+            raise ValueError("how is fin or rst")
+        if not self._relay.close_connection(int(message["connection"]), how):
+            return {"error": "missing", "text": f"no connection {message['connection']} is open"}
+        return {"closed": message["connection"], "how": how}
+
+    # -- intercepts ------------------------------------------------------------------------------------------
+
+    def _intercepts(self, message: dict[str, Any], data: bytes) -> Answer:
+        return {"intercepts": self._relay.intercepts.listed()}
+
+    def _intercepts_add(self, message: dict[str, Any], data: bytes) -> Answer:
+        if self._channel is None:
+            raise ValueError("there is nobody to decide")
+        return {"intercept": self._relay.intercepts.add(message)}
+
+    def _intercepts_remove(self, message: dict[str, Any], data: bytes) -> Answer:
+        if not self._relay.intercepts.remove(int(message["intercept"])):
+            return {"error": "missing", "text": f"there is no intercept {message['intercept']}"}
+        return {"removed": message["intercept"]}
+
+    def _decide(self, message: dict[str, Any], data: bytes) -> Answer:
+        decide = self._relay.intercepts.decide
+        refused = decide(int(message["held"]), str(message["action"]), data, str(message.get("how", "fin")))
+        if refused == "gone":
+            return {"error": "missing", "text": f"held {message['held']} does not wait any more"}
+        if refused:
+            return {"error": "invalid", "text": refused}
+        return {"held": message["held"], "action": message["action"]}

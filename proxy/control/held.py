@@ -1,0 +1,118 @@
+"""The frames that wait for a decision, as the control server knows them: shown, edited, answered.
+
+The relay holds the frames; here are copies of them. Editing decodes a copy, changes the fields that are named and
+leaves every other byte as it is.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from ... import decoder
+from ...decoder import facts
+from ...decoder.message import Message
+from ...decoder.present import present
+from ...plugins.answers import error_response
+from .links import Failed
+
+
+class HeldFrame:
+    """One frame that waits. `frame` and `request` (of a response) come with their sizes."""
+
+    def __init__(self, said: dict[str, Any], data: bytes) -> None:
+        self.said = {name: value for name, value in said.items() if name not in ("notice", "request_size")}
+        size = said["request_size"]
+        self.request, self.frame = data[:size], data[size:]
+        self.until = time.monotonic() + said["timeout"]
+
+    @property
+    def number(self) -> int:
+        return int(self.said["id"])
+
+    @property
+    def of_response(self) -> bool:
+        return str(self.said["side"]) == "response"
+
+    def message(self) -> Message:
+        """The frame decoded; DecodeError if it cannot be."""
+        try:
+            if self.of_response:
+                return decoder.decode_response(
+                    self.frame[4:], api_key=self.said["api_key"], api_version=self.said["api_version"]
+                )
+            return decoder.decode_request(self.frame[4:])
+        except decoder.TrailingBytes as error:
+            if error.message is None:
+                raise
+            message: Message = error.message
+            return message
+
+    def asked(self) -> Message:
+        """The request, decoded."""
+        return decoder.decode_request((self.request or self.frame)[4:])
+
+    def to_dict(self, values: bool, body: bool = True) -> dict[str, Any]:
+        """As JSON can hold it; secrets are masked, keys and values of records left out unless `values`."""
+        out = {
+            **self.said,
+            "api": facts.api_name(self.said["api_key"]),
+            "size": len(self.frame) - 4,
+            "remaining": round(max(self.until - time.monotonic(), 0.0), 3),
+            "undecoded": None,
+        }
+        if body:
+            out["body"] = None
+            try:
+                out["body"] = present(self.message(), values)
+            except decoder.DecodeError as error:
+                out["undecoded"] = str(error)
+        return out
+
+    def edited(self, edits: dict[str, Any]) -> bytes:
+        """The frame with these fields changed; Failed says which cannot be."""
+        try:
+            return _framed(self.message().replace(edits).encode())
+        except decoder.DecodeError as error:
+            raise Failed("invalid", f"the frame cannot be decoded, so it cannot be edited: {error}") from None
+        except (decoder.EncodeError, KeyError, IndexError, OverflowError, TypeError) as error:
+            raise Failed("invalid", str(error.args[0] if error.args else error)) from None
+
+    def failing(self, error: str) -> bytes:
+        """A response with this error for everything that the request asks."""
+        try:
+            code = facts.error_code(error)
+        except KeyError as unknown:
+            raise Failed("invalid", str(unknown.args[0])) from None
+        try:
+            return _framed(error_response(self.asked(), code, self.said["correlation_id"]))
+        except (decoder.DecodeError, decoder.EncodeError) as fault:
+            raise Failed("invalid", f"no answer can be made for this request: {fault}") from None
+
+
+class HeldFrames:
+    """Those that wait now, by number."""
+
+    def __init__(self) -> None:
+        self._all: dict[int, HeldFrame] = {}
+
+    def notice(self, said: dict[str, Any], data: bytes) -> None:
+        """What the relay tells unasked."""
+        if said["notice"] == "held":
+            frame = HeldFrame(said, data)
+            self._all[frame.number] = frame
+        elif said["notice"] == "released":
+            self._all.pop(said["id"], None)
+
+    def listed(self) -> list[HeldFrame]:
+        return list(self._all.values())
+
+    def get(self, number: int) -> HeldFrame:
+        found = self._all.get(number)
+        if found is None:
+            raise Failed("missing", f"held {number} does not wait any more")
+        return found
+
+
+def _framed(frame: bytes) -> bytes:
+    return len(frame).to_bytes(4, "big") + frame

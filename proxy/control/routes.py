@@ -1,0 +1,201 @@
+"""Every endpoint: method, path, what it does, what it takes and gives. The OpenAPI description is made from this."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from aiohttp import web
+
+from . import openapi, seeing, steering
+from .api import Api, Handler, answer
+from .openapi import Body, Query
+
+_FILTER = Query("filter", "string", "The filter language; all exchanges without.")
+_SINCE = Query("since", "integer", "A cursor (`next` of the last answer): only what is newer.")
+_LIMIT = Query("limit", "integer", "Most of them in one answer, 1 to 1000 (default 100).")
+_WAIT = Query("wait", "number", "Wait so many seconds for something to come, 300 at most (default 0).")
+_BODIES = Query("bodies", "boolean", "Decoded requests and responses, too.")
+_KINDS = Query("kinds", "string", "Names of events, separated by commas; all without.")
+_LAST = Query("Last-Event-ID", "string", "The id of the last event that was read: the stream goes on behind it.", "header")
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """One endpoint. `gives`: the name of the answer's schema in `openapi.SCHEMAS`, or a media type with a slash."""
+
+    method: str
+    path: str
+    handler: Handler
+    summary: str
+    gives: str
+    queries: tuple[Query, ...] = ()
+    body: Body | None = None
+    status: tuple[int, ...] = (200,)
+    errors: tuple[int, ...] = ()
+
+
+async def _described(api: Api, request: web.Request) -> web.Response:
+    return answer(openapi.document(ROUTES, api.info["version"]))
+
+
+_RULES = Body("Rules", "A rule, a list of rules, or a whole rules file; JSON or YAML.")
+_RULE = Body("Rule", "One rule; its name is the one in the path.")
+_HOLD = Body("InterceptAsked", "What to hold. Of requests only, if neither side is named.")
+_RESUME = Body("Resume", "Nothing: as it came. `edits`: fields by their paths. `body`: fields of the top level.", False)
+_DROP = Body("Drop", "An error for the client, or the end of its connection.")
+
+ROUTES: tuple[Route, ...] = (
+    Route("GET", "/openapi.json", _described, "This description.", "Any"),
+    Route("GET", "/metrics", seeing.metrics, "Metrics for Prometheus, if the proxy keeps any.", "text/plain", errors=(404, 503)),
+    Route("GET", "/v1/status", seeing.status, "How the proxy is.", "Status"),
+    Route("GET", "/v1/brokers", seeing.brokers, "Brokers and the listeners that stand for them.", "Brokers", errors=(503,)),
+    Route("GET", "/v1/connections", seeing.connections, "Open connections.", "Connections", errors=(503,)),
+    Route(
+        "DELETE",
+        "/v1/connections/{connection}",
+        steering.close_connection,
+        "Close a connection, both sides of it.",
+        "Closed",
+        (Query("how", "string", "fin (default) or rst."),),
+        errors=(404, 422, 503),
+    ),
+    Route(
+        "GET",
+        "/v1/exchanges",
+        seeing.exchanges,
+        "Finished exchanges, oldest first: the newest, or those behind a cursor.",
+        "Exchanges",
+        (_FILTER, _SINCE, _LIMIT, _WAIT, _BODIES),
+        errors=(422, 503),
+    ),
+    Route("GET", "/v1/exchanges/pending", seeing.pending, "Requests that wait for their responses.", "Pending", errors=(503,)),
+    Route(
+        "GET",
+        "/v1/exchanges/stream",
+        seeing.exchanges_stream,
+        "Exchanges as they finish, as server-sent events `exchange`; `lost` where some were missed.",
+        "text/event-stream",
+        (_FILTER, _SINCE, _BODIES, _LAST),
+        errors=(422, 503),
+    ),
+    Route("GET", "/v1/exchanges/{id}", seeing.exchange, "One exchange in full.", "Exchange", errors=(404, 503)),
+    Route("GET", "/v1/findings", seeing.findings, "What was found wrong in the traffic.", "Findings", errors=(503,)),
+    Route(
+        "GET",
+        "/v1/events",
+        seeing.events,
+        "What the proxy told so far, oldest first.",
+        "Events",
+        (_SINCE, _LIMIT, _WAIT, _KINDS),
+        errors=(422,),
+    ),
+    Route(
+        "GET",
+        "/v1/events/stream",
+        seeing.events_stream,
+        "The proxy's events as they happen, as server-sent events by their names.",
+        "text/event-stream",
+        (_SINCE, _KINDS, _LAST),
+        errors=(422,),
+    ),
+    Route("GET", "/v1/rules", steering.rules, "All rules and their hits.", "RuleList", errors=(503,)),
+    Route("POST", "/v1/rules", steering.rules_add, "Add rules behind the others.", "RuleList", (), _RULES, (201,), (409, 422, 503)),
+    Route(
+        "PUT",
+        "/v1/rules",
+        steering.rules_replace,
+        "Exactly these rules from now on; unchanged ones keep their counts.",
+        "RuleList",
+        (),
+        _RULES,
+        errors=(422, 503),
+    ),
+    Route("GET", "/v1/rules/{name}", steering.rule, "One rule.", "RuleStanding", errors=(404, 503)),
+    Route(
+        "PUT",
+        "/v1/rules/{name}",
+        steering.rule_put,
+        "Put a rule in the place of the one of this name, counting from 0.",
+        "RuleStanding",
+        (),
+        _RULE,
+        (200, 201),
+        (422, 503),
+    ),
+    Route("DELETE", "/v1/rules/{name}", steering.rule_remove, "Remove a rule.", "Removed", errors=(404, 503)),
+    Route("POST", "/v1/rules/{name}/enable", steering.rule_enable, "Switch a rule on.", "RuleStanding", errors=(404, 503)),
+    Route("POST", "/v1/rules/{name}/disable", steering.rule_disable, "Switch a rule off.", "RuleStanding", errors=(404, 503)),
+    Route(
+        "POST",
+        "/v1/rules/{name}/wait",
+        steering.rule_wait,
+        "Wait until a rule has so many hits in all.",
+        "Waited",
+        (
+            Query("hits", "integer", "How many (default 1)."),
+            Query("timeout", "number", "Seconds, 3600 at most (default 30)."),
+        ),
+        errors=(404, 422, 503),
+    ),
+    Route("GET", "/v1/recording", steering.recording, "Whether and where something is recorded.", "Recording", errors=(503,)),
+    Route(
+        "POST",
+        "/v1/recording/start",
+        steering.recording_start,
+        "Begin to record into a directory of the proxy's machine.",
+        "Recording",
+        (),
+        Body("RecordingAsked", "Where to."),
+        errors=(409, 422, 503),
+    ),
+    Route("POST", "/v1/recording/stop", steering.recording_stop, "End the recording.", "Recording", errors=(404, 503)),
+    Route(
+        "POST",
+        "/v1/recording/rotate",
+        steering.recording_rotate,
+        "End the segment and go on in the next one.",
+        "Recording",
+        errors=(404, 503),
+    ),
+    Route("GET", "/v1/intercepts", steering.intercepts, "What is held.", "InterceptList", errors=(503,)),
+    Route("POST", "/v1/intercepts", steering.intercept_add, "Hold frames for a decision.", "Intercept", (), _HOLD, (201,), (422, 503)),
+    Route(
+        "DELETE",
+        "/v1/intercepts/{id}",
+        steering.intercept_remove,
+        "Hold these no longer; what waits goes on.",
+        "Removed",
+        errors=(404, 503),
+    ),
+    Route("GET", "/v1/held", steering.held, "Frames that wait for a decision.", "HeldList", (_WAIT, _BODIES), errors=(422,)),
+    Route("GET", "/v1/held/{id}", steering.held_one, "A frame that waits, decoded.", "Held", errors=(404,)),
+    Route(
+        "POST",
+        "/v1/held/{id}/resume",
+        steering.held_resume,
+        "Let a frame go on, edited or as it came.",
+        "Decided",
+        (),
+        _RESUME,
+        errors=(404, 422, 503),
+    ),
+    Route(
+        "POST",
+        "/v1/held/{id}/drop",
+        steering.held_drop,
+        "Answer with an error instead of a frame, or close its connection.",
+        "Decided",
+        (),
+        _DROP,
+        errors=(404, 422, 503),
+    ),
+    Route("POST", "/v1/shutdown", steering.shutdown, "Stop the proxy: responses in flight still arrive.", "Stopping", (), None, (202,)),
+)
+
+
+def described() -> dict[str, Any]:
+    """The OpenAPI description without a proxy."""
+    from ... import __version__
+
+    return openapi.document(ROUTES, __version__)

@@ -1,0 +1,159 @@
+"""The control server's process: HTTP for whoever may steer the proxy.
+
+    python -m barnabas.proxy.control FD     FD: the supervisor's socket; settings come as its first packet
+
+A process of its own, so that nothing a client of this API does costs the relay or the supervisor anything. When it
+ends, traffic goes on, rules stay, and whatever was held for a decision is released by the relay.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import sys
+from typing import Any
+
+from aiohttp import web
+
+from ..events import ShutdownAsked, encode
+from ..relay import receive_settings
+from .api import Api, Handler, answer, failure
+from .auth import Guard, Refused
+from .held import HeldFrames
+from .history import History
+from .links import Failed, Link
+from .metrics import scraped
+from .routes import ROUTES
+
+BODY_BYTES = 8 << 20
+AT_ONCE = 128
+"""Most requests that are answered at one time, streams included."""
+NICE = 5
+
+
+class Server:
+    """The application, and what it hears."""
+
+    def __init__(self, supervisor: socket.socket, settings: dict[str, Any]) -> None:
+        self._supervisor = supervisor
+        self._settings = settings
+        self._done = asyncio.Event()
+        held = HeldFrames()
+        bells = settings["bells"]
+        links = {
+            name: Link(name, held.notice if name == "relay" else None, bells.get(name))
+            for name in settings["channels"]
+        }
+        info = settings["info"]
+        self._api = Api(info, links, self._shutdown, History(), held, scraped(info.get("metrics")))
+        self._api.processes = {name: {"pid": pid, "alive": True} for name, pid in info["processes"].items()}
+        self._api.processes["control"] = {"pid": os.getpid(), "alive": True}
+        self._listener = socket.socket(fileno=settings["listener"])
+        port = 0 if settings["unix"] else self._listener.getsockname()[1]
+        self._guard = Guard(settings["token"], port)
+        self._busy = 0
+
+    def _shutdown(self) -> None:
+        with contextlib.suppress(OSError):
+            self._supervisor.send(encode(ShutdownAsked()), socket.MSG_DONTWAIT)
+
+    # -- the supervisor --------------------------------------------------------------------------------------
+
+    def _hear(self) -> None:
+        for _ in range(64):
+            try:
+                packet = self._supervisor.recv(1 << 20)
+            except BlockingIOError:
+                return
+            except OSError:
+                packet = b""
+            if not packet:
+                asyncio.get_running_loop().remove_reader(self._supervisor)
+                self._done.set()
+                return
+            try:
+                event = self._api.history.hear(packet)
+            except (ValueError, KeyError, TypeError):
+                continue  # an event of a kind that is not known here
+            if event is not None:
+                self._api.hear(event)
+
+    # -- requests --------------------------------------------------------------------------------------------
+
+    @web.middleware
+    async def _checked(self, request: web.Request, handler: Any) -> web.StreamResponse:
+        sock = request.transport.get_extra_info("socket") if request.transport is not None else None
+        try:
+            self._guard.check(request.headers, sock)
+        except Refused as error:
+            kind = "unauthorized" if error.status == 401 else "forbidden"
+            refused = answer({"error": kind, "message": str(error)}, error.status)
+            if error.status == 401:
+                refused.headers["WWW-Authenticate"] = "Bearer"
+            return refused
+        if self._busy >= AT_ONCE:
+            return failure(Failed("busy", f"{AT_ONCE} requests are being answered already"))
+        self._busy += 1
+        try:
+            response: web.StreamResponse = await handler(request)
+            return response
+        except Failed as error:
+            return failure(error)
+        except web.HTTPException as error:
+            kind = {404: "missing", 405: "method", 413: "too large"}.get(error.status, "malformed")
+            return answer({"error": kind, "message": error.text or error.reason}, error.status)
+        except (ConnectionError, asyncio.CancelledError):
+            raise
+        except Exception as error:
+            return failure(Failed("failed", f"{type(error).__name__}: {error}"))
+        finally:
+            self._busy -= 1
+
+    def _bound(self, handler: Handler) -> Any:
+        async def call(request: web.Request) -> web.StreamResponse:
+            response = await handler(self._api, request)
+            response.headers.setdefault("Cache-Control", "no-store") if not response.prepared else None
+            return response
+
+        return call
+
+    def application(self) -> web.Application:
+        app = web.Application(middlewares=[self._checked], client_max_size=BODY_BYTES)
+        for route in ROUTES:
+            app.router.add_route(route.method, route.path, self._bound(route.handler))
+        return app
+
+    async def run(self) -> None:
+        """Until the supervisor closes its end."""
+        loop = asyncio.get_running_loop()
+        for name, fd in self._settings["channels"].items():
+            await self._api.links[name].connect(socket.socket(fileno=fd))
+        self._supervisor.setblocking(False)
+        runner = web.AppRunner(
+            self.application(), access_log=None, handler_cancellation=True, shutdown_timeout=0.5, keepalive_timeout=60
+        )
+        await runner.setup()
+        self._listener.setblocking(False)
+        site = web.SockSite(runner, self._listener, backlog=128)
+        await site.start()
+        loop.add_reader(self._supervisor, self._hear)
+        await self._done.wait()
+        await runner.cleanup()
+
+
+async def _main(supervisor: socket.socket, settings: dict[str, Any]) -> None:
+    await Server(supervisor, settings).run()
+
+
+def main() -> None:
+    supervisor, settings = receive_settings(int(sys.argv[1]))
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    os.nice(NICE)
+    asyncio.run(_main(supervisor, settings))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,218 @@
+"""Handlers that change something: connections, rules, recording, intercepts and what they hold, shutdown."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from aiohttp import web
+
+from ...plugins.rules import Rule, RuleError, parse
+from .api import Api, answer, body_of, flag, in_path, number, only, text_of
+from .links import Failed
+
+LONGEST_HOLD = 3600.0
+
+
+async def close_connection(api: Api, request: web.Request) -> web.Response:
+    how = request.query.get("how", "fin")
+    if how not in ("fin", "rst"):
+        raise Failed("invalid", f"how is fin or rst and not {how!r}")
+    return answer(await api.relay.ask("close", connection=in_path(request, "connection"), how=how))
+
+
+# -- rules -----------------------------------------------------------------------------------------------------
+
+
+def _read(text: str, first: int) -> list[Rule]:
+    try:
+        return parse(text, "body", first)
+    except RuleError as error:
+        raise Failed("invalid", error.text, line=error.line, column=error.column) from None
+
+
+def _standing(rule: Rule, enabled: bool = True) -> dict[str, Any]:
+    return {"rule": rule.to_dict(), "source": rule.source(), "enabled": enabled}
+
+
+async def _rules(api: Api) -> list[dict[str, Any]]:
+    return list((await api.relay.ask("rules"))["rules"])
+
+
+async def rules(api: Api, request: web.Request) -> web.Response:
+    return answer({"rules": await _rules(api)})
+
+
+async def rules_add(api: Api, request: web.Request) -> web.Response:
+    text = await text_of(request)
+    found = _read(text, len(await _rules(api)) + 1)
+    done = await api.relay.ask("rules.add", rules=[_standing(rule) for rule in found])
+    names = {rule.name for rule in found}
+    return answer({"rules": [rule for rule in done["rules"] if rule["name"] in names]}, 201)
+
+
+async def rules_replace(api: Api, request: web.Request) -> web.Response:
+    text = await text_of(request)
+    found = _read(text, 1)
+    return answer(await api.relay.ask("rules.replace", rules=[_standing(rule) for rule in found]))
+
+
+def _one(listed: list[dict[str, Any]], name: str) -> dict[str, Any]:
+    for each in listed:
+        if each["name"] == name:
+            return each
+    raise Failed("missing", f"no rule is named {name!r}")
+
+
+async def rule(api: Api, request: web.Request) -> web.Response:
+    return answer(_one(await _rules(api), request.match_info["name"]))
+
+
+async def rule_put(api: Api, request: web.Request) -> web.Response:
+    name = request.match_info["name"]
+    found = _read(await text_of(request), 1)
+    if len(found) != 1:
+        raise Failed("invalid", "the body is one rule")
+    fields = found[0].to_dict() | {"name": name}
+    done = await api.relay.ask("rules.put", rule=_standing(Rule.from_dict(fields)))
+    return answer(_one(done["rules"], name), 201 if done["created"] else 200)
+
+
+async def rule_remove(api: Api, request: web.Request) -> web.Response:
+    name = request.match_info["name"]
+    await api.relay.ask("rules.remove", name=name)
+    return answer({"removed": name})
+
+
+async def rule_enable(api: Api, request: web.Request) -> web.Response:
+    return await _enable(api, request, True)
+
+
+async def rule_disable(api: Api, request: web.Request) -> web.Response:
+    return await _enable(api, request, False)
+
+
+async def _enable(api: Api, request: web.Request, enabled: bool) -> web.Response:
+    name = request.match_info["name"]
+    done = await api.relay.ask("rules.enable", name=name, enabled=enabled)
+    return answer(_one(done["rules"], name))
+
+
+async def rule_wait(api: Api, request: web.Request) -> web.Response:
+    name = request.match_info["name"]
+    hits = number("hits", request.query.get("hits"), 1, 1, 2**53)
+    timeout = number("timeout", request.query.get("timeout"), 30.0, 0, LONGEST_HOLD, whole=False)
+    waiting = asyncio.ensure_future(api.relay.ask("wait", within=timeout + 3600.0, name=name, hits=hits))
+    done, _ = await asyncio.wait({waiting}, timeout=timeout)
+    if done:
+        return answer({"name": name, "hits": waiting.result()["hits"], "reached": True})
+    waiting.cancel()
+    return answer({"name": name, "hits": _one(await _rules(api), name)["hits"], "reached": False})
+
+
+# -- recording -------------------------------------------------------------------------------------------------
+
+
+async def recording(api: Api, request: web.Request) -> web.Response:
+    return answer(await api.observer.ask("recording"))
+
+
+async def recording_start(api: Api, request: web.Request) -> web.Response:
+    given = await body_of(request)
+    only(given, "directory")
+    directory = given.get("directory")
+    if not isinstance(directory, str) or not directory.startswith("/") or "\0" in directory:
+        raise Failed("invalid", "directory is an absolute path")
+    return answer(await api.observer.ask("recording.start", directory=directory))
+
+
+async def recording_stop(api: Api, request: web.Request) -> web.Response:
+    return answer(await api.observer.ask("recording.stop", within=30.0))
+
+
+async def recording_rotate(api: Api, request: web.Request) -> web.Response:
+    return answer(await api.observer.ask("recording.rotate", within=30.0))
+
+
+# -- intercepts ------------------------------------------------------------------------------------------------
+
+
+async def intercepts(api: Api, request: web.Request) -> web.Response:
+    return answer(await api.relay.ask("intercepts"))
+
+
+async def intercept_add(api: Api, request: web.Request) -> web.Response:
+    given = await body_of(request)
+    only(given, "filter", "request", "response", "timeout", "most", "times")
+    text = given.get("filter")
+    if not isinstance(text, str) or not text.strip():
+        raise Failed("invalid", "filter says which exchanges: text in the filter language")
+    sides = {side: given.get(side, False) for side in ("request", "response")}
+    if not any(sides.values()) and not {"request", "response"} & given.keys():
+        sides["request"] = True
+    if not any(sides.values()) or not all(isinstance(value, bool) for value in sides.values()):
+        raise Failed("invalid", "request and response are true or false, and one of them is true")
+    done = await api.relay.ask(
+        "intercepts.add",
+        filter=text,
+        timeout=number("timeout", given.get("timeout"), 30.0, 0.1, LONGEST_HOLD, whole=False),
+        most=number("most", given.get("most"), 16, 1, 1000),
+        times=number("times", given.get("times"), None, 1, 2**53),
+        **sides,
+    )
+    return answer(done["intercept"], 201)
+
+
+async def intercept_remove(api: Api, request: web.Request) -> web.Response:
+    return answer(await api.relay.ask("intercepts.remove", intercept=in_path(request, "id")))
+
+
+async def held(api: Api, request: web.Request) -> web.Response:
+    until = asyncio.get_running_loop().time() + number("wait", request.query.get("wait"), 0.0, 0, 300, whole=False)
+    while not (found := api.held.listed()) and (left := until - asyncio.get_running_loop().time()) > 0:
+        await api.history.wait(min(left, 0.05))
+    bodies = flag("bodies", request.query.get("bodies"))
+    return answer({"held": [frame.to_dict(api.values, bodies) for frame in found]})
+
+
+async def held_one(api: Api, request: web.Request) -> web.Response:
+    return answer(api.held.get(in_path(request, "id")).to_dict(api.values))
+
+
+async def held_resume(api: Api, request: web.Request) -> web.Response:
+    frame = api.held.get(in_path(request, "id"))
+    given = await body_of(request)
+    only(given, "edits", "body")
+    edits: dict[str, Any] = {}
+    for name in ("body", "edits"):
+        part = given.get(name, {})
+        if not isinstance(part, dict):
+            raise Failed("invalid", f"{name} is an object: fields and their values")
+        edits |= part
+    data = frame.edited(edits) if edits else b""
+    await api.relay.ask("decide", data, held=frame.number, action="resume")
+    return answer({"id": frame.number, "done": "edited" if edits and data != frame.frame else "resumed"})
+
+
+async def held_drop(api: Api, request: web.Request) -> web.Response:
+    frame = api.held.get(in_path(request, "id"))
+    given = await body_of(request)
+    only(given, "error", "close")
+    if ("error" in given) == ("close" in given):
+        raise Failed("invalid", 'say what the client gets: {"error": NAME}, or {"close": "fin"} or "rst"')
+    if "close" in given:
+        if given["close"] not in ("fin", "rst"):
+            raise Failed("invalid", "close is fin or rst")
+        await api.relay.ask("decide", held=frame.number, action="close", how=given["close"])
+        return answer({"id": frame.number, "done": "closed"})
+    data = frame.failing(str(given["error"]))
+    await api.relay.ask("decide", data, held=frame.number, action="resume" if frame.of_response else "answer")
+    return answer({"id": frame.number, "done": "answered"})
+
+
+# -- the end ---------------------------------------------------------------------------------------------------
+
+
+async def shutdown(api: Api, request: web.Request) -> web.Response:
+    asyncio.get_running_loop().call_later(0.05, api.shutdown)  # the answer first
+    return answer({"stopping": True}, 202)

@@ -1,0 +1,212 @@
+"""The newest exchanges, by number, and questions about them that may take a while.
+
+Numbers count from 1 and are never used twice, so that a number is a cursor: what comes after it is new. Bounded by
+count and by bytes of frames; what falls out at the old end is gone. Filters are decided a slice at a time, so that
+whoever holds the store can do something else in between.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict, deque
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from ..decoder import Exchange
+from ..decoder.filter import Filter, compile
+
+COUNT = 20_000
+BYTES = 64 << 20
+EACH = 1000
+"""What an exchange costs besides its frames, in bytes, about."""
+SLICE_SECONDS = 0.01
+MOST = 1000
+"""Most exchanges of one answer."""
+ANSWER_BYTES = 8 << 20
+"""An answer ends behind the exchange with which it becomes larger than this."""
+LONGEST_WAIT = 300.0
+
+
+class Stored(NamedTuple):
+    number: int
+    exchange: Exchange
+    cost: int
+    left_out: bool
+
+
+def fresh(exchange: Exchange, frames: bool = True) -> Exchange:
+    """The same exchange with nothing decoded, so that what is decoded goes when this goes."""
+    again = Exchange(
+        connection=exchange.connection,
+        client=exchange.client,
+        broker=exchange.broker,
+        api_key=exchange.api_key,
+        api_version=exchange.api_version,
+        correlation_id=exchange.correlation_id,
+        client_id=exchange.client_id,
+        request=exchange.request if frames else None,
+        request_time_ns=exchange.request_time_ns,
+        response=exchange.response if frames else None,
+        response_time_ns=exchange.response_time_ns,
+        state=exchange.state,
+        topics=exchange.topics,
+        about=exchange.about,
+    )
+    again.marks = exchange.marks
+    return again
+
+
+class ExchangeStore:
+    """See the module."""
+
+    def __init__(self, count: int = COUNT, size: int = BYTES) -> None:
+        self._limits = count, size
+        self._kept: deque[Stored] = deque()
+        self.bytes = 0
+        self.newest = 0
+        """The number of the newest exchange, 0 when there was none."""
+
+    @property
+    def oldest(self) -> int:
+        """The number of the oldest exchange that is still here."""
+        return self._kept[0].number if self._kept else self.newest + 1
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def add(self, exchange: Exchange) -> None:
+        """Take a finished exchange."""
+        count, size = self._limits
+        cost = (exchange.request_size or 0) + (exchange.response_size or 0)
+        left_out = cost > size // 2
+        if left_out:
+            # Larger than is reasonable to keep: its header only.
+            exchange.marks["sizes"] = exchange.request_size, exchange.response_size
+            cost = 0
+        self.newest += 1
+        self._kept.append(Stored(self.newest, fresh(exchange, not left_out), cost + EACH, left_out))
+        self.bytes += cost + EACH
+        while len(self._kept) > count or self.bytes > size:
+            self.bytes -= self._kept.popleft().cost
+
+    def get(self, number: int) -> Stored | None:
+        """An exchange by its number, None if it is not here (any more)."""
+        index = number - self.oldest
+        return self._kept[index] if 0 <= index < len(self._kept) else None
+
+    def described(self, stored: Stored, bodies: bool, values: bool) -> dict[str, Any]:
+        """An exchange as JSON can hold it: its number as `id`, what rules and people did to it as `notes`."""
+        exchange = fresh(stored.exchange)
+        found = {"id": stored.number, **exchange.to_dict(bodies=bodies and not stored.left_out, values=values)}
+        marks = exchange.marks
+        found["notes"] = list(marks.get("notes", ()))
+        found["changed"] = bool(marks.get("changed"))
+        if stored.left_out:
+            found["request_size"], found["response_size"] = marks["sizes"]
+            found["left_out"] = True
+        return found
+
+
+class Filters:
+    """Compiled filters, the last ones used. FilterError as of `compile`."""
+
+    def __init__(self, most: int = 64) -> None:
+        self._most = most
+        self._known: OrderedDict[str, Filter] = OrderedDict()
+
+    def of(self, text: str | None) -> Filter | None:
+        if not text or not text.strip():
+            return None
+        if text not in self._known:
+            self._known[text] = compile(text, now=time.time_ns)
+            if len(self._known) > self._most:
+                self._known.popitem(last=False)
+        self._known.move_to_end(text)
+        return self._known[text]
+
+
+class Question:
+    """Exchanges behind a cursor that a filter selects, or the newest of them; perhaps waiting for one to come.
+
+    `since` None: the newest. `reply` is called once, with `exchanges` (oldest first), `next` (the cursor to go on
+    with), `lost` (how many behind `since` are gone) and `more` (whether it ended because of `limit`).
+    """
+
+    def __init__(
+        self,
+        store: ExchangeStore,
+        wanted: Filter | None,
+        *,
+        since: int | None,
+        limit: int,
+        wait: float,
+        bodies: bool,
+        values: bool,
+        reply: Callable[[dict[str, Any]], Any],
+    ) -> None:
+        self._store, self._wanted, self._reply = store, wanted, reply
+        self._limit = max(min(limit, MOST), 1)
+        self._bodies, self._values = bodies, values
+        self._until = time.monotonic() + max(min(wait, LONGEST_WAIT), 0.0)
+        self._found: list[dict[str, Any]] = []
+        self._size = 0
+        self._backwards = since is None
+        self._newest = store.newest
+        if since is None:
+            self._at = store.newest
+            self._lost = 0
+        else:
+            if since > store.newest:
+                since = 0  # a cursor of another run
+            self._lost = max(store.oldest - 1 - since, 0)
+            self._at = since + self._lost + 1
+
+    def step(self) -> bool:
+        """Do a slice of the work. True: done, and answered."""
+        return self._step_back() if self._backwards else self._step_on()
+
+    @property
+    def waiting(self) -> bool:
+        """Whether there is nothing to do before something new comes."""
+        return not self._backwards and self._at > self._store.newest
+
+    def _means(self, stored: Stored) -> bool:
+        return self._wanted is None or self._wanted(fresh(stored.exchange))
+
+    def _take(self, stored: Stored) -> bool:
+        """Whether there is room for more."""
+        self._found.append(self._store.described(stored, self._bodies, self._values))
+        if self._bodies:
+            self._size += 4 * stored.cost
+        return len(self._found) < self._limit and self._size < ANSWER_BYTES
+
+    def _step_back(self) -> bool:
+        end = time.monotonic() + SLICE_SECONDS
+        while time.monotonic() < end:
+            stored = self._store.get(self._at)
+            self._at -= 1
+            if stored is None or (self._means(stored) and not self._take(stored)):
+                self._found.reverse()
+                return self._answer(self._newest, False)
+        return False
+
+    def _step_on(self) -> bool:
+        end = time.monotonic() + SLICE_SECONDS
+        store = self._store
+        while self._at <= store.newest:
+            if self._at < store.oldest:
+                self._lost += store.oldest - self._at
+                self._at = store.oldest
+            stored = store.get(self._at)
+            self._at += 1
+            if stored is not None and self._means(stored) and not self._take(stored):
+                return self._answer(self._at - 1, True)
+            if time.monotonic() >= end:
+                return False
+        if self._found or self._lost or time.monotonic() >= self._until:
+            return self._answer(self._at - 1, False)
+        return False
+
+    def _answer(self, cursor: int, more: bool) -> bool:
+        self._reply({"exchanges": self._found, "next": cursor, "lost": self._lost, "more": more})
+        return True

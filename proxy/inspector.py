@@ -1,0 +1,273 @@
+"""The inspector process: reads the ring at its own pace and tells what is wrong in the traffic, as it happens.
+
+    python -m barnabas.proxy.inspector FD     FD: the supervisor's control socket; settings come as its first packet
+
+A second reader beside the observer. What it cannot keep up with it misses, and says so; nobody waits for it.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import Any
+
+from .. import decoder
+from ..decoder import Direction, Exchange, Opaque
+from ..decoder.connection import Event
+from ..decoder.findings import Finding, Inspector, Severity
+from ..decoder.happening import Closed, Happening, Missing, Opened, Stray
+from .events import Address, FindingSeen, NotInspected, encode, show
+from .observer import Consumer, Observer
+from .relay import receive_settings
+from .watcher import Watcher
+
+NICE = 15
+"""Below the observer: where cores are scarce a recording is worth more."""
+TOLD_IN_SECOND = 50
+"""Most findings told in one second; the others wait for the next."""
+MISSED_SECONDS = 10.0
+"""How often it is told that bytes were missed."""
+ASKED_SECONDS = 0.1
+_TEXT = 4000
+_FACT = 500
+"""Most characters of a text, and of what it is about: an event is one packet."""
+
+
+class Inspection:
+    """What the ring says becomes happenings, and those go to the detectors."""
+
+    def __init__(self) -> None:
+        self.inspector = Inspector()
+        self.watcher: Watcher | None = None
+        """Hears everything, too, where the control API may ask."""
+        self.faults = 0
+        """Happenings that could not be taken because of a fault of ours."""
+        self._connections: dict[int, decoder.Connection] = {}
+        self._failed: dict[int, str] = {}
+        self._topics = decoder.Topics()
+
+    @property
+    def counts(self) -> dict[str, int]:
+        return {}
+
+    def _feed(self, happenings: Iterable[Happening]) -> None:
+        for happening in happenings:
+            try:
+                self.inspector.feed(happening)
+            except Exception:  # it stands beside the traffic; one happening less is no reason to end
+                self.faults += 1
+            if self.watcher is not None:
+                self.watcher.hear(happening)
+
+    def opened(
+        self,
+        conn: int,
+        time_ns: int,
+        client: Address,
+        broker: Address,
+        upstream: Address | None = None,
+        failed: str = "",
+    ) -> None:
+        ends = show(client), show(broker)
+        if failed:
+            self._failed[conn] = failed
+        else:
+            self._connections[conn] = decoder.Connection(conn, *ends, topics=self._topics)
+        self._feed([Opened(conn, *ends, time_ns, not failed)])
+
+    def data(self, conn: int, direction: int, time_ns: int, data: bytes) -> None:
+        connection = self._connections.get(conn)
+        if connection is None:
+            return
+        if self.watcher is not None:
+            self.watcher.moved(conn, direction, time_ns, len(data))
+        receive = connection.receive_from_broker if direction else connection.receive_from_client
+        try:
+            events = receive(data, time_ns)
+        except Exception:  # the decoder's state is no longer to be trusted: this connection is not followed any more
+            self.faults += 1
+            del self._connections[conn]
+            return
+        self._feed(_told(conn, events))
+
+    def broker_leg(self, conn: int, direction: int, time_ns: int, frame: bytes, note: str = "") -> None:
+        name = "broker_response" if direction else "broker_request"
+        at = 4 if direction else 8
+        correlation_id = int.from_bytes(frame[at : at + 4], "big", signed=True)
+        for exchange in self._pending(conn):
+            if exchange.correlation_id == correlation_id:
+                exchange.marks["changed"] = True
+                exchange.marks[name] = [frame[4:]]
+                return
+
+    def note(self, conn: int, correlation_id: int, text: str) -> None:
+        for exchange in self._pending(conn):
+            if exchange.correlation_id == correlation_id:
+                exchange.marks.setdefault("notes", []).append(text)
+                return
+
+    def in_flight(self) -> list[Exchange]:
+        """The requests that wait for their responses, on all connections."""
+        return [exchange for connection in self._connections.values() for exchange in connection.pending()]
+
+    def _pending(self, conn: int) -> list[Exchange]:
+        connection = self._connections.get(conn)
+        return connection.pending() if connection is not None else []
+
+    def lost(self, conn: int, direction: int, nbytes: int) -> None:
+        connection = self._connections.get(conn)
+        if connection is not None:
+            connection.lost(Direction(direction))
+        self._feed([Missing(conn, Direction(direction), nbytes, self.inspector.scene.now_ns)])
+
+    def closed(self, conn: int, time_ns: int, how: str = "fin", by: str = "") -> None:
+        connection = self._connections.pop(conn, None)
+        if connection is not None:
+            self._feed(_told(conn, connection.close(time_ns)))
+        how = self._failed.pop(conn, how)
+        self._feed([Closed(conn, time_ns, "" if how == "lost" else how, by)])
+
+    def flush(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+def _told(conn: int, events: Iterable[Event]) -> Iterator[Happening]:
+    for event in events:
+        yield Stray(conn, event) if isinstance(event, Opaque) else event
+
+
+class News:
+    """Which findings are to be told: new ones, those that got worse, those seen twice as often."""
+
+    def __init__(self, severity: Severity) -> None:
+        self._from = severity.rank
+        self._told: dict[object, tuple[int, int, int]] = {}  # number, rank and count when it was told
+
+    def of(self, findings: Iterable[Finding], everything: bool = False) -> Iterator[tuple[Finding, int, object]]:
+        """(finding, its number, what to hand to `tell` when it was sent). `everything`: all that changed."""
+        seen: dict[object, int] = {}
+        for finding in findings:
+            if finding.severity.rank < self._from:
+                continue
+            key: object = _identity(finding)
+            seen[key] = ordinal = seen.get(key, 0) + 1
+            key = key, ordinal
+            number, rank, count = self._told.get(key, (len(self._told) + 1, -1, 0))
+            grown = finding.count > count if everything else finding.count >= 2 * count
+            if rank < finding.severity.rank or grown:
+                yield finding, number, key
+
+    def tell(self, key: object, finding: Finding, number: int) -> None:
+        """The finding was told."""
+        self._told[key] = number, finding.severity.rank, finding.count
+
+
+_WHO = ("client_id", "software", "broker", "group", "topic", "partition", "api", "api_version", "error", "side", "field")
+
+
+def _identity(finding: Finding) -> object:
+    """What makes two reports the same finding: some detectors write theirs anew each time they are asked."""
+    about = finding.about
+    return finding.id, str(about.get("client", "")).rpartition(":")[0], *(str(about.get(name)) for name in _WHO)
+
+
+class InspectingObserver(Observer):
+    """An observer that tells findings instead of counts."""
+
+    def _make_consumer(self, settings: dict[str, Any]) -> Consumer:
+        self._inspection = Inspection()
+        self._news = News(Severity(settings["findings_from"]))
+        self._missed = 0
+        self._missed_at = 0.0
+        self._tells = bool(settings.get("findings", True))
+        self._watcher: Watcher | None = None
+        if settings.get("watch") is not None:
+            inspection = self._inspection
+            self._watcher = inspection.watcher = Watcher(
+                inspection.in_flight, lambda: list(inspection.inspector.findings()), **settings["watch"]
+            )
+        return self._inspection
+
+    def _command(self, message: dict[str, Any]) -> dict[str, Any] | None:
+        if self._watcher is None:
+            return super()._command(message)
+        commands, asked = self._commands, message.get("id")
+
+        def reply(answer: dict[str, Any]) -> None:
+            if commands is not None:
+                commands.send({"id": asked, **answer})
+
+        answer = self._watcher.command(message, reply)
+        if answer is not None and message["do"] == "kept":
+            answer |= {"lost_bytes": self._reader.lost_bytes, "lost_chunks": self._reader.lost_chunks}
+        return answer
+
+    def _nap(self, idle: bool) -> float:
+        watcher = self._watcher
+        if watcher is None or not watcher.asked:
+            return super()._nap(idle)
+        if self._commands is None:
+            watcher.forget()
+            return super()._nap(idle)
+        watcher.step()
+        if watcher.busy:
+            return 0.0
+        return min(super()._nap(idle), ASKED_SECONDS)  # so that what waits is answered when its time is up
+
+    def _report(self) -> None:
+        inspector = self._inspection.inspector
+        if self._idle:
+            # Only who has read everything may say that something has not come by now.
+            inspector.scene.at(time.time_ns())
+        if not self._tells:
+            return
+        news = self._news.of(inspector.findings(), everything=self._finished)
+        for finding, number, key in news if self._finished else islice(news, TOLD_IN_SECOND):
+            if not self._send(finding, number):
+                break
+            self._news.tell(key, finding, number)
+        missed, now = self._reader.lost_bytes, time.monotonic()
+        if missed > self._missed and (self._finished or now - self._missed_at > MISSED_SECONDS):
+            self._missed, self._missed_at = missed, now
+            self._emit(NotInspected(missed))
+
+    def _send(self, finding: Finding, number: int) -> bool:
+        """Whether the supervisor's end took it."""
+        event = FindingSeen(
+            finding.id,
+            str(finding.severity),
+            finding.seen[:_TEXT],
+            finding.why[:_TEXT],
+            finding.remedy[:_TEXT],
+            finding.count,
+            {name: _short(value) for name, value in finding.about.items()},
+            number,
+        )
+        try:
+            self._control.send(encode(event), socket.MSG_DONTWAIT)
+        except OSError:  # no room now
+            return False
+        return True
+
+
+def _short(value: Any) -> Any:
+    if isinstance(value, str):
+        return value[:_FACT]
+    return value if isinstance(value, (int, float, bool, type(None))) else str(value)[:_FACT]
+
+
+def main() -> None:
+    control, settings = receive_settings(int(sys.argv[1]))
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    os.nice(NICE)
+    InspectingObserver(control, settings).run()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,382 @@
+"""Frames that somebody wants to see before they go on: held in the relay until a decision comes, or the time is up.
+
+An intercept names by a filter which requests are held before they are forwarded, and which responses before they are
+delivered. A held frame stops its own direction of its own connection, so that order is kept; nothing else waits. It
+is told to the control server as bytes, and comes back as it was, edited, or not at all. Bounds: `most` frames of
+an intercept at one time, `HELD_BYTES` of all, `timeout` seconds each; what is beyond passes and is counted. When the
+control server is gone, everything goes on as it came.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from .. import decoder
+from ..decoder import Exchange
+from ..decoder.exchange import State
+from ..decoder.filter import Filter, compile
+from .editing import KNOWN, PRODUCE, produce_acks
+from .events import InterceptHeld, InterceptReleased, show
+
+if TYPE_CHECKING:
+    from .connection import Connection, InFlight
+    from .relay import Relay
+
+HELD_BYTES = 32 << 20
+"""Most bytes of frames that wait for a decision, and of requests that are kept for their responses."""
+HIGHEST_TIMEOUT = 3600.0
+TEXT = 300
+
+
+@dataclass(slots=True)
+class Intercept:
+    """What to hold. `left`: so many frames more, None for no end; `passed`: matched, but beyond a bound."""
+
+    number: int
+    filter: Filter
+    request: bool
+    response: bool
+    timeout: float
+    most: int
+    left: int | None
+    held: int = 0
+    passed: int = 0
+    failed: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "id": self.number,
+            "filter": self.filter.text,
+            "request": self.request,
+            "response": self.response,
+            "timeout": self.timeout,
+            "most": self.most,
+            "times_left": self.left,
+            "held": self.held,
+            "passed": self.passed,
+            "failed": self.failed or None,
+        }
+
+
+@dataclass(slots=True)
+class Kept:
+    """A request that is kept until its response comes. Frames with their sizes."""
+
+    frame: bytes
+    time_ns: int
+    budget: Intercepts
+
+    def __post_init__(self) -> None:
+        self.budget.bytes += len(self.frame)
+
+    def __del__(self) -> None:
+        self.budget.bytes -= len(self.frame)  # however its connection forgot it
+
+
+@dataclass(slots=True)
+class Held:
+    """A frame that waits. `original`: as it came; `frame`: as it would go on."""
+
+    number: int
+    intercept: Intercept
+    connection: Connection
+    direction: int
+    api_key: int
+    api_version: int
+    correlation: int
+    original: bytes
+    frame: bytes
+    deadline: float
+    time_ns: int
+    note: str = ""
+    request: bytes = b""
+
+
+class Intercepts:
+    """All intercepts of the relay, and what they hold. One per relay."""
+
+    def __init__(self, relay: Relay) -> None:
+        self._relay = relay
+        self._all: dict[int, Intercept] = {}
+        self.held: dict[int, Held] = {}
+        """What waits for a decision, by number."""
+        self._number = 0
+        self.bytes = 0
+
+    # -- what is held ----------------------------------------------------------------------------------------
+
+    def interest(self) -> frozenset[int]:
+        """Api keys whose requests have to be looked at."""
+        found: set[int] = set()
+        for intercept in self._all.values():
+            keys = intercept.filter.apis()
+            found |= KNOWN if keys is None else keys
+        return frozenset(found)
+
+    def add(self, fields: dict[str, Any]) -> dict[str, Any]:
+        """A new intercept; FilterError if its filter is none. Its description."""
+        text = str(fields["filter"])
+        wanted = compile(text)
+        self._number += 1
+        intercept = Intercept(
+            self._number,
+            wanted,
+            bool(fields["request"]),
+            bool(fields["response"]),
+            min(float(fields["timeout"]), HIGHEST_TIMEOUT),
+            int(fields["most"]),
+            fields.get("times"),
+        )
+        if intercept.request:
+            wanted.require_request_only()
+        self._all[intercept.number] = intercept
+        self._relay.inline_changed()
+        return intercept.to_dict()
+
+    def listed(self) -> list[dict[str, Any]]:
+        return [intercept.to_dict() for intercept in self._all.values()]
+
+    def remove(self, number: int) -> bool:
+        """Whether there was such an intercept. What it holds goes on."""
+        intercept = self._all.pop(number, None)
+        if intercept is None:
+            return False
+        self._relay.inline_changed()
+        self.release((held for held in self.held.values() if held.intercept is intercept), "intercept removed")
+        return True
+
+    def clear(self, why: str) -> None:
+        """No intercepts any more; everything goes on."""
+        self._all.clear()
+        self._relay.inline_changed()
+        self.release(self.held.values(), why)
+
+    def release(self, held: Iterable[Held], why: str) -> None:
+        for each in list(held):
+            self._go_on(each, why)
+
+    def tick(self, now: float) -> None:
+        """Let go what has waited for too long."""
+        self.release((held for held in self.held.values() if now >= held.deadline), "timeout")
+
+    # -- what the connections ask ----------------------------------------------------------------------------
+
+    def hold_request(self, connection: Connection, frame: bytes, now: int) -> bool:
+        """Whether a request (with its size) is held: then the connection's requests wait."""
+        if not self._all or connection.request.paused:
+            return False
+        exchange = _exchange(connection, frame, now)
+        for intercept in self._all.values():
+            if intercept.request and self._means(intercept, exchange):
+                return self._hold(intercept, connection, exchange, frame, frame, now)
+        return False
+
+    def keep(self, connection: Connection, frame: bytes, now: int) -> Kept | None:
+        """The request, if its response may have to be held."""
+        key = int.from_bytes(frame[4:6], "big")
+        for intercept in self._all.values():
+            keys = intercept.filter.apis()
+            if not intercept.response or (keys is not None and key not in keys):
+                continue
+            if intercept.filter.request_only and not self._means(intercept, _exchange(connection, frame, now)):
+                continue
+            if self.bytes + len(frame) > HELD_BYTES:
+                intercept.passed += 1
+                continue
+            return Kept(frame, now, self)
+        return None
+
+    def hold_response(
+        self, connection: Connection, entry: InFlight, original: bytes, frame: bytes, note: str, now: int
+    ) -> bool:
+        """Whether a response is held; `frame` is what the client would get."""
+        kept = entry.kept
+        if kept is None or not self._all or connection.response.paused:
+            return False
+        exchange = _exchange(connection, kept.frame, kept.time_ns)
+        exchange.response, exchange.response_time_ns, exchange.state = frame[4:], now, State.PAIRED
+        for intercept in self._all.values():
+            if intercept.response and self._means(intercept, exchange):
+                return self._hold(intercept, connection, exchange, original, frame, now, note, kept.frame)
+        return False
+
+    def _means(self, intercept: Intercept, exchange: Exchange) -> bool:
+        try:
+            return (intercept.left is None or intercept.left > 0) and intercept.filter(exchange)
+        except Exception as error:  # whatever is wrong with it: the frame goes on
+            intercept.failed = f"{type(error).__name__}: {error}"[:TEXT]
+            return False
+
+    def _hold(
+        self,
+        intercept: Intercept,
+        connection: Connection,
+        exchange: Exchange,
+        original: bytes,
+        frame: bytes,
+        now: int,
+        note: str = "",
+        request: bytes = b"",
+    ) -> bool:
+        relay = self._relay
+        size = len(original) + len(frame)
+        if intercept.held >= intercept.most or self.bytes + size > HELD_BYTES or relay.draining:
+            intercept.passed += 1
+            return False
+        direction = 1 if exchange.response is not None else 0
+        self._number += 1
+        held = Held(
+            self._number,
+            intercept,
+            connection,
+            direction,
+            exchange.api_key,
+            exchange.api_version,
+            exchange.correlation_id,
+            original,
+            frame,
+            time.monotonic() + intercept.timeout,
+            now,
+            note,
+            request,
+        )
+        said = {
+            "notice": "held",
+            "id": held.number,
+            "intercept": intercept.number,
+            "connection": connection.number,
+            "client": exchange.client,
+            "broker": exchange.broker,
+            "side": "response" if direction else "request",
+            "api_key": held.api_key,
+            "api_version": held.api_version,
+            "correlation_id": held.correlation,
+            "client_id": exchange.client_id,
+            "time_ns": now,
+            "timeout": intercept.timeout,
+            "request_size": len(request) if direction else 0,
+        }
+        if not relay.commands.tell(said, request + frame):
+            return False
+        self.bytes += size
+        intercept.held += 1
+        if intercept.left is not None:
+            intercept.left -= 1
+        self.held[held.number] = held
+        lane = connection.response if direction else connection.request
+        lane.paused = True
+        relay.emit(
+            InterceptHeld(
+                held.number, connection.number, direction, held.api_key, held.correlation, intercept.number
+            )
+        )
+        return True
+
+    # -- decisions -------------------------------------------------------------------------------------------
+
+    def decide(self, number: int, action: str, frame: bytes = b"", how: str = "fin") -> str:
+        """Do with a held frame what was decided: "" if it could be, else why not.
+
+        `action`: "resume" (as `frame`, if there is one), "answer" (a request is not forwarded and answered by
+        `frame`), "close" (its connection, `how`). Frames with their sizes.
+        """
+        held = self.held.get(number)
+        if held is None:
+            return "gone"
+        if frame and not _fits(held, frame, answer=action == "answer"):
+            return "the frame has another correlation id, API or version"
+        if action == "close":
+            connection = held.connection
+            self._let_go(held, "closed")
+            connection.close(how)
+        elif action == "answer" and not held.direction:
+            if held.connection.unsure is not None:
+                return "the order of responses on this connection is not known yet: resume it, or close the connection"
+            self._go_on(held, "answered", answer=frame)
+        else:
+            self._go_on(held, "edited" if frame and frame != held.frame else "resumed", frame)
+        return ""
+
+    def _let_go(self, held: Held, how: str) -> None:
+        del self.held[held.number]
+        self.bytes -= len(held.original) + len(held.frame)
+        held.intercept.held -= 1
+        lane = held.connection.response if held.direction else held.connection.request
+        lane.paused = False
+        self._relay.commands.tell({"notice": "released", "id": held.number, "how": how})
+        self._relay.emit(
+            InterceptReleased(
+                held.number, held.connection.number, held.direction, held.api_key, held.correlation, how
+            )
+        )
+
+    def _go_on(self, held: Held, how: str, frame: bytes = b"", answer: bytes = b"") -> None:
+        connection = held.connection
+        lane = connection.response if held.direction else connection.request
+        self._let_go(held, how)
+        now = time.time_ns()
+        if held.direction:
+            note = held.note
+            if frame and frame != held.frame:
+                note = f"{note}, edited" if note else "edited by hand"
+            connection.respond(held.original, frame or held.frame, note, now)
+            connection.deliver(now)
+        elif answer:
+            connection.answer(held.original, answer, "answered by hand, not forwarded", now)
+        else:
+            connection.judge(frame or held.frame, held.original, now)
+        if lane.open and not lane.paused:
+            lane.sift(b"", now)
+            self._relay.wake(lane)
+
+    def gone(self, connection: Connection) -> None:
+        """The connection ends; nothing of it can go on."""
+        for held in [each for each in self.held.values() if each.connection is connection]:
+            self._let_go(held, "connection closed")
+
+    def free(self, connection: Connection) -> None:
+        """The connection's frames go on as they came."""
+        self.release((each for each in self.held.values() if each.connection is connection), "connection changed")
+
+
+def _fits(held: Held, frame: bytes, answer: bool) -> bool:
+    if len(frame) < 8 or int.from_bytes(frame[:4], "big") != len(frame) - 4:
+        return False
+    if held.direction or answer:
+        return frame[4:8] == held.original[4:8] if held.direction else frame[4:8] == held.original[8:12]
+    return frame[4:12] == held.original[4:12]
+
+
+def _exchange(connection: Connection, frame: bytes, now: int) -> Exchange:
+    """A request (with its size) as far as it is known."""
+    key, version = (int.from_bytes(frame[at : at + 2], "big", signed=True) for at in (4, 6))
+    length = int.from_bytes(frame[12:14], "big", signed=True)
+    client_id = frame[14 : 14 + length].decode("utf-8", "replace") if 0 <= length <= len(frame) - 14 else None
+    return Exchange(
+        connection=connection.number,
+        client=show(connection.peer),
+        broker=show(connection.broker),
+        api_key=key,
+        api_version=version,
+        correlation_id=int.from_bytes(frame[8:12], "big", signed=True),
+        client_id=client_id,
+        request=frame[4:],
+        request_time_ns=now,
+        topics=connection.relay.editor.topics,
+    )
+
+
+def gets_response(frame: bytes) -> bool:
+    """Whether a request (with its size) is answered by a broker."""
+    if int.from_bytes(frame[4:6], "big") != PRODUCE:
+        return True
+    acks = produce_acks(frame, 0, len(frame))
+    if acks is None:
+        try:
+            acks = decoder.decode_request(frame[4:])["acks"]
+        except (decoder.DecodeError, KeyError):
+            return True
+    return acks != 0

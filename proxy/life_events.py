@@ -1,0 +1,95 @@
+"""What the proxy tells of its limits, and of clients whose broker cannot be reached."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from .events import Address, Event, show
+
+
+@dataclass(frozen=True, slots=True)
+class FewFiles(Event):
+    """The system lets the relay open so few files that it stands `connections` connections; `wanted` 0: no limit."""
+
+    warning: ClassVar[bool] = True
+    files: int
+    connections: int
+    wanted: int
+
+    @property
+    def text(self) -> str:
+        wanted = f", not {self.wanted}" if self.wanted else ""
+        return (
+            f"this process may open {self.files} files, enough for {self.connections} connections{wanted}: "
+            "raise the limit (ulimit -n, or LimitNOFILE= of the systemd unit)"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionsFull(Event):
+    """So many connections stand as were allowed; new clients wait until one ends."""
+
+    warning: ClassVar[bool] = True
+    limit: int
+
+    @property
+    def text(self) -> str:
+        return (
+            f"{self.limit} connections stand, as many as --max-connections allows: new clients wait until one ends"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class IdleClosed(Event):
+    """A connection was closed because nothing went through it for so long."""
+
+    connection: int
+    client: Address
+    seconds: float
+
+    @property
+    def text(self) -> str:
+        return (
+            f"connection {self.connection} from {show(self.client)}: closed after {self.seconds:g} s without a byte"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ClientTried(Event):
+    """What a client wanted of a broker that cannot be reached: its first requests, each in words."""
+
+    connection: int
+    client: Address
+    broker: Address
+    requests: tuple[str, ...]
+
+    @property
+    def text(self) -> str:
+        return (
+            f"connection {self.connection}: {show(self.client)} asked {show(self.broker)} in vain: "
+            + ", ".join(self.requests)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class RulesReplaced(Event):
+    """These rules stand now, in this order; no connection was touched."""
+
+    rules: tuple[str, ...]
+
+    @property
+    def text(self) -> str:
+        return f"rules replaced: {', '.join(self.rules) or 'none stand'}"
+
+
+@dataclass(frozen=True, slots=True)
+class RulesKept(Event):
+    """The rules that stood go on: others could not be taken."""
+
+    warning: ClassVar[bool] = True
+    reason: str
+
+    @property
+    def text(self) -> str:
+        return f"the old rules stay: {self.reason}"

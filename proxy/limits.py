@@ -1,0 +1,107 @@
+"""Limits of the relay: time to connect, idle time, how many connections, how large a frame.
+
+All are kept without a glance at the traffic's hot path: time once a second, the number of connections at `accept`,
+the frame size in the comparison that is made anyway.
+"""
+
+from __future__ import annotations
+
+import resource
+import time
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from ..decoder.frame import MAX_FRAME
+from . import lane, sift
+from .life_events import ConnectionsFull, FewFiles, IdleClosed
+
+if TYPE_CHECKING:
+    from .connection import Connection
+    from .relay import Relay
+
+OVERSIZE = ("pass", "close")
+FEW = 1000
+"""Without --max-connections: warn when there are files for fewer connections than this."""
+FULL_EVERY = 10.0
+"""Seconds between two events that say there is no room for more clients."""
+_SPARE_FILES = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """connect_seconds: for a connection to a broker. idle_seconds: a connection without a byte in either direction
+    for so long is closed; 0: never. max_connections: at one time, 0: as many as the system allows; more wait in the
+    listener's backlog. max_frame: bytes; a larger size is no frame, and its connection passes on unread
+    (oversize "pass") or is reset ("close").
+    """
+
+    connect_seconds: float = 10.0
+    idle_seconds: float = 0.0
+    max_connections: int = 0
+    max_frame: int = MAX_FRAME
+    oversize: str = "pass"
+
+    def __post_init__(self) -> None:
+        if self.oversize not in OVERSIZE:
+            raise ValueError(f"what is done to larger frames is one of {', '.join(OVERSIZE)}, not {self.oversize!r}")
+        if not 1 <= self.max_frame <= MAX_FRAME:
+            raise ValueError(f"the largest frame goes from 1 to {MAX_FRAME} bytes")
+        if self.connect_seconds <= 0:
+            raise ValueError("the time to connect has to be more than 0 seconds")
+        if self.idle_seconds < 0 or self.max_connections < 0:
+            raise ValueError("a limit is 0 (none) or more")
+
+    def settings(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+class Guard:
+    """Keeps the limits in a relay."""
+
+    def __init__(self, relay: Relay, settings: dict[str, Any]) -> None:
+        self.limits = Limits(**settings)
+        self._relay = relay
+        self._moved: dict[int, tuple[int, float]] = {}
+        """Connection -> (bytes so far, since when it is so many)."""
+        self._told_full = -FULL_EVERY
+        # The lanes compare with this number once per frame: a name of their module is the quickest to look up.
+        lane.MAX_FRAME = sift.MAX_FRAME = self.limits.max_frame
+
+    def warn_of_few_files(self) -> None:
+        """Each connection takes two files. The soft limit has been raised to the hard one by now."""
+        files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        if files == resource.RLIM_INFINITY:
+            return
+        possible = max((files - _SPARE_FILES) // 2, 0)
+        if possible < (self.limits.max_connections or FEW):
+            self._relay.emit(FewFiles(files, possible, self.limits.max_connections))
+
+    def full(self, connections: int) -> bool:
+        """Whether no more clients may be accepted now."""
+        return 0 < self.limits.max_connections <= connections
+
+    def tell_full(self) -> None:
+        """Say so, but not for every client."""
+        now = time.monotonic()
+        if now - self._told_full > FULL_EVERY:
+            self._told_full = now
+            self._relay.emit(ConnectionsFull(self.limits.max_connections))
+
+    def tick(self, now: float, connections: list[Connection]) -> None:
+        """About once a second: close what is idle."""
+        longest = self.limits.idle_seconds
+        if not longest:
+            return
+        before, self._moved = self._moved, {}
+        for connection in connections:
+            if not connection.established:
+                continue
+            moved = connection.request.position + connection.response.position
+            known, since = before.get(connection.number, (-1, now))
+            if moved != known:
+                since = now
+            elif now - since >= longest:
+                self._relay.emit(IdleClosed(connection.number, connection.peer, longest))
+                connection.close("fin")
+                continue
+            self._moved[connection.number] = (moved, since)

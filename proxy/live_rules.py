@@ -1,0 +1,148 @@
+"""The rules of a running relay: their list, their counts, and who waits for hits.
+
+Rules come as JSON objects that were validated before (`plugins.rules`): `rule` is what the rule book needs, `source`
+what the user wrote, kept as it is. Every change makes a new `RuleBook` that goes on counting where the old one was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ..plugins.rules import Rule, RuleBook
+
+Heard = Callable[[int], None]
+"""Is told the hits of a rule."""
+
+
+class NoSuchRule(LookupError):
+    """No rule has this name."""
+
+
+class RuleExists(ValueError):
+    """A rule of this name is there already."""
+
+
+@dataclass(slots=True)
+class Standing:
+    """One rule in the list. `source`: as the user wrote it."""
+
+    rule: Rule
+    source: dict[str, Any]
+    enabled: bool = True
+
+    @classmethod
+    def from_dict(cls, fields: Mapping[str, Any]) -> Standing:
+        rule = Rule.from_dict(fields["rule"])
+        return cls(rule, dict(fields.get("source") or rule.source()), bool(fields.get("enabled", True)))
+
+
+class LiveRules:
+    """All rules in their order. `changed` is called with the new book after every change."""
+
+    def __init__(self, rules: Iterable[Rule], changed: Callable[[RuleBook], None]) -> None:
+        self._standing = [Standing(rule, rule.source()) for rule in rules]
+        self._changed = changed
+        self._counts: dict[str, tuple[int, int]] = {}
+        self._waiting: dict[int, tuple[str, int, Heard]] = {}
+        self._number = 0
+        self.book = RuleBook([each.rule for each in self._standing])
+
+    def listed(self) -> list[dict[str, Any]]:
+        """Every rule: name, source, enabled, matched and hits."""
+        self._remember()
+        found = []
+        for each in self._standing:
+            matched, hits = self._counts.get(each.rule.name, (0, 0))
+            found.append(
+                {
+                    "name": each.rule.name,
+                    "enabled": each.enabled,
+                    "matched": matched,
+                    "hits": hits,
+                    "source": each.source,
+                }
+            )
+        return found
+
+    def _remember(self) -> None:
+        self._counts.update(self.book.counts())
+
+    def _renew(self, forget: Iterable[str] = ()) -> None:
+        self._remember()
+        for name in forget:
+            self._counts.pop(name, None)
+        names = {each.rule.name for each in self._standing}
+        self._counts = {name: counts for name, counts in self._counts.items() if name in names}
+        self.book = self.book.renewed([each.rule for each in self._standing if each.enabled], self._counts)
+        self._changed(self.book)
+
+    def _index(self, name: str) -> int:
+        for index, each in enumerate(self._standing):
+            if each.rule.name == name:
+                return index
+        raise NoSuchRule(f"no rule is named {name!r}")
+
+    def add(self, rules: list[Standing]) -> None:
+        """Append; RuleExists if one of the names is taken."""
+        known = {each.rule.name for each in self._standing}
+        for each in rules:
+            if each.rule.name in known:
+                raise RuleExists(f"a rule named {each.rule.name!r} is there already: replace it, or choose another name")
+        self._standing += rules
+        self._renew()
+
+    def replace_all(self, rules: list[Standing]) -> None:
+        """Exactly these from now on. Rules that are the same as before keep their counts."""
+        before = {each.rule.name: each.rule for each in self._standing}
+        self._standing = rules
+        self._renew(each.rule.name for each in rules if before.get(each.rule.name) != each.rule)
+
+    def put(self, rule: Standing) -> bool:
+        """Put a rule in the place of the one of its name, counting from 0, or at the end. Whether it is new."""
+        try:
+            self._standing[self._index(rule.rule.name)] = rule
+            new = False
+        except NoSuchRule:
+            self._standing.append(rule)
+            new = True
+        self._renew((rule.rule.name,))
+        return new
+
+    def remove(self, name: str) -> None:
+        del self._standing[self._index(name)]
+        self._renew()
+
+    def enable(self, name: str, enabled: bool) -> None:
+        """Switch a rule on or off; its counts stay."""
+        each = self._standing[self._index(name)]
+        if each.enabled != enabled:
+            each.enabled = enabled
+            self._renew()
+
+    # -- waiting for hits ------------------------------------------------------------------------------------
+
+    def wait(self, name: str, hits: int, heard: Heard) -> int | None:
+        """Call `heard` when the rule has so many hits; None if that is so already (and it has been called), else a
+        number for `forget`."""
+        self._index(name)
+        self._remember()
+        already = self._counts.get(name, (0, 0))[1]
+        if already >= hits:
+            heard(already)
+            return None
+        self._number += 1
+        self._waiting[self._number] = name, hits, heard
+        return self._number
+
+    def forget(self, number: int) -> None:
+        self._waiting.pop(number, None)
+
+    def fired(self, name: str, hits: int) -> None:
+        """A rule has fired for the `hits`-th time."""
+        if self._waiting:
+            for number, (wanted, least, heard) in list(self._waiting.items()):
+                if wanted == name and hits >= least:
+                    del self._waiting[number]
+                    heard(hits)

@@ -1,0 +1,325 @@
+"""The meter process: reads the ring at its own pace; live feed, Prometheus and StatsD get what it counts.
+
+    python -m barnabas.proxy.meter FD     FD: the supervisor's control socket; settings come as its first packet
+
+A reader beside the observer. What it cannot keep up with it misses, and says how much; nobody waits for it. Settings
+are those of `metering.Metering`, its sockets already bound. Further packets of the control socket: `{"do": "heard",
+"event": {...}}`, an event of another process for the metrics, and `{"do": "stop"}`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import json
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import Iterable
+from typing import Any
+
+from .. import decoder
+from ..captures.index import RECORD, STATE_MASK, STATES, UNDECODED, Record
+from ..decoder import Direction, Exchange, ExchangeDone, State
+from . import events, feed_layout
+from .events import Address, show
+from .feed import FeedSender, FeedServer
+from .metrics import Metrics
+from .observer import LAST_SECONDS, Consumer, Observer
+from .relay import receive_settings
+from .scrape import Scrape
+from .statsd import StatsD, StatsDSender
+
+NICE = 15
+"""As the inspector: where cores are scarce a recording is worth more."""
+_BITE_SECONDS = 0.005
+"""How long the ring is read before whoever asks for metrics or the feed gets his turn."""
+_NAP_SECONDS = 0.004
+_ORPHAN = STATES.index(State.ORPHAN)
+_CLOSED_HOW = frozenset({"fin", "rst", "lost"})
+
+
+class _Followed:
+    """An open connection."""
+
+    __slots__ = ("changed", "decoder", "noted", "opened_ns")
+
+    def __init__(self, connection: decoder.Connection, opened_ns: int) -> None:
+        self.decoder = connection
+        self.opened_ns = opened_ns
+        self.changed: set[int] = set()
+        self.noted: set[int] = set()
+
+
+class Gauge:
+    """What the ring says becomes exchanges, and those are counted and summarised."""
+
+    def __init__(self, metrics: Metrics, sender: FeedSender, statsd: StatsD | None) -> None:
+        self.metrics, self.sender, self.statsd = metrics, sender, statsd
+        self.now = time.monotonic()
+        self.exchanges = self.errors = self.undecoded = 0
+        self._rates: dict[int, list[int]] = {}
+        self._connections: dict[int, _Followed] = {}
+        self._topics = decoder.Topics()
+
+    @property
+    def counts(self) -> dict[str, int]:
+        return {}
+
+    def opened(
+        self,
+        conn: int,
+        time_ns: int,
+        client: Address,
+        broker: Address,
+        upstream: Address | None = None,
+        failed: str = "",
+    ) -> None:
+        if failed:
+            self.metrics.failed += 1
+            return
+        self.metrics.opened += 1
+        followed = decoder.Connection(conn, show(client), show(broker), topics=self._topics)
+        self._connections[conn] = _Followed(followed, time_ns)
+        self.metrics.connections = len(self._connections)
+
+    def data(self, conn: int, direction: int, time_ns: int, data: bytes) -> None:
+        self.metrics.stream_bytes[direction] += len(data)
+        followed = self._connections.get(conn)
+        if followed is None:
+            return
+        receive = followed.decoder.receive_from_broker if direction else followed.decoder.receive_from_client
+        try:
+            told = receive(data, time_ns)
+        except Exception:  # the decoder's state is no longer to be trusted: this connection's bytes are only counted
+            self.metrics.faults += 1
+            followed.decoder = decoder.Connection(conn)
+            return
+        self._take(followed, told)
+
+    def _take(self, followed: _Followed, told: Iterable[object]) -> None:
+        for event in told:
+            if type(event) is ExchangeDone:
+                try:
+                    self._done(followed, event.exchange)
+                except Exception:  # one exchange less is no reason to end
+                    self.metrics.faults += 1
+
+    def _done(self, followed: _Followed, exchange: Exchange) -> None:
+        if followed.changed or followed.noted:
+            self._mark(followed, exchange)
+        data = self.sender.encode(exchange, followed.opened_ns)
+        record = Record._make(RECORD.unpack(data))
+        self.exchanges += 1
+        self.errors += record.error != 0
+        self.undecoded += record.flags & UNDECODED != 0
+        if record.flags & STATE_MASK != _ORPHAN:
+            rate = self._rates.get(record.api_key)
+            if rate is None:
+                rate = self._rates[record.api_key] = [0, 0, 0]
+            rate[0] += 1
+            rate[1] += record.error != 0
+            rate[2] += max(record.latency_ns, 0)
+        self.metrics.exchange(record, exchange)
+        if self.statsd is not None:
+            self.statsd.exchange(record)
+        self.sender.add(data, self.now, time.time_ns)
+
+    @staticmethod
+    def _mark(followed: _Followed, exchange: Exchange) -> None:
+        """As the recorder marks it, so that the summary is that of the recording."""
+        number = exchange.correlation_id
+        if number in followed.changed:
+            followed.changed.discard(number)
+            exchange.marks["changed"] = True
+        if number in followed.noted:
+            followed.noted.discard(number)
+            exchange.marks["notes"] = True
+
+    def broker_leg(self, conn: int, direction: int, time_ns: int, frame: bytes, note: str = "") -> None:
+        followed = self._connections.get(conn)
+        if followed is not None:
+            at = 4 if direction else 8
+            followed.changed.add(int.from_bytes(frame[at : at + 4], "big", signed=True))
+
+    def note(self, conn: int, correlation_id: int, text: str) -> None:
+        followed = self._connections.get(conn)
+        if followed is not None:
+            followed.noted.add(correlation_id)
+
+    def lost(self, conn: int, direction: int, nbytes: int) -> None:
+        followed = self._connections.get(conn)
+        if followed is not None:
+            followed.decoder.lost(Direction(direction))
+
+    def closed(self, conn: int, time_ns: int, how: str = "fin", by: str = "") -> None:
+        followed = self._connections.pop(conn, None)
+        if followed is None:
+            return
+        self.metrics.connections = len(self._connections)
+        self.metrics.closed[how if how in _CLOSED_HOW else "other"] += 1
+        self._take(followed, followed.decoder.close(time_ns))
+        self.sender.forget(conn)
+
+    def flush(self) -> None: ...
+
+    def close(self) -> None: ...
+
+    def totals(self) -> feed_layout.Totals:
+        """The totals of now, with the rates since the last call."""
+        rates, self._rates = self._rates, {}
+        metrics = self.metrics
+        return feed_layout.Totals(
+            exchanges=self.exchanges,
+            errors=self.errors,
+            undecoded=self.undecoded,
+            orphans=metrics.orphans,
+            unanswered=sum(api.unanswered for api in metrics.apis.values()),
+            request_bytes=metrics.stream_bytes[0],
+            response_bytes=metrics.stream_bytes[1],
+            connections=metrics.connections,
+            opened=metrics.opened,
+            failed=metrics.failed,
+            lost_bytes=metrics.lost_bytes,
+            lost_chunks=metrics.lost_chunks,
+            unsent=self.sender.unsent,
+            rates=feed_layout.bounded([feed_layout.Rate(key, *rate) for key, rate in rates.items()]),
+        )
+
+
+class Meter(Observer):
+    """An observer in an asyncio loop, which serves what it counts."""
+
+    def _make_consumer(self, settings: dict[str, Any]) -> Consumer:
+        self._settings = settings
+        self._bell: int = settings["bell"]
+        self.metrics = Metrics(settings["by"])
+        self.sender = FeedSender(settings["feed_token"], time.time_ns(), datagram=settings["datagram"])
+        statsd = None
+        if settings["statsd"] is not None:
+            statsd = StatsD(self.metrics, settings["statsd_prefix"], settings["statsd_tags"])
+        self.gauge = Gauge(self.metrics, self.sender, statsd)
+        self._server: FeedServer | None = None
+        self._scrape: Scrape | None = None
+        self._statsd: StatsDSender | None = None
+        self._gone = False
+        return self.gauge
+
+    def run(self) -> None:
+        """Until the relay says that nothing follows, or the supervisor is gone."""
+        asyncio.run(self._run())
+
+    async def _run(self) -> None:
+        loop = asyncio.get_running_loop()
+        await self._start()
+        self._control.setblocking(False)
+        loop.add_reader(self._control.fileno(), self._commanded)
+        rang = asyncio.Event()
+        loop.add_reader(self._bell, rang.set)
+        gc.collect()
+        gc.freeze()
+        next_second = time.monotonic() + 1.0
+        while not self._finished and not self._gone:
+            worked = self._read()
+            now = self.gauge.now = time.monotonic()
+            if self.sender.due(now):
+                self.sender.flush(now, time.time_ns())
+            if now >= next_second:
+                next_second = max(next_second + 1.0, now + 0.5)
+                await self._second(now)
+            if self._server is not None:
+                self._server.kick()
+            if worked:
+                await asyncio.sleep(0)
+            else:
+                await self._rest(min(next_second, self.sender.flush_at or next_second), rang)
+        await self._second(time.monotonic())
+        await self._stop()
+
+    def _read(self) -> bool:
+        """Read for a short while; whether there was anything."""
+        worked = False
+        until = time.monotonic() + _BITE_SECONDS
+        while True:
+            count = 0
+            for record in self._reader.read(8):
+                self._take(record)
+                count += 1
+            worked = worked or count > 0
+            if not count or time.monotonic() > until:
+                return worked
+
+    async def _rest(self, until: float, rang: asyncio.Event) -> None:
+        """Nothing is to be read: a nap first, then until the bell rings or `until`."""
+        await asyncio.sleep(_NAP_SECONDS)
+        rang.clear()
+        if self._reader.arm():
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(rang.wait(), max(until - time.monotonic(), 0.0))
+        self._reader.disarm()
+
+    async def _second(self, now: float) -> None:
+        metrics, sender = self.metrics, self.sender
+        metrics.lost_bytes, metrics.lost_chunks = self._reader.lost_bytes, self._reader.lost_chunks
+        sender.totals(self.gauge.totals(), now, time.time_ns())
+        metrics.subscribers, metrics.feed_records, metrics.feed_unsent = (
+            sender.subscribers,
+            sender.position,
+            sender.unsent,
+        )
+        if self._statsd is not None:
+            await self._statsd.send()
+        if os.getppid() != self._parent or (self._stop_at is not None and now >= self._stop_at):
+            self._gone = True
+
+    async def _start(self) -> None:
+        settings = self._settings
+        if settings["feed"] is not None:
+            self._server = FeedServer(self.sender, time.monotonic, time.time_ns)
+            await self._server.start(socket.socket(fileno=settings["feed"]))
+        if settings["metrics"] is not None:
+            self._scrape = Scrape(self.metrics.render)
+            await self._scrape.start(socket.socket(fileno=settings["metrics"]))
+        if self.gauge.statsd is not None:
+            self._statsd = StatsDSender(self.gauge.statsd)
+            await self._statsd.start(socket.socket(fileno=settings["statsd"]))
+
+    async def _stop(self) -> None:
+        if self._server is not None:
+            await self._server.stop()
+        if self._scrape is not None:
+            self._scrape.stop()
+        if self._statsd is not None:
+            self._statsd.stop()
+
+    def _commanded(self) -> None:
+        """A word of the supervisor, or its end."""
+        try:
+            packet = self._control.recv(65536)
+        except BlockingIOError:
+            return
+        except OSError:
+            packet = b""
+        if not packet:
+            self._gone = True
+            asyncio.get_running_loop().remove_reader(self._control.fileno())
+            return
+        command = json.loads(packet)
+        if command["do"] == "heard":
+            self.metrics.heard.take(events.decode(json.dumps(command["event"]).encode()))
+        elif command["do"] == "stop":
+            self._stop_at = time.monotonic() + LAST_SECONDS
+
+
+def main() -> None:
+    control, settings = receive_settings(int(sys.argv[1]))
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    os.nice(NICE)
+    Meter(control, settings).run()
+
+
+if __name__ == "__main__":
+    main()

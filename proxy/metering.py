@@ -1,0 +1,195 @@
+"""What is to be metered, and for whom: the settings of the meter process, and its sockets, bound before it starts.
+
+So an address that cannot be had is told at once, and port 0 is a number before anybody asks.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from . import events, feed_layout
+from .addresses import reason
+from .bells import new_bell
+from .events import Address, show
+
+SEND_BYTES = 4 << 20
+READER = 3
+"""The meter's number among the readers of the ring."""
+HEARD = (
+    events.Recording,
+    events.RecordingFailed,
+    events.Counts,
+    events.NotInspected,
+    events.FindingSeen,
+    events.RuleHit,
+    events.ProcessFailed,
+)
+"""Events of the other processes that the meter counts (`metrics.Heard`)."""
+
+
+class MeterError(Exception):
+    """The meter cannot be started; the text is one line for the user."""
+
+
+@dataclass(frozen=True, slots=True)
+class MeterConfig:
+    """Who gets what is counted; with nothing set there is no meter.
+
+    feed: where the live feed listens (UDP); feed_token: what subscribers must know, "" for a new random one.
+    metrics: where `GET /metrics` is served. metrics_by: what is counted apart besides ("client", "topic").
+    statsd: the server to send to; statsd_tags: with DogStatsD's tags. With port 0 any free one is taken.
+    """
+
+    feed: Address | None = None
+    feed_token: str = ""
+    metrics: Address | None = None
+    metrics_by: tuple[str, ...] = ()
+    statsd: Address | None = None
+    statsd_prefix: str = "barnabas"
+    statsd_tags: bool = False
+
+    @property
+    def wanted(self) -> bool:
+        """Whether anything is."""
+        return not (self.feed is None and self.metrics is None and self.statsd is None)
+
+
+class Metering:
+    """Bound sockets. MeterError when an address cannot be had. `close` when the meter has them."""
+
+    def __init__(self, config: MeterConfig) -> None:
+        self.feed_token = config.feed_token or secrets.token_urlsafe(16)
+        self.feed: Address | None = None
+        self.metrics: Address | None = None
+        self.bell = -1
+        self._sockets: dict[str, socket.socket] = {}
+        self._datagram = feed_layout.DATAGRAM
+        if len(self.feed_token.encode()) > feed_layout.MAX_TOKEN:
+            raise MeterError(f"the feed's token is longer than {feed_layout.MAX_TOKEN} bytes")
+        try:
+            if config.feed is not None:
+                sock = self._open("feed", config.feed, socket.SOCK_DGRAM, "--feed")
+                self.feed = sock.getsockname()[:2]
+                if feed_layout.is_loopback(self.feed[0]):
+                    self._datagram = feed_layout.LOOPBACK_DATAGRAM
+            if config.metrics is not None:
+                sock = self._open("metrics", config.metrics, socket.SOCK_STREAM, "--metrics")
+                self.metrics = sock.getsockname()[:2]
+            if config.statsd is not None:
+                self._open("statsd", config.statsd, socket.SOCK_DGRAM, "--statsd")
+        except MeterError:
+            self.close()
+            raise
+        self._config = config
+        self.bell = new_bell()
+
+    def _open(self, name: str, address: Address, kind: socket.SocketKind, option: str) -> socket.socket:
+        """Bound, or for StatsD connected."""
+        host, port = address
+        passive = name != "statsd"
+        sock = None
+        try:
+            flags = socket.AI_PASSIVE if passive else 0
+            family, _, _, _, where = socket.getaddrinfo(host, port, type=kind, flags=flags)[0]
+            sock = socket.socket(family, kind)
+            if kind == socket.SOCK_STREAM:
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                sock.bind(where)
+                sock.listen(64)
+            elif passive:
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BYTES)
+                sock.bind(where)
+            else:
+                sock.connect(where)
+        except (OSError, UnicodeError, OverflowError) as error:
+            if sock is not None:
+                sock.close()
+            why = reason(error) if isinstance(error, OSError) else str(error)
+            verb = "listen on" if passive else "send to"
+            raise MeterError(f"cannot {verb} {show(address)}: {why}; choose another address with {option}") from None
+        self._sockets[name] = sock
+        return sock
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """For `meter.Meter`."""
+        config = self._config
+        sockets = {name: sock.fileno() for name, sock in self._sockets.items()}
+        return {
+            "reader": READER,
+            "bell": self.bell,
+            **dict.fromkeys(("feed", "metrics", "statsd")),
+            **sockets,
+            "feed_token": self.feed_token,
+            "datagram": self._datagram,
+            "by": list(config.metrics_by),
+            "statsd_prefix": config.statsd_prefix,
+            "statsd_tags": config.statsd_tags,
+        }
+
+    @property
+    def fds(self) -> list[int]:
+        """The sockets and the bell, to be handed over."""
+        return [self.bell, *(sock.fileno() for sock in self._sockets.values())]
+
+    @property
+    def event(self) -> events.MeterListening:
+        """Says where it can be reached."""
+        return events.MeterListening(self.feed, self.metrics)
+
+    def close(self) -> None:
+        """Close our copies."""
+        for sock in self._sockets.values():
+            sock.close()
+        if self.bell >= 0:
+            os.close(self.bell)
+            self.bell = -1
+
+
+def heard(event: events.Event) -> bytes | None:
+    """The packet that tells the meter of an event; None when that is nothing to it."""
+    return b'{"do": "heard", "event": ' + events.encode(event) + b"}" if isinstance(event, HEARD) else None
+
+
+def token_file(port: int) -> Path:
+    """Where the token of the feed on a port of this machine is left for its user's own programs."""
+    runtime = os.environ.get("XDG_RUNTIME_DIR")
+    folder = Path(runtime) / "barnabas" if runtime else Path(tempfile.gettempdir()) / f"barnabas-{os.getuid()}"
+    return folder / f"feed-{port}.token"
+
+
+def leave_token(port: int, token: str) -> Path | None:
+    """Write the token (0600, in a folder that is ours alone); None when that is impossible."""
+    path = token_file(port)
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not _ours(path.parent):
+            return None
+        path.unlink(missing_ok=True)
+        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+            file.write(token + "\n")
+    except OSError:
+        return None
+    return path
+
+
+def left_token(port: int) -> str | None:
+    """What `leave_token` wrote; None when there is nothing, or somebody else could have written it."""
+    path = token_file(port)
+    try:
+        if not _ours(path.parent):
+            return None
+        return path.read_text().strip() or None
+    except (OSError, UnicodeDecodeError):
+        return None
+
+
+def _ours(folder: Path) -> bool:
+    stat = folder.lstat()
+    return stat.st_uid == os.getuid() and not stat.st_mode & 0o077 and folder.is_dir()

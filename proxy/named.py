@@ -1,0 +1,70 @@
+"""The address map of a single listener: brokers are told apart by the name that a client asks for in its TLS hello.
+
+    broker-3.kafka.example:9092     node 3
+    kafka.example, or any other     the bootstrap broker
+
+A name stays with its node when the node's address changes. Names of brokers that nobody has told about yet (a client
+may remember them from an earlier run) lead to the bootstrap broker: its answers send the client on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from .addresses import AddressMap
+from .events import Address, BrokerFound, Event
+
+
+class NamedBrokers(AddressMap):
+    """(host, port) of a broker -> its name under `suffix`; the port is the listener's for all."""
+
+    def __init__(
+        self, bootstrap: Address, upstream: Address, *, suffix: str, emit: Callable[[Event], None], **_: Any
+    ) -> None:
+        self._port = bootstrap[1]
+        self._bootstrap_broker = upstream
+        self._suffix = "." + suffix.lower().strip(".")
+        self._tell = emit
+        self._names: dict[Address, str] = {}
+        self._brokers: dict[str, Address] = {}
+
+    def broker_for(self, name: str) -> Address:
+        """The broker that a client asked for."""
+        return self._brokers.get(name, self._bootstrap_broker)
+
+    def stands_for(self, broker: Address, node: int, local_host: str) -> Address | None:
+        """The name and port a client is given for a broker; None if what the response says is no address."""
+        if broker not in self._names and (not broker[0] or not 0 < broker[1] < 65536):
+            return None
+        self._learn(node, broker, moves=False)
+        return self._names[broker], self._port
+
+    def open_in_order(self, brokers: Iterable[tuple[int, Address]], moves: bool = False) -> None:
+        """Name the brokers of one response. moves: it says where brokers are now (controllers, which other responses
+        list, may have a broker's number at another address)."""
+        for node, broker in sorted(brokers):
+            if broker[0] and 0 < broker[1] < 65536:
+                self._learn(node, broker, moves)
+
+    def _learn(self, node: int, broker: Address, moves: bool) -> None:
+        own = f"broker-{node}{self._suffix}"
+        known = self._names.get(broker)
+        if known is not None and (known == own or not moves or node < 0):
+            return
+        name, before = own, self._brokers.get(own)
+        if node < 0 or (before is not None and not moves):
+            name = self._another(node)
+        elif before is not None:
+            self._names[before] = self._another(node)
+            self._brokers[self._names[before]] = before
+        self._names[broker] = name
+        self._brokers[name] = broker
+        self._tell(BrokerFound(node, broker, (name, self._port)))
+
+    def _another(self, node: int) -> str:
+        """A name for an address that cannot have its node's."""
+        number = 2
+        while (name := f"broker-{node if node >= 0 else 'x'}-{number}{self._suffix}") in self._brokers:
+            number += 1
+        return name

@@ -1,0 +1,166 @@
+"""What the target's answers mean: learnt from, compared with the recorded ones, or asked for once more."""
+
+from __future__ import annotations
+
+from ...captures.replay.comparing import Comparer, Difference, lacking
+from ...captures.replay.partly import PRODUCE, rest, united, without
+from ...captures.replay.preparing import Preparer
+from ...captures.replay.report import Report
+from ...captures.replay.script import Call, Script
+from ...decoder import Exchange, TrailingBytes, decode_response, facts
+from ...decoder.errors import DecodeError
+from ...decoder.message import Message
+from .resolving import Resolver
+from .settings import SECOND, Settings
+
+MS = 1_000_000
+_AGAIN_NS = 50 * MS
+_SETTLES_NS = 500 * MS
+_READS = ("Describe", "List", "Metadata", "ConsumerGroupDescribe", "ShareGroupDescribe")
+"""APIs that only ask: what another request changed may show a moment sooner or later than when recorded."""
+# Identical bytes say all there is to know, but for these: ids and sessions are learnt from them.
+_TELLING = frozenset(
+    facts.api_key(name)
+    for name in (
+        "InitProducerId", "EndTxn", "JoinGroup", "ConsumerGroupHeartbeat", "ShareGroupHeartbeat", "StreamsGroupHeartbeat",
+        "CreateTopics", "Fetch", "ShareFetch", "GetTelemetrySubscriptions",
+    )
+)  # fmt: skip
+_MOVED = frozenset(
+    facts.error_code(name)
+    for name in ("NOT_LEADER_OR_FOLLOWER", "UNKNOWN_TOPIC_OR_PARTITION", "UNKNOWN_TOPIC_ID", "NOT_COORDINATOR",
+                 "LEADER_NOT_AVAILABLE", "FENCED_LEADER_EPOCH", "INCONSISTENT_TOPIC_ID")
+)  # fmt: skip
+
+
+class Answers:
+    """Takes the answers of one replay."""
+
+    def __init__(self, script: Script, preparer: Preparer, resolver: Resolver, report: Report, settings: Settings) -> None:
+        self.comparer = Comparer(preparer.mapping, preparer)
+        self.report = report
+        self._script, self._preparer, self._resolver = script, preparer, resolver
+        self._mapping = preparer.mapping
+        self._patience_ns = int(settings.patience * SECOND)
+        self._settling_ns = self._patience_ns
+        # Differences of questions that may be asked again: the target may be ahead of the recording.
+        self._open: dict[tuple[int, bytes], tuple[Call, list[Difference], Message]] = {}
+
+    def same(self, exchange: Exchange, frame: bytes) -> bool:
+        """Whether an answer is the recorded one, byte for byte, and there is nothing to learn from it."""
+        recorded = exchange.response
+        if recorded is None or exchange.api_key in _TELLING or len(recorded) != len(frame):
+            return False
+        if exchange.api_key == PRODUCE and self._mapping.offsets:
+            return False
+        return memoryview(recorded)[4:] == memoryview(frame)[4:]
+
+    def look(self, call: Call, frame: bytes, version: int, now: int, closing: bool = False) -> int:
+        """Read an answer, learn from it and compare it. Returns after how many ns the request is to be sent again; 0 if
+        it is done with."""
+        exchange = call.exchange
+        got = self._read(call, frame, version)
+        if got is None:
+            return 0
+        self._preparer.answered(call, got)
+        asked, recorded = exchange.request_message, exchange.response_message
+        why = None if closing else lacking(exchange, got)
+        if why is not None and self._worth(call, now):
+            if recorded is not None and exchange.api == "Fetch":
+                self.comparer.fetched.again(got, recorded)
+            if any(code in _MOVED for _, code in got.errors()):
+                self._resolver.moved()
+            if exchange.api_key == PRODUCE:
+                taken = without(got, rest(got))
+                call.taken = taken if call.taken is None else united(call.taken, taken)
+            return self._again(call, why)
+        if call.taken is not None:
+            got = united(call.taken, got)
+        if asked is None or recorded is None:
+            self.report.note("answers where the recording has none")
+            return 0
+        self._mapping.learn(asked, recorded, got)
+        found = self.comparer.differences(exchange, got)
+        reads = exchange.api.startswith(_READS)
+        if found and reads and not closing and self._settles(call, now):
+            return self._again(call, "not the same yet")
+        if reads:
+            self._ahead(call, asked, found, got)
+        elif found:
+            self.report.differ(call, found)
+        else:
+            self.report.equal += 1
+        return 0
+
+    def _read(self, call: Call, frame: bytes, version: int) -> Message | None:
+        try:
+            return decode_response(frame, api_key=call.exchange.api_key, api_version=version)
+        except TrailingBytes as fault:
+            if fault.message is not None:
+                self.report.note("answers with bytes behind their end")
+                message: Message = fault.message
+                return message
+            self.report.fail(call, "its answer cannot be read")
+        except DecodeError as fault:
+            self.report.fail(call, f"its answer cannot be read: {fault}")
+        return None
+
+    def _again(self, call: Call, why: str) -> int:
+        if call.attempts == 0:
+            self.report.note(f"{call.exchange.api} sent again: {why}")
+        call.attempts += 1
+        return min(call.attempts, 5) * _AGAIN_NS
+
+    def _worth(self, call: Call, now: int) -> bool:
+        """Whether asking once more may help still."""
+        if not call.attempts:
+            call.due_ns = now  # from here on: when it was first answered
+        return now - call.due_ns < self._patience_ns
+
+    def _settles(self, call: Call, now: int) -> bool:
+        """Whether to wait a little for what may show later; all such waits together are bounded."""
+        if not call.attempts:
+            call.due_ns = now
+        if now - call.due_ns > _SETTLES_NS or self._settling_ns <= 0:
+            return False
+        self._settling_ns -= min(call.attempts + 1, 5) * _AGAIN_NS
+        return True
+
+    def _ahead(self, call: Call, asked: Message, found: list[Difference], got: Message) -> None:
+        """Keep differences until the same is asked again: an answer that was recorded a moment later is none."""
+        place = asked.api_key, asked.frame[asked.body_start :]
+        before = self._open.pop(place, None)
+        if before is not None:
+            if self.comparer.differences(call.exchange, before[2]):
+                self.report.differ(before[0], before[1])
+            else:
+                self.report.equal += 1
+                self.comparer.ignored["the target was ahead of the recording"] = (
+                    self.comparer.ignored.get("the target was ahead of the recording", 0) + 1
+                )
+        if found:
+            self._open[place] = call, found, got
+        else:
+            self.report.equal += 1
+
+    def finish(self, complete: bool) -> None:
+        """Nothing more is to come. `complete`: the replay was not ended early, so that outcomes can be compared."""
+        for call, found, _ in self._open.values():
+            self.report.differ(call, found)
+        self._open.clear()
+        if complete:
+            self._outcomes()
+        for why, count in self.comparer.ignored.items():
+            self.report.ignored[why] = self.report.ignored.get(why, 0) + count
+
+    def _outcomes(self) -> None:
+        for unlike in self.comparer.fetched.unlike():
+            known = self._script.recorded.ends.get((unlike.topic, unlike.partition), 0)
+            if unlike.offset < known and not unlike.got:
+                self.report.note("a fetched batch was written before the recording began")
+                continue
+            there = f"another batch at offset {unlike.target_offset}" if unlike.got else f"none fetched at offset {unlike.target_offset}"
+            path = f"records of {unlike.topic}-{unlike.partition} at offset {unlike.offset}"
+            self.report.differ_at_the_end("Fetch", "Fetch records", Difference(path, "a batch", there))
+        for difference in self.comparer.unlike_assignments():
+            self.report.differ_at_the_end("group", "assignments at the end", difference)

@@ -1,0 +1,152 @@
+"""Connections to the target: TCP, TLS where it is asked for, and the login. Blocking; the player dials in threads."""
+
+from __future__ import annotations
+
+import os
+import socket
+import ssl
+import threading
+from collections import deque
+from collections.abc import Callable
+from queue import SimpleQueue
+from typing import Any
+
+from ..sasl import LoginRefused, SaslConfig, Work, conversation
+from ..security import SecurityError, TlsConfig, client_context
+
+Address = tuple[str, int]
+CONNECT_SECONDS = 10.0
+_MOST = 512 * 1024 * 1024
+
+
+class DialFailed(Exception):
+    """No connection could be had; the text says to where, why, and what to do."""
+
+
+class Dialer:
+    """Makes connections to the target's brokers. `prepared` by one dial, the settings serve all."""
+
+    def __init__(self, tls: TlsConfig | None = None, sasl: SaslConfig | None = None) -> None:
+        self._tls, self._sasl = tls, sasl
+        self._salted: dict[tuple[str, bytes, int], bytes] = {}
+        self._context: ssl.SSLContext | None = None
+        if tls is not None and tls.brokers:
+            try:
+                self._context = client_context(tls)
+            except SecurityError as error:
+                raise DialFailed(str(error)) from None
+
+    def dial(self, address: Address) -> socket.socket:
+        """A connection that is logged in; blocking, with a timeout. Raises DialFailed."""
+        host, port = address
+        try:
+            sock = socket.create_connection(address, CONNECT_SECONDS)
+        except OSError as error:
+            raise DialFailed(
+                f"no connection to {host}:{port}: {error.strerror or error}; is a broker there, and reachable from here?"
+            ) from None
+        try:
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if self._context is not None:
+                name = (self._tls.broker_name if self._tls else "") or host
+                sock = self._context.wrap_socket(sock, server_hostname=name)
+            if self._sasl is not None:
+                self._log_in(sock)
+        except ssl.SSLError as error:
+            sock.close()
+            raise DialFailed(
+                f"no TLS with {host}:{port}: {(error.reason or str(error)).replace('_', ' ').lower()}; "
+                "see --broker-ca, --broker-name and --broker-insecure"
+            ) from None
+        except LoginRefused as error:
+            sock.close()
+            raise DialFailed(f"{host}:{port} refuses the login: {error}") from None
+        except OSError as error:
+            sock.close()
+            raise DialFailed(
+                f"{host}:{port} ended the connection before anything was asked ({error.strerror or error}); "
+                "does its listener want TLS (--broker-tls) or a login (--sasl-mechanism)?"
+            ) from None
+        return sock
+
+    def _log_in(self, sock: socket.socket) -> None:
+        assert self._sasl is not None
+        talk = conversation(self._sasl, self._salted)
+        said: Any = next(talk)
+        try:
+            while True:
+                if isinstance(said, Work):
+                    said = talk.send(said.run())
+                    continue
+                sock.sendall(said)
+                said = talk.send(receive_frame(sock))
+        except StopIteration:
+            return
+
+
+def receive_frame(sock: socket.socket) -> bytes:
+    """One frame from a blocking socket, without its size; ConnectionError when the peer ends."""
+    size = int.from_bytes(_exactly(sock, 4), "big", signed=True)
+    if not 0 <= size <= _MOST:
+        raise ConnectionError(f"the answer is no Kafka frame (size {size}); does the listener speak TLS?")
+    return _exactly(sock, size)
+
+
+def _exactly(sock: socket.socket, count: int) -> bytes:
+    out = bytearray()
+    while len(out) < count:
+        data = sock.recv(count - len(out))
+        if not data:
+            raise ConnectionError("the peer closed the connection")
+        out += data
+    return bytes(out)
+
+
+class DialThreads:
+    """Dials beside the loop. What is done lies in `done`, and `fd` becomes readable."""
+
+    def __init__(self, dialer: Dialer, threads: int = 4) -> None:
+        self.done: deque[tuple[Any, socket.socket | DialFailed]] = deque()
+        self.fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._asked: SimpleQueue[tuple[Any, Address] | None] = SimpleQueue()
+        self._dialer = dialer
+        self._threads = [threading.Thread(target=self._work, daemon=True, name=f"dial-{i}") for i in range(threads)]
+        for thread in self._threads:
+            thread.start()
+
+    def ask(self, token: Any, address: Address) -> None:
+        """Dial; `token` comes back with what came of it."""
+        self._asked.put((token, address))
+
+    def _work(self) -> None:
+        while (asked := self._asked.get()) is not None:
+            token, address = asked
+            result: socket.socket | DialFailed
+            try:
+                result = self._dialer.dial(address)
+            except DialFailed as error:
+                result = error
+            except Exception as error:
+                result = DialFailed(f"no connection to {address[0]}:{address[1]}: {error}")
+            self.done.append((token, result))
+            os.eventfd_write(self.fd, 1)
+
+    def taken(self, take: Callable[[Any, socket.socket | DialFailed], None]) -> None:
+        """Give what is done to `take`."""
+        try:
+            os.eventfd_read(self.fd)
+        except BlockingIOError:
+            pass
+        while self.done:
+            take(*self.done.popleft())
+
+    def close(self) -> None:
+        """End the threads; connections nobody took are closed."""
+        for _ in self._threads:
+            self._asked.put(None)
+        for thread in self._threads:
+            thread.join(CONNECT_SECONDS)
+        for _, result in self.done:
+            if isinstance(result, socket.socket):
+                result.close()
+        os.close(self.fd)

@@ -1,0 +1,75 @@
+"""Which broker of the target a request goes to: leaders of partitions, coordinators, else any."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from ...captures.replay.mapping import IdMapping
+from ...captures.replay.rewriting import read
+from ...captures.replay.roles import Role
+from ...decoder import facts
+from ...decoder.message import Message
+from .target import Target
+
+_BY_LEADER = frozenset(
+    facts.api_key(name)
+    for name in ("Produce", "Fetch", "ListOffsets", "OffsetForLeaderEpoch", "DeleteRecords", "ShareFetch", "ShareAcknowledge")
+)
+_BY_GROUP = frozenset(
+    facts.api_key(name)
+    for name in (
+        "JoinGroup", "SyncGroup", "Heartbeat", "LeaveGroup", "OffsetCommit", "OffsetFetch", "OffsetDelete", "DescribeGroups",
+        "DeleteGroups", "TxnOffsetCommit", "ConsumerGroupHeartbeat", "ConsumerGroupDescribe", "ShareGroupHeartbeat",
+        "ShareGroupDescribe", "StreamsGroupHeartbeat", "StreamsGroupDescribe", "DescribeShareGroupOffsets",
+        "AlterShareGroupOffsets", "DeleteShareGroupOffsets",
+    )
+)  # fmt: skip
+_BY_TRANSACTION = frozenset(
+    facts.api_key(name) for name in ("AddPartitionsToTxn", "AddOffsetsToTxn", "EndTxn", "InitProducerId")
+)
+
+
+class Router:
+    """Chooses brokers. `spread` counts requests whose partitions have several leaders at the target: they go to the one
+    that leads most of them, which refuses the others."""
+
+    def __init__(self, target: Target, mapping: IdMapping) -> None:
+        self._target, self._mapping = target, mapping
+        self._homes: dict[str, int] = {}
+        self.spread = 0
+
+    def node(self, message: Message | None, recorded_broker: str) -> int | None:
+        """The broker's id for a request as it will be sent; None for the address that was given."""
+        target = self._target
+        if len(target.brokers) < 2:
+            return None
+        if message is not None:
+            key = message.api_key
+            if key in _BY_LEADER:
+                leaders = Counter(self._leaders(message))
+                if len(leaders) > 1:
+                    self.spread += 1
+                if leaders:
+                    return leaders.most_common(1)[0][0]
+            elif key in _BY_GROUP or key in _BY_TRANSACTION:
+                wanted = Role.GROUP if key in _BY_GROUP else Role.TRANSACTIONAL_ID
+                name = next((value for role, value, _, _ in read(message) if role is wanted and value), None)
+                if name is not None:
+                    asks = target.group_coordinator if key in _BY_GROUP else target.transaction_coordinator
+                    found = asks(name)
+                    if found is not None:
+                        return found
+        nodes = sorted(target.brokers)
+        return self._homes.setdefault(recorded_broker, nodes[len(self._homes) % len(nodes)])
+
+    def _leaders(self, message: Message) -> list[int]:
+        names = {topic_id: name for name, (topic_id, _) in self._target.topics.items()}
+        found = []
+        for role, value, scope, _ in read(message):
+            if role is not Role.PARTITION:
+                continue
+            topic = scope.get(Role.TOPIC) or names.get(scope.get(Role.TOPIC_ID, b""))
+            leader = self._target.leader(topic, value) if topic else None
+            if leader is not None:
+                found.append(leader)
+        return found

@@ -1,0 +1,110 @@
+"""A whole replay: the capture read, the target asked, one player per round, one report."""
+
+from __future__ import annotations
+
+import gc
+import signal
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+
+from ...captures.happenings import Happenings
+from ...captures.replay.mapping import IdMapping
+from ...captures.replay.names import Names
+from ...captures.replay.policy import Policy
+from ...captures.replay.preparing import Preparer
+from ...captures.replay.report import Report
+from ...captures.replay.script import Script
+from ...decoder import Exchange
+from ...decoder.happening import Happening
+from ..sasl import SaslConfig
+from ..security import TlsConfig
+from .dialing import Address, Dialer
+from .player import Player
+from .resolving import Resolver
+from .settings import Settings
+from .target import Target
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """What to replay, to where and how. `rounds`: how many times in a row."""
+
+    capture: Path
+    to: Address
+    names: Names = field(default_factory=Names)
+    policy: Policy = field(default_factory=Policy)
+    settings: Settings = field(default_factory=Settings)
+    wanted: Callable[[Exchange], object] | None = None
+    create_topics: bool = False
+    rounds: int = 1
+    tls: TlsConfig | None = None
+    sasl: SaslConfig | None = None
+
+    def script(self) -> Script:
+        """The steps of the capture, from its start. Raises NotACapture, OSError."""
+        told = Happenings(self.capture)
+        return Script(_everything(told), self.policy, self.wanted, self.renames)
+
+    @property
+    def renames(self) -> bool:
+        """Whether any name is another one at the target."""
+        return self.names != Names()
+
+    def run(self, tick: Callable[[Player], None] = lambda player: None) -> Report:
+        """Replay; SIGINT ends it early, with a report of what was done. Raises TargetFailed, DialFailed, NotACapture."""
+        report = Report()
+        dialer = Dialer(self.tls, self.sasl)
+        target = Target(self.to, dialer)
+        # A collection of garbage stops the loop for longer than requests may be late.
+        collected = gc.isenabled()
+        gc.disable()
+        try:
+            for _ in range(self.rounds):
+                script = self.script()
+                mapping = IdMapping(self.names, script.recorded)
+                preparer = Preparer(mapping, target.offers)
+                resolver = Resolver(script, target, mapping, report, self.create_topics)
+                player = Player(script, preparer, target, dialer, report, self.settings, resolver)
+                player.tick = lambda player=player: tick(player)  # type: ignore[misc]
+                with _StoppedBySignals(player):
+                    player.run()
+                gc.collect()
+                if report.interrupted:
+                    break
+        finally:
+            target.close()
+            if collected:
+                gc.enable()
+        return report
+
+
+def _everything(told: Happenings) -> Iterator[Happening]:
+    yield from told.read()
+    yield from told.end()
+
+
+class _StoppedBySignals:
+    """Ctrl-C lets the player end by itself; a second one is an interrupt as usual."""
+
+    def __init__(self, player: Player) -> None:
+        self._player = player
+
+    def __enter__(self) -> None:
+        self._before = signal.getsignal(signal.SIGINT)
+
+        def stop(number: int, frame: FrameType | None) -> None:
+            self._player.stop = True
+            signal.signal(signal.SIGINT, self._before)
+
+        try:
+            signal.signal(signal.SIGINT, stop)
+        except ValueError:  # not in the main thread: nobody presses Ctrl-C there
+            pass
+
+    def __exit__(self, *_: object) -> None:
+        try:
+            signal.signal(signal.SIGINT, self._before)
+        except ValueError:
+            pass

@@ -1,0 +1,172 @@
+"""The cluster that is replayed to: what it offers, who leads what, and the few questions of the replay's own."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ... import decoder
+from ...decoder import facts
+from ...decoder.message import Message
+from .dialing import Address, Dialer, DialFailed, receive_frame
+
+CLIENT_ID = "barnabas-replay"
+SECONDS = 15.0
+_VERSIONS, _PRODUCE = facts.api_key("ApiVersions"), facts.api_key("Produce")
+_PRODUCE_SERVED, _PRODUCE_OF_4 = 3, 12
+"""Brokers from 4.0 on (whose highest version is at least the second) say that they take Produce from version 0 on, for
+librdkafka's sake (KAFKA-18659), and refuse what is below the first (KIP-896)."""
+_LATEST = -1
+_TRANSACTION, _GROUP = 1, 0
+
+
+class TargetFailed(Exception):
+    """The target cannot be used; the text says why and what to do."""
+
+
+class Target:
+    """Asks on connections of its own, one per broker, and waits for the answers.
+
+    `offers`: api key -> (lowest, highest) version. `brokers`: id -> address. `topics`: name -> (id, partition -> (leader,
+    leader epoch)); ids are 16 bytes, zeros where the target has none.
+    """
+
+    def __init__(self, address: Address, dialer: Dialer) -> None:
+        self.address = address
+        self.offers: dict[int, tuple[int, int]] = {}
+        self.brokers: dict[int, Address] = {}
+        self.topics: dict[str, tuple[bytes, dict[int, tuple[int, int]]]] = {}
+        self._dialer = dialer
+        self._links: dict[Address, socket.socket] = {}
+        self._coordinators: dict[tuple[int, str], int] = {}
+        self._correlation = 0
+        self._negotiate()
+        self.refresh()
+
+    def close(self) -> None:
+        for sock in self._links.values():
+            sock.close()
+        self._links.clear()
+
+    def ask(self, api: str, fields: Mapping[str, Any], node: int | None = None, most: int | None = None) -> Message:
+        """One question and its answer, at the highest version both know (at most `most`). Raises TargetFailed."""
+        key = facts.api_key(api)
+        known = facts.api(key).versions
+        offered = self.offers.get(key)
+        version = 0 if key == _VERSIONS or offered is None else min(offered[1], known.every()[-1], most or 1 << 15)
+        if offered is not None and version < offered[0]:
+            raise TargetFailed(f"{api} at version {version} is not offered by the target any more")
+        self._correlation += 1
+        try:
+            frame = decoder.encode_request(key, version, fields, correlation_id=self._correlation, client_id=CLIENT_ID)
+        except decoder.EncodeError as error:
+            raise TargetFailed(f"{api} v{version} cannot ask this: {error}") from None
+        address = self.address_of(node)
+        try:
+            sock = self._links.get(address)
+            if sock is None:
+                sock = self._links[address] = self._dialer.dial(address)
+                sock.settimeout(SECONDS)
+            sock.sendall(len(frame).to_bytes(4, "big") + frame)
+            answer = receive_frame(sock)
+            return decoder.decode_response(answer, api_key=key, api_version=version)
+        except DialFailed as error:
+            raise TargetFailed(str(error)) from None
+        except (OSError, decoder.DecodeError) as error:
+            self._links.pop(address, socket.socket()).close()
+            raise TargetFailed(
+                f"{address[0]}:{address[1]} did not answer {api} v{version}: {error}; is it a Kafka broker, and does its "
+                "listener want TLS (--broker-tls) or a login (--sasl-mechanism)?"
+            ) from None
+
+    def address_of(self, node: int | None) -> Address:
+        """A broker's address; the one that was given for an only broker, which may be reached otherwise than it says."""
+        return self.address if node is None or len(self.brokers) < 2 else self.brokers.get(node, self.address)
+
+    def _negotiate(self) -> None:
+        told = self.ask("ApiVersions", {}).to_dict()
+        self.offers = {o["api_key"]: (o["min_version"], o["max_version"]) for o in told["api_keys"]}
+        lowest, highest = self.offers.get(_PRODUCE, (0, 0))
+        if lowest < _PRODUCE_SERVED <= _PRODUCE_OF_4 <= highest:
+            self.offers[_PRODUCE] = _PRODUCE_SERVED, highest
+        if not self.offers:
+            raise TargetFailed(f"{self.address[0]}:{self.address[1]} offers no API ({facts.error_name(told['error_code'])})")
+
+    def refresh(self) -> None:
+        """Learn brokers, topics, leaders and epochs anew."""
+        told = self.ask("Metadata", {"topics": []} if self._oldest_metadata() else {"topics": None}).to_dict()
+        self.brokers = {b["node_id"]: (b["host"], b["port"]) for b in told["brokers"]}
+        self.topics = {}
+        for topic in told["topics"]:
+            if topic["error_code"] or topic["name"] is None:
+                continue
+            leaders = {p["partition_index"]: (p["leader_id"], p.get("leader_epoch", -1)) for p in topic["partitions"]}
+            identity = topic["topic_id"].bytes if "topic_id" in topic else bytes(16)
+            self.topics[topic["name"]] = identity, leaders
+        self._coordinators.clear()
+
+    def _oldest_metadata(self) -> bool:
+        return self.offers.get(facts.api_key("Metadata"), (0, 0))[1] == 0
+
+    def leader(self, topic: str, partition: int) -> int | None:
+        """The id of the broker that leads a partition; None if that is not known."""
+        found = self.topics.get(topic)
+        node = found[1].get(partition, (None, -1))[0] if found else None
+        return node if node in self.brokers else None
+
+    def group_coordinator(self, group: str) -> int | None:
+        """The broker that coordinates a group; None if there is none (yet)."""
+        return self._coordinator(_GROUP, group)
+
+    def transaction_coordinator(self, transactional_id: str) -> int | None:
+        """The broker that coordinates a transactional id; None if there is none (yet)."""
+        return self._coordinator(_TRANSACTION, transactional_id)
+
+    def _coordinator(self, kind: int, key: str) -> int | None:
+        known = self._coordinators.get((kind, key))
+        if known is None:
+            told = self.ask("FindCoordinator", {"key": key, "key_type": kind}, most=3).to_dict()
+            if told["error_code"]:
+                return None
+            known = self._coordinators[kind, key] = told["node_id"]
+        return known
+
+    def forget_coordinators(self) -> None:
+        """They have moved."""
+        self._coordinators.clear()
+
+    def create(self, topics: Mapping[str, int]) -> dict[str, str]:
+        """Create topics with so many partitions; returns what did not go, by topic."""
+        factor = min(3, len(self.brokers)) or 1
+        rows = [{"name": n, "num_partitions": max(1, p), "replication_factor": factor} for n, p in topics.items()]
+        told = self.ask("CreateTopics", {"topics": rows, "timeout_ms": int(SECONDS * 1000)}, most=7).to_dict()
+        return {t["name"]: facts.error_name(t["error_code"]) for t in told["topics"] if t["error_code"]}
+
+    def ends(self, topics: Iterable[str]) -> dict[tuple[str, int], int]:
+        """Where the logs of topics end, by (topic, partition); those that cannot be told are left out."""
+        wanted: dict[int, dict[str, list[int]]] = {}
+        for topic in topics:
+            for partition, (leader, _) in self.topics.get(topic, (b"", {}))[1].items():
+                wanted.setdefault(leader, {}).setdefault(topic, []).append(partition)
+        found = {}
+        for leader, rows in wanted.items():
+            fields = {
+                "replica_id": -1,
+                "topics": [
+                    {"name": t, "partitions": [{"partition_index": p, "timestamp": _LATEST} for p in ps]}
+                    for t, ps in rows.items()
+                ],
+            }
+            for topic in self.ask("ListOffsets", fields, leader, most=7).to_dict()["topics"]:
+                for partition in topic["partitions"]:
+                    if not partition["error_code"] and partition.get("offset", -1) >= 0:
+                        found[topic["name"], partition["partition_index"]] = partition["offset"]
+        return found
+
+    def producer(self) -> tuple[int, int]:
+        """A producer id and epoch of the replay's own."""
+        told = self.ask("InitProducerId", {"transactional_id": None, "transaction_timeout_ms": 60_000}, most=4).to_dict()
+        if told["error_code"]:
+            raise TargetFailed(f"the target gives no producer id: {facts.error_name(told['error_code'])}")
+        return told["producer_id"], told["producer_epoch"]

@@ -1,0 +1,92 @@
+"""What happens while a recording is served. Events have a `text`, and `warning` says whether somebody should look."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ..events import Address
+
+
+@dataclass(frozen=True, slots=True)
+class Serving:
+    """Clients may come. `nodes` gives every recorded broker's address of now."""
+
+    address: Address
+    exchanges: int
+    nodes: dict[int, Address] = field(default_factory=dict)
+    warning: bool = False
+
+    @property
+    def text(self) -> str:
+        """For people."""
+        rest = {node: address for node, address in sorted(self.nodes.items()) if address != self.address}
+        more = "".join(f", broker {node} on {host}:{port}" for node, (host, port) in rest.items())
+        return f"serving {self.exchanges} recorded exchanges on {self.address[0]}:{self.address[1]}{more}"
+
+
+@dataclass(frozen=True, slots=True)
+class Miss:
+    """A request that the recording has no answer to. `nearest` describes the recorded request most like it, which is
+    number `nearest_number` of the recording, counted from 0; "" and None when there is none of this API."""
+
+    client: str
+    what: str
+    done: str
+    nearest: str = ""
+    nearest_number: int | None = None
+    warning: bool = True
+
+    @property
+    def text(self) -> str:
+        """For people."""
+        near = f"; nearest in the recording: {self.nearest} (number {self.nearest_number})" if self.nearest else ""
+        return f"miss: {self.client} asked {self.what}{near or '; nothing like it is in the recording'}: {self.done}"
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """A connection that could not go on."""
+
+    client: str
+    what: str
+    warning: bool = True
+
+    @property
+    def text(self) -> str:
+        """For people."""
+        return f"{self.client}: {self.what}"
+
+
+@dataclass(frozen=True, slots=True)
+class WaitsForProducer:
+    """A consumer waits at the end of a log for records that a live producer has to send first."""
+
+    topic: str
+    partition: int
+    records: int
+    warning: bool = False
+
+    @property
+    def text(self) -> str:
+        """For people."""
+        return (
+            f"a consumer waits at the end of {self.topic}-{self.partition}: the {self.records} recorded records come "
+            f"when they are produced again (--records all: they are there from the start)"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class NameTaken:
+    """A live name, made anew in every run, stands for a recorded one."""
+
+    live: str
+    recorded: str
+    warning: bool = False
+
+    @property
+    def text(self) -> str:
+        """For people."""
+        return f"{self.live} is taken for {self.recorded} of the recording"
+
+
+ServeEvent = NameTaken | Serving | Miss | Trouble | WaitsForProducer

@@ -1,0 +1,165 @@
+"""A served recording as a context manager: the server in a thread of its own, its events in a queue."""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from ...captures import NotACapture, open_capture
+from ...captures.serving import Engine, Offer
+from ...decoder import Exchange
+from ..addresses import reason
+from ..events import Address
+from .config import OnMiss, ServeConfig
+from .events import Miss, ServeEvent
+from .server import Server
+
+_START_SECONDS = 30.0
+
+
+class ServeError(Exception):
+    """The recording cannot be served; one line that says why."""
+
+
+class Served:
+    """``with Served("recording/") as served:`` and clients connect to ``served.bootstrap``.
+
+    `capture` may be a `ServeConfig` with everything in it. `misses` are the requests that had no answer so far;
+    `summary()` counts. Raises `ServeError` (or `NotACapture`, OSError for the capture) from `start`.
+    """
+
+    def __init__(
+        self,
+        capture: str | Path | ServeConfig,
+        *,
+        listen: Address = ("127.0.0.1", 0),
+        on_miss: OnMiss = OnMiss.FAIL,
+        broker: Address | None = None,
+        recorded_times: bool = False,
+        everything: bool = False,
+        offer: Offer = Offer.RECORDED,
+    ) -> None:
+        self.config = (
+            capture
+            if isinstance(capture, ServeConfig)
+            else ServeConfig(Path(capture), listen, on_miss, broker, recorded_times, everything, offer)
+        )
+        self.misses: list[Miss] = []
+        self._events: queue.SimpleQueue[ServeEvent] = queue.SimpleQueue()
+        self._engine: Engine | None = None
+        self._server: Server | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._failed: OSError | None = None
+
+    def start(self) -> Served:
+        """Read the recording and listen."""
+        config = self.config
+        if config.on_miss is not OnMiss.FAIL and config.broker is None:
+            raise ServeError(f"--on-miss {config.on_miss} needs a broker to ask: add --broker HOST:PORT")
+        if config.on_miss is OnMiss.RECORD and config.capture.exists() and not config.capture.is_dir():
+            raise ServeError(f"{config.capture} is one file; --on-miss record adds to a directory of recordings")
+        self._engine = Engine(self._exchanges(), everything=config.everything, offer=config.offer)
+        ready = threading.Event()
+        self._thread = threading.Thread(target=self._run, args=(ready,), name="barnabas-serve", daemon=True)
+        self._thread.start()
+        if not ready.wait(_START_SECONDS) or self._failed is not None:
+            self.stop()
+            host, port = config.listen
+            why = reason(self._failed) if self._failed is not None else "it does not start"
+            raise ServeError(f"cannot listen on {host}:{port}: {why}; give --listen another HOST:PORT") from None
+        return self
+
+    def _exchanges(self) -> list[Exchange]:
+        path = self.config.capture
+        try:
+            with open_capture(path) as capture:
+                return list(capture.exchanges())
+        except NotACapture:
+            empty = not any(path.glob("*.pcap*")) if path.is_dir() else False
+            if self.config.on_miss is OnMiss.RECORD and empty:
+                return []
+            raise
+        except FileNotFoundError:
+            if self.config.on_miss is OnMiss.RECORD:
+                path.mkdir(mode=0o700, parents=True)
+                return []
+            raise
+
+    def _run(self, ready: threading.Event) -> None:
+        asyncio.run(self._serve(ready))
+
+    async def _serve(self, ready: threading.Event) -> None:
+        assert self._engine is not None
+        self._loop = asyncio.get_running_loop()
+        self._ended = asyncio.Event()
+        self._server = Server(self.config, self._engine, self._emit)
+        try:
+            await self._server.start()
+        except OSError as error:
+            self._failed = error
+            await self._server.stop()
+            return
+        finally:
+            ready.set()
+        await self._ended.wait()
+        await self._server.stop()
+
+    def _emit(self, event: ServeEvent) -> None:
+        if isinstance(event, Miss) and event.warning:
+            self.misses.append(event)
+        self._events.put(event)
+
+    def stop(self) -> None:
+        """Close everything; may be called twice."""
+        if self._thread is not None and self._thread.is_alive() and self._loop is not None:
+            try:
+                self._loop.call_soon_threadsafe(self._ended.set)
+            except RuntimeError:
+                pass  # the loop has ended by itself
+            self._thread.join(timeout=10)
+        self._thread = None
+
+    @property
+    def address(self) -> Address:
+        """Where clients connect."""
+        assert self._server is not None, "not started"
+        return self._server.address
+
+    @property
+    def bootstrap(self) -> str:
+        """The same as ``host:port``."""
+        return f"{self.address[0]}:{self.address[1]}"
+
+    def next_event(self, timeout: float) -> ServeEvent | None:
+        """The next event; None if there is none within `timeout` seconds."""
+        try:
+            return self._events.get(timeout=timeout)
+        except queue.Empty:
+            return None
+
+    def events(self) -> Iterator[ServeEvent]:
+        """What has happened so far."""
+        while True:
+            try:
+                yield self._events.get_nowait()
+            except queue.Empty:
+                return
+
+    def summary(self) -> dict[str, Any]:
+        """Answers by how they came about, requests by API, misses, and recorded APIs that nobody asked for."""
+        assert self._engine is not None, "not started"
+        return self._engine.summary()
+
+    def __enter__(self) -> Served:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()

@@ -1,0 +1,232 @@
+"""Node endpoints (KIP-951) at the end of bulk responses, found without holding the bulk.
+
+Brokers name new leaders, with their addresses, behind everything else in Produce, Fetch, ShareFetch and
+ShareAcknowledge responses. `ends_clean` tells in a moment that a whole frame has none. `Tail` follows the structure
+of a frame that is passing, jumps over the records, and says where the endpoints begin; only what comes from there on
+is held back. Its size was promised to the client by then, so addresses cannot be exchanged any more: `blind` makes
+the client overlook them, and it asks Metadata instead, as clients did before KIP-951.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Generator
+from functools import cache
+from typing import Any
+
+from ..decoder import facts
+from ..decoder.plan import FieldPlan, StructPlan, plan
+
+ENDPOINTS = "node_endpoints"
+_SIZES = {"bool": 1, "int8": 1, "int16": 2, "uint16": 2, "int32": 4, "uint32": 4, "int64": 8, "float64": 8, "uuid": 16}
+_UNUSED_TAG = 0x7F
+"""A tag that no message has. Readers pass over tags that they do not know."""
+_UNUSED_NODE = 0x7FFFFF00
+_PRODUCE = facts.api_key("Produce")
+_FETCH = facts.api_key("Fetch")
+_LEAST = 30
+"""A smaller Fetch response has no room for an endpoint: header 5, throttle time 4, error 2, session 4, an empty list
+1; then tags with one endpoint 4, its node id 4, a host of one letter 2, port 4, rack 1, tags 1."""
+_SHORT_INT = struct.Struct(">HI").unpack_from
+_ENDING = struct.Struct(">HHH").unpack_from
+
+Need = Generator[int, bytes, None]
+"""Asks for bytes: positive, so many of them; negative, so many to be passed over."""
+
+
+def ends_clean(api_key: int, data: Any, end: int, size: int) -> bool:
+    """Whether the frame of `size` bytes that ends at `end` surely has no node endpoints; False says nothing.
+
+    The last endpoint ends with its port (4 bytes, of which the first two are 0 and the others are not both), its rack
+    (one 0 for null, else a length and letters) and a 0 for its tags. A Produce response without endpoints ends with a
+    0 for its last topic's tags, the throttle time and a 0 for the body's tags: with six zeros there is no port. A
+    Fetch response without endpoints ends with records and three zeros; if the one in the middle were a rack, the port
+    in front of it would begin with two zeros.
+    """
+    if api_key == _PRODUCE:
+        one, two = _SHORT_INT(data, end - 6)
+        return bool(one == 0 and two == 0)
+    if api_key == _FETCH:
+        if size < _LEAST:
+            return True
+        high, _, low = _ENDING(data, end - 6)
+        return bool(high != 0 and low == 0)
+    return False
+
+
+class Tail:
+    """One response that passes. `feed` it the frame's bytes, in order, from the first byte behind the size."""
+
+    def __init__(self, api_key: int, api_version: int) -> None:
+        root = plan("response", api_key, api_version).root
+        self._walk = _until_endpoints(root)
+        self._wanted = next(self._walk)
+        self._got = b""
+        self.tagged = any(f.name == ENDPOINTS and f.tag is not None for f in root.fields)
+
+    @property
+    def skipping(self) -> int:
+        """How many of the next bytes need not be fed, but may be given to `skip`."""
+        return max(-self._wanted, 0)
+
+    def skip(self, count: int) -> None:
+        """`count` bytes pass unseen, at most `skipping`."""
+        self._wanted += count
+        if not self._wanted:
+            self._wanted = self._walk.send(b"")
+
+    def feed(self, data: bytes | memoryview) -> int:
+        """The place in `data` where the endpoints begin (the tag section, where they are tagged), -1 if not yet.
+
+        Nothing may be fed after that. Never raises: whatever the bytes are, it goes on to the end of the frame.
+        """
+        at = 0
+        try:
+            while at < len(data):
+                if self._wanted < 0:
+                    passed = min(-self._wanted, len(data) - at)
+                    at += passed
+                    self.skip(passed)
+                    continue
+                part = bytes(data[at : at + self._wanted - len(self._got)])
+                at += len(part)
+                self._got += part
+                if len(self._got) == self._wanted:
+                    got, self._got = self._got, b""
+                    self._wanted = self._walk.send(got)
+        except StopIteration:
+            return at
+        return -1
+
+
+def _until_endpoints(root: StructPlan) -> Need:
+    yield -4  # correlation id
+    yield from _tags()
+    for field in root.fields[: root.untagged]:
+        if field.name == ENDPOINTS:
+            return
+        yield from _field(field)
+
+
+def _uvarint() -> Generator[int, bytes, int]:
+    value = shift = 0
+    while True:
+        (byte,) = yield 1
+        value |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80 or shift > 35:
+            return value
+
+
+@cache
+def _fixed(struct: StructPlan) -> tuple[int, int]:
+    """How many fields at a struct's beginning have a fixed size, and their bytes together."""
+    count = size = 0
+    for field in struct.fields[: struct.untagged]:
+        if field.array or field.type not in _SIZES:
+            break
+        count += 1
+        size += _SIZES[field.type]
+    return count, size
+
+
+def _field(field: FieldPlan) -> Need:
+    if field.array:
+        count = yield from _uvarint()
+        if field.struct is None and field.type in _SIZES:
+            if count > 1:
+                yield -(count - 1) * _SIZES[field.type]
+            return
+        for _ in range(count - 1):
+            yield from _value(field)
+        return
+    if field.struct is not None and field.nullable:
+        (there,) = yield 1
+        if there & 0x80:
+            return
+    yield from _value(field)
+
+
+def _value(field: FieldPlan) -> Need:
+    if field.struct is not None:
+        yield from _struct(field.struct)
+    elif field.type in _SIZES:
+        yield -_SIZES[field.type]
+    else:  # string, bytes, records
+        size = yield from _uvarint()
+        if size > 1:
+            yield -(size - 1)
+
+
+def _struct(struct: StructPlan) -> Need:
+    count, size = _fixed(struct)
+    if size:
+        yield -size
+    for field in struct.fields[count : struct.untagged]:
+        yield from _field(field)
+    yield from _tags()
+
+
+def _tags() -> Need:
+    count = yield from _uvarint()
+    for _ in range(count):
+        yield from _uvarint()
+        length = yield from _uvarint()
+        if length:
+            yield -length
+
+
+def blind(rest: bytes, tagged: bool) -> bytes | None:
+    """The end of a frame from the place that `Tail.feed` gave, with endpoints that nobody can use; the same length.
+
+    None when there are none. Raises ValueError when these bytes are not what they should be.
+    """
+    if tagged:
+        return _other_tag(rest)
+    return _nobody(rest)
+
+
+def _other_tag(rest: bytes) -> bytes | None:
+    count, at = _read_uvarint(rest, 0)
+    if not count or rest[at] != 0:
+        return None
+    if count > 1:
+        # Tags rise; behind an unused high one no other may follow.
+        raise ValueError("other tags follow the node endpoints")
+    return rest[:at] + bytes([_UNUSED_TAG]) + rest[at + 1 :]
+
+
+def _nobody(rest: bytes) -> bytes | None:
+    """ShareFetch has its endpoints in a plain array: each becomes a node that no partition names, without address."""
+    count, at = _read_uvarint(rest, 0)
+    if count <= 1:
+        return None
+    out = bytearray(rest)
+    for number in range(count - 1):
+        out[at : at + 4] = (_UNUSED_NODE + number).to_bytes(4, "big")
+        size, start = _read_uvarint(rest, at + 4)
+        end = start + size - 1
+        if size < 1 or end + 4 > len(rest):
+            raise ValueError("the node endpoints end too early")
+        out[start:end] = b"-" * (end - start)
+        out[end : end + 4] = bytes(4)
+        size, at = _read_uvarint(rest, end + 4)
+        at += max(size - 1, 0)
+        tags, at = _read_uvarint(rest, at)
+        for _ in range(tags):
+            _, at = _read_uvarint(rest, at)
+            size, at = _read_uvarint(rest, at)
+            at += size
+    return bytes(out)
+
+
+def _read_uvarint(data: bytes, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while at < len(data) and shift <= 35:
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80:
+            return value, at
+    raise ValueError("a length that does not end")

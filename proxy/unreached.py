@@ -1,0 +1,98 @@
+"""A client whose broker cannot be reached: what it tries is read before it is turned away.
+
+The first requests, as far as they come at once or within `LINGER_SECONDS`, go to the observers like any others, so
+that they are recorded, and are told in an event. Nothing is answered. Then the client's connection is closed.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from ..decoder import facts, peek_request
+from ..decoder.frame import Framer, NotFrames
+from .life_events import ClientTried
+from .ring import NONE, Kind
+
+if TYPE_CHECKING:
+    from .connection import Connection
+
+LINGER_SECONDS = 0.5
+LIMIT = 64 * 1024
+"""Most bytes that are read."""
+SHOWN = 5
+"""Most requests that are named in the event."""
+_BUFFER = memoryview(bytearray(LIMIT))
+
+
+class LastWords:
+    """Reads from a client until it has said something whole, or its time is over."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._framer = Framer()
+        self._read = 0
+        self._requests: list[str] = []
+        self.until = time.monotonic() + LINGER_SECONDS
+        connection.relay.attend(connection.client.fileno(), self._hear)
+        connection.relay.lingering.append(self)
+        self._hear()
+
+    @property
+    def over(self) -> bool:
+        """Whether the client is gone."""
+        return self._connection.closed
+
+    def _hear(self) -> None:
+        connection = self._connection
+        over = connection.closed
+        while not over:
+            try:
+                count = connection.client.recv_into(_BUFFER)
+            except BlockingIOError:
+                break
+            except OSError:
+                count = 0
+            if not count:
+                over = True
+                break
+            data = bytes(_BUFFER[:count])
+            # The place of the first frame is only asked for after a loss; what is cut here starts with the stream.
+            connection.relay.writer.write(
+                Kind.DATA, connection.number, 0, time.time_ns(), data, NONE if self._read else 0, self._read
+            )
+            self._read += count
+            connection.request.position = self._read
+            over = self._take(data) or self._read >= LIMIT
+        if over or self._requests:
+            self.end()
+
+    def _take(self, data: bytes) -> bool:
+        """Name the requests that are complete. Whether nothing more is to be expected."""
+        try:
+            for frame, _ in self._framer.feed(data):
+                if len(self._requests) < SHOWN:
+                    self._requests.append(_named(frame))
+        except NotFrames as error:
+            self._requests.append(str(error))
+            return True
+        return False
+
+    def end(self) -> None:
+        """Turn the client away."""
+        connection = self._connection
+        if connection.closed:
+            return
+        if self._requests:
+            connection.relay.emit(
+                ClientTried(connection.number, connection.peer, connection.broker, tuple(self._requests))
+            )
+        connection.close("fin")
+
+
+def _named(frame: bytes) -> str:
+    try:
+        key, version, _ = peek_request(frame)
+    except Exception:
+        return "a frame that is no request"
+    return f"{facts.api_name(key)} v{version}"

@@ -1,0 +1,176 @@
+"""What the inspector keeps for the control API: connections, the newest exchanges, and answers about them.
+
+The inspector decodes everything anyway, so that looking at the traffic live costs no further reader of the ring.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from ..decoder import Exchange, ExchangeDone
+from ..decoder.filter import FilterError
+from ..decoder.findings import Finding
+from ..decoder.happening import Closed, Happening, Opened
+from .exchange_store import COUNT, ExchangeStore, Filters, Question
+
+QUESTIONS = 64
+"""Most questions at one time."""
+
+
+class Watched:
+    """One open connection."""
+
+    __slots__ = ("about", "broker", "bytes", "client", "client_id", "errors", "exchanges", "last_ns", "opened_ns")
+
+    def __init__(self, client: str, broker: str, opened_ns: int) -> None:
+        self.client, self.broker, self.opened_ns = client, broker, opened_ns
+        self.bytes = [0, 0]
+        self.exchanges = self.errors = 0
+        self.last_ns = opened_ns
+        self.client_id: str | None = None
+        self.about: Any = None
+
+    def to_dict(self, number: int) -> dict[str, Any]:
+        about = self.about
+        software = f"{about.software_name} {about.software_version}".strip() if about is not None else ""
+        return {
+            "connection": number,
+            "client": self.client,
+            "broker": self.broker,
+            "opened_ns": self.opened_ns,
+            "last_ns": self.last_ns,
+            "request_bytes": self.bytes[0],
+            "response_bytes": self.bytes[1],
+            "exchanges": self.exchanges,
+            "client_id": self.client_id,
+            "software": software or None,
+        }
+
+
+class Watcher:
+    """Hears what the inspector hears. `pending` gives the requests in flight; `findings` what was found so far."""
+
+    def __init__(
+        self,
+        pending: Callable[[], list[Exchange]],
+        findings: Callable[[], list[Finding]],
+        *,
+        count: int = COUNT,
+        values: bool = False,
+    ) -> None:
+        self.store = ExchangeStore(count)
+        self._pending, self._findings, self._values = pending, findings, values
+        self._connections: dict[int, Watched] = {}
+        self._filters = Filters()
+        self._questions: list[Question] = []
+
+    # -- hearing ---------------------------------------------------------------------------------------------
+
+    def hear(self, happening: Happening) -> None:
+        """Take what happened. Never raises."""
+        if isinstance(happening, ExchangeDone):
+            exchange = happening.exchange
+            self.store.add(exchange)
+            connection = self._connections.get(exchange.connection)
+            if connection is not None:
+                connection.exchanges += 1
+                connection.client_id = exchange.client_id or connection.client_id
+                connection.about = exchange.about or connection.about
+        elif isinstance(happening, Opened):
+            if happening.established:
+                self._connections[happening.connection] = Watched(
+                    happening.client, happening.broker, happening.time_ns
+                )
+        elif isinstance(happening, Closed):
+            self._connections.pop(happening.connection, None)
+
+    def moved(self, conn: int, direction: int, time_ns: int, size: int) -> None:
+        """Bytes have passed."""
+        connection = self._connections.get(conn)
+        if connection is not None:
+            connection.bytes[direction] += size
+            connection.last_ns = time_ns
+
+    # -- answering -------------------------------------------------------------------------------------------
+
+    @property
+    def busy(self) -> bool:
+        """Whether there is a question that can be worked on."""
+        return any(not question.waiting for question in self._questions)
+
+    @property
+    def asked(self) -> bool:
+        return bool(self._questions)
+
+    def step(self) -> None:
+        """Work on the questions for a moment each."""
+        self._questions = [question for question in self._questions if not question.step()]
+
+    def forget(self) -> None:
+        """Who asked is gone."""
+        self._questions.clear()
+
+    def command(self, message: dict[str, Any], reply: Callable[[dict[str, Any]], Any]) -> dict[str, Any] | None:
+        """The answer, or None if `reply` is called with it later."""
+        match message["do"]:
+            case "exchanges":
+                return self._ask(message, reply)
+            case "exchange":
+                stored = self.store.get(int(message["number"]))
+                if stored is None:
+                    return {"error": "missing", "text": f"exchange {message['number']} is not here (any more)"}
+                return {"exchange": self.store.described(stored, True, self._values)}
+            case "pending":
+                now = time.time_ns()
+                return {"exchanges": [self._waiting(exchange, now) for exchange in self._pending()]}
+            case "connections":
+                return {"connections": [c.to_dict(number) for number, c in sorted(self._connections.items())]}
+            case "findings":
+                return {"findings": [_finding(each) for each in self._findings()]}
+            case "kept":
+                store = self.store
+                return {"kept": len(store), "bytes": store.bytes, "oldest": store.oldest, "newest": store.newest}
+        return {"error": "invalid", "text": f"no such command: {message['do']!r}"}
+
+    def _ask(self, message: dict[str, Any], reply: Callable[[dict[str, Any]], Any]) -> dict[str, Any] | None:
+        if len(self._questions) >= QUESTIONS:
+            return {"error": "busy", "text": f"{QUESTIONS} questions are being answered already"}
+        try:
+            wanted = self._filters.of(message.get("filter"))
+        except FilterError as error:
+            return {"error": "invalid", "text": error.message, "start": error.start, "end": error.end}
+        question = Question(
+            self.store,
+            wanted,
+            since=message.get("since"),
+            limit=int(message.get("limit", 100)),
+            wait=float(message.get("wait", 0.0)),
+            bodies=bool(message.get("bodies")),
+            values=self._values,
+            reply=reply,
+        )
+        if not question.step():
+            self._questions.append(question)
+        return None
+
+    def _waiting(self, exchange: Exchange, now: int) -> dict[str, Any]:
+        found = exchange.to_dict(bodies=False)
+        found["pending_ns"] = now - (exchange.request_time_ns or now)
+        return found
+
+
+def _finding(finding: Finding) -> dict[str, Any]:
+    return {
+        "id": finding.id,
+        "severity": str(finding.severity),
+        "seen": finding.seen,
+        "why": finding.why,
+        "remedy": finding.remedy,
+        "count": finding.count,
+        "about": {
+            name: value if isinstance(value, (int, float, bool, type(None))) else str(value)
+            for name, value in finding.about.items()
+        },
+    }

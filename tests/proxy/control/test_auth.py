@@ -1,0 +1,150 @@
+"""Who may use the control API: only who has the token, and nobody by way of a web page or a proxied port."""
+
+from __future__ import annotations
+
+import json
+import socket
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+from barnabas.proxy import ProxyConfig, ProxyError
+from barnabas.proxy.control import Control, ControlConfig, ControlError
+from barnabas.proxy.control.auth import Guard, Refused
+from barnabas.proxy.control.routes import ROUTES
+from barnabas.proxy.control.starting import running
+
+
+def test_every_endpoint_asks_for_the_token(desk: Any) -> None:
+    token = desk.access.token
+    for route in ROUTES:
+        path = route.path.replace("{name}", "x").replace("{id}", "1").replace("{connection}", "1")
+        for headers in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": f"Basic {token}"}, {"Cookie": token}):
+            status, said = desk.raw(route.method, path, **headers)
+            assert (status, said["error"]) == (401, "unauthorized"), (route.path, headers)
+            desk.check(route.method, path, status, said)
+    assert desk.raw("GET", "/nothing", Authorization="Bearer wrong")[0] == 401
+    assert desk.raw("GET", f"/v1/status?token={token}")[0] == 401
+    assert desk.call("GET", "/v1/status")[0] == 200  # and nothing of that has stopped anything
+
+
+def test_web_pages_are_refused(desk: Any) -> None:
+    right = {"Authorization": f"Bearer {desk.access.token}"}
+    for name in ("evil.example", f"evil.example:{desk.port}", "127.0.0.1.evil.example", "127.0.0.1:1", "10.0.0.1", ""):
+        status, said = desk.raw("GET", "/v1/status", **right, Host=name)
+        assert (status, said["error"]) == (403, "forbidden"), name
+    for headers in ({"Origin": "http://127.0.0.1"}, {"Origin": "null"}, {"Sec_Fetch_Site": "cross-site"}):
+        assert desk.raw("GET", "/v1/status", **right, **headers)[0] == 403
+    for name in (f"127.0.0.1:{desk.port}", f"localhost:{desk.port}"):
+        assert desk.raw("GET", "/v1/status", **right, Host=name)[0] == 200
+    status, _ = desk.raw("OPTIONS", "/v1/rules", **right, Origin="http://evil.example")
+    assert status == 403
+
+
+def test_the_guard_compares_whole_tokens() -> None:
+    guard = Guard("secret", 8090)
+    own = {"Host": "127.0.0.1:8090"}
+    guard.check(own | {"Authorization": "Bearer secret"}, None)
+    guard.check({"Host": "[::1]:8090", "Authorization": "bearer secret"}, None)
+    for wrong in ("Bearer secre", "Bearer secrets", "Bearer", "secret", "Bearer sécret", ""):
+        with pytest.raises(Refused) as refused:
+            guard.check(own | {"Authorization": wrong}, None)
+        assert refused.value.status == 401
+    with pytest.raises(Refused):
+        Guard("", 0).check({"Host": "localhost"}, None)  # no socket, so nobody knows whose it is
+
+
+def test_the_token_is_for_its_owner_and_told_nowhere_else(make_desk: Any, tmp_path: Path, wire: Any) -> None:
+    folder = tmp_path / "deep" / "control"
+    desk = make_desk(control=ControlConfig(directory=folder))
+    token = desk.access.token
+    file = Path(desk.access.token_file)
+    assert file.parent == folder and file.read_text() == token + "\n" and len(token) > 40
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert [access.url for access in running(folder)] == [desk.access.url]
+    assert running(folder)[0].token == token
+    for path in folder.glob("*.json"):
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600 and token not in path.read_text()
+    for pid in [child.pid for child in desk.proxy._children.values()]:
+        for name in ("cmdline", "environ"):
+            assert token.encode() not in Path(f"/proc/{pid}/{name}").read_bytes()
+    for path in ("/v1/status", "/v1/events?limit=1000", "/openapi.json"):
+        assert token not in json.dumps(desk.call("GET", path)[1])
+    desk.proxy.stop()
+    assert not any(token in event.text for event in desk.proxy.events())
+    assert list(folder.iterdir()) == []
+    assert running(folder) == []
+
+
+def test_a_unix_socket_is_for_its_owner(make_desk: Any, tmp_path: Path) -> None:
+    path = tmp_path / "control.sock"
+    desk = make_desk(control=ControlConfig(path=path, directory=tmp_path / "run"))
+    assert desk.access.url == f"unix:{path}" and desk.access.token == ""
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert desk.control.status()["control"] == f"unix:{path}"
+    with socket.socket(socket.AF_UNIX) as sock:
+        sock.connect(str(path))
+        sock.sendall(b"GET /v1/status HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n")
+        assert sock.recv(1000).startswith(b"HTTP/1.1 403")
+    desk.proxy.stop()
+    assert not path.exists()
+    with pytest.raises(ControlError):
+        desk.control.status()
+
+
+def test_a_socket_left_behind_is_replaced_and_one_in_use_is_not(make_desk: Any, tmp_path: Path) -> None:
+    path = tmp_path / "control.sock"
+    with socket.socket(socket.AF_UNIX) as left:
+        left.bind(str(path))
+    config = ControlConfig(path=path, directory=tmp_path / "run")
+    desk = make_desk(control=config)
+    with pytest.raises(ProxyError, match=r"control\.sock.*in use.*--control"):
+        make_desk(control=config)
+    assert desk.control.status()["rules"] == 0
+    other = tmp_path / "file"
+    other.write_text("mine")
+    with pytest.raises(ProxyError):
+        make_desk(control=ControlConfig(path=other, directory=tmp_path / "run"))
+    assert other.read_text() == "mine"
+
+
+def test_loopback_only(bench: Any) -> None:
+    for host in ("0.0.0.0", "::", "192.0.2.1", "example.com"):
+        with pytest.raises(ProxyError, match="this machine only"):
+            bench.proxy(("127.0.0.1", 9), control=ControlConfig((host, 0)))
+
+
+def test_off_unless_asked_for(bench: Any) -> None:
+    proxy = bench.proxy(("127.0.0.1", 9))
+    assert ProxyConfig(upstream=("127.0.0.1", 9)).control is None
+    assert proxy.control is None and "control" not in proxy._children
+
+
+def test_proxied_ports_serve_nothing_of_it(desk: Any, bench: Any) -> None:
+    """They pass bytes to the broker, HTTP or not."""
+    client = bench.client(desk.proxy.address)
+    client.settimeout(1.0)
+    token = desk.access.token
+    client.sendall(f"GET /v1/status HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {token}\r\n\r\n".encode())
+    client.shutdown(socket.SHUT_WR)
+    answer = b""
+    try:
+        while part := client.recv(1000):
+            answer += part
+    except OSError:
+        pass
+    assert b"HTTP" not in answer and b"version" not in answer
+
+
+def test_large_bodies_are_refused(desk: Any) -> None:
+    status, said = desk.call("POST", "/v1/rules", b"x" * (9 << 20))
+    assert (status, said["error"]) == (413, "too large")
+
+
+def test_a_wrong_address_says_where_to_look() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    with pytest.raises(ControlError, match=f"cannot reach the control API at http://127.0.0.1:{port}"):
+        Control(f"http://127.0.0.1:{port}", "x").status()

@@ -1,0 +1,69 @@
+"""A real client against a mock cluster, while what it asks and what it is told are held and edited."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from barnabas import decoder
+
+
+@pytest.fixture
+def cluster() -> Iterator[tuple[str, int]]:
+    with subprocess.Popen(
+        [sys.executable, "-P", "-m", "barnabas.ui.demo.cluster", "1"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as mock:
+        assert mock.stdin is not None and mock.stdout is not None
+        host, _, port = json.loads(mock.stdout.readline())["bootstrap"].rpartition(":")
+        yield host, int(port)
+        mock.stdin.close()
+
+
+def test_a_metadata_response_is_edited(make_desk: Any, cluster: tuple[str, int]) -> None:
+    from confluent_kafka.admin import AdminClient
+
+    desk = make_desk(cluster)
+    host, port = desk.proxy.address
+    desk.control.intercept("api == Metadata", response=True, times=1, timeout=60)
+    admin = AdminClient({"bootstrap.servers": f"{host}:{port}", "log_level": 0})
+    (held,) = desk.control.held(wait=60)
+    assert held["body"]["brokers"][0]["port"] == port  # what the client is about to be told is the proxy's address
+    desk.control.resume(held["id"], {"cluster_id": "edited by hand", "controller_id": held["body"]["controller_id"]})
+    assert admin.list_topics(timeout=60).brokers
+    found = [each for each in desk.control.exchanges("api == Metadata", since=0, wait=20, bodies=True) if each["changed"]]
+    assert found[0]["response"]["cluster_id"] == "edited by hand"
+
+
+def test_a_produce_request_is_edited(make_desk: Any, cluster: tuple[str, int]) -> None:
+    from confluent_kafka import Consumer, Producer, TopicPartition
+
+    desk = make_desk(cluster)
+    host, port = desk.proxy.address
+    bootstrap = {"bootstrap.servers": f"{host}:{port}", "log_level": 0}
+    producer = Producer(bootstrap | {"message.timeout.ms": 120_000, "partitioner": "consistent", "client.id": "edited"})
+    assert "orders" in producer.list_topics("orders", timeout=60).topics
+    desk.control.intercept("api == Produce and topic == orders", request=True, times=1, timeout=60)
+    delivered: list[Any] = []
+    producer.produce("orders", b"as the client meant it", partition=0, on_delivery=lambda *said: delivered.append(said))
+    producer.poll(0)
+    (held,) = desk.control.held(wait=60)
+    assert held["client_id"] == "edited"
+    partition = held["body"]["topic_data"][0]["partition_data"][0]
+    assert partition["index"] == 0 and partition["records"][0]["records"][0]["value_size"] == 22  # no values, unless asked for
+    desk.control.resume(held["id"], {"topic_data[0].partition_data[0].index": 1})
+    producer.flush(60)
+    assert len(delivered) == 1
+    consumer = Consumer(bootstrap | {"group.id": "g", "auto.offset.reset": "earliest"})
+    consumer.assign([TopicPartition("orders", 1, 0)])
+    message = consumer.poll(60)
+    assert message is not None and message.error() is None
+    assert (message.partition(), message.value()) == (1, b"as the client meant it")
+    consumer.close()
+    assert decoder.facts.api_key("Produce") == held["api_key"]

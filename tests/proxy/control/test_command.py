@@ -1,0 +1,87 @@
+"""``barnabas control`` and ``barnabas proxy --control``, as a user calls them."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+BARNABAS = [sys.executable, "-m", "barnabas"]
+
+
+def call(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*BARNABAS, *words], capture_output=True, text=True, timeout=60, env={**os.environ, **environment}
+    )
+
+
+def test_a_proxy_is_found_seen_steered_and_stopped(bench: Any, wire: Any, beat: Any, tmp_path: Path) -> None:
+    def script(sock: Any) -> None:
+        while frame := wire.read_frame(sock):
+            sock.sendall(wire.response(int.from_bytes(frame[8:12], "big"), bytes(2)))
+
+    own = {"XDG_RUNTIME_DIR": str(tmp_path)}
+    host, port = bench.broker(script).address
+    words = ["proxy", "--broker", f"{host}:{port}", "--listen", "127.0.0.1:0", "--control", "127.0.0.1:0"]
+    rules = tmp_path / "rules.yaml"
+    rules.write_text("rules:\n  - {name: odd, match: api == Produce, do: {error: NOT_LEADER_OR_FOLLOWER}}\n")
+    with subprocess.Popen(
+        [*BARNABAS, *words], stdout=subprocess.PIPE, text=True, env={**os.environ, **own}, cwd=tmp_path
+    ) as proxy:
+        try:
+            assert proxy.stdout is not None
+            listening, said = "", ""
+            while not (listening and said):
+                line = proxy.stdout.readline()
+                assert line, "the proxy ended"
+                if match := re.search(r"bootstrap\.servers=127\.0\.0\.1:(\d+)", line):
+                    listening = match[1]
+                if "control API at" in line:
+                    said = line
+            token_file = re.search(r"token in (\S+)", said)
+            assert token_file
+            token = Path(token_file[1]).read_text().strip()
+            assert token not in said
+            client = bench.client(("127.0.0.1", int(listening)))
+            client.sendall(beat(1))
+            assert wire.read_frame(client)
+            status = call("control", **own)
+            assert status.returncode == 0, status.stderr
+            assert f"clients     127.0.0.1:{listening} for {host}:{port}" in status.stdout
+            (curl,) = [line for line in status.stdout.splitlines() if line.startswith("curl ")]
+            assert token not in status.stdout
+            asked = subprocess.run(["bash", "-c", curl + " -sf"], capture_output=True, text=True, timeout=30)
+            assert asked.returncode == 0 and '"version"' in asked.stdout
+            assert "Heartbeat v0" in call("control", "exchanges", "api == Heartbeat", **own).stdout
+            assert "on        0 hits  odd: api == Produce" in call("control", "rules", "--add", str(rules), **own).stdout
+            again = call("control", "rules", "--add", str(rules), **own)
+            assert again.returncode == 2 and "a rule named 'odd' is there already" in again.stderr
+            rules.write_text("rules:\n  - {match: api == Produce, do: {eror: X}}\n")
+            wrong = call("control", "rules", "--add", str(rules), **own)
+            assert wrong.returncode == 2 and "rules.yaml:2:34: 'do' has no key 'eror'" in wrong.stderr
+            assert "recording to" in call("control", "record", str(tmp_path / "rec"), **own).stdout
+            assert call("control", "stop", **own).returncode == 0
+            proxy.stdout.read()
+            assert proxy.wait(60) == 0
+        finally:
+            if proxy.poll() is None:
+                os.kill(proxy.pid, signal.SIGTERM)
+    nobody = call("control", **own)
+    assert nobody.returncode == 2
+    assert "no running proxy offers a control API: start one with barnabas proxy --control" in nobody.stderr
+
+
+def test_wrong_options_are_explained(tmp_path: Path) -> None:
+    for words, text in (
+        (["--control", "0.0.0.0:0"], "this machine only"),
+        (["--control", "here"], "no HOST:PORT"),
+        (["--control", "unix:"], "needs a path"),
+        (["--control", "off", "--control-values"], "goes with a control API"),
+    ):
+        done = call("proxy", "--broker", "127.0.0.1:9", "--listen", "127.0.0.1:0", *words, XDG_RUNTIME_DIR=str(tmp_path))
+        assert done.returncode == 2 and text in done.stderr, (words, done.stderr)
+        assert len(done.stderr.strip().splitlines()) == 1

@@ -1,0 +1,88 @@
+"""The examples of docs/control.md do what they say."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from barnabas.proxy.control.routes import ROUTES
+
+DOCS = Path(__file__).parents[3] / "docs" / "control.md"
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", DOCS.read_text(), re.DOTALL)
+
+
+def test_curl(desk: Any, bench: Any, wire: Any, beat: Any, tmp_path: Path) -> None:
+    assert shutil.which("curl")
+    client = bench.client(desk.proxy.address)
+    client.sendall(beat(1))
+    assert wire.read_frame(client)
+    setting, *lines = blocks("sh")
+    setting = setting.replace("http://127.0.0.1:8090", desk.access.url)
+    setting = re.sub(r"\$\(cat [^)]*\)", f"$(cat {desk.access.token_file})", setting)
+    commands = [line for block in lines for line in block.splitlines() if line]
+    assert len(commands) > 20
+    expected = {"/v1/held/2/resume", "/v1/held/3/drop", "/v1/held/4/drop"}  # of frames that are not held here
+    for command in commands:
+        command = command.replace("/tmp/barnabas-part", str(tmp_path / "part"))
+        script = f"set -e\n{setting}\n{command}"
+        done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0, (command, done.stderr)
+        if "/stream" in command:
+            assert "data: {" in done.stdout, command
+            continue
+        answer = json.loads(done.stdout)
+        missing = [path for path in expected if path in command]
+        assert ("error" in answer and answer["error"] == "missing") == bool(missing), (command, answer)
+        if not missing:
+            assert "message" not in answer, (command, answer)
+    for _ in desk.proxy.events():
+        pass  # the last command has stopped it
+    named = set(re.findall(r"/v1/\w+", DOCS.read_text()))
+    assert named == {"/" + "/".join(route.path.split("/")[1:3]) for route in ROUTES if route.path.startswith("/v1/")}
+
+
+def test_python(bench: Any, wire: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As far as names go: the example waits for traffic of a cluster on the usual port."""
+    from barnabas.proxy.control import Control
+
+    (example,) = blocks("python")
+    compile(example, "docs/control.md", "exec")
+    for name in set(re.findall(r"control\.(\w+)\(", example)):
+        assert hasattr(Control, name)
+
+
+def test_java(desk: Any, tmp_path: Path) -> None:
+    (example,) = blocks("java")
+    source = tmp_path / "WaitForHits.java"
+    source.write_text(example)
+    arguments = ["java", "-XX:TieredStopAtLevel=1", str(source), desk.access.url, desk.access.token]
+    done = subprocess.run(arguments, capture_output=True, text=True, timeout=150)
+    assert done.returncode == 0, done.stderr
+    status, waited = done.stdout.splitlines()
+    assert status == "201"
+    assert json.loads(waited) == {"name": "java", "hits": 0, "reached": False}
+    assert [rule["name"] for rule in desk.control.rules()] == ["java"]
+
+
+@pytest.mark.slow
+def test_go(desk: Any, bench: Any, wire: Any, beat: Any, tmp_path: Path) -> None:
+    (example,) = blocks("go")
+    source = tmp_path / "main.go"
+    source.write_text(example)
+    client = bench.client(desk.proxy.address)
+    timer = threading.Timer(0.1, lambda: client.sendall(beat(9)))
+    timer.start()
+    arguments = ["go", "run", str(source), desk.access.url, desk.access.token]
+    done = subprocess.run(arguments, capture_output=True, text=True, timeout=170)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["correlation_id"] == 9
+    timer.join()

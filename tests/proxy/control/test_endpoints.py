@@ -1,0 +1,339 @@
+"""Every endpoint against a proxy that runs; every answer is held against the OpenAPI description."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from barnabas import __version__, decoder
+from barnabas.captures import open_capture
+from barnabas.proxy.control import ControlConfig, ControlError
+from barnabas.proxy.control.routes import ROUTES, described
+from barnabas.proxy.events import ShutdownAsked
+from jsonschema import Draft202012Validator
+
+RULE = {"name": "r", "match": "api == Produce and topic == orders", "do": {"error": "NOT_LEADER_OR_FOLLOWER"}}
+
+
+def until(ask: Any, seconds: float = 15.0) -> Any:
+    """What `ask` gives as soon as it is something."""
+    end = time.monotonic() + seconds
+    while not (found := ask()):
+        assert time.monotonic() < end
+        time.sleep(0.02)
+    return found
+
+
+def test_the_description_is_sound(desk: Any) -> None:
+    document = desk.call("GET", "/openapi.json")[1]
+    assert document == json.loads(json.dumps(described()))
+    assert document["openapi"] == "3.1.0"
+    assert document["info"]["version"] == __version__
+    for schema in document["components"]["schemas"].values():
+        Draft202012Validator.check_schema(schema)
+    text = json.dumps(document)
+    for name in set(re.findall(r"#/components/schemas/(\w+)", text)):
+        assert name in document["components"]["schemas"]
+    identifiers = [operation["operationId"] for path in document["paths"].values() for operation in path.values()]
+    assert len(set(identifiers)) == len(identifiers) == len(ROUTES)
+    assert set(document["components"]["schemas"]) <= {"Any", *re.findall(r"schemas/(\w+)", text)}
+
+
+def test_status(desk: Any, bench: Any, wire: Any, beat: Any) -> None:
+    client = bench.client(desk.proxy.address)
+    client.sendall(beat(1))
+    assert wire.read_frame(client)
+    until(lambda: desk.control.status()["counts"]["exchanges"])
+    status = desk.call("GET", "/v1/status")[1]
+    assert status["version"] == __version__
+    assert tuple(status["listen"]) == desk.proxy.address
+    assert set(status["processes"]) == {"relay", "observer", "inspector", "control"}
+    assert all(process["alive"] for process in status["processes"].values())
+    assert (status["counts"]["connections"], status["counts"]["exchanges"]) == (1, 1)
+    assert status["lost"] == {"observer_bytes": 0, "observer_chunks": 0, "inspector_bytes": 0, "events": 0}
+    assert status["exchanges"]["newest"] == 1
+    assert status["insecure"] == []
+    assert 0 < status["uptime"] < 120
+
+
+def test_what_weakens_security_is_told(make_desk: Any, tmp_path: Path) -> None:
+    desk = make_desk(control=ControlConfig(directory=tmp_path, show_values=True), listen=("0.0.0.0", 0))
+    assert len(desk.call("GET", "/v1/status")[1]["insecure"]) == 2
+
+
+def test_connections_and_closing_them(desk: Any, bench: Any, wire: Any, beat: Any) -> None:
+    first, second = (bench.client(desk.proxy.address) for _ in range(2))
+    for client in (first, second):
+        client.sendall(beat(1))
+        assert wire.read_frame(client)
+    listed = until(lambda: [c for c in desk.call("GET", "/v1/connections")[1]["connections"] if c["exchanges"]][1:])
+    assert listed[0]["client"] == f"127.0.0.1:{second.getsockname()[1]}"
+    both = desk.control.connections()
+    assert [(c["request_bytes"], c["response_bytes"], c["client_id"]) for c in both] == [(25, 10, "t")] * 2
+    assert desk.call("DELETE", f"/v1/connections/{both[0]['connection']}")[1] == {"closed": 1, "how": "fin"}
+    assert first.recv(1) == b""
+    assert desk.call("DELETE", f"/v1/connections/{both[1]['connection']}?how=rst")[0] == 200
+    with pytest.raises(ConnectionResetError):
+        second.recv(1)
+    assert desk.call("DELETE", "/v1/connections/1")[0] == 404
+    assert desk.call("DELETE", "/v1/connections/2?how=never")[0] == 422
+    assert until(lambda: desk.control.connections() == [])
+
+
+def test_brokers(make_desk: Any, bench: Any, wire: Any) -> None:
+    def script(sock: Any) -> None:
+        while frame := wire.read_frame(sock):
+            sock.sendall(wire.metadata_response(int.from_bytes(frame[8:12], "big"), [(7, "10.9.8.7", 9092)]))
+
+    desk = make_desk(script)
+    client = bench.client(desk.proxy.address)
+    client.sendall(wire.request(3, 8, 1))
+    answer = decoder.decode_response(wire.read_frame(client)[4:], api_key=3, api_version=8)
+    first, second = desk.call("GET", "/v1/brokers")[1]["brokers"]
+    assert first["bootstrap"] and tuple(first["listen"]) == desk.proxy.address
+    assert (second["node"], second["broker"]) == (7, ["10.9.8.7", 9092])
+    assert second["listen"] == ["127.0.0.1", answer["brokers[0].port"]]
+
+
+def test_exchanges(desk: Any, bench: Any, wire: Any, beat: Any) -> None:
+    client = bench.client(desk.proxy.address)
+    for number in range(1, 8):
+        client.sendall(beat(number, group="odd" if number % 2 else "even"))
+        assert wire.read_frame(client)
+    assert len(desk.control.exchanges(since=0, limit=7, wait=10)) >= 1
+    until(lambda: desk.control.status()["exchanges"]["newest"] == 7)
+    page = desk.call("GET", "/v1/exchanges?limit=3")[1]
+    assert [each["id"] for each in page["exchanges"]] == [5, 6, 7]
+    assert (page["next"], page["lost"]) == (7, 0)
+    assert page["exchanges"][0]["request"] is None
+    page = desk.call("GET", "/v1/exchanges?since=2&limit=2&bodies=1")[1]
+    assert [each["id"] for each in page["exchanges"]] == [3, 4] and page["more"]
+    assert page["exchanges"][0]["request"]["group_id"] == "odd"
+    found = desk.control.exchanges("group == even", since=0)
+    assert [each["correlation_id"] for each in found] == [2, 4, 6]
+    whole = desk.call("GET", "/v1/exchanges/4")[1]
+    assert whole["request"] == {"group_id": "even", "generation_id": 3, "member_id": "m"}
+    assert whole["response"] == {"error_code": 0}
+    assert (desk.call("GET", "/v1/exchanges/8")[0], desk.call("GET", "/v1/exchanges/x")[0]) == (404, 404)
+    begun = time.monotonic()
+    assert desk.call("GET", "/v1/exchanges?since=7&wait=0.5")[1]["exchanges"] == []
+    assert 0.4 < time.monotonic() - begun < 5
+
+
+def test_a_long_poll_ends_as_soon_as_something_comes(desk: Any, bench: Any, wire: Any, beat: Any) -> None:
+    client = bench.client(desk.proxy.address)
+    client.sendall(beat(1))
+    assert wire.read_frame(client)
+    desk.control.exchanges(since=0, wait=10)
+    timer = threading.Timer(0.5, lambda: client.sendall(beat(2)))
+    timer.start()
+    begun = time.monotonic()
+    assert [each["id"] for each in desk.control.exchanges("group == g", since=1, wait=60)] == [2]
+    assert time.monotonic() - begun < 20
+    timer.join()
+
+
+def test_a_wrong_filter_says_where(desk: Any) -> None:
+    for path in ("/v1/exchanges", "/v1/exchanges/stream"):
+        status, said = desk.call("GET", f"{path}?filter=api+%3D%3D+Prodce")
+        assert status == 422 and "did you mean Produce" in said["message"]
+        assert (said["start"], said["end"]) == (7, 13)
+
+
+def test_wrong_queries_are_refused(desk: Any) -> None:
+    for query in ("limit=0", "limit=x", "limit=1001", "wait=-1", "wait=301", "wait=nan", "since=-1", "bodies=2"):
+        assert desk.call("GET", f"/v1/exchanges?{query}")[0] == 422, query
+
+
+def test_requests_in_flight(make_desk: Any, bench: Any, wire: Any, beat: Any) -> None:
+    desk = make_desk(lambda sock: time.sleep(30) if wire.read_frame(sock) else None)
+    client = bench.client(desk.proxy.address)
+    client.sendall(beat(5))
+    (waiting,) = until(lambda: desk.call("GET", "/v1/exchanges/pending")[1]["exchanges"])
+    assert (waiting["correlation_id"], waiting["state"]) == (5, "pending")
+    assert waiting["pending_ns"] > 0
+
+
+def test_secrets_and_values_are_left_out(make_desk: Any, bench: Any, wire: Any, tmp_path: Path) -> None:
+    frame = decoder.encode_request(36, 1, {"auth_bytes": b"\0user\0canary-password"}, correlation_id=1)
+    for values in (False, True):
+        desk = make_desk(control=ControlConfig(directory=tmp_path / str(values), show_values=values))
+        client = bench.client(desk.proxy.address)
+        client.sendall(wire.framed(frame))
+        assert wire.read_frame(client)
+        until(lambda desk=desk: desk.control.exchanges())
+        text = json.dumps([desk.call("GET", "/v1/exchanges/1")[1], desk.control.exchanges(bodies=True)])
+        assert "canary-password" not in text and b"canary-password".hex() not in text
+
+
+def test_findings(make_desk: Any, bench: Any, wire: Any) -> None:
+    def script(sock: Any) -> None:
+        while frame := wire.read_frame(sock):
+            sock.sendall(wire.response(int.from_bytes(frame[8:12], "big"), b"\x00\x23" + bytes(15)))
+
+    desk = make_desk(script)
+    client = bench.client(desk.proxy.address)
+    client.sendall(wire.request(18, 3, 1, b"\0"))
+    assert wire.read_frame(client)
+    found = until(lambda: desk.call("GET", "/v1/findings")[1]["findings"])
+    assert "malformed-api-versions-fallback" in [each["id"] for each in found]
+    desk.proxy.stop()
+    assert not [e for e in desk.proxy.events() if type(e).__name__ == "FindingSeen"]  # nobody asked for events
+
+
+def test_events(desk: Any, bench: Any, wire: Any, beat: Any) -> None:
+    client = bench.client(desk.proxy.address)
+    client.sendall(beat(1))
+    assert wire.read_frame(client)
+    found = desk.call("GET", "/v1/events?kinds=ConnectionOpened&wait=10")[1]
+    assert [event["event"] for event in found["events"]] == ["ConnectionOpened"]
+    assert desk.call("GET", f"/v1/events?since={found['next']}&kinds=Nothing")[1]["events"] == []
+    client.close()
+    closed = desk.control.events(since=found["next"], kinds=["ConnectionClosed"], wait=10)["events"]
+    assert closed[0]["how"] == "fin" and closed[0]["sent"] == 25
+
+
+def test_rules(desk: Any) -> None:
+    assert desk.call("GET", "/v1/rules")[1] == {"rules": []}
+    status, added = desk.call("POST", "/v1/rules", RULE)
+    assert status == 201
+    (rule,) = added["rules"]
+    assert (rule["name"], rule["enabled"], rule["hits"]) == ("r", True, 0)
+    assert rule["source"]["match"] == 'api == Produce and topic == "orders"'
+    assert desk.call("POST", "/v1/rules", rule["source"])[0] == 409
+    yaml = b"rules:\n  - match: api == Produce\n    do: {error: REQUEST_TIMED_OUT, broker: executed}\n    when: {times: 2}\n"
+    assert desk.call("POST", "/v1/rules", yaml)[1]["rules"][0]["name"] == "rule 2"
+    assert [each["name"] for each in desk.control.rules()] == ["r", "rule 2"]
+    assert desk.call("POST", "/v1/rules/r/disable")[1]["enabled"] is False
+    assert desk.call("POST", "/v1/rules/r/enable")[1]["enabled"] is True
+    assert desk.call("PUT", "/v1/rules/r", RULE | {"match": "api == Produce"})[0] == 200
+    assert desk.call("PUT", "/v1/rules/new%20one", RULE)[0] == 201
+    assert desk.call("GET", "/v1/rules/new%20one")[1]["name"] == "new one"
+    assert desk.call("DELETE", "/v1/rules/r")[1] == {"removed": "r"}
+    assert desk.call("PUT", "/v1/rules", {"rules": [RULE]})[1]["rules"][0]["name"] == "r"
+    assert len(desk.control.rules()) == 1
+    for method, path in (("DELETE", ""), ("GET", ""), ("POST", "/enable"), ("POST", "/wait?timeout=0")):
+        assert desk.call(method, f"/v1/rules/nobody{path}")[0] == 404
+
+
+def test_a_wrong_rule_says_where(desk: Any) -> None:
+    status, said = desk.call("POST", "/v1/rules", b'{"match": "api == Prodce",\n "do": {"error": "NONE"}}')
+    assert (status, said["line"], said["column"]) == (422, 1, 19)
+    assert "did you mean Produce" in said["message"]
+    status, said = desk.call("POST", "/v1/rules", b'{"match": "api == Produce",\n "do": {"eror": "NONE"}}')
+    assert (status, said["line"], said["column"]) == (422, 2, 9)
+    for body in (b"", b"[]x", b"\xff", b"rules: 3"):
+        assert desk.call("POST", "/v1/rules", body)[0] in (400, 422)
+    assert desk.control.rules() == []
+
+
+def test_recording_starts_rotates_and_stops(desk: Any, bench: Any, wire: Any, beat: Any, tmp_path: Path) -> None:
+    client = bench.client(desk.proxy.address)
+
+    def ask(numbers: range) -> None:
+        for number in numbers:
+            client.sendall(beat(number))
+            assert wire.read_frame(client)
+
+    ask(range(5))
+    assert desk.call("GET", "/v1/recording")[1]["recording"] is False
+    assert desk.call("POST", "/v1/recording/stop")[0] == 404
+    until(lambda: desk.control.status()["counts"]["exchanges"] == 5)
+    directory = tmp_path / "late"
+    started = desk.call("POST", "/v1/recording/start", {"directory": str(directory)})[1]
+    assert started["recording"] and started["directory"] == str(directory)
+    assert desk.call("POST", "/v1/recording/start", {"directory": str(directory)})[0] == 409
+    ask(range(5, 10))
+    until(lambda: desk.control.recording()["counts"]["exchanges"] == 5)
+    rotated = desk.call("POST", "/v1/recording/rotate")[1]
+    assert rotated["segment"] != started["segment"] and rotated["counts"]["segments"] == 2
+    ask(range(10, 13))
+    until(lambda: desk.control.recording()["counts"]["exchanges"] == 8)
+    assert desk.call("POST", "/v1/recording/stop")[1]["recording"] is False
+    ask(range(13, 15))
+    with open_capture(directory) as capture:
+        assert [exchange.correlation_id for exchange in capture.exchanges()] == list(range(5, 13))
+        assert not capture.lost
+    second = desk.control.start_recording(str(tmp_path / "again"))
+    assert second["recording"]
+    ask(range(15, 17))
+    until(lambda: desk.control.status()["counts"]["exchanges"] == 17)  # since the start, over all of them
+    for wrong in ({"directory": "relative"}, {}, {"directory": 3}, {"directory": "/x", "else": 1}):
+        assert desk.call("POST", "/v1/recording/start", wrong)[0] == 422
+    desk.control.stop_recording()
+    (tmp_path / "file").write_text("")
+    assert desk.call("POST", "/v1/recording/start", {"directory": str(tmp_path / "file" / "x")})[0] == 422
+
+
+def test_a_recording_that_begins_within_a_frame(make_desk: Any, bench: Any, wire: Any, tmp_path: Path, beat: Any) -> None:
+    desk = make_desk()
+    client = bench.client(desk.proxy.address)
+    whole = beat(1)
+    client.sendall(whole[:20])
+    until(lambda: [c for c in desk.control.connections() if c["request_bytes"] == 20])
+    desk.control.start_recording(str(tmp_path / "rec"))
+    client.sendall(whole[20:])
+    assert wire.read_frame(client)
+    client.sendall(beat(2))
+    assert wire.read_frame(client)
+    until(lambda: desk.control.recording()["counts"]["exchanges"] >= 2)
+    desk.control.stop_recording()
+    with open_capture(tmp_path / "rec") as capture:
+        found = {exchange.correlation_id: str(exchange.state) for exchange in capture.exchanges()}
+    assert found == {1: "orphan", 2: "paired"}
+
+
+def test_metrics_only_where_there_are_some(make_desk: Any, bench: Any, wire: Any, beat: Any) -> None:
+    from barnabas.proxy.metering import MeterConfig
+
+    assert make_desk().call("GET", "/metrics")[0] == 404
+    desk = make_desk(meter=MeterConfig(metrics=("127.0.0.1", 0)))
+    client = bench.client(desk.proxy.address)
+    client.sendall(beat(1))
+    assert wire.read_frame(client)
+    assert until(lambda: "barnabas_requests_total" in desk.control.metrics())
+    assert desk.call("GET", "/metrics")[0] == 200
+
+
+def test_shutdown_is_graceful(make_desk: Any, bench: Any, wire: Any, beat: Any) -> None:
+    go = threading.Event()
+
+    def slowly(sock: Any) -> None:
+        frame = wire.read_frame(sock)
+        go.wait(20)
+        sock.sendall(wire.response(int.from_bytes(frame[8:12], "big"), bytes(2)))
+        time.sleep(5)
+
+    desk = make_desk(slowly, drain_seconds=5.0)
+    client = bench.client(desk.proxy.address)
+    client.sendall(beat(1))
+    until(lambda: desk.control.pending())
+    assert desk.call("POST", "/v1/shutdown")[0] == 202
+    threading.Timer(0.5, go.set).start()
+    assert wire.read_frame(client)[4:8] == (1).to_bytes(4, "big")
+    assert client.recv(1) == b""
+    events = list(desk.proxy.events())  # ends, because the proxy does
+    assert ShutdownAsked() in events
+    assert all(child.returncode == 0 for child in desk.proxy._children.values())
+    with pytest.raises(ControlError):
+        desk.control.status()
+
+
+def test_every_endpoint_is_described_with_its_parameters() -> None:
+    for route in ROUTES:
+        assert route.summary.endswith(".")
+        for name in re.findall(r"{(\w+)}", route.path):
+            operation = described()["paths"][route.path][route.method.lower()]
+            assert name in [parameter["name"] for parameter in operation["parameters"]]
+
+
+def test_what_is_not_there(desk: Any) -> None:
+    right = {"Authorization": f"Bearer {desk.access.token}"}
+    assert desk.raw("GET", "/v2/status", **right)[0] == 404
+    status, said = desk.raw("POST", "/v1/status", **right)
+    assert (status, said["error"]) == (405, "method")

@@ -1,0 +1,223 @@
+"""Rules that come, go and come again while requests are in flight: every answer is the right one, in the right place."""
+
+from __future__ import annotations
+
+import random
+import socket
+import threading
+import time
+from typing import Any
+
+import pytest
+from barnabas import decoder
+from barnabas.proxy.events import Undecoded
+
+NOT_LEADER = 6
+RULE = {"name": "r", "match": "api == Produce and topic == broken", "do": {"error": "NOT_LEADER_OR_FOLLOWER"}}
+
+
+def produce(number: int, topic: str, size: int = 20, acks: int = -1, version: int = 7) -> bytes:
+    fields = {
+        "acks": acks,
+        "timeout_ms": 1000,
+        "topic_data": [{"name": topic, "partition_data": [{"index": 0, "records": b"r" * size}]}],
+    }
+    frame = decoder.encode_request(0, version, fields, correlation_id=number, client_id="client")
+    return len(frame).to_bytes(4, "big") + frame
+
+
+def slow_broker(wire: Any, every: float) -> Any:
+    """Answers in order: Produce with offset 77, and anything else with zeros; acks=0 not at all."""
+
+    def script(sock: socket.socket) -> None:
+        made = random.Random(3)
+        while frame := wire.read_frame(sock):
+            number = int.from_bytes(frame[8:12], "big")
+            if made.random() < 0.3:
+                time.sleep(every)
+            if frame[4:6] == b"\0\0":
+                version = int.from_bytes(frame[6:8], "big")
+                message = decoder.decode_request(frame[4:])
+                if message["acks"] == 0:
+                    continue
+                topic = message["topic_data[0].name"]
+                fields = {"responses": [{"name": topic, "partition_responses": [{"index": 0, "base_offset": 77}]}]}
+                sock.sendall(wire.framed(decoder.encode_response(0, version, fields, correlation_id=number)))
+            else:
+                sock.sendall(wire.response(number, bytes(2)))
+
+    return script
+
+
+@pytest.mark.parametrize("version", [7, 10])
+def test_rules_come_and_go_under_pipelined_load(make_desk: Any, bench: Any, wire: Any, beat: Any, version: int) -> None:
+    """Three connections pipeline; the rule is switched on and off all the time. Order and contents always hold."""
+    desk = make_desk(slow_broker(wire, 0.001))
+    desk.control.add_rule(RULE)
+    desk.control.enable_rule("r", False)
+    count, failures, hits = 1500, [], [0]
+
+    def client(seed: int) -> None:
+        made = random.Random(seed)
+        sock = bench.client(desk.proxy.address)
+        expected: list[tuple[int, str]] = []
+        gate = threading.Semaphore(20)
+
+        def write() -> None:
+            pieces = bytearray()
+            for number in range(1, count + 1):
+                kind = made.choice(("broken", "fine", "beat"))
+                expected.append((number, kind))
+                gate.acquire()
+                pieces += beat(number) if kind == "beat" else produce(number, kind, made.randrange(300), version=version)
+                cut = made.randrange(len(pieces) + 1) if made.random() < 0.3 else len(pieces)
+                sock.sendall(pieces[:cut])
+                del pieces[:cut]
+                if pieces and made.random() < 0.5:
+                    time.sleep(0.001)
+                    sock.sendall(pieces)
+                    pieces.clear()
+                if number == count:
+                    sock.sendall(pieces)
+
+        threading.Thread(target=write, daemon=True).start()
+        for at in range(count):
+            frame = wire.read_frame(sock)
+            gate.release()
+            if not frame:
+                failures.append(f"{seed}: ended at {at}")
+                return
+            number, kind = expected[at]
+            if int.from_bytes(frame[4:8], "big") != number:
+                failures.append(f"{seed}: {number} was due, {int.from_bytes(frame[4:8], 'big')} came")
+                return
+            if kind == "beat":
+                if frame[8:] != bytes(2):
+                    failures.append(f"{seed}: {number}: not a heartbeat's answer")
+                continue
+            answer = decoder.decode_response(frame[4:], api_key=0, api_version=version)
+            (topic,) = answer.to_dict()["responses"]
+            code = topic["partition_responses"][0]["error_code"]
+            if topic["name"] != kind or (code and kind == "fine") or code not in (0, NOT_LEADER):
+                failures.append(f"{seed}: {number}: {topic}")
+            hits[0] += code == NOT_LEADER
+
+    threads = [threading.Thread(target=client, args=(seed,)) for seed in range(3)]
+    for thread in threads:
+        thread.start()
+    enabled = False
+    while any(thread.is_alive() for thread in threads) and not failures:
+        enabled = not enabled
+        desk.control.enable_rule("r", enabled)
+        time.sleep(0.01)
+    for thread in threads:
+        thread.join(60)
+    assert failures == []
+    assert hits[0] == desk.control.rules()[0]["hits"] > 0
+    desk.proxy.stop()
+    assert not [event for event in desk.proxy.events() if isinstance(event, Undecoded)]
+
+
+def test_an_answer_waits_for_requests_that_were_not_remembered(make_desk: Any, bench: Any, wire: Any, beat: Any) -> None:
+    """Two requests of an API that nobody watches are in flight when the first rule comes."""
+    go = threading.Event()
+
+    def script(sock: socket.socket) -> None:
+        frames = [wire.read_frame(sock) for _ in range(2)]
+        go.wait(20)
+        for frame in frames:
+            sock.sendall(wire.response(int.from_bytes(frame[8:12], "big"), bytes(2)))
+        time.sleep(5)
+
+    desk = make_desk(script)
+    client = bench.client(desk.proxy.address)
+    client.sendall(beat(1))
+    client.sendall(beat(2))
+    while len(desk.control.pending()) < 2:
+        time.sleep(0.02)
+    desk.control.add_rule(RULE)
+    client.sendall(produce(3, "broken"))
+    assert desk.control.wait_for_hits("r") == 1
+    client.settimeout(0.3)
+    with pytest.raises(TimeoutError):
+        client.recv(1)  # the rule has answered, but it is not its turn
+    client.settimeout(20)
+    go.set()
+    numbers = [int.from_bytes(wire.read_frame(client)[4:8], "big") for _ in range(3)]
+    assert numbers == [1, 2, 3]
+
+
+def test_an_idle_connection_obeys_at_once(make_desk: Any, bench: Any, wire: Any, beat: Any) -> None:
+    desk = make_desk(slow_broker(wire, 0.0))
+    client = bench.client(desk.proxy.address)
+    client.sendall(produce(1, "broken"))
+    assert b"broken" in wire.read_frame(client)
+    desk.control.add_rule(RULE)
+    client.sendall(produce(2, "broken"))
+    answer = decoder.decode_response(wire.read_frame(client)[4:], api_key=0, api_version=7)
+    assert answer["responses[0].partition_responses[0].error_code"] == NOT_LEADER
+    desk.control.remove_rule("r")
+    client.sendall(produce(3, "broken"))
+    answer = decoder.decode_response(wire.read_frame(client)[4:], api_key=0, api_version=7)
+    assert answer["responses[0].partition_responses[0].base_offset"] == 77
+
+
+def test_a_producer_without_acks_is_never_kept_waiting(make_desk: Any, bench: Any, wire: Any, beat: Any) -> None:
+    """Nothing tells when such a request is done, so rules leave the connection alone until a response has come."""
+    desk = make_desk(slow_broker(wire, 0.0))
+    client = bench.client(desk.proxy.address)
+    for number in range(1, 6):
+        client.sendall(produce(number, "broken", acks=0))
+    client.sendall(beat(6))
+    assert wire.read_frame(client)[4:8] == (6).to_bytes(4, "big")
+    client.sendall(produce(7, "broken", acks=0))
+    time.sleep(0.2)
+    desk.control.add_rule(RULE)
+    client.sendall(produce(8, "broken"))
+    answer = decoder.decode_response(wire.read_frame(client)[4:], api_key=0, api_version=7)
+    assert answer["responses[0].partition_responses[0].error_code"] == 0
+    client.sendall(produce(9, "broken"))
+    answer = decoder.decode_response(wire.read_frame(client)[4:], api_key=0, api_version=7)
+    assert answer["responses[0].partition_responses[0].error_code"] == NOT_LEADER
+
+
+def test_waiting_for_hits(make_desk: Any, bench: Any, wire: Any) -> None:
+    desk = make_desk(slow_broker(wire, 0.0))
+    desk.control.add_rule(RULE)
+    client = bench.client(desk.proxy.address)
+
+    def send() -> None:
+        for number in range(1, 4):
+            time.sleep(0.1)
+            client.sendall(produce(number, "broken"))
+
+    thread = threading.Thread(target=send)
+    thread.start()
+    assert desk.control.wait_for_hits("r", 3, timeout=20) == 3
+    thread.join()
+    assert desk.control.wait_for_hits("r", 2, timeout=0.1) == 3
+    with pytest.raises(TimeoutError, match=r"3 of 4 hits after 0\.2 s"):
+        desk.control.wait_for_hits("r", 4, timeout=0.2)
+    status, said = desk.call("POST", "/v1/rules/r/wait?hits=9&timeout=0.1")
+    assert (status, said) == (200, {"name": "r", "hits": 3, "reached": False})
+    desk.control.put_rule("r", RULE)
+    assert desk.control.rules()[0]["hits"] == 0
+
+
+def test_counts_survive_what_does_not_concern_them(make_desk: Any, bench: Any, wire: Any) -> None:
+    desk = make_desk(slow_broker(wire, 0.0))
+    desk.control.add_rule(RULE | {"when": {"after": 1, "times": 1}})
+    client = bench.client(desk.proxy.address)
+    codes = []
+    for number in range(1, 5):
+        desk.control.put_rule(f"other {number}", RULE | {"match": "api == Produce and topic == none"})
+        client.sendall(produce(number, "broken"))
+        answer = decoder.decode_response(wire.read_frame(client)[4:], api_key=0, api_version=7)
+        codes.append(answer["responses[0].partition_responses[0].error_code"])
+        desk.control.enable_rule("r", False)
+        desk.control.enable_rule("r", True)
+    assert codes == [0, NOT_LEADER, 0, 0]
+    mine = [rule for rule in desk.control.rules() if rule["name"] == "r"]
+    assert (mine[0]["matched"], mine[0]["hits"]) == (2, 1)
+    desk.control.replace_rules([RULE | {"when": {"after": 1, "times": 1}}])
+    assert (desk.control.rules()[0]["matched"], desk.control.rules()[0]["hits"]) == (2, 1)

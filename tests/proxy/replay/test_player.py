@@ -1,0 +1,362 @@
+"""The replay against brokers that are played: order, time, connections, what goes wrong."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from barnabas.captures.replay.names import Names
+from barnabas.captures.replay.policy import Policy
+from barnabas.decoder import facts
+from barnabas.decoder.records import Record, batches, encode_batch
+from barnabas.proxy.replay.dialing import DialFailed
+from barnabas.proxy.replay.session import Replay
+from barnabas.proxy.replay.settings import Order, Pace, Settings
+from barnabas.proxy.replay.target import TargetFailed
+
+MAX = Settings(Pace(0.0), patience=2)
+BEAT: dict[str, Any] = {"group_id": "g", "generation_id": 0, "member_id": ""}
+
+
+def fine(message: Any, heard: Any) -> dict[str, Any]:
+    return {}
+
+
+def produced(message: Any, heard: Any = None, error: int = 0, offset: int = 0) -> dict[str, Any]:
+    rows = [
+        {"name": t["name"], "partition_responses": [{"index": p["index"], "error_code": error, "base_offset": offset} for p in t["partition_data"]]}
+        for t in message.to_dict()["topic_data"]
+    ]
+    return {"responses": rows}
+
+
+def produce(value: bytes = b"v", acks: int = 1, partition: int = 0, **batch: Any) -> dict[str, Any]:
+    data = encode_batch([Record(0, 5, None, value, ())], **batch)
+    return {"acks": acks, "topic_data": [{"name": "t", "partition_data": [{"index": partition, "records": data}]}]}
+
+
+ROW = {"responses": [{"name": "t", "partition_responses": [{"index": 0, "base_offset": 0}]}]}
+
+
+def test_what_was_recorded_is_said_again(play: Any, tape: Any) -> None:
+    broker = play(fine)
+    for number in range(3):
+        tape.both(number * 5, number % 2, "Heartbeat", 4, BEAT, {})
+    report = Replay(tape.done(), broker.address, settings=MAX).run()
+    assert (report.sent, report.answered, report.equal, report.count) == (3, 3, 3, 0)
+    assert [h.api for h in broker.heard] == ["Heartbeat"] * 3
+    assert len({h.connection for h in broker.heard}) == 2
+    assert [h.message.to_dict() for h in broker.heard] == [{**BEAT, "group_instance_id": None}] * 3
+
+
+def test_requests_are_sent_at_their_time(play: Any, tape: Any) -> None:
+    broker = play(fine)
+    for number in range(20):
+        tape.both(number * 20, 0, "Heartbeat", 4, BEAT, {})
+    folder = tape.done()
+    for factor, seconds in ((1.0, 0.38), (4.0, 0.095)):
+        broker.heard.clear()
+        report = Replay(folder, broker.address, settings=Settings(Pace(factor))).run()
+        took = (broker.heard[-1].time_ns - broker.heard[0].time_ns) / 1e9
+        # Not early; how late depends on who else uses the machine, and is measured in bench/replay.
+        assert seconds * 0.7 < took < seconds + 2
+        assert len(report.late_ns) + report.held_back == 20
+    begun = time.monotonic()
+    Replay(folder, broker.address, settings=Settings(Pace(0.0, 100.0))).run()
+    assert 0.15 < time.monotonic() - begun < 1.5
+
+
+def test_as_many_are_in_flight_as_were(play: Any, tape: Any) -> None:
+    """Two are asked before the first answer, the third only after the second's: here it is late."""
+    waited: list[int] = []
+
+    def slow(message: Any, heard: Any) -> dict[str, Any]:
+        waited.append(len(broker.heard))
+        time.sleep(0.1)
+        return {}
+
+    broker = play(slow)
+    first = tape.ask(0, 0, "Heartbeat", 4, BEAT)
+    second = tape.ask(1, 0, "Heartbeat", 4, BEAT)
+    tape.tell(2, 0, "Heartbeat", 4, {}, first)
+    tape.tell(3, 0, "Heartbeat", 4, {}, second)
+    third = tape.ask(4, 0, "Heartbeat", 4, BEAT)
+    tape.tell(5, 0, "Heartbeat", 4, {}, third)
+    report = Replay(tape.done(), broker.address).run()
+    times = [h.time_ns for h in broker.heard]
+    assert report.count == 0 and times[2] - times[0] > 150_000_000
+    assert report.held_back == 1
+
+
+@pytest.mark.parametrize(("order", "waits"), [(Order.RECORDED, True), (Order.CONNECTION, False), (Order.FREE, False)])
+def test_other_connections_answers_are_waited_for(play: Any, tape: Any, order: Order, waits: bool) -> None:
+    def slow(message: Any, heard: Any) -> dict[str, Any]:
+        if message["group_id"] == "slow":
+            time.sleep(0.2)
+        return {}
+
+    broker = play(slow)
+    tape.both(0, 0, "Heartbeat", 4, BEAT | {"group_id": "slow"}, {})
+    tape.both(10, 1, "Heartbeat", 4, BEAT | {"group_id": "other"}, {})
+    Replay(tape.done(), broker.address, settings=Settings(Pace(0.0), order)).run()
+    by_group = {h.message["group_id"]: h.time_ns for h in broker.heard}
+    assert (by_group["other"] - by_group["slow"] > 150_000_000) is waits
+
+
+@pytest.mark.parametrize("order", list(Order))
+def test_an_id_is_waited_for_over_connections(play: Any, tape: Any, order: Order) -> None:
+    def answers(message: Any, heard: Any) -> dict[str, Any]:
+        if message.api == "InitProducerId":
+            time.sleep(0.15)
+            return {"producer_id": 900, "producer_epoch": 4}
+        return produced(message)
+
+    broker = play(answers)
+    tape.both(0, 0, "InitProducerId", 4, {"transactional_id": "x"}, {"producer_id": 40, "producer_epoch": 1})
+    tape.both(5, 1, "Produce", 9, produce(producer_id=40, producer_epoch=1, base_sequence=0), ROW)
+    report = Replay(tape.done(), broker.address, settings=Settings(Pace(0.0), order)).run()
+    data = broker.heard[-1].message["topic_data[0].partition_data[0].records"]
+    (batch,) = batches(data)
+    assert (batch.producer_id, batch.producer_epoch, batch.crc_ok) == (900, 4, True)
+    assert report.count == 0
+
+
+def test_connections_are_folded(play: Any, tape: Any) -> None:
+    broker = play(fine)
+    for number in range(12):
+        tape.both(number, number, "Heartbeat", 4, BEAT, {})
+    report = Replay(tape.done(), broker.address, settings=Settings(Pace(0.0), connections=3)).run()
+    assert report.count == 0 and report.answered == 12
+    assert len({h.connection for h in broker.heard}) == 3
+    ids = [h.message.header["correlation_id"] for h in broker.heard]
+    assert len(set(ids)) == 12
+
+
+def test_no_answer_to_acks_0_is_expected_and_closing_loses_nothing(play: Any, tape: Any) -> None:
+    broker = play(lambda message, heard: None)
+    for number in range(5):
+        tape.ask(number, 0, "Produce", 9, produce(b"%d" % number, acks=0))
+    tape.close(6, 0)
+    report = Replay(tape.done(), broker.address, settings=MAX).run()
+    assert (report.sent, report.unanswered, report.count) == (5, 0, 0)
+    deadline = time.monotonic() + 5
+    while len(broker.heard) < 5 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert len(broker.heard) == 5
+
+
+def test_differences_are_told_by_field(play: Any, tape: Any) -> None:
+    broker = play(lambda message, heard: {"error_code": 25, "throttle_time_ms": 7})
+    tape.both(0, 0, "Heartbeat", 4, BEAT, {})
+    report = Replay(tape.done(), broker.address, settings=MAX).run()
+    assert report.different == {"Heartbeat error_code": 1}
+    (found,) = report.differences
+    assert (found["path"], found["recorded"], found["got"]) == ("error_code", "NONE", "UNKNOWN_MEMBER_ID")
+    assert report.ignored["of no meaning for the answer"] == 1  # the throttle time
+
+
+def test_what_passes_is_asked_again(play: Any, tape: Any) -> None:
+    count = 0
+
+    def answers(message: Any, heard: Any) -> dict[str, Any]:
+        nonlocal count
+        count += 1
+        return {"error_code": facts.error_code("COORDINATOR_LOAD_IN_PROGRESS") if count < 4 else 0}
+
+    broker = play(answers)
+    tape.both(0, 0, "Heartbeat", 4, BEAT, {})
+    report = Replay(tape.done(), broker.address, settings=MAX).run()
+    assert (report.sent, report.again, report.count, report.equal) == (1, 3, 0, 1)
+
+
+def test_what_does_not_pass_in_time_is_a_difference(play: Any, tape: Any) -> None:
+    broker = play(lambda message, heard: {"error_code": facts.error_code("NOT_COORDINATOR")})
+    tape.both(0, 0, "Heartbeat", 4, BEAT, {})
+    report = Replay(tape.done(), broker.address, settings=Settings(Pace(0.0), patience=0.5)).run()
+    assert report.different == {"Heartbeat error_code": 1} and report.again >= 2
+
+
+def test_of_a_partly_refused_produce_the_rest_is_sent_again(play: Any, tape: Any) -> None:
+    def answers(message: Any, heard: Any) -> dict[str, Any]:
+        refuses = len(broker.heard) < 3
+        rows = [
+            {"index": p["index"], "error_code": 6 if refuses and p["index"] == 1 else 0, "base_offset": 3}
+            for p in message.to_dict()["topic_data"][0]["partition_data"]
+        ]
+        return {"responses": [{"name": "t", "partition_responses": rows}]}
+
+    broker = play(answers)
+    asked = produce()
+    asked["topic_data"][0]["partition_data"].append({"index": 1, "records": asked["topic_data"][0]["partition_data"][0]["records"]})
+    rows = [{"index": 0, "base_offset": 0}, {"index": 1, "base_offset": 0}]
+    tape.both(0, 0, "Produce", 9, asked, {"responses": [{"name": "t", "partition_responses": rows}]})
+    report = Replay(tape.done(), broker.address, settings=MAX).run()
+    sent = [[p["index"] for p in h.message.to_dict()["topic_data"][0]["partition_data"]] for h in broker.heard]
+    assert sent == [[0, 1], [1], [1]] and (report.again, report.count) == (2, 0)
+
+
+def test_a_refused_produce_is_left_out_unless_asked_for(play: Any, tape: Any) -> None:
+    refused = {"responses": [{"name": "t", "partition_responses": [{"index": 0, "error_code": 6, "base_offset": -1}]}]}
+    tape.both(0, 0, "Produce", 9, produce(), refused)
+    tape.both(5, 0, "Produce", 9, produce(), ROW)
+    folder = tape.done()
+    broker = play(produced)
+    report = Replay(folder, broker.address, settings=MAX).run()
+    assert len(broker.heard) == 1 and sum(report.skipped.values()) == 1
+    report = Replay(folder, broker.address, policy=Policy(refused=True), settings=MAX).run()
+    assert len(broker.heard) == 3 and report.count == 0
+
+
+def test_what_is_left_out_says_why(play: Any, tape: Any) -> None:
+    tape.both(0, 0, "SaslHandshake", 1, {"mechanism": "PLAIN"}, {})
+    tape.both(5, 0, "DeleteTopics", 1, {"topic_names": ["t"]}, {"responses": [{"name": "t"}]})
+    tape.both(10, 0, "ControlledShutdown", 1, {"broker_id": 1}, {})
+    tape.both(15, 0, "Fetch", 4, {"replica_id": 2, "topics": []}, {})
+    tape.both(20, 0, "AlterUserScramCredentials", 0, {"upsertions": [{"name": "u", "salt": b"s", "salted_password": b"p"}]}, {})
+    tape.both(25, 0, "Heartbeat", 4, BEAT, {})
+    folder = tape.done()
+    broker = play(fine)
+    report = Replay(folder, broker.address, settings=MAX).run()
+    assert [h.api for h in broker.heard] == ["Heartbeat"]
+    words = " / ".join(sorted(report.skipped))
+    for part in ("logs in by itself", "--include-admin", "--include-internal", "sent by a replica"):
+        assert part in words
+    broker.heard.clear()
+    report = Replay(folder, broker.address, policy=Policy(admin=True, internal=True), settings=MAX).run()
+    assert [h.api for h in broker.heard] == ["DeleteTopics", "ControlledShutdown", "Fetch", "Heartbeat"]
+    assert [why for why in report.skipped if "masked" in why] == [
+        "AlterUserScramCredentials v0: what it says was masked in the recording"
+    ]
+
+
+def test_versions_are_the_targets(play: Any, tape: Any) -> None:
+    offers = {"ApiVersions": (0, 3), "Metadata": (0, 8), "Produce": (3, 7), "Heartbeat": (0, 1), "FindCoordinator": (0, 2)}
+    broker = play(lambda m, h: produced(m) if m.api == "Produce" else {"node_id": 1, "host": "h", "port": 1} if m.api == "FindCoordinator" else {}, offers=offers)  # fmt: skip
+    tape.both(0, 0, "Produce", 9, produce(), ROW)
+    tape.both(5, 0, "Heartbeat", 4, BEAT, {})
+    tape.both(10, 0, "Heartbeat", 4, BEAT | {"group_instance_id": "me"}, {})
+    tape.both(15, 0, "FindCoordinator", 4, {"coordinator_keys": ["g"]}, {"coordinators": [{"key": "g", "node_id": 7, "host": "x", "port": 3}]})
+    tape.both(20, 0, "ListGroups", 4, {}, {})
+    report = Replay(tape.done(), broker.address, settings=MAX).run()
+    assert [(h.api, h.message.api_version) for h in broker.heard] == [("Produce", 7), ("Heartbeat", 1), ("FindCoordinator", 2)]
+    assert report.count == 0
+    assert report.versions == {"Produce v9 sent as v7": 1, "Heartbeat v4 sent as v1": 1, "FindCoordinator v4 sent as v2": 1}
+    words = " / ".join(sorted(report.skipped))
+    assert "group_instance_id" in words and "does not offer this API" in words
+
+
+def test_names_are_the_users(play: Any, tape: Any) -> None:
+    broker = play(lambda m, h: produced(m) if m.api == "Produce" else {})
+    tape.both(0, 0, "Produce", 9, produce(), ROW)
+    tape.both(5, 0, "Heartbeat", 4, BEAT, {})
+    names = Names(topics={"t": "other"}, groups={"g": "h"}, client_ids={"c": "renamed"})
+    report = Replay(tape.done(), broker.address, names, settings=MAX).run()
+    assert report.count == 0
+    assert broker.heard[0].message["topic_data[0].name"] == "other"
+    assert broker.heard[1].message["group_id"] == "h"
+    assert {h.message.header["client_id"] for h in broker.heard} == {"renamed"}
+
+
+def test_a_target_that_hangs_up(play: Any, tape: Any) -> None:
+    broker = play(lambda message, heard: "close" if heard.message["group_id"] == "bad" else {})
+    tape.both(0, 0, "Heartbeat", 4, BEAT | {"group_id": "bad"}, {})
+    tape.both(5, 0, "Heartbeat", 4, BEAT, {})
+    tape.both(10, 1, "Heartbeat", 4, BEAT, {})
+    report = Replay(tape.done(), broker.address, settings=MAX).run()
+    assert report.failed == {"Heartbeat v4: the target closed the connection": 1}
+    assert report.answered == 2  # on a new connection, and on the other one
+
+
+def test_a_target_that_says_nothing(play: Any, tape: Any) -> None:
+    broker = play(lambda message, heard: None)
+    tape.both(0, 0, "Heartbeat", 4, BEAT, {})
+    tape.both(5, 1, "Heartbeat", 4, BEAT, {})
+    begun = time.monotonic()
+    report = Replay(tape.done(), broker.address, settings=Settings(Pace(0.0), patience=0.4)).run()
+    assert time.monotonic() - begun < 4 and report.sent == 2
+    assert report.failed == {"Heartbeat v4: no answer within 0.4 s": 2}
+
+
+def test_a_recorded_broker_that_hung_up(play: Any, tape: Any) -> None:
+    broker = play(lambda message, heard: "close")
+    tape.ask(0, 0, "Heartbeat", 4, BEAT)
+    tape.close(3, 0, by="broker")
+    report = Replay(tape.done(), broker.address, settings=MAX).run()
+    assert (report.sent, report.unanswered, report.count, report.notes) == (1, 1, 0, {})
+
+
+def test_answers_that_are_no_frames(play: Any, tape: Any) -> None:
+    broker = play(lambda message, heard: {"error_code": 0})
+    tape.both(0, 0, "Heartbeat", 4, BEAT, {})
+    folder = tape.done()
+    assert Replay(folder, broker.address, settings=MAX).run().count == 0
+    with pytest.raises((DialFailed, TargetFailed), match="no connection"):
+        Replay(folder, ("127.0.0.1", 1), settings=MAX).run()
+
+
+def test_fetches_that_come_back_early_are_repeated(play: Any, tape: Any) -> None:
+    data = encode_batch([Record(n, 5, None, b"%d" % n, ()) for n in range(3)])
+    row = {"partition_index": 0, "high_watermark": 3, "records": data}
+    full = {"responses": [{"topic": "t", "partitions": [row]}]}
+    count = 0
+
+    def answers(message: Any, heard: Any) -> dict[str, Any]:
+        nonlocal count
+        count += 1
+        return full if count > 2 else {"responses": []}
+
+    broker = play(answers)
+    rows = [{"partition": 0, "fetch_offset": 0}]
+    tape.both(0, 0, "Fetch", 11, {"topics": [{"topic": "t", "partitions": rows}], "session_epoch": -1}, full)
+    folder = tape.done()
+    report = Replay(folder, broker.address, settings=MAX).run()
+    assert (report.again, report.count) == (2, 0)
+    broker.answers = lambda message, heard: {"responses": []}
+    report = Replay(folder, broker.address, settings=Settings(Pace(0.0), patience=0.4)).run()
+    # Records that were there before the recording began cannot be expected; these were.
+    assert report.notes.get("a fetched batch was written before the recording began") == 1
+
+
+def test_requests_go_to_the_leader(play: Any, tape: Any) -> None:
+    second = play(produced)
+    first = play(produced)
+    first.others[2] = second
+    first.topics["t"] = bytes(15) + b"\1", 2
+    for number in range(4):
+        partition = number % 2
+        told = {"responses": [{"name": "t", "partition_responses": [{"index": partition, "base_offset": 0}]}]}
+        tape.both(number * 5, 0, "Produce", 9, produce(partition=partition), told)
+    report = Replay(tape.done(), first.address, settings=MAX).run()
+    assert report.count == 0
+    assert [h.message["topic_data[0].partition_data[0].index"] for h in first.heard] == [0, 0]
+    assert [h.message["topic_data[0].partition_data[0].index"] for h in second.heard] == [1, 1]
+
+
+def test_rounds(play: Any, tape: Any) -> None:
+    broker = play(fine)
+    tape.both(0, 0, "Heartbeat", 4, BEAT, {})
+    report = Replay(tape.done(), broker.address, settings=MAX, rounds=3).run()
+    assert (report.sent, report.equal) == (3, 3)
+
+
+def test_a_filter_leaves_out(play: Any, tape: Any) -> None:
+    broker = play(fine)
+    tape.both(0, 0, "Heartbeat", 4, BEAT, {})
+    tape.both(5, 0, "Heartbeat", 4, BEAT, {"error_code": 25})
+    report = Replay(tape.done(), broker.address, settings=MAX, wanted=lambda exchange: not exchange.error).run()
+    assert len(broker.heard) == 1 and report.skipped == {"Heartbeat v4: the filter leaves it out": 1}
+
+
+def test_damaged_requests_are_left_out(play: Any, tape: Any, tmp_path: Path) -> None:
+    from barnabas.decoder.frame import Direction
+
+    broker = play(fine)
+    tape.both(0, 0, "Heartbeat", 4, BEAT, {})
+    broken = b"\0\x0c\0\4\0\0\0\x09\0\1c\0" + b"\xff" * 5
+    tape.recorder.data(0, Direction.REQUEST, tape._ns(5), len(broken).to_bytes(4, "big") + broken)
+    unknown = b"\x7f\0\0\4\0\0\0\x0a\0\1c"
+    tape.recorder.data(0, Direction.REQUEST, tape._ns(6), len(unknown).to_bytes(4, "big") + unknown)
+    report = Replay(tape.done(), broker.address, settings=MAX).run()
+    assert len(broker.heard) == 1 and len(report.skipped) == 2 and report.count == 0

@@ -1,0 +1,218 @@
+"""Real clients run their tests on committed recordings, without any broker."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any
+
+import pytest
+from barnabas.captures import Recorder, open_capture
+from barnabas.captures.serving import Offer
+from barnabas.proxy.serve import OnMiss, Served, ServeError
+from barnabas.proxy.serve.events import NameTaken, Serving, WaitsForProducer
+from confluent_kafka import Consumer, KafkaException, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+from real.clients import WORKLOADS, expected
+from real.workload import Deadline
+
+TRANSACTIONS = "kafka-python transactions"
+RUN = "c-kafka-python-transactions"
+
+
+def two_members(served: Served) -> tuple[dict[int, int], set[bytes]]:
+    """Two members share four partitions: (how many each got, the values that both read)."""
+    admin = AdminClient({"bootstrap.servers": served.bootstrap})
+    admin.create_topics([NewTopic("two-confluent", 4)])["two-confluent"].result(10)
+    producer = Producer({"bootstrap.servers": served.bootstrap})
+    for number in range(40):
+        producer.produce("two-confluent", b"v%d" % number, partition=number % 4)
+    assert producer.flush(10) == 0
+    read: set[bytes] = set()
+    shares: dict[int, int] = {0: 0, 1: 0}
+    done = threading.Event()
+
+    def consume(member: int) -> None:
+        config = {"group.id": "g-confluent", "auto.offset.reset": "earliest", "heartbeat.interval.ms": 200}
+        consumer = Consumer({"bootstrap.servers": served.bootstrap, **config})
+        consumer.subscribe(["two-confluent"])
+        while not done.is_set():
+            message = consumer.poll(0.05)
+            if message is not None and not message.error():
+                read.add(message.value())
+            shares[member] = len(consumer.assignment())
+        consumer.close()
+
+    threads = [threading.Thread(target=consume, args=(member,)) for member in shares]
+    for thread in threads:
+        thread.start()
+    deadline = Deadline(20)
+    try:
+        while not (sorted(shares.values()) == [2, 2] and len(read) == 40):
+            deadline.check("two members that share")
+            time.sleep(0.02)
+        return dict(shares), read
+    finally:
+        done.set()
+        for thread in threads:
+            thread.join()
+
+
+def test_a_transactional_test_runs_offline(recorded):
+    with Served(recorded("transactions")) as served:
+        assert WORKLOADS[TRANSACTIONS](served.bootstrap, RUN) == expected(TRANSACTIONS)
+        assert served.misses == []
+        assert served.summary()["never_asked"] == {}
+
+
+def test_another_client_at_other_versions_runs_on_it(recorded):
+    with Served(recorded("transactions")) as served:
+        found = WORKLOADS["aiokafka transactions"](served.bootstrap, RUN)
+        assert found == expected("aiokafka transactions")
+        assert served.misses == []
+
+
+def test_it_runs_again_and_again(recorded):
+    folder = recorded("transactions")
+    for _ in range(2):
+        with Served(folder) as served:
+            assert WORKLOADS[TRANSACTIONS](served.bootstrap, RUN) == expected(TRANSACTIONS)
+
+
+def test_an_admin_test_runs_offline(recorded):
+    with Served(recorded("admin")) as served:
+        assert WORKLOADS["aiokafka admin"](served.bootstrap, "c-aiokafka-admin") == expected("aiokafka admin")
+        assert served.misses == []
+
+
+def test_two_members_share_a_group(recorded):
+    with Served(recorded("two-members")) as served:
+        shares, read = two_members(served)
+        assert shares == {0: 2, 1: 2}
+        assert read == {b"v%d" % number for number in range(40)}
+        assert served.misses == []
+
+
+def test_names_of_chance_are_taken_for_recorded_ones(recorded, tmp_path):
+    """A test that names its topics and groups anew in every run."""
+    folder, work = tmp_path / "new", WORKLOADS["aiokafka transactions"]
+    with open_capture(recorded("transactions")) as capture:
+        recorder = Recorder(folder)
+        for exchange in capture.exchanges():
+            new = [data.replace(b"c-kafka-python", b"d-7f3a91c0b2de") for data in (exchange.request, exchange.response)]
+            for direction, data in enumerate(new):
+                recorder.data(
+                    exchange.connection, direction, exchange.request_time_ns, len(data).to_bytes(4, "big") + data
+                )
+        recorder.close()
+    with Served(folder) as served:
+        assert work(served.bootstrap, "d-0a1b2c3d4e5f-transactions") == expected("aiokafka transactions")
+        assert served.misses == []
+        taken = {event.live: event.recorded for event in served.events() if isinstance(event, NameTaken)}
+    assert taken["ledger-d-0a1b2c3d4e5f-transactions"] == "ledger-d-7f3a91c0b2de-transactions"
+
+
+def consumer_of(served: Served, topic: str, **config: Any) -> Consumer:
+    settings = {"bootstrap.servers": served.bootstrap, "group.id": "g-confluent", "auto.offset.reset": "earliest"}
+    consumer = Consumer(settings | config)
+    consumer.subscribe([topic])
+    return consumer
+
+
+def test_a_consumer_alone_reads_everything_if_asked_for(recorded):
+    with Served(recorded("two-members"), everything=True) as served:
+        consumer = consumer_of(served, "two-confluent")
+        messages = consumer.consume(40, timeout=10)
+        consumer.close()
+    assert sorted(message.value() for message in messages) == sorted(b"v%d" % number for number in range(40))
+
+
+def test_the_end_of_a_log_is_honest_and_says_what_is_missing(recorded):
+    with Served(recorded("two-members")) as served:
+        consumer = consumer_of(served, "two-confluent", **{"fetch.wait.max.ms": 100})
+        assert consumer.consume(1, timeout=2) == []
+        consumer.close()
+        hints = [event for event in served.events() if isinstance(event, WaitsForProducer)]
+    assert {(hint.topic, hint.partition, hint.records) for hint in hints} == {
+        ("two-confluent", n, 10) for n in range(4)
+    }
+
+
+def test_a_topic_that_was_not_recorded_is_a_miss_with_the_nearest(recorded):
+    with Served(recorded("two-members")) as served:
+        admin = AdminClient({"bootstrap.servers": served.bootstrap})
+        topic = admin.list_topics("two-confluant", timeout=10).topics["two-confluant"]
+        assert topic.error.name() == "UNKNOWN_TOPIC_OR_PART"
+        (miss, *_) = served.misses
+    assert miss.what.endswith("for two-confluant") and "two-confluent" in miss.nearest
+    assert "nearest in the recording" in miss.text
+
+
+def test_a_request_that_was_not_recorded_fails_in_words(recorded):
+    with Served(recorded("two-members")) as served:
+        admin = AdminClient({"bootstrap.servers": served.bootstrap})
+        with pytest.raises(KafkaException) as failed:
+            admin.create_topics([NewTopic("other", 1)], request_timeout=5)["other"].result(10)
+        assert served.summary()["misses"] == {"CreateTopics": 1}
+    assert "not in the recording: CreateTopics" in str(failed.value)
+
+
+def test_answerable_offers_no_more_than_was_recorded(recorded):
+    with Served(recorded("two-members"), offer=Offer.ANSWERABLE) as served:
+        assert two_members(served)[0] == {0: 2, 1: 2}
+
+
+def test_recorded_times_are_kept(recorded):
+    folder = recorded("admin")
+    with open_capture(folder) as capture:
+        took = sum(
+            (e.latency_ns or 0) / 1e9 for e in capture.exchanges() if e.api in ("CreateTopics", "CreatePartitions")
+        )
+    started = time.monotonic()
+    with Served(folder, recorded_times=True) as served:
+        assert WORKLOADS["aiokafka admin"](served.bootstrap, "c-aiokafka-admin") == expected("aiokafka admin")
+    assert time.monotonic() - started > took > 0
+
+
+def test_misses_pass_through_to_a_broker_and_addresses_stay_here(recorded):
+    """The "real" broker is another recording, served."""
+    with (
+        Served(recorded("two-members")) as behind,
+        Served(recorded("transactions"), on_miss=OnMiss.PASSTHROUGH, broker=behind.address) as served,
+    ):
+        assert two_members(served)[0] == {0: 2, 1: 2}
+        assert WORKLOADS[TRANSACTIONS](served.bootstrap, RUN) == expected(TRANSACTIONS)
+        assert served.misses == []
+        assert served.summary()["by_kind"]["forwarded"] > 10
+        brokers = AdminClient({"bootstrap.servers": served.bootstrap}).list_topics(timeout=10).brokers.values()
+        assert [(broker.host, broker.port) for broker in brokers] == [served.address]
+
+
+def test_what_was_passed_through_is_recorded_and_served_next_time(recorded, tmp_path):
+    folder = tmp_path / "new"
+    with (
+        Served(recorded("transactions")) as behind,
+        Served(folder, on_miss=OnMiss.RECORD, broker=behind.address) as served,
+    ):
+        assert WORKLOADS[TRANSACTIONS](served.bootstrap, RUN) == expected(TRANSACTIONS)
+    with Served(folder) as served:
+        assert WORKLOADS[TRANSACTIONS](served.bootstrap, RUN) == expected(TRANSACTIONS)
+        assert served.misses == []
+
+
+def test_a_port_in_use_is_said(recorded):
+    folder = recorded("admin")
+    with Served(folder) as served, pytest.raises(ServeError, match="the port is in use"):
+        Served(folder, listen=served.address).start()
+
+
+def test_a_single_file_takes_no_new_recording(recorded):
+    (file,) = recorded("admin").glob("*.pcapng")
+    with pytest.raises(ServeError, match="one file"):
+        Served(file, on_miss=OnMiss.RECORD, broker=("127.0.0.1", 1)).start()
+
+
+def test_the_first_event_says_where(recorded):
+    with Served(recorded("admin")) as served:
+        (event,) = [event for event in served.events() if isinstance(event, Serving)]
+        assert f"{served.address[0]}:{served.address[1]}" in event.text

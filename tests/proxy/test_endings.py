@@ -1,0 +1,128 @@
+"""Who ended a connection, as the recording tells it: each side's FIN and RST, a broker that cannot be reached."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from barnabas.captures import open_capture
+from barnabas.decoder.happening import Closed, Happening, Opened
+from barnabas.proxy.events import ConnectionClosed, UpstreamFailed
+
+
+def leave(sock: socket.socket, how: str) -> None:
+    if how == "rst":
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    sock.close()
+
+
+def send_until_it_fails(sock: socket.socket, data: bytes) -> None:
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        sock.sendall(data)
+
+
+def recorded(path: Path) -> list[Happening]:
+    with open_capture(path) as capture:
+        return list(capture.happenings())
+
+
+def closings(path: Path) -> list[tuple[str, str]]:
+    return [(h.how, h.by) for h in recorded(path) if isinstance(h, Closed)]
+
+
+@pytest.mark.parametrize("how", ["fin", "rst"])
+@pytest.mark.parametrize("by", ["client", "broker"])
+def test_who_ended_it(bench: Any, wire: Any, tmp_path: Path, how: str, by: str) -> None:
+    def script(sock: socket.socket) -> None:
+        sock.sendall(wire.response(1, wire.read_frame(sock)))
+        if by == "broker":
+            leave(sock, how)
+        else:
+            try:
+                sock.recv(1)
+            except ConnectionResetError:
+                pass
+
+    proxy = bench.proxy(bench.broker(script).address, record=tmp_path)
+    client = bench.client(proxy.address)
+    client.sendall(wire.request(18, 0, 1))
+    assert wire.read_frame(client)
+    if by == "client":
+        leave(client, how)
+    else:
+        try:
+            assert client.recv(1) == b""
+        except ConnectionResetError:
+            assert how == "rst"
+        client.close()
+    closed = wire.wait_for(proxy, ConnectionClosed)
+    assert (closed.how, closed.by) == (how, by)
+    assert f"({how} by {by})" in closed.text
+    proxy.stop()
+    assert closings(tmp_path) == [(how, by)]
+
+
+def test_a_broker_that_resets_while_the_client_sends(bench: Any, wire: Any, tmp_path: Path) -> None:
+    """The reset shows when the proxy writes, not when it reads."""
+
+    def script(sock: socket.socket) -> None:
+        wire.read_frame(sock)
+        time.sleep(0.2)
+        leave(sock, "rst")
+
+    proxy = bench.proxy(bench.broker(script).address, record=tmp_path)
+    client = bench.client(proxy.address)
+    with pytest.raises(OSError):
+        send_until_it_fails(client, wire.request(18, 0, 1, bytes(100_000)))
+    closed = wire.wait_for(proxy, ConnectionClosed)
+    assert (closed.how, closed.by) == ("rst", "broker")
+
+
+def test_the_proxy_itself(bench: Any, wire: Any, tmp_path: Path) -> None:
+    def script(sock: socket.socket) -> None:
+        sock.sendall(wire.response(1, wire.read_frame(sock)))
+        sock.recv(1)
+
+    proxy = bench.proxy(bench.broker(script).address, record=tmp_path)
+    client = bench.client(proxy.address)
+    client.sendall(wire.request(18, 0, 1))
+    assert wire.read_frame(client)
+    proxy.stop()
+    assert closings(tmp_path) == [("fin", "")]
+
+
+def test_a_broker_that_refuses(bench: Any, wire: Any, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as unused:
+        address = unused.getsockname()[:2]
+    proxy = bench.proxy(address, record=tmp_path)
+    for _ in range(2):
+        client = bench.client(proxy.address)
+        assert client.recv(1) == b""
+        wire.wait_for(proxy, UpstreamFailed)
+    proxy.stop()
+    found = recorded(tmp_path)
+    assert [type(h).__name__ for h in found] == ["Opened", "Closed"] * 2
+    opened, closed = found[:2]
+    assert isinstance(opened, Opened)
+    assert isinstance(closed, Closed)
+    assert (opened.established, opened.broker) == (False, f"127.0.0.1:{address[1]}")
+    assert opened.client.startswith("127.0.0.1:")
+    assert (closed.how, closed.by) == ("refused", "broker")
+
+
+def test_a_broker_whose_name_is_unknown(bench: Any, wire: Any, tmp_path: Path) -> None:
+    proxy = bench.proxy(("no-such-host.invalid", 9092), record=tmp_path)
+    client = bench.client(proxy.address)
+    assert client.recv(1) == b""
+    wire.wait_for(proxy, UpstreamFailed)
+    proxy.stop()
+    opened, closed = recorded(tmp_path)
+    assert isinstance(opened, Opened)
+    assert (opened.established, opened.broker) == (False, "no-such-host.invalid:9092")
+    assert isinstance(closed, Closed)
+    assert (closed.how, closed.by) == ("unreached", "")

@@ -1,0 +1,332 @@
+"""The live feed of a running proxy, over real UDP: what arrives, what is lost, and that nobody notices the meter."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from barnabas import decoder
+from barnabas.captures import open_capture
+from barnabas.plugins.rules import Rule
+from barnabas.proxy import Proxy, ProxyConfig, ProxyError
+from barnabas.proxy.events import ConnectionClosed, MeterListening, ProcessFailed, decode, encode
+from barnabas.proxy.feed_client import (
+    Batch,
+    FeedError,
+    FeedEvent,
+    FeedReader,
+    Joined,
+    Missed,
+    Totals,
+    listen,
+    subscribe,
+)
+from barnabas.proxy.feed_layout import LEASE_SECONDS
+from barnabas.proxy.metering import MeterConfig
+
+ANY = ("127.0.0.1", 0)
+ANSWER = decoder.encode_response(12, 4, {"error_code": 27}, correlation_id=0)[4:]
+FINE = decoder.encode_response(12, 4, {}, correlation_id=0)[4:]
+
+
+REQUEST = decoder.encode_request(12, 4, {"group_id": "g", "member_id": "m"}, correlation_id=0, client_id="stock-1")
+EXCHANGE = 4 + len(REQUEST) + 8 + len(ANSWER)
+"""Bytes of a request and its answer."""
+
+
+def answering(wire: Any, answer: bytes = ANSWER) -> Any:
+    """A broker that answers Heartbeat v4, by default with REBALANCE_IN_PROGRESS, many at once."""
+
+    def script(sock: socket.socket) -> None:
+        data = bytearray()
+        while part := sock.recv(1 << 20):
+            data += part
+            answers, at = bytearray(), 0
+            while len(data) - at >= 4 and len(data) - at >= 4 + int.from_bytes(data[at : at + 4], "big"):
+                answers += wire.framed(bytes(data[at + 8 : at + 12]) + answer)
+                at += 4 + int.from_bytes(data[at : at + 4], "big")
+            del data[:at]
+            sock.sendall(answers)
+
+    return script
+
+
+def ask(wire: Any, client: socket.socket, numbers: range, at_once: int = 200) -> None:
+    """Heartbeats, `at_once` in flight, each answered."""
+    size = len(ANSWER) + 8
+    body = REQUEST
+    for start in range(numbers.start, numbers.stop, at_once):
+        part = range(start, min(start + at_once, numbers.stop))
+        client.sendall(b"".join(wire.framed(body[:4] + n.to_bytes(4, "big") + body[8:]) for n in part))
+        assert len(wire.exactly(client, size * len(part))) == size * len(part)
+
+
+def metered(bench: Any, wire: Any, **options: Any) -> Proxy:
+    config = {"feed": ANY} | options.pop("meter", {})
+    broker = bench.broker(answering(wire, options.pop("answer", ANSWER)))
+    proxy: Proxy = bench.proxy(broker.address, meter=MeterConfig(**config), **options)
+    return proxy
+
+
+def joined(proxy: Proxy, **options: Any) -> Iterator[FeedEvent]:
+    """A subscription that stands."""
+    assert proxy.meter is not None and proxy.meter.feed is not None
+    events = subscribe(proxy.meter.feed, proxy.meter.feed_token, **options)
+    assert isinstance(next(events), Joined)
+    return events
+
+
+class Heard:
+    def __init__(self) -> None:
+        self.batches: list[Batch] = []
+        self.missed = 0
+        self.totals = Totals()
+
+    @property
+    def records(self) -> int:
+        return sum(map(len, self.batches))
+
+    def until(self, events: Iterator[FeedEvent], exchanges: int) -> Heard:
+        """Listen until the totals say that so many exchanges were."""
+        deadline = time.monotonic() + 30
+        for event in events:
+            assert time.monotonic() < deadline, (self.records, self.missed, self.totals)
+            if isinstance(event, Batch):
+                self.batches.append(event)
+            elif isinstance(event, Missed):
+                self.missed += event.records
+            elif isinstance(event, Totals):
+                self.totals = event
+                if event.exchanges >= exchanges:
+                    break
+        return self
+
+
+def test_the_feed_says_what_the_recording_says(bench: Any, wire: Any, tmp_path: Path) -> None:
+    rules = [Rule("fenced", api_key=12, error_code=82, after=3, times=4)]
+    proxy = metered(bench, wire, record=tmp_path, rules=rules, lossless=True, answer=FINE)
+    with closing(joined(proxy)) as events:
+        clients = [bench.client(proxy.address) for _ in range(3)]
+        for number, client in enumerate(clients):
+            ask(wire, client, range(number * 100, number * 100 + 40), at_once=1 + number)
+        heard = Heard().until(events, 120)
+    for client in clients:
+        client.close()
+    proxy.stop()
+    with open_capture(tmp_path) as capture:
+        recorded = list(capture.rows())
+    assert len(recorded) == heard.records == 120
+    blank = {"number": 0, "request_offset": None, "response_offset": None}
+    summaries = [row._replace(**blank) for batch in heard.batches for row in batch.rows()]
+    assert sorted(summaries) == sorted(row._replace(**blank) for row in recorded)
+    assert sum(row.noted for row in summaries) == sum(row.error == 82 for row in summaries) == 4
+    assert {row.client_id for row in summaries} == {"stock-1"}
+    totals = heard.totals
+    assert (totals.exchanges, totals.errors, totals.undecoded, totals.lost_bytes) == (120, 4, 0, 0)
+    assert (totals.connections, totals.opened) == (3, 3)
+
+
+def test_what_a_small_buffer_loses_is_told_exactly(bench: Any, wire: Any) -> None:
+    proxy = metered(bench, wire)
+    with closing(joined(proxy, receive_bytes=1)) as small, closing(joined(proxy)) as large:
+        client = bench.client(proxy.address)
+        ask(wire, client, range(20_000), at_once=2000)
+        everything = Heard().until(large, 20_000)
+        # what still fitted into the small buffer is old by now; a later total brings the account up to date
+        ask(wire, client, range(20_000, 20_010))
+        some = Heard().until(small, 20_010)
+    assert (everything.records, everything.missed) == (20_000, 0)
+    assert some.missed > 0
+    assert some.records + some.missed == some.totals.exchanges == 20_010
+    assert some.totals.unsent == 0
+
+
+def test_asyncio_hears_the_same_and_bounds_what_waits(bench: Any, wire: Any) -> None:
+    proxy = metered(bench, wire)
+    assert proxy.meter is not None and proxy.meter.feed is not None
+    client = bench.client(proxy.address)
+
+    async def hear(count: int, backlog: int) -> tuple[int, int]:
+        records = missed = 0
+        started = False
+        assert proxy.meter is not None and proxy.meter.feed is not None
+        reader = FeedReader(proxy.meter.feed_token)
+        async for event in listen(proxy.meter.feed, proxy.meter.feed_token, backlog_bytes=backlog, reader=reader):
+            if isinstance(event, Joined):
+                # the feed goes on while this body is elsewhere: the backlog takes it, as far as it may
+                await asyncio.to_thread(ask, wire, client, range(count), 1000)
+                await asyncio.sleep(1.2)
+                started = True
+            elif isinstance(event, Batch):
+                records += len(event)
+            elif isinstance(event, Missed):
+                missed += event.records
+            elif isinstance(event, Totals) and started and records + missed >= count:
+                break
+        return records, missed
+
+    async def both() -> None:
+        assert await asyncio.wait_for(hear(10_000, 8 << 20), 30) == (10_000, 0)
+        records, missed = await asyncio.wait_for(hear(10_000, 100_000), 30)
+        assert records + missed == 10_000
+        assert missed > 5_000
+        assert 0 < records * 64 <= 100_000
+
+    asyncio.run(both())
+
+
+def test_a_subscriber_that_vanished_costs_the_others_nothing(bench: Any, wire: Any) -> None:
+    proxy = metered(bench, wire)
+    assert proxy.meter is not None and proxy.meter.feed is not None
+    gone = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    gone.connect(proxy.meter.feed)
+    gone.send(FeedReader(proxy.meter.feed_token).hello(0.0))
+    gone.settimeout(5)
+    assert gone.recv(100)
+    gone.close()  # without a word
+    with closing(joined(proxy)) as events:
+        ask(wire, bench.client(proxy.address), range(5_000), at_once=500)
+        heard = Heard().until(events, 5_000)
+    assert (heard.records, heard.missed) == (5_000, 0)
+    assert LEASE_SECONDS <= 15
+
+
+def test_a_killed_meter_leaves_the_traffic_alone(bench: Any, wire: Any, tmp_path: Path) -> None:
+    proxy = metered(bench, wire, record=tmp_path, meter={"metrics": ANY})
+    client = bench.client(proxy.address)
+    ask(wire, client, range(100))
+    os.kill(proxy._children["meter"].pid, signal.SIGKILL)
+    failed = wire.wait_for(proxy, ProcessFailed)
+    assert (failed.process, failed.code) == ("meter", -signal.SIGKILL)
+    assert "live feed and metrics have ended" in failed.text
+    ask(wire, client, range(100, 20_000), at_once=2000)
+    client.close()
+    wire.wait_for(proxy, ConnectionClosed)
+    proxy.stop()
+    with open_capture(tmp_path) as capture:
+        assert len(capture.rows()) == 20_000
+        assert not capture.lost
+
+
+def test_a_hung_meter_is_overtaken_and_says_what_it_missed(bench: Any, wire: Any) -> None:
+    proxy = metered(bench, wire, ring_bytes=1 << 20)
+    with closing(joined(proxy)) as events:
+        client = bench.client(proxy.address)
+        ask(wire, client, range(200))
+        heard = Heard().until(events, 200)
+        meter = proxy._children["meter"].pid
+        os.kill(meter, signal.SIGSTOP)
+        ask(wire, client, range(200, 60_000), at_once=2000)
+        os.kill(meter, signal.SIGCONT)
+        ask(wire, client, range(60_000, 60_100))
+        deadline = time.monotonic() + 30
+        seen = 0
+        while seen < 60_100 * EXCHANGE:
+            assert time.monotonic() < deadline, heard.totals
+            heard.until(events, heard.totals.exchanges)
+            seen = heard.totals.request_bytes + heard.totals.response_bytes + heard.totals.lost_bytes
+    assert seen == 60_100 * EXCHANGE
+    assert heard.totals.lost_bytes > 1_000_000
+    assert heard.totals.exchanges < 60_100
+    assert heard.records + heard.missed == heard.totals.exchanges
+
+
+def test_the_feed_ends_and_is_found_again(bench: Any, wire: Any) -> None:
+    first = metered(bench, wire)
+    assert first.meter is not None and first.meter.feed is not None
+    where, token = first.meter.feed, first.meter.feed_token
+    with closing(joined(first)) as events:
+        first.stop()
+        second = metered(bench, wire, meter={"feed": where, "feed_token": token})
+        assert second.meter is not None and second.meter.feed == where
+        for event in events:
+            if isinstance(event, Joined):
+                break
+        ask(wire, bench.client(second.address), range(10))
+        assert Heard().until(events, 10).records == 10
+
+
+def test_who_does_not_know_the_token_hears_why(bench: Any, wire: Any) -> None:
+    proxy = metered(bench, wire)
+    assert proxy.meter is not None and proxy.meter.feed is not None
+    with pytest.raises(FeedError, match="does not know this token"):
+        next(subscribe(proxy.meter.feed, "wrong"))
+
+
+def test_no_feed_at_all_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    from barnabas.proxy import feed_client
+
+    monkeypatch.setattr(feed_client, "SILENCE_SECONDS", 0.5)
+    with closing(socket.socket(socket.AF_INET, socket.SOCK_DGRAM)) as silent:
+        silent.bind(ANY)
+        where = silent.getsockname()
+        with pytest.raises(FeedError, match="no live feed answers"):
+            next(subscribe(where, "t"))
+    with pytest.raises(FeedError, match="no live feed answers"):
+        next(subscribe(where, "t"))  # nobody has the port
+
+
+def test_an_address_that_is_taken_is_told_before_anything_starts() -> None:
+    with closing(socket.socket(socket.AF_INET, socket.SOCK_DGRAM)) as taken:
+        taken.bind(ANY)
+        config = ProxyConfig(upstream=("127.0.0.1", 1), meter=MeterConfig(feed=taken.getsockname()))
+        with pytest.raises(ProxyError, match="--feed"):
+            Proxy(config).start()
+
+
+def test_without_it_there_is_no_meter(bench: Any, wire: Any) -> None:
+    proxy = bench.proxy(bench.broker(answering(wire)).address, meter=MeterConfig())
+    assert "meter" not in proxy._children
+    assert proxy.meter is None
+
+
+def test_where_it_is_is_told(bench: Any, wire: Any) -> None:
+    proxy = metered(bench, wire, meter={"metrics": ANY})
+    assert proxy.meter is not None
+    told = wire.wait_for(proxy, MeterListening)
+    assert (told.feed, told.metrics) == (proxy.meter.feed, proxy.meter.metrics)
+    assert decode(encode(told)) == told
+    assert proxy.meter.feed_token not in told.text + encode(told).decode()
+    assert all(proxy.meter.feed_token.encode() not in Path(f"/proc/{child.pid}/cmdline").read_bytes() for child in proxy._children.values())  # fmt: skip
+
+
+@pytest.mark.parametrize("option", ["--json", None, "--totals"])
+def test_the_command_prints_it(bench: Any, wire: Any, tmp_path: Path, option: str | None) -> None:
+    proxy = metered(bench, wire)
+    assert proxy.meter is not None and proxy.meter.feed is not None
+    token = tmp_path / "token"
+    token.write_text(proxy.meter.feed_token + "\n")
+    host, port = proxy.meter.feed
+    command = [sys.executable, "-m", "barnabas", "feed", f"{host}:{port}", "--token-file", str(token), "--seconds", "3"]
+    with subprocess.Popen([*command, *([option] if option else [])], stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdout is not None
+        first = child.stdout.readline()
+        assert first
+        if option is None:
+            time.sleep(0.8)  # its titles come before it has subscribed
+        ask(wire, bench.client(proxy.address), range(5))
+        lines = child.stdout.read().splitlines()
+        assert child.wait(10) == 0
+    if option == "--json":
+        told = [json.loads(line) for line in lines]
+        assert json.loads(first)["kind"] == "joined"
+        exchanges = [each for each in told if each["kind"] == "exchange"]
+        assert [(e["api"], e["error"], e["client_id"]) for e in exchanges] == [("Heartbeat", "REBALANCE_IN_PROGRESS", "stock-1")] * 5  # fmt: skip
+        assert [e["correlation_id"] for e in exchanges] == list(range(5))
+        assert any(each["kind"] == "totals" and each["exchanges"] == 5 for each in told)
+    elif option is None:
+        assert "Client" in first
+        assert len([line for line in lines if "REBALANCE_IN_PROGRESS" in line and "stock-1" in line]) == 5
+    else:
+        assert any("5 exchanges in all" in line for line in lines)

@@ -1,0 +1,269 @@
+"""Findings while the traffic runs: the inspector process beside the observer, and what it tells when."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from barnabas.decoder.findings import Finding, Severity
+from barnabas.proxy.events import (
+    ConnectionClosed,
+    Counts,
+    Event,
+    FindingSeen,
+    NotInspected,
+    ProcessFailed,
+    decode,
+    encode,
+)
+from barnabas.proxy.inspector import Inspection, News
+
+MALFORMED = "malformed-api-versions-fallback"
+WRONG = b"\x00\x23" + bytes(15)
+"""UNSUPPORTED_VERSION in no known form: what librdkafka's mock brokers once answered ApiVersions v3 with."""
+CLIENT, BROKER = ("10.0.0.1", 50001), ("10.0.0.2", 9092)
+
+
+def refusing(wire: Any) -> Any:
+    """A broker that refuses every ApiVersions request in a form that clients cannot read."""
+
+    def script(sock: socket.socket) -> None:
+        while frame := wire.read_frame(sock):
+            sock.sendall(wire.response(int.from_bytes(frame[8:12], "big"), WRONG))
+
+    return script
+
+
+def ask(wire: Any, client: socket.socket, number: int) -> None:
+    client.sendall(wire.request(18, 3, number, b"\0"))
+    assert wire.read_frame(client)
+
+
+def next_of(wire: Any, proxy: Any) -> FindingSeen:
+    while (told := wire.wait_for(proxy, FindingSeen)).id != MALFORMED:
+        pass
+    return told
+
+
+def rest(proxy: Any) -> list[Event]:
+    proxy.stop()
+    return list(proxy.events())
+
+
+def test_a_finding_is_told_while_the_traffic_runs(bench: Any, wire: Any) -> None:
+    proxy = bench.proxy(bench.broker(refusing(wire)).address, findings=True)
+    client = bench.client(proxy.address)
+    ask(wire, client, 1)
+    told = next_of(wire, proxy)
+    assert (told.severity, told.count) == ("high", 1)
+    assert told.why and told.remedy
+    assert told.about["api"] == "ApiVersions"
+    assert told.text.startswith("finding (high, malformed-api-versions-fallback): broker 127.0.0.1")
+    assert decode(encode(told)) == told
+
+
+def test_told_again_when_doubled_and_at_the_end(bench: Any, wire: Any) -> None:
+    proxy = bench.proxy(bench.broker(refusing(wire)).address, findings=True)
+    client = bench.client(proxy.address)
+    ask(wire, client, 1)
+    told = [next_of(wire, proxy)]
+    assert told[0].count == 1
+    for number in range(2, 11):
+        ask(wire, client, number)
+    told.append(next_of(wire, proxy))
+    assert told[1].count in range(2, 11)
+    ask(wire, client, 11)
+    told += [e for e in rest(proxy) if isinstance(e, FindingSeen) and e.id == MALFORMED]
+    assert told[-1].count == 11
+    assert len(told) <= 5
+    assert {e.number for e in told} == {told[0].number}
+
+
+def test_severities_below_the_wanted_are_not_told(bench: Any, wire: Any) -> None:
+    def script(sock: socket.socket) -> None:
+        while frame := wire.read_frame(sock):
+            sock.sendall(wire.response(int.from_bytes(frame[8:12], "big"), bytes(6) + b"surplus"))
+
+    def told(severity: str) -> list[Event]:
+        proxy = bench.proxy(bench.broker(script).address, findings=True, findings_from=severity)
+        client = bench.client(proxy.address)
+        client.sendall(wire.request(12, 0, 1, b"\0\1g" + bytes(4) + b"\0\1m"))  # Heartbeat v0
+        assert wire.read_frame(client)
+        return [e for e in rest(proxy) if isinstance(e, FindingSeen) and e.id == "surplus-bytes"]
+
+    assert [e.severity for e in told("low") if isinstance(e, FindingSeen)] == ["low"]
+    assert told("medium") == []
+
+
+def test_without_findings_there_is_no_inspector(bench: Any, wire: Any) -> None:
+    proxy = bench.proxy(bench.broker(refusing(wire)).address)
+    assert set(proxy._children) == {"relay", "observer"}
+    ask(wire, bench.client(proxy.address), 1)
+    assert not [e for e in rest(proxy) if isinstance(e, FindingSeen)]
+
+
+def test_a_dead_inspector_is_told_and_all_else_goes_on(bench: Any, wire: Any, tmp_path: Path) -> None:
+    proxy = bench.proxy(bench.broker(refusing(wire)).address, findings=True, record=tmp_path)
+    client = bench.client(proxy.address)
+    ask(wire, client, 1)
+    proxy._children["inspector"].kill()
+    failed = wire.wait_for(proxy, ProcessFailed)
+    assert failed.process == "inspector"
+    assert "traffic goes on" in failed.text
+    ask(wire, client, 2)
+    counts = [e for e in rest(proxy) if isinstance(e, Counts)]
+    assert counts[-1].exchanges == 2
+
+
+@pytest.mark.parametrize("lossless", [False, True])
+def test_a_hung_inspector_costs_nobody_anything(bench: Any, wire: Any, tmp_path: Path, lossless: bool) -> None:
+    """It is stopped while 60 MB pass; then it says how much it has not seen."""
+
+    def script(sock: socket.socket) -> None:
+        while frame := wire.read_frame(sock):
+            sock.sendall(wire.response(int.from_bytes(frame[8:12], "big"), bytes(4 << 20)))
+
+    proxy = bench.proxy(bench.broker(script).address, findings=True, lossless=lossless, record=tmp_path)
+    inspector = proxy._children["inspector"].pid
+    client = bench.client(proxy.address)
+    client.sendall(wire.request(18, 3, 0, b"\0"))
+    assert len(wire.read_frame(client)) > 4 << 20
+    os.kill(inspector, signal.SIGSTOP)
+    begun = time.monotonic()
+    try:
+        for number in range(1, 16):
+            client.sendall(wire.request(18, 3, number, b"\0"))
+            assert len(wire.read_frame(client)) == 8 + (4 << 20)
+        assert time.monotonic() - begun < 10
+    finally:
+        os.kill(inspector, signal.SIGCONT)
+    events = rest(proxy)
+    missed = [e for e in events if isinstance(e, NotInspected)]
+    assert missed[-1].lost_bytes > 20 << 20
+    assert "findings may be missing" in missed[-1].text
+    if lossless:
+        assert [e.lost_bytes for e in events if isinstance(e, Counts)][-1] == 0
+
+
+def test_it_ends_with_the_supervisor(bench: Any, wire: Any) -> None:
+    proxy = bench.proxy(bench.broker(refusing(wire)).address, findings=True)
+    process = proxy._children["inspector"]
+    assert process.poll() is None
+    proxy.stop()
+    assert process.returncode == 0
+
+
+def test_a_connection_in_vain_and_a_reset_reach_the_detectors() -> None:
+    inspection = Inspection()
+    seen: list[object] = []
+    inspection.inspector.feed = seen.append  # type: ignore[method-assign]
+    inspection.opened(1, 100, CLIENT, BROKER, None, "refused")
+    inspection.closed(1, 200, "rst", "broker")
+    inspection.opened(2, 300, CLIENT, BROKER)
+    inspection.lost(2, 1, 50)
+    inspection.closed(2, 400, "lost")
+    words = [(type(h).__name__, getattr(h, "how", ""), getattr(h, "by", "")) for h in seen]
+    assert words == [
+        ("Opened", "", ""),
+        ("Closed", "refused", "broker"),
+        ("Opened", "", ""),
+        ("Missing", "", ""),
+        ("Closed", "", ""),
+    ]
+
+
+def test_faults_of_ours_stay_here(wire: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    inspection = Inspection()
+    inspection.opened(1, 100, CLIENT, BROKER)
+
+    def fail(*_: object) -> None:
+        raise ValueError("a fault")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(inspection.inspector, "feed", fail)
+        inspection.data(1, 0, 200, wire.request(18, 3, 1, b"\0"))
+    assert inspection.faults == 1
+    with monkeypatch.context() as patch:
+        patch.setattr("barnabas.decoder.Connection.receive_from_broker", fail)
+        inspection.data(1, 1, 300, wire.response(1, WRONG))
+    assert inspection.faults == 2
+    inspection.data(1, 1, 300, wire.response(1, WRONG))
+    inspection.closed(1, 400)
+    assert inspection.faults == 2
+
+
+def test_the_other_leg_of_a_changed_frame() -> None:
+    inspection = Inspection()
+    inspection.opened(1, 100, CLIENT, BROKER)
+    from barnabas.decoder import encode_request, encode_response
+
+    def sized(frame: bytes) -> bytes:
+        return len(frame).to_bytes(4, "big") + frame
+
+    def told(port: int) -> bytes:
+        brokers = [{"node_id": 7, "host": "10.0.0.2", "port": port}]
+        return sized(encode_response(3, 8, {"brokers": brokers}, correlation_id=1))
+
+    inspection.data(1, 0, 200, sized(encode_request(3, 8, {}, correlation_id=1, client_id="t")))
+    inspection.broker_leg(1, 1, 300, told(9092), "addresses")
+    inspection.data(1, 1, 300, told(40001))
+    cluster = inspection.inspector.scene.links[1].cluster
+    assert cluster.nodes == {7: "10.0.0.2:40001"}
+    assert cluster.node_at("10.0.0.2:9092") == 7
+
+
+def finding(count: int, severity: Severity = Severity.LOW, **about: Any) -> Finding:
+    return Finding("some-id", severity, "seen", "why", "remedy", count, about={"client_id": "c", **about})
+
+
+def news(teller: News, *findings: Finding, everything: bool = False) -> list[tuple[int, int]]:
+    """(number, count) of what is told."""
+    told = []
+    for one, number, key in list(teller.of(findings, everything)):
+        teller.tell(key, one, number)
+        told.append((number, one.count))
+    return told
+
+
+def test_what_is_news() -> None:
+    teller = News(Severity.LOW)
+    assert news(teller, finding(1)) == [(1, 1)]
+    assert news(teller, finding(1)) == []
+    assert news(teller, finding(2)) == [(1, 2)]
+    assert news(teller, finding(3)) == []
+    assert news(teller, finding(3), finding(1, client_id="other")) == [(2, 1)]
+    assert news(teller, finding(3, Severity.HIGH), finding(1, client_id="other")) == [(1, 3)]
+    assert news(teller, finding(3), finding(1, client_id="other")) == []  # got better: no news
+    assert news(teller, finding(5), everything=True) == [(1, 5)]
+    assert news(teller, finding(9, Severity.INFO)) == []
+
+
+def test_the_same_client_from_another_port_is_no_news() -> None:
+    teller = News(Severity.LOW)
+    assert news(teller, finding(1, client="10.0.0.1:5000")) == [(1, 1)]
+    assert news(teller, finding(1, client="10.0.0.1:5001")) == []
+    assert news(teller, finding(1, client="10.0.0.2:5001")) == [(2, 1)]
+    # two at the same time that look alike are two
+    assert news(teller, finding(1, client="10.0.0.1:5000"), finding(1, client="10.0.0.1:5001")) == [(3, 1)]
+
+
+def test_what_was_not_sent_is_told_later() -> None:
+    teller = News(Severity.LOW)
+    assert len(list(teller.of([finding(1)]))) == 1
+    assert len(list(teller.of([finding(1)]))) == 1
+
+
+def test_closed_is_told_before_the_summary(bench: Any, wire: Any) -> None:
+    """The last findings come after the last connection has ended."""
+    proxy = bench.proxy(bench.broker(refusing(wire)).address, findings=True)
+    client = bench.client(proxy.address)
+    ask(wire, client, 1)
+    client.close()
+    events = rest(proxy)
+    assert [e for e in events if isinstance(e, ConnectionClosed)]
+    assert [e.count for e in events if isinstance(e, FindingSeen) and e.id == MALFORMED] == [1]

@@ -1,0 +1,126 @@
+"""Metrics to a StatsD server: the lines, and a real proxy that sends them."""
+
+from __future__ import annotations
+
+import re
+import socket
+import time
+from collections import Counter
+from contextlib import closing
+from typing import Any
+
+import pytest
+from barnabas import decoder
+from barnabas.proxy.feed import FeedSender
+from barnabas.proxy.meter import Gauge
+from barnabas.proxy.metering import MeterConfig
+from barnabas.proxy.metrics import Metrics
+from barnabas.proxy.statsd import DATAGRAM, SAMPLES, StatsD
+
+LINE = re.compile(r"[A-Za-z0-9_.-]+:-?[0-9.]+\|(c|g|ms)(\|@[0-9.]+)?(\|#[a-z_]+:[A-Za-z0-9_-]*(,[a-z_]+:[A-Za-z0-9_-]*)*)?")
+
+
+def traffic(prefix: str = "barnabas", tags: bool = False) -> tuple[Gauge, StatsD]:
+    metrics = Metrics()
+    statsd = StatsD(metrics, prefix, tags)
+    gauge = Gauge(metrics, FeedSender("t", 1), statsd)
+    gauge.opened(1, 0, ("a", 1), ("b", 2))
+    return gauge, statsd
+
+
+def exchanges(gauge: Gauge, count: int, error: int = 0, latency_ns: int = 2_500_000) -> None:
+    for number in range(count):
+        for direction, frame in enumerate(
+            (
+                decoder.encode_request(12, 4, {}, correlation_id=number, client_id="c"),
+                decoder.encode_response(12, 4, {"error_code": error}, correlation_id=number),
+            )
+        ):
+            gauge.data(1, direction, direction * latency_ns, len(frame).to_bytes(4, "big") + frame)
+
+
+def lines(statsd: StatsD) -> list[str]:
+    datagrams = list(statsd.datagrams())
+    assert all(len(datagram) <= DATAGRAM for datagram in datagrams)
+    found = [line for datagram in datagrams for line in datagram.decode().split("\n")]
+    assert all(LINE.fullmatch(line) for line in found), found
+    return found
+
+
+def test_counters_are_differences_and_latencies_timers() -> None:
+    gauge, statsd = traffic()
+    exchanges(gauge, 3, error=27)
+    first = lines(statsd)
+    assert "barnabas.requests.Heartbeat.4:3|c" in first
+    assert "barnabas.errors.Heartbeat.REBALANCE_IN_PROGRESS:3|c" in first
+    assert first.count("barnabas.latency.Heartbeat:2.500|ms") == 3
+    assert "barnabas.connections:1|g" in first
+    assert lines(statsd) == ["barnabas.connections:1|g"]
+    exchanges(gauge, 2)
+    assert "barnabas.requests.Heartbeat.4:2|c" in lines(statsd)
+
+
+def test_tags_take_the_place_of_names() -> None:
+    gauge, statsd = traffic("my.proxy:1|x", tags=True)
+    exchanges(gauge, 1, error=27)
+    gauge.metrics.heard.rules["leader moved|c\n#x:1"] = 4
+    found = lines(statsd)
+    assert "my.proxy_1_x.requests:1|c|#api:Heartbeat,api_version:4" in found
+    assert "my.proxy_1_x.errors:1|c|#api:Heartbeat,error:REBALANCE_IN_PROGRESS" in found
+    assert "my.proxy_1_x.rule_hits:4|c|#rule:leader_moved_c__x_1" in found
+    assert "my.proxy_1_x.latency:2.500|ms|#api:Heartbeat" in found
+
+
+def test_of_many_latencies_a_sample_is_sent_and_its_rate() -> None:
+    gauge, statsd = traffic()
+    exchanges(gauge, SAMPLES * 4)
+    timers = [line for line in lines(statsd) if line.endswith("|ms|@0.25")]
+    assert len(timers) == SAMPLES
+    assert statsd._latencies == {}
+
+
+def test_unknown_apis_share_a_name() -> None:
+    gauge, statsd = traffic()
+    for key in range(500, 600):
+        frame = key.to_bytes(2, "big") + bytes(2) + key.to_bytes(4, "big") + b"\xff\xff"
+        gauge.data(1, 0, 0, len(frame).to_bytes(4, "big") + frame)
+        answer = key.to_bytes(4, "big")
+        gauge.data(1, 1, 5, len(answer).to_bytes(4, "big") + answer)
+    names = Counter(line.partition(":")[0] for line in lines(statsd))
+    assert {name for name in names if "requests" in name or "latency" in name} == {
+        "barnabas.requests.other.other",
+        "barnabas.latency.other",
+    }
+
+
+@pytest.mark.parametrize("listens", [True, False])
+def test_a_running_proxy_sends_them(bench: Any, wire: Any, listens: bool) -> None:
+    def script(sock: socket.socket) -> None:
+        while frame := wire.read_frame(sock):
+            answer = decoder.encode_response(12, 4, {}, correlation_id=int.from_bytes(frame[8:12], "big"))
+            sock.sendall(wire.framed(answer))
+
+    with closing(socket.socket(socket.AF_INET, socket.SOCK_DGRAM)) as server:
+        server.bind(("127.0.0.1", 0))
+        server.settimeout(10)
+        where = server.getsockname()
+        if not listens:
+            server.close()
+        proxy = bench.proxy(bench.broker(script).address, meter=MeterConfig(statsd=where, metrics=("127.0.0.1", 0)))
+        client = bench.client(proxy.address)
+        for number in range(40):
+            client.sendall(wire.framed(decoder.encode_request(12, 4, {}, correlation_id=number, client_id="c")))
+            assert wire.read_frame(client)
+        if listens:
+            asked = timed = 0.0
+            while asked < 40:
+                for line in server.recv(65536).decode().split("\n"):
+                    assert LINE.fullmatch(line)
+                    if line.startswith("barnabas.requests.Heartbeat.4:"):
+                        asked += float(line.partition(":")[2].partition("|")[0])
+                    timed += line.startswith("barnabas.latency.Heartbeat:")
+            assert asked == 40
+            assert timed <= 40
+        else:
+            time.sleep(2.5)  # several seconds' worth that nobody takes
+            assert proxy._children["meter"].poll() is None

@@ -1,0 +1,588 @@
+"""TLS through the relay with scripted peers: the same bytes, the same ends, the same patience as without it."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+import socket
+import ssl
+import stat
+import struct
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from barnabas.proxy import ProxyError
+from barnabas.proxy.events import ConnectionClosed, ConnectionOpened, Listening, NotKafka
+from barnabas.proxy.security import TlsConfig
+from barnabas.proxy.security_events import NotVerified, TlsFailed
+from barnabas.proxy.tls import TlsFault, TlsSocket
+from tls.certificates import Certificate, client_context, make, server_context
+
+pytestmark = pytest.mark.filterwarnings("ignore:ssl.TLSVersion.TLSv1 is deprecated")
+HOSTS = ("127.0.0.1", "localhost")
+
+
+class Pki:
+    """A CA, the broker's certificate, and the folder of the proxy's CA."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.ca = make(folder, "ca", ca=True)
+        self.broker = make(folder, "broker", HOSTS, self.ca)
+        self.proxy_ca = folder / "proxy"
+
+    def config(self, **options: Any) -> TlsConfig:
+        return TlsConfig(**{"ca": self.proxy_ca, "broker_ca": self.ca.path} | options)
+
+    def client(self) -> ssl.SSLContext:
+        return client_context(self.proxy_ca / "ca.pem")
+
+
+@pytest.fixture(scope="module")
+def pki(tmp_path_factory: pytest.TempPathFactory) -> Pki:
+    return Pki(tmp_path_factory.mktemp("pki"))
+
+
+@pytest.fixture
+def secure(bench: Any, pki: Pki) -> Callable[..., tuple[Any, ssl.SSLSocket]]:
+    """A proxy with TLS on both sides in front of a script, and a client that has connected."""
+
+    def start(script: Callable[[ssl.SSLSocket], None], name: str = "localhost", **options: Any) -> tuple[Any, Any]:
+        context = server_context(pki.broker)
+        broker = bench.broker(lambda sock: script(context.wrap_socket(sock, server_side=True)))
+        tls = pki.config(**options.pop("tls", {}))
+        proxy = bench.proxy(broker.address, tls=tls, **options)
+        return proxy, pki.client().wrap_socket(bench.client(proxy.address), server_hostname=name)
+
+    return start
+
+
+def end_writing(sock: ssl.SSLSocket) -> None:
+    """close_notify and nothing else: neither FIN, nor waiting for the other's."""
+    sock.setblocking(False)
+    try:
+        sock.unwrap()
+    except ssl.SSLWantReadError:
+        pass
+    sock.settimeout(20)
+
+
+def produce_like(sizes: list[int], seed: int) -> bytes:
+    """Frames of these sizes with random content and a request's head, so that they are followed."""
+    rng = random.Random(seed)
+    return b"".join(
+        struct.pack(">ihhi", size, 13, 0, number) + rng.randbytes(size - 8) for number, size in enumerate(sizes)
+    )
+
+
+def everything(sock: socket.socket, pause: float = 0.0, step: int = 1 << 16) -> bytes:
+    data = bytearray()
+    try:
+        while part := sock.recv(step):
+            data += part
+            if pause:
+                time.sleep(pause)
+    except ssl.SSLZeroReturnError:
+        pass  # how Python tells the end to who has ended its own side
+    return bytes(data)
+
+
+@pytest.mark.parametrize("piece", [1, 7, 1000, 16383, 16384, 16385, 100_000])
+def test_bytes_stay_the_same(secure: Any, piece: int) -> None:
+    """Whatever the records' sizes, in both directions at one time, each ended by its own half-close."""
+    total = 3000 if piece == 1 else 30 * piece if piece < 1000 else 1_500_000
+    up, down = produce_like([total // 3] * 3, 1), produce_like([total // 2] * 2, 2)
+    received: list[bytes] = []
+
+    def script(sock: ssl.SSLSocket) -> None:
+        reading = threading.Thread(target=lambda: received.append(everything(sock, step=piece)))
+        reading.start()
+        for at in range(0, len(down), piece):
+            sock.sendall(down[at : at + piece])
+        end_writing_only_sends(sock)
+        reading.join(20)
+        sock.close()
+
+    _, client = secure(script)
+    back: list[bytes] = []
+    reading = threading.Thread(target=lambda: back.append(everything(client)))
+    reading.start()
+    for at in range(0, len(up), piece):
+        client.sendall(up[at : at + piece])
+    end_writing_only_sends(client)
+    reading.join(20)
+    for _ in range(200):
+        if received:
+            break
+        time.sleep(0.05)
+    assert hashlib.sha256(back[0]).digest() == hashlib.sha256(down).digest()
+    assert hashlib.sha256(received[0]).digest() == hashlib.sha256(up).digest()
+
+
+def end_writing_only_sends(sock: ssl.SSLSocket) -> None:
+    """The end of what is sent while another thread reads: a FIN, as clients without close_notify do."""
+    socket.socket.shutdown(sock, socket.SHUT_WR)
+
+
+def test_a_half_close_leaves_the_other_direction_open(secure: Any, wire: Any) -> None:
+    """A close_notify without FIN: the end of one direction only."""
+    late = produce_like([400_000], 3)
+    seen: list[bytes] = []
+
+    def script(sock: ssl.SSLSocket) -> None:
+        seen.append(wire.read_frame(sock))
+        sock.sendall(wire.response(1, bytes(50_000)))
+        seen.append(sock.recv(10))
+        time.sleep(0.3)  # Python's `unwrap` takes what comes at once for a fault
+        sock.sendall(late)
+        end_writing(sock)
+
+    _, client = secure(script)
+    client.sendall(wire.request(18, 0, 1))
+    assert len(wire.read_frame(client)) == 50_008
+    end_writing(client)
+    assert everything(client) == late
+    assert seen[1] == b""
+
+
+def test_the_end_of_data_that_came_in_one_piece(secure: Any, wire: Any) -> None:
+    """Data, close_notify and FIN at once: no edge comes after them."""
+    told: list[bytes] = []
+
+    def script(sock: ssl.SSLSocket) -> None:
+        sock.sendall(wire.response(1, bytes(200_000)))
+        sock.unwrap()
+        told.append(b"done")
+
+    _, client = secure(script)
+    assert len(everything(client)) == 200_008
+
+
+@pytest.mark.parametrize("by", ["client", "broker"])
+def test_a_reset_stays_a_reset(bench: Any, wire: Any, pki: Pki, by: str) -> None:
+    """The side that resets speaks TLS; the other is plain, because Python's TLS sockets tell a reset as an end."""
+
+    def reset(sock: socket.socket) -> None:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        socket.socket.close(sock)
+
+    outcome: list[str] = []
+
+    def script(sock: socket.socket) -> None:
+        if by == "broker":
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # or the reset overtakes what waits
+            sock = server_context(pki.broker).wrap_socket(sock, server_side=True)
+        sock.sendall(wire.response(1, wire.read_frame(sock)))
+        if by == "broker":
+            reset(sock)
+            return
+        try:
+            outcome.append(repr(sock.recv(1)))
+        except ConnectionResetError:
+            outcome.append("reset")
+
+    tls = TlsConfig(ca=pki.proxy_ca) if by == "client" else TlsConfig(broker_ca=pki.ca.path)
+    proxy = bench.proxy(bench.broker(script).address, tls=tls)
+    client = bench.client(proxy.address)
+    if by == "client":
+        client = pki.client().wrap_socket(client, server_hostname="localhost")
+    client.sendall(wire.request(18, 0, 1))
+    assert wire.read_frame(client)
+    if by == "client":
+        reset(client)
+    else:
+        with pytest.raises(ConnectionResetError):
+            client.recv(1)
+    closed = wire.wait_for(proxy, ConnectionClosed)
+    assert (closed.how, closed.by) == ("rst", by)
+    if by == "client":
+        for _ in range(100):
+            if outcome:
+                break
+            time.sleep(0.02)
+        assert outcome == ["reset"]
+
+
+def test_slow_readers_and_large_transfers_both_ways(secure: Any, bench: Any) -> None:
+    """Both peers read late and slowly; nothing is lost, and the proxy does not take more than its share."""
+    up, down = produce_like([4_000_000] * 3, 4), produce_like([3_000_000] * 4, 5)
+    received: list[bytes] = []
+
+    def script(sock: ssl.SSLSocket) -> None:
+        def read() -> None:
+            time.sleep(0.5)
+            received.append(everything(sock, 0.001, 30_011))
+
+        reading = threading.Thread(target=read)
+        reading.start()
+        sock.sendall(down)
+        reading.join(30)
+        end_writing_only_sends(sock)
+
+    _, client = secure(script)
+    writing = threading.Thread(target=lambda: (client.sendall(up), end_writing_only_sends(client)))
+    writing.start()
+    time.sleep(0.5)
+    back = everything(client, 0.001, 20_011)
+    writing.join(30)
+    assert hashlib.sha256(back).digest() == hashlib.sha256(down).digest()
+    assert hashlib.sha256(received[0]).digest() == hashlib.sha256(up).digest()
+
+
+# --- certificates of brokers ---------------------------------------------------------------------------------------
+
+
+def bad_certificates(folder: Path, ca: Certificate) -> dict[str, tuple[Certificate, str]]:
+    other = make(folder, "other-ca", ca=True)
+    return {
+        "expired": (make(folder, "expired", HOSTS, ca, days=(-30, -1)), "has expired (it was valid until "),
+        "not valid yet": (make(folder, "early", HOSTS, ca, days=(5, 30)), "is not valid yet"),
+        "wrong name": (make(folder, "wrong", ("kafka.example",), ca), "is for another IP address"),
+        "self-signed": (make(folder, "alone", HOSTS), "is self-signed"),
+        "unknown CA": (make(folder, "unknown", HOSTS, other), "comes from a CA that is not trusted"),
+        "TLS 1.0": (make(folder, "old", HOSTS, ca, kind="rsa"), "offers no TLS 1.2 or newer"),
+    }
+
+
+@pytest.fixture(scope="module")
+def bad(pki: Pki) -> dict[str, tuple[Certificate, str]]:
+    return bad_certificates(pki.folder, pki.ca)
+
+
+@pytest.mark.parametrize("which", ["expired", "not valid yet", "wrong name", "self-signed", "unknown CA", "TLS 1.0"])
+def test_a_bad_broker_is_refused(bench: Any, wire: Any, pki: Pki, bad: Any, which: str) -> None:
+    """And nothing of the client's has reached it by then."""
+    certificate, why = bad[which]
+    context = server_context(certificate)
+    if which == "TLS 1.0":
+        context.set_ciphers("DEFAULT:@SECLEVEL=0")
+        context.minimum_version = context.maximum_version = ssl.TLSVersion.TLSv1
+    reached: list[bytes] = []
+
+    def script(sock: socket.socket) -> None:
+        reached.append(context.wrap_socket(sock, server_side=True).recv(1))
+
+    proxy = bench.proxy(bench.broker(script).address, tls=TlsConfig(broker_ca=pki.ca.path))
+    client = bench.client(proxy.address)
+    client.sendall(wire.request(18, 0, 1))
+    failed = wire.wait_for(proxy, TlsFailed)
+    assert failed.side == "broker" and why in failed.reason
+    try:
+        assert client.recv(1) == b""
+    except ConnectionResetError:
+        pass  # its request was never read
+    assert not any(reached)
+
+
+def test_verification_can_be_left_out_and_is_said_then(bench: Any, wire: Any, bad: Any) -> None:
+    context = server_context(bad["expired"][0])
+    broker = bench.broker(lambda sock: context.wrap_socket(sock, server_side=True).sendall(b"\0\0\0\4\0\0\0\1"))
+    proxy = bench.proxy(broker.address, tls=TlsConfig(broker_insecure=True))
+    assert "NOT VERIFIED" in wire.wait_for(proxy, Listening).text
+    assert "NOT verified" in wire.wait_for(proxy, NotVerified).text
+    assert bench.client(proxy.address).recv(8) == b"\0\0\0\4\0\0\0\1"
+
+
+def test_another_name_for_the_broker(bench: Any, wire: Any, pki: Pki, bad: Any) -> None:
+    context = server_context(bad["wrong name"][0])
+    broker = bench.broker(lambda sock: context.wrap_socket(sock, server_side=True).sendall(b"\0\0\0\4\0\0\0\1"))
+    proxy = bench.proxy(broker.address, tls=TlsConfig(broker_ca=pki.ca.path, broker_name="kafka.example"))
+    assert bench.client(proxy.address).recv(8) == b"\0\0\0\4\0\0\0\1"
+
+
+@pytest.mark.parametrize("own", ["none", "wrong", "right"])
+def test_a_broker_that_wants_a_certificate(bench: Any, wire: Any, pki: Pki, bad: Any, own: str) -> None:
+    context = server_context(pki.broker, clients=pki.ca)
+    mine = {"none": None, "wrong": bad["unknown CA"][0], "right": make(pki.folder, "proxy-client", (), pki.ca)}[own]
+    options = {} if mine is None else {"broker_certificate": mine.path, "broker_key": mine.key_path}
+    names: list[Any] = []
+
+    def script(sock: socket.socket) -> None:
+        tls = context.wrap_socket(sock, server_side=True)
+        names.append(tls.getpeercert()["subject"])
+        tls.sendall(b"\0\0\0\4\0\0\0\1")
+        tls.recv(1)
+
+    proxy = bench.proxy(bench.broker(script).address, tls=TlsConfig(broker_ca=pki.ca.path, **options))
+    client = bench.client(proxy.address)
+    if own == "right":
+        assert client.recv(8) == b"\0\0\0\4\0\0\0\1"
+        assert names == [((("commonName", "proxy-client"),),)]
+    else:
+        assert "--broker-cert" in wire.wait_for(proxy, TlsFailed).reason
+
+
+def test_a_broker_without_tls(bench: Any, wire: Any, pki: Pki) -> None:
+    broker = bench.broker(lambda sock: sock.sendall(b"\0\0\0\4\0\0\0\1"))
+    proxy = bench.proxy(broker.address, tls=TlsConfig(broker_ca=pki.ca.path))
+    bench.client(proxy.address)
+    assert "speaks no TLS" in wire.wait_for(proxy, TlsFailed).reason
+
+
+# --- clients -------------------------------------------------------------------------------------------------------
+
+
+def test_clients_that_cannot_be_served(bench: Any, wire: Any, pki: Pki) -> None:
+    proxy = bench.proxy(bench.broker(lambda sock: sock.recv(1)).address, tls=TlsConfig(ca=pki.proxy_ca))
+    plain = bench.client(proxy.address)
+    plain.sendall(wire.request(18, 0, 1))
+    assert "plaintext on the TLS listener" in wire.wait_for(proxy, TlsFailed).text
+    assert plain.recv(1) == b""
+
+    old = pki.client()
+    old.set_ciphers("DEFAULT:@SECLEVEL=0")
+    old.minimum_version = old.maximum_version = ssl.TLSVersion.TLSv1
+    with pytest.raises(ssl.SSLError):
+        old.wrap_socket(bench.client(proxy.address), server_hostname="localhost")
+    assert "no TLS 1.2 or newer" in wire.wait_for(proxy, TlsFailed).reason
+
+    distrust = client_context(pki.ca.path)
+    with pytest.raises(ssl.SSLCertVerificationError):
+        distrust.wrap_socket(bench.client(proxy.address), server_hostname="localhost")
+    reason = wire.wait_for(proxy, TlsFailed).reason
+    assert "does not trust the proxy's certificate (alert unknown_ca)" in reason
+
+    bench.client(proxy.address).close()
+    assert "closed the connection during the TLS handshake" in wire.wait_for(proxy, TlsFailed).reason
+
+
+def test_peers_that_never_finish_the_handshake(bench: Any, wire: Any, pki: Pki) -> None:
+    """10 s is what they have. Others are served meanwhile."""
+    silent = bench.broker(lambda sock: time.sleep(45))
+    proxy = bench.proxy(silent.address, tls=TlsConfig(ca=pki.proxy_ca))
+    other = bench.proxy(silent.address, tls=TlsConfig(broker_ca=pki.ca.path))
+    mute, waiting = bench.client(proxy.address), bench.client(other.address)
+    started = time.monotonic()
+    good = pki.client().wrap_socket(bench.client(proxy.address), server_hostname="localhost")
+    assert wire.wait_for(proxy, ConnectionOpened) and good.version() == "TLSv1.3"
+    assert time.monotonic() - started < 9
+    assert mute.recv(1) == b""
+    assert "has not finished the TLS handshake" in wire.wait_for(proxy, TlsFailed).reason
+    assert waiting.recv(1) == b""
+    assert 9 < time.monotonic() - started < 40
+
+
+def test_a_tls_hello_on_the_plain_listener_names_the_way_out(bench: Any, wire: Any, pki: Pki) -> None:
+    context = server_context(pki.broker)
+    broker = bench.broker(lambda sock: context.wrap_socket(sock, server_side=True).sendall(b"hello"))
+    proxy = bench.proxy(broker.address)
+    client = client_context(pki.ca.path).wrap_socket(bench.client(proxy.address), server_hostname="localhost")
+    assert client.recv(5) == b"hello"
+    assert "--tls-ca" in wire.wait_for(proxy, NotKafka).text
+
+
+# --- names and certificates ----------------------------------------------------------------------------------------
+
+
+def metadata_script(wire: Any, brokers: list[tuple[int, str, int]], mark: bytes = b"") -> Callable[[Any], None]:
+    def script(sock: socket.socket) -> None:
+        while head := wire.read_frame(sock):
+            key, _, correlation = struct.unpack_from(">hhi", head, 4)
+            answer = wire.metadata_response(correlation, brokers) if key == 3 else wire.response(correlation, mark)
+            sock.sendall(answer)
+
+    return script
+
+
+def test_clients_are_given_the_name_they_came_by(bench: Any, wire: Any, pki: Pki) -> None:
+    """It is the one in the certificate; a client that came by address is given the address."""
+    from barnabas import decoder
+
+    broker = bench.broker(metadata_script(wire, [(1, "10.9.9.9", 9092)]))
+    proxy = bench.proxy(broker.address, tls=TlsConfig(ca=pki.proxy_ca))
+    for name in ("localhost", "127.0.0.1"):
+        client = pki.client().wrap_socket(bench.client(proxy.address), server_hostname=name)
+        client.sendall(wire.request(3, 8, 1))
+        message = decoder.decode_response(wire.read_frame(client)[4:], api_key=3, api_version=8)
+        assert message["brokers[0].host"] == name
+
+
+def test_one_listener_for_all_brokers(bench: Any, wire: Any, pki: Pki) -> None:
+    """Names choose brokers; the bootstrap name, unknown names and no name lead to the bootstrap broker."""
+    from barnabas import decoder
+
+    second = bench.broker(metadata_script(wire, [], b"second"))
+    brokers: list[tuple[int, str, int]] = [(2, *second.address)]
+    first = bench.broker(metadata_script(wire, brokers, b"first"))
+    brokers.insert(0, (1, *first.address))
+    proxy = bench.proxy(first.address, tls=TlsConfig(ca=pki.proxy_ca, sni_suffix="Kafka.Example"))
+
+    def connect(name: str) -> ssl.SSLSocket:
+        return pki.client().wrap_socket(bench.client(proxy.address), server_hostname=name)
+
+    def who(name: str) -> bytes:
+        client = connect(name)
+        client.sendall(wire.request(13, 0, 7))
+        return bytes(wire.read_frame(client)[8:])
+
+    assert who("broker-2.kafka.example") == b"first"  # nobody has told of it yet
+    client = connect("kafka.example")
+    client.sendall(wire.request(3, 8, 1))
+    message = decoder.decode_response(wire.read_frame(client)[4:], api_key=3, api_version=8)
+    port = proxy.address[1]
+    assert [(b["host"], b["port"]) for b in message.to_dict()["brokers"]] == [
+        ("broker-1.kafka.example", port),
+        ("broker-2.kafka.example", port),
+    ]
+    assert who("broker-2.kafka.example") == b"second"
+    assert who("BROKER-2.kafka.example") == b"second"
+    assert who("broker-1.kafka.example") == who("127.0.0.1") == who("elsewhere.example") == b"first"
+    third = bench.broker(metadata_script(wire, [], b"third"))
+    brokers[1] = (2, *third.address)
+    client.sendall(wire.request(3, 8, 2))
+    assert wire.read_frame(client)
+    assert who("broker-2.kafka.example") == b"third"
+
+
+def test_a_certificate_of_ones_own_and_its_mistakes(bench: Any, pki: Pki, bad: Any) -> None:
+    broker = bench.broker(lambda sock: sock.sendall(b"\0\0\0\4\0\0\0\1"))
+    own = TlsConfig(certificate=pki.broker.path, key=pki.broker.key_path)
+    proxy = bench.proxy(broker.address, tls=own)
+    client = client_context(pki.ca.path).wrap_socket(bench.client(proxy.address), server_hostname="localhost")
+    assert client.recv(8) == b"\0\0\0\4\0\0\0\1"
+    missing = pki.folder / "missing.pem"
+    for tls, words in (
+        (TlsConfig(certificate=pki.broker.path), "--tls-key"),
+        (TlsConfig(certificate=pki.broker.path, key=pki.ca.key_path), "is not the key of"),
+        (TlsConfig(certificate=missing, key=pki.broker.key_path), "is not there"),
+        (TlsConfig(certificate=pki.broker.key_path, key=pki.broker.key_path), "cannot be used"),
+        (TlsConfig(ca=pki.proxy_ca, certificate=pki.broker.path, key=pki.broker.key_path), "choose one"),
+        (TlsConfig(sni_suffix="kafka.example"), "--tls-ca"),
+        (TlsConfig(ca=pki.proxy_ca, sni_suffix="no domain"), "no domain name"),
+        (TlsConfig(broker_ca=missing), "--broker-ca"),
+        (TlsConfig(broker_ca=pki.broker.key_path), "no PEM certificate"),
+        (TlsConfig(broker_insecure=True, broker_ca=pki.ca.path), "--broker-insecure"),
+        (TlsConfig(broker_certificate=pki.broker.path), "--broker-key"),
+        (TlsConfig(broker=True, keylog=missing / "keys"), "--tls-keylog"),
+    ):
+        with pytest.raises(ProxyError) as refused:
+            bench.proxy(broker.address, tls=tls)
+        assert words in str(refused.value) and "\n" not in str(refused.value)
+
+
+def test_keys_are_logged_for_wireshark_on_request_only(secure: Any, tmp_path: Path) -> None:
+    log = tmp_path / "keys.log"
+    _, client = secure(lambda sock: sock.sendall(b"\0\0\0\4\0\0\0\1"), tls={"keylog": log})
+    assert client.recv(8) == b"\0\0\0\4\0\0\0\1"
+    assert stat.S_IMODE(log.stat().st_mode) == 0o600
+    labels = [line.split()[0] for line in log.read_text().splitlines() if not line.startswith("#")]
+    assert labels.count("CLIENT_TRAFFIC_SECRET_0") == 2  # both legs
+
+
+# --- the socket itself ---------------------------------------------------------------------------------------------
+
+
+class Lane:
+    hangup = False
+
+
+@pytest.fixture
+def pair(pki: Pki) -> Iterator[tuple[TlsSocket, TlsSocket, Lane, Lane]]:
+    """A client and a server over a socket pair with buffers as small as they can be, hands shaken."""
+    ends = socket.socketpair()
+    for end in ends:
+        end.setblocking(False)
+        end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1)
+    lanes = Lane(), Lane()
+    client = TlsSocket(ends[0], client_context(pki.ca.path), lanes[0], server_side=False, server_hostname="localhost")
+    server = TlsSocket(ends[1], server_context(pki.broker), lanes[1], server_side=True)
+    done = [False, False]
+    for _ in range(50):
+        done = [client.shake(), server.shake()]
+        if all(done):
+            break
+    assert all(done)
+    yield client, server, *lanes
+    client.close()
+    server.close()
+
+
+def send_all(sock: TlsSocket, data: bytes, while_waiting: Callable[[], None]) -> None:
+    """As lanes do: what was not taken comes again, with more behind it."""
+    pending = bytearray(data[: len(data) // 3])
+    rest = data[len(pending) :]
+    while pending or rest:
+        try:
+            del pending[: sock.send(bytes(pending))]
+        except BlockingIOError:
+            while_waiting()
+        pending += rest[:5000]
+        rest = rest[5000:]
+
+
+@pytest.mark.parametrize("view_size", [1, 100, 16384, 70_000])
+def test_short_writes_and_reads_of_any_size(pair: Any, view_size: int) -> None:
+    client, server, _, reads = pair
+    data = random.Random(view_size).randbytes(3_000 if view_size == 1 else 300_000)
+    got = bytearray()
+    room = bytearray(view_size)
+
+    def read() -> None:
+        try:
+            while True:
+                count = server.recv_into(memoryview(room))
+                got.extend(room[:count])
+                if not count:
+                    return
+        except BlockingIOError:
+            pass
+
+    send_all(client, data, read)
+    client.shutdown(socket.SHUT_WR)
+    for _ in range(1000):
+        if client.waits:
+            client.finish_sending()
+        read()
+        if reads.hangup and not client.waits:
+            break
+    assert bytes(got) == data
+    assert reads.hangup  # the end was there without an edge of its own
+    assert server.recv_into(memoryview(room)) == 0
+    server.send(b"still open")
+    assert client.recv_into(memoryview(bytearray(20))) == 10
+
+
+def test_closing_for_writing_keeps_what_was_decrypted_in_part(pair: Any) -> None:
+    client, server, *_ = pair
+    data = b"x" * 10_000
+    room = memoryview(bytearray(4_000))
+    while True:  # the record comes through a buffer that is smaller than it is
+        try:
+            client.send(data)
+        except BlockingIOError:
+            pass
+        try:
+            assert server.recv_into(room) == 4_000
+            break
+        except BlockingIOError:
+            pass
+    server.shutdown(socket.SHUT_WR)
+    assert [server.recv_into(room), server.recv_into(room)] == [4_000, 2_000]
+    client.send(b"and more")
+    assert server.recv_into(room) == 8 and bytes(room[:8]) == b"and more"
+    assert client.recv_into(room) == 0
+
+
+def test_both_sides_end(pair: Any) -> None:
+    """The peer's close_notify that comes after one's own is an end, too, and no fault."""
+    client, server, *_ = pair
+    room = memoryview(bytearray(100))
+    server.shutdown(socket.SHUT_WR)
+    client.shutdown(socket.SHUT_WR)
+    assert server.recv_into(room) == client.recv_into(room) == 0
+
+
+def test_a_broken_record_breaks_the_connection_with_a_word(pair: Any) -> None:
+    client, server, *_ = pair
+    told: list[str] = []
+    server.broken = told.append
+    client._sock.send(b"\x17\x03\x03\x00\x20" + bytes(32))
+    with pytest.raises(TlsFault):
+        server.recv_into(memoryview(bytearray(100)))
+    with pytest.raises(OSError):
+        server.recv_into(memoryview(bytearray(100)))
+    assert len(told) == 1 and "TLS with the client failed" in told[0]

@@ -1,0 +1,312 @@
+"""Transparent mode, with real interfaces and rules in network namespaces: client, router with the proxy, broker."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from barnabas.captures import open_capture
+from barnabas.proxy import Proxy, ProxyConfig
+from barnabas.proxy.events import ClientRefused, ConnectionOpened, UpstreamFailed
+from barnabas.proxy.transparent import EVERYWHERE, TransparentConfig
+from network.namespaces import Namespaces, connect, inside, missing, run_in
+
+_MISSING = missing()
+pytestmark = pytest.mark.skipif(bool(_MISSING), reason=_MISSING)
+
+V4, V6 = "10.77.2.2", "fd77:2::2"
+# A user without rights, but for reading the interpreter's files wherever they are.
+NOBODY = [
+    "setpriv", "--reuid", "nobody", "--clear-groups",
+    "--inh-caps=-all,+dac_read_search", "--ambient-caps=-all,+dac_read_search",
+]  # fmt: skip
+
+
+class Lab:
+    """Namespaces, and what runs in them until the test ends."""
+
+    def __init__(self, wire: Any) -> None:
+        self.spaces = Namespaces()
+        self.wire = wire
+        self.peers: list[tuple[Any, ...]] = []
+        self._closing: list[Any] = []
+
+    def broker(self, space: str, host: str, port: int = 9092) -> None:
+        """Answers every frame with its own bytes behind the correlation id, and notes who connects."""
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        server = inside(space, lambda: socket.create_server((host, port), family=family))
+        self._closing.append(server.close)
+
+        def serve(sock: socket.socket) -> None:
+            with sock:
+                while frame := self.wire.read_frame(sock):
+                    sock.sendall(self.wire.response(int.from_bytes(frame[8:12], "big"), frame))
+
+        def accept() -> None:
+            while True:
+                try:
+                    sock, peer = server.accept()
+                except OSError:
+                    return
+                self.peers.append(peer[:2])
+                threading.Thread(target=serve, args=(sock,), daemon=True).start()
+
+        threading.Thread(target=accept, daemon=True).start()
+
+    def proxy(self, space: str, mode: str, host: str = "::", keep_source: bool = False, **options: Any) -> Proxy:
+        config = ProxyConfig(
+            EVERYWHERE, (host, 19092), transparent=TransparentConfig(mode, keep_source), drain_seconds=0.5, **options
+        )
+        proxy = inside(space, lambda: Proxy(config).start())
+        self._closing.append(proxy.stop)
+        return proxy
+
+    def exchange(self, space: str, address: tuple[str, int]) -> tuple[str, int]:
+        """One request and its response from a namespace; the client's own address."""
+        with connect(space, address) as client:
+            sent = self.wire.request(18, 0, 5, b"x" * 100)
+            client.sendall(sent)
+            assert self.wire.read_frame(client) == self.wire.response(5, sent)
+            assert client.getpeername()[:2] == address  # for the client nothing is different
+            return client.getsockname()[:2]
+
+    def close(self) -> None:
+        for close in reversed(self._closing):
+            close()
+        self.spaces.close()
+
+
+@pytest.fixture
+def lab(wire: Any) -> Iterator[Lab]:
+    lab = Lab(wire)
+    yield lab
+    lab.close()
+
+
+def barnabas(space: str, *arguments: str, check: bool = True) -> Any:
+    return run_in(space, sys.executable, "-P", "-m", "barnabas", "transparent", *arguments, check=check)
+
+
+def rules(space: str) -> str:
+    return run_in(space, "nft", "list", "ruleset").stdout + run_in(space, "ip", "rule").stdout
+
+
+@pytest.mark.parametrize("host", [V4, V6])
+@pytest.mark.parametrize("mode", ["redirect", "tproxy"])
+def test_a_router_takes_connections_to_brokers(lab: Lab, tmp_path: Path, mode: str, host: str) -> None:
+    client, router, broker = lab.spaces.three()
+    lab.broker(broker, host)
+    lab.broker(broker, host, 9095)
+    barnabas(router, "up", "--port", "9092", "--port", "9095", "--mode", mode)
+    proxy = lab.proxy(router, mode, record=tmp_path)
+    addresses = [lab.exchange(client, (host, port)) for port in (9092, 9095)]
+    opened = [lab.wire.wait_for(proxy, ConnectionOpened) for _ in range(2)]
+    assert [tuple(event.client) for event in opened] == addresses
+    assert [tuple(event.broker) for event in opened] == [(host, 9092), (host, 9095)]
+    # the broker sees the router, whose address the client's was exchanged for
+    assert {peer[0] for peer in lab.peers} == {"fd77:2::1" if ":" in host else "10.77.2.1"}
+    proxy.stop()
+    with open_capture(tmp_path) as capture:
+        found = [(exchange.client, exchange.broker) for exchange in capture.exchanges()]
+    shown = f"[{host}]" if ":" in host else host
+    assert [broker for _, broker in found] == [f"{shown}:9092", f"{shown}:9095"]
+    assert [client.rpartition(":")[2] for client, _ in found] == [str(port) for _, port in addresses]
+
+
+@pytest.mark.parametrize("host", [V4, V6])
+def test_the_source_address_of_clients_is_kept(lab: Lab, host: str) -> None:
+    client, router, broker = lab.spaces.three()
+    lab.broker(broker, host)
+    barnabas(router, "up", "--mode", "tproxy")
+    lab.proxy(router, "tproxy", keep_source=True)
+    for _ in range(3):
+        assert lab.exchange(client, (host, 9092))[0] == ("fd77:1::2" if ":" in host else "10.77.1.2")
+    assert {peer[0] for peer in lab.peers} == {"fd77:1::2" if ":" in host else "10.77.1.2"}
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
+@pytest.mark.parametrize("mode", ["redirect", "tproxy"])
+def test_connections_made_on_the_same_machine(lab: Lab, mode: str, host: str) -> None:
+    space = lab.spaces.one()
+    lab.broker(space, host)
+    barnabas(space, "up", "--mode", mode)
+    proxy = lab.proxy(space, mode)
+    lab.exchange(space, (host, 9092))
+    assert tuple(lab.wire.wait_for(proxy, ConnectionOpened).broker) == (host, 9092)
+
+
+@pytest.mark.parametrize("mode", ["redirect", "tproxy"])
+def test_connections_from_the_router_itself(lab: Lab, mode: str) -> None:
+    _, router, broker = lab.spaces.three()
+    lab.broker(broker, V4)
+    barnabas(router, "up", "--mode", mode)
+    proxy = lab.proxy(router, mode, host="0.0.0.0")
+    lab.exchange(router, (V4, 9092))
+    assert tuple(lab.wire.wait_for(proxy, ConnectionOpened).broker) == (V4, 9092)
+
+
+def test_a_proxy_without_rights_and_its_user_excluded(lab: Lab) -> None:
+    """Its connections carry no mark then: without --exclude-uid they come back, which is seen and refused."""
+    space = lab.spaces.one()
+    lab.broker(space, "127.0.0.1")
+    program = (
+        "from barnabas.proxy import Proxy, ProxyConfig\n"
+        "from barnabas.proxy.transparent import EVERYWHERE, TransparentConfig\n"
+        "with Proxy(ProxyConfig(EVERYWHERE, ('127.0.0.1', 19092), transparent=TransparentConfig('redirect'))) as proxy:\n"
+        "    for event in proxy.events():\n"
+        "        print(type(event).__name__, event.text, flush=True)\n"
+    )
+    process = inside(
+        space,
+        lambda: subprocess.Popen(
+            [*NOBODY, sys.executable, "-P", "-c", program], stdout=subprocess.PIPE, text=True, cwd="/"
+        ),
+    )
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith("Listening")
+        barnabas(space, "up", "--family", "ip")
+        with connect(space, ("127.0.0.1", 9092)) as client:
+            client.sendall(lab.wire.request(18, 0, 1))
+            try:
+                assert client.recv(1) == b""
+            except ConnectionResetError:
+                pass
+        refused = next(line for line in process.stdout if line.startswith("ClientRefused"))
+        assert "came back to it" in refused and "--exclude-uid" in refused
+        barnabas(space, "down")
+        barnabas(space, "up", "--family", "ip", "--exclude-uid", "nobody")
+        lab.exchange(space, ("127.0.0.1", 9092))
+    finally:
+        process.terminate()
+        process.wait()
+        process.stdout.close()
+
+
+@pytest.mark.parametrize("mode", ["redirect", "tproxy"])
+def test_connections_to_the_proxy_itself_are_refused(lab: Lab, mode: str) -> None:
+    client, router, _broker = lab.spaces.three()
+    barnabas(router, "up", "--mode", mode)
+    proxy = lab.proxy(router, mode)
+    for space, host in ((client, "10.77.1.1"), (router, "127.0.0.1"), (client, "fd77:1::1")):
+        with connect(space, (host, 19092)) as sock:
+            assert sock.recv(1) == b""
+        refused = lab.wire.wait_for(proxy, ClientRefused)
+        assert "connected to the proxy itself" in refused.text and "barnabas transparent up" in refused.text
+
+
+def test_without_rules_nothing_comes_and_nothing_breaks(lab: Lab) -> None:
+    client, router, broker = lab.spaces.three()
+    lab.broker(broker, V4)
+    lab.proxy(router, "redirect")
+    lab.exchange(client, (V4, 9092))
+    assert lab.peers[0][0] == "10.77.1.2"
+
+
+def test_a_broker_that_is_down(lab: Lab) -> None:
+    client, router, _broker = lab.spaces.three()
+    barnabas(router, "up")
+    proxy = lab.proxy(router, "redirect")
+    with connect(client, (V4, 9092)) as sock:
+        assert sock.recv(1) == b""
+    assert tuple(lab.wire.wait_for(proxy, UpstreamFailed).broker) == (V4, 9092)
+
+
+def test_responses_keep_the_brokers_addresses(lab: Lab, wire: Any) -> None:
+    """Metadata names the brokers themselves, also while rules stand."""
+    from barnabas.plugins.rules import Rule
+
+    space = lab.spaces.one()
+    answer = wire.metadata_response(7, [(1, "broker-1.example", 9092), (2, "10.1.2.3", 9093)])
+    server = inside(space, lambda: socket.create_server(("127.0.0.1", 9092)))
+
+    def serve() -> None:
+        for _ in range(2):
+            sock, _ = server.accept()
+            with sock:
+                wire.read_frame(sock)
+                sock.sendall(answer)
+
+    threading.Thread(target=serve, daemon=True).start()
+    barnabas(space, "up")
+    for rules in ([], [Rule("slow", api_key=3, error_code=3, after=100), Rule("p", api_key=0, error_code=6)]):
+        proxy = lab.proxy(space, "redirect", rules=rules)
+        with connect(space, ("127.0.0.1", 9092)) as client:
+            client.sendall(wire.request(3, 8, 7, b"\xff\xff\xff\xff\x00\x00\x00"))
+            assert wire.read_frame(client) == answer
+        proxy.stop()
+    server.close()
+
+
+@pytest.mark.parametrize("mode", ["redirect", "tproxy"])
+def test_up_and_down_leave_everything_else_alone(lab: Lab, mode: str) -> None:
+    space = lab.spaces.one()
+    run_in(space, "nft", "add table inet of_others; add chain inet of_others input")
+    run_in(space, "ip", "rule", "add", "fwmark", "0x1", "lookup", "100")
+    before = rules(space)
+    dry = barnabas(space, "up", "--mode", mode, "--port", "9093", "--dry-run").stdout
+    assert rules(space) == before
+    said = barnabas(space, "up", "--mode", mode, "--port", "9093").stdout
+    assert said == dry and "barnabas_transparent" in said
+    standing = rules(space)
+    assert "9093" in standing and "of_others" in standing
+    again = barnabas(space, "up", "--mode", mode, check=False)
+    assert again.returncode == 2 and "already" in again.stderr and rules(space) == standing
+    removed = barnabas(space, "down").stdout
+    assert "nft delete table inet barnabas_transparent" in removed
+    assert rules(space) == before
+    assert run_in(space, "ip", "-6", "rule").stdout.count("27494") == 0
+    nothing = barnabas(space, "down", check=False)
+    assert nothing.returncode == 2 and "nothing to remove" in nothing.stderr
+
+
+def test_rules_that_cannot_all_be_set_are_not_set_at_all(lab: Lab) -> None:
+    """The routing table is taken by somebody else's route."""
+    space = lab.spaces.one()
+    run_in(space, "ip", "route", "add", "local", "default", "dev", "lo", "table", "27494")
+    failed = barnabas(space, "up", "--mode", "tproxy", check=False)
+    assert failed.returncode == 2 and "failed" in failed.stderr
+    assert "barnabas_transparent" not in rules(space) and "0x6b66" not in rules(space)
+
+
+def test_without_root_the_way_out_is_named(lab: Lab, tmp_path: Path) -> None:
+    space = lab.spaces.one()
+    done = run_in(
+        space, *NOBODY, sys.executable, "-P", "-m", "barnabas",
+        "transparent", "up", "--port", "9093", check=False, cwd="/",
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert "sudo" in done.stderr and "transparent up --port 9093" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_the_command(lab: Lab) -> None:
+    """`barnabas proxy --transparent` from the shell, and SIGTERM."""
+    space = lab.spaces.one()
+    lab.broker(space, "127.0.0.1")
+    barnabas(space, "up")
+    process = inside(
+        space,
+        lambda: subprocess.Popen(
+            [sys.executable, "-P", "-m", "barnabas", "proxy", "--transparent", "redirect"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        ),
+    )
+    try:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        assert "brokers' own addresses" in line
+        lab.exchange(space, ("127.0.0.1", 9092))
+    finally:
+        process.terminate()
+        out = process.communicate(timeout=20)[0]
+    assert process.returncode == 0, out
+    assert "127.0.0.1:9092" in out

@@ -1,0 +1,108 @@
+"""A broker that cannot be reached: what clients try is read, told and recorded, and nobody waits long."""
+
+from __future__ import annotations
+
+import socket
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from barnabas.captures import open_capture
+from barnabas.decoder.happening import Closed, Opened
+from barnabas.proxy.events import UpstreamFailed
+from barnabas.proxy.life_events import ClientTried
+
+
+@pytest.fixture
+def nobody() -> tuple[str, int]:
+    """An address where nobody listens."""
+    with socket.create_server(("127.0.0.1", 0)) as unused:
+        return unused.getsockname()[:2]
+
+
+def test_the_first_requests_are_told_and_recorded(bench: Any, wire: Any, tmp_path: Path, nobody: Any) -> None:
+    proxy = bench.proxy(nobody, record=tmp_path)
+    client = bench.client(proxy.address)
+    begin = time.monotonic()
+    client.sendall(wire.request(18, 0, 1) + wire.request(3, 8, 2, b"\xff\xff\xff\xff\x00\x00\x00"))
+    assert client.recv(1) == b""  # in order: everything was read
+    assert time.monotonic() - begin < 2
+    tried = wire.wait_for(proxy, ClientTried)
+    assert tried.requests == ("ApiVersions v0", "Metadata v8")
+    assert tuple(tried.client) == client.getsockname() and tuple(tried.broker) == nobody
+    assert "ApiVersions v0, Metadata v8" in tried.text
+    proxy.stop()
+    with open_capture(tmp_path) as capture:
+        found = [(e.api_key, e.api_version, e.state) for e in capture.exchanges()]
+        happened = [h for h in capture.happenings() if isinstance(h, (Opened, Closed))]
+    assert found == [(18, 0, "no_response"), (3, 8, "no_response")]
+    opened, closed = happened
+    assert isinstance(opened, Opened) and not opened.established
+    assert isinstance(closed, Closed) and (closed.how, closed.by) == ("refused", "broker")
+
+
+def test_a_request_that_comes_a_little_later(bench: Any, wire: Any, nobody: Any) -> None:
+    proxy = bench.proxy(nobody)
+    client = bench.client(proxy.address)
+    wire.wait_for(proxy, UpstreamFailed)
+    frame = wire.request(18, 3, 1)
+    client.sendall(frame[:7])
+    time.sleep(0.1)
+    client.sendall(frame[7:])
+    assert wire.wait_for(proxy, ClientTried).requests == ("ApiVersions v3",)
+    assert client.recv(1) == b""
+
+
+@pytest.mark.parametrize("said", [b"", b"\0\0\0"])
+def test_a_client_that_says_nothing_whole_is_not_kept(bench: Any, wire: Any, nobody: Any, said: bytes) -> None:
+    proxy = bench.proxy(nobody)
+    client = bench.client(proxy.address)
+    begin = time.monotonic()
+    client.sendall(said)
+    assert client.recv(1) == b""
+    assert 0.3 < time.monotonic() - begin < 2
+
+
+@pytest.mark.parametrize(
+    ("said", "text"),
+    [(b"GET / HTTP/1.1\r\n\r\n", "HTTP"), (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", "TLS")],
+)
+def test_what_is_no_kafka(bench: Any, wire: Any, nobody: Any, said: bytes, text: str) -> None:
+    proxy = bench.proxy(nobody)
+    bench.client(proxy.address).sendall(said)
+    assert text in wire.wait_for(proxy, ClientTried).text
+
+
+def test_a_flood_is_bounded(bench: Any, wire: Any, nobody: Any) -> None:
+    proxy = bench.proxy(nobody)
+    client = bench.client(proxy.address)
+    begin = time.monotonic()
+    with pytest.raises(OSError):
+        client.sendall((b"\0\x10\0\0" + bytes(1 << 20)) * 50)
+    assert time.monotonic() - begin < 3
+
+
+def test_clients_that_come_again_and_again(bench: Any, wire: Any, nobody: Any) -> None:
+    """Nothing piles up, and a broker that comes back is reached."""
+    proxy = bench.proxy(nobody)
+    for _ in range(100):
+        with socket.create_connection(proxy.address, timeout=5) as client:
+            client.sendall(wire.request(18, 0, 1))
+            assert client.recv(1) == b""
+    with socket.create_server(nobody) as server:
+        client = bench.client(proxy.address)
+        sock, _ = server.accept()
+        with sock:
+            client.sendall(wire.request(18, 0, 1))
+            assert wire.read_frame(sock) == wire.request(18, 0, 1)
+
+
+def test_stopping_does_not_wait_for_them(bench: Any, wire: Any, nobody: Any) -> None:
+    proxy = bench.proxy(nobody, drain_seconds=5.0)
+    client = bench.client(proxy.address)
+    wire.wait_for(proxy, UpstreamFailed)
+    begin = time.monotonic()
+    proxy.stop()
+    assert time.monotonic() - begin < 3
+    assert client.recv(1) == b""

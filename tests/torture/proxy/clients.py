@@ -1,0 +1,110 @@
+"""A real producer and a real consumer under faults, and the checker over what was sent, acknowledged and read."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+QUICK: dict[str, Any] = {
+    "reconnect.backoff.ms": 20,
+    "reconnect.backoff.max.ms": 300,
+    "retry.backoff.ms": 20,
+    "socket.timeout.ms": 4000,
+    "socket.connection.setup.timeout.ms": 2000,
+    "topic.metadata.refresh.fast.interval.ms": 100,
+    "log_level": 0,
+}
+
+
+def make_topic(bootstrap: str, name: str, partitions: int = 3, replicas: int = 1) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap, **QUICK})
+    config = {"min.insync.replicas": str(min(replicas, 2))}
+    admin.create_topics([NewTopic(name, partitions, replicas, config=config)])[name].result(30)
+
+
+class Production(threading.Thread):
+    """Produces numbered records, acks=all, until `stop`; `sent` and `acknowledged` are sets of numbers."""
+
+    def __init__(self, bootstrap: str, topic: str, idempotent: bool, pause: float = 0.001) -> None:
+        super().__init__(daemon=True)
+        settings = {"bootstrap.servers": bootstrap, "acks": "all", "enable.idempotence": idempotent, "linger.ms": 2}
+        self.producer = Producer({**settings, **QUICK, "message.timeout.ms": 60_000, "request.timeout.ms": 4000})
+        self.topic = topic
+        self.pause = pause
+        self.sent: set[int] = set()
+        self.acknowledged: set[int] = set()
+        self.failures: Counter[str] = Counter()
+        self._halt = threading.Event()
+
+    def run(self) -> None:
+        number = 0
+        while not self._halt.is_set():
+            value = str(number).encode()
+            self.sent.add(number)
+            try:
+                self.producer.produce(self.topic, value, callback=self._told)
+            except BufferError:
+                self.producer.poll(0.1)
+                continue
+            number += 1
+            self.producer.poll(0)
+            time.sleep(self.pause)
+
+    def _told(self, error: KafkaError | None, message: Any) -> None:
+        if error is None:
+            self.acknowledged.add(int(message.value()))
+        else:
+            self.failures[str(error)] += 1
+
+    def stop(self, seconds: float = 60.0) -> None:
+        self._halt.set()
+        self.join()
+        assert self.producer.flush(seconds) == 0, "records that are neither acknowledged nor refused"
+        del self.producer  # and with it its connections
+
+
+class Consumption(threading.Thread):
+    """Reads all partitions from the beginning; `read` counts every number."""
+
+    def __init__(self, bootstrap: str, topic: str, partitions: int = 3) -> None:
+        super().__init__(daemon=True)
+        settings = {"bootstrap.servers": bootstrap, "group.id": f"read-{topic}", "enable.auto.commit": False}
+        self.consumer = Consumer({**settings, **QUICK, "fetch.wait.max.ms": 50, "fetch.error.backoff.ms": 20})
+        self.consumer.assign([TopicPartition(topic, n, 0) for n in range(partitions)])
+        self.read: Counter[int] = Counter()
+        self._halt = threading.Event()
+
+    def run(self) -> None:
+        while not self._halt.is_set():
+            try:
+                message = self.consumer.poll(0.1)
+            except KafkaException:
+                continue
+            if message is not None and message.error() is None:
+                self.read[int(message.value())] += 1
+        self.consumer.close()
+
+    def until(self, wanted: set[int], seconds: float = 60.0) -> None:
+        """Read on until all of these have come."""
+        deadline = time.monotonic() + seconds
+        while not wanted <= self.read.keys() and time.monotonic() < deadline:
+            time.sleep(0.05)
+
+    def stop(self) -> None:
+        self._halt.set()
+        self.join()
+
+
+def check(production: Production, consumption: Consumption, idempotent: bool) -> None:
+    """No acknowledged record is lost, none is read that was not sent, and an idempotent producer's come once."""
+    lost = production.acknowledged - consumption.read.keys()
+    assert not lost, f"{len(lost)} acknowledged records were lost"
+    assert consumption.read.keys() <= production.sent
+    if idempotent:
+        assert not [n for n, times in consumption.read.items() if times > 1], "records that were read twice"
+        assert not production.failures, production.failures

@@ -1,0 +1,181 @@
+"""Whatever becomes of the processes that only look on, bytes go on; and nothing is left when a process is killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from barnabas.proxy import Proxy, ProxyConfig
+from barnabas.proxy.events import Event, NotInspected, Undecoded
+from torture.proxy.peers import Broker, connect, digest, echo, exactly, pid_of, read_frame
+from torture.proxy.traffic import Author
+
+FAULTS = {
+    "raises": "raise RuntimeError('a decoder that raises')",
+    "hangs": "time.sleep(60)",
+    "eats": "kept.extend(bytearray(64 << 20) for _ in range(1 << 20))",
+}
+SABOTAGE = """
+import sys, time
+if any(name in " ".join(sys.orig_argv) for name in ("proxy.observer", "proxy.inspector", "proxy.meter")):
+    import resource
+    resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))
+    import barnabas.decoder.connection as connection
+    kept = []
+    def broken(self, *_):
+        {fault}
+    connection.Connection.receive_from_client = connection.Connection.receive_from_broker = broken
+"""
+
+
+def traffic(proxy: Proxy, count: int = 40) -> None:
+    """Frames of every kind there and back, compared."""
+    for seed in range(4):
+        asked = b"".join(e.request for e in Author(seed).conversation(count, most=100_000))
+        with connect(proxy.address) as sock:
+            sent = 0
+            back = b""
+            while sent < len(asked):
+                size = int.from_bytes(asked[sent : sent + 4], "big") + 4
+                sock.sendall(asked[sent : sent + size])
+                sent += size
+                back += exactly(sock, size + 8)[8:]
+            assert digest(back) == digest(asked)
+
+
+def taken(proxy: Proxy) -> list[Event]:
+    found = []
+    while (event := proxy.next_event(0)) is not None:
+        found.append(event)
+    return found
+
+
+@pytest.mark.parametrize("record", [False, True])
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_decoder_out_of_order(fault: str, record: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Traffic goes on, and it is told once at most per process."""
+    (tmp_path / "sitecustomize.py").write_text(SABOTAGE.format(fault=FAULTS[fault]))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, [str(tmp_path), os.environ.get("PYTHONPATH")])))
+    config = {"record": tmp_path / "recording" if record else None, "findings": True}
+    with Broker(echo) as broker:
+        proxy = Proxy(ProxyConfig(upstream=broker.address, probe=False, drain_seconds=0.5, **config))
+        proxy.start()
+        try:
+            traffic(proxy)
+            time.sleep(0.5)
+            traffic(proxy)
+            events = taken(proxy)
+            kinds = Counter(type(event).__name__ for event in events)
+            assert not kinds["RelayFault"]
+            # what an echo answers is no response of the API, which is told of frames that were held
+            told = [e.text for e in events if e.warning and not isinstance(e, (NotInspected, Undecoded))]
+            assert len(told) <= 2 + 8 * record, told
+            assert proxy._children["relay"].poll() is None
+        finally:
+            for name in ("observer", "inspector"):
+                proxy._children[name].kill()  # one that hangs would take its time
+            proxy.stop()
+
+
+SUPERVISOR = """
+import sys, time
+from barnabas.proxy import Proxy, ProxyConfig
+with Proxy(ProxyConfig(upstream=("127.0.0.1", int(sys.argv[1])), listen=("127.0.0.1", int(sys.argv[2])), probe=False,
+                       findings=True, record=__import__("pathlib").Path(sys.argv[3]))) as proxy:
+    print(proxy.address[1], *(child.pid for child in proxy._children.values()), flush=True)
+    time.sleep(600)
+"""
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+@pytest.mark.parametrize("who", ["supervisor", "relay", "observer", "inspector"])
+def test_killed_at_any_time(who: str, tmp_path: Path, scale: float) -> None:
+    """SIGKILL in loops: what is left goes on or ends, clients come back, no process and no port stays behind."""
+    with Broker(echo) as broker:
+        port = 0
+        for round_ in range(int(2 * scale)):
+            words = [sys.executable, "-c", SUPERVISOR, str(broker.address[1]), str(port), str(tmp_path / str(round_))]
+            process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+            try:
+                assert process.stdout is not None
+                port, *pids = map(int, process.stdout.readline().split())
+                named = dict(zip(("observer", "inspector", "relay"), pids, strict=False)) | {"supervisor": process.pid}
+                with connect(("127.0.0.1", port)) as sock:
+                    frame = Author(round_).conversation(1)[0].request
+                    sock.sendall(frame)
+                    assert read_frame(sock)[8:] == frame
+                    os.kill(named[who], signal.SIGKILL)
+                    if who in ("observer", "inspector"):
+                        for _ in range(20):
+                            sock.sendall(frame)
+                            assert read_frame(sock)[8:] == frame
+                    else:
+                        try:
+                            assert sock.recv(1) == b"", "the connection does not end"
+                        except ConnectionResetError:
+                            pass
+            finally:
+                if who != "supervisor":
+                    process.kill()
+                process.wait(10)
+            deadline = time.monotonic() + 15
+            while any(map(alive, pids)) and time.monotonic() < deadline:
+                time.sleep(0.05)
+            assert not any(map(alive, pids)), "a process is left behind"
+
+
+def test_sigterm_delivers_what_is_in_flight(tmp_path: Path) -> None:
+    """The command ends with 0 after the responses have come."""
+    arrived = threading.Event()
+
+    def script(sock: socket.socket) -> None:
+        frame = read_frame(sock)
+        arrived.set()
+        time.sleep(1.0)
+        sock.sendall((len(frame) + 4).to_bytes(4, "big") + frame[8:12] + frame)
+        sock.recv(1)
+
+    with Broker(script) as broker:
+        address = f"127.0.0.1:{broker.address[1]}"
+        words = [sys.executable, "-m", "barnabas", "proxy", "--broker", address, "--listen", "127.0.0.1:0"]
+        process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        try:
+            assert process.stdout is not None
+            line = ""
+            while "listening on" not in line:
+                line = process.stdout.readline()
+                assert line, "the command ended"
+            port = int(line.split("listening on ")[1].split()[0].rpartition(":")[2])
+            frame = Author(1).conversation(1)[0].request
+            with connect(("127.0.0.1", port)) as sock:
+                sock.sendall(frame)
+                assert arrived.wait(20)
+                process.terminate()
+                assert read_frame(sock)[8:] == frame
+                assert sock.recv(1) == b""
+            assert process.wait(10) == 0
+        finally:
+            process.kill()
+            process.wait()
+
+
+def test_pids_are_those_of_the_children() -> None:
+    """`pid_of` and the order of children that the loops above rely on."""
+    with Broker(echo) as broker, Proxy(ProxyConfig(upstream=broker.address, probe=False, findings=True)) as proxy:
+        assert [pid_of(proxy, name) for name in ("observer", "inspector", "relay")] == [
+            child.pid for child in proxy._children.values()
+        ]
