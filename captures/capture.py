@@ -5,6 +5,7 @@ exchange back, `exchanges()` iterates all of them in the order of their requests
 """
 
 import heapq
+import time
 from bisect import bisect_right
 from collections.abc import Collection, Iterator, Sequence
 from itertools import count
@@ -13,14 +14,16 @@ from types import TracebackType
 from typing import NamedTuple, overload
 
 from ..decoder import Exchange, State, Topics, facts
+from ..decoder.happening import Happening
+from .happenings import Happenings
 from .index import CARRIED, CHANGED, NOTED, RECORD, STATE_MASK, STATES, SURPLUS, UNDECODED, Index, Record
 from .pcapng import NotACapture
-from .reader import CaptureFile
+from .reader import CaptureFile, files_in
 from .reassembly import KAFKA_PORTS
 from .segment import check
 
-_SUFFIXES = (".pcapng", ".pcapng.part", ".pcap", ".cap")
 _BATCH = 4096
+_GROWING_SECONDS = 60
 
 
 class Row(NamedTuple):
@@ -138,8 +141,9 @@ class Capture:
     (a torn tail, conversations that are not Kafka), or is None. `lost` lists (connection, direction, bytes).
     """
 
-    def __init__(self, path: Path, ports: Collection[int] = KAFKA_PORTS) -> None:
+    def __init__(self, path: Path, ports: Collection[int] = KAFKA_PORTS, *, background: bool = False) -> None:
         self.path = path
+        self._background = background
         self.segments: list[CaptureFile] = []
         self.starts: list[int] = [0]
         self._ports = ports
@@ -156,14 +160,11 @@ class Capture:
         self._count()
 
     def _add(self, path: Path) -> None:
-        self.segments.append(CaptureFile(path, self._ports))
+        self.segments.append(CaptureFile(path, self._ports, background=self._background))
 
     def _find(self) -> bool:
         """Open the files of the directory that are new since the last look."""
-        found: dict[str, Path] = {}
-        for entry in self.path.iterdir():
-            if entry.name.endswith(_SUFFIXES):
-                found[entry.name.removesuffix(".part")] = entry
+        found = files_in(self.path)
         new = sorted(set(found) - self._seen)
         for name in new:
             path = found[name]
@@ -233,8 +234,19 @@ class Capture:
             if bool(record[flags] & CARRIED) == carried:
                 yield record[0], number
 
+    def happenings(self) -> Iterator[Happening]:
+        """Everything that happens in the capture, in order, in one pass over its packets (see `Happenings`).
+
+        Of a live recording: what is there. An exchange's marks are those that `exchange` gives, as far as they are
+        known by then.
+        """
+        told = Happenings(self.path, self._ports)
+        yield from told.read()
+        yield from told.end()
+
     def refresh(self) -> int:
-        """Pick up what a live recording has added; returns the number of new rows."""
+        """Pick up what a live recording has added, or whoever writes a foreign capture; returns the number of new
+        rows. A foreign file in a directory must be the last one to grow: rows keep their numbers."""
         before = self.starts[-1]
         directory = self.path.is_dir()
         # In this order, because rows keep their numbers and none is shown twice: a segment that has a successor
@@ -242,10 +254,10 @@ class Capture:
         # has a successor by then.
         if directory:
             self._find()
-        live = [segment for segment in self.segments if segment.live]
+        live = [segment for segment in self.segments if segment.live or segment.own is None]
         for segment in live:
             segment.refresh()
-        if directory and any(not s.live or s.visible(True) < s.index.count for s in live):
+        if directory and any(s.own and (not s.live or s.visible(True) < s.index.count) for s in live):
             self._find()
         if live or directory:
             self._count()
@@ -253,8 +265,25 @@ class Capture:
 
     @property
     def live(self) -> bool:
-        """The recording still runs."""
+        """More is to come: the recording still runs, or a foreign capture is still being read."""
         return any(segment.live for segment in self.segments)
+
+    @property
+    def growing(self) -> bool:
+        """Somebody may still be writing a foreign capture: `refresh` picks up what is added."""
+        now = time.time()
+        return any(file.own is None and now - file.modified < _GROWING_SECONDS for file in self.segments)
+
+    def wait(self, seconds: float) -> None:
+        """Wait until what is read in the background is read, or so long."""
+        for segment in self.segments:
+            segment.wait(seconds)
+
+    @property
+    def progress(self) -> tuple[int, int]:
+        """Bytes that were read, and all bytes (0: not known), while a capture is read in the background."""
+        parts = [segment.progress for segment in self.segments]
+        return sum(read for read, _ in parts), sum(known for _, known in parts)
 
     @property
     def note(self) -> str | None:
@@ -284,10 +313,12 @@ class Capture:
         self.close()
 
 
-def open_capture(path: str | Path, ports: Collection[int] = KAFKA_PORTS) -> Capture:
-    """Open a segment, a directory of segments, or a foreign pcap/pcapng file. Nothing in it is executed.
+def open_capture(path: str | Path, ports: Collection[int] = KAFKA_PORTS, *, background: bool = False) -> Capture:
+    """Open a segment, a directory of segments, or a foreign pcap/pcapng file; gzip and zstd are unpacked, `-` is
+    standard input. Nothing in it is executed.
 
     `ports` are the brokers' ports in foreign captures; on other ports, connections whose first bytes look like a
-    Kafka request are found as well. Raises `NotACapture`, or OSError when the file cannot be read.
+    Kafka request are found as well. With `background` the first rows of a foreign capture are there at once, and the
+    rest comes with `refresh`, as for a live recording. Raises `NotACapture`, or OSError when the file cannot be read.
     """
-    return Capture(Path(path), ports)
+    return Capture(Path(path), ports, background=background)

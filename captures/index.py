@@ -123,24 +123,26 @@ class IndexEncoder:
     def __init__(self) -> None:
         self.records = bytearray()
         self.entries = bytearray(STRINGS_HEADER.pack(STRINGS_MAGIC, VERSION, 0))
+        self.strings_by_id: list[str | None] = [None]
         self._ids: dict[str, int] = {}
 
     def _entry(self, kind: int, data: bytes) -> None:
         self.entries += _ENTRY.pack(len(data), kind, 0) + data
 
-    def _string(self, text: str | None) -> int:
+    def string(self, text: str | None) -> int:
         """The id of a string; 0 is null."""
         if text is None:
             return 0
         number = self._ids.get(text)
         if number is None:
             number = self._ids[text] = len(self._ids) + 1
+            self.strings_by_id.append(text)
             self._entry(_STRING, text[:MAX_STRING].encode("utf-8", "replace"))
         return number
 
     def connection(self, number: int, opened_ns: int, client: str, broker: str) -> None:
         """Introduce a connection; before its first exchange."""
-        ids = self._string(client), self._string(broker)
+        ids = self.string(client), self.string(broker)
         self._entry(_CONNECTION, _CONNECTION_ENTRY.pack(number & 0xFFFFFFFF, 0, opened_ns, *ids))
 
     def leg_frame(self, frame: LegFrame) -> None:
@@ -191,7 +193,7 @@ class IndexEncoder:
             exchange.api_version,
             error,
             flags,
-            self._string(exchange.client_id),
+            self.string(exchange.client_id),
             0,
         )
         return flags
@@ -272,6 +274,13 @@ class Index:
         index = cls(head)
         index._data, index.count = encoder.records, len(encoder.records) // RECORD.size
         index._read_entries(bytes(encoder.entries[STRINGS_HEADER.size :]))
+        return index
+
+    @classmethod
+    def of_files(cls, records: int, strings: int) -> "Index":
+        """An index in two open files that somebody writes; `refresh` picks up what is there."""
+        index = cls(Head(0, 0, "0" * 32, -1, -1, -1))
+        index._files = (records, strings)
         return index
 
     def record(self, number: int) -> Record:

@@ -6,24 +6,23 @@ A recording's own segment gives the same records that were written beside it. A 
 """
 
 import re
-from array import array
-from collections import deque
 from collections.abc import Collection
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-from ..decoder import Connection, Direction, Exchange, ExchangeDone, Opaque, RequestSeen, State
+from ..decoder import ExchangeDone
+from ..decoder.happening import Happening, Missing, Opened
 from . import packets
-from .index import CONTINUED, Head, Index, IndexEncoder, IndexFiles, LegFrame
+from .following import Follower, LegSeen
+from .index import CONTINUED, Head, Index, IndexEncoder, IndexFiles
 from .pcapng import CaptureReader
-from .reassembly import KAFKA_PORTS, Closed, Data, Flow, Gap, Opened, Reassembler, StreamEvent
-from .recording import CARRIED_COMMENT, MARK, show_address
-from .segment import APPLICATION, BROKER_LEG, FINAL, parse_sync
+from .pieces import Pieces
+from .reassembly import KAFKA_PORTS
+from .segment import APPLICATION, FINAL, parse_sync
 from .segment import CONTINUED as SEGMENT_CONTINUED
+from .sources import Source
 
 _IDENTITY = re.compile(r"recording ([0-9a-f]{32}) segment (\d+)")
-_CONNECTION = re.compile(re.escape(MARK) + r"connection (\d+), (?:client (.*), broker (.*)|broker leg)", re.S)
-_LOST = re.compile(re.escape(MARK) + r"(\d+) bytes lost before this packet")
 _FOREIGN_IDENTITY = "0" * 32
 
 
@@ -48,48 +47,10 @@ def read_identity(file: BinaryIO, name: str = "") -> Identity | None:
     return identity(reader.comment, reader.application)
 
 
-class Pieces:
-    """Where the bytes of a foreign capture's frames are: lists of (file offset, length), by number."""
-
-    def __init__(self) -> None:
-        self._numbers = array("q")
-
-    def add(self, pieces: list[tuple[int, int]]) -> int:
-        """Keep one frame's pieces; returns their number."""
-        number = len(self._numbers)
-        self._numbers.append(len(pieces))
-        for offset, length in pieces:
-            self._numbers.extend((offset, length))
-        return number
-
-    def read(self, file: BinaryIO, number: int) -> bytes:
-        """The frame's bytes, its 4 size bytes included."""
-        out = []
-        for i in range(self._numbers[number]):
-            offset, length = self._numbers[number + 1 + 2 * i : number + 3 + 2 * i]
-            file.seek(offset)
-            out.append(file.read(length))
-        return b"".join(out)
-
-
-class _Stream:
-    """One Kafka connection: the decoder's state, and the packets that its undecoded bytes came in."""
-
-    def __init__(self, number: int, client: str, broker: str) -> None:
-        self.decoder = Connection(number, client, broker)
-        self.chunks: tuple[deque[Data], deque[Data]] = (deque(), deque())
-        self.used = [0, 0]  # bytes of the first chunk that earlier frames took
-        self.broken = False
-        self.changed: set[int] = set()
-
-
-class _Leg:
-    """The broker leg of a connection: the frame that is being read."""
-
-    def __init__(self, number: int) -> None:
-        self.number = number
-        self.missing = 0
-        self.frame = LegFrame(number, 0, 0, 0, 0)
+def first_time(source: Source) -> int:
+    """The time of a capture's first packet; 0 when it has none."""
+    first = next(CaptureReader(source.file, str(source.path)).packets(), None)
+    return first.time_ns if first is not None else 0
 
 
 class Builder:
@@ -99,165 +60,48 @@ class Builder:
         self.own = own
         self.encoder = IndexEncoder()
         self.pieces = Pieces()
-        self.lost = 0
         self.complete = False  # it ends with the last sync block of a segment
-        self.reassembler = Reassembler(self._awaited, ports, in_order=own is not None)
-        self._streams: dict[int, _Stream] = {}  # by the identity of their flow
-        self._numbered: dict[int, _Stream] = {}
-        self._legs: dict[int, _Leg] = {}
+        self._follower = Follower(own is not None, ports=ports, pieces=self.pieces)
+
+    @property
+    def lost(self) -> int:
+        """Bytes that are missing."""
+        return self._follower.lost
+
+    @property
+    def foreign(self) -> int:
+        """How many conversations with data are not Kafka."""
+        return self._follower.reassembler.foreign
 
     def build(self, reader: CaptureReader) -> None:
         """Read all packets; afterwards the encoder holds the whole index."""
-        feed = self.reassembler.feed
+        follow = self._follower.packet
         for packet in reader.packets():
-            segment = packets.parse(packet.linktype, packet.data)
-            if segment is not None:
-                for event in feed(packet, segment):
-                    self._event(event)
-        for event in self.reassembler.finish():
+            for event in follow(packet):
+                self._event(event)
+        for event in self._follower.finish():
             self._event(event)
-        sync = parse_sync(reader.last_custom.body) if reader.last_custom else None
-        self.complete = sync is not None and bool(sync.flags & FINAL)
-        continued = self.complete and sync is not None and bool(sync.flags & SEGMENT_CONTINUED)
-        waiting = [e for s in self._streams.values() for e in s.decoder.pending()]
-        for exchange in sorted(waiting, key=lambda e: int(e.marks.get("request_offset", -1))):
-            self.encoder.exchange(exchange, CONTINUED if continued else 0, pending=True)
+        flags = final_flags(reader)
+        self.complete = flags is not None
+        continued = CONTINUED if flags and flags & SEGMENT_CONTINUED else 0
+        for exchange in self._follower.pending():
+            self.encoder.exchange(exchange, continued, pending=True)
 
-    def _awaited(self, flow: Flow, correlation_id: int) -> bool:
-        stream = self._streams.get(id(flow))
-        return stream is not None and any(e.correlation_id == correlation_id for e in stream.decoder.pending())
-
-    def _event(self, event: StreamEvent) -> None:
-        if isinstance(event, Data):
-            stream = self._streams.get(id(event.flow))
-            if stream is None:
-                self._leg_data(event)
-            elif not stream.broken:
-                self._data(stream, event)
+    def _event(self, event: Happening | LegSeen) -> None:
+        if isinstance(event, ExchangeDone):
+            self.encoder.exchange(event.exchange)
         elif isinstance(event, Opened):
-            self._opened(event)
-        elif isinstance(event, Gap):
-            self._gap(event)
-        else:
-            self._closed(event)
+            self.encoder.connection(event.connection, event.time_ns, event.client, event.broker)
+        elif isinstance(event, LegSeen):
+            self.encoder.leg_frame(event.frame)
+        elif isinstance(event, Missing):
+            self.encoder.lost(event.connection, event.direction, event.size)
 
-    def _opened(self, event: Opened) -> None:
-        flow = event.flow
-        number, client, broker = flow.number, show_address(flow.client), show_address(flow.broker)
-        if self.own:
-            match = next(filter(None, map(_CONNECTION.fullmatch, flow.comments)), None)
-            if match:
-                number = int(match[1])
-                client, broker = match[2] or client, match[3] or broker
-            if flow.interface == BROKER_LEG:
-                self._legs[id(flow)] = _Leg(number)
-                return
-        self._streams[id(flow)] = self._numbered[number] = _Stream(number, client, broker)
-        self.encoder.connection(number, event.time_ns, client, broker)
 
-    def _gap(self, event: Gap) -> None:
-        stream = self._streams.get(id(event.flow))
-        if stream is None:
-            return
-        self.lost += event.size
-        stream.decoder.lost(Direction(event.direction))
-        stream.chunks[event.direction].clear()
-        stream.used[event.direction] = 0
-        if not self.own:  # our own segments say the exact number in a comment
-            self.encoder.lost(stream.decoder.number, event.direction, event.size)
-
-    def _closed(self, event: Closed) -> None:
-        self._legs.pop(id(event.flow), None)
-        stream = self._streams.pop(id(event.flow), None)
-        if stream and self._numbered.get(stream.decoder.number) is stream:
-            del self._numbered[stream.decoder.number]
-        if stream and not stream.broken:
-            for found in stream.decoder.close(event.time_ns):
-                if isinstance(found, ExchangeDone):
-                    self.encoder.exchange(found.exchange)
-
-    def _data(self, stream: _Stream, data: Data) -> None:
-        if self.own and any(comment.startswith(MARK + "opaque") for comment in data.comments):
-            self._told_lost(stream, data)
-            return  # never were frames
-        stream.chunks[data.direction].append(data)
-        receive = stream.decoder.receive_from_broker if data.direction else stream.decoder.receive_from_client
-        try:
-            for event in receive(data.data, data.time_ns):
-                if isinstance(event, Opaque):
-                    self._take(stream, event.direction, len(event.data) + (4 if event.framed else 0))
-                elif isinstance(event, RequestSeen):
-                    exchange = event.exchange
-                    self._located(stream, exchange, 0, len(exchange.request or b""))
-                elif event.exchange.state in (State.PAIRED, State.ORPHAN):
-                    self._located(stream, event.exchange, 1, len(event.exchange.response or b""))
-                    self._done(stream, event.exchange)
-                else:
-                    self._done(stream, event.exchange)
-        except Exception:  # a fault of the decoder ends this connection's frames, not the reading
-            stream.broken = True
-
-    def _take(self, stream: _Stream, direction: int, size: int) -> list[tuple[Data, int, int]]:
-        """The chunks that hold the next `size` bytes: (chunk, start in it, length)."""
-        chunks, taken = stream.chunks[direction], []
-        while size > 0 and chunks:
-            chunk, start = chunks[0], stream.used[direction]
-            length = min(len(chunk.data) - start, size)
-            taken.append((chunk, start, length))
-            size -= length
-            stream.used[direction] += length
-            if stream.used[direction] == len(chunk.data):
-                chunks.popleft()
-                stream.used[direction] = 0
-        return taken
-
-    def _located(self, stream: _Stream, exchange: Exchange, direction: int, size: int) -> None:
-        chunks = self._take(stream, direction, size + 4)
-        marks = exchange.marks
-        name = "response_offset" if direction else "request_offset"
-        if not self.own:
-            marks[name] = self.pieces.add([(chunk.at + start, length) for chunk, start, length in chunks])
-            return
-        marks[name] = chunks[0][0].offset if chunks else -1
-        if chunks:
-            self._told_lost(stream, chunks[0][0])
-        if direction == 0 and exchange.correlation_id in stream.changed:
-            marks["changed"] = True
-        for comment in chunks[0][0].comments if chunks else ():
-            if comment.startswith(CARRIED_COMMENT):
-                marks["carried"] = True
-                if comment.endswith(", changed"):
-                    marks["changed"] = True
-            elif not comment.startswith(MARK):
-                marks.setdefault("notes", []).append(comment)
-
-    def _told_lost(self, stream: _Stream, data: Data) -> None:
-        for lost in filter(None, map(_LOST.fullmatch, data.comments)):
-            self.encoder.lost(stream.decoder.number, data.direction, int(lost[1]))
-
-    def _done(self, stream: _Stream, exchange: Exchange) -> None:
-        self.encoder.exchange(exchange)
-        stream.changed.discard(exchange.correlation_id)
-
-    def _leg_data(self, data: Data) -> None:
-        """Broker-leg frames: whole, each starting a packet; they only mark the exchange they belong to."""
-        leg = self._legs[id(data.flow)]
-        if leg.missing == 0:
-            head = data.data[8:12] if data.direction == 0 else data.data[4:8]
-            correlation_id = int.from_bytes(head, "big", signed=True)
-            size = int.from_bytes(data.data[:4], "big")
-            leg.frame = LegFrame(leg.number, correlation_id, data.direction, size, data.offset)
-            leg.missing = 4 + size
-        leg.missing = max(leg.missing - len(data.data), 0)
-        if leg.missing:
-            return
-        self.encoder.leg_frame(leg.frame)
-        stream = self._numbered.get(leg.number)
-        if stream:
-            stream.changed.add(leg.frame.correlation_id)
-            for exchange in stream.decoder.pending():
-                if exchange.correlation_id == leg.frame.correlation_id:
-                    exchange.marks["changed"] = True
+def final_flags(reader: CaptureReader) -> int | None:
+    """The flags of the sync block that ends a segment; None when what was read ends otherwise."""
+    sync = parse_sync(reader.last_custom.body) if reader.last_custom else None
+    return sync.flags if sync is not None and sync.flags & FINAL else None
 
 
 def build(file: BinaryIO, name: str, ports: Collection[int] = KAFKA_PORTS) -> tuple[Builder, CaptureReader]:

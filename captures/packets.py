@@ -9,7 +9,8 @@ import struct
 from functools import lru_cache
 from typing import NamedTuple
 
-from .pcapng import LINKTYPE_ETHERNET
+from ..decoder.accelerator import native
+from .pcapng import LINKTYPE_ETHERNET, enhanced_packet
 
 FIN, SYN, RST, PSH, ACK = 0x01, 0x02, 0x04, 0x08, 0x10
 MAX_PAYLOAD = 65_000  # with its headers below the 65,535 bytes that an IPv4 packet can have
@@ -88,9 +89,28 @@ def build(
     return b"".join((_MAC[1 - side], _MAC[side], kind, ip, tcp[:16], checksum, tcp[18:]))
 
 
+def block(
+    source: Address, target: Address, sequence: int, acknowledged: int, flags: int, payload: bytes, side: int,
+    interface: int, time_ns: int, direction: int,
+) -> bytes:  # fmt: skip
+    """The pcapng block of one packet without comments; the accelerator's if it is there."""
+    if native is not None and not flags & SYN:
+        head = _head(source, target, side)
+        made: bytes = native.packet(head, sequence, acknowledged, flags, payload, interface, time_ns, direction)
+        return made
+    return enhanced_packet(
+        interface, time_ns, build(source, target, sequence, acknowledged, flags, payload, side), (), direction
+    )
+
+
+@lru_cache(maxsize=4096)
+def _head(source: Address, target: Address, side: int) -> bytes:
+    return build(source, target, 0, 0, 0, b"", side)
+
+
 class TcpSegment(NamedTuple):
     """The TCP segment of a packet. `source` and `target` are packed address + port (see `endpoint`);
-    `start` is where the payload begins in the packet's bytes."""
+    `start` is where the payload begins in the packet's bytes, `cut` how many bytes of it were not captured."""
 
     source: bytes
     target: bytes
@@ -99,6 +119,7 @@ class TcpSegment(NamedTuple):
     flags: int
     payload: bytes
     start: int
+    cut: int = 0
 
 
 def endpoint(packed: bytes) -> Address:
@@ -110,8 +131,8 @@ def endpoint(packed: bytes) -> Address:
 _NETWORK_START = {12: 0, 14: 0, 101: 0, 228: 0, 229: 0, 0: 4, 108: 4}  # raw IP of all sorts; BSD loopback
 
 
-def parse(linktype: int, data: bytes) -> TcpSegment | None:
-    """The TCP segment in a packet, or None for anything else (other protocols, fragments, cut headers)."""
+def network_start(linktype: int, data: bytes) -> int | None:
+    """Where the IP header starts; None where there is none."""
     if linktype == LINKTYPE_ETHERNET:
         start, kind = 14, data[12:14]
         while kind in (b"\x81\x00", b"\x88\xa8", b"\x91\x00"):
@@ -125,27 +146,51 @@ def parse(linktype: int, data: bytes) -> TcpSegment | None:
         start, kind = _NETWORK_START[linktype], b""
     else:
         return None
-    if kind not in (b"", b"\x08\x00", b"\x86\xdd") or len(data) < start + 20:
+    while kind in (b"\x81\x00", b"\x88\xa8") and linktype != LINKTYPE_ETHERNET:  # a VLAN tag in a cooked packet
+        kind = data[start + 2 : start + 4]
+        start += 4
+    return start if kind in (b"", b"\x08\x00", b"\x86\xdd") and len(data) >= start + 20 else None
+
+
+def parse(linktype: int, data: bytes, size: int = 0) -> TcpSegment | None:
+    """The TCP segment in a packet, or None for anything else (other protocols, fragments, cut headers).
+
+    `size`: the packet's length on the wire, which tells what was cut where the IP header does not.
+    """
+    start = network_start(linktype, data)
+    if start is None:
         return None
-    return _parse_ip(data, start)
+    return _parse_ip(data, start, max(size, len(data)))
 
 
-def _parse_ip(data: bytes, start: int) -> TcpSegment | None:
+def is_fragment(linktype: int, data: bytes) -> bool:
+    """Whether a packet that `parse` refused is a fragment of an IP packet."""
+    start = network_start(linktype, data)
+    if start is None:
+        return False
+    if data[start] >> 4 == 4:
+        return bool(int.from_bytes(data[start + 6 : start + 8], "big") & 0x3FFF) and data[start + 9] == 6
+    return data[start] >> 4 == 6 and len(data) > start + 40 and data[start + 6] == 44 and data[start + 40] == 6
+
+
+def _parse_ip(data: bytes, start: int, size: int) -> TcpSegment | None:
     version = data[start] >> 4
     if version == 4:
         total, fragment, protocol = *struct.unpack_from(">H2xH", data, start + 2), data[start + 9]
         if protocol != 6 or fragment & 0x3FFF:
             return None
         source, target = data[start + 12 : start + 16], data[start + 16 : start + 20]
-        end = start + total if total else len(data)  # 0: the network card splits the packet later
+        end = start + total if total else size  # 0: the network card splits the packet later
         tcp = start + 4 * (data[start] & 15)
     elif version == 6 and len(data) >= start + 40:
         total, protocol = struct.unpack_from(">HB", data, start + 4)
         source, target = data[start + 8 : start + 24], data[start + 24 : start + 40]
         tcp = start + 40
-        end = tcp + total if total else len(data)
-        while protocol in (0, 43, 60) and tcp + 8 <= len(data):
-            protocol, tcp = data[tcp], tcp + 8 * (data[tcp + 1] + 1)
+        end = tcp + total if total else size
+        while protocol in (0, 43, 60, 51) and tcp + 8 <= len(data):
+            # An authentication header (51) counts its length in words of 4 bytes, the others in 8.
+            step = 4 * (data[tcp + 1] + 2) if protocol == 51 else 8 * (data[tcp + 1] + 1)
+            protocol, tcp = data[tcp], tcp + step
         if protocol != 6:
             return None
     else:
@@ -164,4 +209,5 @@ def _parse_ip(data: bytes, start: int) -> TcpSegment | None:
         data[tcp + 13],
         data[payload : min(end, len(data))],
         payload,
+        max(end - max(len(data), payload), 0),
     )

@@ -20,6 +20,7 @@ INTERFACE_DESCRIPTION = 1
 PACKET = 2  # obsolete, but old files have it
 SIMPLE_PACKET = 3
 ENHANCED_PACKET = 6
+DECRYPTION_SECRETS = 10
 CUSTOM = 0x0BAD
 CUSTOM_NO_COPY = 0x4000_0BAD  # not to be copied by tools that change the file: its content speaks of offsets
 
@@ -33,7 +34,7 @@ _CLASSIC = {  # first four bytes: (byte order, nanoseconds per unit of the stamp
     b"\x4d\x3c\xb2\xa1": ("<", 1),
     b"\xa1\xb2\x3c\x4d": (">", 1),
 }
-_TORN = "ends in the middle of a {what} at byte {offset}: {rest} bytes at the end were not read"
+TORN = "ends in the middle of a {what} at byte {offset}: {rest} bytes at the end were not read"
 
 
 class NotACapture(ValueError):
@@ -108,6 +109,12 @@ class Interface(NamedTuple):
     units_per_second: int
     offset_seconds: int
 
+    def time_ns(self, ticks: int) -> int:
+        """A stamp as nanoseconds since the epoch."""
+        if self.units_per_second != 1_000_000_000:
+            ticks = ticks * 1_000_000_000 // self.units_per_second
+        return ticks + self.offset_seconds * 1_000_000_000
+
 
 class Packet(NamedTuple):
     """One captured packet.
@@ -149,6 +156,9 @@ class CaptureReader:
         self.application = ""
         self.comment = ""
         self.last_custom: Block | None = None
+        self.secrets = False  # it holds decryption secrets, such as a TLS key log
+        self.first_interface = 0  # of the section that is being read
+        self.order = "<"  # its byte order
         self.note: str | None = None
         self.end = 0  # file offset behind the last whole block that was read
         file.seek(0)
@@ -165,8 +175,9 @@ class CaptureReader:
         return os.fstat(self._file.fileno()).st_size
 
     def blocks(self, start: int = 0) -> Iterator[Block]:
-        """Yield every whole pcapng block from file offset `start` on (0, or the start of a section)."""
-        file, order, offset = self._file, "<", start
+        """Yield every whole pcapng block from file offset `start` on (0, or where an earlier reading ended)."""
+        file, offset = self._file, start
+        order = self.order if start else "<"
         file.seek(start)
         size = self._size()
         while True:
@@ -174,10 +185,10 @@ class CaptureReader:
             head = file.read(12)
             if len(head) < 12:
                 if head:
-                    self.note = _TORN.format(what="block", offset=offset, rest=len(head))
+                    self.note = TORN.format(what="block", offset=offset, rest=len(head))
                 return
             if head[:4] == b"\x0a\x0d\x0d\x0a":
-                order = "<" if head[8:12] == b"\x4d\x3c\x2b\x1a" else ">"
+                self.order = order = "<" if head[8:12] == b"\x4d\x3c\x2b\x1a" else ">"
             kind, length = struct.unpack_from(order + "II", head)
             if length < 12 or length % 4:
                 self.note = f"damaged block at byte {offset} (length {length}): the rest was not read"
@@ -185,11 +196,11 @@ class CaptureReader:
             if offset + length > size:
                 size = self._size()  # a live recording has grown meanwhile
             if offset + length > size:
-                self.note = _TORN.format(what="block", offset=offset, rest=size - offset)
+                self.note = TORN.format(what="block", offset=offset, rest=size - offset)
                 return
             rest = file.read(length - 12)
             if len(rest) < length - 12:
-                self.note = _TORN.format(what="block", offset=offset, rest=len(rest) + 12)
+                self.note = TORN.format(what="block", offset=offset, rest=len(rest) + 12)
                 return
             if length > 12:
                 whole = head[8:] + rest
@@ -204,92 +215,114 @@ class CaptureReader:
             yield Block(offset - length, kind, body, order)
 
     def packets(self, start: int = 0) -> Iterator[Packet]:
-        """Yield the packets in file order. `start`, for pcapng: the offset of a block behind the interface
-        descriptions, which an earlier `packets()` must have read."""
-        return self._classic_packets(*self.classic) if self.classic else self._pcapng_packets(start)
+        """Yield the packets in file order. `start`: the offset of a block or packet; for pcapng an earlier
+        `packets()` must have read the interface descriptions in front of it."""
+        return self._classic_packets(*self.classic, start) if self.classic else self._pcapng_packets(start)
 
     def _pcapng_packets(self, start: int) -> Iterator[Packet]:
-        first_interface = 0  # interfaces count from 0 in each section; here they count through the file
         if start == 0:
             self.interfaces.clear()
+            self.first_interface = 0
         for block in self.blocks(start):
-            kind, body, order = block.kind, block.body, block.order
             try:
-                if kind in (ENHANCED_PACKET, PACKET):
-                    if kind == ENHANCED_PACKET:
-                        number, high, low, captured, size = struct.unpack_from(order + "IIIII", body)
-                    else:
-                        number, _drops, high, low, captured, size = struct.unpack_from(order + "HHIIII", body)
-                    if captured > len(body) - 20:
-                        raise ValueError("packet longer than its block")
-                    number += first_interface
-                    interface = self.interfaces[number]
-                    ticks = high << 32 | low
-                    if interface.units_per_second != 1_000_000_000:
-                        ticks = ticks * 1_000_000_000 // interface.units_per_second
-                    options = 20 + (captured + 3 & ~3)
-                    comments: tuple[str, ...] = ()
-                    if len(body) > options:
-                        comments = tuple(_decoded(v) for c, v in _options(body, options, order) if c == 1)
-                    yield Packet(
-                        number,
-                        interface.linktype,
-                        ticks + interface.offset_seconds * 1_000_000_000,
-                        body[20 : 20 + captured],
-                        block.offset,
-                        block.offset + 28,
-                        size,
-                        comments,
-                    )
-                elif kind == SIMPLE_PACKET:
-                    (size,) = struct.unpack_from(order + "I", body)
-                    interface = self.interfaces[first_interface]
-                    data = body[4 : 4 + size]
-                    yield Packet(
-                        first_interface, interface.linktype, 0, data, block.offset, block.offset + 12, size, ()
-                    )
-                elif kind == INTERFACE_DESCRIPTION:
-                    self.interfaces.append(_interface(body, order))
-                elif kind == SECTION_HEADER:
-                    first_interface = len(self.interfaces)
-                    for code, value in _options(body, 16, order):
-                        if code == 1:
-                            self.comment = _decoded(value)
-                        elif code == 4:
-                            self.application = _decoded(value)
-                elif kind in (CUSTOM, CUSTOM_NO_COPY):
-                    self.last_custom = block
-            except (struct.error, IndexError, ValueError) as error:
-                self.note = f"damaged block at byte {block.offset} ({error}): the rest was not read"
+                packet = self.take(block)
+            except ValueError as error:
+                self.note = str(error)
                 self.end = block.offset
                 return
+            if packet is not None:
+                yield packet
 
-    def _classic_packets(self, order: str, unit_ns: int) -> Iterator[Packet]:
+    def take(self, block: Block) -> Packet | None:
+        """The packet of a block; None for other blocks, of which interfaces, texts and such are remembered.
+
+        Blocks must come in the order of the file. Raises ValueError (a line for `note`) for a damaged one.
+        """
+        kind, body, order = block.kind, block.body, block.order
+        try:
+            if kind in (ENHANCED_PACKET, PACKET):
+                if kind == ENHANCED_PACKET:
+                    number, high, low, captured, size = struct.unpack_from(order + "IIIII", body)
+                else:
+                    number, _drops, high, low, captured, size = struct.unpack_from(order + "HHIIII", body)
+                if captured > len(body) - 20:
+                    raise ValueError("packet longer than its block")
+                number += self.first_interface
+                interface = self.interfaces[number]
+                options = 20 + (captured + 3 & ~3)
+                comments: tuple[str, ...] = ()
+                if len(body) > options:
+                    comments = tuple(_decoded(v) for c, v in _options(body, options, order) if c == 1)
+                return Packet(
+                    number,
+                    interface.linktype,
+                    interface.time_ns(high << 32 | low),
+                    body[20 : 20 + captured],
+                    block.offset,
+                    block.offset + 28,
+                    size,
+                    comments,
+                )
+            if kind == SIMPLE_PACKET:
+                (size,) = struct.unpack_from(order + "I", body)
+                number = self.first_interface
+                data = body[4 : 4 + size]
+                linktype = self.interfaces[number].linktype
+                return Packet(number, linktype, 0, data, block.offset, block.offset + 12, size, ())
+            if kind == INTERFACE_DESCRIPTION:
+                self.interfaces.append(_interface(body, order))
+            elif kind == SECTION_HEADER:
+                # Interfaces count from 0 in each section; here they count through the file.
+                self.first_interface = len(self.interfaces)
+                for code, value in _options(body, 16, order):
+                    if code == 1:
+                        self.comment = _decoded(value)
+                    elif code == 4:
+                        self.application = _decoded(value)
+            elif kind == DECRYPTION_SECRETS:
+                self.secrets = True
+            elif kind in (CUSTOM, CUSTOM_NO_COPY):
+                self.last_custom = block
+        except (struct.error, IndexError, ValueError) as error:
+            raise ValueError(f"damaged block at byte {block.offset} ({error}): the rest was not read") from None
+        return None
+
+    def _classic_packets(self, order: str, unit_ns: int, start: int) -> Iterator[Packet]:
         file = self._file
-        file.seek(0)
-        head = file.read(24)
-        if len(head) < 24:
-            self.note = _TORN.format(what="file header", offset=0, rest=len(head))
+        if not self.classic_head():
             return
-        linktype = struct.unpack_from(order + "I", head, 20)[0] & 0x03FFFFFF
-        self.interfaces[:] = [Interface(linktype, "", 1_000_000_000 // unit_ns, 0)]
-        record, offset = struct.Struct(order + "IIII"), 24
+        linktype = self.interfaces[0].linktype
+        record, offset = struct.Struct(order + "IIII"), max(start, 24)
+        file.seek(offset)
         while True:
             self.end = offset
             head = file.read(16)
             if len(head) < 16:
                 if head:
-                    self.note = _TORN.format(what="packet", offset=offset, rest=len(head))
+                    self.note = TORN.format(what="packet", offset=offset, rest=len(head))
                 return
             seconds, fraction, captured, size = record.unpack(head)
             if offset + 16 + captured > self._size():
                 rest = self._size() - offset
-                self.note = _TORN.format(what="packet", offset=offset, rest=rest)
+                self.note = TORN.format(what="packet", offset=offset, rest=rest)
                 return
             data = file.read(captured)
             time_ns = seconds * 1_000_000_000 + fraction * unit_ns
             yield Packet(0, linktype, time_ns, data, offset, offset + 16, size, ())
             offset += 16 + captured
+
+    def classic_head(self) -> bool:
+        """Read the header of a classic pcap; False, with a note, when it is not whole."""
+        assert self.classic is not None
+        order, unit_ns = self.classic
+        self._file.seek(0)
+        head = self._file.read(24)
+        if len(head) < 24:
+            self.note = TORN.format(what="file header", offset=0, rest=len(head))
+            return False
+        linktype = struct.unpack_from(order + "I", head, 20)[0] & 0x03FFFFFF
+        self.interfaces[:] = [Interface(linktype, "", 1_000_000_000 // unit_ns, 0)]
+        return True
 
 
 def _decoded(value: bytes) -> str:
@@ -323,8 +356,8 @@ def _what_it_is(head: bytes) -> str:
     if not head:
         return "the file is empty, not a capture"
     for magic, text in (
-        (b"\x1f\x8b", "gzip data; unpack it first (gunzip), then open the result"),
-        (b"\x28\xb5\x2f\xfd", "zstd data; unpack it first (zstd -d), then open the result"),
+        (b"\x1f\x8b", "gzip data inside of gzip or zstd data; unpack it first, then open the result"),
+        (b"\x28\xb5\x2f\xfd", "zstd data inside of gzip or zstd data; unpack it first, then open the result"),
         (b"PAR1", "a Parquet file, not a capture"),
         (b"BRNBIDX1", "a Barnabas index; open the .pcapng file beside it"),
         (b"BRNBSTR1", "a Barnabas string table; open the .pcapng file beside it"),

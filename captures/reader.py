@@ -4,9 +4,11 @@ import fcntl
 import os
 from collections.abc import Collection
 from pathlib import Path
+from typing import BinaryIO
 
 from ..decoder import Exchange, decode_request_header
 from . import indexing
+from .foreign import ForeignIndex
 from .index import (
     CARRIED,
     CHANGED,
@@ -23,6 +25,25 @@ from .index import (
 from .pcapng import CaptureReader
 from .reassembly import KAFKA_PORTS
 from .recording import MARK
+from .sources import Source
+
+SUFFIXES = (".pcapng", ".pcapng.part", ".pcap", ".cap", ".pcapng.gz", ".pcap.gz", ".cap.gz", ".pcapng.zst", ".pcap.zst")
+INTERRUPTED = "the recording was interrupted at the end of this segment"
+
+
+def files_in(directory: Path) -> dict[str, Path]:
+    """The files of a directory that may be captures, by the name they have when they are complete. May raise OSError."""
+    return {e.name.removesuffix(".part"): e for e in directory.iterdir() if e.name.endswith(SUFFIXES)}
+
+
+def being_written(file: BinaryIO) -> bool:
+    """Whether a recorder holds the segment."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    fcntl.flock(file, fcntl.LOCK_UN)
+    return False
 
 
 class CaptureFile:
@@ -32,17 +53,30 @@ class CaptureFile:
     the file, or is None.
     """
 
-    def __init__(self, path: Path, ports: Collection[int] = KAFKA_PORTS) -> None:
+    def __init__(self, path: Path, ports: Collection[int] = KAFKA_PORTS, *, background: bool = False) -> None:
+        """`background`: a foreign capture is read on while its first rows are looked at; see `refresh`."""
         self.path = path
-        self.note: str | None = None
-        self._file = open(path, "rb")  # noqa: SIM115 - kept open: a segment may be renamed while we read it
+        self._note: str | None = None
+        self._source = Source(path)  # kept open: a segment may be renamed while we read it
+        self._file = self._source.file
         try:
             self.own = indexing.read_identity(self._file, str(path))
-            self._pieces: indexing.Pieces | None = None
+            self._foreign: ForeignIndex | None = None
             self._ports = ports
-            index = open_index(path) if self.own else None
-            self.live = index is not None and not index.head.flags and self._is_being_written()
-            if index is not None and not index.head.flags and not self.live:
+            if self.own is None:
+                self.rebuilt = True
+                self._live = False
+                self._foreign = ForeignIndex(self._source, str(path), ports)
+                self.index = self._foreign.index
+                if background:
+                    self._foreign.start()
+                else:
+                    self._foreign.read_all()
+                return
+            self._source.fill_all()
+            index = open_index(path)
+            self._live = index is not None and not index.head.flags and being_written(self._file)
+            if index is not None and not index.head.flags and not self._live:
                 index.close()  # left behind by a recorder that was killed, or that the disk failed
                 index = None
             self.rebuilt = index is None
@@ -50,44 +84,58 @@ class CaptureFile:
             self._reader = CaptureReader(self._file, str(path))
             next(self._reader.packets(), None)  # reads the interfaces
         except BaseException:
-            self._file.close()
+            self._source.close()
             raise
 
-    def _is_being_written(self) -> bool:
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except OSError:
-            return True  # the recorder holds it
-        fcntl.flock(self._file, fcntl.LOCK_UN)
-        return False
-
     def _build(self) -> Index:
-        self._file.seek(0)
         builder, reader = indexing.build(self._file, str(self.path), self._ports)
-        notes = [f"{self.path.name}: {reader.note}"] if reader.note else []
-        if self.own and not builder.complete and not reader.note:
-            notes.append(f"{self.path.name}: the recording was interrupted at the end of this segment")
-        if self.own is None:
-            self._pieces = builder.pieces
-            foreign = builder.reassembler.foreign
-            if foreign:
-                ports = ", ".join(map(str, self._ports))
-                notes.append(f"{self.path.name}: {foreign} TCP conversations are not Kafka (brokers' ports: {ports})")
-            if builder.lost:
-                notes.append(f"{self.path.name}: {builder.lost} bytes of Kafka connections are not in the capture")
-        self.note = "; ".join(notes) or None
+        notes = [] if builder.complete or reader.note else [INTERRUPTED]
+        notes = [reader.note, *notes] if reader.note else notes
+        self._note = "; ".join(f"{self.path.name}: {note}" for note in notes) or None
         return indexing.in_memory(builder)
+
+    @property
+    def note(self) -> str | None:
+        """What is not right with the file, or None."""
+        if self._foreign is None:
+            return self._note
+        if self._foreign.reading:
+            return None
+        return "; ".join(f"{self.path.name}: {note}" for note in self._foreign.notes()) or None
+
+    @property
+    def live(self) -> bool:
+        """More is to come: a recorder writes the segment, or a foreign capture is still being read."""
+        return self._live or (self._foreign is not None and self._foreign.reading)
+
+    def wait(self, seconds: float) -> None:
+        """Wait until what is read in the background is read, or so long."""
+        if self._foreign is not None:
+            self._foreign.wait(seconds)
+
+    @property
+    def progress(self) -> tuple[int, int]:
+        """Bytes that were read, and all bytes (0: not known)."""
+        return self._foreign.progress if self._foreign is not None else (self.size, self.size)
 
     @property
     def size(self) -> int:
         """Bytes of the file now."""
         return os.fstat(self._file.fileno()).st_size
 
+    @property
+    def modified(self) -> float:
+        """When the file was written to last, in seconds since the epoch."""
+        return os.fstat(self._file.fileno()).st_mtime
+
     def refresh(self) -> int:
-        """Pick up what a live recording has added; returns the number of new records."""
-        added = self.index.refresh() if self.live else 0
-        if self.live and self.index.head.flags:
-            self.live = False
+        """Pick up what a live recording, or whoever writes a foreign capture, has added; returns the number of new
+        records. Of one that is read in the background: what was read meanwhile."""
+        if self._foreign is not None:
+            return self._foreign.refresh()
+        added = self.index.refresh() if self._live else 0
+        if self._live and self.index.head.flags:
+            self._live = False
             self.path = self.path.with_name(self.path.name.removesuffix(".part"))
         return added
 
@@ -176,16 +224,24 @@ class CaptureFile:
         return [nearest[direction] for direction in sorted(nearest)]
 
     def _frame(self, offset: int, size: int, notes: list[str]) -> bytes:
-        if self._pieces is not None:
-            data = self._pieces.read(self._file, offset)
-            if len(data) != size + 4:
-                raise ValueError(f"{self.path}: the file has changed since it was opened; open it again")
-            return data[4:]
+        if self._foreign is not None:
+            return self._foreign_frame(offset, size, notes)
         frame, comments = indexing.payload(self._reader, offset, size)
         notes.extend(comment for comment in comments if not comment.startswith(MARK))
         return frame
 
+    def _foreign_frame(self, place: int, size: int, notes: list[str]) -> bytes:
+        assert self._foreign is not None
+        data = self._foreign.pieces.read(self._file, place, size + 4)
+        if data[:4] != size.to_bytes(4, "big"):
+            raise ValueError(f"{self.path}: the file has changed since it was opened; open it again")
+        if len(data) < size + 4:
+            notes.append(f"cut when it was captured: {len(data) - 4} of {size} bytes are there")
+        return data[4:]
+
     def close(self) -> None:
         """Close the file and its index."""
+        if self._foreign is not None:
+            self._foreign.close()
         self.index.close()
-        self._file.close()
+        self._source.close()

@@ -7,29 +7,35 @@ or by the first bytes that look like a request. All queues are bounded.
 
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ..decoder.connection import plausible_request
-from ..decoder.frame import MAX_FRAME
+from ..decoder.frame import MAX_FRAME, foreign_protocol
 from .packets import ACK, FIN, RST, SYN, Address, TcpSegment, endpoint
 from .pcapng import Packet
 
 KAFKA_PORTS = (9092,)
 _MAX_WAITING = 128  # packets kept per direction while one before them is missing
 _MAX_WAITING_BYTES = 4 << 20
+_MAX_BROKERS = 10_000
+UNANSWERED_NS = 10 * 10**9
+"""A SYN that has no answer for so long gets none: by then it was sent four times (RFC 6298)."""
+_SENT_AGAIN_NS = 10**9  # after so long an unanswered SYN is sent again for the first time
 _HALF = 1 << 31
 _FULL = 1 << 32
 
 
 class Opened(NamedTuple):
-    """A connection begins (or the capture does, in the middle of it)."""
+    """A connection begins (or the capture does, in the middle of it). `established`: its SYN was answered."""
 
     flow: "Flow"
     time_ns: int
+    established: bool = True
 
 
 class Data(NamedTuple):
-    """The next bytes of one direction. `offset` is the file offset of the packet's block, `at` that of the bytes."""
+    """The next bytes of one direction. `offset` is the file offset of the packet's block, `at` that of the bytes.
+    `cut` bytes behind them were not captured (the capture's snap length)."""
 
     flow: "Flow"
     direction: int
@@ -38,6 +44,17 @@ class Data(NamedTuple):
     offset: int
     at: int
     comments: tuple[str, ...]
+    cut: int = 0
+
+    @property
+    def length(self) -> int:
+        """Bytes on the wire."""
+        return len(self.data) + self.cut
+
+    def behind(self, old: int) -> "Data":
+        """Without its first bytes, which came before."""
+        have = min(old, len(self.data))
+        return self._replace(data=self.data[have:], at=self.at + have, cut=self.cut - (old - have))
 
 
 class Gap(NamedTuple):
@@ -46,13 +63,17 @@ class Gap(NamedTuple):
     flow: "Flow"
     direction: int
     size: int
+    time_ns: int
 
 
 class Closed(NamedTuple):
-    """The connection ended."""
+    """The connection ended. `how`, `by`: see `decoder.happening.Closed`; `comments`: of the packet that ended it."""
 
     flow: "Flow"
     time_ns: int
+    how: str = ""
+    by: str = ""
+    comments: tuple[str, ...] = ()
 
 
 StreamEvent = Opened | Data | Gap | Closed
@@ -61,7 +82,7 @@ StreamEvent = Opened | Data | Gap | Closed
 class _Side:
     """One direction of a flow."""
 
-    __slots__ = ("finished", "next", "skipped", "synced", "waiting", "waiting_bytes")
+    __slots__ = ("finished", "next", "quick", "skipped", "synced", "waiting", "waiting_bytes", "way")
 
     def __init__(self) -> None:
         self.next: int | None = None  # the sequence number of the next byte
@@ -70,6 +91,8 @@ class _Side:
         self.skipped = 0  # bytes given up since the last Data
         self.waiting: dict[int, Data] = {}
         self.waiting_bytes = 0
+        self.quick = False  # the next bytes may be taken without `Reassembler.feed`; see scanning.py
+        self.way: Any = None  # who takes them
 
 
 @dataclass(slots=True, eq=False)
@@ -81,9 +104,12 @@ class Flow:
     sides: tuple[_Side, _Side]
     ends: tuple[bytes, bytes]
     interface: int
+    opened_ns: int
     number: int = 0
     kafka: bool = False
     foreign: bool = False
+    given_up: bool = False  # told as unreached
+    ender: int = -1  # whose FIN came first
     comments: tuple[str, ...] = ()
     held: list[tuple[int, Data]] = field(default_factory=list)
 
@@ -92,7 +118,8 @@ class Reassembler:
     """Feed it packets in file order. `awaited(flow, correlation_id)` says whether a request waits for that
     response; it is asked where a stream has to be picked up in the middle.
 
-    `in_order` is for our own recordings: nothing to reorder, every gap is final, and frames start packets.
+    `in_order` is for our own recordings: nothing to reorder, every gap is final, and frames start packets. `cuts`:
+    who takes the data counts bytes that were cut; otherwise they are a gap.
     """
 
     def __init__(
@@ -100,12 +127,16 @@ class Reassembler:
         awaited: Callable[[Flow, int], bool],
         ports: Collection[int] = KAFKA_PORTS,
         in_order: bool = False,
+        cuts: bool = False,
     ) -> None:
-        self._awaited, self._ports, self._in_order = awaited, ports, in_order
+        self._awaited, self._ports, self._in_order, self._cuts = awaited, ports, in_order, cuts
         self._flows: dict[tuple[int, bytes, bytes], tuple[Flow, int]] = {}
         self._kafka = 0
         self._foreign = 0
         self._strangers: set[frozenset[bytes]] = set()
+        self._tls: set[frozenset[bytes]] = set()
+        self._brokers: set[Address] = set()  # where Kafka is spoken, on whatever port
+        self.opening: dict[int, Flow] = {}  # tried, not answered yet, oldest first
 
     def feed(self, packet: Packet, segment: TcpSegment) -> Iterator[StreamEvent]:
         """What this packet makes known."""
@@ -114,16 +145,20 @@ class Reassembler:
         interface = packet.interface if self._in_order else 0
         key = (interface, segment.source, segment.target)
         found = self._flows.get(key)
+        if self.opening:
+            yield from self.unanswered(packet.time_ns - UNANSWERED_NS, packet.time_ns)
         if segment.flags & SYN:
             if found and found[0].sides[found[1]].next in (None, segment.sequence + 1 & _FULL - 1):
                 flow, direction = found  # the answer to a handshake, or the same packet again
             else:
                 if found:
                     yield from self.close(found[0], packet.time_ns)
-                flow, direction = self._open(key, 1 if segment.flags & ACK else 0)
+                flow, direction = self._open(key, 1 if segment.flags & ACK else 0, packet.time_ns)
                 flow.comments = packet.comments
-                if self._is_known(flow):
-                    yield self._accept(flow, packet.time_ns)
+                if not segment.flags & ACK and not self._in_order:
+                    self.opening[id(flow)] = flow
+            if self._in_order or direction == 1:
+                yield from self._established(flow)
             side = flow.sides[direction]
             if side.next is None:
                 side.next, side.synced = segment.sequence + 1 & _FULL - 1, True
@@ -132,25 +167,29 @@ class Reassembler:
             if not segment.payload:
                 return  # the last acknowledgement of a closed connection, or a probe
             if endpoint(segment.source)[1] in self._ports:
-                found = self._open(key, 1)
+                found = self._open(key, 1, packet.time_ns)
             elif endpoint(segment.target)[1] in self._ports or _starts_request(segment.payload):
-                found = self._open(key, 0)
+                found = self._open(key, 0, packet.time_ns)
             else:
                 if len(self._strangers) < 10_000:
                     self._strangers.add(frozenset(key[1:]))
+                self._look(key, segment.payload)
                 return
         flow, direction = found
         side = flow.sides[direction]
-        if segment.payload:
+        if not segment.flags & RST:
+            yield from self._established(flow)
+        if segment.payload or segment.cut:
             if not flow.kafka:
-                if not (self._is_known(flow) or (direction == 0 and _starts_request(segment.payload))):
+                if not (direction == 0 and _starts_request(segment.payload)):
                     flow.foreign = True
+                    self._look(key, segment.payload)
                     if side.next is not None:
                         side.next, side.synced = None, False
                     return
-                yield self._accept(flow, packet.time_ns)
+                yield self._accept(flow)
             at = packet.data_offset + segment.start
-            data = Data(flow, direction, packet.time_ns, segment.payload, packet.offset, at, packet.comments)
+            data = Data(flow, direction, packet.time_ns, segment.payload, packet.offset, at, packet.comments, segment.cut)
             if flow.sides[1 - direction].waiting:
                 # What the other side says now may be about bytes that are still missing: an answer must not
                 # overtake its question.
@@ -163,24 +202,55 @@ class Reassembler:
                     yield from self._release(flow)
         if segment.flags & (FIN | RST):
             side.finished = True
+            if id(flow) in self.opening and self._is_known(flow):
+                # Reset before it was established; the client itself may have thought better of it.
+                yield self._accept(flow, False)
+                yield from self.close(flow, packet.time_ns, "refused" if direction else "unreached", direction)
+                return
+            # What came first ended it: a RST behind a FIN may only answer bytes sent to an end that had closed.
+            closing, flow.ender = flow.ender >= 0, direction if flow.ender < 0 else flow.ender
             if segment.flags & RST or self._in_order or flow.sides[1 - direction].finished:
-                yield from self.close(flow, packet.time_ns)
+                how = "fin" if closing or not segment.flags & RST else "rst"
+                yield from self.close(flow, packet.time_ns, how, flow.ender, packet.comments)
 
-    def _open(self, key: tuple[int, bytes, bytes], direction: int) -> tuple[Flow, int]:
+    def _open(self, key: tuple[int, bytes, bytes], direction: int, time_ns: int) -> tuple[Flow, int]:
         interface, source, target = key
         client, broker = (source, target) if direction == 0 else (target, source)
-        flow = Flow(endpoint(client), endpoint(broker), (_Side(), _Side()), (client, broker), interface)
+        flow = Flow(endpoint(client), endpoint(broker), (_Side(), _Side()), (client, broker), interface, time_ns)
         self._flows[interface, client, broker] = flow, 0
         self._flows[interface, broker, client] = flow, 1
         return flow, direction
 
     def _is_known(self, flow: Flow) -> bool:
-        return self._in_order or flow.broker[1] in self._ports
+        return self._in_order or flow.broker[1] in self._ports or flow.broker in self._brokers
 
-    def _accept(self, flow: Flow, time_ns: int) -> Opened:
+    def _established(self, flow: Flow) -> Iterator[StreamEvent]:
+        """The flow has gone beyond its SYN: tell of it, if it is known for Kafka by its broker."""
+        self.opening.pop(id(flow), None)
+        if flow.given_up:  # late, but there
+            flow.given_up = flow.kafka = False
+        if not flow.kafka and self._is_known(flow):
+            yield self._accept(flow)
+
+    def _accept(self, flow: Flow, established: bool = True) -> Opened:
         self._kafka += 1
         flow.kafka, flow.number = True, self._kafka
-        return Opened(flow, time_ns)
+        if len(self._brokers) < _MAX_BROKERS:
+            self._brokers.add(flow.broker)
+        return Opened(flow, flow.opened_ns, established)
+
+    def unanswered(self, before_ns: int, time_ns: int) -> Iterator[StreamEvent]:
+        """Tell of the connections tried before a time, and in vain."""
+        while self.opening:
+            first = next(iter(self.opening.values()))
+            if first.opened_ns > before_ns:
+                return
+            del self.opening[id(first)]
+            if self._is_known(first):
+                # It stays among the flows: its SYN may be sent again, or be answered after all.
+                first.given_up = True
+                yield self._accept(first, False)
+                yield Closed(first, time_ns, "unreached")
 
     @property
     def foreign(self) -> int:
@@ -188,21 +258,40 @@ class Reassembler:
         flows = {id(flow): flow for flow, _ in self._flows.values()}.values()
         return self._foreign + len(self._strangers) + sum(flow.foreign and not flow.kafka for flow in flows)
 
-    def close(self, flow: Flow, time_ns: int) -> Iterator[StreamEvent]:
-        """End a flow: what still waited for missing packets comes out."""
+    def _look(self, key: tuple[int, bytes, bytes], payload: bytes) -> None:
+        """Remember conversations that are closed to us by TLS."""
+        if payload[:1] == b"\x16" and len(self._tls) < 10_000 and foreign_protocol(payload[:8]) == "a TLS hello":
+            self._tls.add(frozenset(key[1:]))
+
+    @property
+    def tls(self) -> int:
+        """How many of the foreign conversations begin with a TLS hello."""
+        return len(self._tls)
+
+    def close(
+        self, flow: Flow, time_ns: int, how: str = "", by: int = -1, comments: tuple[str, ...] = ()
+    ) -> Iterator[StreamEvent]:
+        """End a flow: what still waited for missing packets comes out. `by`: the direction that ended it."""
         client, broker = flow.ends
         self._flows.pop((flow.interface, client, broker), None)
         self._flows.pop((flow.interface, broker, client), None)
-        if flow.kafka:
+        if not how and flow.ender >= 0:
+            how, by = "fin", flow.ender  # the other end's FIN was not captured
+        if self.opening.pop(id(flow), None) and not how and self._is_known(flow):
+            # Its port is used again, and no answer to the SYN was seen.
+            yield self._accept(flow, False)
+            how = "unreached"
+        if flow.kafka and not flow.given_up:
             yield from self._give_up_waiting(flow)
-            yield Closed(flow, time_ns)
+            yield Closed(flow, time_ns, how, ("client", "broker")[by] if by >= 0 else "", comments)
         elif flow.foreign:
             self._foreign += 1
 
-    def finish(self) -> Iterator[StreamEvent]:
-        """The capture ends: what still waited for missing packets comes out; connections stay open."""
+    def finish(self, time_ns: int = 0) -> Iterator[StreamEvent]:
+        """The capture ends (at `time_ns`): what still waited for missing packets comes out; connections stay open."""
         for flow in {id(flow): flow for flow, _ in self._flows.values()}.values():
             yield from self._give_up_waiting(flow)
+        yield from self.unanswered(time_ns - _SENT_AGAIN_NS, time_ns)
 
     def _give_up_waiting(self, flow: Flow) -> Iterator[StreamEvent]:
         while flow.held or flow.sides[0].waiting or flow.sides[1].waiting:
@@ -222,12 +311,12 @@ class Reassembler:
         ahead = sequence - side.next & _FULL - 1
         if ahead >= _HALF:  # starts before the next byte: sent again, at least in part
             old = _FULL - ahead
-            if old >= len(data.data):
+            if old >= data.length:
                 return
-            data = data._replace(data=data.data[old:], at=data.at + old)
+            data = data.behind(old)
         elif ahead:
             kept = side.waiting.get(sequence)
-            if kept is None or len(kept.data) < len(data.data):
+            if kept is None or kept.length < data.length:
                 side.waiting_bytes += len(data.data) - (len(kept.data) if kept else 0)
                 side.waiting[sequence] = data
             if self._in_order or len(side.waiting) > _MAX_WAITING or side.waiting_bytes > _MAX_WAITING_BYTES:
@@ -246,8 +335,8 @@ class Reassembler:
             data = side.waiting.pop(sequence)
             side.waiting_bytes -= len(data.data)
             old = -ahead % _FULL
-            if old < len(data.data):
-                yield from self._deliver(side, data._replace(data=data.data[old:], at=data.at + old))
+            if old < data.length:
+                yield from self._deliver(side, data.behind(old))
 
     def _skip_gap(self, side: _Side) -> Iterator[StreamEvent]:
         """Stop waiting for the missing bytes and go on behind them."""
@@ -257,23 +346,52 @@ class Reassembler:
         side.next, side.synced = sequence, self._in_order
         if self._in_order:
             data = side.waiting[sequence]
-            yield Gap(data.flow, data.direction, missing)
+            yield Gap(data.flow, data.direction, missing, data.time_ns)
         else:
             side.skipped += missing
         yield from self._drain(side)
 
     def _deliver(self, side: _Side, data: Data) -> Iterator[StreamEvent]:
-        side.next = (side.next or 0) + len(data.data) & _FULL - 1
+        side.next = (side.next or 0) + data.length & _FULL - 1
         if not side.synced:
             # Pick the stream up at a packet that starts like a frame.
             if not self._starts_frame(data):
-                side.skipped += len(data.data)
+                side.skipped += data.length
                 return
             side.synced = True
             if side.skipped:
-                yield Gap(data.flow, data.direction, side.skipped)
+                yield Gap(data.flow, data.direction, side.skipped, data.time_ns)
                 side.skipped = 0
         yield data
+        if data.cut and not self._cuts:
+            side.synced = False
+            side.skipped += data.cut
+
+    def lost_track(self, flow: Flow, direction: int, skipped: int) -> None:
+        """Who takes the data no longer knows where frames start: the stream is picked up at the next one."""
+        side = flow.sides[direction]
+        side.synced, side.skipped = False, side.skipped + skipped
+
+    def flows(self) -> list[Flow]:
+        """All flows that are open."""
+        return list({id(flow): flow for flow, _ in self._flows.values()}.values())
+
+    def flow_of(self, segment: TcpSegment) -> Flow | None:
+        """The flow of a segment, as far as it is known; for foreign captures."""
+        found = self._flows.get((0, segment.source, segment.target))
+        return found[0] if found else None
+
+    def is_settled(self, flow: Flow) -> bool:
+        """Whether a flow is a Kafka connection with nothing held back."""
+        first, second = flow.sides
+        return (
+            flow.kafka
+            and not flow.given_up
+            and not flow.held
+            and not first.waiting
+            and not second.waiting
+            and id(flow) not in self.opening
+        )
 
     def _starts_frame(self, data: Data) -> bool:
         if data.direction == 0:

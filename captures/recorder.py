@@ -89,8 +89,10 @@ class Recorder:
         client: Address | None = None,
         broker: Address = ("0.0.0.0", 9092),
         upstream: Address | None = None,
+        failed: str = "",
     ) -> None:
-        """A connection was opened. Without a client address it gets a made-up one.
+        """A connection was opened. Without a client address it gets a made-up one. `failed`: the broker could not be
+        reached ("refused" or "unreached"); `closed` must follow.
 
         `upstream` is the proxy's own end of the leg to the broker, if known. On the client's own machine it might be
         the same as another client's address, and two conversations would be one in the file: it is made up then.
@@ -100,7 +102,7 @@ class Recorder:
         client = client or ("0.0.0.0", 1024 + conn % 64000)
         if upstream is None or upstream[0] == client[0]:
             upstream = ("barnabas", 1024 + conn % 64000)
-        tracked = _Tracked(OpenConnection(conn, time_ns, client, broker, upstream))
+        tracked = _Tracked(OpenConnection(conn, time_ns, client, broker, upstream, failed))
         self._tracked[conn] = tracked
         self._recording.open(tracked.open)
         self._recording.tick()
@@ -155,19 +157,24 @@ class Recorder:
             tracked.opaque[direction] = False
             tracked.decoder.lost(Direction(direction))
 
-    def closed(self, conn: int, time_ns: int, how: str = "fin") -> None:
-        """The connection ended: "fin" or "rst"."""
+    def closed(self, conn: int, time_ns: int, how: str = "fin", by: str = "") -> None:
+        """The connection ended: "fin" or "rst" (anything else is written as a FIN); `by`: "client" or "broker", ""
+        when not known, or when it was the proxy."""
         tracked = self._tracked.get(conn)
         if tracked is None:
             return
         try:
             for event in tracked.decoder.close(time_ns):
                 self._event(tracked, event)
-            self._recording.end(conn, time_ns, how)
+            self._recording.end(tracked.open, time_ns, how, by)
         except Exception as error:
             self._fault(f"connection {conn}", error)
         del self._tracked[conn]
         self._recording.tick()
+
+    def rotate(self) -> None:
+        """End the segment now and go on in the next one."""
+        self._recording.rotate()
 
     def flush(self) -> None:
         """Hand everything to the operating system; also the moment to rotate or to try a failed disk again."""
@@ -242,11 +249,12 @@ class Recorder:
 
     def _frame(self, tracked: _Tracked, exchange: Exchange, direction: int, time_ns: int, data: bytes) -> int:
         notes = tracked.notes.pop(exchange.correlation_id, [])
-        if notes:
-            exchange.marks["notes"] = [*exchange.marks.get("notes", ()), *notes]
         self._counts["frames"] += 1
         lost, tracked.lost[direction] = tracked.lost[direction], 0
-        return self._recording.write(tracked.open, CLIENT_LEG, direction, time_ns, data, tuple(notes), lost)
+        offset = self._recording.write(tracked.open, CLIENT_LEG, direction, time_ns, data, tuple(notes), lost)
+        if notes:  # after the writing: if that began a segment, the request was carried over without them
+            exchange.marks["notes"] = [*exchange.marks.get("notes", ()), *notes]
+        return offset
 
     def _opaque(self, tracked: _Tracked, event: Opaque) -> None:
         direction, data = event.direction, event.data

@@ -18,6 +18,9 @@ from .segment import BROKER_LEG, CLIENT_LEG, InFlight, SegmentWriter
 
 MARK = "barnabas: "  # our own packet comments start with this; docs/formats.md lists them
 CARRIED_COMMENT = MARK + "carried over"
+OPAQUE_COMMENT = MARK + "opaque, "
+ENDED_COMMENT = MARK + "ended by "
+UPSTREAM_COMMENT = MARK + "upstream "
 SEGMENT_BYTES = 64 << 20
 SEGMENT_SECONDS = 3600.0
 FLUSH_SECONDS = 1.0
@@ -35,6 +38,7 @@ class OpenConnection(NamedTuple):
     client: Address
     broker: Address
     upstream: Address  # the proxy's own end of the broker leg
+    failed: str = ""  # how the broker was not reached: "refused" or "unreached"
 
 
 class Carried(NamedTuple):
@@ -286,13 +290,14 @@ class Recording:
         return segment.write(connection.number, leg, direction, time_ns, data, comments)
 
     def _introduce(self, segment: SegmentWriter, connection: OpenConnection, leg: int) -> None:
-        number, opened_ns, client, broker, upstream = connection
+        number, opened_ns, client, broker, upstream, failed = connection
         if leg == BROKER_LEG:
             segment.begin(number, leg, opened_ns, upstream, broker, f"{MARK}connection {number}, broker leg")
             return
         ends = show_address(client), show_address(broker)
         comment = f"{MARK}connection {number}, client {ends[0]}, broker {ends[1]}"
-        segment.begin(number, leg, opened_ns, client, broker, comment)
+        comments = (comment, UPSTREAM_COMMENT + failed) if failed else (comment,)
+        segment.begin(number, leg, opened_ns, client, broker, *comments)
         self.index.connection(number, opened_ns, *ends)
 
     def broker_leg(self, connection: OpenConnection, time_ns: int, data: bytes, frame: LegFrame, note: str) -> None:
@@ -309,16 +314,27 @@ class Recording:
             return IndexEncoder().exchange(exchange)
         return self.index.exchange(exchange)
 
-    def end(self, connection: int, time_ns: int, how: str) -> None:
-        """Write the end of a connection."""
-        if self._segment:
-            self._segment.end(connection, time_ns, how)
+    def end(self, connection: OpenConnection, time_ns: int, how: str, by: str) -> None:
+        """Write the end of a connection; `by`: "client" or "broker", "" when neither is known to have ended it."""
+        segment = self._ready()
+        if segment:
+            if not segment.knows(connection.number):
+                self._introduce(segment, connection, CLIENT_LEG)
+            comment = ENDED_COMMENT + by if by else ""
+            segment.end(connection.number, time_ns, how, 1 if by == "broker" else 0, comment)
 
     def tick(self) -> None:
         """Flush if the flush period is over or much has gathered; try again if paused."""
         segment = self._ready()
         if segment and (segment.unflushed >= _FLUSH_BYTES or self._clock() - self._flushed >= self._flush_seconds):
             self.flush()
+
+    def rotate(self) -> None:
+        """End the segment now and go on in the next one."""
+        try:
+            self._rotate()
+        except OSError as error:
+            self._pause(error)
 
     def flush(self) -> None:
         """Hand everything to the operating system."""

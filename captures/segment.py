@@ -144,26 +144,23 @@ class SegmentWriter:
     def _packet(
         self, stream: _Stream, leg: int, side: int, time_ns: int, flags: int, payload: bytes, comments: tuple[str, ...]
     ) -> None:
-        data = packets.build(
-            stream.ends[side],
-            stream.ends[1 - side],
-            stream.next[side],
-            stream.next[1 - side] if flags & ACK else 0,
-            flags,
-            payload,
-            side,
-        )
-        stream.next[side] += len(payload) + (1 if flags & (SYN | FIN) else 0)
+        ends, next_ = stream.ends, stream.next
+        sequence, acknowledged = next_[side], next_[1 - side] if flags & ACK else 0
+        next_[side] += len(payload) + (1 if flags & (SYN | FIN) else 0)
         # Seen from the proxy: requests come in on the client leg and go out on the broker leg.
         direction = pcapng.INBOUND if side == leg else pcapng.OUTBOUND
-        self._buffer += pcapng.enhanced_packet(leg, time_ns, data, comments, direction)
+        packet = ends[side], ends[1 - side], sequence, acknowledged, flags, payload, side
+        if comments:
+            self._buffer += pcapng.enhanced_packet(leg, time_ns, packets.build(*packet), comments, direction)
+        else:
+            self._buffer += packets.block(*packet, leg, time_ns, direction)
 
     def begin(
-        self, connection: int, leg: int, time_ns: int, client: Address, broker: Address, comment: str = ""
+        self, connection: int, leg: int, time_ns: int, client: Address, broker: Address, *comments: str
     ) -> None:
         """Write the handshake: from now on the segment knows this leg of the connection."""
         stream = self._streams[connection, leg] = _Stream(client, broker)
-        self._packet(stream, leg, 0, time_ns, SYN, b"", (comment,) if comment else ())
+        self._packet(stream, leg, 0, time_ns, SYN, b"", comments)
         self._packet(stream, leg, 1, time_ns, SYN | ACK, b"", ())
         self._packet(stream, leg, 0, time_ns, ACK, b"", ())
 
@@ -189,18 +186,20 @@ class SegmentWriter:
         # At most 1 GiB: beyond half the number space a gap would look like a step back.
         self._streams[connection, leg].next[direction] += min(max(size, 1), 1 << 30)
 
-    def end(self, connection: int, time_ns: int, how: str) -> None:
-        """Write the end of every leg of the connection that this segment knows: "fin" or "rst"."""
+    def end(self, connection: int, time_ns: int, how: str, side: int = 0, comment: str = "") -> None:
+        """Write the end of every leg of the connection that this segment knows: "fin" or "rst", first from the
+        client (side 0) or the broker (1)."""
+        comments = (comment,) if comment else ()
         for leg in (CLIENT_LEG, BROKER_LEG):
             stream = self._streams.pop((connection, leg), None)
             if stream is None:
                 continue
             if how == "rst":
-                self._packet(stream, leg, 0, time_ns, RST | ACK, b"", ())
+                self._packet(stream, leg, side, time_ns, RST | ACK, b"", comments)
                 continue
-            self._packet(stream, leg, 0, time_ns, FIN | ACK, b"", ())
-            self._packet(stream, leg, 1, time_ns, FIN | ACK, b"", ())
-            self._packet(stream, leg, 0, time_ns, ACK, b"", ())
+            self._packet(stream, leg, side, time_ns, FIN | ACK, b"", comments)
+            self._packet(stream, leg, 1 - side, time_ns, FIN | ACK, b"", ())
+            self._packet(stream, leg, side, time_ns, ACK, b"", ())
 
     def sync(self, in_flight: Iterable[InFlight], flags: int = 0) -> None:
         """Write a sync block over everything since the last one."""

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from barnabas.captures import NotACapture, open_capture
+from barnabas.decoder import RequestSeen
 from scapy.layers.inet import IP, TCP, UDP
 from scapy.layers.l2 import Ether
 from scapy.packet import Packet, Raw
@@ -148,7 +149,14 @@ def test_snaplen(tmp_path: Path, request_frame, response_frame) -> None:
         cut += whole[at : at + 8] + kept.to_bytes(4, "little") + whole[at + 12 : at + 16 + kept]
         at += 16 + size
     path.write_bytes(cut)
-    assert [a for a in answers(path) if a[1] == "paired"] == [(i, "paired") for i in (0, 1, 3, 4, 5)]
+    with open_capture(path) as capture:
+        found = [(row.correlation_id, row.state, row.undecoded) for row in capture.rows()]
+        assert found == [(i, "paired", i == 2) for i in range(6)]  # the cut request has its row: its head is there
+        exchanges = list(capture.exchanges())
+        assert [exchange.response for exchange in exchanges] == [response_frame(i)[4:] for i in range(6)]
+        assert "cut" in exchanges[2].marks["notes"][0]
+        told = [h.exchange.correlation_id for h in capture.happenings() if isinstance(h, RequestSeen)]
+        assert told == [0, 1, 3, 4, 5]  # who reads whole messages does without it
 
 
 @pytest.mark.parametrize("start", range(0, 30, 3))

@@ -1,7 +1,11 @@
 """Packets against scapy: checksums of what we build, fields of what others build."""
 
+import random
+
 import pytest
+from barnabas.captures import packets, pcapng
 from barnabas.captures.packets import ACK, MAX_PAYLOAD, SYN, build, endpoint, parse
+from barnabas.decoder.accelerator import native
 from scapy.layers.inet import IP, TCP, UDP
 from scapy.layers.inet6 import IPv6, IPv6ExtHdrDestOpt
 from scapy.layers.l2 import CookedLinux, CookedLinuxV2, Dot1Q, Ether, Loopback
@@ -96,3 +100,21 @@ def test_ethernet_padding_is_no_payload() -> None:
 )
 def test_what_is_no_tcp_segment(linktype: int, packet) -> None:
     assert parse(linktype, bytes(packet)) is None
+
+
+@pytest.mark.skipif(native is None, reason="the accelerator is left out in this run")
+def test_the_accelerator_makes_the_same_blocks() -> None:
+    chance = random.Random(1)
+    for i in range(400):
+        host = "10.0.0.%d" if i % 2 else "fd00::%d"
+        ends = (host % chance.randrange(200), chance.randrange(65536)), (host % chance.randrange(200), 9092)
+        if i % 7 == 0:
+            ends = ends[0], ("kafka", 9092)
+        payload = chance.randbytes(chance.choice([0, 1, 2, 3, 57, 1448, 65_000])) if i % 5 else bytes(i)
+        sequence, acknowledged = chance.randrange(1 << 33), chance.randrange(1 << 33)
+        flags, side = chance.choice([0x10, 0x18, 0x11, 0x14]), i % 2
+        time_ns = chance.randrange(1 << 62)
+        packet = packets.build(*ends, sequence, acknowledged, flags, payload, side)
+        expected = pcapng.enhanced_packet(i % 3, time_ns, packet, (), 1 + i % 2)
+        made = packets.block(*ends, sequence, acknowledged, flags, payload, side, i % 3, time_ns, 1 + i % 2)
+        assert made == expected

@@ -187,7 +187,7 @@ def test_damage_never_raises(written: Path) -> None:
     ("content", "text"),
     [
         (b"", "empty"),
-        (b"\x1f\x8b\x08\x00" + bytes(20), "gunzip"),
+        (b"\x1f\x8b\x08\x00" + bytes(20), "gzip"),
         (b"\n\r\r\n" + bytes(40), "not a capture"),
         (b"hello, world", "not a capture: it starts with 68 65 6c 6c"),
         (b"BRNBIDX1" + bytes(56), "beside it"),

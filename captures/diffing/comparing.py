@@ -1,0 +1,422 @@
+"""Two recordings aligned and compared.
+
+Clients are paired by what they call themselves, counters and versions apart. What a program may send as often as it
+likes (polls, reads, heartbeats, batches of records) is compared by what was asked and told at all: the values that each
+place of its messages ever had. Everything else is aligned in its order, per client and per what it belongs to (a group,
+a transaction, the cluster), so that new connections and other interleavings do not matter; aligned pairs are compared
+field by field.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from typing import Any
+
+from ...decoder import Exchange, Message, facts
+from ...decoder.plan import StructPlan
+from ..replay.roles import Role
+from ..serving.offsets import NATURAL
+from .flattening import Flattener, Value
+from .report import Difference, Kind, Level, Report
+from .sides import Prepared, Seen, counterparts, folded, prepare
+
+_FOLDED_CHANGES = frozenset(
+    {"OffsetCommit", "TxnOffsetCommit", "JoinGroup", "SyncGroup", "LeaveGroup", "AddPartitionsToTxn", "ApiVersions"}
+)
+"""These depend on timing as polls do: commits by a timer, rebalances, partitions as records come."""
+_WAITING = frozenset({"Fetch", "JoinGroup", "SyncGroup", "ConsumerGroupHeartbeat", "ShareFetch"})
+_SLOWER, _SLOWER_NS, _FEW = 3.0, 10_000_000, 5
+_MORE, _MORE_REQUESTS = 3.0, 20
+_EXAMPLES = 5
+_OFFERS = ("api_keys[", "supported_features[", "finalized_features[")
+_SHOWN = 100
+
+
+def compare(a: Iterable[Exchange], b: Iterable[Exchange], name_a: str = "A", name_b: str = "B") -> Report:
+    """What differs between two recordings, the worst first."""
+    return _Comparison(prepare(name_a, a), prepare(name_b, b)).run()
+
+
+class _Comparison:
+    def __init__(self, a: Prepared, b: Prepared) -> None:
+        self._a, self._b = a, b
+        self._mapped = counterparts(a, b)
+        names_b = {self._mapped.get(name, name) for each in b.seen for name in each.names}
+        asked_for = frozenset({name for each in a.seen for name in each.names} | names_b)
+        self._flat_a = Flattener(a.topics.name, {}, asked_for)
+        self._flat_b = Flattener(b.topics.name, self._mapped, asked_for)
+        self._lanes_a = {seen.number: seen.lane for seen in a.seen}
+        self._lanes_b = {seen.number: seen.lane for seen in b.seen}
+        self._found: dict[tuple[Any, ...], Difference] = {}
+
+    def run(self) -> Report:
+        for client_a, client_b in self._clients():
+            ours = [seen for seen in self._a.seen if seen.client == client_a]
+            theirs = [seen for seen in self._b.seen if seen.client == client_b]
+            client = client_a or client_b or ""
+            self._versions(client, ours, theirs)
+            self._polls(client, ours, theirs)
+            self._sequences(client, ours, theirs)
+        self._records()
+        self._latencies()
+        differences = sorted(self._found.values(), key=lambda d: (-d.level, list(Kind).index(d.kind), d.api, -d.count))
+        return Report(self._a.side, self._b.side, differences, dict(self._mapped))
+
+    def _add(
+        self, level: Level, kind: Kind, api: str, client: str, lane: str, what: str, a: Any, b: Any,
+        in_a: Iterable[int] = (), in_b: Iterable[int] = (), count: int = 1,
+    ) -> None:  # fmt: skip
+        key = (level, kind, api, client, lane, what, a, b)
+        found = self._found.get(key)
+        if found is None:
+            found = self._found[key] = Difference(level, kind, api, client, lane, what, a, b, 0)
+        found.count += count
+        for numbers, new in ((found.in_a, in_a), (found.in_b, in_b)):
+            numbers += [number for number in new if number not in numbers][: max(0, _EXAMPLES - len(numbers))]
+
+    def _clients(self) -> list[tuple[str | None, str | None]]:
+        ours = list(dict.fromkeys(seen.client for seen in self._a.seen))
+        theirs = list(dict.fromkeys(seen.client for seen in self._b.seen))
+        pairs: list[tuple[str | None, str | None]] = [(name, name) for name in ours if name in theirs]
+        left_a, left_b = [n for n in ours if n not in theirs], [n for n in theirs if n not in ours]
+        for name in list(left_a):
+            near = difflib.get_close_matches(name, left_b, 1, 0.4) or left_b[:1]
+            if near:
+                pairs.append((name, near[0]))
+                left_a.remove(name)
+                left_b.remove(near[0])
+        return pairs + [(name, None) for name in left_a] + [(None, name) for name in left_b]
+
+    def _lane(self, lane: str) -> str:
+        for theirs in sorted(self._mapped, key=len, reverse=True):
+            lane = lane.replace(theirs, self._mapped[theirs])
+        return lane
+
+    def _names(self, seen: Seen) -> frozenset[str]:
+        return frozenset(self._mapped.get(name, name) for name in seen.names)
+
+    # --- versions --------------------------------------------------------------------------------------------------
+
+    def _versions(self, client: str, ours: list[Seen], theirs: list[Seen]) -> None:
+        by_api: dict[str, tuple[set[int], set[int]]] = defaultdict(lambda: (set(), set()))
+        for side, seen in ((0, ours), (1, theirs)):
+            for each in seen:
+                by_api[each.api][side].add(each.exchange.api_version)
+        for api, (a, b) in sorted(by_api.items()):
+            if a and b and a != b:
+                self._add(
+                    Level.MEDIUM, Kind.VERSION, api, client, "", "version", _numbers(a), _numbers(b),
+                    _first(ours, api), _first(theirs, api),
+                )  # fmt: skip
+
+    # --- polls -----------------------------------------------------------------------------------------------------
+
+    def _polls(self, client: str, ours: list[Seen], theirs: list[Seen]) -> None:
+        def polls(seen: list[Seen]) -> dict[str, list[Seen]]:
+            out: dict[str, list[Seen]] = defaultdict(list)
+            for each in seen:
+                if _is_folded(each.api):
+                    out[each.api].append(each)
+            return out
+
+        a, b = polls(ours), polls(theirs)
+        for api in sorted({*a, *b}):
+            if not (a[api] and b[api]):
+                self._only(api, client, "", a[api], b[api])
+                continue
+            self._counts(api, client, len(a[api]), len(b[api]))
+            if api == "ApiVersions":
+                self._offers(client, a[api], b[api])
+            for side in ("request", "response"):
+                self._value_sets(api, client, side, a[api], b[api])
+
+    def _counts(self, api: str, client: str, a: int, b: int) -> None:
+        many, few = max(a, b), min(a, b)
+        if a == b:
+            return
+        more = many >= few * _MORE and many - few >= _MORE_REQUESTS
+        self._add(Level.LOW if more else Level.NOISE, Kind.COUNT, api, client, "", "requests", str(a), str(b))
+
+    def _only(self, api: str, client: str, lane: str, a: list[Seen], b: list[Seen]) -> None:
+        a, b = [seen for seen in a if not seen.again], [seen for seen in b if not seen.again]
+        if a or b:
+            names = ", ".join(
+                sorted({name for seen in a for name in seen.names} | {n for s in b for n in self._names(s)})
+            )
+            self._add(
+                Level.MEDIUM, Kind.ONLY, api, client, lane, f"asked for {names}" if names else "asked",
+                _times(len(a)), _times(len(b)), [seen.number for seen in a], [seen.number for seen in b],
+            )  # fmt: skip
+
+    def _value_sets(self, api: str, client: str, side: str, a: list[Seen], b: list[Seen]) -> None:
+        seen_a, known_a = _places(a, side, self._flat_a)
+        seen_b, known_b = _places(b, side, self._flat_b)
+        for path in seen_a.keys() | seen_b.keys():
+            if api == "ApiVersions" and path.startswith(_OFFERS):
+                continue
+            at_a, at_b = seen_a.get(path, {}), seen_b.get(path, {})
+            values_a, values_b = {v for v, _ in at_a}, {v for v, _ in at_b}
+            (_, value) = next(iter(at_a or at_b))
+            if values_a == values_b:
+                continue
+            if value.path not in (known_a & known_b):
+                continue  # one side's version cannot say it
+            only_a = [number for (v, _), number in at_a.items() if v not in values_b]
+            only_b = [number for (v, _), number in at_b.items() if v not in values_a]
+            lanes = {self._lanes_a[n] for n in only_a} | {self._lane(self._lanes_b[n]) for n in only_b}
+            lane = lanes.pop() if len(lanes) == 1 else ""
+            level, kind = _judge(value, values_a, values_b, api)
+            self._add(
+                level, kind, api, client, lane, f"{side} {value.path}", _several(value, values_a), _several(value, values_b),
+                only_a, only_b,
+            )  # fmt: skip
+
+    def _offers(self, client: str, a: list[Seen], b: list[Seen]) -> None:
+        ranges = [_offered(seen) for seen in (a, b)]
+        for key in sorted({*ranges[0], *ranges[1]}):
+            was, now = (r.get(key) for r in ranges)
+            if was != now:
+                what = f"offered versions of {facts.api_name(key)}"
+                self._add(
+                    Level.LOW, Kind.OFFER, "ApiVersions", client, "", what,
+                    "{}-{}".format(*was) if was else "", "{}-{}".format(*now) if now else "",
+                    [a[0].number], [b[0].number],
+                )  # fmt: skip
+
+    # --- sequences -------------------------------------------------------------------------------------------------
+
+    def _sequences(self, client: str, ours: list[Seen], theirs: list[Seen]) -> None:
+        lanes: dict[str, tuple[list[Seen], list[Seen]]] = defaultdict(lambda: ([], []))
+        for side, seen in ((0, ours), (1, theirs)):
+            for each in seen:
+                if _is_folded(each.api):
+                    continue
+                if each.again:
+                    code = facts.error_name(each.exchange.error)
+                    self._add(Level.NOISE, Kind.ERROR, each.api, client, "", "tried again after", *_one(side, code))
+                    continue
+                lanes[each.lane if side == 0 else self._lane(each.lane)][side].append(each)
+        for lane, (a, b) in sorted(lanes.items()):
+            keys_a = [(seen.api, seen.names) for seen in a]
+            keys_b = [(seen.api, self._names(seen)) for seen in b]
+            matcher = difflib.SequenceMatcher(None, keys_a, keys_b, autojunk=False)
+            left_a: list[Seen] = []
+            left_b: list[Seen] = []
+            for tag, a0, a1, b0, b1 in matcher.get_opcodes():
+                if tag == "equal":
+                    for one, other in zip(a[a0:a1], b[b0:b1], strict=True):
+                        self._pair(client, lane, one, other)
+                else:
+                    left_a += a[a0:a1]
+                    left_b += b[b0:b1]
+            self._left(client, lane, left_a, left_b)
+
+    def _left(self, client: str, lane: str, a: list[Seen], b: list[Seen]) -> None:
+        """What the order did not align: the same requests in another order are still the same requests."""
+        rest: dict[Any, list[Seen]] = defaultdict(list)
+        for seen in b:
+            rest[seen.api, self._names(seen)].append(seen)
+        only_a: dict[Any, list[Seen]] = defaultdict(list)
+        for seen in a:
+            others = rest.get((seen.api, seen.names))
+            if others:
+                other = others.pop(0)
+                self._add(
+                    Level.NOISE,
+                    Kind.COUNT,
+                    seen.api,
+                    client,
+                    lane,
+                    "another order",
+                    "",
+                    "",
+                    [seen.number],
+                    [other.number],
+                )
+                self._pair(client, lane, seen, other)
+            else:
+                only_a[seen.api, seen.names].append(seen)
+        for key in {*only_a, *(key for key, left in rest.items() if left)}:
+            self._only(key[0], client, lane, only_a.get(key, []), rest.get(key, []))
+
+    def _pair(self, client: str, lane: str, one: Seen, other: Seen) -> None:
+        for side in ("request", "response"):
+            message_a, message_b = _message(one, side), _message(other, side)
+            if message_a is None or message_b is None:
+                if (message_a is None) != (message_b is None):
+                    words = ["answered" if m is not None else "no answer" for m in (message_a, message_b)]
+                    self._add(
+                        Level.HIGH,
+                        Kind.ERROR,
+                        one.api,
+                        client,
+                        lane,
+                        "answer",
+                        words[0],
+                        words[1],
+                        [one.number],
+                        [other.number],
+                    )
+                continue
+            a, b = self._flat_a.flat(message_a), self._flat_b.flat(message_b)
+            known = _generic(message_a) & _generic(message_b)
+            for path in a.keys() | b.keys():
+                value = a.get(path) or b[path]
+                mine = a[path].value if path in a else None
+                theirs = b[path].value if path in b else None
+                if mine == theirs or value.path not in known:
+                    continue
+                level, kind = _judge(value, {mine}, {theirs}, one.api)
+                self._add(
+                    level, kind, one.api, client, lane, f"{side} {value.path}", _words(value, mine), _words(value, theirs),
+                    [one.number], [other.number],
+                )  # fmt: skip
+
+    # --- records and times -------------------------------------------------------------------------------------------
+
+    def _records(self) -> None:
+        ours = self._a.produced
+        theirs = {(self._mapped.get(topic, topic), at): found for (topic, at), found in self._b.produced.items()}
+        for topic in sorted({topic for topic, _ in [*ours, *theirs]}):
+            a = Counter(repr(r) for (name, _), found in ours.items() if name == topic for r in found)
+            b = Counter(repr(r) for (name, _), found in theirs.items() if name == topic for r in found)
+            if a != b:
+                only_a, only_b = a - b, b - a
+                self._add(
+                    Level.HIGH, Kind.RECORDS, "Produce", "", f"records of {topic}", f"records of {topic}",
+                    f"{a.total()} records, {only_a.total()} of them only here",
+                    f"{b.total()} records, {only_b.total()} of them only here",
+                )  # fmt: skip
+
+    def _latencies(self) -> None:
+        for api, a in self._a.side.latencies.items():
+            b = self._b.side.latencies.get(api)
+            if b is None or api in _WAITING or a.p50 is None or b.p50 is None or min(a.count, b.count) < _FEW:
+                continue
+            slow, fast = max(a.p50, b.p50), min(a.p50, b.p50)
+            if slow >= fast * _SLOWER and slow - fast >= _SLOWER_NS:
+                self._add(Level.LOW, Kind.LATENCY, api, "", "", "p50", _ms(a.p50), _ms(b.p50))
+
+
+def _is_folded(api: str) -> bool:
+    return api in _FOLDED_CHANGES or folded(api)
+
+
+def _message(seen: Seen, side: str) -> Message | None:
+    return seen.exchange.request_message if side == "request" else seen.exchange.response_message
+
+
+def _places(
+    seen: list[Seen], side: str, flattener: Flattener
+) -> tuple[dict[str, dict[tuple[Any, Value], int]], frozenset[str]]:
+    """By path: its values, each with the number of an exchange; and the generic paths that some version has."""
+    out: dict[str, dict[tuple[Any, Value], int]] = defaultdict(dict)
+    known: set[str] = set()
+    told: set[int] = set()  # the same bytes again have nothing to add
+    for each in seen:
+        message = _message(each, side)
+        if message is None or (side == "response" and each.again):
+            continue
+        known |= _generic(message)
+        body = hash((message.plan.kind, message.plan.version, message.frame[message.body_start :]))
+        if body in told:
+            continue
+        told.add(body)
+        failed = side == "response" and _failed(message)
+        for path, value in flattener.flat(message).items():
+            if failed and not path.endswith("error_code"):
+                continue  # the rest of a refusal says nothing
+            out[path].setdefault((value.value, value), each.number)
+    return out, frozenset(known)
+
+
+def _failed(message: Message) -> bool:
+    root = message.plan.root
+    return any(
+        bool(value) for field, value in zip(root.fields, message.values, strict=False) if field.name == "error_code"
+    )
+
+
+def _generic(message: Message) -> frozenset[str]:
+    """All paths that this message's version has."""
+    found = _GENERIC.get(id(message.plan))
+    if found is None:
+        found = _GENERIC[id(message.plan)] = frozenset(_walk(message.plan.root, ""))
+    return found
+
+
+_GENERIC: dict[int, frozenset[str]] = {}  # plans are cached for good
+
+
+def _walk(of: StructPlan, prefix: str) -> Iterable[str]:
+    for field in of.fields:
+        path = prefix + field.name + ("[*]" if field.array else "")
+        if field.struct is None:
+            yield path
+        else:
+            yield from _walk(field.struct, path + ".")
+
+
+def _judge(value: Value, a: set[Any], b: set[Any], api: str) -> tuple[Level, Kind]:
+    if value.path.endswith("error_code"):
+        table = facts.errors()
+        codes = {code for code in a ^ b if code}
+        natural = {code for code in codes if code in NATURAL or (code in table and table[code].retriable)}
+        if codes <= natural:
+            return Level.NOISE, Kind.ERROR
+        return Level.HIGH, Kind.ERROR
+    if value.role is Role.OFFSET or (value.role is Role.ASSIGNMENT) or (value.role is Role.PARTITION):
+        return Level.NOISE, Kind.FIELD
+    if value.role is Role.SUBSCRIPTION or (_is_folded(api) and a and b and (a < b or b < a)):
+        # One side has seen more of it; a poll more, or less, is enough for that.
+        return (Level.NOISE if value.role is Role.SUBSCRIPTION else Level.LOW), Kind.FIELD
+    return Level.MEDIUM, Kind.FIELD
+
+
+def _offered(seen: list[Seen]) -> dict[int, tuple[int, int]]:
+    found: dict[int, tuple[int, int]] = {}
+    for each in seen:
+        message = each.exchange.response_message
+        if message is not None and message["error_code"] == 0:
+            found |= {i["api_key"]: (i["min_version"], i["max_version"]) for i in message.to_dict()["api_keys"]}
+    return found
+
+
+def _words(value: Value, what: Any) -> str:
+    if what is None:
+        return ""
+    if value.path.endswith("error_code"):
+        return facts.error_name(what)
+    if isinstance(what, bytes):
+        return f"{len(what)} bytes {what[:24].hex()}" + ("…" if len(what) > 24 else "")
+    if isinstance(what, tuple):
+        what = ", ".join(_words(value, item) for item in what)
+    text = "true" if what is True else "false" if what is False else str(what)
+    return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
+
+
+def _several(value: Value, values: set[Any]) -> str:
+    found = sorted({_words(value, each) for each in values})
+    return " | ".join(found[:4]) + (f" | {len(found) - 4} more" if len(found) > 4 else "")
+
+
+def _numbers(versions: set[int]) -> str:
+    return "v" + ", v".join(str(version) for version in sorted(versions))
+
+
+def _first(seen: list[Seen], api: str) -> list[int]:
+    return [each.number for each in seen if each.api == api][:1]
+
+
+def _times(count: int) -> str:
+    return f"{count}×" if count else "never"
+
+
+def _one(side: int, text: str) -> tuple[str, str]:
+    return (text, "") if side == 0 else ("", text)
+
+
+def _ms(ns: int) -> str:
+    return f"{ns / 1e6:.1f} ms"

@@ -1,0 +1,104 @@
+"""A message as flat paths that two runs share: items are named by what they are about, ids of this run are left out.
+
+``topics[orders].partitions[0].error_code`` is the same place in both recordings, wherever the item stands. What
+another run has otherwise anyway (`..replay.roles`) is not there; names of topics, groups and transactions of the second
+recording are taken for those of the first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from ...decoder import Message
+from ...decoder.plan import FieldPlan, StructPlan
+from ..replay.roles import VOLATILE, Role, paths
+from ..serving.asking import Named
+
+NAMES = frozenset(
+    {Role.TOPIC, Role.TOPIC_ID, Role.GROUP, Role.TRANSACTIONAL_ID, Role.RESOURCE_NAME, Role.COORDINATOR_KEY}
+)
+_TOPIC = frozenset({Role.TOPIC, Role.TOPIC_ID})
+_INSIDE = frozenset({Role.SUBSCRIPTION, Role.ASSIGNMENT})
+
+
+class Value(NamedTuple):
+    """A value at a place. `path` without what its items are about, for differences that many items share."""
+
+    path: str
+    value: Any
+    role: Role | None
+
+
+class Flattener:
+    """Flattens messages of one recording. `mapped` gives a name's counterpart; `asked_for` are all names that requests
+    of either recording hold: items of answers about anything else are somebody else's, and left out."""
+
+    def __init__(self, named: Named, mapped: Mapping[str, str], asked_for: frozenset[str]) -> None:
+        self._named, self._mapped, self._asked_for = named, mapped, asked_for
+
+    def flat(self, message: Message) -> dict[str, Value]:
+        """Every stable value by its path."""
+        roles = paths(message.plan.kind, message.api_key, message.plan.version)
+        answer = message.plan.kind == "response"
+        return dict(self._struct(message.plan.root, message.values, "", "", roles, answer))
+
+    def name(self, role: Role, value: Any) -> str:
+        """A name as the first recording has it."""
+        text = self._named(value) or value.hex() if role is Role.TOPIC_ID else str(value)
+        return self._mapped.get(text, text)
+
+    def _struct(
+        self, of: StructPlan, values: tuple[Any, ...], path: str, plain: str, roles: dict[str, Role], answer: bool
+    ) -> Iterator[tuple[str, Value]]:
+        for field, value in zip(of.fields, values, strict=False):
+            generic = plain + field.name + ("[*]" if field.array else "")
+            role = roles.get(generic)
+            if value is None or role is Role.RECORDS or (role in VOLATILE and role is not Role.TOPIC_ID):
+                continue  # records are compared as a whole, by what they say
+            if field.struct is None:
+                yield from self._plain(field, value, path, generic, role)
+                continue
+            if not field.array:
+                yield from self._struct(field.struct, value, f"{path}{field.name}.", generic + ".", roles, answer)
+                continue
+            for at, item in enumerate(value):
+                about, foreign = self._about(field.struct, item, generic + ".", roles)
+                if foreign and answer:
+                    continue
+                inner = f"{path}{field.name}[{at if about is None else about}]."
+                yield from self._struct(field.struct, item, inner, generic + ".", roles, answer)
+
+    def _plain(
+        self, field: FieldPlan, value: Any, path: str, generic: str, role: Role | None
+    ) -> Iterator[tuple[str, Value]]:
+        if role in NAMES and role is not None:
+            if not field.array:
+                if value and (role is not Role.TOPIC_ID or any(value)):
+                    # A name and an id of the same topic are one thing.
+                    label = "topic" if role in _TOPIC else field.name
+                    yield path + label, Value(generic, self.name(role, value), role)
+                return
+            value = tuple(sorted(self.name(role, item) for item in value))
+        elif role in _INSIDE:
+            for theirs, ours in self._mapped.items():
+                value = value.replace(theirs.encode(), ours.encode())
+        elif field.array:
+            value = tuple(value)
+        yield path + field.name, Value(generic, value, role)
+
+    def _about(
+        self, of: StructPlan, values: tuple[Any, ...], plain: str, roles: dict[str, Role]
+    ) -> tuple[str | None, bool]:
+        """What an item is about, None if only its place tells; and whether no request named it."""
+        for field, value in zip(of.fields, values, strict=False):
+            role = roles.get(plain + field.name)
+            if role in NAMES and role is not None and value and (role is not Role.TOPIC_ID or any(value)):
+                name = self.name(role, value)
+                return name, name not in self._asked_for and role is not Role.COORDINATOR_KEY
+            if role is Role.PARTITION and not field.array:
+                return str(value), False
+        for field, value in zip(of.fields, values, strict=False):
+            if field.struct is None and not field.array and (field.map_key or field.name in ("api_key", "key", "name")):
+                return str(value), False
+        return None, False

@@ -1,0 +1,381 @@
+"""Foreign captures become recordings of our own: the same frames, times and addresses, in segments with an index.
+
+`Importer` reads by the fast road (scanning.py) and writes each frame as soon as it is whole. Only whole frames go
+over; what else was in the connections is written as the recorder would have written it: other protocols and SASL
+tokens as opaque packets, missing bytes as gaps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from pathlib import Path
+
+from ..decoder import Direction, Exchange, State, Topics, secrets
+from ..decoder.about import About
+from ..decoder.secrets import mask_token
+from .foreign import foreign_notes
+from .index import CARRIED, STATES, IndexEncoder
+from .indexing import read_identity
+from .packets import MAX_PAYLOAD
+from .pieces import Pieces
+from .reassembly import KAFKA_PORTS, Closed, Flow, Opened
+from .recording import MARK, SEGMENT_BYTES, Carried, OpenConnection, Recording, show_address
+from .scanning import WINDOW, Scanner
+from .segment import CLIENT_LEG
+from .skimming import TOKEN, Asked, Skimmer, Talk, Way
+from .sources import Source
+
+Wanted = Callable[[Exchange], bool]
+_PAIRED, _PENDING = STATES.index(State.PAIRED), STATES.index(State.PENDING)
+_KEEP = 8  # bytes of an unknown stream that are kept when secrets are masked: enough to see what it was
+
+
+class OwnRecording(ValueError):
+    """The file is a segment of a recording already."""
+
+
+class Importer:
+    """Writes a recording into `directory` (made with mode 0700 if need be; OSError when that is impossible).
+
+    `wanted` picks exchanges; without it everything of the Kafka connections goes over. `redact` masks secrets as the
+    recorder does. Files are added one after the other, as parts of one capture: connections go on over them. `close`
+    leaves a complete recording of what was read so far, whenever it is called. `advance` raises OSError when the
+    recording cannot be written.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        ports: Collection[int] = KAFKA_PORTS,
+        *,
+        redact: bool = True,
+        wanted: Wanted | None = None,
+        segment_bytes: int = SEGMENT_BYTES,
+    ) -> None:
+        self.notes: list[str] = []
+        self._ports = ports
+        self._source: Source | None = None
+        self._failed = ""
+        self._writer = _Writer(redact, wanted)
+        self._recording = Recording(
+            directory, self._writer.in_flight, self._heard, segment_bytes=segment_bytes, segment_seconds=float("inf")
+        )
+        self._writer.recording = self._recording
+        self.scanner = Scanner(_Taker(self._writer), ports)
+        self._writer.read_pieces = self.scanner.read
+
+    def _heard(self, kind: str, text: str) -> None:
+        if kind == "paused":
+            self._failed = text
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """connections, exchanges, frames, lost_bytes, segments."""
+        return self._writer.counts | {"lost_bytes": self.scanner.lost, "segments": self._recording.segments}
+
+    @property
+    def progress(self) -> tuple[int, int]:
+        """Bytes of the current file that were read, and all of its bytes (0: not known)."""
+        source = self._source
+        if source is None:
+            return 0, 0
+        if source.plain:
+            return self.scanner.offset, source.path.stat().st_size
+        return source.read, source.known
+
+    def begin(self, source: Source) -> None:
+        """Read this file from now on. Raises `NotACapture`, or `OwnRecording`."""
+        self._end_file()
+        if read_identity(source.file, str(source.path)) is not None:
+            raise OwnRecording(f"{source.path}: this is a recording already, open it as it is")
+        self.scanner.begin(source.file, str(source.path))
+        self._source = source
+
+    def advance(self) -> bool:
+        """Read and write some of the file; False when nothing new is in it."""
+        assert self._source is not None
+        self._source.fill(self.scanner.offset + WINDOW)
+        more = self.scanner.advance()
+        self._recording.tick()
+        if self._failed:
+            raise OSError(self._failed)
+        return more
+
+    def flush(self) -> None:
+        """Hand what was written to the operating system, once a second."""
+        self._recording.tick()
+
+    def _end_file(self) -> None:
+        if self._source is not None:
+            name = self._source.path.name
+            self.notes += [f"{name}: {note}" for note in (self._source.note, self.scanner.note) if note]
+            self._source = None
+
+    def close(self, finished: bool = True) -> None:
+        """End the recording. `finished`: all there is was read, so that nothing waits for missing packets."""
+        self._end_file()
+        if finished:
+            self.scanner.finish()
+        self._writer.finish()
+        scanner = self.scanner
+        self.notes += foreign_notes(scanner.reassembler, scanner.lost, self._ports)
+        if self._writer.frames_cut:
+            self.notes.append(f"{self._writer.frames_cut} frames were cut when they were captured, and left out")
+        if scanner.fragments:
+            self.notes.append(f"{scanner.fragments} fragments of IP packets were not put together")
+        self._recording.close()
+
+
+class _Taker:
+    """Gives what the scanner finds to the writer."""
+
+    def __init__(self, writer: _Writer) -> None:
+        self._writer = writer
+        self._talks: dict[int, Talk] = {}
+        self.data, self.cut = writer.data, writer.cut_bytes
+
+    def opened(self, event: Opened) -> tuple[Way, Way]:
+        talk = self._talks[id(event.flow)] = self._writer.opened(event)
+        return talk.ways
+
+    def gap(self, way: Way, size: int, time_ns: int) -> None:
+        self._writer.gap(way)
+        self._writer.lose(way.talk, way.direction, size)
+
+    def closed(self, flow: Flow, event: Closed) -> None:
+        talk = self._talks.pop(id(flow), None)
+        if talk is not None:
+            self._writer.closed(talk, event)
+
+    def awaits(self, flow: Flow, correlation_id: int) -> bool:
+        talk = self._talks.get(id(flow))
+        return talk is not None and self._writer.awaits(talk, correlation_id)
+
+
+class _Connection:
+    """What is to be known of a connection to write its packets."""
+
+    __slots__ = ("about", "lost", "open", "strayed")
+
+    def __init__(self, number: int, event: Opened) -> None:
+        flow = event.flow
+        upstream = ("barnabas", 1024 + number % 64000)
+        self.open = OpenConnection(number, event.time_ns, flow.client, flow.broker, upstream)
+        self.lost = [0, 0]
+        self.strayed = [False, False]
+        self.about = About()
+
+
+class _Writer(Skimmer):
+    """A skimmer that keeps the frames of requests until they are answered, and writes frames instead of places."""
+
+    recording: Recording
+
+    def __init__(self, redact: bool, wanted: Wanted | None) -> None:
+        super().__init__(IndexEncoder(), Pieces(keep=False), lambda pieces: self.read_pieces(pieces))
+        self.read_pieces: Callable[[list[tuple[int, int]]], bytes] = lambda pieces: b""
+        self.counts = {"connections": 0, "exchanges": 0, "frames": 0}
+        self.frames_cut = 0
+        self._redact, self._wanted = redact, wanted
+        self._topics = Topics()
+        self._connections: dict[int, _Connection] = {}
+        self._now: tuple[Talk, Asked] | None = None  # what is being written, and waits no more
+
+    # connections
+
+    def opened(self, event: Opened) -> Talk:
+        number = event.flow.number
+        connection = self._connections[number] = _Connection(number, event)
+        self.counts["connections"] += 1
+        if self._wanted is None:
+            if not event.established:
+                connection.open = connection.open._replace(failed="refused")
+            else:
+                self.recording.open(connection.open)
+        return self.open(number)
+
+    def closed(self, talk: Talk, event: Closed) -> None:
+        self.close(talk)
+        connection = self._connections.pop(talk.number)
+        if event.how in ("refused", "unreached"):
+            connection.open = connection.open._replace(failed=event.how)
+            if self._wanted is None:
+                self.recording.open(connection.open)
+        if self._wanted is None or connection.strayed[0]:
+            how = "rst" if event.how in ("rst", "refused", "unreached") else "fin"
+            self.recording.end(connection.open, event.time_ns, how, event.by)
+
+    def finish(self) -> None:
+        """What still waits is pending; a filter sees it as that."""
+        if self._wanted is not None:
+            for talk, asked in self.pending():
+                self._picked(talk, asked, _PENDING)
+            self._talks.clear()
+
+    def lose(self, talk: Talk, direction: int, size: int) -> None:
+        connection = self._connections[talk.number]
+        connection.lost[direction] += size
+        connection.strayed[direction] = False
+
+    # the recording asks
+
+    def in_flight(self) -> Iterator[Carried]:
+        """The requests that were written and have no response yet."""
+        waiting = [] if self._wanted is not None else self.pending()
+        for talk, asked in [*waiting, *([self._now] if self._now else ())]:
+            data, exchange = asked.kept
+            if asked.place < 0:
+                continue
+            if exchange is None:
+                exchange = self._exchange(talk, asked, data)
+                exchange.marks["request_offset"] = asked.place
+                asked.kept = data, exchange
+            yield Carried(self._connections[talk.number].open, exchange, data)
+
+    def _exchange(self, talk: Talk, asked: Asked, data: bytes) -> Exchange:
+        connection = self._connections[talk.number]
+        return Exchange(
+            connection=talk.number,
+            client=show_address(connection.open.client),
+            broker=show_address(connection.open.broker),
+            api_key=asked.api_key,
+            api_version=asked.api_version,
+            correlation_id=asked.correlation_id,
+            client_id=self.encoder.strings_by_id[asked.client_id],
+            request=data[4:],
+            request_time_ns=asked.time_ns,
+            topics=self._topics,
+            about=connection.about,
+        )
+
+    # frames
+
+    def _masked(self, direction: Direction, key: int, version: int, data: bytes) -> bytes:
+        if not self._redact or (key >= 0 and not secrets.secret_paths(direction, key)):
+            return data
+        if key < 0 and direction is Direction.RESPONSE:
+            return data[:8] + secrets.MASK * (len(data) - 8)
+        try:
+            frame = data[4:]
+            masked = secrets.mask(direction, key, version, frame)
+        except Exception:  # a fault of the decoder must not end the import, nor let a secret out
+            head = 12 if direction is Direction.REQUEST else 8
+            return data[:head] + secrets.MASK * (len(data) - head)
+        return data if masked is frame else data[:4] + masked
+
+    def _write(self, talk: Talk, direction: int, time_ns: int, data: bytes, comments: tuple[str, ...] = ()) -> int:
+        connection = self._connections[talk.number]
+        lost, connection.lost[direction] = connection.lost[direction], 0
+        self.counts["frames"] += 1
+        return self.recording.write(connection.open, CLIENT_LEG, direction, time_ns, data, comments, lost)
+
+    def _ask(self, talk: Talk, asked: Asked, data: bytes) -> None:
+        if self._wanted is not None:
+            asked.kept = data, None
+            return
+        data = self._masked(Direction.REQUEST, asked.api_key, asked.api_version, data)
+        asked.kept = data, None
+        asked.place = self._write(talk, 0, asked.time_ns, data)
+
+    def _wait(self, talk: Talk, asked: Asked, data: bytes) -> None:
+        asked.place = -1
+        self._ask(talk, asked, data)
+        super()._wait(talk, asked, data)
+
+    def _alone(self, talk: Talk, asked: Asked, data: bytes) -> None:
+        asked.place = -1
+        self._ask(talk, asked, data)
+        super()._alone(talk, asked, data)
+
+    def _pair(
+        self, talk: Talk, asked: Asked, time_ns: int, data: bytes, place: int, size: int, error: int, flags: int,
+        state: int = _PAIRED,
+    ) -> None:  # fmt: skip
+        if self._wanted is not None:
+            self._picked(talk, asked, state, time_ns, data)
+            return
+        masked = self._masked(Direction.RESPONSE, asked.api_key, asked.api_version, data)
+        if asked.kept is not None:
+            self._now = talk, asked  # should the segment rotate now, its request goes over to the next one
+        place = self._write(talk, 1, time_ns, masked)
+        self._now = None
+        self._record(talk, asked, state, time_ns, place, size, error, flags)
+
+    def _picked(self, talk: Talk, asked: Asked, state: int, time_ns: int = -1, data: bytes = b"") -> None:
+        """An exchange is done, and the filter decides."""
+        request = asked.kept[0] if asked.kept else b""
+        exchange = self._exchange(talk, asked, request)
+        if not request:
+            exchange.request = exchange.request_time_ns = None
+        exchange.state = STATES[state]
+        if data:
+            exchange.response, exchange.response_time_ns = data[4:], time_ns
+        self._topics.learn(exchange)
+        exchange.about.learn(exchange)  # type: ignore[union-attr]
+        assert self._wanted is not None
+        if not self._wanted(exchange):
+            return
+        self._connections[talk.number].strayed[0] = True  # it is in the recording: so is its end
+        if request:
+            masked = self._masked(Direction.REQUEST, asked.api_key, asked.api_version, request)
+            asked.place = self._write(talk, 0, asked.time_ns, masked)
+            asked.kept = masked, None
+        if data:
+            masked = self._masked(Direction.RESPONSE, asked.api_key, asked.api_version, data)
+            self._now = (talk, asked) if request else None
+            exchange.marks["response_offset"] = self._write(talk, 1, time_ns, masked)
+            self._now = None
+        carried = asked.kept[1] if asked.kept else None
+        exchange.marks["request_offset"] = asked.place
+        if carried is not None:
+            exchange.marks |= carried.marks
+        self.recording.done(exchange)
+        self.counts["exchanges"] += 1
+
+    def _record(
+        self, talk: Talk, asked: Asked, state: int, time_ns: int = -1, place: int = -1, size: int = 0, error: int = 0,
+        flags: int = 0,
+    ) -> int:  # fmt: skip
+        if self._wanted is not None:
+            self._picked(talk, asked, state)
+            return -1
+        kept = asked.kept
+        if kept is not None and kept[1] is not None:
+            asked.place = kept[1].marks["request_offset"]
+            if kept[1].marks.get("carried"):
+                asked.flags |= CARRIED
+        self.counts["exchanges"] += 1
+        if max(asked.place, place) < 0:
+            return -1
+        self.recording.index.records += self._packed(
+            talk, asked, state, time_ns, place, size, error, flags,
+            self.recording.index.string(self.encoder.strings_by_id[asked.client_id]),
+        )  # fmt: skip
+        return -1
+
+    # what is no frame
+
+    def cut_bytes(self, way: Way, size: int) -> bool:
+        """A frame of which not all was captured is left out."""
+        if not self.cut(way, size):
+            self.lose(way.talk, way.direction, size)
+            return False
+        return True
+
+    def _holed(self, way: Way, time_ns: int, data: bytes, place: int, size: int) -> None:
+        self.frames_cut += 1
+        self.lose(way.talk, way.direction, size + 4)
+
+    def _stray(self, talk: Talk, direction: int, time_ns: int, data: bytes, reason: str) -> None:
+        connection = self._connections[talk.number]
+        if self._wanted is not None:
+            return
+        if reason == TOKEN:
+            data = data[:4] + mask_token(data[4:])
+        elif self._redact:
+            keep = 0 if connection.strayed[direction] else _KEEP
+            data = data[:keep] + secrets.MASK * max(len(data) - keep, 0)
+            connection.strayed[direction] = True
+        comments = (f"{MARK}opaque, {reason or 'more of the same'}",)
+        for start in range(0, len(data), MAX_PAYLOAD):
+            self._write(talk, direction, time_ns, data[start : start + MAX_PAYLOAD], comments)

@@ -1,0 +1,97 @@
+"""What a replay would do, without doing it: each request, what in it would be said otherwise, or why it is left out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ...decoder.message import Message
+from .mapping import IdMapping, NotKnown
+from .preparing import FIND_COORDINATOR, Preparer
+from .rewriting import read
+from .roles import Role
+from .script import Call, Do, Script, has_producer
+
+# Who is who at the target is known only when it has answered.
+_ANSWERED = {
+    Role.TOPIC_ID,
+    Role.MEMBER_ID,
+    Role.GENERATION,
+    Role.PRODUCER_ID,
+    Role.PRODUCER_EPOCH,
+    Role.SESSION_ID,
+    Role.LEADER_EPOCH,
+    Role.OFFSET,
+    Role.TELEMETRY_ID,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """One request. `version`: what it would be sent at, None where it is left out; `why` says why. `renamed`: what it
+    says otherwise, by name; `mapped`: what answers of the target decide."""
+
+    call: Call
+    version: int | None
+    why: str
+    renamed: tuple[str, ...]
+    mapped: tuple[str, ...]
+
+
+def plan_of(script: Script, mapping: IdMapping, preparer: Preparer) -> Iterator[Planned]:
+    """Every request of a script; it is read once, requests whose answers come late wait for them."""
+    waiting: dict[int, Call] = {}
+    for step in script.steps():
+        if step.call is None:
+            continue
+        if step.do is Do.SEND:
+            waiting[step.call.number] = step.call
+        while waiting:
+            first = next(iter(waiting))
+            if not waiting[first].ready and len(waiting) < 10_000:
+                break
+            yield _planned(waiting.pop(first), script, mapping, preparer)
+    for call in waiting.values():
+        yield _planned(call, script, mapping, preparer)
+
+
+def _planned(call: Call, script: Script, mapping: IdMapping, preparer: Preparer) -> Planned:
+    script.make_ready(call)
+    message = call.exchange.request_message
+    if call.skip is not None or message is None:
+        return Planned(call, None, call.skip or "it cannot be decoded", (), ())
+    version = preparer.version(message.api_key, message.api_version)
+    if version is None:
+        return Planned(call, None, "the target does not offer this API at a version that is known", (), ())
+    return Planned(call, version, "", tuple(_renamed(message, mapping)), tuple(_mapped(message)))
+
+
+def _renamed(message: Message, mapping: IdMapping) -> Iterator[str]:
+    seen = set()
+    client_id = message.header.get("client_id")
+    if mapping.names.client_id(client_id) != client_id:
+        yield f"client id {client_id} = {mapping.names.client_id(client_id)}"
+    for role, value, scope, _ in read(message):
+        if role in (Role.TOPIC, Role.GROUP, Role.TRANSACTIONAL_ID, Role.RESOURCE_NAME):
+            try:
+                new = mapping.change(role, value, scope, "")
+            except NotKnown:
+                continue
+        elif role is Role.COORDINATOR_KEY:
+            kind = message["key_type"] if message.api_key == FIND_COORDINATOR and message.api_version >= 1 else 0
+            new = mapping.coordinator_key(value, kind)
+        else:
+            continue
+        if new != value and (role, value) not in seen:
+            seen.add((role, value))
+            yield f"{role} {value} = {new}"
+
+
+def _mapped(message: Message) -> Iterator[str]:
+    found: dict[str, None] = {}
+    for role, value, _, _ in read(message):
+        if role is Role.RECORDS and has_producer(value):
+            found["producer id in records"] = None
+        elif role in _ANSWERED and value not in ("", -1, 0, bytes(16)):
+            found[str(role)] = None
+    yield from found

@@ -1,0 +1,269 @@
+"""What the target calls what the recording named: ids, epochs, generations, offsets; learnt from pairs of answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping as MappingType
+from dataclasses import dataclass, field
+from typing import Any
+
+from ...decoder import facts
+from ...decoder.message import Message
+from ...decoder.plan import ZERO_UUID
+from .names import Names
+from .offsets import OffsetMap
+from .rewriting import Scope, pairs
+from .roles import Role
+
+_TOPIC_RESOURCES = frozenset({2})
+_GROUP_RESOURCES = frozenset({3, 32})
+_BROKER_RESOURCES = frozenset({4, 8})
+_TRANSACTIONAL_RESOURCES = frozenset({5})
+"""Resource types of configs and ACLs (Kafka's ConfigResource.Type and ResourceType): the two agree where both exist,
+but for 4, which is the cluster in ACLs: its name is no number and stays."""
+_TRANSACTION_KEY = 1
+
+PRODUCE = facts.api_key("Produce")
+
+
+class NotKnown(Exception):
+    """The target has not yet said what it calls this."""
+
+    def __init__(self, role: Role, value: Any) -> None:
+        super().__init__(f"{role} {value!r}")
+        self.role, self.value = role, value
+
+
+@dataclass(slots=True)
+class Recorded:
+    """What the recording says of its own cluster, as far as it was read."""
+
+    topics: dict[bytes, str] = field(default_factory=dict)
+    partitions: dict[str, int] = field(default_factory=dict)
+    created: set[str] = field(default_factory=set)
+    """topics that the recording itself creates"""
+    ends: dict[tuple[str, int], int] = field(default_factory=dict)
+    """where logs ended when they were first heard of"""
+    brokers: set[int] = field(default_factory=set)
+    given: set[tuple[Role, Any]] = field(default_factory=set)
+    """what answers of the recording gave out: ids by role, generations as (group, generation)"""
+
+
+class IdMapping:
+    """Names of the recording -> names of the target."""
+
+    def __init__(self, names: Names, recorded: Recorded) -> None:
+        self.names, self.recorded = names, recorded
+        self.topic_ids: dict[bytes, bytes] = {}
+        self.topics: dict[str, bytes] = {}
+        """the target's topics by name"""
+        self.members: dict[str, str] = {}
+        self.generations: dict[tuple[str, int], int] = {}
+        self.member_epochs: dict[tuple[str, str, int], int] = {}
+        self.producers: dict[tuple[int, int], tuple[int, int]] = {}
+        self.producer_ids: dict[int, int] = {}
+        self.leader_epochs: dict[tuple[str, int, int], int] = {}
+        self.offsets: dict[tuple[str, int], OffsetMap] = {}
+        self.brokers: dict[int, int] = {}
+        self.telemetry: dict[Any, Any] = {}
+
+    # names
+
+    def topic_of(self, scope: MappingType[Role, Any]) -> str | None:
+        """The recorded name of the topic that a scope is about."""
+        name = scope.get(Role.TOPIC)
+        if name:
+            return str(name)
+        topic_id = scope.get(Role.TOPIC_ID)
+        return self.recorded.topics.get(topic_id) if topic_id else None
+
+    def offsets_of(self, topic: str, partition: int) -> OffsetMap:
+        """The offsets of a partition, by its recorded name."""
+        found = self.offsets.get((topic, partition))
+        if found is None:
+            found = self.offsets[topic, partition] = OffsetMap()
+        return found
+
+    def meant(self, role: Role, value: Any, scope: Scope) -> Any:
+        """What the target calls a recorded value; the value itself where nothing is known."""
+        try:
+            return self.change(role, value, scope, "")
+        except NotKnown:
+            return value
+
+    def change(self, role: Role, value: Any, scope: Scope, name: str) -> Any:
+        """What to say to the target instead of a recorded value; NotKnown if only an answer can tell."""
+        match role:
+            case Role.TOPIC:
+                return self.names.topic(value)
+            case Role.TOPIC_ID:
+                return self._topic_id(value)
+            case Role.GROUP:
+                return self.names.group(value)
+            case Role.TRANSACTIONAL_ID:
+                return self.names.transactional_id(value)
+            case Role.MEMBER_ID:
+                return self._member(value)
+            case Role.GENERATION:
+                return self._generation(value, scope)
+            case Role.PRODUCER_ID:
+                return self.producer(value, None)[0]
+            case Role.PRODUCER_EPOCH:
+                producer = scope.get(Role.PRODUCER_ID, -1)
+                return value if producer < 0 else self.producer(producer, value)[1]
+            case Role.LEADER_EPOCH:
+                return self._leader_epoch(value, scope, name)
+            case Role.OFFSET:
+                topic = self.topic_of(scope)
+                partition = scope.get(Role.PARTITION)
+                if topic is None or partition is None or value < 0:
+                    return value
+                return self.offsets_of(topic, partition).target(value)
+            case Role.BROKER_ID:
+                return self.brokers.get(value, value)
+            case Role.TELEMETRY_ID:
+                return self.telemetry.get(value, value)
+            case Role.RESOURCE_NAME:
+                return self._resource(value, scope)
+            case Role.SUBSCRIPTION:
+                return self.names.subscription(value)
+            case Role.ASSIGNMENT:
+                return self.names.assignment(value)
+        return value
+
+    def _topic_id(self, value: bytes) -> bytes:
+        if value == ZERO_UUID:
+            return value
+        known = self.topic_ids.get(value)
+        if known is not None:
+            return known
+        name = self.recorded.topics.get(value)
+        if name is not None:
+            there = self.topics.get(self.names.topic(name))
+            if there is not None:
+                return there
+        raise NotKnown(Role.TOPIC_ID, value)
+
+    def _member(self, value: str) -> str:
+        known = self.members.get(value)
+        if known is not None or not value:
+            return known or value
+        if (Role.MEMBER_ID, value) in self.recorded.given:
+            raise NotKnown(Role.MEMBER_ID, value)
+        return value  # of the client's own making (KIP-848), or from before the recording
+
+    def _generation(self, value: int, scope: Scope) -> int:
+        if value <= 0:
+            return value
+        group, member = scope.get(Role.GROUP, ""), scope.get(Role.MEMBER_ID, "")
+        own = self.member_epochs.get((group, member, value))
+        known = own if own is not None else self.generations.get((group, value))
+        if known is None and (Role.GENERATION, (group, value)) in self.recorded.given:
+            raise NotKnown(Role.GENERATION, (group, value))
+        return value if known is None else known
+
+    def producer(self, producer_id: int, epoch: int | None) -> tuple[int, int]:
+        """The target's (producer id, epoch); NotKnown for one that it has not given out."""
+        if producer_id < 0:
+            return producer_id, -1 if epoch is None else epoch
+        if epoch is not None:
+            known = self.producers.get((producer_id, epoch))
+            if known is not None:
+                return known
+        there = self.producer_ids.get(producer_id)
+        if there is None:
+            raise NotKnown(Role.PRODUCER_ID, producer_id)
+        return there, 0 if epoch is None else epoch
+
+    def _leader_epoch(self, value: int, scope: Scope, name: str) -> int:
+        if value < 0:
+            return value
+        topic, partition = self.topic_of(scope), scope.get(Role.PARTITION)
+        known = self.leader_epochs.get((topic, partition, value)) if topic and partition is not None else None
+        if known is not None:
+            return known
+        # Not to know is allowed everywhere but in the question that is about an epoch.
+        return value if name == "leader_epoch" else -1
+
+    def _resource(self, value: str, scope: Scope) -> str:
+        kind = (scope.get(Role.RESOURCE_NAME) or (None,))[0]
+        if kind in _TOPIC_RESOURCES:
+            return self.names.topic(value)
+        if kind in _GROUP_RESOURCES:
+            return self.names.group(value)
+        if kind in _TRANSACTIONAL_RESOURCES:
+            return self.names.transactional_id(value)
+        if kind in _BROKER_RESOURCES and value.isdecimal():
+            return str(self.brokers.get(int(value), value))
+        return value
+
+    def coordinator_key(self, value: str, key_type: int) -> str:
+        """A key of FindCoordinator: a group's, a transactional id, or a share group's with topic id and partition."""
+        if key_type == _TRANSACTION_KEY:
+            return self.names.transactional_id(value)
+        return self.names.group(value)
+
+    # learning
+
+    def learn(self, asked: Message, recorded: Message, got: Message) -> None:
+        """Take from a pair of answers what the target calls what the recording named."""
+        scope = question(asked)
+        if recorded.api_key == PRODUCE:
+            self._learn_offsets(recorded, got, scope)
+        ends = _root(recorded), _root(got)
+        if all("producer_id" in end and end["producer_id"] >= 0 for end in ends):
+            self.learn_producer(
+                (ends[0]["producer_id"], ends[0]["producer_epoch"]), (ends[1]["producer_id"], ends[1]["producer_epoch"])
+            )
+        for name in ("generation_id", "member_epoch"):
+            if all(name in end for end in ends):
+                self._learn_generation(scope, ends[0][name], ends[1][name])
+        if all(end.get("member_id") for end in ends):
+            self.members[ends[0]["member_id"]] = ends[1]["member_id"]
+        for pair in pairs(recorded, got, self.meant, scope):
+            if pair.missing or pair.recorded is None or pair.got is None:
+                continue
+            if pair.role is Role.TOPIC_ID and not pair.field.array:
+                if any(pair.recorded) and any(pair.got):
+                    self.topic_ids[pair.recorded] = pair.got
+            elif pair.role is Role.LEADER_EPOCH and pair.recorded >= 0 and pair.got >= 0:
+                topic, partition = self.topic_of(pair.scope), pair.scope.get(Role.PARTITION)
+                if topic is not None and partition is not None:
+                    self.leader_epochs[topic, partition, pair.recorded] = pair.got
+            elif pair.role is Role.TELEMETRY_ID:
+                self.telemetry[pair.recorded] = pair.got
+
+    def learn_producer(self, recorded: tuple[int, int], target: tuple[int, int]) -> None:
+        """A producer id with its epoch, on both sides."""
+        self.producers[recorded] = target
+        self.producer_ids[recorded[0]] = target[0]
+
+    def _learn_generation(self, scope: Scope, recorded: int, got: int) -> None:
+        if recorded > 0 and got > 0:
+            group, member = scope.get(Role.GROUP, ""), scope.get(Role.MEMBER_ID, "")
+            self.generations[group, recorded] = got
+            if member:
+                self.member_epochs[group, member, recorded] = got
+
+    def _learn_offsets(self, recorded: Message, got: Message, scope: Scope) -> None:
+        for pair in pairs(recorded, got, self.meant, scope):
+            if pair.role is not Role.OFFSET or pair.volatile or pair.missing or pair.field.array:
+                continue
+            topic, partition = self.topic_of(pair.scope), pair.scope.get(Role.PARTITION)
+            if topic is None or partition is None or pair.recorded < 0 or pair.got < 0:
+                continue
+            self.offsets_of(topic, partition).point(pair.recorded, pair.got)
+
+
+def question(asked: Message) -> Scope:
+    """What a request says once for all of it, which its answer need not repeat."""
+    root = _root(asked)
+    scope: dict[Role, Any] = {}
+    if "group_id" in root:
+        scope[Role.GROUP] = root["group_id"]
+    if "member_id" in root:
+        scope[Role.MEMBER_ID] = root["member_id"]
+    return scope
+
+
+def _root(message: Message) -> dict[str, Any]:
+    return {f.name: value for f, value in zip(message.plan.root.fields, message.values, strict=False) if not f.array}

@@ -1,0 +1,84 @@
+"""A Produce request of which the target took only a part: the rest alone is sent again, as a client would."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...decoder import facts
+from ...decoder.message import Message
+from ...decoder.splice import Splicer
+from .policy import passing
+
+PRODUCE = facts.api_key("Produce")
+
+
+def rest(answer: Message) -> set[tuple[Any, int]]:
+    """The partitions that were refused for a reason that passes, as (topic's name or id, partition); empty if any was
+    refused for another reason."""
+    codes = _rows(answer, "responses", "partition_responses", "error_code")
+    if any(code and not passing(code) for code in codes.values()):
+        return set()
+    return {place for place, code in codes.items() if code}
+
+
+def places_of(message: Message) -> set[tuple[Any, int]]:
+    """The partitions of a Produce request or answer."""
+    if message.plan.kind == "request":
+        return set(_rows(message, "topic_data", "partition_data", "index"))
+    return set(_rows(message, "responses", "partition_responses", "index"))
+
+
+def only(request: Message, places: set[tuple[Any, int]]) -> Message:
+    """The request with these partitions alone."""
+    return _filtered(request, "topic_data", "partition_data", places)
+
+
+def without(answer: Message, places: set[tuple[Any, int]]) -> Message:
+    """An answer without these partitions."""
+    return _filtered(answer, "responses", "partition_responses", places_of(answer) - places)
+
+
+def united(taken: Message, later: Message) -> Message:
+    """Two answers to parts of one request as one; its frame is the later one's."""
+    at, inside, _ = _inner(taken, "responses", "partition_responses")
+    topics: dict[Any, tuple[Any, ...]] = {}
+    for topic in (*taken.values[at], *later.values[at]):
+        before = topics.get(topic[0])
+        rows = topic[inside] if before is None else (*before[inside], *topic[inside])
+        topics[topic[0]] = (*topic[:inside], rows, *topic[inside + 1 :])
+    values = list(later.values)
+    values[at] = tuple(topics.values())
+    return Message(later.plan, tuple(values), later.frame, later.body_start, later.header, later.trailing)
+
+
+def _at(message: Message, name: str) -> int:
+    return next(i for i, f in enumerate(message.plan.root.fields) if f.name == name)
+
+
+def _inner(message: Message, outer: str, inner: str) -> tuple[int, int, list[str]]:
+    at = _at(message, outer)
+    struct = message.plan.root.fields[at].struct
+    assert struct is not None
+    inside = next(i for i, f in enumerate(struct.fields) if f.name == inner)
+    rows = struct.fields[inside].struct
+    assert rows is not None
+    return at, inside, [f.name for f in rows.fields]
+
+
+def _rows(message: Message, outer: str, inner: str, field: str) -> dict[tuple[Any, int], Any]:
+    at, inside, names = _inner(message, outer, inner)
+    index, wanted = names.index("index"), names.index(field)
+    return {(topic[0], row[index]): row[wanted] for topic in message.values[at] for row in topic[inside]}
+
+
+def _filtered(message: Message, outer: str, inner: str, places: set[tuple[Any, int]]) -> Message:
+    at, inside, names = _inner(message, outer, inner)
+    index = names.index("index")
+    topics = []
+    for topic in message.values[at]:
+        rows = tuple(row for row in topic[inside] if (topic[0], row[index]) in places)
+        if rows:
+            topics.append((*topic[:inside], rows, *topic[inside + 1 :]))
+    values = (*message.values[:at], tuple(topics), *message.values[at + 1 :])
+    frame = Splicer(message.frame, message.body_start).root(message.plan.root, message.values, values)
+    return Message(message.plan, values, frame, message.body_start, message.header, message.trailing)

@@ -1,0 +1,116 @@
+"""What of a recording is sent again, and what is not, with the reason in words."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cache
+
+from ...decoder import Exchange, facts
+from ...decoder.frame import Direction
+from ...decoder.message import Message
+from ...decoder.secrets import MASK, secret_paths
+from .rewriting import read
+from .roles import Role
+
+_LOGIN = frozenset({"SaslHandshake", "SaslAuthenticate"})
+# Requests between brokers that their definitions list for clients' listeners, too.
+_BETWEEN_BROKERS = frozenset(
+    {
+        "WriteTxnMarkers",
+        "InitializeShareGroupState",
+        "ReadShareGroupState",
+        "WriteShareGroupState",
+        "DeleteShareGroupState",
+        "ReadShareGroupStateSummary",
+    }
+)
+_ADMIN = re.compile(
+    r"Alter|IncrementalAlter|Delete|OffsetDelete|Update|Elect|Renew|Expire|Unregister|RemoveRaft|AddRaft|CreateAcls"
+    r"|CreateDelegationToken|AssignReplicas"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What is sent besides the ordinary. `admin`: what alters or deletes; `internal`: what brokers and controllers say to
+    each other; `login`: SASL as recorded (which fails where it was masked); `refused`: Produce requests that were
+    refused for a reason that passes, which the client therefore sent again itself."""
+
+    admin: bool = False
+    internal: bool = False
+    login: bool = False
+    refused: bool = False
+
+    def why_not(self, exchange: Exchange) -> str | None:
+        """Why a request is not sent; None if it is."""
+        by_api = self._api(exchange.api_key)
+        if by_api is not None:
+            return by_api
+        message = exchange.request_message
+        if message is None:
+            return f"cannot be decoded ({exchange.undecoded})" if exchange.request else "only its answer was recorded"
+        if not self.internal and _follower(message):
+            return "sent by a replica; --include-internal sends it"
+        if _masked(message):
+            return "what it says was masked in the recording"
+        if not self.refused and exchange.api == "Produce" and _refused(exchange):
+            return "it was refused when recorded, and the client sent its records again; --include-refused sends both"
+        return None
+
+    def _api(self, key: int) -> str | None:
+        try:
+            api = facts.api(key)
+        except KeyError:
+            return "an API that no known release has"
+        if api.name in _LOGIN and not self.login:
+            return "a login: the replay logs in by itself"
+        if _internal(key) and not self.internal:
+            return "sent by brokers and controllers among each other; --include-internal sends it"
+        if administrative(key) and not self.admin:
+            return "it alters or deletes; --include-admin sends it"
+        return None
+
+
+@cache
+def _internal(key: int) -> bool:
+    api = facts.api(key)
+    return "broker" not in api.request.listeners or api.name in _BETWEEN_BROKERS
+
+
+@cache
+def administrative(key: int) -> bool:
+    """Whether an API alters, deletes, or hands out rights."""
+    return _ADMIN.match(facts.api_name(key)) is not None
+
+
+def _follower(message: Message) -> bool:
+    """Whether a broker asks, which names itself: consumers say -1 (and debuggers -2)."""
+    if message.api not in ("Fetch", "ListOffsets", "OffsetForLeaderEpoch"):
+        return False
+    return any(role is Role.BROKER_ID and name == "replica_id" and value >= 0 for role, value, _, name in read(message))
+
+
+def _masked(message: Message) -> bool:
+    if not secret_paths(Direction.REQUEST, message.api_key):
+        return False
+    for role, value, _, _ in read(message):
+        if role is Role.SECRET and value and not (value.encode() if isinstance(value, str) else value).strip(MASK):
+            return True
+    return False
+
+
+def _refused(exchange: Exchange) -> bool:
+    """Whether every partition was refused for a reason that passes."""
+    answer = exchange.response_message
+    if answer is None:
+        return False
+    codes = [p["error_code"] for topic in answer.to_dict()["responses"] for p in topic["partition_responses"]]
+    return bool(codes) and all(passing(code) for code in codes)
+
+
+@cache
+def passing(code: int) -> bool:
+    """Whether an error is one that clients wait out."""
+    fact = facts.errors().get(code)
+    return fact is not None and fact.retriable

@@ -1,0 +1,169 @@
+"""A recorded request as the target has to be asked: its own ids in it, at a version that it offers."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from typing import Any
+
+import crc32c
+
+from ...decoder import facts
+from ...decoder.codec import decode_request_header, encode_request
+from ...decoder.message import Message
+from .mapping import IdMapping
+from .partly import only, places_of
+from .rewriting import Scope, changed
+from .roles import Role
+from .script import Call, has_producer
+from .sessions import FETCH, FetchSessions
+from .versions import API_VERSIONS, Lossy, at_version, candidates
+
+FIND_COORDINATOR = facts.api_key("FindCoordinator")
+_SESSIONS_FROM = 7
+_PRODUCER = struct.Struct(">qh")
+_PRODUCER_AT, _CRC_AT, _CRC_FROM, _HEADER = 43, 17, 21, 61
+_SIZE = struct.Struct(">i")
+
+
+class CannotSend(Exception):
+    """The target cannot be asked this; the text says why."""
+
+
+class Preparer:
+    """Makes requests; `offers` is what the target's brokers offer: api key -> (lowest, highest) version."""
+
+    def __init__(self, mapping: IdMapping, offers: Mapping[int, tuple[int, int]] | None) -> None:
+        self.mapping, self.offers = mapping, offers
+        self.sessions = FetchSessions()
+        self._told_version: dict[tuple[int, int], int | None] = {}
+
+    def unchanged(self, call: Call) -> bool:
+        """Whether the request can be sent as it was recorded, but for its correlation id."""
+        exchange = call.exchange
+        return call.plain and call.taken is None and self.version(exchange.api_key, exchange.api_version) == exchange.api_version
+
+    def version(self, api_key: int, version: int) -> int | None:
+        """The version to ask at, the recorded one if it is offered; None if the API is not."""
+        known = self._told_version.get((api_key, version), -1)
+        if known != -1:
+            return known
+        offered = None if self.offers is None else self.offers.get(api_key)
+        if self.offers is None or api_key == API_VERSIONS:
+            found: int | None = version
+        elif offered is None:
+            found = None
+        elif offered[0] <= version <= offered[1]:
+            found = version
+        else:
+            found = next(iter(candidates(api_key, version, offered)), None)
+        self._told_version[api_key, version] = found
+        return found
+
+    def request(self, call: Call) -> Message:
+        """The request for the target. Raises NotKnown (an answer that is still to come has to tell an id), CannotSend."""
+        exchange = call.exchange
+        message = exchange.request_message
+        if message is None:
+            raise CannotSend("it cannot be decoded")
+        key = exchange.api_key
+        if message.trailing:
+            return self._renamed_client(message)
+        new = changed(message, self._change(message))  # first: sessions go on only when the request goes out
+        if key == FETCH and exchange.api_version >= _SESSIONS_FROM:
+            # The session is followed in the recording's words; what it is told in full is put into the target's then.
+            in_session = self.sessions.prepared(message, call.number)
+            new = changed(in_session, self._change(in_session))
+        new = self._at_offered_version(new)
+        if call.taken is not None:
+            new = only(new, places_of(new) - places_of(call.taken))
+        return self._renamed_client(new)
+
+    def answered(self, call: Call, got: Message) -> None:
+        """An answer has come that a session is made or lost by."""
+        asked = call.exchange.request_message
+        if asked is None or asked.api_key != FETCH:
+            return
+        if asked.api_version >= _SESSIONS_FROM and got.api_version >= _SESSIONS_FROM:
+            self.sessions.answered(asked, call.number, call.exchange.response_message, got)
+
+    def _renamed_client(self, message: Message) -> Message:
+        client_id = message.header.get("client_id")
+        renamed = self.mapping.names.client_id(client_id)
+        if renamed == client_id:
+            return message
+        # Only the header is made anew: the body keeps its bytes.
+        new = encode_request(message.api_key, message.api_version, {}, client_id=renamed)
+        start = decode_request_header(new)[1]
+        frame = new[:start] + message.frame[message.body_start :]
+        header = message.header | {"client_id": renamed}
+        return Message(message.plan, message.values, frame, start, header, message.trailing)
+
+    def _at_offered_version(self, message: Message) -> Message:
+        offered = None if self.offers is None else self.offers.get(message.api_key)
+        version = message.api_version
+        if self.offers is None or message.api_key == API_VERSIONS:
+            return message
+        if offered is None:
+            raise CannotSend("the target does not offer this API")
+        if offered[0] <= version <= offered[1]:
+            return message
+        said = f"the target offers {_range(offered)} of it, and version {version} was recorded"
+        reasons = []
+        for candidate in candidates(message.api_key, version, offered):
+            try:
+                return at_version(message, candidate, self.mapping.topics.get, self.topic_there)
+            except Lossy as error:
+                reasons.append(f"version {candidate}: {error}")
+        raise CannotSend(f"{said}" + (f"; {reasons[0]}" if reasons else ""))
+
+    def topic_there(self, topic_id: bytes) -> str | None:
+        """The name of a topic by the target's id."""
+        return next((name for name, there in self.mapping.topics.items() if there == topic_id), None)
+
+    def _change(self, message: Message) -> Any:
+        key_type = message["key_type"] if message.api_key == FIND_COORDINATOR and message.api_version >= 1 else 0
+        change = self.mapping.change
+
+        def one(role: Role, value: Any, scope: Scope, name: str) -> Any:
+            if role is Role.COORDINATOR_KEY:
+                return self.mapping.coordinator_key(value, key_type)
+            if role is Role.RECORDS:
+                return self._records(value) if has_producer(value) else value
+            if role is Role.SESSION_ID or role is Role.SESSION_EPOCH:
+                return value
+            new = change(role, value, scope, name)
+            return value if new == value else new
+
+        return one
+
+    def _records(self, data: bytes) -> bytes:
+        """Batches with the target's producer ids and epochs, their CRCs right again."""
+        out: bytearray | None = None
+        at = 0
+        while at + _HEADER <= len(data) and data[at + 16] == 2:
+            end = at + 12 + _SIZE.unpack_from(data, at + 8)[0]
+            recorded = _PRODUCER.unpack_from(data, at + _PRODUCER_AT)
+            there = self.mapping.producer(*recorded)
+            if there != recorded and recorded[0] >= 0 and at < end <= len(data):
+                if out is None:
+                    out = bytearray(data)
+                _PRODUCER.pack_into(out, at + _PRODUCER_AT, *there)
+                crc = crc32c.crc32c(bytes(out[at + _CRC_FROM : end]))
+                out[at + _CRC_AT : at + _CRC_FROM] = crc.to_bytes(4, "big")
+            if end <= at:
+                break
+            at = end
+        return data if out is None else bytes(out)
+
+
+def patched(frame: bytes, correlation_id: int) -> bytes:
+    """The bytes to send: the size, and the frame with another correlation id."""
+    return b"%b%b%b%b" % (_SIZE.pack(len(frame)), frame[:4], _SIZE.pack(correlation_id), frame[8:])
+
+
+def _range(offered: tuple[int, int]) -> str:
+    return f"version {offered[0]}" if offered[0] == offered[1] else f"versions {offered[0]}-{offered[1]}"
+
+
+__all__ = ["CannotSend", "Preparer", "patched"]

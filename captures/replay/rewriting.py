@@ -1,0 +1,272 @@
+"""Going over the fields of a message that have a role: to change them, to list them, or to pair two messages.
+
+A *scope* says where a field stands: the topic, partition, group, member, producer that the structs around it name.
+Values are in plan form (see `decoder.plan`). What is not changed stays the same object, so that `decoder.splice` keeps
+its bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
+from typing import Any
+
+from ...decoder.message import Message
+from ...decoder.plan import FieldPlan, StructPlan
+from ...decoder.splice import Splicer
+from .roles import Branch, Role, Tree, tree
+
+Scope = Mapping[Role, Any]
+Change = Callable[[Role, Any, Scope, str], Any]
+"""(role, value, scope, the field's name) -> the value instead; the same object for no change."""
+
+_SAID = frozenset(
+    {
+        Role.TOPIC,
+        Role.TOPIC_ID,
+        Role.PARTITION,
+        Role.GROUP,
+        Role.MEMBER_ID,
+        Role.PRODUCER_ID,
+        Role.PRODUCER_EPOCH,
+        Role.TRANSACTIONAL_ID,
+        Role.COORDINATOR_KEY,
+        Role.RESOURCE_NAME,
+    }
+)
+
+
+def tree_of(message: Message) -> Tree:
+    """The roles of a message."""
+    return tree(message.plan.kind, message.api_key, message.api_version)
+
+
+def changed(message: Message, change: Change, scope: Scope | None = None) -> Message:
+    """The message with every value that has a role given to `change`; the same object when nothing changes."""
+    values = rewrite(tree_of(message), message.values, change, scope or {})
+    if values is message.values:
+        return message
+    frame = Splicer(message.frame, message.body_start).root(message.plan.root, message.values, values)
+    return Message(message.plan, values, frame, message.body_start, message.header, message.trailing)
+
+
+def rewrite(of: Tree, values: tuple[Any, ...], change: Change, scope: Scope) -> tuple[Any, ...]:
+    """The values of a struct after `change`."""
+    scope = _widened(of, values, scope)
+    new: list[Any] | None = None
+    for branch in of.branches:
+        old = values[branch.at]
+        if old is None:
+            continue
+        value = _rewritten(branch, old, change, scope)
+        if value is not old:
+            if new is None:
+                new = list(values)
+            new[branch.at] = value
+    return values if new is None else tuple(new)
+
+
+def _rewritten(branch: Branch, old: Any, change: Change, scope: Scope) -> Any:
+    field, inside, role = branch.field, branch.inside, branch.role
+    if inside is not None:
+        if not field.array:
+            return rewrite(inside, old, change, scope)
+        items = [rewrite(inside, item, change, scope) for item in old]
+    elif role is None:
+        return old
+    elif not field.array:
+        return change(role, old, scope, field.name)
+    else:
+        items = [change(role, item, scope, field.name) for item in old]
+    return old if all(a is b for a, b in zip(old, items, strict=True)) else tuple(items)
+
+
+def visit(of: Tree, values: tuple[Any, ...], scope: Scope | None = None) -> Iterator[tuple[Role, Any, Scope, str]]:
+    """Every value with a role that is not null: (role, value, scope, the field's name)."""
+    scope = _widened(of, values, scope or {})
+    for branch in of.branches:
+        value = values[branch.at]
+        if value is None:
+            continue
+        items: Sequence[Any] = value if branch.field.array else (value,)
+        for item in items:
+            if branch.inside is not None:
+                yield from visit(branch.inside, item, scope)
+            elif branch.role is not None:
+                yield branch.role, item, scope, branch.field.name
+
+
+def _widened(of: Tree, values: tuple[Any, ...], scope: Scope) -> Scope:
+    said = _sayers(of)
+    if not said:
+        return scope
+    wider = dict(scope)
+    for at, role, type_field in said:
+        if values[at] is not None:
+            wider[role] = values[at]
+            if type_field is not None:
+                wider[Role.RESOURCE_NAME] = (values[type_field], values[at])
+    return wider
+
+
+@cache
+def _sayers(of: Tree) -> tuple[tuple[int, Role, int | None], ...]:
+    """The fields of a struct that say where the others stand; with a resource's name the field of its type."""
+    names = [field.name for field in of.of.fields]
+    types = next((names.index(name) for name in ("resource_type", "resource_type_filter", "key_type") if name in names), None)
+    return tuple(
+        (b.at, b.role, types if b.role in (Role.RESOURCE_NAME, Role.COORDINATOR_KEY) else None)
+        for b in of.branches
+        if b.role in _SAID and not (b.field.array and b.inside is None)
+    )
+
+
+# --- two messages side by side -----------------------------------------------------------------------------------
+
+
+class Pair:
+    """Two values that stand at the same place of two messages of one API. `missing`: one side lacks it (a row of an
+    array; `there` says which side has it)."""
+
+    __slots__ = ("field", "got", "missing", "path", "recorded", "role", "scope", "volatile")
+
+    def __init__(
+        self,
+        path: str,
+        field: FieldPlan,
+        role: Role | None,
+        volatile: bool,
+        recorded: Any,
+        got: Any,
+        scope: Scope,
+        missing: str = "",
+    ) -> None:
+        self.path, self.field, self.role, self.volatile = path, field, role, volatile
+        self.recorded, self.got, self.scope, self.missing = recorded, got, scope, missing
+
+
+Meant = Callable[[Role, Any, Scope], Any]
+"""(role, recorded value, scope) -> what it is called at the target."""
+
+
+def pairs(recorded: Message, got: Message, meant: Meant, scope: Scope | None = None) -> Iterator[Pair]:
+    """Every pair of values of two responses (or requests), which may be of different versions: fields that only one
+    version has are left out. Rows of arrays are matched by what names them (a topic, a partition, a map key), else by
+    position. `scope`: what the question said (a group, say) that the answers do not repeat."""
+    yield from _struct_pairs(
+        recorded.plan.root, tree_of(recorded), recorded.values, got.plan.root, got.values, "", scope or {}, meant
+    )
+
+
+def _struct_pairs(
+    plan: StructPlan,
+    roles: Tree | None,
+    values: tuple[Any, ...],
+    other: StructPlan,
+    others: tuple[Any, ...],
+    prefix: str,
+    scope: Scope,
+    meant: Meant,
+) -> Iterator[Pair]:
+    if roles is not None:
+        scope = _widened(roles, values, scope)
+    branches, positions = _branches(roles), _positions(other)
+    for at, field in enumerate(plan.fields):
+        there = positions.get(field.name)
+        if there is None or other.fields[there].array != field.array:
+            continue
+        theirs = other.fields[there]
+        branch = branches.get(at)
+        a, b, path = values[at], others[there], prefix + field.name
+        role, volatile = (branch.role, branch.volatile) if branch else (None, False)
+        if field.struct is None or theirs.struct is None or a is None or b is None:
+            yield Pair(path, field, role, volatile, a, b, scope)
+        elif not field.array:
+            inside = branch.inside if branch else None
+            yield from _struct_pairs(field.struct, inside, a, theirs.struct, b, path + ".", scope, meant)
+        else:
+            yield from _rows(field, branch.inside if branch else None, a, theirs.struct, b, path, scope, meant)
+
+
+def _rows(
+    field: FieldPlan,
+    roles: Tree | None,
+    rows: Sequence[Any],
+    other: StructPlan,
+    others: Sequence[Any],
+    path: str,
+    scope: Scope,
+    meant: Meant,
+) -> Iterator[Pair]:
+    assert field.struct is not None
+    keys = _keys(field.struct, roles, other)
+    if not keys:
+        if len(rows) != len(others):
+            yield Pair(path, field, None, False, len(rows), len(others), scope, "count")
+        for number, (a, b) in enumerate(zip(rows, others, strict=False)):
+            yield from _struct_pairs(field.struct, roles, a, other, b, f"{path}[{number}].", scope, meant)
+        return
+    found: dict[tuple[Any, ...], list[Any]] = {}
+    for b in others:
+        found.setdefault(tuple(b[there] for _, there, _ in keys), []).append(b)
+    for number, a in enumerate(rows):
+        key = tuple(a[at] if role is None else meant(role, a[at], scope) for at, _, role in keys)
+        twins = found.get(key)
+        if not twins and len(rows) == len(others) == 1:
+            twins = found.popitem()[1]  # what is not known by name yet may be learnt from being the only one
+        if twins:
+            b = twins.pop(0)
+            yield from _struct_pairs(field.struct, roles, a, other, b, f"{path}[{number}].", scope, meant)
+        else:
+            yield Pair(f"{path}[{number}]", field, None, False, key, None, scope, "answer")
+    for key, left in found.items():
+        for _ in left:
+            yield Pair(path, field, None, False, None, key, scope, "recording")
+
+
+@cache
+def _branches(roles: Tree | None) -> dict[int, Branch]:
+    return {branch.at: branch for branch in roles.branches} if roles is not None else {}
+
+
+@cache
+def _positions(plan: StructPlan) -> dict[str, int]:
+    return {field.name: at for at, field in enumerate(plan.fields)}
+
+
+# What names a row, the first that is there. Brokers are not named by their ids, which other clusters have otherwise.
+_NAMING = (
+    Role.TOPIC,
+    Role.TOPIC_ID,
+    Role.PARTITION,
+    Role.GROUP,
+    Role.TRANSACTIONAL_ID,
+    Role.COORDINATOR_KEY,
+    Role.RESOURCE_NAME,
+    Role.MEMBER_ID,
+)
+
+
+@cache
+def _keys(plan: StructPlan, roles: Tree | None, other: StructPlan) -> tuple[tuple[int, int, Role | None], ...]:
+    """The fields that name a row: (position here, position there, role)."""
+    there = _positions(other)
+    branches = _branches(roles)
+    for role in _NAMING:
+        for at, field in enumerate(plan.fields):
+            branch = branches.get(at)
+            if branch is not None and branch.role is role and not field.array and field.name in there:
+                return ((at, there[field.name], role),)
+    return tuple(
+        (at, there[field.name], None)
+        for at, field in enumerate(plan.fields)
+        if field.map_key and field.struct is None and at not in branches and field.name in there
+    )
+
+
+def read(message: Message | None) -> Iterator[tuple[Role, Any, Scope, str]]:
+    """`visit` over a message; nothing for None."""
+    return visit(tree_of(message), message.values) if message is not None else iter(())
+
+
+__all__ = ["Change", "Pair", "Scope", "changed", "pairs", "read", "rewrite", "tree_of", "visit"]

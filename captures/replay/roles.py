@@ -1,0 +1,322 @@
+"""Which fields of which message are ids, epochs, offsets, times: what another cluster, or another day, has otherwise.
+
+Everything here is derived from the schema's plans: entity annotations first, then the names that Kafka's definitions
+use throughout, then the structure around a field (a `host` beside a `port` is a broker's, one in an ACL is not).
+
+`places` lists the fields with a role of one message kind at one version; `tree` is the same as a tree, which
+`rewriting` walks without looking at anything else. The correlation id and the client id stand in the header,
+not in the body: they have no place here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cache
+
+from ...decoder import facts
+from ...decoder.frame import Direction
+from ...decoder.plan import FieldPlan, StructPlan, plan
+from ...decoder.secrets import secret_paths
+
+
+class Role(StrEnum):
+    """What a field says, as far as a replay has to know. The value is a word for people."""
+
+    TOPIC = "topic"
+    """a topic's name"""
+    TOPIC_ID = "topic id"
+    PARTITION = "partition"
+    GROUP = "group"
+    TRANSACTIONAL_ID = "transactional id"
+    COORDINATOR_KEY = "coordinator key"
+    """FindCoordinator: a group, or a transactional id, as its `key_type` says"""
+    RESOURCE_NAME = "resource name"
+    """configs and ACLs: a topic, a group, a broker id ... as the `resource_type` beside it says"""
+    MEMBER_ID = "member id"
+    GENERATION = "generation"
+    """a generation, or an epoch of a member or a group (KIP-848)"""
+    PRODUCER_ID = "producer id"
+    PRODUCER_EPOCH = "producer epoch"
+    SESSION_ID = "fetch session id"
+    SESSION_EPOCH = "fetch session epoch"
+    """also of share sessions"""
+    LEADER_EPOCH = "leader epoch"
+    EPOCH = "epoch"
+    """other epochs of the cluster: of brokers, controllers, features"""
+    OFFSET = "offset"
+    AMOUNT = "amount"
+    """sizes and lags of logs"""
+    TIMESTAMP = "timestamp"
+    THROTTLE = "throttle time"
+    BROKER_ID = "broker id"
+    HOST = "broker host"
+    PORT = "broker port"
+    RACK = "rack"
+    CLUSTER_ID = "cluster id"
+    DIRECTORY_ID = "directory id"
+    """log directories: ids and paths"""
+    CLIENT_ID = "client id"
+    """of another client, as the broker tells it; with its host"""
+    TELEMETRY_ID = "telemetry id"
+    """client instance and subscription ids (KIP-714)"""
+    TOKEN = "token"
+    """delegation tokens: their ids"""
+    SECRET = "secret"
+    """masked in recordings"""
+    RECORDS = "records"
+    SUBSCRIPTION = "subscription"
+    """bytes of a group protocol that name topics"""
+    ASSIGNMENT = "assignment"
+    """bytes of a group protocol that name topics and partitions"""
+    MESSAGE = "message"
+    """an error's text"""
+
+
+STABLE = frozenset(
+    {
+        Role.TOPIC,
+        Role.PARTITION,
+        Role.GROUP,
+        Role.TRANSACTIONAL_ID,
+        Role.COORDINATOR_KEY,
+        Role.RESOURCE_NAME,
+        Role.OFFSET,
+        Role.RECORDS,
+        Role.SUBSCRIPTION,
+        Role.ASSIGNMENT,
+    }
+)
+"""The roles whose values are the same again, renaming and other positions apart."""
+VOLATILE = frozenset(Role) - STABLE
+"""The roles whose values two runs, or two clusters, have differently although nothing is different."""
+# Offsets that tell how far a log is at that moment, not where a record is: other traffic, and time, move them.
+_MOVING = frozenset(
+    {"high_watermark", "last_stable_offset", "log_start_offset", "low_watermark", "log_end_offset"}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A field with a role. `path` is as `decoder.project` takes it: ``topics[*].partitions[*].base_offset``; an array
+    of plain values has the role for its items and ends with ``[*]``. `steps` are the fields' positions in the plan's
+    tuples. `volatile`: two answers that mean the same may differ here."""
+
+    path: str
+    role: Role
+    volatile: bool
+    steps: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Tree:
+    """The fields of a struct that have a role, or hold structs that have one: (position in the plan, field, its role or
+    None, the tree inside or None)."""
+
+    of: StructPlan
+    branches: tuple[Branch, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Branch:
+    """One field of a `Tree`."""
+
+    at: int
+    field: FieldPlan
+    role: Role | None
+    volatile: bool
+    inside: Tree | None
+
+
+@cache
+def tree(kind: str, api_key: int, version: int) -> Tree:
+    """The roles of ``"request"`` or ``"response"`` at a version; UnknownApi or UnknownVersion as `decoder.plan`."""
+    of = plan(kind, api_key, version)
+    secrets = secret_paths(Direction.REQUEST if kind == "request" else Direction.RESPONSE, api_key)
+    hidden = frozenset(pattern.pattern.replace("\\[\\d+\\]", "[*]").replace("\\", "") for pattern in secrets)
+    found = _tree(of.root, of.api, "", "", hidden)
+    return found or Tree(of.root, ())
+
+
+@cache
+def places(kind: str, api_key: int, version: int) -> tuple[Place, ...]:
+    """The fields that have a role, in the order of the plan."""
+    out: list[Place] = []
+    _list(tree(kind, api_key, version), "", (), out)
+    return tuple(out)
+
+
+@cache
+def paths(kind: str, api_key: int, version: int) -> dict[str, Role]:
+    """The roles by path; see `Place`."""
+    return {place.path: place.role for place in places(kind, api_key, version)}
+
+
+def _list(of: Tree, prefix: str, steps: tuple[int, ...], out: list[Place]) -> None:
+    for branch in of.branches:
+        path = prefix + branch.field.name + ("[*]" if branch.field.array else "")
+        here = (*steps, branch.at)
+        if branch.role is not None:
+            out.append(Place(path, branch.role, branch.volatile, here))
+        if branch.inside is not None:
+            _list(branch.inside, path + ".", here, out)
+
+
+def _tree(of: StructPlan, api: str, inside_of: str, prefix: str, hidden: frozenset[str]) -> Tree | None:
+    branches = []
+    for at, field in enumerate(of.fields):
+        path = prefix + field.name + ("[*]" if field.array else "")
+        inside = None if field.struct is None else _tree(field.struct, api, field.name, path + ".", hidden)
+        role = Role.SECRET if path in hidden else _role(of, field, api, inside_of)
+        if role is not None or inside is not None:
+            moving = role is Role.OFFSET and field.name in _MOVING
+            branches.append(Branch(at, field, role, role in VOLATILE or moving, inside))
+    return Tree(of, tuple(branches)) if branches else None
+
+
+# --- rules -------------------------------------------------------------------------------------------------------
+
+_ENTITIES = {
+    "topicName": Role.TOPIC,
+    "brokerId": Role.BROKER_ID,
+    "groupId": Role.GROUP,
+    "producerId": Role.PRODUCER_ID,
+    "transactionalId": Role.TRANSACTIONAL_ID,
+}
+
+# By name and type. Whole words of Kafka's definitions: a name means the same in all of them, but for those in `_role`.
+_NAMES: dict[str, dict[str, Role]] = {
+    "string": {
+        "group_id": Role.GROUP,
+        "member_id": Role.MEMBER_ID,
+        "resource_name": Role.RESOURCE_NAME,
+        "resource_name_filter": Role.RESOURCE_NAME,
+        "cluster_id": Role.CLUSTER_ID,
+        "rack": Role.RACK,
+        "client_id": Role.CLIENT_ID,
+        "client_host": Role.CLIENT_ID,
+        "token_id": Role.TOKEN,
+        "log_dir": Role.DIRECTORY_ID,
+        "error_message": Role.MESSAGE,
+        "batch_index_error_message": Role.MESSAGE,
+        "acknowledge_error_message": Role.MESSAGE,
+        "status_detail": Role.MESSAGE,
+    },
+    "uuid": {
+        "topic_id": Role.TOPIC_ID,
+        "topic_ids": Role.TOPIC_ID,
+        "id": Role.DIRECTORY_ID,
+        "log_dirs": Role.DIRECTORY_ID,
+        "offline_log_dirs": Role.DIRECTORY_ID,
+        "cordoned_log_dirs": Role.DIRECTORY_ID,
+        "replica_directory_id": Role.DIRECTORY_ID,
+        "voter_directory_id": Role.DIRECTORY_ID,
+        "candidate_directory_id": Role.DIRECTORY_ID,
+        "client_instance_id": Role.TELEMETRY_ID,
+    },
+    "int32": {
+        "partition": Role.PARTITION,
+        "partition_index": Role.PARTITION,
+        "partition_id": Role.PARTITION,
+        "partition_indexes": Role.PARTITION,
+        "generation_id": Role.GENERATION,
+        "generation_id_or_member_epoch": Role.GENERATION,
+        "member_epoch": Role.GENERATION,
+        "group_epoch": Role.GENERATION,
+        "assignment_epoch": Role.GENERATION,
+        "producer_epoch": Role.PRODUCER_EPOCH,
+        "session_id": Role.SESSION_ID,
+        "session_epoch": Role.SESSION_EPOCH,
+        "share_session_epoch": Role.SESSION_EPOCH,
+        "leader_epoch": Role.LEADER_EPOCH,
+        "current_leader_epoch": Role.LEADER_EPOCH,
+        "committed_leader_epoch": Role.LEADER_EPOCH,
+        "last_fetched_epoch": Role.LEADER_EPOCH,
+        "last_offset_epoch": Role.LEADER_EPOCH,
+        "replica_epoch": Role.LEADER_EPOCH,
+        "controller_epoch": Role.EPOCH,
+        "coordinator_epoch": Role.EPOCH,
+        "partition_epoch": Role.EPOCH,
+        "state_epoch": Role.EPOCH,
+        "throttle_time_ms": Role.THROTTLE,
+        "leader_id": Role.BROKER_ID,
+        "node_id": Role.BROKER_ID,
+        "voter_id": Role.BROKER_ID,
+        "controller_id": Role.BROKER_ID,
+        "preferred_successors": Role.BROKER_ID,
+        "subscription_id": Role.TELEMETRY_ID,
+    },
+    "int16": {
+        "producer_epoch": Role.PRODUCER_EPOCH,
+        "v3_and_below_producer_epoch": Role.PRODUCER_EPOCH,
+        "ongoing_txn_producer_epoch": Role.PRODUCER_EPOCH,
+    },
+    "int64": {
+        "base_offset": Role.OFFSET,
+        "committed_offset": Role.OFFSET,
+        "current_txn_start_offset": Role.OFFSET,
+        "end_offset": Role.OFFSET,
+        "fetch_offset": Role.OFFSET,
+        "first_offset": Role.OFFSET,
+        "last_offset": Role.OFFSET,
+        "high_watermark": Role.OFFSET,
+        "last_stable_offset": Role.OFFSET,
+        "log_end_offset": Role.OFFSET,
+        "log_start_offset": Role.OFFSET,
+        "low_watermark": Role.OFFSET,
+        "offset": Role.OFFSET,
+        "old_style_offsets": Role.OFFSET,
+        "start_offset": Role.OFFSET,
+        "lag": Role.AMOUNT,
+        "offset_lag": Role.AMOUNT,
+        "partition_size": Role.AMOUNT,
+        "total_bytes": Role.AMOUNT,
+        "usable_bytes": Role.AMOUNT,
+        "size": Role.AMOUNT,
+        "broker_epoch": Role.EPOCH,
+        "previous_broker_epoch": Role.EPOCH,
+        "replica_epoch": Role.EPOCH,
+        "finalized_features_epoch": Role.EPOCH,
+        "producer_id_start": Role.PRODUCER_ID,
+        "log_append_time_ms": Role.TIMESTAMP,
+        "transaction_start_time_ms": Role.TIMESTAMP,
+    },
+    "records": {"records": Role.RECORDS},
+    "bytes": {
+        "member_metadata": Role.SUBSCRIPTION,
+        "assignment": Role.ASSIGNMENT,
+        "member_assignment": Role.ASSIGNMENT,
+    },
+}
+_TIMESTAMP_ENDS = ("timestamp", "timestamp_ms")
+
+
+def _role(of: StructPlan, field: FieldPlan, api: str, inside_of: str) -> Role | None:
+    """The role of `field` in the struct `of`, which is the value of the field `inside_of`."""
+    name, kind = field.name, field.type
+    if field.entity in _ENTITIES and kind != "struct":
+        return _ENTITIES[field.entity]
+    if kind == "string":
+        if api == "FindCoordinator" and name in ("key", "coordinator_keys"):
+            return Role.COORDINATOR_KEY
+        if api == "JoinGroup" and name == "leader":
+            return Role.MEMBER_ID
+    if kind == "bytes" and api == "JoinGroup" and name == "metadata":
+        return Role.SUBSCRIPTION
+    if kind == "int32" and name == "partitions" and field.array:
+        return Role.PARTITION
+    if kind == "int32" and name == "index" and api == "Produce":
+        return Role.PARTITION
+    if kind == "int32" and name == "epoch" and api in _QUORUM_READS:
+        return Role.LEADER_EPOCH
+    if name in ("host", "port", "v0_host", "v0_port"):
+        beside = {f.name for f in of.fields}
+        broker = beside & {"host", "v0_host"} and beside & {"port", "v0_port"} and inside_of != "user_endpoint"
+        return (Role.HOST if name.endswith("host") else Role.PORT) if broker else None
+    if kind == "int64" and name.endswith(_TIMESTAMP_ENDS):
+        return Role.TIMESTAMP
+    return _NAMES.get(kind, {}).get(name)
+
+
+# `epoch` beside an end offset: that of a leader. In the APIs of streams groups it is a topology's.
+_QUORUM_READS = frozenset(facts.api_name(facts.api_key(name)) for name in ("Fetch", "FetchSnapshot"))

@@ -1,0 +1,183 @@
+"""The cluster that a recording shows: its brokers, topics and coordinators, at the addresses that are served now."""
+
+from __future__ import annotations
+
+import difflib
+from collections import defaultdict
+from typing import Any
+from uuid import UUID
+
+from ...decoder import facts
+from .asked import Ask, Missed, Reply, Session
+from .memory import Kept, Memory, addresses
+from .recall import Story, describe
+from .restating import Lost, fitting, restate_item
+
+UNKNOWN_TOPIC = facts.error_code("UNKNOWN_TOPIC_OR_PARTITION")
+METADATA = facts.api_key("Metadata")
+_GROUP, _TRANSACTION = 0, 1
+
+
+class Cluster:
+    """`ports` gives each node its served port; a client is told the host by which it found the server."""
+
+    def __init__(self, memory: Memory, story: Story, ports: dict[int, int]) -> None:
+        self._memory, self._story, self._ports = memory, story, ports
+        self._topics: dict[str, dict[int, tuple[Kept, dict[str, Any]]]] = defaultdict(dict)
+        self._all: list[int] = []
+        self._at: dict[int, Kept] = {}
+        self._coordinators: dict[tuple[int, str], dict[int, tuple[Kept, dict[str, Any]]]] = defaultdict(dict)
+        self._read_metadata()
+        self._read_coordinators()
+
+    @property
+    def groups(self) -> set[str]:
+        """The groups whose coordinator was asked for."""
+        return {key for kind, key in self._coordinators if kind == _GROUP}
+
+    def _read_metadata(self) -> None:
+        for kept in self._memory.of("Metadata"):
+            assert kept.answered is not None
+            self._at[kept.position] = kept
+            asked = kept.asked["topics"]
+            for topic in kept.answered.to_dict()["topics"]:
+                name = topic["name"] or self._memory.topic_of(topic)
+                if name:
+                    self._topics[name][kept.position] = kept, topic
+            if asked is None or (not asked and kept.api_version == 0):
+                self._all.append(kept.position)
+        for position in self._all:  # a list of all topics also says which are not there
+            kept = self._at[position]
+            for name, known in self._topics.items():
+                if position not in known:
+                    known[position] = kept, {"error_code": UNKNOWN_TOPIC, "name": name, "partitions": []}
+
+    def _read_coordinators(self) -> None:
+        for kept in self._memory.of("FindCoordinator"):
+            assert kept.answered is not None
+            asked, answered = kept.asked.to_dict(), kept.answered.to_dict()
+            for item in answered.get("coordinators") or [answered | {"key": asked.get("key", "")}]:
+                self._coordinators[asked.get("key_type", 0), item["key"]][kept.position] = kept, item
+
+    def metadata(self, ask: Ask) -> Reply:
+        """Topics as they stood at this place of the recording. Raises `Missed` when none was recorded at all."""
+        if not self._at:
+            raise Missed(describe(ask.message, ()))
+        wanted = ask.fields["topics"]
+        unknown: list[str] = []
+        if wanted is None or (not wanted and ask.version == 0):
+            source, topics = self._every_topic(ask)
+        else:
+            source, topics = self._at[max(self._at)], []
+            for topic in wanted:
+                name = self._memory.topic_of(topic)
+                known = self._topics.get(name)
+                if not known:
+                    unknown.append(name or str(topic.get("topic_id")))
+                    there = {"error_code": UNKNOWN_TOPIC, "partitions": []}
+                    topics.append(there | {key: value for key, value in topic.items() if value is not None})
+                    continue
+                position = self._story.place(("topic", name), sorted(known), frozenset({name}))
+                source, item = known[position]
+                topics.append(self._topic(ask, source, item, name))
+        assert source.answered is not None
+        fields = fitting("response", METADATA, ask.version, source.answered.to_dict() | {"topics": topics})
+        self._every_broker(fields, source)
+        reply = Reply(fields, "recorded" if source.api_version == ask.version else "restated", source)
+        if unknown:
+            what = f"Metadata v{ask.version} for {', '.join(sorted(unknown))}"
+            raise Missed(what, self._like(unknown[0]), reply, len(unknown) == len(topics))
+        return reply
+
+    def _every_topic(self, ask: Ask) -> tuple[Kept, list[dict[str, Any]]]:
+        if self._all:
+            source = self._at[self._story.place("all topics", self._all, frozenset())]
+            assert source.answered is not None
+            return source, [
+                self._topic(ask, source, item, item["name"]) for item in source.answered.to_dict()["topics"]
+            ]
+        topics = []
+        source = self._at[max(self._at)]
+        for name, known in sorted(self._topics.items()):
+            source, item = known[self._story.place(("topic", name), sorted(known), frozenset({name}))]
+            if not item["error_code"]:
+                topics.append(self._topic(ask, source, item, name))
+        return source, topics
+
+    def _topic(self, ask: Ask, source: Kept, item: dict[str, Any], name: str) -> dict[str, Any]:
+        assert source.answered is not None
+        try:
+            found = restate_item(METADATA, "topics", source.answered.api_version, ask.version, item)
+        except Lost as lost:
+            raise Missed(
+                f"Metadata v{ask.version} for {name} (recorded at v{source.api_version}, and {lost})", source
+            ) from None
+        if ask.version >= 10 and "topic_id" not in found and name in self._memory.topic_ids and not item["error_code"]:
+            found["topic_id"] = UUID(bytes=self._memory.topic_ids[name])
+        return found
+
+    def _every_broker(self, fields: dict[str, Any], source: Kept) -> None:
+        """Old answers list live brokers; a client must find every leader that it is told."""
+        there = {broker["node_id"] for broker in fields["brokers"]}
+        leaders = {p["leader_id"] for topic in fields["topics"] for p in topic["partitions"]}
+        for node in sorted((leaders - there) & set(self._memory.brokers)):
+            host, port = self._memory.brokers[node]
+            fields["brokers"].append({"node_id": node, "host": host, "port": port})
+
+    def _like(self, name: str) -> Kept | None:
+        near = difflib.get_close_matches(name, self._topics, 1, 0.0)
+        return self._at[max(self._topics[near[0]])] if near else None
+
+    def find_coordinator(self, ask: Ask) -> Reply:
+        """Where a group's or transaction's coordinator was. Raises `Missed`."""
+        kind = ask.fields.get("key_type", 0)
+        keys = ask.fields["coordinator_keys"] if "coordinator_keys" in ask.fields else [ask.fields["key"]]
+        items, source = [], None
+        for key in keys:
+            known = self._coordinators.get((kind, key))
+            if not known:
+                raise Missed(f"FindCoordinator v{ask.version} for {key}", self._coordinator_like(key))
+            source, item = known[self._story.place(("coordinator", kind, key), sorted(known), frozenset({key}))]
+            items.append(item | {"key": key})
+        if "coordinator_keys" in ask.fields:
+            return Reply({"coordinators": [self._only(item, True) for item in items]}, "recorded", source)
+        return Reply(fitting("response", ask.api_key, ask.version, self._only(items[0], False)), "recorded", source)
+
+    @staticmethod
+    def _only(item: dict[str, Any], keyed: bool) -> dict[str, Any]:
+        names = ("key", "node_id", "host", "port", "error_code", "error_message")[0 if keyed else 1 :]
+        return {name: item[name] for name in names if name in item}
+
+    def _coordinator_like(self, key: str) -> Kept | None:
+        near = difflib.get_close_matches(key, [name for _, name in self._coordinators], 1, 0.0)
+        found = next((known for (_, name), known in self._coordinators.items() if near and name == near[0]), None)
+        return found[max(found)][0] if found else None
+
+    def readdress(self, fields: dict[str, Any], session: Session) -> None:
+        """Put the served addresses in place of the recorded ones."""
+        places = addresses(fields)
+        for path, node, host, port in places:
+            if not host:
+                continue
+            served = self._ports.get(node)
+            if served is None:
+                served = next(
+                    (self._ports[n] for n, a in self._memory.brokers.items() if a == (host, port) and n in self._ports),
+                    None,
+                )
+            if served is None and self._ports:
+                served = self._ports[min(self._ports)]
+            if served is not None:
+                at = _inside(fields, path)
+                at["host"], at["port"] = session.local_host, served
+
+
+def _inside(fields: dict[str, Any], path: str) -> dict[str, Any]:
+    """The dict at ``brokers[0].`` of `fields`."""
+    value: Any = fields
+    for step in path.rstrip(".").split("."):
+        if step:
+            name, _, index = step.rstrip("]").partition("[")
+            value = value[name][int(index)]
+    found: dict[str, Any] = value
+    return found

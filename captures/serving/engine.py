@@ -1,0 +1,222 @@
+"""A recording that answers: one live request in, its answer out, or word that there is none.
+
+Sans-IO: the server (`proxy.serve`) has the sockets and the clock. What only has to be said again is recalled
+(`recall`, `cluster`); what must be consistent while live clients come and go otherwise than the recorded ones is kept
+up (`partitions`, `offsets`, `groups`, `consumer_groups`, `transactions`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from ... import decoder
+from ...decoder import Exchange, facts
+from .asked import Ask, Later, Missed, Reply, Session
+from .cluster import Cluster
+from .consumer_groups import ConsumerGroups
+from .groups import Groups
+from .logs import Logs
+from .memory import Memory
+from .names import Names
+from .offers import API_VERSIONS, Offer, Offers
+from .offsets import Offsets
+from .partitions import Partitions
+from .recall import Recall, Story
+from .transactions import Transactions
+
+_WAIT_BY_NATURE = frozenset({"Fetch", "JoinGroup", "SyncGroup"})
+"""Their answers come when there is something to tell: recorded times are not waited for as well."""
+
+Handler = Callable[[Ask], "Reply | Later"]
+
+
+class Engine:
+    """Answers for one recording. `everything`: records that recorded clients produced are there from the start.
+
+    `counts` counts answers by how they came about, `asked` requests by API, `misses` what was not answered.
+    """
+
+    def __init__(
+        self, exchanges: Iterable[Exchange], *, everything: bool = False, offer: Offer = Offer.RECORDED
+    ) -> None:
+        self.memory = memory = Memory(exchanges)
+        self.ports: dict[int, int] = {}
+        """The served port of every node; the server fills it in."""
+        self.names = Names(memory)
+        self.story = Story(memory)
+        self.logs = Logs(memory, everything)
+        self.counts: Counter[str] = Counter()
+        self.asked: Counter[str] = Counter()
+        self.misses: Counter[str] = Counter()
+        self._recall = Recall(memory, self.story)
+        self._cluster = Cluster(memory, self.story, self.ports)
+        self._groups = Groups(memory)
+        self._offsets = Offsets(memory, self._groups.judge)
+        self._consumer_groups = ConsumerGroups(memory, self.logs)
+        self._groups.learn(self._cluster.groups | self._offsets.groups)
+        self._offsets.groups |= self._groups.known | self._consumer_groups.known
+        self._partitions = Partitions(memory, self.logs, self.story)
+        self._transactions = Transactions(memory, self.logs, self._offsets)
+        kept_up: dict[str, Handler] = {
+            "Produce": self._produce,
+            "Fetch": self._partitions.fetch,
+            "ListOffsets": self._partitions.list_offsets,
+            "OffsetForLeaderEpoch": self._partitions.offset_for_leader_epoch,
+            "Metadata": self._cluster.metadata,
+            "FindCoordinator": self._cluster.find_coordinator,
+            "OffsetCommit": self._offsets.commit,
+            "OffsetFetch": self._offsets.fetch,
+            "JoinGroup": self._groups.join,
+            "SyncGroup": self._groups.sync,
+            "Heartbeat": self._groups.heartbeat,
+            "LeaveGroup": self._groups.leave,
+            "ConsumerGroupHeartbeat": self._consumer_groups.heartbeat,
+            "InitProducerId": self._transactions.init_producer_id,
+            "AddPartitionsToTxn": self._transactions.add_partitions,
+            "AddOffsetsToTxn": self._transactions.add_offsets,
+            "TxnOffsetCommit": self._transactions.commit_offsets,
+            "EndTxn": self._transactions.end,
+        }
+        self._offers = Offers(memory, frozenset(kept_up), offer)
+        self._handlers = kept_up | {"ApiVersions": self._offers.answer}
+        self._latencies = {key: [kept.latency for kept in known] for key, known in memory.by_api.items()}
+        self._timed: Counter[int] = Counter()
+
+    @property
+    def nodes(self) -> dict[int, tuple[str, int]]:
+        """The recorded brokers by node id, as clients were told."""
+        return self.memory.brokers
+
+    def read(self, session: Session, frame: bytes, now: float, time_ms: int) -> Ask:
+        """A live request. Raises `decoder.DecodeError` for one that cannot be read, and `Missed` for a version that
+        nobody here knows (but of ApiVersions, whose refusal tells the client which it may use)."""
+        try:
+            message = decoder.decode_request(frame)
+        except decoder.TrailingBytes as fault:
+            # All fields are there; some clients leave bytes behind them.
+            if fault.message is None:
+                raise
+            message = fault.message
+        except decoder.UnknownVersion:
+            key, version, _ = decoder.peek_request(frame)
+            if key == API_VERSIONS:
+                message = self._stand_in(frame)
+                return Ask(session, message, {}, now, time_ms)
+            raise Missed(f"{facts.api_name(key)} v{version}, a version that is not known here") from None
+        self.asked[message.api] += 1
+        message = self.names.recorded(message)
+        return Ask(session, message, message.to_dict(), now, time_ms)
+
+    def _stand_in(self, frame: bytes) -> decoder.Message:
+        """An ApiVersions request of an unknown version as one that is refused: of a version that is not offered."""
+        header, _ = decoder.decode_request_header(frame)
+        known = facts.api(API_VERSIONS).versions.every()
+        clear = decoder.encode_request(
+            API_VERSIONS, known[-1], {}, correlation_id=header["correlation_id"], client_id=header.get("client_id")
+        )
+        message = decoder.decode_request(clear)
+        message.header["refused"] = True
+        return message
+
+    def answer(self, ask: Ask) -> Reply | Later:
+        """The answer. Raises `Missed` when the recording has none, with the nearest recorded request."""
+        if ask.message.header.get("refused"):
+            return self._offers.refusal()
+        try:
+            handler = self._handlers.get(ask.api)
+            if handler is not None:
+                return handler(ask)
+            reply = self._recall.answer(ask)
+        except Missed as missed:
+            if missed.nearest is None:
+                missed.nearest = self._recall.nearest(ask.message)
+            raise
+        self._consequences(ask, reply)
+        return reply
+
+    def _produce(self, ask: Ask) -> Reply:
+        reply = self._partitions.produce(ask)
+        self._transactions.produced(ask)
+        return reply
+
+    def _consequences(self, ask: Ask, reply: Reply) -> None:
+        """What recalled answers change in the state that is kept up."""
+        fields = reply.fields or {}
+        if ask.api == "DeleteTopics":
+            for item in fields["responses"]:
+                if not item["error_code"]:
+                    self.logs.forget(self.memory.topic_of(item))
+        elif ask.api == "DeleteGroups":
+            for item in fields["results"]:
+                if not item["error_code"]:
+                    self._offsets.forget(item["group_id"])
+        elif ask.api == "DeleteRecords":
+            for topic in fields["topics"]:
+                for item in topic["partitions"]:
+                    log = self.logs.log((topic["name"], item["partition_index"]))
+                    if log is not None and not item["error_code"]:
+                        log.start = min(max(log.start, item["low_watermark"]), log.end)
+
+    def encode(self, ask: Ask, reply: Reply) -> bytes | None:
+        """The frame of an answer, with the served addresses; None where none is due. Raises `Missed` for an answer
+        that the version cannot carry."""
+        self.counts[reply.how] += 1
+        if reply.fields is None:
+            return None
+        self._cluster.readdress(reply.fields, ask.session)
+        version = ask.version if reply.version is None else reply.version
+        correlation_id = ask.message.header["correlation_id"]
+        try:
+            frame = decoder.encode_response(ask.api_key, version, reply.fields, correlation_id=correlation_id)
+            return self.with_live_names(ask, frame, version)
+        except decoder.EncodeError as error:
+            raise Missed(f"{ask.api} v{ask.version}: {error}", reply.source) from None
+
+    def with_live_names(self, ask: Ask, frame: bytes | None, version: int | None = None) -> bytes | None:
+        """An answer's frame with the names that the live client uses."""
+        if frame is None or not self.names.taken:
+            return frame
+        version = ask.version if version is None else version
+        answer = decoder.decode_response(frame, api_key=ask.api_key, api_version=version)
+        return self.names.live(answer).encode()
+
+    def latency(self, ask: Ask, reply: Reply) -> float:
+        """How long the recorded broker took for this answer, in seconds."""
+        if ask.api in _WAIT_BY_NATURE:
+            return 0.0
+        if reply.source is not None:
+            return reply.source.latency
+        known = self._latencies.get(ask.api_key)
+        if not known:
+            return 0.0
+        at = self._timed[ask.api_key]
+        self._timed[ask.api_key] += 1
+        return known[min(at, len(known) - 1)]
+
+    def never_asked(self) -> dict[str, int]:
+        """APIs of the recording that no live client has asked for, with how often the recorded ones did."""
+        return {
+            facts.api_name(key): len(known)
+            for key, known in sorted(self.memory.by_api.items())
+            if facts.api_name(key) not in self.asked
+        }
+
+    def unproduced(self) -> dict[tuple[str, int], int]:
+        """By partition, how many recorded records wait for live producers, where nothing was produced yet."""
+        return {
+            partition: count
+            for partition, count in self.logs.hidden.items()
+            if count and not self.logs.produced(partition)
+        }
+
+    def summary(self) -> dict[str, Any]:
+        """Hits and misses, for people and ``--json``."""
+        return {
+            "answers": sum(self.counts.values()),
+            "by_kind": dict(self.counts),
+            "asked": dict(self.asked),
+            "misses": dict(self.misses),
+            "never_asked": self.never_asked(),
+        }

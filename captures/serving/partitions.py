@@ -1,0 +1,215 @@
+"""Produce, Fetch, ListOffsets and OffsetForLeaderEpoch: answers from the logs, with the recorded errors in place."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any
+
+from ...decoder import facts, records
+from .asked import Ask, Later, Missed, Outcomes, Reply
+from .logs import Logs
+from .memory import Kept, Memory
+from .recall import Story
+from .restating import fitting
+from .sessions import FetchSessions
+
+OUT_OF_RANGE = facts.error_code("OFFSET_OUT_OF_RANGE")
+UNKNOWN_PARTITION = facts.error_code("UNKNOWN_TOPIC_OR_PARTITION")
+CORRUPT = facts.error_code("CORRUPT_MESSAGE")
+_LATEST, _EARLIEST, _MAX_TIMESTAMP, _EARLIEST_LOCAL, _LATEST_TIERED = -1, -2, -3, -4, -5
+
+
+class Partitions:
+    """The APIs that leaders of partitions answer."""
+
+    def __init__(self, memory: Memory, logs: Logs, story: Story) -> None:
+        self._memory, self._logs, self._story = memory, logs, story
+        self._sessions = FetchSessions()
+        self._listed: dict[Any, dict[int, tuple[Kept, dict[str, Any]]]] = defaultdict(dict)
+        self._list_errors = Outcomes()
+        self._read_list_offsets()
+
+    def _read_list_offsets(self) -> None:
+        for kept in self._memory.of("ListOffsets"):
+            assert kept.answered is not None
+            asked = kept.asked.to_dict()
+            times = {
+                (t["name"], p["partition_index"]): p["timestamp"] for t in asked["topics"] for p in t["partitions"]
+            }
+            for topic in kept.answered.to_dict()["topics"]:
+                for item in topic["partitions"]:
+                    partition = (topic["name"], item["partition_index"])
+                    if partition in times:
+                        key = (*partition, times[partition])
+                        self._list_errors.add(key, item["error_code"], kept)
+                        if not item["error_code"]:
+                            self._listed[key][kept.position] = kept, item
+
+    # --- Produce -----------------------------------------------------------------------------------------------
+
+    def produce(self, ask: Ask) -> Reply:
+        """Take the records; the answer has the offsets that they got."""
+        out = []
+        for topic in ask.fields["topic_data"]:
+            name = self._memory.topic_of(topic)
+            items = [self._produced(name, item) for item in topic["partition_data"]]
+            out.append({"name": topic.get("name"), "topic_id": topic.get("topic_id"), "partition_responses": items})
+        if ask.fields["acks"] == 0:
+            return self._checked(ask, ask.fields["topic_data"], Reply(None))
+        reply = Reply(fitting("response", ask.api_key, ask.version, {"responses": out}))
+        return self._checked(ask, ask.fields["topic_data"], reply)
+
+    def _produced(self, topic: str, item: dict[str, Any]) -> dict[str, Any]:
+        partition = (topic, item["index"])
+        log = self._logs.log(partition)
+        none = {"index": item["index"], "base_offset": -1}
+        if log is None:
+            return none | {"error_code": UNKNOWN_PARTITION}
+        errors = self._logs.produce_errors.get(partition)
+        if errors and errors[0][0] <= log.end:
+            recorded = errors.pop(0)[1]
+            told = ("error_code", "error_message", "record_errors", "current_leader")
+            return none | {name: recorded[name] for name in told if name in recorded}
+        try:
+            base = log.append(item["records"] or b"")
+            self._logs.live.add(partition)
+        except records.RecordsError:
+            return none | {"error_code": CORRUPT}
+        return {"index": item["index"], "error_code": 0, "base_offset": base, "log_start_offset": log.start}
+
+    # --- Fetch -------------------------------------------------------------------------------------------------
+
+    def fetch(self, ask: Ask) -> Reply | Later:
+        """Records, or at the end of the log, honestly, none: after `max_wait_ms`."""
+        wanted, error = self._sessions.asked(ask)
+        if error:
+            return Reply({"error_code": error, "responses": []})
+        deadline = ask.now + max(ask.fields["max_wait_ms"], 0) / 1000
+
+        def poll(now: float, last: bool) -> Reply | None:
+            items, size, telling = self._fetched(ask, wanted)
+            if not (last or telling or size >= ask.fields["min_bytes"]):
+                return None
+            body: dict[str, Any] = {"responses": self._sessions.answered(ask, items)}
+            body["session_id"] = self._sessions.number(ask)
+            reply = Reply(fitting("response", ask.api_key, ask.version, body))
+            return self._checked(ask, [topic for topic, _ in wanted], reply)
+
+        return poll(ask.now, False) or Later(deadline, poll)
+
+    def _fetched(self, ask: Ask, wanted: list[tuple[dict[str, Any], dict[str, Any]]]) -> tuple[list[Any], int, bool]:
+        """((topic, partition answer) of each partition, bytes of records, whether something else is to be told)."""
+        out: list[Any] = []
+        left = ask.fields.get("max_bytes", 0x7FFFFFFF)
+        committed = ask.fields.get("isolation_level", 0) == 1
+        size, telling = 0, False
+        for topic, item in wanted:
+            name = self._memory.topic_of(topic)
+            number, offset = item["partition"], item["fetch_offset"]
+            answer = self._error(name, number, offset)
+            log = self._logs.log((name, number))
+            if answer is None and log is None:
+                answer = {"error_code": UNKNOWN_PARTITION, "high_watermark": -1}
+            elif answer is None and log is not None and not log.start <= offset <= log.end:
+                answer = {"error_code": OUT_OF_RANGE, "high_watermark": log.end, "log_start_offset": log.start}
+            if answer is not None:
+                telling = True
+            else:
+                assert log is not None
+                data = b""
+                aborted: list[tuple[int, int]] = []
+                if left > 0:
+                    data, aborted = log.read(offset, min(item["partition_max_bytes"], left), committed)
+                left, size = left - len(data), size + len(data)
+                answer = {
+                    "error_code": 0, "high_watermark": log.end, "last_stable_offset": log.stable,
+                    "log_start_offset": log.start, "records": data,
+                    "aborted_transactions": [{"producer_id": who, "first_offset": first} for who, first in aborted]
+                    if committed else None,
+                }  # fmt: skip
+            answer = {
+                "partition_index": number,
+                "records": b"",
+                "aborted_transactions": None,
+                "preferred_read_replica": -1,
+            } | answer
+            out.append((topic, answer))
+        return out, size, telling
+
+    def _error(self, topic: str, partition: int, offset: int) -> dict[str, Any] | None:
+        errors = self._logs.fetch_errors.get((topic, partition, offset))
+        if not errors:
+            return None
+        recorded = errors.pop(0)
+        told = (
+            "error_code",
+            "high_watermark",
+            "last_stable_offset",
+            "log_start_offset",
+            "diverging_epoch",
+            "current_leader",
+        )
+        return {name: recorded[name] for name in told if name in recorded}
+
+    # --- offsets -----------------------------------------------------------------------------------------------
+
+    def list_offsets(self, ask: Ask) -> Reply:
+        """Where logs begin and end."""
+        committed = ask.fields.get("isolation_level", 0) == 1
+        topics = []
+        for topic in ask.fields["topics"]:
+            items = [self._listing(topic["name"], item, committed) for item in topic["partitions"]]
+            topics.append({"name": topic["name"], "partitions": items})
+        reply = Reply(fitting("response", ask.api_key, ask.version, {"topics": topics}))
+        return self._checked(ask, ask.fields["topics"], reply)
+
+    def _listing(self, topic: str, item: dict[str, Any], committed: bool) -> dict[str, Any]:
+        number, timestamp = item["partition_index"], item["timestamp"]
+        key = (topic, number, timestamp)
+        error = self._list_errors.next_error(key)
+        log = self._logs.log((topic, number))
+        out = {"partition_index": number, "error_code": 0, "timestamp": -1, "offset": -1, "leader_epoch": 0}
+        if error is not None or log is None:
+            return out | {"error_code": error[0] if error else UNKNOWN_PARTITION, "leader_epoch": -1}
+        known = self._listed.get(key)
+        if known and ((topic, number) in self._logs.others or timestamp != _LATEST):
+            # Others wrote here, when nobody can say: what was told then is told again.
+            place = self._story.place(("offset", *key), sorted(known), frozenset({topic}))
+            recorded = known[place][1]
+            if (topic, number) in self._logs.others or timestamp in (_EARLIEST, _EARLIEST_LOCAL):
+                return out | {name: value for name, value in recorded.items() if value != -1 or name == "offset"}
+        if timestamp == _LATEST:
+            out["offset"] = log.stable if committed else log.end
+        elif timestamp in (_EARLIEST, _EARLIEST_LOCAL):
+            out["offset"] = log.start
+        elif timestamp == _MAX_TIMESTAMP:
+            out["offset"], out["timestamp"] = log.latest_timestamp()
+        elif timestamp >= 0:
+            out["offset"], out["timestamp"] = log.offset_for_time(timestamp)
+        out["old_style_offsets"] = [out["offset"]] if out["offset"] >= 0 else []
+        return out
+
+    def offset_for_leader_epoch(self, ask: Ask) -> Reply:
+        """The end of the log for the one epoch that it has here."""
+        topics = []
+        for topic in ask.fields["topics"]:
+            items = []
+            for item in topic["partitions"]:
+                log = self._logs.log((topic["topic"], item["partition"]))
+                known = (
+                    {"end_offset": log.end, "leader_epoch": item["leader_epoch"]}
+                    if log
+                    else {"error_code": UNKNOWN_PARTITION}
+                )
+                items.append({"partition": item["partition"]} | known)
+            topics.append({"topic": topic["topic"], "partitions": items})
+        reply = Reply(fitting("response", ask.api_key, ask.version, {"topics": topics}))
+        return self._checked(ask, ask.fields["topics"], reply)
+
+    def _checked(self, ask: Ask, topics: list[dict[str, Any]], reply: Reply) -> Reply:
+        """The answer; raises `Missed` with it if there are topics that the recording does not have."""
+        names = {self._memory.topic_of(topic) or str(topic.get("topic_id")) for topic in topics}
+        unknown = sorted(name for name in names if not self._logs.knows(name))
+        if unknown:
+            raise Missed(f"{ask.api} v{ask.version} for {', '.join(unknown)}", None, reply, len(unknown) == len(names))
+        return reply

@@ -1,0 +1,194 @@
+"""Recorded answers by what was asked: the same question gets its answers in order, as far as the story has got.
+
+The story moves on with what changes something: a CreateTopics, an AlterConfigs. A recorded answer to a question belongs
+between the change before it and the change after it that have a name in common with the question (or any change, where
+the question has no names). So a client that polls more often than the recorded one gets the last answer of its place
+again, and one that asks less often is not told of a past that is over.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import Any
+
+from ...decoder import Message, facts
+from .asked import Ask, Missed, Reply
+from .asking import entries, identity, items_of, only_reads, touches
+from .memory import Kept, Memory
+from .restating import Lost, fitting, restate, restate_item
+
+_KEPT_UP = frozenset(
+    {
+        "Produce", "Fetch", "ListOffsets", "OffsetCommit", "OffsetFetch", "JoinGroup", "SyncGroup", "Heartbeat",
+        "LeaveGroup", "ConsumerGroupHeartbeat", "InitProducerId", "AddPartitionsToTxn", "AddOffsetsToTxn",
+        "TxnOffsetCommit", "EndTxn", "SaslHandshake", "SaslAuthenticate", "PushTelemetry", "ShareFetch",
+        "ShareAcknowledge", "ShareGroupHeartbeat",
+    }
+)  # fmt: skip
+"""These happen all the time, and what they change is kept elsewhere: they do not move the story on."""
+
+
+class Story:
+    """How far the live clients have got in the recording, told by the changes they have made."""
+
+    def __init__(self, memory: Memory) -> None:
+        self._changes = [
+            (kept.position, memory.words(kept))
+            for kept in memory.kept
+            if not only_reads(kept.api_key) and kept.api not in _KEPT_UP
+        ]
+        self._made: set[int] = set()
+        self._given: dict[Any, int] = {}
+
+    def made(self, position: int) -> None:
+        """A recorded change was made again."""
+        self._made.add(position)
+
+    def place(self, key: Any, positions: list[int], words: frozenset[str]) -> int:
+        """Which of the recorded `positions` (ascending) answers the question `key` now."""
+        related = [at for at, names in self._changes if not words or words & names]
+        after = max((at for at in related if at in self._made), default=-1)
+        before = min((at for at in related if at > after and at not in self._made), default=None)
+        fit = [at for at in positions if at > after and (before is None or at < before)]
+        if not fit:
+            # Nobody asked between these changes: what was told next comes closest, else what was told last.
+            fit = [at for at in positions if at > after][:1] or positions[-1:]
+        last = self._given.get(key, -1)
+        chosen = next((at for at in fit if at > last), fit[-1])
+        self._given[key] = chosen
+        return chosen
+
+    def change(self, key: Any, positions: list[int]) -> int:
+        """Which of the recorded changes this one is: the next, and the last again when there are no more."""
+        chosen = next((at for at in positions if at not in self._made), positions[-1])
+        self._made.add(chosen)
+        return chosen
+
+
+class Recall:
+    """The answers of a recording to requests that need no state of their own."""
+
+    def __init__(self, memory: Memory, story: Story) -> None:
+        self._memory, self._story = memory, story
+        self._exact: dict[tuple[int, Any], list[Kept]] = defaultdict(list)
+        self._named: dict[tuple[int, frozenset[str]], list[Kept]] = defaultdict(list)
+        self._parts: dict[tuple[int, Any], list[tuple[Kept, str, int]]] = defaultdict(list)
+        self._at = {kept.position: kept for kept in memory.kept}
+        self._read: set[int] = set()
+
+    def _learn(self, api_key: int) -> None:
+        """Lay out an API's exchanges, once it is asked for."""
+        if api_key in self._read:
+            return
+        self._read.add(api_key)
+        named = self._memory.named
+        for kept in self._memory.by_api.get(api_key, ()):
+            if kept.answered is None:
+                continue
+            self._exact[api_key, identity(kept.asked, named)].append(kept)
+            self._named[api_key, touches(kept.asked, named)].append(kept)
+            parts = entries(kept.asked, named)
+            if parts is not None:
+                answers = list(items_of(kept.answered, named))
+                for what, names in parts[1]:
+                    fitting_ones = [(field, at) for field, at, theirs in answers if names <= theirs or theirs & names]
+                    if len(fitting_ones) == 1:
+                        self._parts[api_key, what].append((kept, *fitting_ones[0]))
+
+    def answer(self, ask: Ask) -> Reply:
+        """The recorded answer. Raises `Missed`."""
+        self._learn(ask.api_key)
+        named = self._memory.named
+        what, words = identity(ask.message, named), touches(ask.message, named)
+        exact = self._exact.get((ask.api_key, what))
+        same_version = [kept for kept in exact or () if kept.api_version == ask.version]
+        if exact:
+            kept = self._choose(ask, what, same_version or exact, words)
+            return self._stated(ask, kept)
+        composed = self._compose(ask, words)
+        if composed is not None:
+            return composed
+        # The same names, asked with other options.
+        alike = self._named.get((ask.api_key, words)) if words else None
+        if alike:
+            return self._stated(ask, self._choose(ask, words, alike, words))
+        raise Missed(describe(ask.message, words), self.nearest(ask.message))
+
+    def _choose(self, ask: Ask, key: Any, among: list[Kept], words: frozenset[str]) -> Kept:
+        positions = [kept.position for kept in among]
+        if only_reads(ask.api_key):
+            return self._at[self._story.place((ask.api_key, key), positions, words)]
+        return self._at[self._story.change((ask.api_key, key), positions)]
+
+    def _stated(self, ask: Ask, kept: Kept) -> Reply:
+        assert kept.answered is not None
+        fields, given = kept.answered.to_dict(), kept.answered.api_version
+        if given == ask.version:
+            return Reply(fields, "recorded", kept)
+        try:
+            return Reply(restate("response", ask.api_key, given, ask.version, fields), "restated", kept)
+        except Lost as lost:
+            words = touches(ask.message, self._memory.named)
+            raise Missed(f"{describe(ask.message, words)} (recorded at v{given}, and {lost})", kept) from None
+
+    def _compose(self, ask: Ask, words: frozenset[str]) -> Reply | None:
+        """An answer out of parts of several; None if one of the parts was never asked for."""
+        parts = entries(ask.message, self._memory.named)
+        if parts is None:
+            return None
+        items: dict[str, list[Any]] = {}
+        head: Kept | None = None
+        for what, names in parts[1]:
+            known = self._parts.get((ask.api_key, what))
+            if not known:
+                return None
+            by_position = {kept.position: (kept, field, at) for kept, field, at in known}
+            positions = sorted(by_position)
+            if only_reads(ask.api_key):
+                chosen = self._story.place((ask.api_key, "part", what), positions, names)
+            else:
+                chosen = self._story.change((ask.api_key, "part", what), positions)
+            head, field, at = by_position[chosen]
+            assert head.answered is not None
+            version = head.answered.api_version
+            try:
+                item = restate_item(ask.api_key, field, version, ask.version, head.answered.to_dict()[field][at])
+            except Lost:
+                return None
+            items.setdefault(field, []).append(item)
+        if head is None or head.answered is None:
+            return None
+        fields = fitting("response", ask.api_key, ask.version, head.answered.to_dict())
+        return Reply(fields | items, "composed", head)
+
+    def nearest(self, message: Message) -> Kept | None:
+        """The recorded request of the same API that is most like this one."""
+        words = touches(message, self._memory.named)
+        what = set(_leaves(identity(message, self._memory.named)))
+
+        def likeness(kept: Kept) -> tuple[int, int, int]:
+            theirs = self._memory.words(kept)
+            leaves = set(_leaves(identity(kept.asked, self._memory.named)))
+            return (
+                len(words & theirs),
+                len(what & leaves) - len(what ^ leaves),
+                -abs(kept.api_version - message.api_version),
+            )
+
+        return max(self._memory.by_api.get(message.api_key, ()), key=likeness, default=None)
+
+
+def describe(message: Message, words: Iterable[str]) -> str:
+    """A request in a few words."""
+    names = sorted(words)
+    shown = ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
+    return f"{facts.api_name(message.api_key)} v{message.api_version}" + (f" for {shown}" if shown else "")
+
+
+def _leaves(value: Any) -> Iterable[str]:
+    if isinstance(value, tuple):
+        for item in value:
+            yield from _leaves(item)
+    else:
+        yield repr(value)

@@ -1,0 +1,180 @@
+"""Producer ids and transactions: recorded ids in their order, and markers where live producers end transactions."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import Any
+
+from ...decoder import facts
+from .asked import Ask, Missed, Outcomes, Reply
+from .logs import Logs, Partition
+from .memory import Kept, Memory
+from .offsets import Committed, Offsets
+from .restating import fitting
+
+_BUMPS_FROM = 5
+"""From this EndTxn version on, every transaction ends with a new epoch (KIP-890)."""
+_MADE_UP = 1_000_000
+PRODUCE = facts.api_key("Produce")
+
+
+@dataclass(slots=True)
+class _Transaction:
+    producer_id: int = -1
+    epoch: int = 0
+    partitions: set[Partition] = field(default_factory=set)
+    offsets: dict[str, dict[tuple[str, int], Committed]] = field(default_factory=dict)
+
+
+class Transactions:
+    """The APIs of the transaction coordinator."""
+
+    def __init__(self, memory: Memory, logs: Logs, offsets: Offsets) -> None:
+        self._memory, self._logs, self._offsets = memory, logs, offsets
+        self._ids: dict[str | None, list[Kept]] = defaultdict(list)
+        self._given: dict[str | None, int] = defaultdict(int)
+        self._errors = Outcomes()
+        self._running: dict[str, _Transaction] = {}
+        self._made_up = _MADE_UP
+        self._names: set[str] = set()
+        for kept in memory.of("InitProducerId"):
+            self._ids[kept.asked["transactional_id"]].append(kept)
+            assert kept.answered is not None
+            self._made_up = max(self._made_up, kept.answered["producer_id"] + _MADE_UP)
+        for kept in memory.of("AddPartitionsToTxn", "AddOffsetsToTxn", "EndTxn"):
+            assert kept.answered is not None
+            code = next((code for _, code in kept.answered.errors()), 0)
+            for name in _names(kept.asked.to_dict()):
+                self._errors.add((kept.api, name), code, kept)
+        self._names = {name for name in self._ids if name is not None} | {name for _, name in self._errors.keys()}  # noqa: SIM118
+
+    def init_producer_id(self, ask: Ask) -> Reply:
+        """The recorded ids and epochs, in order; then new ones."""
+        name = ask.fields["transactional_id"]
+        self._known(ask, name)
+        recorded, at = self._ids[name], self._given[name]
+        if name is not None:
+            self._abandon(name, ask)
+        if at < len(recorded):
+            self._given[name] = at + 1
+            kept = recorded[at]
+            assert kept.answered is not None
+            fields = kept.answered.to_dict()
+            how = "recorded"
+        else:
+            kept, how = None, "kept up"
+            before = self._running.get(name or "")
+            if before is not None and before.producer_id >= 0:
+                fields = {"error_code": 0, "producer_id": before.producer_id, "producer_epoch": before.epoch + 1}
+            elif ask.fields.get("producer_id", -1) >= 0:
+                epoch = ask.fields["producer_epoch"] + 1
+                fields = {"error_code": 0, "producer_id": ask.fields["producer_id"], "producer_epoch": epoch}
+            else:
+                self._made_up += 1
+                fields = {"error_code": 0, "producer_id": self._made_up, "producer_epoch": 0}
+        if name is not None and not fields["error_code"]:
+            self._running[name] = _Transaction(fields["producer_id"], fields["producer_epoch"])
+        reply = Reply(fitting("response", ask.api_key, ask.version, fields), how, kept)
+        if name is None and not recorded:
+            # No recorded client wanted an id, as producers of other libraries, or settings, do.
+            raise Missed(f"{ask.api} v{ask.version}", None, reply, bearable=True)
+        return reply
+
+    def _known(self, ask: Ask, name: str | None) -> None:
+        """Raises `Missed` for a transactional id that the recording does not have."""
+        if name is not None and name not in self._names:
+            raise Missed(f"{ask.api} v{ask.version} for transactional id {name}")
+
+    def produced(self, ask: Ask) -> None:
+        """A Produce request names its transaction, which needs no other way to take its partitions in (KIP-890)."""
+        name = ask.fields.get("transactional_id")
+        if name:
+            for topic in ask.fields["topic_data"]:
+                partitions = {(self._memory.topic_of(topic), item["index"]) for item in topic["partition_data"]}
+                self._of(name, ask.fields).partitions |= partitions
+
+    def add_partitions(self, ask: Ask) -> Reply:
+        """AddPartitionsToTxn at every version."""
+        for name in _names(ask.fields):
+            self._known(ask, name)
+        if "transactions" in ask.fields:
+            results = []
+            for asked in ask.fields["transactions"]:
+                topics = self._added(ask, asked["transactional_id"], asked, asked["topics"])
+                results.append({"transactional_id": asked["transactional_id"], "topic_results": topics})
+            return Reply({"results_by_transaction": results})
+        given = {key.removeprefix("v3_and_below_"): value for key, value in ask.fields.items()}
+        topics = self._added(ask, given["transactional_id"], given, given["topics"])
+        return Reply({"results_by_topic_v3_and_below": topics})
+
+    def _added(self, ask: Ask, name: str, ids: dict[str, Any], topics: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        error = self._errors.next_error((ask.api, name))
+        code = error[0] if error else 0
+        if not code and not ids.get("verify_only"):
+            self._of(name, ids).partitions |= {(topic["name"], at) for topic in topics for at in topic["partitions"]}
+        return [
+            {
+                "name": topic["name"],
+                "results_by_partition": [
+                    {"partition_index": at, "partition_error_code": code} for at in topic["partitions"]
+                ],
+            }
+            for topic in topics
+        ]
+
+    def add_offsets(self, ask: Ask) -> Reply:
+        """AddOffsetsToTxn."""
+        self._known(ask, ask.fields["transactional_id"])
+        error = self._errors.next_error((ask.api, ask.fields["transactional_id"]))
+        self._of(ask.fields["transactional_id"], ask.fields)
+        return Reply({"error_code": error[0] if error else 0})
+
+    def commit_offsets(self, ask: Ask) -> Reply:
+        """TxnOffsetCommit: taken when the transaction commits."""
+        self._known(ask, ask.fields["transactional_id"])
+        taken, topics = self._offsets.accept(ask, 0)
+        running = self._of(ask.fields["transactional_id"], ask.fields)
+        running.offsets.setdefault(ask.fields["group_id"], {}).update(taken)
+        return Reply(fitting("response", ask.api_key, ask.version, {"topics": topics}))
+
+    def end(self, ask: Ask) -> Reply:
+        """EndTxn: markers into every partition of the transaction."""
+        name, commit = ask.fields["transactional_id"], ask.fields["committed"]
+        self._known(ask, name)
+        error = self._errors.next_error((ask.api, name))
+        body: dict[str, Any] = {"error_code": error[0] if error else 0}
+        if not body["error_code"]:
+            self._end(name, ask.fields["producer_id"], ask.fields["producer_epoch"], commit, ask.time_ms)
+            epoch = ask.fields["producer_epoch"] + (ask.version >= _BUMPS_FROM)
+            self._running[name] = _Transaction(ask.fields["producer_id"], epoch)
+            body |= {"producer_id": ask.fields["producer_id"], "producer_epoch": epoch}
+        return Reply(fitting("response", ask.api_key, ask.version, body))
+
+    def _of(self, name: str, ids: dict[str, Any]) -> _Transaction:
+        running = self._running.setdefault(name, _Transaction())
+        if ids.get("producer_id", -1) >= 0:
+            running.producer_id, running.epoch = ids["producer_id"], ids["producer_epoch"]
+        return running
+
+    def _abandon(self, name: str, ask: Ask) -> None:
+        """A producer that starts anew ends what its predecessor left open."""
+        running = self._running.get(name)
+        if running is not None and running.partitions:
+            self._end(name, running.producer_id, running.epoch, False, ask.time_ms)
+
+    def _end(self, name: str, producer_id: int, epoch: int, commit: bool, time_ms: int) -> None:
+        running = self._running.pop(name, None) or _Transaction()
+        for partition in sorted(running.partitions):
+            log = self._logs.log(partition)
+            if log is not None:
+                log.end_transaction(producer_id, epoch, commit, time_ms)
+        if commit:
+            for group, taken in running.offsets.items():
+                self._offsets.of(group).update(taken)
+
+
+def _names(asked: dict[str, Any]) -> list[str]:
+    if "transactions" in asked:
+        return [item["transactional_id"] for item in asked["transactions"]]
+    return [asked.get("transactional_id") or asked.get("v3_and_below_transactional_id") or ""]

@@ -1,0 +1,210 @@
+"""Ids, epochs and offsets of the target in the recording's place."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+import pytest
+from barnabas.captures.replay.mapping import IdMapping, NotKnown, Recorded
+from barnabas.captures.replay.names import Names
+from barnabas.captures.replay.offsets import OffsetMap
+from barnabas.captures.replay.preparing import Preparer
+from barnabas.captures.replay.rewriting import changed, read
+from barnabas.captures.replay.roles import Role
+from barnabas.captures.replay.script import Call
+from barnabas.captures.replay.sessions import FetchSessions
+from barnabas.decoder import Exchange, decode_body, decode_request, embedded, encode_body, encode_request, facts
+from barnabas.decoder.message import Message
+from barnabas.decoder.records import Record, batches, encode_batch
+from hypothesis import given
+from hypothesis import strategies as st
+
+ORDERS, THERE = uuid.UUID(int=7), uuid.UUID(int=8)
+
+
+def request(api: str, version: int, fields: dict[str, Any]) -> Message:
+    return decode_request(encode_request(facts.api_key(api), version, fields))
+
+
+def response(api: str, version: int, fields: dict[str, Any]) -> Message:
+    key = facts.api_key(api)
+    return decode_body("response", key, version, encode_body("response", key, version, fields))
+
+
+def mapping(**names: Any) -> IdMapping:
+    recorded = Recorded(topics={ORDERS.bytes: "orders"})
+    recorded.given |= {(Role.MEMBER_ID, "m-1"), (Role.PRODUCER_ID, 40), (Role.GENERATION, ("g", 3))}
+    return IdMapping(Names(**names), recorded)
+
+
+def prepared(ids: IdMapping, message: Message) -> dict[str, Any]:
+    exchange = Exchange(request=message.frame, api_key=message.api_key, api_version=message.api_version)
+    return Preparer(ids, None).request(Call(0, 0, 0, exchange)).to_dict()
+
+
+def test_members_and_generations_wait_for_their_answers() -> None:
+    ids = mapping()
+    beat = request("Heartbeat", 4, {"group_id": "g", "generation_id": 3, "member_id": "m-1"})
+    with pytest.raises(NotKnown):
+        prepared(ids, beat)
+    join = request("JoinGroup", 7, {"group_id": "g", "protocols": []})
+    ids.learn(
+        join,
+        response("JoinGroup", 7, {"generation_id": 3, "member_id": "m-1", "leader": "m-1"}),
+        response("JoinGroup", 7, {"generation_id": 12, "member_id": "longer-member", "leader": "x"}),
+    )
+    told = prepared(ids, beat)
+    assert (told["generation_id"], told["member_id"]) == (12, "longer-member")
+    other = prepared(ids, request("Heartbeat", 4, {"group_id": "h", "generation_id": 3, "member_id": "made-by-client"}))
+    assert (other["generation_id"], other["member_id"]) == (3, "made-by-client")
+
+
+def test_producers_in_fields_and_in_records() -> None:
+    ids = mapping()
+    batch = encode_batch([Record(0, 5, None, b"v", ())], producer_id=40, producer_epoch=2, base_sequence=9, transactional=True)
+    rows = [{"name": "t", "partition_data": [{"index": 0, "records": batch + batch}]}]
+    produce = request("Produce", 9, {"transactional_id": "x", "topic_data": rows})
+    with pytest.raises(NotKnown) as waits:
+        prepared(ids, produce)
+    assert waits.value.role is Role.PRODUCER_ID and waits.value.value == 40
+    ids.learn_producer((40, 2), (1000, 0))
+    found = list(batches(prepared(ids, produce)["topic_data"][0]["partition_data"][0]["records"]))
+    assert [(b.producer_id, b.producer_epoch, b.base_sequence, b.crc_ok) for b in found] == [(1000, 0, 9, True)] * 2
+    end = prepared(ids, request("EndTxn", 3, {"transactional_id": "x", "producer_id": 40, "producer_epoch": 2}))
+    assert (end["producer_id"], end["producer_epoch"]) == (1000, 0)
+
+
+def test_the_epoch_of_a_new_transaction_is_learnt() -> None:
+    ids = mapping()
+    ids.learn(
+        request("EndTxn", 5, {"transactional_id": "x"}),
+        response("EndTxn", 5, {"producer_id": 40, "producer_epoch": 3}),
+        response("EndTxn", 5, {"producer_id": 9, "producer_epoch": 77}),
+    )
+    assert ids.producer(40, 3) == (9, 77)
+
+
+def test_topic_ids_by_name_by_answer_and_not_at_all() -> None:
+    ids = mapping(topics={"orders": "orders-b"})
+    with pytest.raises(NotKnown):
+        ids.change(Role.TOPIC_ID, ORDERS.bytes, {}, "topic_id")
+    ids.topics["orders-b"] = THERE.bytes
+    assert ids.change(Role.TOPIC_ID, ORDERS.bytes, {}, "topic_id") == THERE.bytes
+    ids.learn(
+        request("Metadata", 12, {}),
+        response("Metadata", 12, {"topics": [{"name": "orders", "topic_id": ORDERS}, {"name": "a", "topic_id": uuid.UUID(int=1)}]}),
+        response("Metadata", 12, {"topics": [{"name": "a", "topic_id": uuid.UUID(int=2)}, {"name": "orders-b", "topic_id": THERE}]}),
+    )  # fmt: skip
+    assert ids.topic_ids == {ORDERS.bytes: THERE.bytes, uuid.UUID(int=1).bytes: uuid.UUID(int=2).bytes}
+
+
+def test_renamed_topics_in_everything_that_names_them() -> None:
+    ids = mapping(topics={"orders": "o"}, groups={"g": "h"}, transactional_ids={"x": "y"}, client_ids={"c": "other client"})
+    metadata = prepared(ids, request("FindCoordinator", 3, {"key": "g", "key_type": 0}))
+    assert metadata["key"] == "h"
+    assert prepared(ids, request("FindCoordinator", 4, {"coordinator_keys": ["x", "g"], "key_type": 1}))["coordinator_keys"] == ["y", "g"]
+    plan = {"topics": ["orders", "kept"], "user_data": b"\0\0\0\1", "owned_partitions": [{"topic": "orders", "partitions": [1]}]}
+    data = b"\0\1" + embedded.encode("ConsumerProtocolSubscription", 1, plan)
+    join = prepared(ids, request("JoinGroup", 5, {"group_id": "g", "protocols": [{"name": "range", "metadata": data}]}))
+    assert join["group_id"] == "h"
+    told = embedded.subscription(join["protocols"][0]["metadata"])
+    assert told["topics"] == ["o", "kept"] and told["owned_partitions"] == [{"topic": "o", "partitions": [1]}]
+    configs = request("DescribeConfigs", 1, {"resources": [{"resource_type": 2, "resource_name": "orders"}, {"resource_type": 4, "resource_name": "1"}]})
+    ids.brokers[1] = 5
+    assert [r["resource_name"] for r in prepared(ids, configs)["resources"]] == ["o", "5"]
+    frame = encode_request(12, 4, {"group_id": "g", "member_id": "m"}, client_id="c", correlation_id=3)
+    exchange = Exchange(request=frame, api_key=12, api_version=4)
+    out = decode_request(Preparer(ids, None).request(Call(0, 0, 0, exchange)).frame)
+    assert out.header["client_id"] == "other client" and out["group_id"] == "h"
+
+
+def test_offsets_follow_the_partition() -> None:
+    ids = mapping()
+    rows = [{"name": "orders", "partition_responses": [{"index": 1, "base_offset": 100}]}]
+    there = [{"name": "orders", "partition_responses": [{"index": 1, "base_offset": 7}]}]
+    ids.learn(request("Produce", 8, {}), response("Produce", 8, {"responses": rows}), response("Produce", 8, {"responses": there}))
+    commit = request("OffsetCommit", 8, {"group_id": "g", "topics": [{"name": "orders", "partitions": [
+        {"partition_index": 1, "committed_offset": 103}, {"partition_index": 2, "committed_offset": 50}]}]})  # fmt: skip
+    assert [p["committed_offset"] for p in prepared(ids, commit)["topics"][0]["partitions"]] == [10, 50]
+
+
+@given(st.lists(st.tuples(st.integers(0, 1000), st.integers(0, 1000)), max_size=20), st.integers(-3, 2000))
+def test_points_are_met_and_offsets_never_negative(points: list[tuple[int, int]], asked: int) -> None:
+    offsets = OffsetMap()
+    for recorded, there in points:
+        offsets.point(recorded, there)
+    last = dict(points)
+    for recorded, there in last.items():
+        assert offsets.target(recorded) == there
+    assert offsets.target(asked) == asked if asked < 0 else offsets.target(asked) >= 0
+
+
+def test_what_is_not_changed_keeps_its_bytes() -> None:
+    ids = mapping()
+    message = request("OffsetCommit", 8, {"group_id": "g", "topics": [{"name": "orders", "partitions": []}]})
+    assert changed(message, lambda role, value, scope, name: ids.change(role, value, scope, name)).frame == message.frame
+
+
+def test_scopes_tell_where_a_field_stands() -> None:
+    rows = [{"topic_id": ORDERS, "partitions": [{"partition": 4, "fetch_offset": 9}]}]
+    found = [
+        (value, scope[Role.TOPIC_ID], scope[Role.PARTITION])
+        for role, value, scope, _ in read(request("Fetch", 13, {"topics": rows}))
+        if role is Role.OFFSET and value == 9
+    ]
+    assert found == [(9, ORDERS.bytes, 4)]
+
+
+# --- fetch sessions
+
+
+def fetch(session: int, epoch: int, partitions: list[int], forgotten: list[int] = []) -> Message:  # noqa: B006
+    rows = [{"partition": p, "fetch_offset": 10 + epoch} for p in partitions]
+    gone = [{"topic": "t", "partitions": forgotten}] if forgotten else []
+    return request("Fetch", 12, {"session_id": session, "session_epoch": epoch,
+                                 "topics": [{"topic": "t", "partitions": rows}] if rows else [], "forgotten_topics_data": gone})  # fmt: skip
+
+
+def answer(session: int, error: int = 0) -> Message:
+    return response("Fetch", 12, {"session_id": session, "error_code": error})
+
+
+def said(message: Message) -> tuple[int, int, list[tuple[int, int]]]:
+    fields = message.to_dict()
+    rows = [(p["partition"], p["fetch_offset"]) for t in fields["topics"] for p in t["partitions"]]
+    return fields["session_id"], fields["session_epoch"], rows
+
+
+def test_sessions_are_the_targets() -> None:
+    sessions = FetchSessions()
+    first = fetch(0, 0, [0, 1])
+    assert said(sessions.prepared(first, 1)) == (0, 0, [(0, 10), (1, 10)])
+    sessions.answered(first, 1, answer(500), answer(9))
+    second = fetch(500, 1, [1])
+    assert said(sessions.prepared(second, 2)) == (9, 1, [(1, 11)])
+    sessions.answered(second, 2, answer(500), answer(9))
+    # Sent once more, the epoch goes on at the target.
+    third = fetch(500, 2, [], [0])
+    assert said(sessions.prepared(third, 3)) == (9, 2, [])
+    assert said(sessions.prepared(third, 3)) == (9, 3, [])
+
+
+def test_a_session_that_the_target_does_not_keep_is_asked_in_full() -> None:
+    sessions = FetchSessions()
+    first = fetch(0, 0, [0, 1, 2])
+    sessions.prepared(first, 1)
+    sessions.answered(first, 1, answer(500), answer(0))
+    second = fetch(500, 1, [1], [2])
+    assert said(sessions.prepared(second, 2)) == (0, -1, [(0, 10), (1, 11)])
+
+
+def test_a_forgotten_session_is_asked_in_full() -> None:
+    sessions = FetchSessions()
+    first = fetch(0, 0, [0])
+    sessions.prepared(first, 1)
+    sessions.answered(first, 1, answer(500), answer(9))
+    second = fetch(500, 1, [])
+    sessions.prepared(second, 2)
+    sessions.answered(second, 2, answer(500), answer(0, facts.error_code("FETCH_SESSION_ID_NOT_FOUND")))
+    assert said(sessions.prepared(second, 2)) == (0, -1, [(0, 10)])

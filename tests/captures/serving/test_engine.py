@@ -1,0 +1,442 @@
+"""The serving logic without sockets, on made-up recordings: order, errors in their places, ends of logs, versions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from barnabas import decoder
+from barnabas.captures.serving import Engine, Later, Missed, Offer, Reply, Session
+from barnabas.captures.serving.restating import Lost, restate
+from barnabas.decoder import Exchange, State, facts, records
+from barnabas.decoder.records import Record
+
+METADATA, PRODUCE, FETCH, LIST_OFFSETS, FIND = 3, 0, 1, 2, 10
+OFFSET_COMMIT, OFFSET_FETCH, JOIN, HEARTBEAT, SYNC = 8, 9, 11, 12, 14
+INIT, API_VERSIONS, CREATE, DESCRIBE_CONFIGS, ALTER_CONFIGS = 22, 18, 19, 32, 44
+
+
+class Tape:
+    """A recording in the making."""
+
+    def __init__(self) -> None:
+        self.exchanges: list[Exchange] = []
+
+    def add(self, api: int, version: int, asked: dict[str, Any], answered: dict[str, Any] | None) -> Tape:
+        number = len(self.exchanges)
+        frame = decoder.encode_request(api, version, asked, correlation_id=number, client_id="till")
+        response = None if answered is None else decoder.encode_response(api, version, answered, correlation_id=number)
+        self.exchanges.append(
+            Exchange(
+                api_key=api, api_version=version, correlation_id=number, client_id="till", request=frame,
+                request_time_ns=number * 1_000_000, response=response, response_time_ns=number * 1_000_000 + 5_000_000,
+                state=State.NO_RESPONSE if response is None else State.PAIRED,
+            )
+        )  # fmt: skip
+        return self
+
+    def metadata(self, topic: str, error: int = 0, partitions: int = 1) -> Tape:
+        places = [
+            {"error_code": 0, "partition_index": n, "leader_id": 1, "replica_nodes": [1], "isr_nodes": [1]}
+            for n in range(0 if error else partitions)
+        ]
+        body = {
+            "brokers": [{"node_id": 1, "host": "kafka", "port": 9092}], "controller_id": 1,
+            "topics": [{"error_code": error, "name": topic, "partitions": places}],
+        }  # fmt: skip
+        return self.add(METADATA, 4, {"topics": [{"name": topic}], "allow_auto_topic_creation": False}, body)
+
+    def produced(self, topic: str, values: list[bytes], base: int, error: int = 0, acks: int = -1) -> Tape:
+        answer = {"index": 0, "error_code": error, "base_offset": -1 if error else base}
+        body = None if acks == 0 else {"responses": [{"name": topic, "partition_responses": [answer]}]}
+        return self.add(PRODUCE, 5, produce(topic, values, acks), body)
+
+    def fetched(self, topic: str, offset: int, data: bytes, end: int, error: int = 0) -> Tape:
+        item = {"partition_index": 0, "error_code": error, "high_watermark": end, "records": data}
+        return self.add(FETCH, 4, fetch(topic, offset), {"responses": [{"topic": topic, "partitions": [item]}]})
+
+
+def batch(values: list[bytes], base: int = 0) -> bytes:
+    return records.encode_batch([Record(base + n, 1000 + n, None, value) for n, value in enumerate(values)])
+
+
+def produce(topic: str, values: list[bytes], acks: int = -1) -> dict[str, Any]:
+    parts = [{"index": 0, "records": batch(values)}]
+    return {"acks": acks, "timeout_ms": 1000, "topic_data": [{"name": topic, "partition_data": parts}]}
+
+
+def fetch(topic: str, offset: int, wait_ms: int = 500) -> dict[str, Any]:
+    parts = [{"partition": 0, "fetch_offset": offset, "partition_max_bytes": 1 << 20}]
+    return {"max_wait_ms": wait_ms, "min_bytes": 1, "replica_id": -1, "topics": [{"topic": topic, "partitions": parts}]}
+
+
+class Live:
+    """A live client of an engine; its clock is set by hand."""
+
+    def __init__(self, tape: Tape, **options: Any) -> None:
+        self.engine = Engine(tape.exchanges, **options)
+        self.engine.ports[1] = 19092
+        self.session = Session(1, "localhost")
+        self.now = 100.0
+
+    def start(self, api: int, version: int, fields: dict[str, Any]) -> tuple[Any, Reply | Later]:
+        frame = decoder.encode_request(api, version, fields, correlation_id=77, client_id="live")
+        ask = self.engine.read(self.session, frame, self.now, 1_700_000_000_000)
+        return ask, self.engine.answer(ask)
+
+    def ask(self, api: int, version: int, fields: dict[str, Any]) -> dict[str, Any] | None:
+        ask, found = self.start(api, version, fields)
+        if isinstance(found, Later):
+            self.now = found.deadline
+            reply = found.poll(self.now, True)
+            assert reply is not None
+            found = reply
+        frame = self.engine.encode(ask, found)
+        if frame is None:
+            return None
+        message = decoder.decode_response(frame, api_key=api, api_version=version)
+        assert message.header["correlation_id"] == 77
+        return message.to_dict()
+
+    def values(self, topic: str, offset: int) -> list[bytes | None]:
+        answer = self.ask(FETCH, 4, fetch(topic, offset))
+        assert answer is not None
+        data = answer["responses"][0]["partitions"][0]["records"] or b""
+        return [
+            record.value for found in records.batches(data) for record in found.records() if record.offset >= offset
+        ]
+
+    def produce(self, topic: str, values: list[bytes]) -> dict[str, Any]:
+        answer = self.ask(PRODUCE, 5, produce(topic, values))
+        assert answer is not None
+        item: dict[str, Any] = answer["responses"][0]["partition_responses"][0]
+        return item
+
+
+def topic_error(answer: dict[str, Any] | None) -> int:
+    assert answer is not None
+    code: int = answer["topics"][0]["error_code"]
+    return code
+
+
+NAMED = {"topics": [{"name": "orders"}], "allow_auto_topic_creation": False}
+CREATION = {"topics": [{"name": "orders", "num_partitions": 1, "replication_factor": 1}], "timeout_ms": 1}
+
+
+def created() -> Tape:
+    tape = Tape().metadata("orders", error=3)
+    return tape.add(CREATE, 2, CREATION, {"topics": [{"name": "orders", "error_code": 0}]}).metadata("orders")
+
+
+def test_answers_belong_between_the_changes_around_them():
+    live = Live(created())
+    assert [topic_error(live.ask(METADATA, 4, NAMED)) for _ in range(3)] == [3, 3, 3]
+    assert topic_error(live.ask(CREATE, 2, CREATION)) == 0
+    assert [topic_error(live.ask(METADATA, 4, NAMED)) for _ in range(2)] == [0, 0]
+
+
+def test_a_client_that_does_not_look_first_is_told_of_the_present():
+    live = Live(created())
+    live.ask(CREATE, 2, CREATION)
+    assert topic_error(live.ask(METADATA, 4, NAMED)) == 0
+
+
+def test_addresses_are_those_that_are_served():
+    answer = Live(created()).ask(METADATA, 4, NAMED)
+    assert answer is not None and [(b["host"], b["port"]) for b in answer["brokers"]] == [("localhost", 19092)]
+
+
+def test_another_version_gets_the_same_answer_restated():
+    live = Live(created())
+    answer = live.ask(METADATA, 12, NAMED)
+    assert answer is not None and answer["topics"][0]["name"] == "orders"
+    _, reply = live.start(CREATE, 5, CREATION)
+    assert isinstance(reply, Reply) and reply.how == "restated"
+
+
+def test_what_a_version_cannot_say_is_not_invented():
+    fields = {"responses": [{"name": None, "topic_id": None, "error_code": 3}]}
+    with pytest.raises(Lost, match="null"):
+        restate("response", facts.api_key("DeleteTopics"), 6, 5, fields)
+
+
+def test_records_appear_when_they_are_produced_again():
+    live = Live(Tape().metadata("orders").produced("orders", [b"a", b"b"], 40).produced("orders", [b"c"], 42))
+    assert live.values("orders", 40) == []
+    assert live.produce("orders", [b"a"])["base_offset"] == 40
+    assert live.produce("orders", [b"b", b"c"])["base_offset"] == 41
+    assert live.values("orders", 40) == [b"a", b"b", b"c"]
+    assert live.values("orders", 42) == [b"c"]
+
+
+def test_records_of_others_are_there_in_their_place():
+    tape = Tape().metadata("orders").produced("orders", [b"own"], 2)
+    tape.fetched("orders", 0, batch([b"x", b"y"], 0) + batch([b"own"], 2) + batch([b"later"], 3), 4)
+    live = Live(tape)
+    assert live.values("orders", 0) == [b"x", b"y"]
+    assert live.produce("orders", [b"own"])["base_offset"] == 2
+    assert live.values("orders", 0) == [b"x", b"y", b"own", b"later"]
+    assert Live(tape, everything=True).values("orders", 0) == [b"x", b"y", b"own", b"later"]
+
+
+def test_a_record_without_acknowledgement_is_the_clients_own():
+    tape = Tape().metadata("orders").produced("orders", [b"fire"], 0, acks=0)
+    tape.fetched("orders", 0, batch([b"fire"], 0), 1)
+    live = Live(tape)
+    assert live.values("orders", 0) == []
+    assert live.ask(PRODUCE, 5, produce("orders", [b"fire"], acks=0)) is None
+    assert live.values("orders", 0) == [b"fire"]
+
+
+def test_the_end_of_a_log_waits_and_wakes():
+    live = Live(Tape().metadata("orders").produced("orders", [b"a"], 0))
+    ask, waiting = live.start(FETCH, 4, fetch("orders", 0, wait_ms=700))
+    assert isinstance(waiting, Later) and waiting.deadline == pytest.approx(live.now + 0.7)
+    assert waiting.poll(live.now + 0.1, False) is None
+    live.produce("orders", [b"a"])
+    reply = waiting.poll(live.now + 0.2, False)
+    assert reply is not None and live.engine.encode(ask, reply) is not None
+
+
+def test_errors_of_produce_come_at_the_same_end_of_the_log():
+    tape = Tape().metadata("orders").produced("orders", [b"a"], 0).produced("orders", [b"b"], 0, error=19)
+    live = Live(tape.produced("orders", [b"b"], 1))
+    assert [live.produce("orders", [value])["error_code"] for value in (b"a", b"b", b"b")] == [0, 19, 0]
+
+
+def test_errors_of_fetch_come_at_the_same_offset():
+    tape = Tape().metadata("orders").fetched("orders", 0, batch([b"a"], 0), 1).fetched("orders", 1, b"", -1, error=6)
+    live = Live(tape)
+    assert live.values("orders", 0) == [b"a"]
+    codes = []
+    for _ in range(2):
+        answer = live.ask(FETCH, 4, fetch("orders", 1))
+        assert answer is not None
+        codes.append(answer["responses"][0]["partitions"][0]["error_code"])
+    assert codes == [6, 0]
+
+
+def test_an_offset_that_is_not_there_is_out_of_range():
+    answer = Live(Tape().metadata("orders")).ask(FETCH, 4, fetch("orders", 9))
+    assert answer is not None and answer["responses"][0]["partitions"][0]["error_code"] == 1
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+@pytest.mark.parametrize("codec", [0, 1])
+def test_the_old_record_formats_get_their_offsets(magic, codec):
+    live = Live(Tape().metadata("orders").produced("orders", [b"a"], 0))
+    for first in (b"a", b"c"):
+        sent = [Record(n, 1000, None, value) for n, value in enumerate((first, b"b"))]
+        data = records.encode_messages(sent, magic=magic, codec=codec)
+        body = produce("orders", [])
+        body["topic_data"][0]["partition_data"][0]["records"] = data
+        live.ask(PRODUCE, 2, body)
+    answer = live.ask(FETCH, 2, fetch("orders", 0))
+    assert answer is not None
+    found = [r for e in records.batches(answer["responses"][0]["partitions"][0]["records"]) for r in e.records()]
+    assert [(r.offset, r.value) for r in found] == [(0, b"a"), (1, b"b"), (2, b"c"), (3, b"b")]
+
+
+def session_fetch(topic: str, session: int, epoch: int, partitions: list[int]) -> dict[str, Any]:
+    parts = [{"partition": n, "fetch_offset": 0, "partition_max_bytes": 1 << 20} for n in partitions]
+    topics = [{"topic": topic, "partitions": parts}] if parts else []
+    return {"max_wait_ms": 0, "min_bytes": 1, "session_id": session, "session_epoch": epoch, "topics": topics}
+
+
+def test_fetch_sessions_tell_only_what_is_new():
+    live = Live(Tape().metadata("orders", partitions=2).produced("orders", [b"a"], 0))
+    first = live.ask(FETCH, 7, session_fetch("orders", 0, 0, [0, 1]))
+    assert first is not None and first["session_id"] and len(first["responses"][0]["partitions"]) == 2
+    session = first["session_id"]
+    second = live.ask(FETCH, 7, session_fetch("orders", session, 1, []))
+    assert second is not None and second["responses"] == []
+    live.produce("orders", [b"a"])
+    third = live.ask(FETCH, 7, session_fetch("orders", session, 2, []))
+    assert third is not None and [p["partition_index"] for p in third["responses"][0]["partitions"]] == [0]
+    unknown = live.ask(FETCH, 7, session_fetch("orders", 999, 1, []))
+    assert unknown is not None and facts.error_name(unknown["error_code"]) == "FETCH_SESSION_ID_NOT_FOUND"
+
+
+def committed(live: Live) -> int:
+    asked = {"group_id": "billing", "topics": [{"name": "orders", "partition_indexes": [0]}]}
+    answer = live.ask(OFFSET_FETCH, 3, asked)
+    assert answer is not None
+    offset: int = answer["topics"][0]["partitions"][0]["committed_offset"]
+    return offset
+
+
+def group_tape() -> Tape:
+    tape = Tape().metadata("orders")
+    asked = {"group_id": "billing", "topics": [{"name": "orders", "partition_indexes": [0]}]}
+    item = {"partition_index": 0, "committed_offset": 5, "metadata": "", "error_code": 0}
+    tape.add(OFFSET_FETCH, 3, asked, {"topics": [{"name": "orders", "partitions": [item]}]})
+    join = {"group_id": "billing", "session_timeout_ms": 9000, "rebalance_timeout_ms": 9000, "member_id": "",
+            "protocol_type": "consumer", "protocols": [{"name": "range", "metadata": b"m"}]}  # fmt: skip
+    joined = {"error_code": 0, "generation_id": 7, "protocol_name": "range", "leader": "till-1", "member_id": "till-1"}
+    tape.add(JOIN, 3, join, {"error_code": 16, "member_id": ""}).add(JOIN, 3, join, joined)
+    return tape
+
+
+def join(member_id: str = "", version: int = 3, metadata: bytes = b"m") -> tuple[int, int, dict[str, Any]]:
+    fields = {"group_id": "billing", "session_timeout_ms": 9000, "rebalance_timeout_ms": 9000, "member_id": member_id,
+              "protocol_type": "consumer", "protocols": [{"name": "range", "metadata": metadata}]}  # fmt: skip
+    return JOIN, version, fields
+
+
+def test_committed_offsets_begin_as_recorded_and_go_on_live():
+    live = Live(group_tape())
+    assert committed(live) == 5
+    commit = {"partition_index": 0, "committed_offset": 8, "committed_metadata": ""}
+    fields = {
+        "group_id": "billing",
+        "generation_id_or_member_epoch": -1,
+        "member_id": "",
+        "topics": [{"name": "orders", "partitions": [commit]}],
+    }
+    live.ask(OFFSET_COMMIT, 3, fields)
+    assert committed(live) == 8
+
+
+def test_a_group_forms_with_recorded_ids_errors_and_generations():
+    live = Live(group_tape())
+    refused = live.ask(*join())
+    assert refused is not None and facts.error_name(refused["error_code"]) == "NOT_COORDINATOR"
+    first = live.ask(*join())
+    assert first is not None and (first["member_id"], first["generation_id"]) == ("till-1", 7)
+    assert [m["member_id"] for m in first["members"]] == ["till-1"]
+
+
+def test_two_members_wait_for_each_other_and_share_what_the_live_leader_says():
+    live = Live(group_tape())
+    live.ask(*join())
+    live.ask(*join())
+    beat = {"group_id": "billing", "generation_id": 7, "member_id": "till-1"}
+    _, follower = live.start(*join(metadata=b"n"))
+    assert isinstance(follower, Later)
+    answer = live.ask(HEARTBEAT, 1, beat)
+    assert answer is not None and facts.error_name(answer["error_code"]) == "REBALANCE_IN_PROGRESS"
+    leader = live.ask(*join("till-1"))
+    assert leader is not None and leader["generation_id"] == 8 and len(leader["members"]) == 2
+    joined = follower.poll(live.now, False)
+    assert joined is not None and joined.fields is not None and joined.fields["leader"] == "till-1"
+    other = joined.fields["member_id"]
+    sync = {"group_id": "billing", "generation_id": 8}
+    _, waiting = live.start(SYNC, 1, sync | {"member_id": other, "assignments": []})
+    assert isinstance(waiting, Later) and waiting.poll(live.now, False) is None
+    given = [{"member_id": "till-1", "assignment": b"0"}, {"member_id": other, "assignment": b"1"}]
+    mine = live.ask(SYNC, 1, sync | {"member_id": "till-1", "assignments": given})
+    theirs = waiting.poll(live.now, False)
+    assert mine is not None and mine["assignment"] == b"0"
+    assert theirs is not None and theirs.fields is not None and theirs.fields["assignment"] == b"1"
+
+
+def test_a_member_that_is_silent_is_taken_out():
+    live = Live(group_tape())
+    live.ask(*join())
+    live.ask(*join())
+    live.now += 60
+    answer = live.ask(HEARTBEAT, 1, {"group_id": "billing", "generation_id": 7, "member_id": "till-1"})
+    assert answer is not None and facts.error_name(answer["error_code"]) == "UNKNOWN_MEMBER_ID"
+
+
+def test_producer_ids_are_the_recorded_ones_and_then_new_ones():
+    asked = {"transactional_id": None, "transaction_timeout_ms": 1}
+    tape = Tape().add(INIT, 1, asked, {"error_code": 0, "producer_id": 4000, "producer_epoch": 0})
+    live = Live(tape)
+    given = [live.ask(INIT, 1, asked) for _ in range(2)]
+    assert given[0] is not None and given[0]["producer_id"] == 4000
+    assert given[1] is not None and given[1]["producer_id"] > 4000
+
+
+def test_parts_of_several_answers_make_one():
+    def asked(*names: str) -> dict[str, Any]:
+        return {
+            "resources": [{"resource_type": 2, "resource_name": name, "configuration_keys": None} for name in names]
+        }
+
+    def told(name: str) -> dict[str, Any]:
+        return {"results": [{"error_code": 0, "resource_type": 2, "resource_name": name, "configs": []}]}
+
+    live = Live(Tape().add(DESCRIBE_CONFIGS, 1, asked("a"), told("a")).add(DESCRIBE_CONFIGS, 1, asked("b"), told("b")))
+    answer = live.ask(DESCRIBE_CONFIGS, 1, asked("b", "a"))
+    assert answer is not None and [item["resource_name"] for item in answer["results"]] == ["b", "a"]
+    assert live.engine.counts == {"composed": 1}
+    with pytest.raises(Missed) as missed:
+        live.ask(DESCRIBE_CONFIGS, 1, asked("b", "c"))
+    assert missed.value.nearest is not None and missed.value.nearest.position == 1
+
+
+def misses() -> Iterator[tuple[int, int, dict[str, Any], str]]:
+    yield METADATA, 4, {"topics": [{"name": "odrers"}]}, "Metadata v4 for odrers"
+    yield PRODUCE, 5, produce("odrers", [b"a"]), "Produce v5 for odrers"
+    yield FIND, 1, {"key": "others", "key_type": 0}, "FindCoordinator v1 for others"
+    yield *join()[:2], join()[2] | {"group_id": "others"}, "JoinGroup v3 for group others"
+    commit = {"group_id": "others", "generation_id_or_member_epoch": -1, "member_id": "", "topics": []}
+    yield OFFSET_COMMIT, 3, commit, "OffsetCommit v3 for group others"
+    fetched = {"group_id": "others", "topics": []}
+    yield OFFSET_FETCH, 3, fetched, "OffsetFetch v3 for group others"
+    yield HEARTBEAT, 1, {"group_id": "others", "generation_id": 1, "member_id": "m"}, "Heartbeat v1 for group others"
+    yield (
+        LIST_OFFSETS,
+        2,
+        {"replica_id": -1, "isolation_level": 0, "topics": [{"name": "odrers", "partitions": []}]},
+        ("ListOffsets v2 for odrers"),
+    )
+    yield INIT, 1, {"transactional_id": "t", "transaction_timeout_ms": 1}, "InitProducerId v1 for transactional id t"
+    yield ALTER_CONFIGS, 1, {"resources": []}, "IncrementalAlterConfigs v1"
+
+
+@pytest.mark.parametrize(("api", "version", "fields", "words"), list(misses()))
+def test_a_miss_says_what_was_asked(api, version, fields, words):
+    with pytest.raises(Missed) as missed:
+        Live(group_tape()).ask(api, version, fields)
+    assert missed.value.what == words
+
+
+def offered(live: Live, version: int = 0) -> dict[str, Any]:
+    answer = live.ask(API_VERSIONS, version, {})
+    assert answer is not None
+    return answer
+
+
+def test_versions_are_offered_as_recorded_or_as_can_be_answered():
+    keys = [{"api_key": key, "min_version": 0, "max_version": 6} for key in (0, 1, 3, 18, 999)]
+    tape = created().add(API_VERSIONS, 0, {}, {"error_code": 0, "api_keys": keys})
+    assert {item["api_key"] for item in offered(Live(tape))["api_keys"]} == {0, 1, 3, 18}
+    only = offered(Live(tape, offer=Offer.ANSWERABLE))["api_keys"]
+    assert {(item["api_key"], item["max_version"]) for item in only} == {(3, 4), (18, 0), (19, 2)}
+
+
+def test_a_version_of_api_versions_that_nobody_knows_is_refused_as_brokers_do():
+    live = Live(created())
+    frame = (18).to_bytes(2, "big") + (30).to_bytes(2, "big") + (77).to_bytes(4, "big") + b"\0\x04live\0\0"
+    ask = live.engine.read(live.session, frame, live.now, 0)
+    reply = live.engine.answer(ask)
+    assert isinstance(reply, Reply)
+    answer = live.engine.encode(ask, reply)
+    assert answer is not None
+    message = decoder.decode_response(answer, api_key=18, api_version=30)
+    assert facts.error_name(message["error_code"]) == "UNSUPPORTED_VERSION" and message.api_version == 0
+
+
+def test_a_plain_login_is_answered_whatever_the_password():
+    """Recordings hold no passwords: there is nothing to compare one with."""
+    shake, login = {"mechanism": "PLAIN"}, {"auth_bytes": b"*" * 12}
+    tape = Tape().add(17, 1, shake, {"error_code": 0, "mechanisms": ["PLAIN"]}).add(36, 1, login, {"error_code": 0})
+    live = Live(tape)
+    shaken = live.ask(17, 1, shake)
+    assert shaken is not None and shaken["mechanisms"] == ["PLAIN"]
+    answer = live.ask(36, 1, {"auth_bytes": b"\0till\0secret"})
+    assert answer is not None and answer["error_code"] == 0
+
+
+def test_a_list_of_everything_names_topics_as_the_live_client_does():
+    tape = Tape().metadata("orders-11aa22bb33")
+    live = Live(tape)
+    named = {"topics": [{"name": "orders-99ff88ee77"}], "allow_auto_topic_creation": False}
+    answer = live.ask(METADATA, 4, named)
+    assert answer is not None and answer["topics"][0]["name"] == "orders-99ff88ee77"
+    assert live.produce("orders-99ff88ee77", [b"a"])["base_offset"] == 0
+    with pytest.raises(Missed):
+        live.ask(METADATA, 4, {"topics": [{"name": "orders-2"}], "allow_auto_topic_creation": False})

@@ -1,0 +1,125 @@
+"""Passive recording from the loopback interface; needs root, as the capture tools do."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from barnabas.captures import open_capture, sniffing
+from barnabas.captures.importing import Importer
+from barnabas.captures.sniffing import SniffError, Tap, sniff
+
+
+def exactly(connection: socket.socket, size: int) -> bytes:
+    data = b""
+    while len(data) < size:
+        more = connection.recv(size - len(data))
+        if not more:
+            raise EOFError
+        data += more
+    return data
+
+
+def conversation(request_frame, response_frame, count: int) -> int:
+    """A client and a server on loopback; returns the server's port."""
+    listening = socket.create_server(("127.0.0.1", 0))
+    port = listening.getsockname()[1]
+
+    def answer() -> None:
+        connection, _ = listening.accept()
+        with connection, listening:
+            for i in range(count):
+                exactly(connection, len(request_frame(i, 50)))
+                connection.sendall(response_frame(i, 20_000 if i == 3 else 0))
+
+    threading.Thread(target=answer, daemon=True).start()
+
+    def ask() -> None:
+        with socket.create_connection(("127.0.0.1", port)) as connection:
+            for i in range(count):
+                connection.sendall(request_frame(i, 50))
+                exactly(connection, len(response_frame(i, 20_000 if i == 3 else 0)))
+
+    conversation.ask = ask  # type: ignore[attr-defined]
+    return port
+
+
+def recorded(tmp_path: Path, port: int, by: str, talk: Callable[[], None]) -> tuple[Tap, Importer, int]:
+    tap = Tap("lo", (port,), by)
+    importer = Importer(tmp_path / "own", (port,))
+    ended = threading.Event()
+    listener = threading.Thread(target=sniff, args=(tap, importer, ended.is_set))
+    listener.start()
+    talk()
+    seen = 0
+    until = time.monotonic() + 20
+    with open_capture(tmp_path / "own") as capture:  # live, while it is recorded
+        while time.monotonic() < until and seen < 20:
+            capture.refresh()
+            seen = len(capture.rows())
+            time.sleep(0.05)
+    ended.set()
+    listener.join(30)
+    assert not listener.is_alive()
+    return tap, importer, seen
+
+
+@pytest.mark.parametrize("by", ["dumpcap", "socket"])
+def test_loopback(tmp_path: Path, by: str, request_frame, response_frame) -> None:
+    if os.geteuid():
+        pytest.fail("these tests listen to the loopback interface: run them as root")
+    port = conversation(request_frame, response_frame, 20)
+    tap, importer, seen = recorded(tmp_path, port, by, conversation.ask)  # type: ignore[attr-defined]
+    assert seen == 20  # the rows were there while it was running
+    assert importer.counts["exchanges"] == 20
+    assert tap.dropped == 0
+    assert tap.packets is not None and tap.packets >= 40
+    with open_capture(tmp_path / "own") as capture:
+        exchanges = list(capture.exchanges())
+        assert [e.request for e in exchanges] == [request_frame(i, 50)[4:] for i in range(20)]
+        assert [e.response for e in exchanges] == [response_frame(i, 20_000 if i == 3 else 0)[4:] for i in range(20)]
+        assert {e.broker for e in exchanges} == {f"127.0.0.1:{port}"}
+        assert all(abs((e.request_time_ns or 0) - time.time_ns()) < 60 * 10**9 for e in exchanges)
+        assert capture.note is None
+
+
+def test_what_can_be_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(SniffError, match=r"there is no interface nope0; there are: .*lo"):
+        Tap("nope0")
+    with pytest.raises(SniffError, match="need dumpcap or tcpdump"):
+        Tap("any", by="socket")
+    monkeypatch.setenv("PATH", "/nonexistent")
+    with pytest.raises(SniffError, match="tcpdump is not installed"):
+        Tap("lo", by="tcpdump")
+
+    def refused(*_: object) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(sniffing.socket, "socket", refused)
+    with pytest.raises(SniffError, match="root or CAP_NET_RAW"):
+        Tap("lo")
+
+
+def test_what_the_program_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "dumpcap"
+    program.write_text("#!/bin/sh\necho 'You do not have permission to capture on device lo.' >&2\nexit 1\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    with pytest.raises(SniffError, match="dumpcap cannot listen to lo: You do not have permission"):
+        Tap("lo")
+
+
+def test_old_packets_are_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sniffing, "_KEEP_BEHIND", 1 << 20)
+    growing = sniffing._Growing("lo")
+    for _ in range(40):
+        growing.add(os.urandom(1 << 18))
+    size = os.fstat(growing.file.fileno())
+    assert size.st_size == 10 << 20
+    assert size.st_blocks * 512 < 4 << 20
+    growing.close()
