@@ -22,7 +22,7 @@ export PIP_ROOT_USER_ACTION := ignore
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
 .SUFFIXES:
-.PHONY: help demo test check fuzz lint broker tshark java clean
+.PHONY: help demo test check fuzz torture lint broker tshark nft java clean
 
 help: ## list these targets
 	@echo "Barnabas: see, record, replay and break Apache Kafka traffic"
@@ -32,7 +32,7 @@ help: ## list these targets
 demo: $(VENV)/.demo ## install and run the demonstration (mock brokers, real clients; no Java)
 	@$(BIN)/barnabas demo $(ARGS)
 
-test: $(VENV)/.test tshark broker lint check ## install what the tests need, then lint, types, layers and every test
+test: $(VENV)/.test tshark nft broker lint check ## install what the tests need, then lint, types, layers and every test
 
 check: $(VENV)/.test ## run the tests only
 	@echo "==> tests"
@@ -40,6 +40,9 @@ check: $(VENV)/.test ## run the tests only
 
 fuzz: $(VENV)/.test ## mutated frames into the decoder, COUNT=100000000 of them (SEED=1)
 	@PYTHONPATH=tests $(BIN)/python -m torture.decoder.fuzz run --count $(COUNT) --seed $(SEED)
+
+torture: $(VENV)/.test ## more faults, cuts and kills for the proxy (BARNABAS_TORTURE=20)
+	@BARNABAS_TORTURE=$${BARNABAS_TORTURE:-20} $(BIN)/python -m pytest tests/torture/proxy -m 'slow or not slow' --timeout 1800 $(ARGS)
 
 lint: $(VENV)/.test ## ruff, mypy and the layer rules
 	@echo "==> ruff"
@@ -86,6 +89,12 @@ tshark:
 	echo "==> installing Debian's tshark"; \
 	$(APT_GET) update </dev/null && $(APT_GET) install -y --no-install-recommends tshark </dev/null >/dev/null
 
+# Transparent mode is tried in network namespaces, which only root may make: elsewhere those tests say why they are left out.
+nft:
+	@if [ "$$(id -u)" != 0 ] || ! command -v apt-get >/dev/null || { command -v nft && command -v ip; } >/dev/null; then exit 0; fi; \
+	echo "==> installing Debian's nftables and iproute2"; \
+	$(APT_GET) update </dev/null && $(APT_GET) install -y --no-install-recommends nftables iproute2 </dev/null >/dev/null
+
 java:
 	@command -v java >/dev/null && command -v javac >/dev/null && command -v mvn >/dev/null || { \
 		echo "The tests run a real Apache Kafka, and java, javac or mvn is missing: install a JDK 17 or newer and Maven (Debian: apt-get install openjdk-17-jdk-headless maven)" >&2; exit 1; }
@@ -93,7 +102,7 @@ java:
 		echo "Apache Kafka 4 needs Java 17 or newer, and this is $$(java -version 2>&1 | head -n 1): install one and put it first in PATH" >&2; exit 1; }
 
 $(CACHE)/.broker: tests/broker/pom.xml | java
-	@echo "==> fetching Apache Kafka with Maven into $(CACHE) (120 MB)"
-	@rm -rf $(CACHE)/broker $(CACHE)/clients $(CACHE)/definitions
+	@echo "==> fetching Apache Kafka with Maven into $(CACHE) (150 MB)"
+	@rm -rf $(CACHE)/broker $(CACHE)/clients $(CACHE)/definitions $(CACHE)/old
 	@mvn -q -B -ntp -f tests/broker/pom.xml generate-resources </dev/null
 	@touch $@

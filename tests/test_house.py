@@ -86,6 +86,21 @@ def test_no_lock_file(tree):
     assert [path for path in tree if LOCK_FILE.search(path.name)] == []
 
 
+def test_nothing_imports_a_folder_of_the_product_by_its_bare_name(tree, repository):
+    """From the repository's root it would be found, as a second copy of the product beside `barnabas`."""
+    inner = [path.relative_to(repository) for path in tree if path.name == "__init__.py"]
+    product = {path.parts[0] for path in inner if len(path.parts) > 1}
+    assert "decoder" in product
+    bare = re.compile(rf"^\s*(?:from|import) ({'|'.join(sorted(product))})\b", re.M)
+    found = [
+        f"{path}: {match[0].strip()}"
+        for path in tree
+        if path.suffix == ".py" and (repository / path).exists()
+        for match in bare.finditer((repository / path).read_text())
+    ]
+    assert found == []
+
+
 def test_layers_point_downwards(repository):
     lint = Path(sys.executable).with_name("lint-imports")
     done = subprocess.run([lint, "--no-cache"], cwd=repository, capture_output=True, text=True, timeout=120)

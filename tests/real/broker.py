@@ -77,6 +77,8 @@ class Node:
     directory: Path
     properties: Path
     process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
+    listeners: dict[str, int] = field(default_factory=dict)
+    """The ports of further listeners, by listener name."""
 
     @property
     def address(self) -> tuple[str, int]:
@@ -162,13 +164,19 @@ class Cluster:
         self.stop()
 
 
-def start_cluster(nodes: int = 1, config: Mapping[str, object] | None = None) -> Cluster:
+def start_cluster(
+    nodes: int = 1, config: Mapping[str, object] | None = None, listeners: Mapping[str, str] | None = None
+) -> Cluster:
     """Start ``nodes`` brokers and wait until they answer.
 
-    ``config`` adds to or replaces the broker settings of ``_settings``. Raises BrokerFailed.
+    ``config`` adds to or replaces the broker settings of ``_settings``; ``listeners`` are further ones, name to
+    security protocol. Raises BrokerFailed.
     """
     jar_directory()
-    controller_port, *ports = free_ports(nodes + 1)
+    more = dict(listeners or {})
+    controller_port, *ports = free_ports(nodes * (1 + len(more)) + 1)
+    further = [dict(zip(more, ports[nodes + len(more) * number :])) for number in range(nodes)]
+    ports = ports[:nodes]
     cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
     root = Path(tempfile.mkdtemp(prefix="barnabas-kafka-"))
     cluster = Cluster([], root)
@@ -177,10 +185,14 @@ def start_cluster(nodes: int = 1, config: Mapping[str, object] | None = None) ->
             folder = root / f"node-{number}"
             folder.mkdir(mode=0o700)
             settings = _settings(number, port, controller_port, min(nodes, 3)) | dict(config or {})
+            for name, own in further[number - 1].items():
+                for setting in ("listeners", "advertised.listeners"):
+                    settings[setting] = f"{settings[setting]},{name}://{HOST}:{own}"
+                settings["listener.security.protocol.map"] = f"{settings['listener.security.protocol.map']},{name}:{more[name]}"
             settings["log.dirs"] = folder / "logs"
             properties = folder / "server.properties"
             properties.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
-            node = Node(number, port, folder, properties)
+            node = Node(number, port, folder, properties, listeners=further[number - 1])
             cluster.nodes.append(node)
             _format(node, cluster_id)
         deadline = time.monotonic() + START_SECONDS

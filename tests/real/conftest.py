@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from real.broker import Cluster, start_cluster
 from real.clients import WORKLOADS
+from real.old_broker import OLDEST, WITH_API_VERSIONS, OldBroker, start_old
 
 
 @pytest.fixture(scope="session")
@@ -27,3 +28,17 @@ def direct(broker: Cluster) -> Callable[[str], dict[str, Any]]:
         return WORKLOADS[name](broker.bootstrap, "direct-" + name.replace(" ", "-"))
 
     return run
+
+
+@pytest.fixture(scope="session")
+def oldest_broker() -> Iterator[OldBroker]:
+    """Kafka 0.8.2, the oldest that runs on today's Java: no ApiVersions, message format 0. Topics make themselves."""
+    with start_old(OLDEST) as old:
+        yield old
+
+
+@pytest.fixture(scope="session")
+def old_broker() -> Iterator[OldBroker]:
+    """Kafka 0.10.2: ApiVersions v0, message format 1. Topics make themselves."""
+    with start_old(WITH_API_VERSIONS) as old:
+        yield old

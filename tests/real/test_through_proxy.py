@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from barnabas.captures import open_capture
 from barnabas.decoder import Exchange, State
+from barnabas.decoder.findings import Finding, Inspector, Severity
 from barnabas.proxy import Proxy, ProxyConfig
 from barnabas.proxy.events import BrokerFound
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -56,7 +57,8 @@ class Recorded:
             return list(capture.exchanges())
 
     def check(self, alone: bool = True) -> list[Exchange]:
-        """What must hold after any traffic: nothing lost, nothing undecoded, nobody past the proxy.
+        """What must hold after any healthy traffic: nothing lost, nothing undecoded, nobody past the proxy, and no
+        detector that calls anything wrong.
 
         ``alone`` is False where the test itself speaks with the brokers meanwhile.
         """
@@ -73,7 +75,16 @@ class Recorded:
         assert told <= own
         assert not told & set(self.cluster.addresses)
         assert not alone or self.connections.seen == set(), "a client connected to a broker past the proxy"
+        assert [f"{f.id}: {f.seen}" for f in self.findings() if f.severity is not Severity.INFO] == []
         return exchanges
+
+    def findings(self) -> list[Finding]:
+        """What the detectors say to the recording."""
+        inspector = Inspector()
+        with open_capture(self.directory) as capture:
+            for happening in capture.happenings():
+                inspector.feed(happening)
+        return inspector.findings()
 
 
 def addresses(exchange: Exchange) -> Iterator[tuple[str, int]]:

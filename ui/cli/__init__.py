@@ -8,7 +8,29 @@ from typing import Annotated
 import typer
 
 from ... import __version__
-from . import decode, demo, frame, pipeline, proxy, schema, view
+from . import (
+    compat,
+    config,
+    control,
+    decode,
+    demo,
+    diff,
+    explain,
+    feed,
+    filter,
+    findings,
+    frame,
+    importing,
+    pipeline,
+    proxy,
+    replay,
+    schema,
+    serve,
+    sniff,
+    transparent,
+    versions,
+    view,
+)
 from .failure import Failure
 
 app = typer.Typer(
@@ -39,10 +61,24 @@ def _root(
 app.command("demo")(demo.demo)
 app.command("proxy")(proxy.proxy)
 app.command("decode")(decode.decode)
+app.command("explain", context_settings={"ignore_unknown_options": True})(explain.explain)
+app.command("replay")(replay.replay)
 app.command("encode")(frame.encode)
+app.command("findings")(findings.findings)
+app.command("feed")(feed.feed)
+app.command("diff")(diff.diff)
+app.command("serve")(serve.serve)
+app.command("import")(importing.import_)
+app.command("sniff")(sniff.sniff)
 app.command("ui")(view.ui)
+app.command("versions")(versions.versions)
+app.command("compat")(compat.compat)
+app.add_typer(control.app, name="control")
+app.add_typer(filter.app, name="filter")
 app.add_typer(schema.app, name="schema")
 app.add_typer(pipeline.app, name="pipeline")
+app.add_typer(transparent.app, name="transparent")
+app.add_typer(config.app, name="config")
 
 
 def main() -> None:

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from ...captures import Capture
+from ...captures.selection import Selection
+from ...decoder import Exchange
 from ...decoder.present import Presenter
 from .failure import Failure
+from .filter import compiled
 from .frame import Wanted, show_frame
 from .opening import open_or_fail
 from .schemas import schemas_of
@@ -25,6 +30,12 @@ def decode(
     show_values: Annotated[
         bool, typer.Option("--show-values", help="With --json: keys, values and headers of records too.")
     ] = False,
+    filter_: Annotated[
+        str | None,
+        typer.Option(
+            "--filter", help="Only the exchanges that this is true of; see: barnabas filter fields.", metavar="FILTER"
+        ),
+    ] = None,
     schema: Annotated[
         list[str] | None,
         typer.Option(
@@ -55,6 +66,8 @@ def decode(
     if hex_ is not None:
         if capture is not None or request == response:
             raise Failure("--hex takes one of --request and --response, and no capture")
+        if filter_ is not None:
+            raise Failure("--filter selects exchanges of a capture, and --hex is one message")
         if as_json + tree + hexmap > 1:
             raise Failure("--json, --tree and --hexmap exclude each other")
         form = "json" if as_json else "hexmap" if hexmap else "tree"
@@ -64,15 +77,24 @@ def decode(
     if capture is None:
         raise Failure("what is to be decoded? Give a capture, or --hex with --request or --response")
     schemas = schemas_of(schema or [], registry)
+    wanted = None if filter_ is None else compiled(filter_)
     with open_or_fail(capture) as opened:
+        selection = None if wanted is None else Selection(opened, wanted, topics=as_json and bodies)
         if as_json:
-            for exchange in opened.exchanges():
+            for exchange in opened.exchanges() if selection is None else _selected(opened, selection):
                 found = exchange.to_dict(bodies=bodies, values=show_values, schemas=schemas)
                 sys.stdout.write(json.dumps(found, ensure_ascii=False, separators=(",", ":")) + "\n")
         else:
             from ..tui.plain import plain_lines
 
-            plain_lines(opened)
+            plain_lines(opened, numbers=None if selection is None else list(selection.rows()))
         sys.stdout.flush()
         if opened.note:
             print(f"barnabas: {opened.note}", file=sys.stderr)
+
+
+def _selected(capture: Capture, selection: Selection) -> Iterator[Exchange]:
+    """The exchanges that a filter selects, in the order of their requests."""
+    rows = capture.rows()
+    for number in sorted(selection.rows(), key=lambda number: (rows[number].time_ns, number)):
+        yield selection.exchange(number)

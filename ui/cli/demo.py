@@ -108,17 +108,21 @@ def _end(traffic: object) -> dict[str, int]:
 
 def _summary(directory: Path, watch: object, story: dict[str, int]) -> None:
     from ...captures import open_capture
-    from ...decoder.findings import Inspector
+    from ...decoder import ExchangeDone
+    from ...decoder.findings import Inspector, Severity
     from ..demo.table import Tally
     from ..live import Watch
+    from .finding_lines import plain_or_colours, print_finding
 
     inspector, tally = Inspector(), Tally()
     undecoded = 0
     with open_capture(directory) as capture:
-        for exchange in capture.exchanges():
-            tally.add(exchange.api, exchange.client_id or "", exchange.latency_ns, bool(exchange.error))
-            undecoded += exchange.undecoded is not None
-            inspector.look(exchange)
+        for happening in capture.happenings():
+            inspector.feed(happening)
+            if isinstance(happening, ExchangeDone):
+                exchange = happening.exchange
+                tally.add(exchange.api, exchange.client_id or "", exchange.latency_ns, bool(exchange.error))
+                undecoded += exchange.undecoded is not None
     print()
     tally.print()
     print(f"\n{tally.requests} exchanges, {tally.errors} with an error code, {undecoded} undecoded", end="")
@@ -131,10 +135,12 @@ def _summary(directory: Path, watch: object, story: dict[str, int]) -> None:
             print(f"! {warning}")
     if story:
         print("clients: " + ", ".join(f"{count} {what}" for what, count in story.items()))
-    for finding in inspector.findings():
-        print(
-            f"\nfinding ({finding.severity}, seen {finding.count}x): {finding.seen}\n  why: {finding.why}\n  do:  {finding.remedy}"
-        )
+    found = inspector.findings()
+    shown = [finding for finding in found if finding.severity is not Severity.INFO]
+    print(f"\n{len(found)} findings, {len(found) - len(shown)} of them only worth knowing", flush=True)
+    for finding in shown:
+        print_finding(plain_or_colours(), finding)
     # As this was called: `make demo` runs a command that is not on the user's PATH.
     me = sys.argv[0] if Path(sys.argv[0]).name == "barnabas" else "python -m barnabas"
-    print(f"\nopen it again:  {me} ui {directory}\n                {me} decode {directory} --json", flush=True)
+    commands = (f"ui {directory}", f"findings {directory}", f"decode {directory} --json")
+    print("\nopen it again:  " + "\n                ".join(f"{me} {command}" for command in commands), flush=True)

@@ -2,37 +2,43 @@
 
 from __future__ import annotations
 
-import json
-import signal
 import sys
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import asdict
 from pathlib import Path
-from types import FrameType
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from ...plugins.rules import Rule, RuleError, load
-from ...proxy import Proxy, ProxyConfig, ProxyError, events
-from .address import parse, show
+from ...proxy import ProxyConfig
+from . import config as config_file
+from . import proxy_control as steering
+from . import proxy_interception as interception
+from . import proxy_limits as limits
+from . import proxy_metering as metering
+from . import proxy_security as options
+from .address import parse
 from .failure import Failure
+from .proxy_running import Cluster, load_rules, run
+from .proxy_running import stopping_on_signals as stopping_on_signals
 
-COUNTS_EVERY = 10.0
+LISTEN = "127.0.0.1:19092"
+TRANSPARENT_LISTEN = "[::]:19092"
 
 
 def proxy(
-    broker: Annotated[str, typer.Option("--broker", help="A bootstrap broker, HOST:PORT.", metavar="HOST:PORT")],
+    context: typer.Context,
+    broker: Annotated[
+        str | None, typer.Option("--broker", help="A bootstrap broker, HOST:PORT.", metavar="HOST:PORT")
+    ] = None,
     listen: Annotated[
-        str,
+        str | None,
         typer.Option(
             "--listen",
-            help="Where clients connect. Brokers get the ports that follow; with port 0 all get free ones.",
+            help="Where clients connect (default 127.0.0.1:19092). Brokers get the ports that follow; with port 0 all "
+            "get free ones.",
             metavar="HOST:PORT",
+            show_default=False,
         ),
-    ] = "127.0.0.1:19092",
+    ] = None,
     record: Annotated[
         Path | None, typer.Option("--record", help="Record all traffic into this directory.", metavar="DIR")
     ] = None,
@@ -42,112 +48,105 @@ def proxy(
     lossless: Annotated[
         bool, typer.Option("--lossless", help="Slow traffic down rather than miss any of it in the recording.")
     ] = False,
+    findings: Annotated[
+        bool | None,
+        typer.Option(
+            "--findings/--no-findings",
+            help="Print what is wrong in the traffic, as it happens. On by default on a terminal.",
+            show_default=False,
+        ),
+    ] = None,
+    tls_ca: options.TlsCa = None,
+    tls_cert: options.TlsCertificate = None,
+    tls_key: options.TlsKey = None,
+    sni_suffix: options.SniSuffix = "",
+    tls_keylog: options.Keylog = None,
+    broker_tls: options.BrokerTls = False,
+    broker_ca: options.BrokerCa = None,
+    broker_cert: options.BrokerCertificate = None,
+    broker_key: options.BrokerKey = None,
+    broker_name: options.BrokerName = "",
+    broker_insecure: options.BrokerInsecure = False,
+    sasl_mechanism: options.SaslMechanism = "",
+    sasl_username: options.SaslUsername = "",
+    sasl_password_file: options.SaslPasswordFile = None,
+    feed: metering.Feed = "",
+    feed_token_file: metering.FeedTokenFile = None,
+    metrics: metering.Metrics = "",
+    metrics_by: metering.MetricsBy = None,
+    statsd: metering.Statsd = "",
+    statsd_prefix: metering.StatsdPrefix = "",
+    statsd_tags: metering.StatsdTags = False,
+    control: steering.Where = "",
+    control_values: steering.Values = False,
     screen: Annotated[bool, typer.Option("--ui", help="Show the traffic on the screen (needs --record).")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print events as JSON, one object per line.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print warnings only.")] = False,
+    transparent: interception.Mode = None,
+    keep_source: interception.KeepSource = False,
+    connect_seconds: limits.ConnectSeconds = limits.DEFAULT.connect_seconds,
+    idle_seconds: limits.IdleSeconds = limits.DEFAULT.idle_seconds,
+    max_connections: limits.MaxConnections = limits.DEFAULT.max_connections,
+    max_frame: limits.MaxFrame = limits.DEFAULT.max_frame,
+    oversize: limits.Oversize = limits.DEFAULT.oversize,
+    config: config_file.File = None,
+    check: config_file.Check = False,
 ) -> None:
     """Pass traffic between clients and a cluster, and see it.
 
     Point clients at the --listen address: every broker of the cluster gets a listener of its own, and the addresses
-    in responses are rewritten, so that clients stay on this side. Ctrl-C stops it.
+    in responses are rewritten, so that clients stay on this side. Ctrl-C stops it; SIGHUP reads --rules again.
     """
-    if screen and record is None:
-        raise Failure("--ui shows what is recorded: add --record DIR")
-    config = ProxyConfig(
-        upstream=parse(broker, "--broker", port=9092),
-        listen=parse(listen, "--listen"),
-        record=_directory(record),
-        rules=load_rules(rules),
-        lossless=lossless,
-    )
-    running = Proxy(config)
-    with stopping_on_signals():
-        try:
-            running.start()
-        except ProxyError as error:
-            raise Failure(str(error)) from None
-        try:
-            if screen:
-                assert record is not None
-                _screen(running, record)
-            else:
-                _lines(running, as_json, quiet)
-        except KeyboardInterrupt:
-            if not quiet:
-                print(
-                    "stopping: responses in flight are waited for, 5 s at most; Ctrl-C again cuts them", file=sys.stderr
-                )
-        finally:
-            running.stop()
-    for event in running.events():
-        if not isinstance(event, events.Counts) and (event.warning or not quiet) and not screen:
-            _print(event, as_json)
-    if record is not None and not as_json and not quiet:
-        print(f"recorded to {record}; look at it with: barnabas ui {record}")
-
-
-def load_rules(path: Path | None) -> list[Rule]:
-    """The rules of a file; Failure with file, line and column of what is wrong in it."""
-    if path is None:
-        return []
-    try:
-        return load(path)
-    except RuleError as error:
-        raise Failure(str(error)) from None
-    except OSError as error:
-        raise Failure(f"{path} cannot be read: {error.strerror or error}") from None
-
-
-def _directory(path: Path | None) -> Path | None:
-    if path is not None:
-        try:
-            path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        except OSError as error:
-            raise Failure(f"cannot record into {path}: {error.strerror or error}; give --record another DIR") from None
-    return path
-
-
-@contextmanager
-def stopping_on_signals() -> Iterator[None]:
-    """SIGTERM ends a command as Ctrl-C does: in order."""
-
-    def interrupt(number: int, frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
-
-
-def _lines(running: Proxy, as_json: bool, quiet: bool) -> None:
-    if not as_json and not quiet:
-        print(f"clients: bootstrap.servers={show(running.address)}", flush=True)
-    last, said = 0.0, None
-    for event in running.events():
-        if isinstance(event, events.Counts) and not as_json:
-            moved = (event.exchanges, event.request_bytes, event.response_bytes, event.connections)
-            if moved == said or time.monotonic() - last < COUNTS_EVERY:
-                continue
-            last, said = time.monotonic(), moved
-        if event.warning or not quiet:
-            _print(event, as_json)
-
-
-def _print(event: events.Event, as_json: bool) -> None:
-    if as_json:
-        print(json.dumps({"event": type(event).__name__, **asdict(event)}), flush=True)
+    given = dict(locals())
+    if config is None:
+        if check:
+            raise Failure("--check looks at a config file: give one with --config FILE")
+        clusters = [cluster_config("", given)]
     else:
-        stamp = time.strftime("%H:%M:%S")
-        print(
-            f"{stamp} {'! ' if event.warning else ''}{event.text}",
-            file=sys.stderr if event.warning else sys.stdout,
-            flush=True,
-        )
+        clusters = config_file.clusters(config, proxy, given, context, cluster_config)
+    if check:
+        print(f"{config}: fine, {len(clusters)} cluster{'' if len(clusters) == 1 else 's'}")
+        return
+    if screen and len(clusters) > 1:
+        raise Failure("--ui shows one cluster, and the config file has several")
+    if screen and clusters[0].config.record is None:
+        raise Failure("--ui shows what is recorded: add --record DIR")
+    run(clusters, as_json, quiet, screen)
 
 
-def _screen(running: Proxy, record: Path) -> None:
-    from ..live import watch
-
-    watch(running, record, title=f"bootstrap.servers={show(running.address)}")
+def cluster_config(name: str, given: dict[str, Any]) -> Cluster:
+    """The proxy of one cluster, from the command's options by their names here; Failure for what is wrong in them."""
+    findings = given["findings"]
+    if findings is None:
+        findings = sys.stdout.isatty() and not (given["screen"] or given["as_json"] or given["quiet"])
+    tls = options.tls_config(
+        certificate=given["tls_cert"], key=given["tls_key"], ca=given["tls_ca"], sni_suffix=given["sni_suffix"],
+        keylog=given["tls_keylog"], broker=given["broker_tls"], broker_ca=given["broker_ca"],
+        broker_certificate=given["broker_cert"], broker_key=given["broker_key"], broker_name=given["broker_name"],
+        broker_insecure=given["broker_insecure"],
+    )  # fmt: skip
+    meter = metering.meter_config(
+        feed=given["feed"], token_file=given["feed_token_file"], metrics=given["metrics"], by=given["metrics_by"],
+        statsd=given["statsd"], prefix=given["statsd_prefix"], tags=given["statsd_tags"],
+    )  # fmt: skip
+    broker = given["broker"]
+    intercept = interception.config(given["transparent"], given["keep_source"], broker)
+    config = ProxyConfig(
+        upstream=interception.EVERYWHERE if broker is None else parse(broker, "--broker", port=9092),
+        listen=parse(given["listen"] or (TRANSPARENT_LISTEN if intercept else LISTEN), "--listen"),
+        transparent=intercept,
+        record=given["record"],
+        rules=load_rules(given["rules"]),
+        reloadable=given["rules"] is not None,
+        lossless=given["lossless"],
+        findings=findings,
+        tls=tls,
+        sasl=options.sasl_config(given["sasl_mechanism"], given["sasl_username"], given["sasl_password_file"]),
+        meter=meter,
+        control=steering.control_config(given["control"], given["control_values"]),
+        limits=limits.config(
+            given["connect_seconds"], given["idle_seconds"], given["max_connections"], given["max_frame"],
+            given["oversize"],
+        ),
+    )  # fmt: skip
+    return Cluster(name, config, given["rules"])

@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from ...decoder import facts, importer
+from ...decoder import facts, importer, release_tables, releases
 from ...decoder.codec import decode_body, encode_body
 from ...decoder.notation import Definition
 from ...decoder.plan import StructPlan, plan
@@ -23,6 +23,9 @@ app = typer.Typer(
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+_TABLES = "releases.txt"
 
 
 def _decoded(kind: str, definition: Definition) -> list[int]:
@@ -101,6 +104,38 @@ def show(
             typer.echo()
 
 
+@app.command()
+def release(
+    name: Annotated[
+        str | None, typer.Argument(help="A release, e.g. 4.0, 0.10.2, 3.5-zk, 3.9-controller; all names if left out.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Print which versions the brokers of a Kafka release serve."""
+    if name is None:
+        names = releases.releases(roles=True)
+        typer.echo(json.dumps(names) if as_json else "\n".join(names))
+        return
+    try:
+        found = releases.release(name)
+    except KeyError as error:
+        raise Failure(f"{error.args[0]}; all of them: barnabas schema release") from None
+    if as_json:
+        apis = {
+            facts.api_name(key): {
+                "key": key, "offered": [o.low, o.high], "served": [o.served_from, o.high], "optional": o.optional,
+            }
+            for key, o in found.offers.items()
+        }  # fmt: skip
+        typer.echo(json.dumps({"release": found.name, "role": found.role, "apis": apis}))
+        return
+    typer.echo(f"Kafka {found.name}, {found.role}")
+    for key, offer in found.offers.items():
+        served = f" (serves {offer.served_from}-{offer.high})" if offer.served_from != offer.low else ""
+        when = " (only if configured)" if offer.optional else ""
+        typer.echo(f"{key:>3}  {facts.api_name(key):<40} {offer.low}-{offer.high}{served}{when}")
+
+
 def _unquoted(error: KeyError, api: str) -> str:
     return str(error.args[0]) if isinstance(error.args[0], str) else f"no API has key {api}"
 
@@ -143,10 +178,14 @@ def import_(
 
     Versions that the schema holds and a release dropped are kept. A changed layout of a version that was known
     already is an ALARM: look at it before you write.
+
+    A kafka-clients jar also yields the table of its release: which versions brokers of it serve.
     """
     current = _own()
     merged = current
     alarms = 0
+    table_text = (facts.schema_folder() / _TABLES).read_text("utf-8")
+    tables = releases.read(table_text)
     for jar in _with_definitions(jars):
         release = _read(jar)
         # What a release no longer has is no change here: the schema keeps every version there ever was.
@@ -158,10 +197,14 @@ def import_(
         for difference in found:
             typer.echo(f"  {difference}")
         merged = importer.union(release, merged) if keep else importer.union(merged, release)
-        if number := re.search(r"-(\d+\.\d+)[\d.]*\.jar$", jar.name):
+        if number := re.search(r"-(\d+\.\d+)([\d.]*)\.jar$", jar.name):
             merged = importer.since_release(merged, current, number[1])
-    files = importer.schema_files(merged)
-    before = importer.schema_files(current)
+            tables, lines = release_tables.take_in(tables, release, number[1] + number[2])
+            for line in lines:
+                typer.echo(f"  {line}")
+    files, before = importer.schema_files(merged), importer.schema_files(current)
+    head = "".join(line for line in table_text.partition("\n\n")[0].splitlines(True) if line.startswith("#"))
+    files[_TABLES], before[_TABLES] = releases.write(tables, head), table_text
     changed = sorted(name for name in files if files[name] != before.get(name))
     typer.echo(f"{len(changed)} schema files would change" if not write else f"{len(changed)} schema files change")
     if write:

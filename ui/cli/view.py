@@ -7,22 +7,32 @@ from typing import Annotated
 
 import typer
 
+from ...captures import Capture
 from .opening import open_or_fail
 
 
 def ui(
-    capture: Annotated[Path, typer.Argument(help="A segment, a directory of segments, or any pcap or pcapng file.")],
+    capture: Annotated[Path, typer.Argument(help="A segment, a directory of segments, or any pcap or pcapng file (.gz and .zst too).")],
     plain: Annotated[bool, typer.Option("--plain", help="Plain lines instead of the screen.")] = False,
 ) -> None:
     """Browse a capture: the list of exchanges, and every field of a request and its response.
 
-    A directory that a running proxy records into is shown live. Without a terminal, plain lines are printed.
+    A directory that a running proxy records into is shown live, and so is a pcap file that tcpdump still writes. Without a terminal, plain lines are printed.
     """
-    with open_or_fail(capture) as opened:
-        from ..tui.app import on_terminal, run
-        from ..tui.plain import plain_lines
+    from ..tui.app import on_terminal, run
+    from ..tui.plain import plain_lines
 
-        if plain or not on_terminal():
+    screen = not plain and on_terminal()
+    with open_or_fail(capture, background=screen) as opened:
+        if not screen:
             plain_lines(opened)
         else:
-            run(opened, title=str(capture), live=opened.live)
+            reading = opened.live and any(file.own is None for file in opened.segments)
+            status = (lambda: _progress(opened)) if reading else None
+            run(opened, title=str(capture), live=opened.live or opened.growing, status=status)
+
+
+def _progress(capture: Capture) -> str:
+    """How far a foreign capture is read."""
+    read, known = capture.progress
+    return f"reading {read / known:.0%}" if capture.live and known else ""

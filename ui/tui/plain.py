@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from collections.abc import Sequence
 from typing import TextIO
 
 from ...captures import Capture, Row
@@ -30,9 +31,13 @@ def titles() -> str:
 
 
 def plain_lines(
-    capture: Capture, follow: bool = False, out: TextIO | None = None, seconds: float | None = None
+    capture: Capture,
+    follow: bool = False,
+    out: TextIO | None = None,
+    seconds: float | None = None,
+    numbers: Sequence[int] | None = None,
 ) -> None:
-    """Print a line for every exchange, in the order of the requests.
+    """Print a line for every exchange, in the order of the requests; `numbers`: for these rows only.
 
     With `follow`, print what a live recording adds, in the order in which exchanges end, until it is complete,
     `seconds` are over, or Ctrl-C. `out` is standard output by default; a reader that goes away (``| head``) ends the printing.
@@ -46,7 +51,7 @@ def plain_lines(
             return
         print(titles(), file=out)
         printed = len(rows)
-        for number in sorted(range(printed), key=lambda i: rows[i].time_ns):
+        for number in sorted(range(printed) if numbers is None else numbers, key=lambda i: rows[i].time_ns):
             print(line(rows[number]), file=out)
         while follow:
             out.flush()

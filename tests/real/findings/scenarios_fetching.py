@@ -1,0 +1,632 @@
+"""Clients that fetch, ask and connect in the wrong way, and near-misses of that: real clients, or raw requests.
+
+A scenario is run with the address of a proxy in front of a real broker (`Scenario.setting` says how it is set up) and
+a topic of its own. The recordings in tests/decoder/findings/captures come from these.
+"""
+
+from __future__ import annotations
+
+import gc
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from barnabas.captures import open_capture
+from barnabas.decoder.findings import Finding, Inspector
+from barnabas.decoder.records import Record, encode_batch
+from barnabas.proxy import Proxy, ProxyConfig
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+from kafka import KafkaConsumer, KafkaProducer
+from kafka.errors import KafkaError
+from real.broker import Cluster, start_cluster
+from real.findings.edited_broker import EditedBroker
+from real.findings.raw_client import RawClient
+
+SECONDS = 15.0
+ODD = {
+    "connections.max.idle.ms": 5500,
+    "socket.request.max.bytes": 9000,
+    "max.incremental.fetch.session.cache.slots": 1,
+    "auto.create.topics.enable": "true",
+}
+"""A broker with little room and little patience."""
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """`run(bootstrap, topic)`. `setting`: "plain" (the session's broker), "odd" (one with `ODD`), "pair" (two brokers,
+    replication factor 2; `run` gets the `Cluster` too), "silent" (Metadata is answered every second time only).
+    `create`: whether the topic is there before. `kept`: whether its recording is small enough to be committed."""
+
+    run: Callable[..., None]
+    partitions: int = 1
+    config: Mapping[str, str] = field(default_factory=dict)
+    setting: str = "plain"
+    create: bool = True
+    kept: bool = True
+
+
+def _fill(bootstrap: str, topic: str, batches: int = 20, each: int = 1, size: int = 10, **config: Any) -> None:
+    producer = Producer({"bootstrap.servers": bootstrap, "client.id": "filler", "linger.ms": 50, **config})
+    for _ in range(batches):
+        for _ in range(each):
+            producer.produce(topic, b"v" * size, partition=0)
+        producer.flush(SECONDS)
+
+
+def _assigned(bootstrap: str, client_id: str, topic: str, offset: int, **config: Any) -> Consumer:
+    consumer = Consumer(
+        {"bootstrap.servers": bootstrap, "client.id": client_id, "group.id": f"g-{topic}", "enable.auto.commit": False}
+        | config
+    )
+    consumer.assign([TopicPartition(topic, 0, offset)])
+    return consumer
+
+
+def _poll_for(consumer: Consumer, seconds: float) -> int:
+    until, count = time.monotonic() + seconds, 0
+    while time.monotonic() < until:
+        message = consumer.poll(0.1)
+        count += message is not None and message.error() is None
+    return count
+
+
+def _fetch(topic: str, offset: int = 0, **more: Any) -> dict[str, Any]:
+    """A Fetch v12 of partition 0."""
+    names = ("current_leader_epoch", "last_fetched_epoch", "partition_max_bytes")
+    partition = {"partition": 0, "fetch_offset": offset, "partition_max_bytes": 1 << 20}
+    partition |= {name: more.pop(name) for name in names if name in more}
+    return {
+        "max_wait_ms": 100,
+        "min_bytes": 1,
+        "session_id": 0,
+        "session_epoch": -1,
+        "topics": [{"topic": topic, "partitions": [partition]}],
+    } | more
+
+
+def _ask_often(bootstrap: str, name: str, body: dict[str, Any], count: int, pause: float) -> None:
+    with RawClient(bootstrap, name) as client:
+        client.api_versions()
+        for _ in range(count):
+            client.ask("Fetch", 12, body)
+            time.sleep(pause)
+
+
+# fetching
+
+
+def empty_loop(bootstrap: str, topic: str) -> None:
+    """librdkafka with fetch.wait.max.ms=25 at the end of a topic."""
+    consumer = _assigned(bootstrap, "impatient", topic, 0, **{"fetch.wait.max.ms": 25})
+    _poll_for(consumer, 4.2)
+    consumer.close()
+
+
+def short_wait(bootstrap: str, topic: str) -> None:
+    """The near-miss: 150 ms."""
+    consumer = _assigned(bootstrap, "brisk", topic, 0, **{"fetch.wait.max.ms": 150})
+    _poll_for(consumer, 5)
+    consumer.close()
+
+
+def deleted_before_read(bootstrap: str, topic: str) -> None:
+    """Records are deleted; a consumer begins before them, and librdkafka resets to the earliest."""
+    _fill(bootstrap, topic)
+    admin = AdminClient({"bootstrap.servers": bootstrap, "client.id": "cleaner"})
+    for done in admin.delete_records([TopicPartition(topic, 0, 15)]).values():
+        done.result(SECONDS)
+    consumer = _assigned(bootstrap, "slow-reader", topic, 3, **{"auto.offset.reset": "earliest"})
+    assert _poll_for(consumer, 2) == 5
+    consumer.close()
+
+
+def out_of_range_loop(bootstrap: str, topic: str) -> None:
+    """A client that asks on for an offset beyond the end: the topic was made anew with fewer records."""
+    _fill(bootstrap, topic, 3)
+    with RawClient(bootstrap, "stubborn") as client:
+        client.ask("Fetch", 12, _fetch(topic))
+        for _ in range(8):
+            client.ask("Fetch", 12, _fetch(topic, 5000))
+            time.sleep(0.2)
+
+
+def falls_behind(bootstrap: str, topic: str) -> None:
+    """800 records each 0.8 s in one batch; kafka-python takes half a batch a second."""
+    done = threading.Event()
+
+    def produce() -> None:
+        producer = Producer(
+            {
+                "bootstrap.servers": bootstrap,
+                "client.id": "meter",
+                "compression.type": "zstd",
+                "linger.ms": 100,
+                "batch.num.messages": 800,
+            }
+        )
+        while not done.wait(0.8):
+            for _ in range(800):
+                producer.produce(topic, b"reading", partition=0)
+            producer.flush(SECONDS)
+
+    thread = threading.Thread(target=produce)
+    thread.start()
+    try:
+        consumer = KafkaConsumer(
+            topic,
+            bootstrap_servers=bootstrap,
+            client_id="archiver",
+            auto_offset_reset="earliest",
+            max_partition_fetch_bytes=1,
+            max_poll_records=400,
+        )
+        until = time.monotonic() + 20
+        while time.monotonic() < until:
+            consumer.poll(500)
+            time.sleep(1)
+        consumer.close()
+    finally:
+        done.set()
+        thread.join()
+
+
+def catches_up(bootstrap: str, topic: str) -> None:
+    """The near-miss: a consumer begins far behind and reads it all, a little at a time."""
+    _fill(bootstrap, topic, 12, 500, **{"compression.type": "zstd"})
+    consumer = KafkaConsumer(
+        topic,
+        bootstrap_servers=bootstrap,
+        client_id="late-comer",
+        auto_offset_reset="earliest",
+        max_partition_fetch_bytes=1,
+        max_poll_records=500,
+    )
+    until, count = time.monotonic() + 16, 0
+    while time.monotonic() < until:
+        count += sum(len(records) for records in consumer.poll(500).values())
+        time.sleep(1)
+    assert count >= 5000
+    consumer.close()
+
+
+def _behind_a_transaction(seconds: float, read_on: float) -> Callable[[str, str], None]:
+    def run(bootstrap: str, topic: str) -> None:
+        writer = Producer(
+            {"bootstrap.servers": bootstrap, "client.id": "booker", "transactional.id": f"booking-{topic}", "linger.ms": 0}
+        )
+        writer.init_transactions(SECONDS)
+        writer.begin_transaction()
+        writer.produce(topic, b"reserved")
+        writer.flush(SECONDS)
+        _fill(bootstrap, topic, 3)
+        consumer = _assigned(bootstrap, "accountant", topic, 0, **{"isolation.level": "read_committed"})
+        assert _poll_for(consumer, seconds) == 0
+        writer.commit_transaction(SECONDS)
+        assert _poll_for(consumer, read_on) == 4
+        consumer.close()
+
+    return run
+
+
+def behind_a_transaction_with_a_session(bootstrap: str, topic: str) -> None:
+    """The same with kafka-python, whose sessions leave a partition without news out of the answers."""
+    writer = Producer(
+        {"bootstrap.servers": bootstrap, "client.id": "booker", "transactional.id": f"booking-{topic}", "linger.ms": 0}
+    )
+    writer.init_transactions(SECONDS)
+    writer.begin_transaction()
+    writer.produce(topic, b"reserved")
+    writer.flush(SECONDS)
+    consumer = KafkaConsumer(
+        topic,
+        bootstrap_servers=bootstrap,
+        client_id="auditor",
+        auto_offset_reset="earliest",
+        isolation_level="read_committed",
+    )
+    until = time.monotonic() + 7
+    while time.monotonic() < until:
+        consumer.poll(200)
+    writer.abort_transaction(SECONDS)
+    consumer.close()
+
+
+def wrong_epoch(bootstrap: str, topic: str) -> None:
+    """A client believes in a leader epoch that is not there yet: UNKNOWN_LEADER_EPOCH, again and again."""
+    _ask_often(bootstrap, "prophet", _fetch(topic, current_leader_epoch=7), 8, 0.8)
+
+
+def error_that_passes(bootstrap: str, topic: str) -> None:
+    """The near-miss: the same error four times, then the right epoch."""
+    with RawClient(bootstrap, "prophet") as client:
+        client.api_versions()
+        for epoch in (7, 7, 7, 7, 0, 7, 7, 7, 0):
+            client.ask("Fetch", 12, _fetch(topic, current_leader_epoch=epoch))
+            time.sleep(0.7)
+
+
+def small_limit(bootstrap: str, topic: str) -> None:
+    """Batches of 700 bytes and a consumer that asks for 100."""
+    _fill(bootstrap, topic, 8, 1, 700)
+    consumer = _assigned(bootstrap, "sipping", topic, 0, **{"max.partition.fetch.bytes": 100})
+    assert _poll_for(consumer, 2.5) == 8
+    consumer.close()
+
+
+def diverging_log(bootstrap: str, topic: str) -> None:
+    """A client that has fetched beyond the end of the epoch: what an unclean election leaves behind."""
+    _fill(bootstrap, topic, 4)
+    with RawClient(bootstrap, "survivor") as client:
+        client.ask("Fetch", 12, _fetch(topic, 2))
+        asked = {"partition": 0, "current_leader_epoch": 0, "leader_epoch": 0}
+        client.ask("OffsetForLeaderEpoch", 3, {"replica_id": -1, "topics": [{"topic": topic, "partitions": [asked]}]})
+        client.ask("Fetch", 12, _fetch(topic, 9, current_leader_epoch=0, last_fetched_epoch=0))
+
+
+# sessions
+
+
+def unknown_session(bootstrap: str, topic: str) -> None:
+    """A client that goes on with a session that the broker has forgotten."""
+    _ask_often(bootstrap, "amnesiac", _fetch(topic, session_id=12345, session_epoch=3), 6, 0.2)
+
+
+def session_each_time(bootstrap: str, topic: str) -> None:
+    """A client that begins a session with every request."""
+    _ask_often(bootstrap, "beginner", _fetch(topic, session_epoch=0), 8, 0.1)
+
+
+def no_slot_left(bootstrap: str, topic: str) -> None:
+    """kafka-python, and no slot in the shard of the cache that its session would belong to."""
+    consumer = KafkaConsumer(topic, bootstrap_servers=bootstrap, client_id="has-none", auto_offset_reset="earliest")
+    until = time.monotonic() + 5
+    while time.monotonic() < until:
+        consumer.poll(50)
+    consumer.close()
+
+
+def all_partitions_each_time(bootstrap: str, topic: str) -> None:
+    """A client without sessions and 150 partitions, once: the tests repeat it."""
+    partitions = [{"partition": n, "fetch_offset": 0, "partition_max_bytes": 1 << 20} for n in range(150)]
+    with RawClient(bootstrap, "broad") as client:
+        client.api_versions()
+        body = _fetch(topic)
+        body["topics"][0]["partitions"] = partitions
+        client.ask("Fetch", 12, body)
+
+
+# metadata
+
+
+def lists_topics(bootstrap: str, topic: str) -> None:
+    """librdkafka asked for the metadata of a topic five times a second."""
+    admin = AdminClient({"bootstrap.servers": bootstrap, "client.id": "curious"})
+    until = time.monotonic() + 7.5
+    while time.monotonic() < until:
+        admin.list_topics(topic, SECONDS)
+        time.sleep(0.2)
+
+
+def lists_topics_seldom(bootstrap: str, topic: str) -> None:
+    """The near-miss: once a second."""
+    admin = AdminClient({"bootstrap.servers": bootstrap, "client.id": "calm"})
+    for _ in range(8):
+        admin.list_topics(topic, SECONDS)
+        time.sleep(1)
+
+
+def unknown_topic(bootstrap: str, topic: str) -> None:
+    """kafka-python produces to a topic that is not there."""
+    producer = KafkaProducer(bootstrap_servers=bootstrap, client_id="typo", max_block_ms=4500, retry_backoff_ms=300)
+    with suppress(KafkaError):
+        producer.send(f"{topic}-mistyped", b"x")
+    producer.close()
+
+
+def topic_made_late(bootstrap: str, topic: str) -> None:
+    """The near-miss: somebody creates it after a second."""
+    late = f"{topic}-late"
+
+    def create() -> None:
+        time.sleep(1)
+        admin = AdminClient({"bootstrap.servers": bootstrap, "client.id": "operator"})
+        admin.create_topics([NewTopic(late, 1, 1)])[late].result(SECONDS)
+
+    thread = threading.Thread(target=create)
+    thread.start()
+    producer = KafkaProducer(bootstrap_servers=bootstrap, client_id="early-bird", retry_backoff_ms=100)
+    producer.send(late, b"x").get(SECONDS)
+    producer.close()
+    thread.join()
+
+
+def illegal_name(bootstrap: str, topic: str) -> None:
+    """A list of topics that was not split."""
+    AdminClient({"bootstrap.servers": bootstrap, "client.id": "joined"}).list_topics("orders, payments", SECONDS)
+
+
+def made_by_asking(bootstrap: str, topic: str) -> None:
+    """A producer sends to a topic that is made for it."""
+    producer = Producer({"bootstrap.servers": bootstrap, "client.id": "pioneer"})
+    producer.produce(f"{topic}-by-itself", b"x")
+    assert producer.flush(SECONDS) == 0
+
+
+def node_stops(bootstrap: str, topic: str, cluster: Cluster) -> None:
+    """One of two brokers stops: the topic with one replica there is left without a leader, the other one goes on."""
+    admin = AdminClient({"bootstrap.servers": bootstrap, "client.id": "watcher"})
+    names = f"{topic}-one", f"{topic}-two"
+    with RawClient(bootstrap, "creator") as client:
+        assignments = ([2], [1, 2])
+        topics = [
+            {"name": n, "num_partitions": -1, "replication_factor": -1}
+            | {"assignments": [{"partition_index": 0, "broker_ids": ids}], "configs": []}
+            for n, ids in zip(names, assignments, strict=True)
+        ]
+        client.ask("CreateTopics", 5, {"topics": topics, "timeout_ms": 10000, "validate_only": False})
+    for name in names:
+        admin.list_topics(name, SECONDS)
+    cluster.nodes[1].stop()
+    until = time.monotonic() + 20
+    while time.monotonic() < until:
+        time.sleep(1)
+        with suppress(Exception):
+            for name in names:
+                admin.list_topics(name, 3)
+
+
+# latency
+
+
+def no_answer(bootstrap: str, topic: str) -> None:
+    """The broker (see setting "silent") keeps the answer; the client gives up after 4 s."""
+    with RawClient(bootstrap, "patient") as client:
+        client.api_versions()
+        client.send("Metadata", 5, {"topics": [{"name": topic}], "allow_auto_topic_creation": False})
+        time.sleep(4)
+
+
+def closes_in_a_long_poll(bootstrap: str, topic: str) -> None:
+    """The near-miss: a client goes while its Fetch waits for records."""
+    with RawClient(bootstrap, "goes-home") as client:
+        client.api_versions()
+        client.send("Fetch", 12, _fetch(topic, max_wait_ms=10000))
+        time.sleep(3.5)
+
+
+def commits_behind_fetch(bootstrap: str, topic: str) -> None:
+    """A client that commits on the connection that fetches."""
+    with RawClient(bootstrap, "one-lane") as client:
+        client.ask("FindCoordinator", 3, {"key": f"g-{topic}", "key_type": 0})
+        for _ in range(7):
+            client.send("Fetch", 12, _fetch(topic, max_wait_ms=400))
+            commit = {"name": topic, "partitions": [{"partition_index": 0, "committed_offset": 0}]}
+            client.send("OffsetCommit", 7, {"group_id": f"g-{topic}", "topics": [commit]})
+            client.receive()
+            client.receive()
+
+
+def steady_asker(bootstrap: str, topic: str) -> None:
+    """75 answers over 7 s: the tests make some of them late."""
+    body = {"replica_id": -1, "topics": [{"name": topic, "partitions": [{"partition_index": 0, "timestamp": -1}]}]}
+    with RawClient(bootstrap, "steady") as client:
+        client.api_versions(0)
+        for _ in range(75):
+            client.ask("ListOffsets", 5, body)
+            time.sleep(0.09)
+
+
+# quotas
+
+
+def _quota(bootstrap: str, client_id: str, key: str, value: float | None) -> None:
+    op = {"key": key, "value": value or 0.0, "remove": value is None}
+    entry = {"entity": [{"entity_type": "client-id", "entity_name": client_id}], "ops": [op]}
+    with RawClient(bootstrap, "operator") as client:
+        answer = client.ask("AlterClientQuotas", 1, {"entries": [entry], "validate_only": False})
+        assert answer is not None and answer["entries[0].error_code"] == 0
+    time.sleep(0.5)  # until the broker has taken it over
+
+
+def throttled_producer(bootstrap: str, topic: str) -> None:
+    """librdkafka with producer_byte_rate=1000."""
+    _quota(bootstrap, "loader", "producer_byte_rate", 1000)
+    producer = Producer({"bootstrap.servers": bootstrap, "client.id": "loader", "linger.ms": 0})
+    for _ in range(6):
+        producer.produce(topic, b"v" * 4000, partition=0)
+        producer.flush(SECONDS)
+    _quota(bootstrap, "loader", "producer_byte_rate", None)
+
+
+def throttled_consumer(bootstrap: str, topic: str) -> None:
+    """kafka-python with consumer_byte_rate=1000."""
+    _fill(bootstrap, topic, 6, 1, 2000)
+    _quota(bootstrap, "reader", "consumer_byte_rate", 1000)
+    consumer = KafkaConsumer(
+        topic,
+        bootstrap_servers=bootstrap,
+        client_id="reader",
+        auto_offset_reset="earliest",
+        max_partition_fetch_bytes=2100,
+    )
+    until = time.monotonic() + 6
+    while time.monotonic() < until:
+        consumer.poll(200)
+    consumer.close()
+    _quota(bootstrap, "reader", "consumer_byte_rate", None)
+
+
+def quota_not_reached(bootstrap: str, topic: str) -> None:
+    """The near-miss: a quota with room."""
+    _quota(bootstrap, "modest", "producer_byte_rate", 1_000_000)
+    producer = Producer({"bootstrap.servers": bootstrap, "client.id": "modest", "linger.ms": 0})
+    for _ in range(6):
+        producer.produce(topic, b"v" * 100, partition=0)
+        producer.flush(SECONDS)
+    _quota(bootstrap, "modest", "producer_byte_rate", None)
+
+
+# connections
+
+
+def client_per_record(bootstrap: str, topic: str) -> None:
+    """A client that connects, produces one record and goes."""
+    batch = encode_batch([Record(0, 0, None, b"x")])
+    body = {"acks": 1, "timeout_ms": 1000, "topic_data": [{"name": topic, "partition_data": [{"index": 0, "records": batch}]}]}
+    for _ in range(13):
+        with RawClient(bootstrap, "throwaway") as client:
+            client.api_versions()
+            client.ask("Metadata", 5, {"topics": [{"name": topic}], "allow_auto_topic_creation": False})
+            client.ask("Produce", 7, body)
+
+
+def producer_per_record(bootstrap: str, topic: str) -> None:
+    """kafka-python: a producer for every record."""
+    for number in range(14):
+        producer = KafkaProducer(bootstrap_servers=bootstrap, client_id="wasteful", enable_idempotence=False)
+        producer.send(topic, b"%d" % number).get(SECONDS)
+        producer.close()
+
+
+def client_per_batch_job(bootstrap: str, topic: str) -> None:
+    """The near-miss: four jobs, one producer each, with some records."""
+    for _ in range(4):
+        producer = KafkaProducer(bootstrap_servers=bootstrap, client_id="nightly", enable_idempotence=False)
+        for number in range(5):
+            producer.send(topic, b"%d" % number).get(SECONDS)
+        producer.close()
+
+
+def short_connections(bootstrap: str, topic: str) -> None:
+    """A probe that asks for a coordinator on a connection of its own each time."""
+    for _ in range(31):
+        with RawClient(bootstrap, "probe") as client:
+            client.ask("FindCoordinator", 3, {"key": "g", "key_type": 0})
+
+
+def never_used(bootstrap: str, topic: str) -> None:
+    """Port probes."""
+    for _ in range(7):
+        RawClient(bootstrap, "silent").close()
+        time.sleep(0.05)
+
+
+def many_at_once(bootstrap: str, topic: str) -> None:
+    """55 connections of one client."""
+    with ExitStack() as stack:
+        for _ in range(55):
+            client = stack.enter_context(RawClient(bootstrap, "hoarder"))
+            client.ask("Metadata", 5, {"topics": [{"name": topic}], "allow_auto_topic_creation": False})
+        time.sleep(5.2)
+
+
+def idle_connection(bootstrap: str, topic: str) -> None:
+    """A connection that the broker closes because nothing happens."""
+    with RawClient(bootstrap, "sleepy") as client:
+        client.api_versions()
+        client.ask("Metadata", 5, {"topics": [{"name": topic}], "allow_auto_topic_creation": False})
+        assert client.receive() is None
+
+
+def request_too_large(bootstrap: str, topic: str) -> None:
+    """Requests over socket.request.max.bytes, three times: the broker ends the connection."""
+    for _ in range(3):
+        with RawClient(bootstrap, "bulky") as client:
+            client.ask("Metadata", 5, {"topics": [{"name": topic}], "allow_auto_topic_creation": False})
+            commit = {"name": topic, "partitions": [{"partition_index": 0, "committed_metadata": "m" * 10000}]}
+            assert client.ask("OffsetCommit", 7, {"group_id": "g", "topics": [commit]}) is None
+
+
+def unknown_api(bootstrap: str, topic: str) -> None:
+    """An api key that no Kafka has, and a version of the future."""
+    for head in (b"\x03\xe7\x00\x00", b"\x00\x03\x00\x63"):
+        with RawClient(bootstrap, "vendor") as client:
+            client.api_versions()
+            client.send_frame(head + b"\x00\x00\x00\x09\x00\x06vendor\x00")
+            assert client.receive() is None
+
+
+SCENARIOS = {
+    "empty-loop": Scenario(empty_loop),
+    "short-wait": Scenario(short_wait),
+    "deleted-before-read": Scenario(deleted_before_read),
+    "out-of-range-loop": Scenario(out_of_range_loop),
+    "falls-behind": Scenario(falls_behind),
+    "catches-up": Scenario(catches_up),
+    "behind-a-transaction": Scenario(_behind_a_transaction(11, 3)),
+    "behind-a-transaction-with-a-session": Scenario(behind_a_transaction_with_a_session),
+    "short-transaction": Scenario(_behind_a_transaction(2, 3)),
+    "wrong-epoch": Scenario(wrong_epoch),
+    "error-that-passes": Scenario(error_that_passes),
+    "small-limit": Scenario(small_limit),
+    "diverging-log": Scenario(diverging_log),
+    "unknown-session": Scenario(unknown_session),
+    "session-each-time": Scenario(session_each_time),
+    "no-slot-left": Scenario(no_slot_left, setting="odd"),
+    "all-partitions-each-time": Scenario(all_partitions_each_time, partitions=150),
+    "lists-topics": Scenario(lists_topics),
+    "lists-topics-seldom": Scenario(lists_topics_seldom),
+    "unknown-topic": Scenario(unknown_topic),
+    "topic-made-late": Scenario(topic_made_late),
+    "illegal-name": Scenario(illegal_name),
+    "made-by-asking": Scenario(made_by_asking, setting="odd", create=False),
+    "node-stops": Scenario(node_stops, setting="pair", create=False),
+    "no-answer": Scenario(no_answer, setting="silent"),
+    "closes-in-a-long-poll": Scenario(closes_in_a_long_poll),
+    "commits-behind-fetch": Scenario(commits_behind_fetch),
+    "steady-asker": Scenario(steady_asker),
+    "throttled-producer": Scenario(throttled_producer),
+    "throttled-consumer": Scenario(throttled_consumer),
+    "quota-not-reached": Scenario(quota_not_reached),
+    "client-per-record": Scenario(client_per_record),
+    "producer-per-record": Scenario(producer_per_record, kept=False),
+    "client-per-batch-job": Scenario(client_per_batch_job),
+    "short-connections": Scenario(short_connections),
+    "never-used": Scenario(never_used),
+    "many-at-once": Scenario(many_at_once, kept=False),
+    "idle-connection": Scenario(idle_connection, setting="odd"),
+    "request-too-large": Scenario(request_too_large, setting="odd"),
+    "unknown-api": Scenario(unknown_api),
+}
+
+
+def record(name: str, cluster: Cluster, folder: Path) -> Path:
+    """Run a scenario through a recording proxy; the folder of the recording. `cluster`: of the scenario's setting."""
+    scenario, topic = SCENARIOS[name], f"f-{name}"
+    if scenario.create:
+        admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+        new = NewTopic(topic, scenario.partitions, 1, config=dict(scenario.config))
+        admin.create_topics([new])[topic].result(SECONDS)
+    with ExitStack() as stack:
+        upstream = cluster.addresses[0]
+        if scenario.setting == "silent":
+            upstream = stack.enter_context(EditedBroker(upstream, swaps="Metadata")).address
+        proxy = stack.enter_context(Proxy(ProxyConfig(upstream=upstream, record=folder / "recording")))
+        bootstrap = "{}:{}".format(*proxy.address)
+        if scenario.setting == "pair":
+            scenario.run(bootstrap, topic, cluster)
+        else:
+            scenario.run(bootstrap, topic)
+        gc.collect()  # librdkafka's producers close their connections when they go away
+        time.sleep(0.3)
+    return folder / "recording"
+
+
+def started(setting: str) -> Cluster:
+    """A cluster for scenarios of this setting."""
+    return start_cluster(2 if setting == "pair" else 1, ODD if setting == "odd" else None)
+
+
+def findings(recording: Path) -> list[Finding]:
+    """What all detectors find in a recording."""
+    inspector = Inspector()
+    with open_capture(recording) as capture:
+        for happening in capture.happenings():
+            inspector.feed(happening)
+    return inspector.findings()

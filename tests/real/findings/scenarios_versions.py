@@ -1,0 +1,342 @@
+"""What goes wrong with versions, features and contradicting statements: each function does one such thing.
+
+They take the address of a bootstrap broker (usually the proxy's) and the name of a topic that is there. Some need another
+broker behind the proxy: `two_brokers`, `gzip_librdkafka`, `answers_swapped` and `plain_consumer` an `EditedBroker`,
+`wrong_leader` three nodes, `group_protocol_off` a broker with `group.coordinator.rebalance.protocols=classic`,
+`old_kafka_python_round` and `group_described` one of Kafka 3.9.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+import uuid
+from typing import Any
+
+from barnabas.decoder import facts
+from barnabas.decoder.records.record import Record
+from barnabas.decoder.records.write import encode_batch
+from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+from kafka import KafkaConsumer, KafkaProducer
+from kafka.errors import KafkaError
+from real.findings.raw_client import RawClient
+from real.workload import Deadline
+
+VALUE = b"a record that compresses well, well, well, well, well, well, well, well, well"
+
+
+def create(bootstrap: str, topic: str, partitions: int = 1, replicas: int = 1) -> None:
+    """Make a topic, and wait until the broker knows it."""
+    admin = AdminClient({"bootstrap.servers": bootstrap, "client.id": "setup"})
+    admin.create_topics([NewTopic(topic, partitions, replicas)])[topic].result(20)
+    deadline = Deadline(10)
+    while topic not in admin.list_topics(timeout=5).topics:
+        deadline.check(f"topic {topic}")
+
+
+def batch(value: bytes = VALUE, **fields: Any) -> bytes:
+    """One batch with one record."""
+    return encode_batch([Record(0, int(time.time() * 1000), None, value)], **fields)
+
+
+def metadata(client: RawClient, topic: str | None) -> dict[str, Any]:
+    """The Metadata of one topic (None: of none) as the client is told it."""
+    topics = [] if topic is None else [{"topic_id": uuid.UUID(int=0), "name": topic}]
+    found = client.ask("Metadata", 12, {"topics": topics, "allow_auto_topic_creation": False})
+    assert found is not None
+    return found.to_dict()
+
+
+# --- versions ----------------------------------------------------------------------------------------------
+
+
+def old_kafka_python(bootstrap: str, topic: str) -> None:
+    """kafka-python told that the broker is 0.10: it speaks fixed versions, Produce v2 among them."""
+    with contextlib.suppress(KafkaError):
+        producer = KafkaProducer(
+            bootstrap_servers=bootstrap,
+            client_id="shop",
+            api_version=(0, 10, 0),
+            retries=2,
+            retry_backoff_ms=200,
+            reconnect_backoff_ms=200,
+            max_block_ms=4000,
+            request_timeout_ms=3000,
+        )
+        with contextlib.suppress(KafkaError):
+            producer.send(topic, VALUE).get(3)
+        producer.close(1)
+
+
+def old_librdkafka(bootstrap: str, topic: str) -> None:
+    """librdkafka told not to ask, and that the broker is 0.9."""
+    producer = Producer(
+        {
+            "bootstrap.servers": bootstrap,
+            "client.id": "till",
+            "api.version.request": False,
+            "broker.version.fallback": "0.9.0",
+            "message.timeout.ms": 1500,
+            "log_level": 0,
+        }
+    )
+    producer.produce(topic, VALUE)
+    producer.flush(3)
+
+
+def api_versions_of_the_future(bootstrap: str, topic: str) -> None:
+    """Ask ApiVersions v99 three times, take the fallback each time and go on; a fourth connection gives up."""
+    for number in range(4):
+        with RawClient(bootstrap, "newcomer") as client:
+            client.send_frame(future_api_versions())
+            assert client.receive() is not None
+            if number < 3:
+                assert client.api_versions(4) is not None
+                metadata(client, None)
+
+
+def api_versions_given_up(bootstrap: str, topic: str) -> None:
+    """Ask ApiVersions v99 on three connections, and close each when it is refused."""
+    for _ in range(3):
+        with RawClient(bootstrap, "newcomer") as client:
+            client.send_frame(future_api_versions())
+            assert client.receive() is not None
+
+
+def future_api_versions() -> bytes:
+    """A request of a version that no release has; its layout is that of version 3."""
+    name = b"newcomer"
+    key = facts.api_key("ApiVersions").to_bytes(2, "big")
+    head = key + (99).to_bytes(2, "big") + (1).to_bytes(4, "big") + len(name).to_bytes(2, "big") + name
+    return head + b"\0" + bytes([9]) + name + bytes([3]) + b"99" + b"\0"
+
+
+def answer_ignored(bootstrap: str, topic: str) -> None:
+    """Ask ApiVersions, and then use Fetch v3 all the same: Kafka 4 closes the connection."""
+    for _ in range(3):
+        with RawClient(bootstrap, "stubborn") as client:
+            client.api_versions()
+            metadata(client, topic)
+            body = {"replica_id": -1, "max_wait_ms": 10, "min_bytes": 1, "max_bytes": 1000, "topics": []}
+            assert client.ask("Fetch", 3, body) is None
+
+
+def never_asks(bootstrap: str, topic: str) -> None:
+    """Fixed versions that the broker happens to serve."""
+    with RawClient(bootstrap, "fixed") as client:
+        for _ in range(12):
+            metadata(client, topic)
+
+
+def group_protocol_off(bootstrap: str, topic: str) -> None:
+    """A KIP-848 consumer where the broker offers the API and its feature is off."""
+    with RawClient(bootstrap, "modern") as client:
+        client.api_versions()
+        for _ in range(3):
+            body = {
+                "group_id": "orders", "member_id": "m-1", "member_epoch": 0, "rebalance_timeout_ms": 1000,
+                "subscribed_topic_names": [topic], "topic_partitions": [],
+            }  # fmt: skip
+            assert client.ask("ConsumerGroupHeartbeat", 0, body) is not None
+
+
+def group_described(bootstrap: str, topic: str) -> None:
+    """librdkafka's admin client asks for a group: as one of the new kind first, and then as a classic one."""
+    admin = AdminClient({"bootstrap.servers": bootstrap, "client.id": "warden"})
+    admin.describe_consumer_groups(["orders"])["orders"].result(10)
+
+
+def gzip_librdkafka(bootstrap: str, topic: str) -> None:
+    """librdkafka with compression set, and records that compress well."""
+    producer = Producer(
+        {"bootstrap.servers": bootstrap, "client.id": "press", "compression.type": "gzip", "linger.ms": 50}
+    )
+    for _ in range(6):
+        for _ in range(20):
+            producer.produce(topic, VALUE)
+        assert producer.flush(10) == 0
+
+
+def old_kafka_python_round(bootstrap: str, topic: str) -> None:
+    """kafka-python told 0.10.0 produces and consumes: Produce v2, Fetch v2 and the like."""
+    producer = KafkaProducer(bootstrap_servers=bootstrap, client_id="shop", api_version=(0, 10, 0), linger_ms=0)
+    for _ in range(24):
+        producer.send(topic, VALUE).get(10)
+    producer.close(5)
+    consumer = KafkaConsumer(
+        topic,
+        bootstrap_servers=bootstrap,
+        client_id="desk",
+        api_version=(0, 10, 0),
+        auto_offset_reset="earliest",
+        max_partition_fetch_bytes=700,
+    )
+    deadline = Deadline(15)
+    count = 0
+    while count < 24:
+        deadline.check(f"24 records, {count} so far")
+        count += sum(map(len, consumer.poll(200).values()))
+    consumer.close()
+
+
+def two_brokers(bootstrap: str, topic: str) -> None:
+    """Use at broker 2 what broker 1 offers; broker 2 is older and closes the connection."""
+    with RawClient(bootstrap, "traveller") as client:
+        client.api_versions()
+        brokers = {b["node_id"]: f"{b['host']}:{b['port']}" for b in metadata(client, topic)["brokers"]}
+    fetch = {
+        "max_wait_ms": 10, "min_bytes": 1, "max_bytes": 1000, "isolation_level": 0, "session_id": 0,
+        "session_epoch": -1, "topics": [], "forgotten_topics_data": [], "rack_id": "",
+    }  # fmt: skip
+    with RawClient(brokers[1], "traveller") as client:
+        client.api_versions()
+        assert client.ask("Fetch", 17, fetch) is not None
+    for _ in range(2):
+        with RawClient(brokers[2], "traveller") as client:
+            client.api_versions()
+            assert client.ask("Fetch", 17, fetch) is None
+
+
+# --- features ----------------------------------------------------------------------------------------------
+
+
+def plain_producer(bootstrap: str, topic: str) -> None:
+    """librdkafka's defaults: acks=all without idempotence, a request for each record."""
+    producer = Producer({"bootstrap.servers": bootstrap, "client.id": "plain", "linger.ms": 0})
+    for _ in range(60):
+        producer.produce(topic, VALUE)
+        assert producer.flush(10) == 0
+
+
+def plain_consumer(bootstrap: str, topic: str) -> None:
+    """A client of an older make: fetches by name, without a rack."""
+    with RawClient(bootstrap, "fuller") as client:
+        client.api_versions()
+        metadata(client, topic)
+        partitions = [{"partition": 0, "current_leader_epoch": -1, "fetch_offset": 0, "partition_max_bytes": 100}]
+        body = {
+            "replica_id": -1, "max_wait_ms": 10, "min_bytes": 1, "max_bytes": 1000, "isolation_level": 0,
+            "session_id": 0, "session_epoch": -1, "rack_id": "", "forgotten_topics_data": [],
+            "topics": [{"topic": topic, "partitions": partitions}],
+        }  # fmt: skip
+        for _ in range(55):
+            assert client.ask("Fetch", 11, body) is not None
+
+
+def leaving_and_coming(bootstrap: str, topic: str) -> None:
+    """A consumer that restarts four times, leaving its group each time."""
+    for _ in range(4):
+        consumer = Consumer(
+            {"bootstrap.servers": bootstrap, "client.id": "restless", "group.id": topic, "session.timeout.ms": 6000}
+        )
+        consumer.subscribe([topic])
+        deadline = Deadline(15)
+        while not consumer.assignment():
+            deadline.check("an assignment")
+            consumer.poll(0.1)
+        consumer.close()
+
+
+# --- contradictions ----------------------------------------------------------------------------------------
+
+
+def topic_recreated(bootstrap: str, topic: str) -> None:
+    """Fetch by a topic id that is no more: the topic was deleted and made anew."""
+    with RawClient(bootstrap, "loyal") as client:
+        client.api_versions()
+        old = metadata(client, topic)["topics"][0]["topic_id"]
+        admin = AdminClient({"bootstrap.servers": bootstrap, "client.id": "setup"})
+        admin.delete_topics([topic])[topic].result(10)
+        deadline = Deadline(10)
+        while True:
+            deadline.check("the topic made anew")
+            admin.create_topics([NewTopic(topic, 1, 1)])
+            found = metadata(client, topic)["topics"][0]
+            if found["error_code"] == 0 and found["topic_id"] != old:
+                break
+            time.sleep(0.1)
+        partition = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1000}
+        for _ in range(7):
+            body = {
+                "max_wait_ms": 10, "min_bytes": 1, "max_bytes": 1000, "isolation_level": 0, "session_id": 0,
+                "session_epoch": -1, "topics": [{"topic_id": old, "partitions": [partition]}],
+                "forgotten_topics_data": [], "rack_id": "",
+            }  # fmt: skip
+            assert client.ask("Fetch", 13, body) is not None
+            data = [{"topic_id": old, "partition_data": [{"index": 0, "records": batch()}]}]
+            body = {"transactional_id": None, "acks": -1, "timeout_ms": 1000, "topic_data": data}
+            assert client.ask("Produce", 13, body) is not None
+            time.sleep(0.45)
+
+
+def lost_sequence(bootstrap: str, topic: str) -> None:
+    """An idempotent producer skips a sequence number, and repeats what cannot succeed any more."""
+    with RawClient(bootstrap, "counter") as client:
+        client.api_versions()
+        metadata(client, topic)
+        deadline = Deadline(15)
+        while True:
+            given = client.ask("InitProducerId", 4, {"transactional_id": None, "transaction_timeout_ms": 1000})
+            assert given is not None
+            if given["error_code"] == 0:
+                break
+            deadline.check("a producer id")  # a new cluster loads for a moment
+            time.sleep(0.1)
+        ids = {"producer_id": given["producer_id"], "producer_epoch": given["producer_epoch"]}
+        for sequence in (0, *[5] * 14):
+            records = batch(base_sequence=sequence, **ids)
+            data = [{"name": topic, "partition_data": [{"index": 0, "records": records}]}]
+            body = {"transactional_id": None, "acks": -1, "timeout_ms": 1000, "topic_data": data}
+            assert client.ask("Produce", 9, body) is not None
+            time.sleep(0.2)
+
+
+def several_clients_on_one_connection(bootstrap: str, topic: str) -> None:
+    """Another client id and other software on a connection, as through something that shares connections."""
+    with RawClient(bootstrap, "first") as client:
+        client.api_versions(name="one")
+        client.client_id = "second"
+        client.api_versions(name="two")
+        for name in ("first", "second") * 4:
+            client.client_id = name
+            metadata(client, None)
+
+
+def ids_in_flight(bootstrap: str, topic: str) -> None:
+    """Correlation id 7 for three requests at once, several times."""
+    with RawClient(bootstrap, "careless") as client:
+        client.api_versions()
+        for _ in range(3):
+            for _ in range(3):
+                client.send("FindCoordinator", 3, {"key": "orders", "key_type": 0}, correlation_id=7)
+            for _ in range(3):
+                assert client.receive() is not None
+
+
+def answers_swapped(bootstrap: str, topic: str) -> None:
+    """Two requests at a time; what stands between swaps the answers."""
+    with RawClient(bootstrap, "patient") as client:
+        client.api_versions()
+        for _ in range(4):
+            for _ in range(2):
+                client.send("FindCoordinator", 3, {"key": "orders", "key_type": 0})
+            for _ in range(2):
+                assert client.receive() is not None
+
+
+def wrong_leader(bootstrap: str, topic: str) -> None:
+    """Produce to a broker that Metadata does not name leader, again and again."""
+    with RawClient(bootstrap, "blind") as client:
+        client.api_versions()
+        told = metadata(client, topic)
+    leader = told["topics"][0]["partitions"][0]["leader_id"]
+    brokers = {b["node_id"]: f"{b['host']}:{b['port']}" for b in told["brokers"]}
+    other = next(n for n in sorted(brokers) if n != leader)
+    with RawClient(brokers[other], "blind") as client:
+        client.api_versions()
+        data = [{"name": topic, "partition_data": [{"index": 0, "records": batch()}]}]
+        body = {"transactional_id": None, "acks": -1, "timeout_ms": 1000, "topic_data": data}
+        for _ in range(8):
+            time.sleep(0.5)
+            assert client.ask("Produce", 9, body) is not None

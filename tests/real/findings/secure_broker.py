@@ -1,0 +1,128 @@
+"""A real broker with a listener of each kind: in clear, SASL in clear, TLS, and wrongly advertised ones.
+
+Two listeners are advertised wrongly: one as 127.0.0.2 with the same port, where nobody listens, one by a name that
+does not resolve. Users: alice, by PLAIN and SCRAM-SHA-256, who
+may describe the topic ``open`` and nothing else; PLAIN sessions last `SESSION_MS`. In clear everybody may everything.
+"""
+
+from __future__ import annotations
+
+import base64
+import subprocess
+import tempfile
+import time
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    NewTopic,
+    ResourcePatternType,
+    ResourceType,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
+from real import broker
+from real.broker import HOST, START_SECONDS, Cluster, Node
+from real.workload import Deadline
+
+USER, PASSWORD = "alice", "alice-keeps-this"
+SESSION_MS = 1500
+ELSEWHERE = "127.0.0.2"
+NOWHERE = "kafka-1.invalid"
+_JAAS = "org.apache.kafka.common.security"
+
+
+@dataclass
+class SecureCluster:
+    """A running cluster of one broker; the ports of its listeners."""
+
+    cluster: Cluster
+    plain: int
+    sasl: int
+    tls: int
+    wrong: int
+    named: int
+    closed: int
+    """Nobody listens there."""
+
+    def at(self, port: int) -> str:
+        return f"{HOST}:{port}"
+
+    def __enter__(self) -> SecureCluster:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.cluster.stop()
+
+
+def start_secure_cluster() -> SecureCluster:
+    """Start it and wait until it answers, its users, topic and ACL made."""
+    controller, plain, sasl, tls, wrong, named, closed = broker.free_ports(7)
+    root = Path(tempfile.mkdtemp(prefix="barnabas-kafka-"))
+    cluster = Cluster([], root)
+    try:
+        folder = root / "node-1"
+        folder.mkdir(mode=0o700)
+        settings = broker._settings(1, plain, controller, 1) | {
+            "listeners": f"PLAINTEXT://{HOST}:{plain},SASL_PLAINTEXT://{HOST}:{sasl},SSL://{HOST}:{tls},"
+            f"WRONG://{HOST}:{wrong},NAMED://{HOST}:{named},CONTROLLER://{HOST}:{controller}",
+            "advertised.listeners": f"PLAINTEXT://{HOST}:{plain},SASL_PLAINTEXT://{HOST}:{sasl},SSL://{HOST}:{tls},"
+            f"WRONG://{ELSEWHERE}:{wrong},NAMED://{NOWHERE}:{named},CONTROLLER://{HOST}:{controller}",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT,SSL:SSL,"
+            "WRONG:PLAINTEXT,NAMED:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256",
+            "listener.name.sasl_plaintext.plain.sasl.jaas.config": f"{_JAAS}.plain.PlainLoginModule required "
+            f'user_{USER}="{PASSWORD}";',
+            "listener.name.sasl_plaintext.scram-sha-256.sasl.jaas.config": f"{_JAAS}.scram.ScramLoginModule required;",
+            "listener.name.sasl_plaintext.plain.connections.max.reauth.ms": SESSION_MS,
+            "ssl.keystore.type": "PEM",
+            "ssl.keystore.location": _certificate(root),
+            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+            "super.users": "User:ANONYMOUS",
+            "log.dirs": folder / "logs",
+        }
+        properties = folder / "server.properties"
+        properties.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+        node = Node(1, plain, folder, properties)
+        cluster.nodes.append(node)
+        broker._format(node, base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("="))
+        node.start()
+        node.wait_until_ready(time.monotonic() + START_SECONDS)
+        _prepare(f"{HOST}:{plain}")
+    except BaseException:
+        cluster.stop()
+        raise
+    return SecureCluster(cluster, plain, sasl, tls, wrong, named, closed)
+
+
+def _certificate(root: Path) -> Path:
+    """A key and a certificate that nobody trusts, in one file."""
+    key, cert, both = root / "key.pem", root / "cert.pem", root / "keystore.pem"
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost",
+         "-keyout", str(key), "-out", str(cert)],
+        check=True, capture_output=True, timeout=60,
+    )  # fmt: skip
+    both.write_text(key.read_text() + cert.read_text())
+    return both
+
+
+def _prepare(bootstrap: str) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.create_topics([NewTopic("open", 1), NewTopic("closed", 1)])["closed"].result(20)
+    scram = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 4096)
+    admin.alter_user_scram_credentials([UserScramCredentialUpsertion(USER, scram, PASSWORD.encode())])[USER].result(20)
+    allow = AclBinding(
+        ResourceType.TOPIC, "open", ResourcePatternType.LITERAL, f"User:{USER}", "*", AclOperation.DESCRIBE,
+        AclPermissionType.ALLOW,
+    )  # fmt: skip
+    admin.create_acls([allow])[allow].result(20)
+    deadline = Deadline(10)
+    while "closed" not in admin.list_topics(timeout=5).topics:
+        deadline.check("topic closed")

@@ -1,0 +1,150 @@
+"""An old Apache Kafka with its ZooKeeper on loopback, for as long as a test needs it.
+
+Two JVMs under ``broker_guard.py``, from the jars that ``make broker`` puts into .cache/old (tests/broker/pom.xml):
+
+- 0.8.2.2, the oldest that was tried. It runs on Java 17 as it is, and so does 0.9.0.1. Neither has ApiVersions.
+- 0.10.2.2, old and with ApiVersions. From 0.10.1 (its cluster id) to 0.10.2 Kafka asks for javax.xml.bind, which Java
+  has not had since 11; with the jar of that API beside it, it runs.
+"""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from real.broker import HOST, REPOSITORY, BrokerFailed, free_ports
+
+OLDEST, WITH_API_VERSIONS = "0.8.2.2", "0.10.2.2"
+START_SECONDS = 40.0
+JVM = ["java", "-Xms64m", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.awt.headless=true"]
+LOG4J = """log4j.rootLogger=WARN, out
+log4j.appender.out=org.apache.log4j.ConsoleAppender
+log4j.appender.out.layout=org.apache.log4j.PatternLayout
+log4j.appender.out.layout.ConversionPattern=%d %p %m (%c)%n
+"""
+
+
+@dataclass
+class OldBroker:
+    """A running broker; a context manager that stops it."""
+
+    release: str
+    address: tuple[str, int]
+    directory: Path
+    processes: list[subprocess.Popen[bytes]] = field(default_factory=list, repr=False)
+
+    @property
+    def bootstrap(self) -> str:
+        """``host:port``"""
+        return f"{HOST}:{self.address[1]}"
+
+    def run(self, name: str, *command: str) -> None:
+        """Start one of the JVMs; its log is NAME/log under the directory."""
+        folder = self.directory / name
+        folder.mkdir(mode=0o700)
+        jars = jar_directory(self.release)
+        settings = f"-Dlog4j.configuration=file:{self.directory / 'log4j.properties'}"
+        guard = [sys.executable, str(Path(__file__).with_name("broker_guard.py")), str(folder), "--"]
+        with (folder / "log").open("ab") as log:
+            self.processes.append(
+                subprocess.Popen(
+                    [*guard, *JVM, settings, "-cp", f"{jars}/*", *command],
+                    stdin=subprocess.PIPE, stdout=log, stderr=log, start_new_session=True,
+                )
+            )  # fmt: skip
+
+    def wait(self, name: str, ready: bool, deadline: float) -> bool:
+        """Whether to go on waiting; BrokerFailed when that is in vain."""
+        if ready:
+            return False
+        if self.processes[-1].poll() is not None or time.monotonic() > deadline:
+            log = (self.directory / name / "log").read_text(errors="replace").splitlines()
+            raise BrokerFailed(f"Kafka {self.release}'s {name} does not answer:\n" + "\n".join(log[-25:]))
+        time.sleep(0.05)
+        return True
+
+    def stop(self) -> None:
+        """End both (the broker first, without a farewell) and remove what they wrote. May be called twice."""
+        for process in reversed(self.processes):
+            assert process.stdin is not None
+            process.stdin.close()
+            process.terminate()
+            try:
+                process.wait(timeout=20)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        self.processes.clear()
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+    def __enter__(self) -> OldBroker:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+
+def jar_directory(release: str) -> Path:
+    """The folder with a release's jars."""
+    folder = REPOSITORY / ".cache" / "old" / release
+    if not any(folder.glob("kafka_*.jar")):
+        raise BrokerFailed(f"no Kafka {release} in {folder}: run `make broker` (or `make test`, which does it first)")
+    return folder
+
+
+def start_old(release: str = OLDEST) -> OldBroker:
+    """Start ZooKeeper and a broker of `release`, and wait until it answers. Topics make themselves."""
+    jar_directory(release)
+    keeper, port = free_ports(2)
+    root = Path(tempfile.mkdtemp(prefix="barnabas-old-kafka-"))
+    broker = OldBroker(release, (HOST, port), root)
+    settings = {
+        "broker.id": 1,
+        "port": port,
+        "host.name": HOST,
+        "advertised.host.name": HOST,
+        "zookeeper.connect": f"{HOST}:{keeper}",
+        "log.dirs": root / "broker" / "logs",
+        "num.partitions": 1,
+        "offsets.topic.num.partitions": 1,
+        "offsets.topic.replication.factor": 1,
+        "log.cleaner.enable": "false",
+        "controlled.shutdown.enable": "false",
+        "log.retention.hours": 1_000_000,
+    }
+    try:
+        (root / "log4j.properties").write_text(LOG4J)
+        (root / "server.properties").write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+        deadline = time.monotonic() + START_SECONDS
+        data = root / "keeper-data"
+        broker.run("keeper", "org.apache.zookeeper.server.ZooKeeperServerMain", str(keeper), str(data))
+        while broker.wait("keeper", _says(keeper, b"ruok", 4) == b"imok", deadline):
+            pass
+        broker.run("broker", "kafka.Kafka", str(root / "server.properties"))
+        metadata = struct.pack(">hhihi", 3, 0, 1, -1, 0)  # v0, no client id, all topics
+        while broker.wait("broker", len(_says(port, struct.pack(">i", len(metadata)) + metadata, 8)) == 8, deadline):
+            pass
+    except BaseException:
+        broker.stop()
+        raise
+    return broker
+
+
+def _says(port: int, words: bytes, size: int) -> bytes:
+    """The first bytes of the answer; b"" if there is none."""
+    heard = b""
+    try:
+        with socket.create_connection((HOST, port), timeout=2) as connection:
+            connection.sendall(words)
+            while len(heard) < size and (more := connection.recv(size - len(heard))):
+                heard += more
+    except OSError:
+        return b""
+    return heard

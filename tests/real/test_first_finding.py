@@ -1,0 +1,103 @@
+"""The one command: a recording of a client in trouble, and the right finding comes first and says who, what, and what
+to do. Real clients, real brokers of three ages, the whole way through the proxy and `barnabas findings`."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from barnabas.proxy import Proxy, ProxyConfig
+from confluent_kafka import Producer
+from real.broker import Cluster, jar_directory
+from real.findings import scenarios_fetching, scenarios_groups, scenarios_producing, scenarios_versions
+from real.old_broker import OldBroker
+
+pytestmark = [pytest.mark.real, pytest.mark.timeout(120)]
+
+
+def findings(recording: Path, *options: str) -> tuple[int, list[dict[str, Any]]]:
+    """Exit status and findings of the command."""
+    command = [sys.executable, "-m", "barnabas", "findings", "--json", *options, str(recording)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL)
+    assert done.returncode in (0, 1), done.stderr
+    return done.returncode, json.loads(done.stdout)["findings"]
+
+
+def first(address: tuple[str, int], folder: Path, run: Callable[[str], object]) -> dict[str, Any]:
+    """What comes first after `run` went through the proxy; the command fails a build with it."""
+    with Proxy(ProxyConfig(upstream=address, record=folder)) as proxy:
+        run("{}:{}".format(*proxy.address))
+    status, found = findings(folder, "--fail-on", "medium")
+    assert status == 1 and found
+    return found[0]
+
+
+def test_an_old_client_at_kafka_4(broker: Cluster, tmp_path: Path) -> None:
+    scenarios_versions.create(broker.bootstrap, "first-old")
+    found = first(broker.addresses[0], tmp_path, lambda b: scenarios_versions.old_kafka_python(b, "first-old"))
+    assert found["id"] == "closed-on-version" and found["severity"] == "high"
+    assert "Produce v2" in found["seen"] and "client 'shop'" in found["seen"] and "KIP-896" in found["why"]
+    assert "api_version" in found["remedy"] and found["exchanges"][0]["api"] == "Produce"
+
+
+def test_an_old_librdkafka_at_kafka_4(broker: Cluster, tmp_path: Path) -> None:
+    scenarios_versions.create(broker.bootstrap, "first-old-rd")
+    found = first(broker.addresses[0], tmp_path, lambda b: scenarios_versions.old_librdkafka(b, "first-old-rd"))
+    assert found["id"] == "closed-on-version" and "broker.version.fallback" in found["remedy"]
+
+
+def test_a_current_client_at_the_oldest_broker(oldest_broker: OldBroker, tmp_path: Path) -> None:
+    def produce(bootstrap: str) -> None:
+        producer = Producer({"bootstrap.servers": bootstrap, "client.id": "new", "log_level": 0})
+        producer.produce("t", b"x")
+        assert producer.flush(4) == 1  # nothing gets through
+
+    found = first(oldest_broker.address, tmp_path, produce)
+    assert found["id"] == "closed-on-first-request" and "ApiVersions v3" in found["seen"]
+    assert "client 'new'" in found["seen"] and "KIP-35" in found["why"]
+    assert f"barnabas versions {oldest_broker.bootstrap}" in found["remedy"]
+
+
+def test_a_current_java_client_at_an_old_broker(old_broker: OldBroker, tmp_path: Path) -> None:
+    program = Path(__file__).with_name("java") / "OneRecord.java"
+
+    def produce(bootstrap: str) -> None:
+        command = ["java", "-cp", f"{jar_directory()}/*", str(program), bootstrap, "t"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL)
+        assert "UnsupportedVersionException" in done.stdout + done.stderr
+
+    found = first(old_broker.address, tmp_path, produce)
+    assert found["id"] == "client-too-new" and "apache-kafka-java" in found["seen"] and "is 0.10.2" in found["seen"]
+
+
+def test_a_consumer_that_sleeps_past_max_poll(broker: Cluster, tmp_path: Path) -> None:
+    found = first(broker.addresses[0], tmp_path, scenarios_groups.SCENARIOS["poll-librdkafka"])
+    assert found["id"] == "poll-interval-exceeded"
+    assert "max.poll.interval.ms" in found["seen"] and "billing" in found["seen"]
+    assert "max.poll.records" in found["remedy"] and found["about"]["group"]
+
+
+def test_a_producer_that_asks_for_no_answer(broker: Cluster, tmp_path: Path) -> None:
+    scenarios_versions.create(broker.bootstrap, "first-acks-0")
+    found = first(broker.addresses[0], tmp_path, lambda b: scenarios_producing.acks_0(b, "first-acks-0"))
+    assert found["id"] == "acks-0" and "Produce v" in found["seen"] and "acks=all" in found["remedy"]
+
+
+@pytest.mark.parametrize(
+    ("name", "api"),
+    [
+        ("throttled_consumer", "Fetch"),
+        pytest.param("throttled_producer", "Produce", marks=pytest.mark.slow),  # waits out its quota, 20 s
+    ],
+)
+def test_a_client_throttled_by_quota(broker: Cluster, tmp_path: Path, name: str, api: str) -> None:
+    topic = f"first-{name.replace('_', '-')}"
+    scenarios_versions.create(broker.bootstrap, topic)
+    found = first(broker.addresses[0], tmp_path, lambda b: getattr(scenarios_fetching, name)(b, topic))
+    assert found["id"] == "throttled-by-quota" and found["about"]["api"] == api
+    assert "byte_rate" in found["why"] and "kafka-configs.sh" in found["remedy"]

@@ -1,0 +1,396 @@
+"""TLS and SASL through the proxy to a real broker: clients' TLS and the brokers', SNI, logins of both kinds."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+import struct
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from barnabas import decoder
+from barnabas.captures import open_capture
+from barnabas.proxy import Proxy, ProxyConfig
+from barnabas.proxy.events import BrokerFound, ConnectionOpened, Event, UpstreamFailed
+from barnabas.proxy.sasl import SaslConfig, unsecured_token
+from barnabas.proxy.security import TlsConfig
+from barnabas.proxy.security_events import LoggedIn, LoginFailed, TlsFailed
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import (
+    AdminClient,
+    NewTopic,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
+from kafka import KafkaConsumer, KafkaProducer
+from kafka import TopicPartition as KafkaTopicPartition
+from real.broker import Cluster, Node, start_cluster
+from tls.certificates import Certificate, make
+
+pytestmark = pytest.mark.real
+
+USER, PASSWORD = "alice", "canary-Wb7-password"
+MECHANISMS = ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]
+LISTENERS = {
+    "TLS": "SSL",
+    "MTLS": "SSL",
+    "LOGIN": "SASL_PLAINTEXT",
+    "TLSLOGIN": "SASL_SSL",
+    "SHORT": "SASL_PLAINTEXT",  # sessions of 3 s
+}
+JAAS = {
+    "plain": f'org.apache.kafka.common.security.plain.PlainLoginModule required user_{USER}="{PASSWORD}";',
+    "scram-sha-256": "org.apache.kafka.common.security.scram.ScramLoginModule required;",
+    "scram-sha-512": "org.apache.kafka.common.security.scram.ScramLoginModule required;",
+    "oauthbearer": (
+        "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required "
+        'unsecuredLoginStringClaim_sub="broker";'
+    ),
+}
+
+
+class Secured:
+    """The cluster and the certificates."""
+
+    def __init__(self, cluster: Cluster, folder: Path, ca: Certificate, client: Certificate) -> None:
+        self.cluster = cluster
+        self.folder = folder
+        self.ca = ca
+        self.client = client
+        self.proxy_ca = folder / "proxy"
+
+    def address(self, listener: str) -> tuple[str, int]:
+        node: Node = self.cluster.nodes[0]
+        return "127.0.0.1", node.listeners[listener]
+
+    @contextmanager
+    def proxy(self, listener: str, **options: Any) -> Iterator[Running]:
+        with Proxy(ProxyConfig(upstream=self.address(listener), **({"probe": False} | options))) as proxy:
+            yield Running(proxy, self.proxy_ca / "ca.pem")
+
+
+class Running:
+    """A proxy and what it has told."""
+
+    def __init__(self, proxy: Proxy, ca: Path) -> None:
+        self.proxy = proxy
+        self.ca = str(ca)
+        self.bootstrap = "{}:{}".format(*proxy.address)
+        self._events: list[Event] = []
+
+    def events(self, kind: type[Event] = Event) -> list[Any]:
+        while (event := self.proxy.next_event(0.05)) is not None:
+            self._events.append(event)
+        return [event for event in self._events if isinstance(event, kind)]
+
+
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
+    folder = tmp_path_factory.mktemp("secured")
+    ca = make(folder, "ca", ca=True)
+    broker = make(folder, "broker", ("127.0.0.1", "localhost"), ca)
+    keystore = folder / "keystore.pem"
+    keystore.write_bytes(broker.key_path.read_bytes() + broker.path.read_bytes() + ca.path.read_bytes())
+    config: dict[str, object] = {
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": keystore,
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": ca.path,
+        "listener.name.mtls.ssl.client.auth": "required",
+        "listener.name.short.connections.max.reauth.ms": 3000,
+        "sasl.enabled.mechanisms": ",".join(MECHANISMS),
+    }
+    for listener in ("login", "tlslogin", "short"):
+        config |= {f"listener.name.{listener}.{name}.sasl.jaas.config": jaas for name, jaas in JAAS.items()}
+    with start_cluster(2, config, LISTENERS) as cluster:
+        admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
+        for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):
+            user = UserScramCredentialUpsertion(USER, ScramCredentialInfo(mechanism, 4096), PASSWORD.encode())
+            for done in admin.alter_user_scram_credentials([user]).values():
+                done.result(20)
+        for done in admin.create_topics([NewTopic("t", 4, 2)]).values():
+            done.result(20)
+        yield Secured(cluster, folder, ca, make(folder, "client", (), ca))
+
+
+# --- each client writes a record and reads it back ------------------------------------------------------------------
+
+
+def confluent(bootstrap: str, partition: int, **security: Any) -> None:
+    common = {"bootstrap.servers": bootstrap, "log_level": 0} | security
+    producer = Producer(common)
+    told: list[Any] = []
+    producer.produce("t", b"confluent", partition=partition, on_delivery=lambda error, record: told.append((error, record)))
+    assert producer.flush(15) == 0 and told[0][0] is None
+    consumer = Consumer(common | {"group.id": "g"})
+    consumer.assign([TopicPartition("t", partition, told[0][1].offset())])
+    record = consumer.poll(15)
+    assert record is not None and record.error() is None and record.value() == b"confluent"
+    consumer.close()
+
+
+def kafka_python(bootstrap: str, partition: int, **security: Any) -> None:
+    producer = KafkaProducer(bootstrap_servers=bootstrap, **security)
+    sent = producer.send("t", b"kafka-python", partition=partition).get(15)
+    producer.close()
+    consumer = KafkaConsumer(bootstrap_servers=bootstrap, group_id=None, **security)
+    consumer.assign([KafkaTopicPartition("t", partition)])
+    consumer.seek(KafkaTopicPartition("t", partition), sent.offset)
+    found = consumer.poll(15_000)
+    consumer.close()
+    assert next(record.value for records in found.values() for record in records) == b"kafka-python"
+
+
+def aiokafka(bootstrap: str, partition: int, **security: Any) -> None:
+    async def run() -> None:
+        async with AIOKafkaProducer(bootstrap_servers=bootstrap, **security) as producer:
+            sent = await producer.send_and_wait("t", b"aiokafka", partition=partition)
+        async with AIOKafkaConsumer(bootstrap_servers=bootstrap, **security) as consumer:
+            from aiokafka import TopicPartition as Place
+
+            consumer.assign([Place("t", partition)])
+            consumer.seek(Place("t", partition), sent.offset)
+            record = await asyncio.wait_for(consumer.getone(), 15)
+            assert record.value == b"aiokafka"
+
+    asyncio.run(run())
+
+
+def trusting(ca: str) -> ssl.SSLContext:
+    return ssl.create_default_context(cafile=ca)
+
+
+def test_tls_on_both_sides(secured: Secured, tmp_path: Path) -> None:
+    tls = TlsConfig(ca=secured.proxy_ca, broker_ca=secured.ca.path)
+    with secured.proxy("TLS", tls=tls, record=tmp_path) as running:
+        for partition in range(4):  # both brokers lead some
+            confluent(running.bootstrap, partition, **{"security.protocol": "SSL", "ssl.ca.location": running.ca})
+        kafka_python(running.bootstrap, 0, security_protocol="SSL", ssl_cafile=running.ca)
+        aiokafka(running.bootstrap, 1, security_protocol="SSL", ssl_context=trusting(running.ca))
+        assert len(running.events(BrokerFound)) == 1
+        assert not [event.text for event in running.events() if event.warning]
+    with open_capture(tmp_path) as capture:
+        exchanges = list(capture.exchanges())
+    assert {0, 1, 3, 18} <= {exchange.api_key for exchange in exchanges}
+    assert not [exchange for exchange in exchanges if exchange.undecoded]
+
+
+def test_a_certificate_for_the_broker(secured: Secured) -> None:
+    tls = TlsConfig(
+        broker_ca=secured.ca.path, broker_certificate=secured.client.path, broker_key=secured.client.key_path
+    )
+    with secured.proxy("MTLS", tls=tls) as running:
+        confluent(running.bootstrap, 0)
+    with secured.proxy("MTLS", tls=TlsConfig(broker_ca=secured.ca.path)) as running:
+        with pytest.raises(KafkaException):
+            AdminClient({"bootstrap.servers": running.bootstrap, "log_level": 0}).list_topics(timeout=2)
+        assert "--broker-cert" in running.events(TlsFailed)[0].reason
+
+
+def test_brokers_by_name_on_one_listener(secured: Secured, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Names under the suffix lead to the proxy as a wildcard in the DNS would."""
+    look_up = socket.getaddrinfo
+    asked: set[str] = set()
+
+    def resolve(host: Any, *args: Any, **options: Any) -> Any:
+        if isinstance(host, str) and host.endswith("kafka.example"):
+            asked.add(host)
+            host = "127.0.0.1"
+        return look_up(host, *args, **options)
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolve)
+    tls = TlsConfig(ca=secured.proxy_ca, broker_ca=secured.ca.path, sni_suffix="kafka.example")
+    with secured.proxy("TLS", tls=tls) as running:
+        bootstrap = f"kafka.example:{running.proxy.address[1]}"
+        for partition in range(4):
+            kafka_python(bootstrap, partition, security_protocol="SSL", ssl_cafile=running.ca)
+        aiokafka(bootstrap, 2, security_protocol="SSL", ssl_context=trusting(running.ca))
+        assert asked >= {"kafka.example", "broker-1.kafka.example", "broker-2.kafka.example"}
+        reached = {event.broker[1] for event in running.events(ConnectionOpened)}
+        assert reached == {node.listeners["TLS"] for node in secured.cluster.nodes}
+        assert not [event.text for event in running.events() if event.warning]
+
+
+# --- clients log in themselves --------------------------------------------------------------------------------------
+
+
+def librdkafka_login(mechanism: str) -> dict[str, Any]:
+    if mechanism == "OAUTHBEARER":
+        return {
+            "sasl.mechanism": mechanism,
+            "enable.sasl.oauthbearer.unsecure.jwt": "true",
+            "sasl.oauthbearer.config": f"principal={USER}",
+        }
+    return {"sasl.mechanism": mechanism, "sasl.username": USER, "sasl.password": PASSWORD}
+
+
+def no_canary(folder: Path) -> None:
+    for file in folder.rglob("*"):
+        if file.is_file():
+            assert PASSWORD.encode() not in file.read_bytes(), file
+
+
+@pytest.mark.parametrize("over_tls", [False, True])
+def test_logins_pass_through(secured: Secured, tmp_path: Path, over_tls: bool) -> None:
+    tls = TlsConfig(ca=secured.proxy_ca, broker_ca=secured.ca.path) if over_tls else None
+    with secured.proxy("TLSLOGIN" if over_tls else "LOGIN", tls=tls, record=tmp_path) as running:
+        protocol: dict[str, Any] = {"security.protocol": "SASL_PLAINTEXT"}
+        if over_tls:
+            protocol = {"security.protocol": "SASL_SSL", "ssl.ca.location": running.ca}
+        for partition, mechanism in enumerate(MECHANISMS):
+            confluent(running.bootstrap, partition, **protocol, **librdkafka_login(mechanism))
+        security = {"security_protocol": protocol["security.protocol"], "sasl_mechanism": "SCRAM-SHA-512"}
+        security |= {"sasl_plain_username": USER, "sasl_plain_password": PASSWORD}
+        kafka_python(running.bootstrap, 0, **security, **({"ssl_cafile": running.ca} if over_tls else {}))
+        aiokafka(running.bootstrap, 1, **security, **({"ssl_context": trusting(running.ca)} if over_tls else {}))
+        assert not [event.text for event in running.events() if event.warning]
+    no_canary(tmp_path)
+
+
+class RawClient:
+    """A client that says exactly what a test wants."""
+
+    def __init__(self, bootstrap: str) -> None:
+        host, port = bootstrap.rsplit(":", 1)
+        self.sock = socket.create_connection((host, int(port)), timeout=15)
+        self._correlation = 0
+
+    def send_frame(self, frame: bytes) -> None:
+        self.sock.sendall(struct.pack(">i", len(frame)) + frame)
+
+    def receive_frame(self) -> bytes:
+        data = b""
+        while len(data) < 4 or len(data) < 4 + int.from_bytes(data[:4], "big"):
+            part = self.sock.recv(65536)
+            if not part:
+                raise ConnectionError("closed")
+            data += part
+        return data[4:]
+
+    def ask(self, api: str, version: int, fields: dict[str, Any]) -> dict[str, Any]:
+        self._correlation += 1
+        key = decoder.facts.api_key(api)
+        self.send_frame(
+            decoder.encode_request(key, version, fields, correlation_id=self._correlation, client_id="raw")
+        )
+        answer: dict[str, Any] = decoder.decode_response(self.receive_frame(), api_key=key, api_version=version).to_dict()
+        return answer
+
+
+def test_raw_tokens_pass_through(secured: Secured, tmp_path: Path) -> None:
+    """SaslHandshake v0: what follows are no Kafka requests; behind them are."""
+    with secured.proxy("LOGIN", record=tmp_path) as running:
+        client = RawClient(running.bootstrap)
+        assert client.ask("SaslHandshake", 0, {"mechanism": "PLAIN"})["error_code"] == 0
+        client.send_frame(f"\0{USER}\0{PASSWORD}".encode())
+        assert client.receive_frame() == b""
+        brokers = client.ask("Metadata", 8, {"topics": None})["brokers"]
+        assert running.proxy.address[1] in {broker["port"] for broker in brokers}
+        assert not [event.text for event in running.events() if event.warning]
+    no_canary(tmp_path)
+
+
+def test_a_client_logs_in_again_on_its_connection(secured: Secured) -> None:
+    """KIP-368, twice within the broker's 3 s, and once too late."""
+    with secured.proxy("SHORT") as running:
+        client = RawClient(running.bootstrap)
+        for _ in range(2):
+            assert client.ask("SaslHandshake", 1, {"mechanism": "PLAIN"})["error_code"] == 0
+            told = client.ask("SaslAuthenticate", 2, {"auth_bytes": f"\0{USER}\0{PASSWORD}".encode()})
+            assert told["error_code"] == 0 and 0 < told["session_lifetime_ms"] <= 3000
+            assert client.ask("Metadata", 8, {"topics": None})["brokers"]
+            time.sleep(1.6)
+        time.sleep(1.5)
+        with pytest.raises(OSError):
+            client.ask("Metadata", 8, {"topics": None})
+        client.sock.close()
+
+
+# --- the proxy logs in ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_the_proxy_logs_in(secured: Secured, tmp_path: Path, mechanism: str) -> None:
+    """For clients that know nothing of it. The recording shows the login without its secrets."""
+    secret = PASSWORD if mechanism != "OAUTHBEARER" else unsecured_token(USER)
+    sasl = SaslConfig(mechanism, USER, secret)
+    tls = TlsConfig(broker_ca=secured.ca.path)
+    with secured.proxy("TLSLOGIN", tls=tls, sasl=sasl, record=tmp_path) as running:
+        confluent(running.bootstrap, 0)
+        kafka_python(running.bootstrap, 1)
+        assert running.events(LoggedIn)[0].text.split(",")[0].endswith(f"as {USER} with {mechanism}")
+        assert not [event.text for event in running.events() if event.warning]
+        assert secret not in repr([*running.events(), running.proxy.config])
+    with open_capture(tmp_path) as capture:
+        assert not capture.verify()
+        assert not [exchange for exchange in capture.exchanges() if exchange.undecoded]
+    recorded = b"".join(file.read_bytes() for file in tmp_path.rglob("*") if file.is_file())
+    assert b"the proxy logs in" in recorded and mechanism.encode() in recorded
+    assert secret.encode() not in recorded
+
+
+def refused(running: Running) -> str:
+    with pytest.raises(KafkaException):
+        AdminClient({"bootstrap.servers": running.bootstrap, "log_level": 0}).list_topics(timeout=2)
+    return str(running.events(LoginFailed)[0].reason)
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "OAUTHBEARER"])
+def test_a_login_that_is_refused(secured: Secured, mechanism: str) -> None:
+    with secured.proxy("LOGIN", sasl=SaslConfig(mechanism, USER, "wrong")) as running:
+        why = refused(running)
+    assert "SASL_AUTHENTICATION_FAILED" in why or "the token" in why
+    assert "wrong" not in why
+
+
+def test_a_login_where_none_is_wanted(secured: Secured) -> None:
+    """Listeners without SASL, and without what the proxy was told to speak."""
+    with secured.proxy("TLS", tls=TlsConfig(broker_ca=secured.ca.path), sasl=SaslConfig("PLAIN", USER, "x")) as running:
+        assert "SASL" in refused(running)
+    with secured.proxy("TLSLOGIN", sasl=SaslConfig("PLAIN", USER, "x")) as running:
+        assert "SASL listener" in refused(running)
+
+
+def test_sessions_are_renewed_between_frames(secured: Secured, tmp_path: Path) -> None:
+    """The broker ends sessions after 3 s; 7 s of traffic see none end, and no error."""
+    with secured.proxy("SHORT", sasl=SaslConfig("SCRAM-SHA-256", USER, PASSWORD), record=tmp_path) as running:
+        producer = Producer({"bootstrap.servers": running.bootstrap, "linger.ms": 0, "log_level": 0})
+        failed: list[Any] = []
+        count = 0
+        end = time.monotonic() + 7
+        while time.monotonic() < end:
+            producer.produce("t", b"x" * 100, partition=count % 4, on_delivery=lambda e, _: failed.append(e) if e else None)
+            count += 1
+            producer.poll(0.005)
+        assert producer.flush(10) == 0
+        assert not failed
+        opened = len(running.events(ConnectionOpened))
+        assert opened <= 3  # bootstrap and the two brokers
+        assert not [event.text for event in running.events() if event.warning]
+    recorded = b"".join(file.read_bytes() for file in tmp_path.rglob("*") if file.is_file())
+    assert recorded.count(b"SaslHandshake") + recorded.count(b"SCRAM-SHA-256") >= 4
+    no_canary(tmp_path)
+
+
+def test_nothing_secret_on_command_lines(secured: Secured) -> None:
+    with secured.proxy("LOGIN", sasl=SaslConfig("PLAIN", USER, PASSWORD)) as running:
+        assert not running.events(UpstreamFailed)
+        lines = [path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if _readable(path)]
+    assert not any(PASSWORD.encode() in line for line in lines)
+
+
+def _readable(path: Path) -> bool:
+    try:
+        path.read_bytes()
+    except OSError:
+        return False
+    return True
+
+

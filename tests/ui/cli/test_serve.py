@@ -1,0 +1,89 @@
+"""``barnabas serve``: events, summary and exit status of the command."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka.admin import AdminClient
+
+RECORDED = Path(__file__).parents[2] / "captures" / "serving" / "recorded"
+
+
+@pytest.fixture
+def recording(tmp_path: Path) -> Path:
+    folder = tmp_path / "recording"
+    folder.mkdir()
+    shutil.copy(RECORDED / "two-members.pcapng", folder)
+    return folder
+
+
+class Serving:
+    """The command in a process of its own, until it is interrupted."""
+
+    def __init__(self, *arguments: object) -> None:
+        command = [sys.executable, "-m", "barnabas", "serve", *map(str, arguments), "--listen", "127.0.0.1:0", "--json"]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        assert line, self.process.communicate()[1]
+        self.first: dict[str, Any] = json.loads(line)
+
+    @property
+    def bootstrap(self) -> str:
+        host, port = self.first["address"]
+        return f"{host}:{port}"
+
+    def end(self) -> tuple[int, list[dict[str, Any]]]:
+        self.process.send_signal(signal.SIGINT)
+        out, errors = self.process.communicate(timeout=20)
+        assert errors == ""
+        return self.process.returncode, [json.loads(line) for line in out.splitlines()]
+
+
+def test_answers_are_counted_and_the_status_is_0(recording):
+    serving = Serving(recording)
+    assert serving.first["event"] == "serving" and serving.first["exchanges"] > 10
+    topics = AdminClient({"bootstrap.servers": serving.bootstrap}).list_topics("two-confluent", timeout=10).topics
+    assert len(topics["two-confluent"].partitions) == 4
+    code, events = serving.end()
+    assert code == 0
+    summary = events[-1]
+    assert summary["event"] == "summary" and summary["misses"] == {}
+    assert summary["asked"]["Metadata"] >= 1 and "Produce" in summary["never_asked"]
+
+
+def test_a_miss_is_told_and_the_status_is_1(recording):
+    serving = Serving(recording)
+    topics = AdminClient({"bootstrap.servers": serving.bootstrap}).list_topics("other", timeout=10).topics
+    assert topics["other"].error is not None
+    code, events = serving.end()
+    assert code == 1
+    miss = next(event for event in events if event["event"] == "miss")
+    assert miss["what"].endswith("for other") and miss["nearest"].startswith("Metadata")
+    assert events[-1]["misses"] == {"Metadata": len([e for e in events if e["event"] == "miss"])}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["--on-miss", "passthrough"], "--broker"),
+        (["--timing", "never"], "--timing"),
+        (["--records", "some"], "--records"),
+        (["--listen", "nowhere"], "--listen"),
+    ],
+)
+def test_what_cannot_be_is_said_in_one_line(run, recording, arguments, reason):
+    done = run("serve", recording, *arguments)
+    assert done.returncode == 2 and reason in done.stderr and done.stderr.count("\n") == 1
+
+
+def test_a_capture_that_is_not_there(run, tmp_path):
+    done = run("serve", tmp_path / "gone")
+    assert done.returncode == 2 and "gone" in done.stderr

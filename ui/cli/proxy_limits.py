@@ -1,0 +1,66 @@
+"""The options of ``barnabas proxy`` for limits."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from ...proxy.limits import Limits
+from .failure import Failure
+
+PANEL = "Limits"
+
+ConnectSeconds = Annotated[
+    float,
+    typer.Option(
+        "--connect-seconds", help="How long connecting to a broker may take.", metavar="S", rich_help_panel=PANEL
+    ),
+]
+IdleSeconds = Annotated[
+    float,
+    typer.Option(
+        "--idle-seconds",
+        help="Close connections without a byte for so long; 0: never.",
+        metavar="S",
+        rich_help_panel=PANEL,
+    ),
+]
+MaxConnections = Annotated[
+    int,
+    typer.Option(
+        "--max-connections",
+        help="Most connections at one time; more clients wait. 0: as many as the system allows.",
+        metavar="N",
+        rich_help_panel=PANEL,
+    ),
+]
+MaxFrame = Annotated[
+    int,
+    typer.Option(
+        "--max-frame",
+        help="Largest size of a frame; what claims more is taken for damage.",
+        metavar="BYTES",
+        rich_help_panel=PANEL,
+    ),
+]
+Oversize = Annotated[
+    str,
+    typer.Option(
+        "--oversize",
+        help="What is done then: pass the connection on unread, or close it.",
+        metavar="pass|close",
+        rich_help_panel=PANEL,
+    ),
+]
+DEFAULT = Limits()
+
+
+def config(
+    connect_seconds: float, idle_seconds: float, max_connections: int, max_frame: int, oversize: str
+) -> Limits:
+    """Failure for limits that make no sense."""
+    try:
+        return Limits(connect_seconds, idle_seconds, max_connections, max_frame, oversize)
+    except ValueError as error:
+        raise Failure(str(error)) from None

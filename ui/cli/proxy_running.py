@@ -1,0 +1,287 @@
+"""Running proxies in the foreground: their events line by line, findings, signals. One cluster, or several by name."""
+
+from __future__ import annotations
+
+import json
+import queue
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from types import FrameType
+
+from ...plugins.rules import Rule, RuleError, load
+from ...proxy import Proxy, ProxyConfig, ProxyError, events
+from ...proxy.security import client_advice
+from . import proxy_metering as metering
+from .address import show
+from .failure import Failure
+
+COUNTS_EVERY = 10.0
+
+
+class _Hangup:
+    """SIGHUP has come."""
+
+
+class _Ended:
+    """A proxy has stopped by itself: its control API was asked to."""
+
+
+@dataclass(slots=True)
+class Cluster:
+    """What is run. `name` is empty for the only one; `rules`: the file they came from, to be read again on SIGHUP."""
+
+    name: str
+    config: ProxyConfig
+    rules: Path | None = None
+    proxy: Proxy = field(init=False)
+    findings: Findings = field(init=False)
+    said: tuple[float, tuple[int, ...] | None] = (0.0, None)
+    """When counts were printed last, and which."""
+
+    def __post_init__(self) -> None:
+        self.proxy = Proxy(self.config)
+        self.findings = Findings(self.prefix)
+
+    @property
+    def prefix(self) -> str:
+        return f"{self.name}: " if self.name else ""
+
+
+def run(clusters: Sequence[Cluster], as_json: bool, quiet: bool, screen: bool) -> None:
+    """Start them all, print what happens, and stop them on Ctrl-C or SIGTERM."""
+    talk = not (as_json or quiet or screen)
+    for cluster in clusters:
+        _make_directory(cluster)
+    heard = _Heard()
+    with stopping_on_signals():
+        try:
+            for cluster in clusters:
+                _start(cluster, talk)
+            if screen:
+                _screen(clusters[0].proxy)
+            else:
+                heard.listen(clusters)
+                _lines(clusters, heard, as_json, quiet)
+        except KeyboardInterrupt:
+            if not quiet:
+                print(
+                    "stopping: responses in flight are waited for, 5 s at most; Ctrl-C again cuts them", file=sys.stderr
+                )
+        finally:
+            stop_all([cluster.proxy for cluster in clusters])
+    for cluster, event in heard.rest(clusters):
+        if isinstance(event, events.FindingSeen) and not as_json:
+            cluster.findings.take(event, not screen)
+        elif not isinstance(event, events.Counts) and (event.warning or not quiet) and not screen:
+            _print(event, cluster, as_json)
+    for cluster in clusters:
+        if cluster.config.findings and not as_json and not screen:
+            cluster.findings.summary()
+        record = cluster.config.record
+        if record is not None and not as_json and not quiet:
+            print(
+                f"{cluster.prefix}recorded to {record}; look at it with: barnabas ui {record}, "
+                f"or: barnabas findings {record}"
+            )
+
+
+def stop_all(proxies: Sequence[Proxy]) -> None:
+    """Stop them at the same time: each may have responses in flight to wait for."""
+    threads = [threading.Thread(target=proxy.stop, name="stopping") for proxy in proxies]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def _start(cluster: Cluster, talk: bool) -> None:
+    proxy = cluster.proxy
+    try:
+        proxy.start()
+    except ProxyError as error:
+        raise Failure(f"{cluster.prefix}{error}") from None
+    if not talk:
+        return
+    if cluster.config.transparent:
+        clients = "clients: the brokers' own addresses; bring them here with: barnabas transparent up"
+    else:
+        clients = f"clients: bootstrap.servers={show(proxy.address)}"
+    lines = [clients]
+    if cluster.config.tls is not None:
+        lines += client_advice(cluster.config.tls)
+    if advice := metering.advice(proxy.meter, cluster.config.meter):
+        lines.append(advice)
+    for line in lines:
+        print(f"{cluster.prefix}{line}", flush=True)
+
+
+def load_rules(path: Path | None) -> list[Rule]:
+    """The rules of a file; Failure with file, line and column of what is wrong in it."""
+    if path is None:
+        return []
+    try:
+        return load(path)
+    except RuleError as error:
+        raise Failure(str(error)) from None
+    except OSError as error:
+        raise Failure(f"{path} cannot be read: {error.strerror or error}") from None
+
+
+def _make_directory(cluster: Cluster) -> None:
+    path = cluster.config.record
+    if path is not None:
+        try:
+            path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise Failure(f"cannot record into {path}: {error.strerror or error}; give --record another DIR") from None
+
+
+@contextmanager
+def stopping_on_signals() -> Iterator[None]:
+    """SIGTERM ends a command as Ctrl-C does: in order."""
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+class Findings:
+    """The findings of one run, by their number, as they were told last."""
+
+    def __init__(self, prefix: str = "") -> None:
+        self._prefix = prefix
+        self._last: dict[int, events.FindingSeen] = {}
+
+    def take(self, event: events.FindingSeen, show_it: bool = True) -> None:
+        """Print a finding: with its remedy the first time, in one line when it got worse or more frequent."""
+        before = self._last.get(event.number)
+        self._last[event.number] = event
+        if not show_it or (before and event.count < 2 * before.count and event.severity == before.severity):
+            return  # the last word on a finding that was told: for the summary
+        from .finding_lines import in_one_line, indented, plain_or_colours
+
+        console = plain_or_colours()
+        line = in_one_line(event.severity, event.id, event.count, event.seen)
+        console.print(f"{time.strftime('%H:%M:%S')} {self._prefix}", line, sep="")
+        if before is None:
+            console.print(indented(event.remedy, "do: ", 16))
+
+    def summary(self) -> None:
+        """What was found in all, the worst first."""
+        from ...decoder.findings import Severity
+        from .finding_lines import in_one_line, plain_or_colours
+
+        console = plain_or_colours()
+        if not self._last:
+            console.print(f"{self._prefix}nothing was found wrong with the traffic")
+            return
+        console.print(f"{self._prefix}found in this run: {len(self._last)}")
+        for event in sorted(self._last.values(), key=lambda e: (-Severity(e.severity).rank, -e.count)):
+            console.print("  ", in_one_line(event.severity, event.id, event.count, event.seen), sep="")
+
+
+class _Heard:
+    """The events of all clusters, in the order they came."""
+
+    def __init__(self) -> None:
+        self.queue: queue.SimpleQueue[tuple[Cluster, events.Event] | _Hangup | _Ended] = queue.SimpleQueue()
+        self._threads: list[threading.Thread] = []
+
+    def listen(self, clusters: Sequence[Cluster]) -> None:
+        """Take the events of clusters that have started."""
+        for cluster in clusters:
+            thread = threading.Thread(target=self._hear, args=(cluster,), name=f"events {cluster.name}", daemon=True)
+            thread.start()
+            self._threads.append(thread)
+
+    def _hear(self, cluster: Cluster) -> None:
+        for event in cluster.proxy.events():
+            self.queue.put((cluster, event))
+        self.queue.put(_Ended())
+
+    def rest(self, clusters: Sequence[Cluster]) -> Iterator[tuple[Cluster, events.Event]]:
+        """What nobody has taken yet, when all have been stopped."""
+        if not self._threads:
+            self.listen(clusters)
+        for thread in self._threads:
+            thread.join()
+        while not self.queue.empty():
+            found = self.queue.get()
+            if isinstance(found, tuple):
+                yield found
+
+
+def _lines(clusters: Sequence[Cluster], heard: _Heard, as_json: bool, quiet: bool) -> None:
+    """Print events as they come, until interrupted or every proxy has been stopped over its control API."""
+    running = len(clusters)
+    before = signal.signal(signal.SIGHUP, lambda number, frame: heard.queue.put(_Hangup()))
+    try:
+        while running:
+            found = heard.queue.get()
+            if isinstance(found, tuple):
+                cluster, event = found
+                _tell(cluster, event, as_json, quiet)
+                continue
+            if isinstance(found, _Ended):
+                running -= 1
+                continue
+            for each in clusters:
+                _reload(each)
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def _reload(cluster: Cluster) -> None:
+    """Read the rules again; what cannot be read leaves the old ones standing."""
+    if cluster.rules is None:
+        return
+    try:
+        cluster.proxy.replace_rules(load_rules(cluster.rules))
+    except Failure as failure:
+        print(f"{time.strftime('%H:%M:%S')} ! {cluster.prefix}the old rules stay: {failure}", file=sys.stderr, flush=True)
+
+
+def _tell(cluster: Cluster, event: events.Event, as_json: bool, quiet: bool) -> None:
+    if isinstance(event, events.Counts) and not as_json:
+        moved = (event.exchanges, event.request_bytes, event.response_bytes, event.connections)
+        last, said = cluster.said
+        if moved == said or time.monotonic() - last < COUNTS_EVERY:
+            return
+        cluster.said = (time.monotonic(), moved)
+    if isinstance(event, events.FindingSeen) and not as_json:
+        cluster.findings.take(event)
+    elif event.warning or not quiet:
+        _print(event, cluster, as_json)
+
+
+def _print(event: events.Event, cluster: Cluster, as_json: bool) -> None:
+    if as_json:
+        whose = {"cluster": cluster.name} if cluster.name else {}
+        print(json.dumps({"event": type(event).__name__, **whose, **asdict(event)}), flush=True)
+    else:
+        stamp = time.strftime("%H:%M:%S")
+        print(
+            f"{stamp} {'! ' if event.warning else ''}{cluster.prefix}{event.text}",
+            file=sys.stderr if event.warning else sys.stdout,
+            flush=True,
+        )
+
+
+def _screen(running: Proxy) -> None:
+    from ..live import watch
+
+    assert running.config.record is not None
+    tls = running.config.tls
+    unverified = " (brokers' certificates NOT VERIFIED)" if tls is not None and tls.broker_insecure else ""
+    watch(running, running.config.record, title=f"bootstrap.servers={show(running.address)}{unverified}")

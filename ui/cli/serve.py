@@ -1,0 +1,152 @@
+"""``barnabas serve``: a recording answers clients in the place of its brokers."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ...captures import NotACapture
+from ...captures.serving import Offer
+from ...proxy.serve import OnMiss, Served, ServeError
+from ...proxy.serve.config import ServeConfig
+from ...proxy.serve.events import Miss, ServeEvent
+from ..tui.safe import visible
+from .address import parse
+from .failure import Failure
+from .proxy import stopping_on_signals
+
+
+class Timing:
+    """Values of ``--timing``."""
+
+    NOW = "now"
+    RECORDED = "recorded"
+
+
+def serve(
+    capture: Annotated[Path, typer.Argument(help="A recording's directory or segment, or any pcap or pcapng file.")],
+    listen: Annotated[
+        str,
+        typer.Option(
+            "--listen",
+            help="Where clients connect. Further brokers get the ports that follow; with port 0 all get free ones.",
+            metavar="HOST:PORT",
+        ),
+    ] = "127.0.0.1:19092",
+    on_miss: Annotated[
+        OnMiss,
+        typer.Option(
+            "--on-miss",
+            help="What happens to a request without a recorded answer: fail = an error for the client, passthrough = a "
+            "real broker answers it, record = the same, and it is added to the recording.",
+        ),
+    ] = OnMiss.FAIL,
+    broker: Annotated[
+        str | None, typer.Option("--broker", help="The real broker for --on-miss.", metavar="HOST:PORT")
+    ] = None,
+    timing: Annotated[
+        str,
+        typer.Option(
+            "--timing", help="now = answer at once, recorded = after the time it took then.", metavar="now|recorded"
+        ),
+    ] = Timing.NOW,
+    records: Annotated[
+        str,
+        typer.Option(
+            "--records",
+            help="Records that recorded clients produced: produced = there once they are produced again, all = there "
+            "from the start (for consumers alone).",
+            metavar="produced|all",
+        ),
+    ] = "produced",
+    offer: Annotated[
+        Offer,
+        typer.Option(
+            "--offer",
+            help="The versions that clients are offered: recorded = those of the recorded broker, answerable = only "
+            "what is in the recording.",
+        ),
+    ] = Offer.RECORDED,
+    as_json: Annotated[bool, typer.Option("--json", help="Print events as JSON, one object per line.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print warnings only.")] = False,
+) -> None:
+    """Answer clients from a recording, without a broker: a test that was recorded once runs offline.
+
+    Ctrl-C ends it. Exit status 0, or 1 when requests had no recorded answer (misses), or 2 for errors.
+    """
+    if timing not in (Timing.NOW, Timing.RECORDED):
+        raise Failure(f"--timing {visible(timing)}: only now and recorded are known")
+    if records not in ("produced", "all"):
+        raise Failure(f"--records {visible(records)}: only produced and all are known")
+    config = ServeConfig(
+        capture=capture,
+        listen=parse(listen, "--listen"),
+        on_miss=on_miss,
+        broker=None if broker is None else parse(broker, "--broker", port=9092),
+        recorded_times=timing == Timing.RECORDED,
+        everything=records == "all",
+        offer=offer,
+    )
+    served = Served(config)
+    with stopping_on_signals():
+        try:
+            served.start()
+            while True:
+                event = served.next_event(1.0)
+                if event is not None:
+                    _print(event, as_json, quiet)
+        except (ServeError, NotACapture) as error:
+            raise Failure(visible(str(error))) from None
+        except OSError as error:
+            raise Failure(f"{capture} cannot be read: {error.strerror or error}") from None
+        except KeyboardInterrupt:
+            pass
+        finally:
+            served.stop()
+    for event in served.events():
+        _print(event, as_json, quiet)
+    _finish(served, as_json, quiet)
+    if served.misses:
+        raise typer.Exit(1)
+
+
+def _print(event: ServeEvent, as_json: bool, quiet: bool) -> None:
+    if as_json:
+        print(json.dumps({"event": _kind(event), "text": event.text, **asdict(event)}), flush=True)
+    elif event.warning:
+        print(f"barnabas: {visible(event.text)}", file=sys.stderr, flush=True)
+    elif not quiet:
+        print(visible(event.text), flush=True)
+
+
+def _kind(event: ServeEvent) -> str:
+    return "".join("_" + c.lower() if c.isupper() else c for c in type(event).__name__).lstrip("_")
+
+
+def _finish(served: Served, as_json: bool, quiet: bool) -> None:
+    summary = served.summary()
+    if as_json:
+        print(json.dumps({"event": "summary", **summary}), flush=True)
+    elif not quiet:
+        for line in summary_lines(summary, served.misses):
+            print(line)
+
+
+def summary_lines(summary: dict[str, Any], misses: list[Miss]) -> list[str]:
+    """What is said at the end."""
+    kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(summary["by_kind"].items()))
+    lines = [f"{summary['answers']} answers" + (f": {kinds}" if kinds else "")]
+    if summary["never_asked"]:
+        lines.append(
+            "recorded, but never asked: " + ", ".join(f"{n} {api}" for api, n in summary["never_asked"].items())
+        )
+    total = len(misses)
+    lines.append(
+        f"{total} misses" + (": " + ", ".join(f"{n} {api}" for api, n in summary["misses"].items()) if total else "")
+    )
+    return lines

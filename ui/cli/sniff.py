@@ -1,0 +1,81 @@
+"""``barnabas sniff``: record what passes an interface, without standing in its way."""
+
+from __future__ import annotations
+
+import sys
+import time
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ..tui.safe import visible
+from .failure import Failure
+from .filter import compiled
+from .finding_lines import counted
+from .proxy import stopping_on_signals
+
+
+class By(StrEnum):
+    """Who takes the packets."""
+
+    DUMPCAP = "dumpcap"
+    TCPDUMP = "tcpdump"
+    SOCKET = "socket"
+
+
+def sniff(
+    interface: Annotated[str, typer.Option("--interface", "-i", help="The network interface, such as eth0 or lo.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The recording's directory.", metavar="DIR")],
+    port: Annotated[
+        list[int] | None,
+        typer.Option("--port", help="A port of the brokers (default: all TCP; Kafka is found by what is said)."),
+    ] = None,
+    seconds: Annotated[float | None, typer.Option("--seconds", help="Stop after so long.", min=0)] = None,
+    filter_: Annotated[
+        str | None, typer.Option("--filter", help="Only the exchanges that this is true of.", metavar="FILTER")
+    ] = None,
+    redact: Annotated[
+        bool, typer.Option("--redact/--no-redact", help="Mask passwords, tokens and other secrets of the protocol.")
+    ] = True,
+    by: Annotated[
+        By | None,
+        typer.Option("--by", help="Who takes the packets (default: dumpcap or tcpdump if installed, else a socket)."),
+    ] = None,
+) -> None:
+    """Record passively: no client is pointed anywhere, nothing is changed. Ctrl-C ends it.
+
+    The recording grows while it runs: barnabas ui DIR shows it live. Needs root, CAP_NET_RAW, or a dumpcap that your
+    user may run. Packets that the system dropped are counted and said. For TLS connections use barnabas proxy, or
+    capture with dumpcap and give barnabas import the clients' key log.
+    """
+    wanted = compiled(filter_) if filter_ is not None else None
+    from ...captures.importing import Importer
+    from ...captures.sniffing import SniffError, Tap
+    from ...captures.sniffing import sniff as record
+
+    try:
+        tap = Tap(interface, tuple(port or ()), str(by) if by else "")
+    except (SniffError, OSError) as error:
+        raise Failure(visible(str(error))) from None
+    try:
+        importer = Importer(output, tuple(port or (9092,)), redact=redact, wanted=wanted)
+    except OSError as error:
+        tap.close()
+        raise Failure(f"{visible(str(output))} cannot be written: {error.strerror or error}") from None
+    print(f"recording {visible(interface)} into {visible(str(output))} by {tap.by}; Ctrl-C ends it", file=sys.stderr)
+    until = None if seconds is None else time.monotonic() + seconds
+    with stopping_on_signals():
+        try:
+            record(tap, importer, lambda: until is not None and time.monotonic() >= until)
+        except KeyboardInterrupt:
+            pass
+        except OSError as error:
+            raise Failure(visible(str(error.strerror or error))) from None
+    counts = importer.counts
+    for note in importer.notes:
+        print(f"barnabas: {visible(note)}", file=sys.stderr)
+    what = f"{counted(counts['exchanges'], 'exchange')} on {counted(counts['connections'], 'connection')}"
+    dropped = "not known" if tap.dropped is None else f"{tap.dropped}"
+    print(f"{what}; packets dropped by the system: {dropped}; next: barnabas ui {visible(str(output))}", file=sys.stderr)
