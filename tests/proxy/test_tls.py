@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import random
+import select
 import socket
 import ssl
 import stat
@@ -99,28 +100,57 @@ def test_bytes_stay_the_same(secure: Any, piece: int) -> None:
     received: list[bytes] = []
 
     def script(sock: ssl.SSLSocket) -> None:
-        reading = threading.Thread(target=lambda: received.append(everything(sock, step=piece)))
-        reading.start()
-        for at in range(0, len(down), piece):
-            sock.sendall(down[at : at + piece])
-        end_writing_only_sends(sock)
-        reading.join(20)
+        received.append(both_ways(sock, down, piece))
         sock.close()
 
     _, client = secure(script)
-    back: list[bytes] = []
-    reading = threading.Thread(target=lambda: back.append(everything(client)))
-    reading.start()
-    for at in range(0, len(up), piece):
-        client.sendall(up[at : at + piece])
-    end_writing_only_sends(client)
-    reading.join(20)
-    for _ in range(200):
+    back = both_ways(client, up, piece)
+    for _ in range(400):
         if received:
             break
         time.sleep(0.05)
-    assert hashlib.sha256(back[0]).digest() == hashlib.sha256(down).digest()
+    assert hashlib.sha256(back).digest() == hashlib.sha256(down).digest()
     assert hashlib.sha256(received[0]).digest() == hashlib.sha256(up).digest()
+
+
+def both_ways(
+    sock: ssl.SSLSocket, data: bytes, piece: int, slowly: tuple[float, float, int] = (0.0, 0.0, 0)
+) -> bytes:
+    """Send `data` in pieces while taking what comes, until both sides have ended.
+
+    `slowly`: how long to wait before the first read and between reads, in seconds, and what to take at a time.
+    By one thread: Python's TLS sockets must not be read and written by two at a time before 3.13.
+    """
+    late, pause, step = slowly
+    received = bytearray()
+    readable = time.monotonic() + late
+    sock.setblocking(False)
+    at, writing, reading = 0, True, True
+    while writing or reading:
+        waiting = True
+        if reading and time.monotonic() >= readable:
+            try:
+                part = sock.recv(step or piece)
+                received += part
+                reading, waiting = bool(part), False
+                readable = time.monotonic() + pause
+            except ssl.SSLZeroReturnError:
+                reading = False
+            except ssl.SSLWantReadError:
+                pass
+        if writing:
+            try:
+                at += sock.send(data[at : at + piece])
+                waiting = False
+            except ssl.SSLWantWriteError:
+                pass
+            if at == len(data):
+                writing = False
+                end_writing_only_sends(sock)
+        if waiting:
+            late = readable - time.monotonic()
+            select.select([sock] if reading and late <= 0 else [], [sock] if writing else [], [], late if late > 0 else 20)
+    return bytes(received)
 
 
 def end_writing_only_sends(sock: ssl.SSLSocket) -> None:
@@ -213,22 +243,15 @@ def test_slow_readers_and_large_transfers_both_ways(secure: Any, bench: Any) -> 
     received: list[bytes] = []
 
     def script(sock: ssl.SSLSocket) -> None:
-        def read() -> None:
-            time.sleep(0.5)
-            received.append(everything(sock, 0.001, 30_011))
-
-        reading = threading.Thread(target=read)
-        reading.start()
-        sock.sendall(down)
-        reading.join(30)
-        end_writing_only_sends(sock)
+        received.append(both_ways(sock, down, 1 << 20, (0.5, 0.001, 30_011)))
+        sock.close()
 
     _, client = secure(script)
-    writing = threading.Thread(target=lambda: (client.sendall(up), end_writing_only_sends(client)))
-    writing.start()
-    time.sleep(0.5)
-    back = everything(client, 0.001, 20_011)
-    writing.join(30)
+    back = both_ways(client, up, 1 << 20, (0.5, 0.001, 20_011))
+    for _ in range(600):
+        if received:
+            break
+        time.sleep(0.05)
     assert hashlib.sha256(back).digest() == hashlib.sha256(down).digest()
     assert hashlib.sha256(received[0]).digest() == hashlib.sha256(up).digest()
 

@@ -225,6 +225,8 @@ def _settings(node_id: int, port: int, controller_port: int, replicas: int) -> d
         "transaction.state.log.replication.factor": replicas,
         "transaction.state.log.min.isr": 1,
         "transaction.state.log.num.partitions": 3,
+        # The coordinator looks for transactions that outlive their timeout every 10 s otherwise.
+        "transaction.abort.timed.out.transaction.cleanup.interval.ms": 200,
         "share.coordinator.state.topic.replication.factor": replicas,
         "share.coordinator.state.topic.min.isr": 1,
         "share.coordinator.state.topic.num.partitions": 3,

@@ -25,7 +25,7 @@ EXPECTED = {
     "fenced": {"producer-fenced": "high"},
     "too-large": {"produce-too-large": "high"},
     "leader-moves": {"produce-leader-retries": "info"},
-    "left-open": {"transaction-left-open": "high"},
+    "left-open": {"transaction-left-open": "high", "producer-fenced": "high"},
     "wrong-crc": {"corrupt-batch": "high"},
 }
 THE_REST = {
