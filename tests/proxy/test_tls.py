@@ -9,7 +9,6 @@ import socket
 import ssl
 import stat
 import struct
-import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
