@@ -178,6 +178,8 @@ class Capture:
                 if path.exists() and path.stat().st_size:  # else it is only just being made
                     self._seen.add(name)
                     self._notes.append(str(error))
+            except FileNotFoundError:  # removed since the directory was read: retention takes the oldest away
+                continue
             except OSError as error:  # next time, perhaps
                 self._notes.append(f"{path}: {error.strerror or error}")
         return bool(new)
@@ -246,9 +248,12 @@ class Capture:
 
     def refresh(self) -> int:
         """Pick up what a live recording has added, or whoever writes a foreign capture; returns the number of new
-        rows. A foreign file in a directory must be the last one to grow: rows keep their numbers."""
+        rows. A foreign file in a directory must be the last one to grow: rows keep their numbers. Those of segments that
+        were removed meanwhile stay, without their frames (`removed` counts such segments)."""
         before = self.starts[-1]
         directory = self.path.is_dir()
+        for segment in self.segments:
+            segment.let_go()
         # In this order, because rows keep their numbers and none is shown twice: a segment that has a successor
         # is complete when it is read after that one was found, and one that says that exchanges go on elsewhere
         # has a successor by then.
@@ -267,6 +272,11 @@ class Capture:
     def live(self) -> bool:
         """More is to come: the recording still runs, or a foreign capture is still being read."""
         return any(segment.live for segment in self.segments)
+
+    @property
+    def removed(self) -> int:
+        """How many segments were removed while this was open: their rows are there, their frames are not."""
+        return sum(segment.gone for segment in self.segments)
 
     @property
     def growing(self) -> bool:
@@ -297,7 +307,7 @@ class Capture:
 
     def verify(self) -> list[str]:
         """Check the sums in the recording's segments; one line per damaged span."""
-        return [line for segment in self.segments if segment.own for line in check(segment.path)]
+        return [line for s in self.segments if s.own and not s.gone for line in check(s.path)]
 
     def close(self) -> None:
         """Close all files."""

@@ -118,7 +118,7 @@ class Happenings:
             except OSError as error:
                 if not directory:
                     raise
-                self._notes.append(f"{path}: {error.strerror or error}")
+                self._notes.append(_unreadable(path, error))
                 self._found[name] = 0, path, None
                 continue
             rank = self._ranks.setdefault(own.recording if own else name, len(self._ranks))
@@ -137,7 +137,7 @@ class Happenings:
             path, source = _open(path)
             source.fill_all()
         except OSError as error:
-            self._notes.append(f"{path}: {error.strerror or error}")
+            self._notes.append(_unreadable(path, error))
             return
         before, flags = self._last
         goes_on = own and before and flags and flags & CONTINUED and before == own._replace(number=own.number - 1)
@@ -271,6 +271,12 @@ class Happenings:
 
 def _mark(leg: LegSeen) -> str:
     return "broker_response" if leg.frame.direction else "broker_request"
+
+
+def _unreadable(path: Path, error: OSError) -> str:
+    if isinstance(error, FileNotFoundError):
+        return f"{path.name}: was removed before it was read"
+    return f"{path}: {error.strerror or error}"
 
 
 def _open(path: Path) -> tuple[Path, Source]:

@@ -29,6 +29,7 @@ from .sources import Source
 
 SUFFIXES = (".pcapng", ".pcapng.part", ".pcap", ".cap", ".pcapng.gz", ".pcap.gz", ".cap.gz", ".pcapng.zst", ".pcap.zst")
 INTERRUPTED = "the recording was interrupted at the end of this segment"
+REMOVED = "the segment {name} was removed from the recording meanwhile, and its frames with it: this is what its index says"
 
 
 def files_in(directory: Path) -> dict[str, Path]:
@@ -56,6 +57,8 @@ class CaptureFile:
     def __init__(self, path: Path, ports: Collection[int] = KAFKA_PORTS, *, background: bool = False) -> None:
         """`background`: a foreign capture is read on while its first rows are looked at; see `refresh`."""
         self.path = path
+        self.gone = False  # it was removed while it was open (see `let_go`)
+        self._size_then = self._modified_then = 0.0
         self._note: str | None = None
         self._source = Source(path)  # kept open: a segment may be renamed while we read it
         self._file = self._source.file
@@ -121,11 +124,15 @@ class CaptureFile:
     @property
     def size(self) -> int:
         """Bytes of the file now."""
+        if self.gone:
+            return int(self._size_then)
         return os.fstat(self._file.fileno()).st_size
 
     @property
     def modified(self) -> float:
         """When the file was written to last, in seconds since the epoch."""
+        if self.gone:
+            return self._modified_then
         return os.fstat(self._file.fileno()).st_mtime
 
     def refresh(self) -> int:
@@ -138,6 +145,19 @@ class CaptureFile:
             self._live = False
             self.path = self.path.with_name(self.path.name.removesuffix(".part"))
         return added
+
+    def let_go(self) -> bool:
+        """Close a segment that retention has removed, so that its bytes leave the disk; whether that was so. Its rows
+        stay, and `exchange` gives what the index says, without frames."""
+        if self.own is None or self._live or self.gone:
+            return False
+        status = os.fstat(self._file.fileno())
+        if status.st_nlink:
+            return False
+        self._size_then, self._modified_then = status.st_size, status.st_mtime
+        self.gone = True
+        self._source.close()
+        return True
 
     def visible(self, continued_elsewhere: bool) -> int:
         """How many records to show: without the last ones if those go on in the next segment and that is open."""
@@ -174,7 +194,7 @@ class CaptureFile:
         """Read an exchange back. Raises ValueError when the file does not hold what the record says.
 
         Marks: request_offset, response_offset, segment, and where they apply notes, changed, broker_request and
-        broker_response (the frames of the other leg, lists of bytes).
+        broker_response (the frames of the other leg, lists of bytes). Of a segment that is gone: no frames, and a note.
         """
         index = self.index
         ends = index.connections.get(record.connection)
@@ -190,6 +210,12 @@ class CaptureFile:
         )
         marks = exchange.marks
         marks["segment"] = self.path.name
+        if self.gone:
+            marks["notes"] = [REMOVED.format(name=self.path.name)]
+            exchange.request_time_ns = record.time_ns if record.request_offset >= 0 else None
+            if record.response_offset >= 0:
+                exchange.response_time_ns = record.time_ns + max(record.latency_ns, 0)
+            return exchange
         notes: list[str] = []
         if record.request_offset >= 0:
             exchange.request_time_ns = record.time_ns
