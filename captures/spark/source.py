@@ -19,7 +19,7 @@ from pyspark.sql.types import StructType
 
 from .. import tables
 
-_SQL_TYPES = {"string": "string", "int64": "bigint", "int32": "int", "int16": "smallint", "bool": "boolean"}
+_SQL_TYPES = {"string": "string", "int64": "bigint", "int32": "int", "int16": "smallint", "bool": "boolean", "binary": "binary"}
 
 
 class SegmentPartition(InputPartition):  # type: ignore[misc]
@@ -51,14 +51,14 @@ class BarnabasSource(DataSource):  # type: ignore[misc]
         path = self.options.get("path")
         if not path:
             raise ValueError('the data source barnabas needs a path: .load("recordings")')
-        return SegmentReader(path.removeprefix("file://"), self._table()[1])
+        return SegmentReader(path.removeprefix("file://"), *self._table())
 
 
 class SegmentReader(DataSourceReader):  # type: ignore[misc]
     """Plans one partition per closed segment, and reads one."""
 
-    def __init__(self, path: str, columns: list[str]) -> None:
-        self._path, self._columns = path, columns
+    def __init__(self, path: str, table: str, columns: list[str]) -> None:
+        self._path, self._table, self._columns = path, table, columns
 
     def partitions(self) -> list[InputPartition]:
         """Raises ValueError when there is nothing to read."""
@@ -68,4 +68,4 @@ class SegmentReader(DataSourceReader):  # type: ignore[misc]
         return [SegmentPartition(str(segment.path)) for segment in found.segments]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        return tables.exchanges(partition.value, self._columns)
+        return tables.batches(self._table, partition.value, self._columns)

@@ -1,0 +1,85 @@
+"""Recordings as tables: rows one by one, or one segment in and Arrow record batches out. No Spark here; Spark, reports,
+`barnabas export` and views use them alike.
+
+`DESCRIBED` has the description of every table, from which all else follows; docs/tables.md shows it. The header table
+`exchanges` comes from the index alone, so nothing is decoded for it. Arrow batches need pyarrow (and `exchanges` numpy):
+`pip install 'barnabas[spark]'`; rows need nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from .arrow import BATCH_ROWS, MissingLibrary, schema_of
+from .columns import Column, Table
+from .headers import TABLE as _EXCHANGES
+from .segments import Found, Segment, find_segments
+
+__all__ = [
+    "BATCH_ROWS",
+    "DESCRIBED",
+    "EXCHANGES",
+    "TABLES",
+    "Column",
+    "Found",
+    "MissingLibrary",
+    "Segment",
+    "Table",
+    "batches",
+    "chosen",
+    "described",
+    "exchanges",
+    "find_segments",
+    "schema",
+]
+
+DESCRIBED = {table.name: table for table in (_EXCHANGES,)}
+"""Every table by its name."""
+TABLES = {table.name: {column.name: column.arrow for column in table.columns} for table in DESCRIBED.values()}
+"""The columns of every table and their Arrow types, in order; with the extra ones."""
+EXCHANGES = {column.name: column.arrow for column in _EXCHANGES.chosen()}
+"""The columns of the table `exchanges` and their Arrow types, in order, but for the extra ones."""
+
+
+def described(table: str) -> Table:
+    """The description of a table. Raises ValueError."""
+    if table not in DESCRIBED:
+        raise ValueError(f"no table is called {table!r}; there is: {', '.join(DESCRIBED)}")
+    return DESCRIBED[table]
+
+
+def chosen(table: str, columns: Sequence[str] | None = None) -> list[str]:
+    """The columns to read, all of the table's but the extra ones by default. Raises ValueError for an unknown table or
+    column."""
+    return [column.name for column in described(table).chosen(columns)]
+
+
+def schema(table: str = "exchanges", columns: Sequence[str] | None = None) -> Any:
+    """The `pyarrow.Schema` of a table, or of some of its columns. Every field may be null for Arrow."""
+    return schema_of(described(table).chosen(columns))
+
+
+def batches(
+    table: str, segment_path: str | Path, columns: Sequence[str] | None = None, batch_rows: int = BATCH_ROWS
+) -> Iterator[Any]:
+    """Yield the `pyarrow.RecordBatch`es of one capture file's rows of a table.
+
+    Exchanges come in the order of the file's index. A damaged or torn file gives what can be read of it, perhaps nothing,
+    and never raises. An exchange that goes on in the next segment is left to that one, if it is there. `capture_id` is
+    the recording's identity, for a foreign capture its file name. Raises ValueError for unknown tables and columns and
+    `MissingLibrary`, all before the first batch.
+    """
+    from .reading import of_segment
+
+    wanted = described(table).chosen(columns)
+    schema_of(wanted)
+    return of_segment(described(table), Path(segment_path), wanted, batch_rows)
+
+
+def exchanges(
+    segment_path: str | Path, columns: Sequence[str] | None = None, batch_rows: int = BATCH_ROWS
+) -> Iterator[Any]:
+    """`batches` of the table `exchanges`."""
+    return batches("exchanges", segment_path, columns, batch_rows)

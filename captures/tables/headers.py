@@ -1,0 +1,168 @@
+"""The table `exchanges`: one row per exchange, from the index alone.
+
+Arrow batches are made by NumPy over the index's 64-byte records, so no frame is read and nothing is decoded; rows one by
+one need neither NumPy nor Arrow. Bodies are decoded only where their columns are asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from ...decoder import State, facts
+from ..capture import Row
+from ..index import CHANGED, STATE_MASK, STATES, UNDECODED, Index
+from .arrow import numpy, pyarrow, schema_of
+from .columns import NUMBER, Column, Table
+
+TABLE = Table(
+    "exchanges",
+    "exchange: a request and what came of it",
+    (
+        *NUMBER,
+        Column(
+            "time_ns",
+            "int64",
+            "when the request's first byte was seen (an orphan: the response's), nanoseconds since the epoch, UTC",
+        ),
+        Column("connection", "int64", "number of the connection in its recording"),
+        Column("client", "string", "`host:port` of the client; empty when not known"),
+        Column("broker", "string", "`host:port` of the broker; empty when not known"),
+        Column("api", "string", "the API's name, such as `Produce`; empty for an orphan"),
+        Column("api_key", "int16", "-1 for an orphan"),
+        Column("api_version", "int16", "-1 for an orphan"),
+        Column("correlation_id", "int32", "as the client chose it"),
+        Column("client_id", "string", "null when the request has none", null=True),
+        Column("request_size", "int32", "value of the 4 size bytes; null without a request", null=True),
+        Column("response_size", "int32", "value of the 4 size bytes; null without a response", null=True),
+        Column(
+            "latency_ns",
+            "int64",
+            "from the request's first byte to the response's first byte, nanoseconds; null unless paired",
+            null=True,
+        ),
+        Column("state", "string", "`paired`, `no_response`, `orphan` or `pending`"),
+        Column("error_code", "int16", "first error code of the response that is not 0, else 0"),
+        Column(
+            "error", "string", "its name, such as `NOT_LEADER_OR_FOLLOWER`; null for 0", null=True
+        ),
+        Column("undecoded", "bool", "a frame of the exchange could not be decoded"),
+        Column("changed", "bool", "the broker's and the client's bytes differ: addresses rewritten, or a rule"),
+        Column("request", "json", "the decoded request, secrets masked, as `decode --json` prints it", null=True, extra=True),
+        Column("response", "json", "the decoded response, likewise", null=True, extra=True),
+        Column("embedded", "json", "payloads inside of them, likewise", null=True, extra=True),
+    ),
+)
+BODIES = ("request", "response", "embedded")
+"""The columns for which an exchange has to be decoded."""
+
+
+def row_of(row: Row, capture_id: str, segment: str, number: int) -> dict[str, Any]:
+    """The columns but for the bodies."""
+    return {
+        "capture_id": capture_id,
+        "segment": segment,
+        "number": number,
+        "time_ns": row.time_ns,
+        "connection": row.connection,
+        "client": row.client,
+        "broker": row.broker,
+        "api": row.api,
+        "api_key": row.api_key,
+        "api_version": row.api_version,
+        "correlation_id": row.correlation_id,
+        "client_id": row.client_id,
+        "request_size": row.request_size,
+        "response_size": row.response_size,
+        "latency_ns": row.latency_ns,
+        "state": str(row.state),
+        "error_code": row.error,
+        "error": facts.error_name(row.error) if row.error else None,
+        "undecoded": row.undecoded,
+        "changed": row.changed,
+    }
+
+
+def batches(
+    index: Index, names: tuple[str, str], numbers: Any, columns: Sequence[Column], batch_rows: int
+) -> Iterator[Any]:
+    """`pyarrow.RecordBatch`es of these records of an index. `names`: capture_id and segment; no bodies."""
+    pa, np = pyarrow(), numpy()
+    records, fields = index.array(), schema_of(columns)
+    for start in range(0, len(numbers), batch_rows):
+        some = np.asarray(numbers[start : start + batch_rows], dtype=np.int64)
+        batch = _Batch(pa, np, index, records[some], some, names)
+        arrays = [batch.column(column.name).cast(fields.field(column.name).type) for column in columns]
+        yield pa.RecordBatch.from_arrays(arrays, schema=fields)
+
+
+class _Batch:
+    """Some records of an index as Arrow columns."""
+
+    def __init__(self, pa: Any, np: Any, index: Index, records: Any, numbers: Any, names: tuple[str, str]) -> None:
+        self._pa, self._np, self._index, self._records, self._numbers = pa, np, index, records, numbers
+        self._names = names
+        self._states = records["flags"] & STATE_MASK
+
+    def column(self, name: str) -> Any:
+        """The Arrow array of a column of the table; its type may still be wider than the declared one."""
+        pa, records = self._pa, self._records
+        if name in ("capture_id", "segment"):
+            return pa.repeat(self._names[name == "segment"], len(records))
+        special: Callable[[], Any] | None = getattr(self, f"_{name}", None)
+        if special is not None:
+            return special()
+        field = "error" if name == "error_code" else name
+        return pa.array(self._np.ascontiguousarray(records[field]))
+
+    def _number(self) -> Any:
+        return self._pa.array(self._numbers)
+
+    def _present(self, name: str, there: str) -> Any:
+        """A field that is null where another one is negative."""
+        mask = self._records[there] < 0
+        return self._pa.array(self._np.ascontiguousarray(self._records[name]), mask=mask)
+
+    def _latency_ns(self) -> Any:
+        return self._present("latency_ns", "latency_ns")
+
+    def _request_size(self) -> Any:
+        return self._present("request_size", "request_offset")
+
+    def _response_size(self) -> Any:
+        return self._present("response_size", "response_offset")
+
+    def _named(self, values: Any, name: Callable[[int], str | None]) -> Any:
+        """Strings for numbers: each different number is looked up once."""
+        different, places = self._np.unique(values, return_inverse=True)
+        texts = self._pa.array([name(int(value)) for value in different], self._pa.string())
+        return texts.take(self._pa.array(places.reshape(-1)))
+
+    def _client(self) -> Any:
+        ends = self._index.connections
+        return self._named(self._records["connection"], lambda n: ends[n].client if n in ends else "")
+
+    def _broker(self) -> Any:
+        ends = self._index.connections
+        return self._named(self._records["connection"], lambda n: ends[n].broker if n in ends else "")
+
+    def _client_id(self) -> Any:
+        return self._named(self._records["client_id"], self._index.string)
+
+    def _api(self) -> Any:
+        orphan = self._states == STATES.index(State.ORPHAN)
+        # An orphan's API is not known: no name. Keys are 16 bits, so this number is none.
+        keys = self._np.where(orphan, 1 << 16, self._records["api_key"].astype(self._np.int32))
+        return self._named(keys, lambda key: "" if key == 1 << 16 else facts.api_name(key))
+
+    def _state(self) -> Any:
+        return self._named(self._states, lambda number: str(STATES[number]))
+
+    def _error(self) -> Any:
+        return self._named(self._records["error"], lambda code: facts.error_name(code) if code else None)
+
+    def _undecoded(self) -> Any:
+        return self._pa.array(self._records["flags"] & UNDECODED != 0)
+
+    def _changed(self) -> Any:
+        return self._pa.array(self._records["flags"] & CHANGED != 0)
