@@ -15,6 +15,7 @@ from typing import NamedTuple, overload
 
 from ..decoder import Exchange, State, Topics, facts
 from ..decoder.happening import Happening
+from .flight_note import told
 from .happenings import Happenings
 from .index import CARRIED, CHANGED, NOTED, RECORD, STATE_MASK, STATES, SURPLUS, UNDECODED, Index, Record
 from .pcapng import NotACapture
@@ -299,6 +300,11 @@ class Capture:
     def note(self) -> str | None:
         """What is not right with the files, or None."""
         return "; ".join([*self._notes, *(s.note for s in self.segments if s.note)]) or None
+
+    @property
+    def about(self) -> str | None:
+        """Why this was recorded, in one line, if a flight recorder wrote it (see `flight_note`)."""
+        return told(self.path if self.path.is_dir() else self.path.parent)
 
     @property
     def lost(self) -> list[tuple[int, int, int]]:

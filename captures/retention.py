@@ -106,9 +106,7 @@ class Retention:
             over = self.keep.bytes is not None and total > self.keep.bytes
             old = self.keep.seconds is not None and now - segment.ended > self.keep.seconds
             if not over and not old:
-                if self.keep.seconds is None or self.keep.bytes is not None:
-                    break
-                continue  # a segment that was copied here may be younger than those behind it
+                continue  # one that was copied here may look younger than those behind it
             try:
                 remove(segment.path)
             except OSError as error:

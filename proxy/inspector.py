@@ -18,10 +18,11 @@ from typing import Any
 
 from .. import decoder
 from ..decoder import Direction, Exchange, Opaque
-from ..decoder.connection import Event
+from ..decoder.connection import Event as Told
 from ..decoder.findings import Finding, Inspector, Severity
 from ..decoder.happening import Closed, Happening, Missing, Opened, Stray
-from .events import Address, FindingSeen, NotInspected, encode, show
+from .events import Address, Event, FindingSeen, NotInspected, encode, show
+from .flight import Tripwire
 from .observer import Consumer, Observer
 from .relay import receive_settings
 from .watcher import Watcher
@@ -45,6 +46,10 @@ class Inspection:
         self.inspector = Inspector()
         self.watcher: Watcher | None = None
         """Hears everything, too, where the control API may ask."""
+        self.tripwire: Tripwire | None = None
+        """Hears everything, too, where the flight recorder is to write by itself."""
+        self.inspects = True
+        """Whether anybody wants findings."""
         self.faults = 0
         """Happenings that could not be taken because of a fault of ours."""
         self._connections: dict[int, decoder.Connection] = {}
@@ -58,9 +63,12 @@ class Inspection:
     def _feed(self, happenings: Iterable[Happening]) -> None:
         for happening in happenings:
             try:
-                self.inspector.feed(happening)
+                if self.inspects:
+                    self.inspector.feed(happening)
             except Exception:  # it stands beside the traffic; one happening less is no reason to end
                 self.faults += 1
+            if self.tripwire is not None:
+                self.tripwire.hear(happening)
             if self.watcher is not None:
                 self.watcher.hear(happening)
 
@@ -137,7 +145,7 @@ class Inspection:
     def close(self) -> None: ...
 
 
-def _told(conn: int, events: Iterable[Event]) -> Iterator[Happening]:
+def _told(conn: int, events: Iterable[Told]) -> Iterator[Happening]:
     for event in events:
         yield Stray(conn, event) if isinstance(event, Opaque) else event
 
@@ -192,7 +200,18 @@ class InspectingObserver(Observer):
             self._watcher = inspection.watcher = Watcher(
                 inspection.in_flight, lambda: list(inspection.inspector.findings()), **settings["watch"]
             )
+        self._inspection.tripwire = self._tripwire = Tripwire.of(settings, self._pass_on, News)
+        if self._tripwire is not None and not self._tells and self._watcher is None:
+            self._inspection.inspects = self._tripwire.inspects
         return self._inspection
+
+    def _pass_on(self, event: Event) -> bool:
+        """Whether the supervisor's end took it."""
+        try:
+            self._control.send(encode(event), socket.MSG_DONTWAIT)
+        except OSError:  # no room now
+            return False
+        return True
 
     def _command(self, message: dict[str, Any]) -> dict[str, Any] | None:
         if self._watcher is None:
@@ -225,6 +244,8 @@ class InspectingObserver(Observer):
         if self._idle:
             # Only who has read everything may say that something has not come by now.
             inspector.scene.at(time.time_ns())
+        if self._tripwire is not None:
+            self._tripwire.tick(inspector.findings)
         if not self._tells:
             return
         news = self._news.of(inspector.findings(), everything=self._finished)
@@ -249,11 +270,7 @@ class InspectingObserver(Observer):
             {name: _short(value) for name, value in finding.about.items()},
             number,
         )
-        try:
-            self._control.send(encode(event), socket.MSG_DONTWAIT)
-        except OSError:  # no room now
-            return False
-        return True
+        return self._pass_on(event)
 
 
 def _short(value: Any) -> Any:

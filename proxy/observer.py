@@ -19,7 +19,7 @@ from typing import Any, Protocol
 from .. import decoder
 from ..decoder import Direction, ExchangeDone
 from .channel import Channel
-from .events import Address, Counts, Event, encode
+from .events import Address, Counts, Event, RecordingFailed, encode
 from .reading import Lost, Record, RingReader
 from .recordings import Recordings
 from .relay import receive_settings
@@ -132,7 +132,9 @@ class Observer:
     _recordings: Recordings | None = None
 
     def _make_consumer(self, settings: dict[str, Any]) -> Consumer:
-        self._recordings = Recordings(settings["record"], Tally, self._emit)
+        self._recordings = Recordings(
+            settings["record"], Tally, self._emit, settings.get("recording"), settings.get("flight")
+        )
         return self._recordings
 
     def _emit(self, event: Event) -> None:
@@ -205,10 +207,21 @@ class Observer:
         except OSError:
             packet = b""
         if packet:
-            self._stop_at = now + LAST_SECONDS
+            self._told(packet, now)
         if self._stop_at is not None and now >= self._stop_at:
             return False
         return packet != b"" and os.getppid() == self._parent
+
+    def _told(self, packet: bytes, now: float) -> None:
+        """The supervisor says something: to stop, or a command whose answer nobody waits for."""
+        said = json.loads(packet)
+        if said.get("do") == "stop" or self._recordings is None:
+            self._stop_at = now + LAST_SECONDS
+            return
+        try:
+            self._recordings.command(said)
+        except Exception as error:  # as for the control server: what is observed goes on
+            self._emit(RecordingFailed(f"{type(error).__name__}: {error}"))
 
     def _report(self) -> None:
         counts = self._consumer.counts

@@ -2,6 +2,9 @@
 
 A recording that begins later begins at frames: of every connection that stands, each direction is taken up at the
 first frame start that comes. Responses whose requests were sent before have no request in it.
+
+With a flight recorder something is always recorded: its ring, or whatever was asked for instead. Retention works here,
+too: on every segment that is closed, and now and then.
 """
 
 from __future__ import annotations
@@ -13,7 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from ..captures import Recorder
+from ..captures.flight import Flight
+from ..captures.flight_note import Reason
+from . import recording_events as told
 from .events import Address, Event, Recording, RecordingFailed
+from .retainer import Retainer
+from .retaining import RING, FlightConfig, RecordingConfig
 from .ring import NONE
 
 
@@ -28,7 +36,21 @@ class RecordingRefused(Exception):
 class Recordings:
     """The consumer of an observer: a recorder while something is recorded, else what only counts (`idle()`)."""
 
-    def __init__(self, directory: str | None, idle: Callable[[], Any], emit: Callable[[Event], None]) -> None:
+    def __init__(
+        self,
+        directory: str | None,
+        idle: Callable[[], Any],
+        emit: Callable[[Event], None],
+        recording: dict[str, Any] | None = None,
+        flight: dict[str, Any] | None = None,
+    ) -> None:
+        """`recording`, `flight`: settings of `RecordingConfig` and `FlightConfig`."""
+        self._config = RecordingConfig(**recording or {})
+        self._flight_config = FlightConfig.of(flight) if flight else None
+        self._flight: Flight | None = None
+        self._retainer = Retainer(emit)
+        self._source: Path | None = None
+        self._in_ring = False  # what is recorded is the flight recorder's ring
         self._idle = idle
         self._emit = emit
         self._before: Counter[str] = Counter()
@@ -39,13 +61,15 @@ class Recordings:
         self._recorder: Recorder | None = None
         self._consumer: Any = None
         self._trouble = ""
+        if self._flight_config is not None:
+            self._stand(self._flight_config)
         if directory is not None:
             try:
-                self._begin(directory)
+                self._begin(directory, self._config)
             except RecordingRefused as error:
                 self._emit(RecordingFailed(str(error)))
         if self._consumer is None:
-            self._consumer = idle()
+            self._fall_back()
 
     # -- commands --------------------------------------------------------------------------------------------
 
@@ -54,20 +78,30 @@ class Recordings:
         try:
             match message["do"]:
                 case "recording.start":
-                    self._start(str(message["directory"]))
+                    self._start(str(message["directory"]), self._asked(message))
                 case "recording.stop":
                     self._stop()
                 case "recording.rotate":
                     if self._recorder is None:
                         raise RecordingRefused("missing", "nothing is being recorded")
                     self._recorder.rotate()
+                case "recording.flight":
+                    return self._write_flight(message)
         except RecordingRefused as error:
             return {"error": error.kind, "text": str(error)}
         return self.state()
 
+    def _asked(self, message: dict[str, Any]) -> RecordingConfig:
+        """How a recording that is begun now is cut and kept: as at the start of the proxy, but for what is said."""
+        given = {name: message[name] for name in self._config.settings() if message.get(name) is not None}
+        try:
+            return RecordingConfig(**self._config.settings() | given)
+        except ValueError as error:
+            raise RecordingRefused("invalid", str(error)) from None
+
     def state(self) -> dict[str, Any]:
-        """Whether and where something is recorded, and how much of it."""
-        recorder = self._recorder
+        """Whether and where something is recorded, and how much of it. The flight recorder's ring does not count."""
+        recorder = None if self._in_ring else self._recorder
         counts = recorder.counts if recorder is not None else {}
         path = recorder.path if recorder is not None else None
         return {
@@ -77,35 +111,55 @@ class Recordings:
             "paused": recorder is not None and path is None,
             "trouble": self._trouble or None,
             "counts": counts,
+            "flight": self._flight.state if self._flight is not None else None,
         }
 
-    def _begin(self, directory: str) -> None:
+    def _begin(self, directory: str, config: RecordingConfig, ring: bool = False) -> None:
         try:
-            recorder = Recorder(Path(directory), on_event=self._recorder_says)
+            recorder = Recorder(
+                Path(directory),
+                segment_bytes=config.segment_bytes,
+                segment_seconds=config.segment_seconds,
+                on_event=self._recorder_says,
+            )
         except OSError as error:
             raise RecordingRefused("invalid", f"{directory}: {(error.strerror or str(error)).lower()}") from None
         self._recorder = self._consumer = recorder
-        self.directory, self._trouble = directory, ""
-        self._emit(Recording(directory))
+        self._trouble, self._in_ring, self._source = "", ring, Path(directory)
+        if not ring:
+            self.directory = directory
+            self._emit(Recording(directory))
+        self._retainer.watch(self._source, config, ring)
 
-    def _start(self, directory: str) -> None:
-        if self._recorder is not None:
+    def _fall_back(self) -> None:
+        """Nothing is asked to be recorded: that is the flight recorder's time, or nothing is."""
+        self._recorder, self._source, self.directory, self._in_ring = None, None, None, False
+        if self._flight is not None and self._flight_config is not None:
+            try:
+                self._begin(str(self._flight_config.directory / RING), self._flight_config.ring, ring=True)
+                return
+            except RecordingRefused as error:
+                self._emit(told.FlightFailed(str(error)))
+        self._consumer = self._idle()
+
+    def _start(self, directory: str, config: RecordingConfig) -> None:
+        if self._recorder is not None and not self._in_ring:
             raise RecordingRefused("exists", f"already recording to {self.directory}: stop that first")
         self._close()
         try:
-            self._begin(directory)
+            self._begin(directory, config)
         except RecordingRefused:
-            self._consumer = self._idle()
+            self._fall_back()
             self._take_over()
             raise
         self._take_over()
 
     def _stop(self) -> None:
-        if self._recorder is None:
+        if self._recorder is None or self._in_ring:
             raise RecordingRefused("missing", "nothing is being recorded")
         self._close()
-        self._recorder, self.directory = None, None
-        self._consumer = self._idle()
+        self._retainer.close()
+        self._fall_back()
         self._take_over()
 
     def _close(self) -> None:
@@ -125,6 +179,53 @@ class Recordings:
             self._emit(RecordingFailed(text))
         elif kind == "resumed":
             self._trouble = ""
+            self._emit(told.RecordingResumed(text))
+        elif kind == "segment":
+            if self._flight is not None:
+                self._flight.segment(Path(text))  # before retention may take it away
+            self._retainer.apply()
+
+    # -- the flight recorder ---------------------------------------------------------------------------------
+
+    def _stand(self, config: FlightConfig) -> None:
+        try:
+            self._flight = Flight(
+                config.directory,
+                config.window,
+                lambda: self._source,
+                self._rotate,
+                self._flight_says,
+                every=config.pause,
+                most=config.most,
+            )
+        except OSError as error:
+            self._emit(told.FlightFailed(f"{config.directory}: {error.strerror or error}"))
+            return
+        self._emit(told.FlightStands(str(config.directory), config.seconds, config.bytes))
+
+    def _rotate(self) -> None:
+        if self._recorder is not None:
+            self._recorder.rotate()
+
+    def _write_flight(self, message: dict[str, Any]) -> dict[str, Any]:
+        """Write out what the flight recorder holds: for a reason that was found, or because somebody asks."""
+        if self._flight is None:
+            raise RecordingRefused("missing", "there is no flight recorder: start the proxy with --flight DIR")
+        reason = Reason(
+            str(message.get("kind", "asked")),
+            str(message.get("reason") or "asked for"),
+            str(message.get("label") or "flight"),
+            int(message.get("time_ns") or time.time_ns()),
+            message.get("about") or {},
+        )
+        return self._flight.trigger(reason, int(message.get("others", 0)))
+
+    def _flight_says(self, kind: str, fields: dict[str, Any]) -> None:
+        if kind == "written":
+            fields["reason"] = fields.pop("text")
+            self._emit(told.FlightWritten(**fields))
+        else:
+            self._emit(told.FlightFull(fields["text"]) if kind == "full" else told.FlightFailed(fields["text"]))
 
     # -- what the observer tells -----------------------------------------------------------------------------
 
@@ -180,6 +281,14 @@ class Recordings:
 
     def flush(self) -> None:
         self._consumer.flush()
+        if self._flight is not None:
+            self._flight.tick()
+        self._retainer.tick()
 
     def close(self) -> None:
         self._consumer.close()
+        if self._flight is not None:
+            self._flight.close()
+            if self._flight.counted:
+                self._emit(told.FlightCounted(self._flight.counted))
+        self._retainer.close()

@@ -21,7 +21,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import TracebackType
 
@@ -33,6 +33,8 @@ from .events import Address, Event, Listening, ProcessFailed, ShutdownAsked, dec
 from .limits import Limits
 from .metering import READER as METER
 from .metering import MeterConfig, MeterError, Metering, heard
+from .recording_events import FlightWanted
+from .retaining import FlightConfig, RecordingConfig
 from .ring import Ring
 from .sasl import SaslConfig
 from .security import SecurityError, TlsConfig, describe, prepare
@@ -60,6 +62,7 @@ class ProxyConfig:
 
     upstream: (host, port) of a bootstrap broker. listen: where clients connect; with port 0 every listener gets any
     free port, otherwise brokers get the ports that follow. record: directory for recordings, None to only count.
+    recording: its segments, and how much of it is kept. flight: a flight recorder.
     lossless: the relay waits for the observer instead of dropping what it misses. probe: connect to the broker once
     at the start, to tell early when it cannot be reached. findings: tell what is wrong in the traffic, as it happens
     (`events.FindingSeen`), from severity findings_from on ("info", "low", "medium" or "high"). ring_bytes: 0 for the
@@ -77,6 +80,8 @@ class ProxyConfig:
     upstream: Address
     listen: Address = ("127.0.0.1", 0)
     record: Path | None = None
+    recording: RecordingConfig = field(default_factory=RecordingConfig)
+    flight: FlightConfig | None = None
     rules: list[Rule] = field(default_factory=list)
     lossless: bool = False
     probe: bool = True
@@ -91,6 +96,11 @@ class ProxyConfig:
     limits: Limits = field(default_factory=Limits)
     control: ControlConfig | None = None
     reloadable: bool = False
+
+    @property
+    def flight_wakes(self) -> bool:
+        """Whether something in the traffic makes the flight recorder write."""
+        return self.flight is not None and self.flight.wakes
 
 
 class Proxy:
@@ -171,11 +181,13 @@ class Proxy:
                     "reader": OBSERVER,
                     "bell": bell,
                     "record": None if self.config.record is None else str(self.config.record.absolute()),
+                    "recording": self.config.recording.settings(),
+                    "flight": self.config.flight.settings() if self.config.flight else None,
                     **(control.commands("observer") if control else {}),
                 },
                 [ring.fd, bell, room_bell, *(control.fds("observer") if control else ())],
             )
-            if self.config.findings or control:
+            if self.config.findings or control or self.config.flight_wakes:
                 # It may be late and miss something, whatever the recording may not: the relay never waits for it.
                 ring.admit(INSPECTOR, lossless=False)
                 bells[str(INSPECTOR)] = inspector_bell
@@ -187,6 +199,7 @@ class Proxy:
                         "bell": inspector_bell,
                         "findings": self.config.findings,
                         "findings_from": str(self.config.findings_from),
+                        "flight": self.config.flight.settings() if self.config.flight_wakes else None,
                         **(control.commands("inspector") | control.watch if control else {}),
                     },
                     [ring.fd, inspector_bell, room_bell, *(control.fds("inspector") if control else ())],
@@ -308,6 +321,9 @@ class Proxy:
                 self._child_ended(name)
 
     def _put(self, event: Event) -> None:
+        if isinstance(event, FlightWanted):
+            self._tell("observer", asdict(event) | {"do": "recording.flight"})
+            return
         self._queue.put(event)
         if self.control is not None:
             self.control.hear(event)
@@ -335,6 +351,10 @@ class Proxy:
         """Exactly these rules from now on, on the connections that stand, too (`reloadable` has to be set). Rules that
         are as before keep their counts. The event RulesReplaced, or RulesKept, follows."""
         self._tell("relay", {"do": "rules.replace", "rules": [{"rule": rule.to_dict()} for rule in rules]})
+
+    def write_flight(self, label: str = "flight", kind: str = "asked", reason: str = "") -> None:
+        """Write out what the flight recorder holds. The event FlightWritten, or FlightFailed, follows."""
+        self._tell("observer", {"do": "recording.flight", "label": label, "kind": kind, "reason": reason})
 
     def _tell(self, name: str, command: dict[str, object]) -> None:
         try:

@@ -1,0 +1,363 @@
+"""The flight recorder: the last minutes of a recording, written out when something happens.
+
+A recording runs in short segments and retention keeps the last of them (`retention`). `Flight.trigger` puts hard links
+to those that cover the window into a directory of its own, adds what is recorded for a while after, and leaves a note
+that says why (flight.json, shown with the capture). Where links cannot be made, the segments are copied in a thread.
+Nothing here raises, and nothing waits: `tick` is called about once a second, `segment` for each one that was closed.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import shutil
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from .flight_note import NOTE, Reason, automatic, write_note
+from .index import paths
+from .retention import Keep, Retention
+
+EventHandler = Callable[[str, dict[str, Any]], None]
+_WORD = re.compile(r"[^A-Za-z0-9_.-]+")
+_LABEL = 60
+_PARTIAL = re.compile(r"\.(.+)\.part")
+_MORE = 20  # reasons that came while one was being written, and are told
+
+
+class Window(NamedTuple):
+    """What is written out: the last `seconds` and at most the last `bytes` (None: no limit), and what follows for
+    `after` seconds."""
+
+    seconds: float | None
+    bytes: int | None
+    after: float = 10.0
+
+
+@dataclass(slots=True)
+class _Writing:
+    """A flight recording that is being written."""
+
+    name: str
+    path: Path
+    lock: int  # its directory, locked: whoever finds it sees that it is being written
+    reason: Reason
+    until: float  # monotonic
+    others: int = 0
+    more: list[str] = field(default_factory=list)
+    segments: list[str] = field(default_factory=list)
+    bytes: int = 0
+    copying: list[threading.Thread] = field(default_factory=list)
+    failed: str = ""
+    rotated: bool = False
+
+
+class Flight:
+    """Writes flight recordings into `directory`.
+
+    `source` gives the directory being recorded into (None: nothing is), `rotate` ends its segment. `every`: so many
+    seconds lie between two that were not asked for by a person; in between reasons are counted. `most`: with so many of
+    those in the directory no more are written. `on_event(kind, fields)` hears "written" (path, segments, bytes, text,
+    others), "failed" (text) and "full" (text). The constructor raises OSError if the directory cannot be made.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        window: Window,
+        source: Callable[[], Path | None],
+        rotate: Callable[[], None],
+        on_event: EventHandler,
+        *,
+        every: float = 300.0,
+        most: int = 20,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.directory, self.window = directory, window
+        self.every, self.most = every, most
+        self.written = 0
+        self.counted = 0
+        """Reasons for which nothing was written, as it was too soon, or there were enough."""
+        self._source, self._rotate, self._on_event, self._clock = source, rotate, on_event, clock
+        self._writing: _Writing | None = None
+        self._last: float | None = None  # when one began that nobody had asked for (monotonic)
+        self._uncounted = 0  # counted since the last one was written
+        self._told_full = False
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._recover()
+
+    # reasons
+
+    def trigger(self, reason: Reason, others: int = 0) -> dict[str, Any]:
+        """Write one out for this reason (and `others` like it), or count it. Says what is done: `flight` (the path that it
+        will have, or None) and `text`."""
+        writing = self._writing
+        if writing is not None:
+            writing.others += 1 + others
+            if len(writing.more) < _MORE:
+                writing.more.append(reason.text)
+            return {"flight": str(self.directory / writing.name), "text": "one is being written: this goes into it"}
+        now = self._clock()
+        if reason.automatic:
+            too_soon = self._last is not None and now - self._last < self.every
+            if too_soon or self._is_full():
+                self.counted += 1 + others
+                self._uncounted += 1 + others
+                return {"flight": None, "text": "counted: " + ("it is too soon" if too_soon else "there are enough")}
+        failed = self._begin(reason, others, now)
+        if failed:
+            self._tell("failed", text=failed)
+            return {"flight": None, "text": failed}
+        if reason.automatic:
+            self._last = now
+        assert self._writing is not None
+        path = str(self.directory / self._writing.name)
+        self.tick()
+        return {"flight": path, "text": f"what follows is added for {self.window.after:g} s"}
+
+    def _is_full(self) -> bool:
+        full = sum(automatic(path) for path in _directories(self.directory)) >= self.most
+        if full and not self._told_full:
+            self._tell(
+                "full",
+                text=f"{self.directory} holds {self.most} flight recordings: no more are written by themselves until "
+                "some are removed",
+            )
+        self._told_full = full
+        return full
+
+    # writing
+
+    def _begin(self, reason: Reason, others: int, now: float) -> str:
+        source = self._source()
+        if source is None:
+            return "nothing is being recorded"
+        stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime(reason.time_ns / 1e9))
+        base = name = f"{label(reason.label)}-{stamp}"
+        number = 1
+        try:
+            while True:
+                path = self.directory / f".{name}.part"
+                if not (self.directory / name).exists():
+                    try:
+                        path.mkdir(mode=0o700)
+                        break
+                    except FileExistsError:
+                        pass
+                number += 1
+                name = f"{base}-{number}"
+            lock = os.open(path, os.O_RDONLY)
+            self._writing = writing = _Writing(name, path, lock, reason, now + self.window.after, others)
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._note(writing, complete=False)
+        except OSError as error:
+            self._abandon()
+            return f"cannot write a flight recording into {self.directory}: {error.strerror or error}"
+        closed, written = Retention(source, Keep()).segments()
+        size, chosen = written, []
+        since = None if self.window.seconds is None else reason.time_ns / 1e9 - self.window.seconds
+        for segment in reversed(closed):
+            size += segment.bytes
+            if (since is not None and segment.ended < since) or (self.window.bytes is not None and size > self.window.bytes):
+                break
+            chosen.append(segment.path)
+        for segment_path in reversed(chosen):
+            self._take(writing, segment_path)
+        return ""
+
+    def segment(self, path: Path) -> None:
+        """A segment was closed."""
+        if self._writing is not None:
+            self._take(self._writing, path)
+
+    def _take(self, writing: _Writing, path: Path) -> None:
+        if writing.failed or path.name in writing.segments:
+            return
+        wanted = [each for each in (path, *paths(path)) if each == path or each.exists()]
+        try:
+            size = sum(each.stat().st_size for each in wanted)
+            try:
+                # the segment last: who sees it finds its index
+                for each in reversed(wanted):
+                    os.link(each, writing.path / each.name)
+            except FileNotFoundError:
+                raise
+            except OSError:  # another file system, or one that knows no links
+                self._copy(writing, wanted)
+        except FileNotFoundError:
+            return  # retention, or somebody, was faster
+        except OSError as error:
+            writing.failed = f"cannot write {writing.path / path.name}: {error.strerror or error}"
+            return
+        writing.segments.append(path.name)
+        writing.bytes += size
+
+    def _copy(self, writing: _Writing, files: list[Path]) -> None:
+        """Copy in a thread: it may take long. Opened here, since retention may remove them meanwhile."""
+        opened = []
+        try:
+            for each in reversed(files):
+                opened.append((os.open(each, os.O_RDONLY), writing.path / each.name))
+        except OSError:
+            for fd, _ in opened:
+                os.close(fd)
+            raise
+        thread = threading.Thread(target=_copied, args=(writing, opened), name="flight copy", daemon=True)
+        thread.start()
+        writing.copying.append(thread)
+
+    def tick(self, end: bool = False) -> None:
+        """Go on with what is being written. `end`: nothing more is to come."""
+        writing = self._writing
+        if writing is None:
+            return
+        if not writing.rotated:
+            if self._clock() < writing.until and not end and not writing.failed:
+                return
+            writing.rotated = True
+            if not writing.failed and not end:
+                self._rotate()  # tells `segment`
+        if end:
+            for thread in writing.copying:
+                thread.join()
+        elif any(thread.is_alive() for thread in writing.copying):
+            return
+        self._finish(writing)
+
+    def _finish(self, writing: _Writing) -> None:
+        failed = writing.failed or ("" if writing.segments else "there is nothing in the recording yet")
+        if not failed:
+            try:
+                self._note(writing, complete=True)
+                writing.path.rename(self.directory / writing.name)
+            except OSError as error:
+                failed = f"cannot write {self.directory / writing.name}: {error.strerror or error}"
+        if failed:
+            self._abandon()
+            self._tell("failed", text=failed)
+            return
+        self._writing = None
+        os.close(writing.lock)
+        self.written += 1
+        others, self._uncounted = self._uncounted, 0
+        self._tell(
+            "written",
+            path=str(self.directory / writing.name),
+            segments=len(writing.segments),
+            bytes=writing.bytes,
+            text=writing.reason.text,
+            others=writing.others + others,
+        )
+
+    def _abandon(self) -> None:
+        writing, self._writing = self._writing, None
+        if writing is not None:
+            shutil.rmtree(writing.path, ignore_errors=True)
+            os.close(writing.lock)
+
+    def _note(self, writing: _Writing, complete: bool) -> None:
+        write_note(
+            writing.path / NOTE,
+            writing.reason,
+            complete=complete,
+            others=writing.others,
+            more=writing.more,
+            left_out=self._uncounted,
+            seconds=self.window.seconds,
+            bytes=self.window.bytes,
+            after=self.window.after,
+            segments=writing.segments,
+        )
+
+    def _recover(self) -> None:
+        """Give those their names whose writer was killed: what they hold is good."""
+        for path in _directories(self.directory, _PARTIAL):
+            match = _PARTIAL.fullmatch(path.name)
+            if match is None or _is_written(path):
+                continue
+            try:
+                if any(each.suffix == ".pcapng" for each in path.iterdir()):
+                    path.rename(self.directory / match[1])
+                else:
+                    shutil.rmtree(path, ignore_errors=True)
+            except OSError:
+                continue
+
+    def close(self) -> None:
+        """The recording has ended; what was begun is finished with what there is."""
+        self.tick(end=True)
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """For the control API."""
+        writing = self._writing
+        return {
+            "directory": str(self.directory),
+            "seconds": self.window.seconds,
+            "bytes": self.window.bytes,
+            "after": self.window.after,
+            "written": self.written,
+            "counted": self.counted,
+            "writing": str(self.directory / writing.name) if writing is not None else None,
+        }
+
+    def _tell(self, kind: str, **fields: Any) -> None:
+        try:
+            self._on_event(kind, fields)
+        except Exception:
+            pass  # whoever listens must not stop the recording
+
+
+def label(text: str) -> str:
+    """A label as a part of a file name: letters, digits, `_`, `.` and `-`, not too long; "flight" if nothing is left."""
+    return _WORD.sub("-", text).strip(".-")[:_LABEL].strip(".-") or "flight"
+
+
+def _copied(writing: _Writing, files: list[tuple[int, Path]]) -> None:
+    try:
+        for fd, path in files:
+            out = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            try:
+                at = 0
+                while sent := os.sendfile(out, fd, at, 1 << 20):
+                    at += sent
+            finally:
+                os.close(out)
+    except OSError as error:
+        writing.failed = writing.failed or f"cannot write into {writing.path}: {error.strerror or error}"
+    finally:
+        for fd, _ in files:
+            os.close(fd)
+
+
+def _directories(directory: Path, pattern: re.Pattern[str] | None = None) -> list[Path]:
+    """The directories in it that are not hidden, or those of a pattern."""
+    try:
+        return [
+            Path(entry.path)
+            for entry in os.scandir(directory)
+            if entry.is_dir(follow_symlinks=False)
+            and (pattern.fullmatch(entry.name) if pattern else not entry.name.startswith("."))
+        ]
+    except OSError:
+        return []
+
+
+def _is_written(path: Path) -> bool:
+    """Whether somebody writes this flight recording."""
+    try:
+        file = os.open(path, os.O_RDONLY)
+    except OSError:
+        return True
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(file)
+    return False
