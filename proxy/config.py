@@ -125,7 +125,7 @@ def read(path: Path, keys: Mapping[str, type]) -> list[Cluster]:
             )
         lines[name] = line
         clusters.append(Cluster(name, for_all | _checked(path, places, index, values, keys), path, line))
-    for key in ("listen", "record"):
+    for key in ("listen", "record", "flight"):
         _alone(clusters, key)
     return clusters
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
 from .events import Event
@@ -74,9 +74,9 @@ class FlightStands(Event):
 
     @property
     def text(self) -> str:
-        kept = " or ".join(
-            [span(self.seconds)] * (self.seconds is not None) + [size(self.bytes or 0)] * (self.bytes is not None)
-        )
+        limits = [span(self.seconds)] if self.seconds is not None else []
+        limits += [size(self.bytes)] if self.bytes is not None else []
+        kept = ", at most ".join(limits)
         return f"flight recorder: the last {kept} are kept, and written into {self.directory} when asked for"
 
 
@@ -112,6 +112,10 @@ class FlightWanted(Event):
     @property
     def text(self) -> str:
         return f"flight recording wanted: {self.reason}"
+
+    def command(self) -> dict[str, Any]:
+        """For the observer."""
+        return asdict(self) | {"do": "recording.flight"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ app = typer.Typer(help="The config file of the proxy.", no_args_is_help=True)
 PANEL = "Config file"
 OF_THE_COMMAND = {"config", "check", "ui", "json", "quiet"}
 """Options that say how the command behaves, and not what a cluster is like."""
-OF_ONE = ("broker", "listen", "record", "transparent")
+OF_ONE = ("broker", "listen", "record", "flight", "transparent")
 """Options that cannot be the same for several clusters."""
 
 File = Annotated[
@@ -122,6 +122,10 @@ name = "orders"               # in front of every line about this cluster
 broker = "127.0.0.1:9092"     # any of its brokers; the others are found
 listen = "127.0.0.1:19092"    # clients' bootstrap.servers; brokers get the ports that follow
 record = "recordings/orders"  # leave out to record nothing
+# keep-size = "10GB"           # of the recording: the oldest segments are removed
+# keep-time = "7d"
+# flight = "flights/orders"    # keep the last minutes, and write them out when something happens
+# flight-on = ["err == NOT_LEADER_OR_FOLLOWER"]
 # rules = "orders-rules.yaml" # read again on SIGHUP
 # lossless = true             # rather slow traffic down than miss any of it in the recording
 # findings = true             # print what is wrong in the traffic

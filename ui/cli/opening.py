@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -36,6 +37,8 @@ def open_or_fail(path: Path, *, background: bool = False) -> Capture:
         try:
             if not background and capture.live and any(file.own is None for file in capture.segments):
                 _read(capture)
+            if not background and capture.about:
+                print(f"barnabas: {visible(capture.about)}", file=sys.stderr)
         except BaseException:
             capture.close()
             raise

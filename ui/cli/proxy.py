@@ -11,6 +11,7 @@ import typer
 from ...proxy import ProxyConfig
 from . import config as config_file
 from . import proxy_control as steering
+from . import proxy_flight as keeping
 from . import proxy_interception as interception
 from . import proxy_limits as limits
 from . import proxy_metering as metering
@@ -89,13 +90,25 @@ def proxy(
     max_connections: limits.MaxConnections = limits.DEFAULT.max_connections,
     max_frame: limits.MaxFrame = limits.DEFAULT.max_frame,
     oversize: limits.Oversize = limits.DEFAULT.oversize,
+    rotate_size: keeping.RotateSize = "",
+    rotate_time: keeping.RotateTime = "",
+    keep_size: keeping.KeepSize = "",
+    keep_time: keeping.KeepTime = "",
+    flight: keeping.Directory = None,
+    flight_keep: keeping.FlightKeep = "",
+    flight_after: keeping.FlightAfter = "",
+    flight_on: keeping.FlightOn = None,
+    flight_on_finding: keeping.FlightOnFinding = None,
+    flight_every: keeping.FlightEvery = "",
+    flight_most: keeping.FlightMost = None,
     config: config_file.File = None,
     check: config_file.Check = False,
 ) -> None:
     """Pass traffic between clients and a cluster, and see it.
 
     Point clients at the --listen address: every broker of the cluster gets a listener of its own, and the addresses
-    in responses are rewritten, so that clients stay on this side. Ctrl-C stops it; SIGHUP reads --rules again.
+    in responses are rewritten, so that clients stay on this side. Ctrl-C stops it; SIGHUP reads --rules again,
+    SIGUSR1 writes out what the flight recorder holds.
     """
     given = dict(locals())
     if config is None:
@@ -136,6 +149,13 @@ def cluster_config(name: str, given: dict[str, Any]) -> Cluster:
         listen=parse(given["listen"] or (TRANSPARENT_LISTEN if intercept else LISTEN), "--listen"),
         transparent=intercept,
         record=given["record"],
+        recording=keeping.recording_config(
+            given["rotate_size"], given["rotate_time"], given["keep_size"], given["keep_time"]
+        ),
+        flight=keeping.flight_config(
+            given["flight"], given["flight_keep"], given["flight_after"], given["flight_on"],
+            given["flight_on_finding"], given["flight_every"], given["flight_most"],
+        ),
         rules=load_rules(given["rules"]),
         reloadable=given["rules"] is not None,
         lossless=given["lossless"],

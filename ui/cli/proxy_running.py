@@ -28,6 +28,10 @@ class _Hangup:
     """SIGHUP has come."""
 
 
+class _FlightAsked:
+    """SIGUSR1 has come."""
+
+
 class _Ended:
     """A proxy has stopped by itself: its control API was asked to."""
 
@@ -195,7 +199,7 @@ class _Heard:
     """The events of all clusters, in the order they came."""
 
     def __init__(self) -> None:
-        self.queue: queue.SimpleQueue[tuple[Cluster, events.Event] | _Hangup | _Ended] = queue.SimpleQueue()
+        self.queue: queue.SimpleQueue[tuple[Cluster, events.Event] | _Hangup | _FlightAsked | _Ended] = queue.SimpleQueue()
         self._threads: list[threading.Thread] = []
 
     def listen(self, clusters: Sequence[Cluster]) -> None:
@@ -226,6 +230,7 @@ def _lines(clusters: Sequence[Cluster], heard: _Heard, as_json: bool, quiet: boo
     """Print events as they come, until interrupted or every proxy has been stopped over its control API."""
     running = len(clusters)
     before = signal.signal(signal.SIGHUP, lambda number, frame: heard.queue.put(_Hangup()))
+    before_flight = signal.signal(signal.SIGUSR1, lambda number, frame: heard.queue.put(_FlightAsked()))
     try:
         while running:
             found = heard.queue.get()
@@ -236,10 +241,15 @@ def _lines(clusters: Sequence[Cluster], heard: _Heard, as_json: bool, quiet: boo
             if isinstance(found, _Ended):
                 running -= 1
                 continue
+            if isinstance(found, _FlightAsked):
+                for each in clusters:
+                    each.proxy.write_flight(kind="signal", reason="SIGUSR1")
+                continue
             for each in clusters:
                 _reload(each)
     finally:
         signal.signal(signal.SIGHUP, before)
+        signal.signal(signal.SIGUSR1, before_flight)
 
 
 def _reload(cluster: Cluster) -> None:

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from ...captures import Capture
+from ..tui.safe import visible
 from .opening import open_or_fail
 
 
@@ -29,7 +30,8 @@ def ui(
         else:
             reading = opened.live and any(file.own is None for file in opened.segments)
             status = (lambda: _progress(opened)) if reading else None
-            run(opened, title=str(capture), live=opened.live or opened.growing, status=status)
+            about = f": {visible(opened.about)}" if opened.about else ""
+            run(opened, title=f"{capture}{about}", live=opened.live or opened.growing, status=status)
 
 
 def _progress(capture: Capture) -> str:
