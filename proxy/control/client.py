@@ -157,14 +157,20 @@ class Control:
     def recording(self) -> Json:
         return self._call("GET", "/v1/recording")
 
-    def start_recording(self, directory: str) -> Json:
-        return self._call("POST", "/v1/recording/start", body={"directory": str(directory)})
+    def start_recording(self, directory: str, **kept: float) -> Json:
+        """`kept`: rotate_bytes, rotate_seconds, keep_bytes, keep_seconds; as the proxy was started, if not said."""
+        return self._call("POST", "/v1/recording/start", body={"directory": str(directory), **kept})
 
     def stop_recording(self) -> Json:
         return self._call("POST", "/v1/recording/stop")
 
     def rotate_recording(self) -> Json:
         return self._call("POST", "/v1/recording/rotate")
+
+    def write_flight(self, label: str = "", reason: str = "") -> Json:
+        """Write out what the flight recorder holds: `flight` is the directory that it will be."""
+        given = {name: text for name, text in (("label", label), ("reason", reason)) if text}
+        return self._call("POST", "/v1/recording/flight", body=given)
 
     def intercepts(self) -> list[Json]:
         return self._list("/v1/intercepts", "intercepts")

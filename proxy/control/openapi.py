@@ -200,9 +200,39 @@ SCHEMAS: dict[str, Schema] = {
             "paused": YES,
             "trouble": _or_null("string"),
             "counts": {"type": "object", "additionalProperties": WHOLE},
+        },
+        {"flight": {"anyOf": [_ref("Flight"), {"type": "null"}]}},
+    ),
+    "RecordingAsked": _object(
+        {"directory": TEXT | {"description": "An absolute path; made if it is not there."}},
+        {
+            "rotate_bytes": WHOLE | {"description": "Size of a segment; as the proxy was started, if not said."},
+            "rotate_seconds": NUMBER,
+            "keep_bytes": WHOLE | {"description": "The oldest segments are removed when all are larger."},
+            "keep_seconds": NUMBER | {"description": "Segments are removed when they are older."},
+        },
+    ),
+    "Flight": _object(
+        {
+            "directory": TEXT,
+            "seconds": _or_null("number"),
+            "bytes": _or_null("integer"),
+            "after": NUMBER,
+            "written": WHOLE,
+            "counted": WHOLE,
+            "writing": _or_null("string"),
         }
     ),
-    "RecordingAsked": _object({"directory": TEXT | {"description": "An absolute path; made if it is not there."}}),
+    "FlightAsked": _object(
+        {},
+        {
+            "label": TEXT | {"description": "What its name begins with."},
+            "reason": TEXT | {"description": "Kept with it."},
+        },
+    ),
+    "FlightBegun": _object(
+        {"flight": _or_null("string") | {"description": "The directory that it will be; null: none."}, "text": TEXT}
+    ),
     "Intercept": _object(
         {
             "id": WHOLE,

@@ -158,6 +158,17 @@ ROUTES: tuple[Route, ...] = (
         "Recording",
         errors=(404, 503),
     ),
+    Route(
+        "POST",
+        "/v1/recording/flight",
+        steering.recording_flight,
+        "Write out what the flight recorder holds, and what follows for a while.",
+        "FlightBegun",
+        (),
+        Body("FlightAsked", "A label, and why.", False),
+        (200, 202),
+        (404, 422, 503),
+    ),
     Route("GET", "/v1/intercepts", steering.intercepts, "What is held.", "InterceptList", errors=(503,)),
     Route("POST", "/v1/intercepts", steering.intercept_add, "Hold frames for a decision.", "Intercept", (), _HOLD, (201,), (422, 503)),
     Route(

@@ -12,6 +12,14 @@ from .api import Api, answer, body_of, flag, in_path, number, only, text_of
 from .links import Failed
 
 LONGEST_HOLD = 3600.0
+LONGEST_TEXT = 1000
+_KEPT = {
+    "rotate_bytes": (1, 2**62),
+    "rotate_seconds": (1, 10**9, False),
+    "keep_bytes": (1, 2**62),
+    "keep_seconds": (1, 10**9, False),
+}
+"""How a recording is cut and kept: fields and their bounds."""
 
 
 async def close_connection(api: Api, request: web.Request) -> web.Response:
@@ -119,11 +127,12 @@ async def recording(api: Api, request: web.Request) -> web.Response:
 
 async def recording_start(api: Api, request: web.Request) -> web.Response:
     given = await body_of(request)
-    only(given, "directory")
+    only(given, "directory", *_KEPT)
     directory = given.get("directory")
     if not isinstance(directory, str) or not directory.startswith("/") or "\0" in directory:
         raise Failed("invalid", "directory is an absolute path")
-    return answer(await api.observer.ask("recording.start", directory=directory))
+    kept = {name: number(name, given.get(name), None, *bounds) for name, bounds in _KEPT.items()}
+    return answer(await api.observer.ask("recording.start", directory=directory, **kept))
 
 
 async def recording_stop(api: Api, request: web.Request) -> web.Response:
@@ -132,6 +141,16 @@ async def recording_stop(api: Api, request: web.Request) -> web.Response:
 
 async def recording_rotate(api: Api, request: web.Request) -> web.Response:
     return answer(await api.observer.ask("recording.rotate", within=30.0))
+
+
+async def recording_flight(api: Api, request: web.Request) -> web.Response:
+    given = await body_of(request)
+    only(given, "label", "reason")
+    for name in given:
+        if not isinstance(given[name], str) or len(given[name]) > LONGEST_TEXT:
+            raise Failed("invalid", f"{name} is a text of up to {LONGEST_TEXT} characters")
+    done = await api.observer.ask("recording.flight", within=30.0, **given)
+    return answer(done, 202 if done["flight"] else 200)
 
 
 # -- intercepts ------------------------------------------------------------------------------------------------

@@ -95,6 +95,8 @@ def status(as_json: Annotated[bool, typer.Option("--json", help="As the API says
     typer.echo(f"  not seen    {lost['observer_bytes']} B by the observer, {lost['inspector_bytes']} B by the inspector")
     recording = said["recording"] or {}
     typer.echo(f"  recording   {visible(recording.get('directory') or 'no')}")
+    if flown := recording.get("flight"):
+        typer.echo(f"  flight      {visible(flown['directory'])}: {flown['written']} written, {flown['counted']} only counted")
     typer.echo(f"  rules       {said['rules']}, frames held: {said['held']}")
     dead = [name for name, process in said["processes"].items() if not process["alive"]]
     if dead:
@@ -198,6 +200,22 @@ def record(
     else:
         said = _ask(Control.recording)
     typer.echo(f"recording to {visible(said['directory'])}" if said["recording"] else "nothing is being recorded")
+
+
+@app.command()
+def flight(
+    label: Annotated[str, typer.Argument(help="What its name begins with.")] = "",
+    reason: Annotated[str, typer.Option("--reason", help="Why; kept with it.")] = "",
+    as_json: Annotated[bool, typer.Option("--json", help="As the API says it.")] = False,
+) -> None:
+    """Write out what the flight recorder holds, and what follows for a while."""
+    said = _ask(lambda control: control.write_flight(label, reason))
+    if as_json:
+        _json(said)
+    elif said["flight"] is None:
+        raise Failure(f"no flight recording is written: {visible(said['text'])}")
+    else:
+        typer.echo(f"{visible(said['flight'])}: {visible(said['text'])}")
 
 
 @app.command()

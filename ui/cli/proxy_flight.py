@@ -59,7 +59,7 @@ FlightEvery = Annotated[
     _option("--flight-every", "By itself not more often than this (default: what --flight-keep says); more is counted.", "TIME", FLIGHT),
 ]
 FlightMost = Annotated[
-    int, _option("--flight-most", "By itself not while there are so many in DIR (default 20).", "N", FLIGHT)
+    int | None, _option("--flight-most", "By itself not while there are so many in DIR (default 20).", "N", FLIGHT)
 ]
 
 
