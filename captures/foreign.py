@@ -16,9 +16,11 @@ from .index import HEADER, RECORD, Head, Index, IndexEncoder
 from .pieces import Pieces
 from .reassembly import KAFKA_PORTS, Closed, Flow, Opened, Reassembler
 from .recording import show_address
-from .scanning import WINDOW, Scanner
-from .skimming import Skimmer, Talk, Way
+from .scanning import Scanner
+from .skimming import Skimmer
 from .sources import Source
+from .talks import Talk, Way
+from .walking import WINDOW
 
 FIRST_SECONDS = 0.5
 _IDENTITY = "0" * 32
@@ -42,7 +44,7 @@ class _Taker:
     def __init__(self, encoder: IndexEncoder, skimmer: Skimmer) -> None:
         self._encoder, self._skimmer = encoder, skimmer
         self._talks: dict[int, Talk] = {}  # by the identity of their flow
-        self.data, self.cut = skimmer.data, skimmer.cut
+        self.data, self.cut, self.frames = skimmer.data, skimmer.cut, skimmer.frames
 
     def opened(self, event: Opened) -> tuple[Way, Way]:
         flow = event.flow

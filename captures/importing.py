@@ -20,10 +20,12 @@ from .packets import MAX_PAYLOAD
 from .pieces import Pieces
 from .reassembly import KAFKA_PORTS, Closed, Flow, Opened
 from .recording import MARK, SEGMENT_BYTES, Carried, OpenConnection, Recording, show_address
-from .scanning import WINDOW, Scanner
+from .scanning import Scanner
 from .segment import CLIENT_LEG
-from .skimming import TOKEN, Asked, Skimmer, Talk, Way
+from .skimming import TOKEN, Skimmer
 from .sources import Source
+from .talks import PlainAsked, Talk, Way
+from .walking import WINDOW
 
 Wanted = Callable[[Exchange], bool]
 _PAIRED, _PENDING = STATES.index(State.PAIRED), STATES.index(State.PENDING)
@@ -132,7 +134,7 @@ class _Taker:
     def __init__(self, writer: _Writer) -> None:
         self._writer = writer
         self._talks: dict[int, Talk] = {}
-        self.data, self.cut = writer.data, writer.cut_bytes
+        self.data, self.cut, self.frames = writer.data, writer.cut_bytes, writer.frames
 
     def opened(self, event: Opened) -> tuple[Way, Way]:
         talk = self._talks[id(event.flow)] = self._writer.opened(event)
@@ -170,6 +172,7 @@ class _Writer(Skimmer):
     """A skimmer that keeps the frames of requests until they are answered, and writes frames instead of places."""
 
     recording: Recording
+    indexes = False
 
     def __init__(self, redact: bool, wanted: Wanted | None) -> None:
         super().__init__(IndexEncoder(), Pieces(keep=False), lambda pieces: self.read_pieces(pieces))
@@ -179,7 +182,7 @@ class _Writer(Skimmer):
         self._redact, self._wanted = redact, wanted
         self._topics = Topics()
         self._connections: dict[int, _Connection] = {}
-        self._now: tuple[Talk, Asked] | None = None  # what is being written, and waits no more
+        self._now: tuple[Talk, PlainAsked] | None = None  # what is being written, and waits no more
 
     # connections
 
@@ -232,7 +235,7 @@ class _Writer(Skimmer):
                 asked.kept = data, exchange
             yield Carried(self._connections[talk.number].open, exchange, data)
 
-    def _exchange(self, talk: Talk, asked: Asked, data: bytes) -> Exchange:
+    def _exchange(self, talk: Talk, asked: PlainAsked, data: bytes) -> Exchange:
         connection = self._connections[talk.number]
         return Exchange(
             connection=talk.number,
@@ -269,7 +272,7 @@ class _Writer(Skimmer):
         self.counts["frames"] += 1
         return self.recording.write(connection.open, CLIENT_LEG, direction, time_ns, data, comments, lost)
 
-    def _ask(self, talk: Talk, asked: Asked, data: bytes) -> None:
+    def _ask(self, talk: Talk, asked: PlainAsked, data: bytes) -> None:
         if self._wanted is not None:
             asked.kept = data, None
             return
@@ -277,18 +280,18 @@ class _Writer(Skimmer):
         asked.kept = data, None
         asked.place = self._write(talk, 0, asked.time_ns, data)
 
-    def _wait(self, talk: Talk, asked: Asked, data: bytes) -> None:
+    def _wait(self, talk: Talk, asked: PlainAsked, data: bytes) -> None:
         asked.place = -1
         self._ask(talk, asked, data)
         super()._wait(talk, asked, data)
 
-    def _alone(self, talk: Talk, asked: Asked, data: bytes) -> None:
+    def _alone(self, talk: Talk, asked: PlainAsked, data: bytes) -> None:
         asked.place = -1
         self._ask(talk, asked, data)
         super()._alone(talk, asked, data)
 
     def _pair(
-        self, talk: Talk, asked: Asked, time_ns: int, data: bytes, place: int, size: int, error: int, flags: int,
+        self, talk: Talk, asked: PlainAsked, time_ns: int, data: bytes, place: int, size: int, error: int, flags: int,
         state: int = _PAIRED,
     ) -> None:  # fmt: skip
         if self._wanted is not None:
@@ -301,7 +304,7 @@ class _Writer(Skimmer):
         self._now = None
         self._record(talk, asked, state, time_ns, place, size, error, flags)
 
-    def _picked(self, talk: Talk, asked: Asked, state: int, time_ns: int = -1, data: bytes = b"") -> None:
+    def _picked(self, talk: Talk, asked: PlainAsked, state: int, time_ns: int = -1, data: bytes = b"") -> None:
         """An exchange is done, and the filter decides."""
         request = asked.kept[0] if asked.kept else b""
         exchange = self._exchange(talk, asked, request)
@@ -333,7 +336,7 @@ class _Writer(Skimmer):
         self.counts["exchanges"] += 1
 
     def _record(
-        self, talk: Talk, asked: Asked, state: int, time_ns: int = -1, place: int = -1, size: int = 0, error: int = 0,
+        self, talk: Talk, asked: PlainAsked, state: int, time_ns: int = -1, place: int = -1, size: int = 0, error: int = 0,
         flags: int = 0,
     ) -> int:  # fmt: skip
         if self._wanted is not None:

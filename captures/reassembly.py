@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from ..decoder.accelerator import native
 from ..decoder.connection import plausible_request
 from ..decoder.frame import MAX_FRAME, foreign_protocol
 from .packets import ACK, FIN, RST, SYN, Address, TcpSegment, endpoint
@@ -79,8 +80,8 @@ class Closed(NamedTuple):
 StreamEvent = Opened | Data | Gap | Closed
 
 
-class _Side:
-    """One direction of a flow."""
+class PlainSide:
+    """One direction of a flow. The accelerator has the same; see scanning.py."""
 
     __slots__ = ("finished", "next", "quick", "skipped", "synced", "waiting", "waiting_bytes", "way")
 
@@ -95,13 +96,16 @@ class _Side:
         self.way: Any = None  # who takes them
 
 
+Side: type[PlainSide] = PlainSide if native is None else native.Side
+
+
 @dataclass(slots=True, eq=False)
 class Flow:
     """One TCP connection. `number` counts the Kafka connections from 1; 0 until the flow turns out to be one."""
 
     client: Address
     broker: Address
-    sides: tuple[_Side, _Side]
+    sides: tuple[PlainSide, PlainSide]
     ends: tuple[bytes, bytes]
     interface: int
     opened_ns: int
@@ -216,7 +220,7 @@ class Reassembler:
     def _open(self, key: tuple[int, bytes, bytes], direction: int, time_ns: int) -> tuple[Flow, int]:
         interface, source, target = key
         client, broker = (source, target) if direction == 0 else (target, source)
-        flow = Flow(endpoint(client), endpoint(broker), (_Side(), _Side()), (client, broker), interface, time_ns)
+        flow = Flow(endpoint(client), endpoint(broker), (Side(), Side()), (client, broker), interface, time_ns)
         self._flows[interface, client, broker] = flow, 0
         self._flows[interface, broker, client] = flow, 1
         return flow, direction
@@ -305,7 +309,7 @@ class Reassembler:
         for sequence, data in held:
             yield from self._arrived(flow.sides[data.direction], sequence, data)
 
-    def _arrived(self, side: _Side, sequence: int, data: Data) -> Iterator[StreamEvent]:
+    def _arrived(self, side: PlainSide, sequence: int, data: Data) -> Iterator[StreamEvent]:
         if side.next is None:
             side.next = sequence
         ahead = sequence - side.next & _FULL - 1
@@ -325,7 +329,7 @@ class Reassembler:
         yield from self._deliver(side, data)
         yield from self._drain(side)
 
-    def _drain(self, side: _Side) -> Iterator[StreamEvent]:
+    def _drain(self, side: PlainSide) -> Iterator[StreamEvent]:
         """Deliver what waited for the bytes that have just come."""
         while side.waiting and side.next is not None:
             sequence = min(side.waiting, key=lambda s: (s - (side.next or 0) + _HALF) % _FULL)
@@ -338,7 +342,7 @@ class Reassembler:
             if old < data.length:
                 yield from self._deliver(side, data.behind(old))
 
-    def _skip_gap(self, side: _Side) -> Iterator[StreamEvent]:
+    def _skip_gap(self, side: PlainSide) -> Iterator[StreamEvent]:
         """Stop waiting for the missing bytes and go on behind them."""
         start = side.next or 0
         sequence = min(side.waiting, key=lambda s: (s - start) % _FULL)
@@ -351,7 +355,7 @@ class Reassembler:
             side.skipped += missing
         yield from self._drain(side)
 
-    def _deliver(self, side: _Side, data: Data) -> Iterator[StreamEvent]:
+    def _deliver(self, side: PlainSide, data: Data) -> Iterator[StreamEvent]:
         side.next = (side.next or 0) + data.length & _FULL - 1
         if not side.synced:
             # Pick the stream up at a packet that starts like a frame.

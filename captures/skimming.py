@@ -8,11 +8,12 @@ anywhere, and adds to an `IndexEncoder`. What is rare goes through `Exchange` an
 from __future__ import annotations
 
 import struct
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
 from ..decoder import Exchange, State, facts
+from ..decoder.accelerator import native
 from ..decoder.codec import decode_request_header
 from ..decoder.connection import expects_no_response, plausible_request
 from ..decoder.decode import FAULTS
@@ -21,6 +22,7 @@ from ..decoder.frame import MAX_FRAME, foreign_protocol
 from ..decoder.skim import Skim, first_code, skim
 from .index import MAX_STRING, RECORD, STATES, SURPLUS, UNDECODED, IndexEncoder
 from .pieces import Pieces
+from .talks import Asked, PlainAsked, Talk, Way
 
 PRODUCE, SASL_HANDSHAKE, API_VERSIONS = map(facts.api_key, ("Produce", "SaslHandshake", "ApiVersions"))
 TOKEN = "SASL token"
@@ -35,66 +37,32 @@ _INT = struct.Struct(">i").unpack_from
 _pack = RECORD.pack
 
 
-class Asked:
-    """A request that waits for its response; None in place of one stands for a raw SASL token."""
-
-    __slots__ = ("api_key", "api_version", "client_id", "correlation_id", "flags", "kept", "place", "row", "size", "time_ns")
-
-    def __init__(
-        self, time_ns: int, place: int, size: int, correlation_id: int, key: int, version: int, client_id: int, flags: int
-    ) -> None:
-        self.time_ns, self.place, self.size, self.correlation_id = time_ns, place, size, correlation_id
-        self.api_key, self.api_version, self.client_id, self.flags = key, version, client_id, flags
-        self.row = -1  # of its record, once it was shown as pending
-        self.kept: Any = None  # what else is to be known of it when its response is there
-
-
-class Talk:
-    """One connection."""
-
-    __slots__ = ("began", "ids", "number", "raw_sasl", "waiting", "ways")
-
-    def __init__(self, number: int) -> None:
-        self.number = number
-        self.waiting: deque[Asked | None] = deque()
-        self.ids: Counter[int] | None = None  # of the requests that wait, from the first oddity on
-        self.began = False
-        self.raw_sasl = False
-        self.ways = (Way(self, 0), Way(self, 1))
-
-
-class Way:
-    """One direction of a connection: the frame that is being read."""
-
-    __slots__ = ("began", "direction", "head", "holed", "missing", "opaque", "pieces", "size", "started_ns", "talk")
-
-    def __init__(self, talk: Talk, direction: int) -> None:
-        self.talk, self.direction = talk, direction
-        self.began = self.opaque = False
-        self.reset()
-
-    def reset(self) -> None:
-        """The next byte starts a frame."""
-        self.head = b""
-        self.missing = 0  # bytes of the frame that are still to come; 0 also while its size is not known
-        self.size = self.started_ns = 0
-        self.holed = False  # not all of the frame's bytes are in the capture
-        self.pieces: list[tuple[int, int]] = []
-
-
 class Skimmer:
     """Feed it each direction's bytes (`data`) and losses (`gap`, `cut`). `read(pieces)` gives the bytes of a frame
     that came in several pieces. Records of requests that are shown as pending at the end are written anew when
     their response comes after all: `changed` collects (row, record)."""
 
+    indexes = True
+    """Whether it makes records by itself; who derives from it may do something else with exchanges."""
+
     def __init__(self, encoder: IndexEncoder, pieces: Pieces, read: Callable[[list[tuple[int, int]]], bytes]) -> None:
         self.encoder, self.pieces, self._read = encoder, pieces, read
-        self.rows = 0
+        self.frames: Any = None
+        self._count = 0
         self.changed: list[tuple[int, bytes]] = []
         self._talks: dict[int, Talk] = {}
         self._clients: dict[bytes, int] = {}
         self._asked: dict[int, Skim | None] = {}
         self._answered: dict[int, Skim | None] = {}
+        if native is not None:
+            # It takes ordinary frames by itself, and calls the methods here for all others.
+            records = encoder.records if self.indexes else None
+            self.frames = native.Frames(self, records, MOST_WAITING, MAX_FRAME, MAX_STRING)
+
+    @property
+    def rows(self) -> int:
+        """How many records were made."""
+        return self._count if self.frames is None else self._count + int(self.frames.rows)
 
     # connections
 
@@ -109,7 +77,7 @@ class Skimmer:
             self._unanswered(self._next(talk), talk)
         self._talks.pop(talk.number, None)
 
-    def pending(self) -> list[tuple[Talk, Asked]]:
+    def pending(self) -> list[tuple[Talk, PlainAsked]]:
         """The requests that wait, in the order of their times."""
         waiting = [(talk, asked) for talk in self._talks.values() for asked in talk.waiting if asked is not None]
         return sorted(waiting, key=lambda pair: (pair[1].time_ns, pair[0].number))
@@ -191,6 +159,9 @@ class Skimmer:
         way.opaque = False
         way.reset()
 
+    def _placed(self, pieces: list[tuple[int, int]]) -> int:
+        return self.pieces.add(pieces)
+
     def _whole(self, way: Way) -> None:
         pieces, size, started_ns, holed = way.pieces, way.size, way.started_ns, way.holed
         way.reset()
@@ -271,14 +242,17 @@ class Skimmer:
         else:
             self._wait(talk, asked, data)
 
-    def _wait(self, talk: Talk, asked: Asked, data: bytes) -> None:
+    def _wait(self, talk: Talk, asked: PlainAsked, data: bytes) -> None:
         talk.waiting.append(asked)
         if talk.ids is not None:
             talk.ids[asked.correlation_id] += 1
         if len(talk.waiting) > MOST_WAITING:
-            self._unanswered(self._next(talk), talk)
+            self._give_up_first(talk)
 
-    def _alone(self, talk: Talk, asked: Asked, data: bytes) -> None:
+    def _give_up_first(self, talk: Talk) -> None:
+        self._unanswered(self._next(talk), talk)
+
+    def _alone(self, talk: Talk, asked: PlainAsked, data: bytes) -> None:
         """A request that gets no response."""
         self._record(talk, asked, _NO_RESPONSE)
 
@@ -326,6 +300,8 @@ class Skimmer:
             if first is not None and first.correlation_id == correlation_id:
                 break
             self._unanswered(first, talk)
+        if not waiting:
+            talk.ids = None  # the oddity is over
         if size > len(data) - 4:
             self._pair(talk, first, time_ns, data, place, size, 0, UNDECODED)
             return
@@ -339,21 +315,21 @@ class Skimmer:
             talk.raw_sasl = True
         self._pair(talk, first, time_ns, data, place, size, error, flags)
 
-    def _next(self, talk: Talk) -> Asked | None:
+    def _next(self, talk: Talk) -> PlainAsked | None:
         first = talk.waiting.popleft()
         if first is not None and talk.ids is not None:
             self._forget(talk, first)
         return first
 
     @staticmethod
-    def _forget(talk: Talk, asked: Asked) -> None:
+    def _forget(talk: Talk, asked: PlainAsked) -> None:
         ids = talk.ids
         assert ids is not None
         ids[asked.correlation_id] -= 1
         if not ids[asked.correlation_id]:
             del ids[asked.correlation_id]
 
-    def _unanswered(self, asked: Asked | None, talk: Talk) -> None:
+    def _unanswered(self, asked: PlainAsked | None, talk: Talk) -> None:
         if asked is not None:
             self._record(talk, asked, _NO_RESPONSE)
 
@@ -370,6 +346,10 @@ class Skimmer:
             self._odd_request(way.talk, time_ns, data, place, size)
 
     # records
+
+    def skimmed(self, kind: str, key: int, version: int) -> Skim | None:
+        """How messages are skimmed; None for those that need more than that."""
+        return self._known(self._asked if kind == "request" else self._answered, kind, key, version)
 
     def _known(self, cache: dict[int, Skim | None], kind: str, key: int, version: int) -> Skim | None:
         """How messages are skimmed; None for those that need more than that."""
@@ -391,14 +371,14 @@ class Skimmer:
         return number
 
     def _pair(
-        self, talk: Talk, asked: Asked, time_ns: int, data: bytes, place: int, size: int, error: int, flags: int,
+        self, talk: Talk, asked: PlainAsked, time_ns: int, data: bytes, place: int, size: int, error: int, flags: int,
         state: int = _PAIRED,
     ) -> None:  # fmt: skip
         """An exchange is done. `data`: the response with its size bytes."""
         self._record(talk, asked, state, time_ns, place, size, error, flags)
 
     def _record(
-        self, talk: Talk, asked: Asked, state: int, time_ns: int = -1, place: int = -1, size: int = 0, error: int = 0,
+        self, talk: Talk, asked: PlainAsked, state: int, time_ns: int = -1, place: int = -1, size: int = 0, error: int = 0,
         flags: int = 0,
     ) -> int:  # fmt: skip
         record = self._packed(talk, asked, state, time_ns, place, size, error, flags, asked.client_id)
@@ -406,12 +386,12 @@ class Skimmer:
             self.changed.append((asked.row, record))
             return asked.row
         self.encoder.records += record
-        self.rows += 1
+        self._count += 1
         return self.rows - 1
 
     @staticmethod
     def _packed(
-        talk: Talk, asked: Asked, state: int, time_ns: int, place: int, size: int, error: int, flags: int, client_id: int
+        talk: Talk, asked: PlainAsked, state: int, time_ns: int, place: int, size: int, error: int, flags: int, client_id: int
     ) -> bytes:
         """The record of an exchange; `place` and `size` are the response's."""
         flags |= asked.flags

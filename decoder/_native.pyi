@@ -1,4 +1,5 @@
-"""The optional accelerator (decoder/native): what decode.py, project.py, records/ and captures/packets.py do, in C."""
+"""The optional accelerator (decoder/native): what decode.py, project.py, records/, captures/packets.py, captures/scanning.py
+and captures/skimming.py do, in C."""
 
 from collections.abc import Callable
 from typing import Any
@@ -26,3 +27,54 @@ def index(data: bytes, at: int, end: int, count: int, /) -> tuple[bytes, int]: .
 def packet(
     head: bytes, sequence: int, acknowledged: int, flags: int, payload: bytes, interface: int, time_ns: int, direction: int, /
 ) -> bytes: ...
+
+class Side:
+    """As `captures.reassembly.PlainSide`."""
+
+    next: int | None
+    synced: bool
+    finished: bool
+    quick: bool
+    skipped: int
+    waiting: dict[int, Any]
+    waiting_bytes: int
+    way: Any
+
+class Talk:
+    """As `captures.skimming.PlainTalk`."""
+
+class Way:
+    """As `captures.skimming.PlainWay`."""
+
+class Asked:
+    """As `captures.skimming.PlainAsked`."""
+
+class Frames:
+    """Takes ordinary packets and frames; calls the Skimmer `owner` for all others. `records` takes index records; with
+    None, the owner is told of every request and answer."""
+
+    def __new__(
+        cls, owner: Any, records: bytearray | None, most_waiting: int, most_frame: int, most_name: int, /
+    ) -> Frames: ...
+    rows: int
+    def interfaces(self, stamps: list[tuple[int, int, int]], /) -> None:
+        """Of each interface: nanoseconds of a tick (0: no whole number), nanoseconds to add, link type."""
+
+    def walk(
+        self,
+        window: bytes,
+        at: int,
+        base: int,
+        big_endian: bool,
+        unit_ns: int,
+        linktype: int,
+        due_ns: int,
+        sides: dict[bytes, Side],
+        cut: Callable[[Side, int], object],
+        /,
+    ) -> tuple[int, int, int, int, int, int, int]:
+        """Take packets from `at` on: of a classic pcap with ticks of `unit_ns`, or of a pcapng (0). `base`: the window's
+        file offset. Gives why it stopped, where, and the packet: (why, at, time, start, end, size on the wire, link
+        type). Why: 0 the window ends; 1 a packet for the careful road, `at` is behind it; 2 another block at `at`, or one
+        that is not whole; 3 the packet at `at` is of `due_ns` or later. The time is -1 when there was no packet.
+        """

@@ -1,5 +1,6 @@
 /* The optional accelerator: the same plans as the pure Python decoder, run in C. Built when a compiler is there. */
 #include "cursor.h"
+#include "flows.h"
 #include <structmember.h>
 
 static PyObject *Bad;
@@ -10,12 +11,7 @@ int bad(void) {
     return 0;
 }
 
-typedef struct {
-    PyObject_HEAD
-    vectorcallfunc call;
-    Struct *root;
-    Py_ssize_t sinks;
-} Reader;
+PyTypeObject *Reader_type;
 
 static void free_struct(Struct *plan) {
     if (!plan)
@@ -224,6 +220,10 @@ PyMODINIT_FUNC PyInit__native(void) {
         Py_DECREF(self);
         return NULL;
     }
-    Py_DECREF(type);
+    Reader_type = (PyTypeObject *)type;
+    if (!flows_ready(self) || !frames_ready(self)) {
+        Py_DECREF(self);
+        return NULL;
+    }
     return self;
 }

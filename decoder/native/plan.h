@@ -48,6 +48,14 @@ int project_struct(const Struct *plan, Cursor *cursor);
 int bad(void);
 int read_uvarint(Cursor *cursor, uint64_t *value);
 
+/* What runs a plan over bytes; `sinks` is -1 for one that makes values. */
+typedef struct {
+    PyObject_HEAD
+    vectorcallfunc call;
+    Struct *root;
+    Py_ssize_t sinks;
+} Reader;
+
 /* records.c */
 PyObject *records_scan(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *records_index(PyObject *module, PyObject *const *arguments, Py_ssize_t count);

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from barnabas.captures import RECORD, indexing, open_capture, scanning
+from barnabas.captures import RECORD, indexing, open_capture, walking
 from barnabas.captures.foreign import ForeignIndex
 from barnabas.captures.index import Index, Record
 from barnabas.captures.packets import build
@@ -79,7 +79,7 @@ def test_captures_of_every_kind(path: Path) -> None:
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("how", ["as sent", "reordered", "doubled", "lost", "late"])
 def test_made_traffic(tmp_path: Path, how: str, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scanning, "WINDOW", 3000)  # frames and packets reach over windows
+    monkeypatch.setattr(walking, "WINDOW", 3000)  # frames and packets reach over windows
     found = traffic(seed, how)
     path = tmp_path / "made.pcap"
     path.write_bytes(as_pcap(found))
@@ -210,7 +210,7 @@ def test_a_file_that_grows(tmp_path: Path) -> None:
 
 
 def test_in_the_background(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scanning, "WINDOW", 20_000)
+    monkeypatch.setattr(walking, "WINDOW", 20_000)
     path = tmp_path / "large.pcap"
     path.write_bytes(as_pcap([p for seed in range(60) for p in traffic(seed)]))
     with open_capture(path) as capture:
