@@ -1,0 +1,261 @@
+"""What the strings and bytes of every message say, so that a redaction knows which to replace.
+
+Derived from the schema: entity annotations first, then the names that Kafka's definitions use throughout. It is made
+to fail closed: a string that no rule knows (a newer release may have some) is free text, bytes that no rule knows are
+replaced as a whole.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cache
+
+from ...decoder.plan import FieldPlan, StructPlan
+
+
+class Kind(StrEnum):
+    """What can be asked to be replaced."""
+
+    KEYS = "keys"
+    VALUES = "values"
+    HEADERS = "headers"
+    TOPICS = "topics"
+    GROUPS = "groups"
+    TRANSACTIONS = "transactions"
+    CLIENTS = "clients"
+    HOSTS = "hosts"
+    USERS = "users"
+    CLUSTERS = "clusters"
+
+
+NAMES = frozenset(Kind) - {Kind.KEYS, Kind.VALUES, Kind.HEADERS}
+"""The kinds that are names; any of them may stand in free text."""
+
+
+class Means(StrEnum):
+    """How a field is replaced."""
+
+    NAME = "name"
+    LOCATION = "location"
+    """a host, a URL or a path"""
+    PATTERN = "pattern"
+    PRINCIPAL = "principal"
+    RESOURCE = "resource"
+    """of the kind that a field beside it says"""
+    TEXT = "text"
+    """free text, in which any name may stand"""
+    NOTE = "note"
+    """what an application has written down for itself"""
+    ADDRESS = "address"
+    """4 or 16 bytes"""
+    RECORDS = "records"
+    SUBSCRIPTION = "subscription"
+    ASSIGNMENT = "assignment"
+    USER_DATA = "user data"
+    """an assignor's own bytes"""
+    IDENTITY = "identity"
+    """a principal in Kafka's own form (Envelope)"""
+    REQUEST = "request"
+    """a request inside of another"""
+    METRICS = "metrics"
+    CREDENTIALS = "credentials"
+    """masked always"""
+    OPAQUE = "opaque"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """How a field is replaced, and the kinds for which it is."""
+
+    means: Means
+    kinds: frozenset[Kind]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Branch:
+    """A field that says something, or holds structs whose fields do."""
+
+    at: int
+    field: FieldPlan
+    place: Place | None
+    inside: Tree | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Tree:
+    """The branches of a struct, and where its fields stand that tell more about others: `type_at` of what type a
+    resource is, `protocol_type_at` and `protocol_at` how members of a group talk, `topic_at`, `id_at` and `position_at`
+    the topic and the place in it that records belong to."""
+
+    of: StructPlan
+    branches: tuple[Branch, ...]
+    type_at: int | None
+    topic_at: int | None
+    id_at: int | None
+    position_at: int | None
+    protocol_type_at: int | None
+    protocol_at: int | None
+
+
+@cache
+def tree(of: StructPlan, inside_of: str = "") -> Tree:
+    """The fields of a struct that say something; `inside_of` is the field whose value it is."""
+    branches = []
+    at_names = {field.name: at for at, field in enumerate(of.fields)}
+    for at, field in enumerate(of.fields):
+        place = place_of(of, field, inside_of)
+        inside = tree(field.struct, field.name) if field.struct is not None else None
+        if place is not None or inside is not None and (inside.branches or _may_have_tags(inside.of)):
+            branches.append(Branch(at, field, place, inside))
+    topic = next((at for at, field in enumerate(of.fields) if field.entity == "topicName" and not field.array), None)
+    first = [next((at_names[name] for name in names if name in at_names), None) for names in (_TYPES, _PROTOCOLS)]
+    return Tree(
+        of,
+        tuple(branches),
+        first[0],
+        topic,
+        at_names.get("topic_id"),
+        at_names.get("position"),
+        at_names.get("protocol_type"),
+        first[1],
+    )
+
+
+_TYPES = ("resource_type", "resource_type_filter", "key_type", "entity_type")
+_PROTOCOLS = ("protocol_name", "protocol_data", "protocol")
+
+
+def _may_have_tags(of: StructPlan) -> bool:
+    return of.flexible or any(field.struct is not None and _may_have_tags(field.struct) for field in of.fields)
+
+
+# --- rules -------------------------------------------------------------------------------------------------------
+
+_ENTITIES = {"topicName": Kind.TOPICS, "groupId": Kind.GROUPS, "transactionalId": Kind.TRANSACTIONS}
+
+# Words of Kafka's own, or of its settings: nobody's names.
+_KAFKAS = frozenset(
+    """
+    client_software_name client_software_version configuration_keys documentation entity_type feature group_state
+    group_type key mechanism mechanisms principal_type owner_principal_type token_requester_principal_type protocol_type
+    requested_metrics state_filters states_filter transaction_state types_filter unknown_state_filters
+    """.split()
+)
+# Structs whose `name` is such a word: settings and features.
+_KAFKAS_NAMED = frozenset(
+    "configs synonyms features supported_features finalized_features topic_configs last_assignment_configs".split()
+)
+_KAFKAS_STRUCTS = frozenset({"FeatureLevelRecord", "ConfigRecord"})
+
+_STRINGS: dict[Kind, tuple[Means, str]] = {
+    Kind.TOPICS: (
+        Means.NAME,
+        """
+        topic topics topic_name subscribed_topic_names source_topics sink_topic repartition_sink_topics subtopology_id
+        stores successors
+        """,
+    ),
+    Kind.GROUPS: (Means.NAME, "group group_id connector"),
+    Kind.TRANSACTIONS: (Means.NAME, "transactional_id"),
+    Kind.CLIENTS: (Means.NAME, "client_id member_id leader group_instance_id instance_id process_id"),
+    Kind.HOSTS: (
+        Means.LOCATION,
+        "host v0_host host_name client_host host_filter url leader_url log_dir path",
+    ),
+    Kind.USERS: (
+        Means.PRINCIPAL,
+        """
+        principal principal_filter principal_name owner_principal_name token_requester_principal_name user owner
+        requester renewers token_id
+        """,
+    ),
+    Kind.CLUSTERS: (Means.NAME, "cluster_id rack rack_id racks"),
+}
+_BY_NAME = {name: (kind, means) for kind, (means, names) in _STRINGS.items() for name in names.split()}
+_PATTERNS = {
+    "subscribed_topic_regex": Kind.TOPICS,
+    "source_topic_regex": Kind.TOPICS,
+    "regular_expression": Kind.TOPICS,
+    "transactional_id_pattern": Kind.TRANSACTIONS,
+}
+# `name` by the field that it stands inside of, or by its struct.
+_NAMED = {
+    "state_changelog_topics": Kind.TOPICS,
+    "repartition_source_topics": Kind.TOPICS,
+    "topic_id_partition": Kind.TOPICS,
+    "nodes": Kind.TOPICS,
+    "source": Kind.TOPICS,
+    "processor": Kind.TOPICS,
+    "users": Kind.USERS,
+    "deletions": Kind.USERS,
+    "upsertions": Kind.USERS,
+}
+_NAMED_STRUCTS = {
+    "DefaultPrincipalData": Kind.USERS,
+    "UserScramCredentialRecord": Kind.USERS,
+    "RemoveUserScramCredentialRecord": Kind.USERS,
+}
+_RESOURCES = frozenset({"resource_name", "resource_name_filter", "coordinator_keys", "entity_name", "match"})
+_BYTES = {
+    "metadata": Means.SUBSCRIPTION,
+    "member_metadata": Means.SUBSCRIPTION,
+    "subscription": Means.SUBSCRIPTION,
+    "assignment": Means.ASSIGNMENT,
+    "member_assignment": Means.ASSIGNMENT,
+    "allocation": Means.ASSIGNMENT,
+    "user_data": Means.USER_DATA,
+    "request_data": Means.REQUEST,
+    "request_principal": Means.IDENTITY,
+    "client_host_address": Means.ADDRESS,
+    "user_end_point": Means.LOCATION,
+    "metrics": Means.METRICS,
+    "response_data": Means.CREDENTIALS,
+    "auth_bytes": Means.CREDENTIALS,
+    "hmac": Means.CREDENTIALS,
+    "salt": Means.CREDENTIALS,
+    "salted_password": Means.CREDENTIALS,
+    "stored_key": Means.CREDENTIALS,
+    "server_key": Means.CREDENTIALS,
+}
+_ALWAYS = frozenset(Kind)
+
+
+def place_of(of: StructPlan, field: FieldPlan, inside_of: str = "") -> Place | None:
+    """How a field of the struct `of` is replaced; None: it says nothing about anybody."""
+    name = field.name
+    if field.type == "records":
+        return Place(Means.RECORDS, _ALWAYS)
+    if field.type == "bytes":
+        means = _BYTES.get(name, Means.OPAQUE)
+        if inside_of == "client_tags":
+            means = Means.NAME
+        if means in (Means.ADDRESS, Means.LOCATION):
+            return Place(means, frozenset({Kind.HOSTS}))
+        return Place(means, _ALWAYS if means in (Means.CREDENTIALS, Means.REQUEST) else NAMES)
+    if field.type != "string":
+        return None
+    if field.entity in _ENTITIES:
+        return Place(Means.NAME, frozenset({_ENTITIES[field.entity]}))
+    if name in _PATTERNS:
+        return Place(Means.PATTERN, frozenset({_PATTERNS[name]}))
+    if name in _RESOURCES or name == "key" and _is_coordinator_key(of):
+        return Place(Means.RESOURCE, NAMES)
+    if inside_of == "client_tags":
+        return Place(Means.NAME, frozenset({Kind.CLIENTS}))
+    if name == "name":
+        kind = _NAMED.get(inside_of) or _NAMED_STRUCTS.get(of.name)
+        if kind:
+            return Place(Means.PRINCIPAL if kind is Kind.USERS else Means.NAME, frozenset({kind}))
+        if inside_of in _KAFKAS_NAMED or of.name in _KAFKAS_STRUCTS:
+            return None
+    if name in _BY_NAME:
+        kind, means = _BY_NAME[name]
+        return Place(means, frozenset({kind}))
+    if name in ("metadata", "committed_metadata", "named_topology"):
+        return Place(Means.NOTE, _ALWAYS)
+    return None if name in _KAFKAS else Place(Means.TEXT, NAMES)
+
+
+def _is_coordinator_key(of: StructPlan) -> bool:
+    return any(field.name in ("key_type", "node_id") for field in of.fields) or of.name == "FindCoordinatorRequest"

@@ -1,0 +1,276 @@
+"""Frames with everything replaced that a redaction asks for; lengths stay, but for what was compressed.
+
+What cannot be decoded is never copied: it is blanked, and counted.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+from ...decoder import Exchange, decode_request_header
+from ...decoder.codec import decode_request
+from ...decoder.encode import UNKNOWN_TAGS
+from ...decoder.errors import DecodeError, TrailingBytes
+from ...decoder.message import Message
+from ...decoder.splice import Splicer
+from ...decoder.topics import Topics
+from .batches import BLANK
+from .fields import NAMES, Branch, Kind, Means, Place, Tree, tree
+from .payloads import Payloads
+from .pseudonyms import Pseudonyms
+from .wording import scrubbed
+
+_CLIENT_ID_AT = 8  # of a request's header, after key, version and correlation id
+
+# Resource types by their numbers: of ACLs, and of configs where these are others.
+_RESOURCES = {2: Kind.TOPICS, 3: Kind.GROUPS, 5: Kind.TRANSACTIONS, 6: Kind.USERS, 7: Kind.USERS, 32: Kind.GROUPS}
+_CLUSTER_OR_BROKER = (4, 8)
+_COORDINATORS = {0: Kind.GROUPS, 1: Kind.TRANSACTIONS, 2: Kind.GROUPS}
+_ENTITIES = {"user": Kind.USERS, "client-id": Kind.CLIENTS, "ip": Kind.HOSTS}
+
+
+class At:
+    """Where the walk is: what the structs around a field, and the request, have said."""
+
+    __slots__ = ("position", "protocol", "protocol_type", "topic", "type")
+
+    def __init__(self, asked: Message | None = None) -> None:
+        self.type: tuple[str, Any] = "", None
+        self.topic: str | None = None
+        self.position = 0
+        self.protocol_type: str | None = None
+        self.protocol: str | None = None
+        if asked is not None:
+            self.enter(tree(asked.plan.root), asked.values)
+
+    def enter(self, of: Tree, values: tuple[Any, ...]) -> None:
+        """Take what a struct says; null says nothing."""
+        if of.type_at is not None and values[of.type_at] is not None:
+            self.type = of.of.fields[of.type_at].name, values[of.type_at]
+        if of.protocol_type_at is not None and values[of.protocol_type_at] is not None:
+            self.protocol_type = values[of.protocol_type_at]
+        if of.protocol_at is not None and values[of.protocol_at] is not None:
+            self.protocol = values[of.protocol_at]
+        if of.position_at is not None:
+            self.position = values[of.position_at]
+
+
+class Frames:
+    """Rewrites the frames of a capture. `counts`: blanked_bytes, blanked_frames, records, telemetry (pushes emptied)."""
+
+    def __init__(self, pseudonyms: Pseudonyms, kinds: frozenset[Kind]) -> None:
+        self.pseudonyms, self.kinds = pseudonyms, kinds
+        self.counts: Counter[str] = Counter()
+        self.distinct: dict[Kind, set[str]] = {kind: set() for kind in Kind}
+        self._payloads = Payloads(self)
+        self._topics: Topics | None = None
+
+    # frames
+
+    def request(self, exchange: Exchange, frame: bytes | None = None) -> bytes:
+        """The exchange's request, or another frame of it (as the broker got it)."""
+        if frame is None:
+            frame, message = exchange.request or b"", exchange.request_message
+        else:
+            message = _read_request(frame)
+        return self.request_frame(frame, message, exchange.topics)
+
+    def response(self, exchange: Exchange, frame: bytes | None = None) -> bytes:
+        """The exchange's response, or another frame of it (as the broker sent it)."""
+        if frame is not None:
+            other = Exchange(
+                api_key=exchange.api_key, api_version=exchange.api_version, response=frame, state=exchange.state
+            )
+            message = other.response_message
+        else:
+            frame, message = exchange.response or b"", exchange.response_message
+        if message is None:
+            return self._blanked_frame(frame, 4)
+        return self._message(message, At(exchange.request_message), exchange.topics)
+
+    def request_frame(self, frame: bytes, message: Message | None, topics: Topics | None) -> bytes:
+        """A request of which `message` was read; None: it cannot be."""
+        frame = self._header(frame)
+        if message is None:
+            try:
+                _, body = decode_request_header(frame)
+            except DecodeError:
+                body = 8
+            return self._blanked_frame(frame, body)
+        body = self._message(message, At(), topics)
+        return frame[: message.body_start] + body[message.body_start :]
+
+    def _blanked_frame(self, frame: bytes, start: int) -> bytes:
+        start = min(start, len(frame))
+        if len(frame) > start:
+            self.counts["blanked_frames"] += 1
+            self.counts["blanked_bytes"] += len(frame) - start
+        return frame[:start] + BLANK * (len(frame) - start)
+
+    def _blank(self, data: bytes) -> bytes:
+        self.counts["blanked_bytes"] += len(data)
+        return BLANK * len(data)
+
+    def _header(self, frame: bytes) -> bytes:
+        """The frame with another client id in its header."""
+        try:
+            header, body = decode_request_header(frame)
+        except DecodeError:
+            return frame[:8] + BLANK * len(frame[8:]) if self.kinds & NAMES else frame
+        client_id = header.get("client_id")
+        out = bytearray(frame)
+        start = _CLIENT_ID_AT + 2
+        if client_id and Kind.CLIENTS in self.kinds:
+            new = self.name(Kind.CLIENTS, client_id, self.pseudonyms.name).encode()
+            out[start : start + len(new)] = new
+        if header.get(UNKNOWN_TAGS) and self.kinds & NAMES:
+            # Nobody knows what those say. They stand behind the client id.
+            behind = start + len((client_id or "").encode())
+            for data in header[UNKNOWN_TAGS].values():
+                at = bytes(out).find(data, behind, body)
+                if data and at >= 0:
+                    out[at : at + len(data)] = self._blank(data)
+        return bytes(out)
+
+    # messages
+
+    def _message(self, message: Message, at: At, topics: Topics | None) -> bytes:
+        self._topics = topics
+        values = self.struct(tree(message.plan.root), message.values, at)
+        frame = message.frame
+        if values is not message.values:
+            frame = Splicer(message.frame, message.body_start).root(message.plan.root, message.values, values)
+        if message.trailing:
+            self.counts["blanked_bytes"] += len(message.trailing)
+            frame = frame[: -len(message.trailing)] + BLANK * len(message.trailing)
+        return frame
+
+    def payload(self, message: Message, at: At | None = None) -> bytes:
+        """An embedded payload that was decoded by its definition; bytes behind its end are blanked."""
+        values = self.struct(tree(message.plan.root), message.values, at or At())
+        frame = message.frame
+        if values is not message.values:
+            frame = Splicer(frame, message.body_start).root(message.plan.root, message.values, values)
+        if message.trailing:
+            frame = frame[: -len(message.trailing)] + self._blank(message.trailing)
+        return frame
+
+    def struct(self, of: Tree, values: tuple[Any, ...], at: At) -> tuple[Any, ...]:
+        """The values of a struct after the redaction; the same object if nothing changes."""
+        at.enter(of, values)
+        if of.topic_at is not None or of.id_at is not None:
+            at.topic = self._topic(of, values)
+        new: list[Any] | None = None
+        for branch in of.branches:
+            old = values[branch.at]
+            if old is None:
+                continue
+            value = self._field(of, branch, old, values, at)
+            if value is not old:
+                new = list(values) if new is None else new
+                new[branch.at] = value
+        if of.of.flexible and values[-1] and self.kinds & NAMES:
+            new = list(values) if new is None else new
+            new[-1] = tuple((tag, BLANK * len(data)) for tag, data in values[-1])
+            self.counts["blanked_bytes"] += sum(len(data) for _, data in values[-1])
+        return values if new is None else tuple(new)
+
+    def _topic(self, of: Tree, values: tuple[Any, ...]) -> str | None:
+        name = values[of.topic_at] if of.topic_at is not None else None
+        if name is None and of.id_at is not None and values[of.id_at]:
+            name = self._payloads.topic_of(values[of.id_at], self._topics)
+        return name
+
+    def _field(self, of: Tree, branch: Branch, old: Any, values: tuple[Any, ...], at: At) -> Any:
+        if branch.inside is not None:
+            if not branch.field.array:
+                return self.struct(branch.inside, old, at)
+            items = [self.struct(branch.inside, item, at) for item in old]
+        elif branch.place is None or not (branch.place.kinds & self.kinds or branch.place.means is Means.CREDENTIALS):
+            return old
+        elif not branch.field.array:
+            return self._value(of, branch.place, old, branch, values, at)
+        else:
+            items = [self._value(of, branch.place, item, branch, values, at) for item in old]
+        return old if all(a is b for a, b in zip(old, items, strict=True)) else tuple(items)
+
+    def _value(self, of: Tree, place: Place, old: Any, branch: Branch, values: tuple[Any, ...], at: At) -> Any:
+        if not old:
+            return old
+        means, names = place.means, self.pseudonyms
+        if isinstance(old, bytes):
+            if means is Means.SUBSCRIPTION and branch.field.name == "metadata":
+                # Of several that a member offers, or of the one that the group has agreed on.
+                beside = next((at for at, field in enumerate(of.of.fields) if field.name == "name"), None)
+                if beside is not None:
+                    at.protocol = values[beside]
+            return self._bytes(means, old, at)
+        if means is Means.TEXT:
+            return scrubbed(old, names)
+        if means is Means.NOTE:
+            return names.name(old)
+        if means is Means.RESOURCE:
+            return self._resource(old, *at.type)
+        change = {Means.LOCATION: names.location, Means.PATTERN: names.regex, Means.PRINCIPAL: names.principal}
+        return self.name(next(iter(place.kinds)), old, change.get(means, names.name))
+
+    def name(self, kind: Kind, old: str, change: Callable[[str], str]) -> str:
+        """Replace a name of a kind, and count the different ones."""
+        if len(self.distinct[kind]) < Pseudonyms.MOST:
+            self.distinct[kind].add(old)
+        return change(old)
+
+    def _resource(self, old: str, said_by: str, type_: Any) -> str:
+        kind = {"key_type": _COORDINATORS, "entity_type": _ENTITIES}.get(said_by, _RESOURCES).get(type_)
+        if kind is None and type_ in _CLUSTER_OR_BROKER and old.isdigit():
+            return old
+        if kind is not None and kind not in self.kinds:
+            return old
+        change = self.pseudonyms.principal if kind is Kind.USERS else self.pseudonyms.name
+        return self.name(kind or Kind.TOPICS, old, change)
+
+    def _bytes(self, means: Means, old: bytes, at: At) -> bytes:
+        payloads = self._payloads
+        if means is Means.RECORDS:
+            return payloads.area(old, at.topic, at.position)
+        if means is Means.SUBSCRIPTION:
+            return payloads.member(old, "subscription", at)
+        if means is Means.ASSIGNMENT:
+            return payloads.member(old, "assignment", at)
+        if means is Means.USER_DATA:
+            return payloads.user_data(old, at)
+        if means is Means.ADDRESS:
+            return self.pseudonyms.packed(old)
+        if means is Means.LOCATION:
+            return payloads.text(old, self.pseudonyms.location)
+        if means is Means.NAME:
+            return payloads.text(old, self.pseudonyms.name)
+        if means is Means.IDENTITY:
+            return payloads.identity(old)
+        if means is Means.REQUEST:
+            return self._inner(old)
+        if means is Means.METRICS:
+            self.counts["telemetry"] += 1
+            return b""
+        if means is Means.CREDENTIALS:
+            return BLANK * len(old)
+        return self.pseudonyms.content(old)
+
+    def _inner(self, frame: bytes) -> bytes:
+        """A request inside of an Envelope."""
+        topics = self._topics
+        new = self.request_frame(frame, _read_request(frame), topics)
+        self._topics = topics
+        return new
+
+
+def _read_request(frame: bytes) -> Message | None:
+    try:
+        return decode_request(frame)
+    except TrailingBytes as fault:
+        message: Message | None = fault.message
+        return message
+    except DecodeError:
+        return None
