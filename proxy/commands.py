@@ -32,6 +32,8 @@ class Commands:
             "rules.add": self._rules_add,
             "rules.put": self._rules_put,
             "rules.replace": self._rules_replace,
+            "rules.from_file": self._rules_from_file,
+            "rules.dump": self._rules_dump,
             "rules.remove": self._rules_remove,
             "rules.enable": self._rules_enable,
             "brokers": self._brokers,
@@ -39,6 +41,8 @@ class Commands:
             "intercepts": self._intercepts,
             "intercepts.add": self._intercepts_add,
             "intercepts.remove": self._intercepts_remove,
+            "intercepts.take": self._intercepts_take,
+            "intercepts.spent": self._intercepts_spent,
             "decide": self._decide,
         }
 
@@ -98,6 +102,13 @@ class Commands:
         self._relay.rules.replace_all([Standing.from_dict(each) for each in message["rules"]])
         return self._rules(message, data)
 
+    def _rules_from_file(self, message: dict[str, Any], data: bytes) -> Answer:
+        self._relay.rules.replace_file([Standing.from_dict(each, "file") for each in message["rules"]])
+        return self._rules(message, data)
+
+    def _rules_dump(self, message: dict[str, Any], data: bytes) -> Answer:
+        return {"standing": self._relay.rules.dump()}
+
     def _rules_remove(self, message: dict[str, Any], data: bytes) -> Answer:
         self._relay.rules.remove(message["name"])
         return self._rules(message, data)
@@ -148,6 +159,14 @@ class Commands:
         if not self._relay.intercepts.remove(int(message["intercept"])):
             return {"error": "missing", "text": f"there is no intercept {message['intercept']}"}
         return {"removed": message["intercept"]}
+
+    def _intercepts_take(self, message: dict[str, Any], data: bytes) -> Answer:
+        self._relay.intercepts.take(message["intercepts"])
+        return self._intercepts(message, data)
+
+    def _intercepts_spent(self, message: dict[str, Any], data: bytes) -> Answer:
+        self._relay.intercepts.spent(int(message["intercept"]))
+        return {}
 
     def _decide(self, message: dict[str, Any], data: bytes) -> Answer:
         decide = self._relay.intercepts.decide

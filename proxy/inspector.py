@@ -21,10 +21,10 @@ from ..decoder import Direction, Exchange, Opaque
 from ..decoder.connection import Event as Told
 from ..decoder.findings import Finding, Inspector, Severity
 from ..decoder.happening import Closed, Happening, Missing, Opened, Stray
+from .child import receive_settings
 from .events import Address, Event, FindingSeen, NotInspected, encode, show
 from .flight import Tripwire
 from .observer import Consumer, Observer
-from .relay import receive_settings
 from .watcher import Watcher
 
 NICE = 15

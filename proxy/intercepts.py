@@ -103,7 +103,9 @@ class Intercepts:
         self._all: dict[int, Intercept] = {}
         self.held: dict[int, Held] = {}
         """What waits for a decision, by number."""
-        self._number = 0
+        self._intercept_number = 0
+        # Numbers of what is held tell the worker that holds it.
+        self._number = relay.worker + 1 - relay.workers
         self.bytes = 0
 
     # -- what is held ----------------------------------------------------------------------------------------
@@ -120,9 +122,9 @@ class Intercepts:
         """A new intercept; FilterError if its filter is none. Its description."""
         text = str(fields["filter"])
         wanted = compile(text)
-        self._number += 1
+        self._intercept_number += 1
         intercept = Intercept(
-            self._number,
+            self._intercept_number,
             wanted,
             bool(fields["request"]),
             bool(fields["response"]),
@@ -135,6 +137,28 @@ class Intercepts:
         self._all[intercept.number] = intercept
         self._relay.inline_changed()
         return intercept.to_dict()
+
+    def take(self, fields: list[dict[str, Any]]) -> None:
+        """Intercepts of another worker, under their numbers; it counts what they hold."""
+        for each in fields:
+            intercept = Intercept(
+                each["id"],
+                compile(each["filter"]),
+                each["request"],
+                each["response"],
+                each["timeout"],
+                each["most"],
+                each["times_left"],
+            )
+            self._all[intercept.number] = intercept
+            self._intercept_number = max(self._intercept_number, intercept.number)
+        self._relay.inline_changed()
+
+    def spent(self, number: int) -> None:
+        """An intercept has held all that it was to hold, here and at the other workers."""
+        intercept = self._all.get(number)
+        if intercept is not None:
+            intercept.left = 0
 
     def listed(self) -> list[dict[str, Any]]:
         return [intercept.to_dict() for intercept in self._all.values()]
@@ -227,7 +251,7 @@ class Intercepts:
             intercept.passed += 1
             return False
         direction = 1 if exchange.response is not None else 0
-        self._number += 1
+        self._number += relay.workers
         held = Held(
             self._number,
             intercept,

@@ -41,6 +41,52 @@ class ConnectionsFull(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class PortPassedOver(Event):
+    """A broker's listener does not get this port: somebody has it. `whose`: what of the proxy's own, "" if of others."""
+
+    warning: ClassVar[bool] = True
+    broker: Address
+    port: int
+    whose: str
+
+    @property
+    def text(self) -> str:
+        why = f"belongs to {self.whose}" if self.whose else "is in use"
+        return f"port {self.port} {why}: broker {show(self.broker)} gets one behind it"
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerEnded(Event):
+    """One of several relay workers (from 1) ended although nobody asked it to, and its connections with it; the others
+    go on. `again`: another one is started in its place."""
+
+    warning: ClassVar[bool] = True
+    worker: int
+    code: int
+    again: bool
+
+    @property
+    def text(self) -> str:
+        then = "another one takes its place" if self.again else "it ended too often to be started again"
+        return (
+            f"relay worker {self.worker} ended unexpectedly (exit code {self.code}) and its connections with it; "
+            f"the others go on, {then}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerStarted(Event):
+    """A relay worker stands in the place of one that ended."""
+
+    worker: int
+    pid: int
+
+    @property
+    def text(self) -> str:
+        return f"relay worker {self.worker} runs again"
+
+
+@dataclass(frozen=True, slots=True)
 class IdleClosed(Event):
     """A connection was closed because nothing went through it for so long."""
 

@@ -67,12 +67,12 @@ class Guard:
         # The lanes compare with this number once per frame: a name of their module is the quickest to look up.
         lane.MAX_FRAME = sift.MAX_FRAME = self.limits.max_frame
 
-    def warn_of_few_files(self) -> None:
-        """Each connection takes two files. The soft limit has been raised to the hard one by now."""
+    def warn_of_few_files(self, workers: int = 1) -> None:
+        """Each connection takes two files. The soft limit, of each worker, has been raised to the hard one by now."""
         files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         if files == resource.RLIM_INFINITY:
             return
-        possible = max((files - _SPARE_FILES) // 2, 0)
+        possible = max((files - _SPARE_FILES) // 2, 0) * workers
         if possible < (self.limits.max_connections or FEW):
             self._relay.emit(FewFiles(files, possible, self.limits.max_connections))
 

@@ -1,4 +1,4 @@
-"""The rules of a running relay: their list, their counts, and who waits for hits.
+"""The rules of a running relay: their list, where they came from, their counts, and who waits for hits.
 
 Rules come as JSON objects that were validated before (`plugins.rules`): `rule` is what the rule book needs, `source`
 what the user wrote, kept as it is. Every change makes a new `RuleBook` that goes on counting where the old one was.
@@ -26,23 +26,30 @@ class RuleExists(ValueError):
 
 @dataclass(slots=True)
 class Standing:
-    """One rule in the list. `source`: as the user wrote it."""
+    """One rule in the list. `source`: as the user wrote it. `origin`: "file" (given at the start, or read again), or
+    "api" (added, or changed, over the control API)."""
 
     rule: Rule
     source: dict[str, Any]
     enabled: bool = True
+    origin: str = "api"
 
     @classmethod
-    def from_dict(cls, fields: Mapping[str, Any]) -> Standing:
+    def from_dict(cls, fields: Mapping[str, Any], origin: str = "api") -> Standing:
         rule = Rule.from_dict(fields["rule"])
-        return cls(rule, dict(fields.get("source") or rule.source()), bool(fields.get("enabled", True)))
+        origin = str(fields.get("origin", origin))
+        return cls(rule, dict(fields.get("source") or rule.source()), bool(fields.get("enabled", True)), origin)
+
+    def to_dict(self) -> dict[str, Any]:
+        """What `from_dict` takes."""
+        return {"rule": self.rule.to_dict(), "source": self.source, "enabled": self.enabled, "origin": self.origin}
 
 
 class LiveRules:
     """All rules in their order. `changed` is called with the new book after every change."""
 
     def __init__(self, rules: Iterable[Rule], changed: Callable[[RuleBook], None]) -> None:
-        self._standing = [Standing(rule, rule.source()) for rule in rules]
+        self._standing = [Standing(rule, rule.source(), origin="file") for rule in rules]
         self._changed = changed
         self._counts: dict[str, tuple[int, int]] = {}
         self._waiting: dict[int, tuple[str, int, Heard]] = {}
@@ -61,6 +68,7 @@ class LiveRules:
                     "enabled": each.enabled,
                     "matched": matched,
                     "hits": hits,
+                    "origin": each.origin,
                     "source": each.source,
                 }
             )
@@ -98,6 +106,30 @@ class LiveRules:
         before = {each.rule.name: each.rule for each in self._standing}
         self._standing = rules
         self._renew(each.rule.name for each in rules if before.get(each.rule.name) != each.rule)
+
+    def replace_file(self, rules: list[Standing]) -> None:
+        """Exactly these of the file from now on, in the place of those that came from it before; rules that came over
+        the control API stay behind them. RuleExists if one of those has a name of these. Rules that are the same as
+        before keep their counts, and stay off if they were switched off."""
+        others = [each for each in self._standing if each.origin != "file"]
+        before = {each.rule.name: each for each in self._standing if each.origin == "file"}
+        taken = {each.rule.name for each in others}
+        for each in rules:
+            if each.rule.name in taken:
+                raise RuleExists(
+                    f"the file's rule {each.rule.name!r} has the name of one that was added over the control API: "
+                    "remove that one, or choose another name"
+                )
+            known = before.get(each.rule.name)
+            if known is not None and known.rule == each.rule:
+                each.enabled = known.enabled
+        changed = [each.rule.name for each in rules if each.rule.name not in before or before[each.rule.name].rule != each.rule]
+        self._standing = rules + others
+        self._renew(changed)
+
+    def dump(self) -> list[dict[str, Any]]:
+        """All rules, for a relay that begins anew."""
+        return [each.to_dict() for each in self._standing]
 
     def put(self, rule: Standing) -> bool:
         """Put a rule in the place of the one of its name, counting from 0, or at the end. Whether it is new."""

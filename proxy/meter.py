@@ -25,11 +25,11 @@ from .. import decoder
 from ..captures.index import RECORD, STATE_MASK, STATES, UNDECODED, Record
 from ..decoder import Direction, Exchange, ExchangeDone, State
 from . import events, feed_layout
+from .child import receive_settings
 from .events import Address, show
 from .feed import FeedSender, FeedServer
 from .metrics import Metrics
 from .observer import LAST_SECONDS, Consumer, Observer
-from .relay import receive_settings
 from .scrape import Scrape
 from .statsd import StatsD, StatsDSender
 

@@ -143,10 +143,14 @@ class Metering:
         """Says where it can be reached."""
         return events.MeterListening(self.feed, self.metrics)
 
-    def close(self) -> None:
-        """Close our copies."""
+    def close_sockets(self) -> None:
+        """Close our copies of the sockets; workers that come later need the bell."""
         for sock in self._sockets.values():
             sock.close()
+
+    def close(self) -> None:
+        """Close our copies."""
+        self.close_sockets()
         if self.bell >= 0:
             os.close(self.bell)
             self.bell = -1

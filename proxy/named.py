@@ -3,6 +3,8 @@
     broker-3.kafka.example:9092     node 3
     kafka.example, or any other     the bootstrap broker
 
+Several workers learn the same in the same order: what one of them learns it writes down for the others (`board`).
+
 A name stays with its node when the node's address changes. Names of brokers that nobody has told about yet (a client
 may remember them from an earlier run) lead to the bootstrap broker: its answers send the client on.
 """
@@ -13,6 +15,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from .addresses import AddressMap
+from .board import Board
 from .events import Address, BrokerFound, Event
 
 
@@ -20,17 +23,27 @@ class NamedBrokers(AddressMap):
     """(host, port) of a broker -> its name under `suffix`; the port is the listener's for all."""
 
     def __init__(
-        self, bootstrap: Address, upstream: Address, *, suffix: str, emit: Callable[[Event], None], **_: Any
+        self,
+        bootstrap: Address,
+        upstream: Address,
+        *,
+        suffix: str,
+        emit: Callable[[Event], None],
+        board: Board | None = None,
+        **_: Any,
     ) -> None:
         self._port = bootstrap[1]
         self._bootstrap_broker = upstream
         self._suffix = "." + suffix.lower().strip(".")
         self._tell = emit
+        self._board = board
+        self.found: list[BrokerFound] = []
         self._names: dict[Address, str] = {}
         self._brokers: dict[str, Address] = {}
 
     def broker_for(self, name: str) -> Address:
         """The broker that a client asked for."""
+        self.catch_up()
         return self._brokers.get(name, self._bootstrap_broker)
 
     def stands_for(self, broker: Address, node: int, local_host: str) -> Address | None:
@@ -48,10 +61,34 @@ class NamedBrokers(AddressMap):
                 self._learn(node, broker, moves)
 
     def _learn(self, node: int, broker: Address, moves: bool) -> None:
-        own = f"broker-{node}{self._suffix}"
-        known = self._names.get(broker)
-        if known is not None and (known == own or not moves or node < 0):
+        self.catch_up()
+        if not self._is_news(node, broker, moves):
             return
+        if self._board is None:
+            self._tell(self._name(node, broker, moves))
+            return
+        with self._board.locked() as shared:
+            self.catch_up()
+            if self._is_news(node, broker, moves):
+                found = self._name(node, broker, moves)
+                if shared:
+                    self._board.append([node, *broker, moves])
+                self._tell(found)
+
+    def catch_up(self) -> None:
+        """Learn what other workers have learned, in their order."""
+        if self._board is not None:
+            for node, host, port, moves in self._board.news():
+                if self._is_news(node, (host, port), moves):
+                    self._name(node, (host, port), moves)
+
+    def _is_news(self, node: int, broker: Address, moves: bool) -> bool:
+        known = self._names.get(broker)
+        return known is None or (known != f"broker-{node}{self._suffix}" and moves and node >= 0)
+
+    def _name(self, node: int, broker: Address, moves: bool) -> BrokerFound:
+        """Give a broker its name."""
+        own = f"broker-{node}{self._suffix}"
         name, before = own, self._brokers.get(own)
         if node < 0 or (before is not None and not moves):
             name = self._another(node)
@@ -60,7 +97,9 @@ class NamedBrokers(AddressMap):
             self._brokers[self._names[before]] = before
         self._names[broker] = name
         self._brokers[name] = broker
-        self._tell(BrokerFound(node, broker, (name, self._port)))
+        found = BrokerFound(node, broker, (name, self._port))
+        self.found.append(found)
+        return found
 
     def _another(self, node: int) -> str:
         """A name for an address that cannot have its node's."""

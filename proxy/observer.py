@@ -19,11 +19,12 @@ from typing import Any, Protocol
 from .. import decoder
 from ..decoder import Direction, ExchangeDone
 from .channel import Channel
+from .child import receive_settings
 from .events import Address, Counts, Event, RecordingFailed, encode
-from .reading import Lost, Record, RingReader
+from .reading import Lost, Record
 from .recordings import Recordings
-from .relay import receive_settings
-from .ring import Kind, Ring
+from .ring import Kind
+from .several_rings import open_reader
 
 LAST_SECONDS = 25.0
 """After the relay has ended, what is left in the ring is read for so long at most."""
@@ -115,8 +116,7 @@ class Observer:
     def __init__(self, control: socket.socket, settings: dict[str, Any]) -> None:
         self._control = control
         self._parent = os.getppid()
-        ring = Ring.attach(settings["ring"])
-        self._reader = RingReader(ring, settings["reader"], settings["bell"], settings["room_bell"])
+        self._reader = open_reader(settings)
         commands = settings.get("commands")
         self._commands = Channel(socket.socket(fileno=commands)) if commands is not None else None
         """To the control server, which rings the reader's bell behind every command."""

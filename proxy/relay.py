@@ -25,24 +25,30 @@ from typing import Any
 from ..decoder import Topics
 from ..plugins.rules import Rule, RuleBook
 from . import polling
-from .addresses import AddressMap, reason
+from .accepting import Acceptor
+from .addresses import AddressMap
 from .bells import hush, sound
+from .board import Board
 from .channel import Channel
+from .child import receive_settings as receive_settings
 from .commands import Commands
 from .connection import Connection
 from .editing import METADATA, Editor, watched
-from .events import Address, BrokerFound, ClientRefused, Event, RelayFault, Suppressed, UpstreamFailed, encode
+from .events import Address, Event, RelayFault
 from .intercepts import Intercepts
 from .lane import Lane
-from .life_events import RulesKept, RulesReplaced
 from .limits import Guard
 from .live_rules import LiveRules
 from .named import NamedBrokers
 from .negotiation import Security
-from .resolver import Answer, Resolver
+from .orders import Orders
+from .probing import Prober
+from .resolver import Resolver
 from .ring import Kind, Ring, RingWriter
+from .several_rings import resume
 from .switching import switch
-from .transparent import Interception, NotIntercepted, Unchanged, plain
+from .telling import Teller
+from .transparent import Interception, Unchanged
 from .unreached import LastWords
 
 _ALL = polling.ALL
@@ -52,8 +58,6 @@ _ERROR = polling.ERROR
 _HANGUP = polling.READ_HANGUP | polling.HANGUP | polling.ERROR
 HOLD_LIMIT = 64 << 20
 """Most bytes of frames that are held at one time, over all connections."""
-DRAIN_SECONDS = 5.0
-EVENTS_PER_SECOND = 200
 SNAPSHOT_SECONDS = 0.25
 
 
@@ -62,9 +66,16 @@ class Relay:
 
     def __init__(self, control: socket.socket, settings: dict[str, Any]) -> None:
         self.control = control
+        self._teller = Teller(control, self.stop)
         self.ring = Ring.attach(settings["ring"])
         self.writer = RingWriter(self.ring, {int(reader): fd for reader, fd in settings["bells"].items()})
         self._room_bell: int = settings["room_bell"]
+        self.worker: int = settings.get("worker", 0)
+        self.workers: int = settings.get("workers", 1)
+        """Which of how many relays that share listeners and address map this is, from 0."""
+        self.board = Board(settings["board"], self.worker) if self.workers > 1 else None
+        if self.board is not None:
+            resume(self.writer)
         self.watch = watched()
         self.lossless = bool(settings["lossless"])
         self.hold_limit = min(HOLD_LIMIT, self.writer.hold_limit) if settings["lossless"] else HOLD_LIMIT
@@ -72,63 +83,48 @@ class Relay:
         self.switchable = settings.get("commands") is not None or bool(settings.get("reloadable"))
         """Whether rules and intercepts may come while connections stand."""
         self.draining = False
+        self._stopped = False
         self.resolver = Resolver()
+        self.prober = Prober(self)
         self.upstream: Address = tuple(settings["upstream"])
+        listeners = [socket.socket(fileno=fd) for fd in settings.get("listeners", ())]
         bootstrap = socket.socket(fileno=settings["listener"])
         bootstrap.setblocking(False)
         own: Address = bootstrap.getsockname()[:2]
         intercepted = settings.get("transparent")
-        self.interception = Interception(intercepted, bootstrap) if intercepted else None
+        self.interception = Interception(intercepted, bootstrap, self.board) if intercepted else None
         self.rewrites = not intercepted
         """Whether clients are given the proxy's addresses; if not, no frame is changed but by a rule."""
         if not self.rewrites:
             # Rules name topics, newer requests only their ids: Metadata says which is which
             rules_may_come = bool(settings["rules"]) or self.switchable
             self.watch = frozenset(each for each in self.watch if rules_may_come and each >> 16 == METADATA)
+        self.addresses = self._make_addresses(own, settings)
         secured = settings.get("security")
-        suffix = (secured["tls"] or {}).get("sni_suffix") if secured and self.rewrites else ""
-        kind = partial(NamedBrokers, suffix=suffix) if suffix else AddressMap if self.rewrites else Unchanged
-        addresses: AddressMap = kind(
-            own,
-            self.upstream,
-            fixed=settings["fixed_ports"],
-            same_host=self._same_host,
-            opened=self.add_listener,
-            emit=self.emit,
-        )
-        self.addresses = addresses
         self.security = Security(self, secured) if secured else None
         """TLS and logins, if there are any."""
-        self._found: list[BrokerFound] = []
         self.rules = LiveRules([Rule.from_dict(rule) for rule in settings["rules"]], self._rules_changed)
         self.intercepts = Intercepts(self)
-        self.editor = Editor(addresses, self.rules.book)
+        self.editor = Editor(self.addresses, self.rules.book)
         commands = Channel(socket.socket(fileno=settings["commands"])) if settings.get("commands") is not None else None
         self.commands = Commands(self, commands)
+        self._orders = Orders(self)
         self.editor.topics = Topics() if self.switchable else None
         self.guard = Guard(self, settings.get("limits") or {})
         self.lingering: list[LastWords] = []
         self._poll = polling.make_poll(self._interest)
         self._ends: dict[int, tuple[Lane, Lane]] = {}
         self._others: dict[int, Callable[[int], None]] = {}
-        self._connections: dict[int, Connection] = {}
-        self._listeners: list[tuple[socket.socket, Address]] = []
-        self._accept_again: list[tuple[socket.socket, Address]] = []
+        self.connections: dict[int, Connection] = {}
+        """By their numbers, which are never used twice."""
         self._ready: list[Lane] = []
         self._waiting_for_room: list[Lane] = []
-        self._number = 0
-        self._deadline = 0.0
-        self._second = 0
-        self._events_in_second = 0
-        self._suppressed = 0
-        self._said: set[Event] = set()
         self._last_snapshot = 0.0
         self._snapshot_due = False
         self._parent = os.getppid()
-        self._stopped = False
-        self._same: dict[tuple[str, str], bool] = {}
+        self.acceptor = Acceptor(self, self.board, settings.get("callers", []))
         for fd, handler in (
-            (control.fileno(), self._commanded),
+            (control.fileno(), self._orders.come),
             (self._room_bell, self._room_made),
             (self.resolver.bell, lambda _: self.resolver.deliver()),
         ):
@@ -137,83 +133,60 @@ class Relay:
         if commands is not None:
             self._others[commands.fileno()] = self.commands.ready
             self._poll.register(commands.fileno(), _ALL)
-        self.add_listener(bootstrap, self.upstream)
-        self.guard.warn_of_few_files()
-        if settings["probe"]:
-            self.resolver.resolve(*self.upstream, self._probe)
+        if self.board is not None:
+            self.listen_for(settings["callers"][self.worker], self.acceptor.called)
+        self.acceptor.add(bootstrap, self.upstream)
+        for listener, broker in zip(listeners, settings.get("brokers", ()), strict=True):
+            self.acceptor.add(listener, tuple(broker))
+        if self.worker == 0:
+            self.guard.warn_of_few_files(self.workers)
+            if settings["probe"]:
+                self.resolver.resolve(*self.upstream, self.prober.probe)
+
+    def _make_addresses(self, own: Address, settings: dict[str, Any]) -> AddressMap:
+        """The address map of this mode."""
+        secured = settings.get("security")
+        suffix = (secured["tls"] or {}).get("sni_suffix") if secured and self.rewrites else ""
+        kind = partial(NamedBrokers, suffix=suffix) if suffix else AddressMap if self.rewrites else Unchanged
+        addresses: AddressMap = kind(
+            own,
+            self.upstream,
+            fixed=settings["fixed_ports"],
+            same_host=self.prober.same_host,
+            opened=self._opened,
+            emit=self.emit,
+            board=self.board,
+            reserved={int(port): what for port, what in settings.get("reserved", {}).items()},
+        )
+        return addresses
 
     # -- events to the supervisor ----------------------------------------------------------------------------
 
     def emit(self, event: Event) -> None:
         """Send an event; too many in one second are counted instead. Never waits."""
-        if isinstance(event, BrokerFound):
-            self._found.append(event)
-        second = int(time.monotonic())
-        if second != self._second:
-            self._second, self._events_in_second = second, 0
-            if self._suppressed:
-                count, self._suppressed = self._suppressed, 0
-                self.emit(Suppressed(count))
-        self._events_in_second += 1
-        if self._events_in_second > EVENTS_PER_SECOND:
-            self._suppressed += 1
-            return
-        try:
-            self.control.send(encode(event), socket.MSG_DONTWAIT)
-        except BlockingIOError:
-            self._suppressed += 1
-        except OSError:
-            self._stopped = True
+        self._teller.tell(event)
 
     def emit_once(self, event: Event) -> None:
         """Send an event that is the same for every connection only the first time."""
-        if event not in self._said:
-            self._said.add(event)
+        if self._teller.is_new(event):
             self.emit(event)
 
-    # -- listeners and connects ------------------------------------------------------------------------------
+    # -- sockets ---------------------------------------------------------------------------------------------
 
-    def add_listener(self, listener: socket.socket, broker: Address) -> None:
-        """Accept on `listener` for `broker` from now on."""
-        entry = (listener, broker)
-        self._listeners.append(entry)
-        self._others[listener.fileno()] = lambda _: self._accept(entry)
-        self._poll.register(listener.fileno(), polling.READ | polling.EDGE)
+    def _opened(self, listener: socket.socket, broker: Address) -> None:
+        """The address map has a new listener."""
+        self.acceptor.add(listener, broker)
+        if self.board is not None:
+            self._orders.share(listener, broker)
 
-    def _accept(self, entry: tuple[socket.socket, Address]) -> None:
-        listener, broker = entry
-        while not self.draining:
-            if self.guard.full(len(self._connections)):
-                if entry not in self._accept_again:
-                    self._accept_again.append(entry)
-                self.guard.tell_full()
-                return
-            try:
-                client, peer = listener.accept()
-            except BlockingIOError:
-                return
-            except OSError as error:
-                if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
-                    self._accept_again.append(entry)  # the edge is used up: come back with the clock
-                    self.emit(UpstreamFailed(0, broker, f"cannot accept more clients: {reason(error)}"))
-                    return
-                continue
-            client.setblocking(False)
-            if self.interception is not None:
-                peer = (plain(peer[0]), peer[1])
-                try:
-                    broker = self.interception.destination(client, peer)
-                except (NotIntercepted, OSError) as error:
-                    self.emit(ClientRefused(peer, str(error)))
-                    client.close()
-                    continue
-            self._number += 1
-            connection = Connection(self, self._number, client, peer[:2], broker)
-            self._connections[connection.number] = connection
-            if self.security is None:
-                self.resolver.resolve(*broker, connection.resolved)
-            else:
-                self.security.accepted(connection)
+    def listen_for(self, fd: int, handler: Callable[[int], None]) -> None:
+        """Call `handler` with every edge of what can only be read: a listener, a bell."""
+        self._others[fd] = handler
+        self._poll.register(fd, polling.READ | polling.EDGE)
+
+    def renew_edge(self, fd: int) -> None:
+        """Be told of a listener again, if clients wait there."""
+        self._poll.modify(fd, polling.READ | polling.EDGE)
 
     def await_connect(self, connection: Connection, sock: socket.socket) -> None:
         self.attend(sock.fileno(), connection.connected)
@@ -272,45 +245,8 @@ class Relay:
             pass
 
     def gone(self, connection: Connection) -> None:
-        self._connections.pop(connection.number, None)
-        if self._accept_again and not self.draining:
-            # Others wait for what has become free: arm the edge of their listeners anew.
-            again, self._accept_again = self._accept_again, []
-            for listener, _ in again:
-                self._poll.modify(listener.fileno(), polling.READ | polling.EDGE)
-
-    def _probe(self, answer: Answer) -> None:
-        """Tell at once, and not only when a client comes, that the broker cannot be reached."""
-        if isinstance(answer, OSError):
-            self.emit(UpstreamFailed(0, self.upstream, reason(answer)))
-            return
-        if not answer:
-            return
-        family, address = answer[0]
-        sock = socket.socket(family, socket.SOCK_STREAM)
-        sock.setblocking(False)
-        rest = answer[1:]
-
-        def outcome(_: int) -> None:
-            code = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
-            self.forget(sock)
-            sock.close()
-            if code and rest:
-                self._probe(rest)
-            elif code:
-                self.emit(UpstreamFailed(0, self.upstream, reason(OSError(code, os.strerror(code)))))
-
-        sock.connect_ex(address)
-        self._others[sock.fileno()] = outcome
-        self._poll.register(sock.fileno(), _ALL)
-
-    def _same_host(self, one: str, other: str, port: int) -> bool:
-        """Whether two names lead to the same machine; asked once per pair, at most half a second long."""
-        if (one, other) not in self._same:
-            first = {address[0] for _, address in self.resolver.wait_for(one, port, 0.5)}
-            second = {address[0] for _, address in self.resolver.wait_for(other, port, 0.5)}
-            self._same[one, other] = bool(first & second)
-        return self._same[one, other]
+        self.connections.pop(connection.number, None)
+        self.acceptor.freed()
 
     def wake(self, lane: Lane) -> None:
         """What kept this lane from reading may be over."""
@@ -423,10 +359,9 @@ class Relay:
         if os.getppid() != self._parent:
             self._stopped = True
         self.intercepts.tick(now)
-        for entry in self._accept_again[:]:
-            self._accept_again.remove(entry)
-            self._accept(entry)
-        standing = list(self._connections.values())
+        self.acceptor.tick()
+        self._orders.tick()
+        standing = list(self.connections.values())
         for connection in standing:
             overdue = now - connection.started > self.guard.limits.connect_seconds
             if overdue and not connection.established and not connection.failed:
@@ -444,7 +379,7 @@ class Relay:
         self._snapshot_due = False
         self._last_snapshot = now
         stamp = time.time_ns()
-        standing = [c for c in self._connections.values() if c.established]
+        standing = [c for c in self.connections.values() if c.established]
         for connection in standing:
             self.writer.write(Kind.PRESENT, connection.number, 0, stamp, connection.describe())
         self.writer.write(Kind.PRESENT_END, 0, 0, stamp, json.dumps({"open": len(standing)}).encode())
@@ -460,7 +395,7 @@ class Relay:
         """Other requests than before are to be looked at, on the connections that stand, too."""
         wanted = self.editor.rules.interest() | self.intercepts.interest()
         self.editor.requests = wanted
-        for connection in self._connections.values():
+        for connection in self.connections.values():
             switch(connection, bool(wanted))
 
     def lost_control(self, channel: Channel) -> None:
@@ -471,55 +406,46 @@ class Relay:
 
     def brokers(self) -> list[dict[str, Any]]:
         """Every broker that was found: node (-1: not known), its address, and that of its listener here."""
-        return [asdict(found) for found in self._found]
+        self.addresses.catch_up()
+        return [asdict(found) for found in self.addresses.found]
 
     def close_connection(self, number: int, how: str) -> bool:
         """Whether there was such a connection to close."""
-        connection = self._connections.get(number)
+        connection = self.connections.get(number)
         if connection is not None:
             connection.close(how)
         return connection is not None
 
     # -- the end ---------------------------------------------------------------------------------------------
 
-    def _commanded(self, _: int) -> None:
-        try:
-            packet = self.control.recv(1 << 20)
-        except BlockingIOError:
-            return
-        except OSError:
-            packet = b""
-        if not packet:
-            self._stopped = True
-            return
-        command = json.loads(packet)
-        if command["do"] == "stop":
-            self.draining = True
-            for connection in self._connections.values():
-                connection.draining = True
-            self.intercepts.clear("the proxy stops")
-            self._deadline = time.monotonic() + command.get("seconds", DRAIN_SECONDS)
-            for listener, _entry in self._listeners:
-                self.forget(listener)
-                listener.close()
-        elif command["do"] == "dismiss":
-            self.ring.dismiss(command["reader"])
-            self._room_made(0)
-        else:
-            answer = self.commands.do(command)
-            rules = tuple(rule["name"] for rule in answer.get("rules", ()))
-            self.emit(RulesReplaced(rules) if "error" not in answer else RulesKept(str(answer["text"])))
+    def drain(self, seconds: float) -> None:
+        """Accept nothing new, and end when nothing is in flight any more, or after so long."""
+        self.draining = True
+        for connection in self.connections.values():
+            connection.draining = True
+        self.intercepts.clear("the proxy stops")
+        self._deadline = time.monotonic() + seconds
+        self.acceptor.close()
+
+    def dismiss(self, reader: int) -> None:
+        """A reader of the ring is gone; nobody waits for it any more."""
+        self.ring.dismiss(reader)
+        self._room_made(0)
+
+    def stop(self) -> None:
+        """End with this turn of the loop."""
+        self._stopped = True
 
     def _drain(self, now: float) -> None:
         """Close what has nothing in flight; everything, when the time is up."""
-        for connection in list(self._connections.values()):
+        for connection in list(self.connections.values()):
             if not connection.established or connection.idle() or now >= self._deadline:
                 connection.close("fin")
-        if not self._connections:
+        if not self.connections:
             self._stopped = True
 
     def _end(self) -> None:
-        for connection in list(self._connections.values()):
+        for connection in list(self.connections.values()):
             connection.close("fin")
         self.writer.write(Kind.STOP, 0, 0, time.time_ns(), b"")
         self.writer.ring_bells()
@@ -532,18 +458,6 @@ def _described(error: Exception) -> str:
         where = where.tb_next
     line = f" at {where.tb_frame.f_code.co_name}:{where.tb_lineno}" if where is not None else ""
     return f"{type(error).__name__}: {error}{line}"
-
-
-def receive_settings(fd: int) -> tuple[socket.socket, dict[str, Any]]:
-    """The control socket and its first packet: settings as JSON."""
-    # Ctrl-C reaches the whole foreground group; when to stop is the supervisor's decision.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    control = socket.socket(fileno=fd)
-    packet = control.recv(1 << 20)
-    if not packet:
-        raise SystemExit(0)
-    settings: dict[str, Any] = json.loads(packet)
-    return control, settings
 
 
 def main() -> None:

@@ -68,6 +68,8 @@ class Kind(IntEnum):
     """All open connections have been named."""
     STOP = 8
     """Nothing follows."""
+    GONE = 9
+    """The writer has died, and its connections have ended with it (see `several_rings`)."""
 
 
 class Ring:

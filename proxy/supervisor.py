@@ -5,9 +5,9 @@
         for event in proxy.events():
             print(event.text)
 
-The relay, the observer and the inspector are child processes (fresh interpreters, so threads and pytest do not matter). They end
-by themselves when this process does, however it ends: each notices that the other end of its control socket is
-closed.
+The relay (or several workers of it), the observer and the inspector are child processes (fresh interpreters, so
+threads and pytest do not matter). They end by themselves when this process does, however it ends: each notices that
+the other end of its control socket is closed.
 """
 
 from __future__ import annotations
@@ -18,24 +18,29 @@ import queue
 import select
 import socket
 import subprocess
-import sys
 import threading
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 from ..plugins.rules import Rule
 from .addresses import listen, reason
 from .bells import new_bell
+from .board import MOST_WORKERS
+from .child import PACKET
+from .children import start_child, wait_or_kill
 from .control.starting import ControlConfig, ControlStart, ControlStartError, insecure
+from .crew import Crew, Voices
 from .events import Address, Event, Listening, ProcessFailed, ShutdownAsked, decode, show
+from .life_events import WorkerEnded, WorkerStarted
 from .limits import Limits
 from .metering import READER as METER
 from .metering import MeterConfig, MeterError, Metering, heard
 from .recording_events import FlightWanted
 from .retaining import FlightConfig, RecordingConfig
-from .ring import Ring
 from .sasl import SaslConfig
 from .security import SecurityError, TlsConfig, describe, prepare
 from .transparent import EVERYWHERE, TransparentConfig, prepare_listener
@@ -43,9 +48,6 @@ from .transparent import EVERYWHERE, TransparentConfig, prepare_listener
 OBSERVER = 0
 INSPECTOR = 1
 """Their numbers among the readers of the ring."""
-RING_BYTES = 16 << 20
-LOSSLESS_RING_BYTES = 32 << 20
-RING_SLOTS = 32768
 OBSERVER_SECONDS = 30.0
 """How long the observer may take to finish the recording: it is niced, so on a starved machine it comes late."""
 INSPECTOR_SECONDS = 20.0
@@ -70,11 +72,8 @@ class ProxyConfig:
     to brokers here; `upstream` is not used then (`transparent.EVERYWHERE`), and no address is changed. tls, sasl: TLS
     with clients or brokers, and a login at the brokers for clients that do not log in. meter: who gets what is counted
     (live feed, Prometheus, StatsD). limits: time to connect, idle time, number of connections, size of a frame.
-<<<<<<< Updated upstream
-    control: offer the control API.
-=======
-    reloadable: the rules may be replaced while the proxy runs (`replace_rules`).
->>>>>>> Stashed changes
+    control: offer the control API. reloadable: the rules may be replaced while the proxy runs (`replace_rules`).
+    workers: so many relay processes share the listeners, for machines with many cores.
     """
 
     upstream: Address
@@ -96,6 +95,7 @@ class ProxyConfig:
     limits: Limits = field(default_factory=Limits)
     control: ControlConfig | None = None
     reloadable: bool = False
+    workers: int = 1
 
     @property
     def flight_wakes(self) -> bool:
@@ -104,7 +104,7 @@ class ProxyConfig:
 
 
 class Proxy:
-    """One relay with its observer, and perhaps an inspector. Not restartable: make a new one."""
+    """A relay, or several workers, with an observer, and perhaps an inspector. Not restartable: make a new one."""
 
     def __init__(self, config: ProxyConfig) -> None:
         self.config = config
@@ -115,6 +115,15 @@ class Proxy:
         self._thread: threading.Thread | None = None
         self._stopping = False
         self._lock = threading.Lock()
+        self._starting = threading.Lock()
+        """Held where processes are started, and where it is decided that none are any more."""
+        self._crew: Crew | None = None
+        self._voices = Voices()
+        self._rules = list(config.rules)
+        self._relay_settings: dict[str, Any] = {}
+        self._given_up: set[str] = set()
+        """Workers that are not started again."""
+        self._bells: list[int] = []
         self.control: ControlStart | None = None
         """The control API, once started; `control.access` says how to reach it. None if there is none."""
         self.meter: Metering | None = None
@@ -135,6 +144,8 @@ class Proxy:
         host, port = self.config.listen
         if not 0 <= port < 65536:
             raise ProxyError(f"cannot listen on {show((host, port))}: ports go from 0 to 65535")
+        if not 1 <= self.config.workers <= MOST_WORKERS:
+            raise ProxyError(f"a proxy has from 1 to {MOST_WORKERS} workers, not {self.config.workers}")
         transparent = self.config.transparent
         try:
             security = prepare(self.config.tls, self.config.sasl)
@@ -159,21 +170,23 @@ class Proxy:
             listener.close()
             raise ProxyError(str(error)) from None
         try:
-            self.control = control = ControlStart(self.config.control) if self.config.control else None
+            self.control = control = ControlStart(self.config.control, self._relays) if self.config.control else None
         except ControlStartError as error:
             listener.close()
             if meter is not None:
                 meter.close()
             raise ProxyError(str(error)) from None
-        size = self.config.ring_bytes or (LOSSLESS_RING_BYTES if self.config.lossless else RING_BYTES)
-        ring = Ring.create(size, RING_SLOTS)
-        bell = new_bell()
-        room_bell = new_bell()
-        inspector_bell = new_bell()
-        bells = {str(OBSERVER): bell}
-        shared = {"ring": ring.fd, "room_bell": room_bell, "lossless": self.config.lossless}
+        crew = self._crew = Crew(
+            self.config.workers,
+            listener,
+            fixed=port != 0,
+            lossless=self.config.lossless,
+            ring_bytes=self.config.ring_bytes,
+        )
+        bell, inspector_bell = new_bell(), new_bell()
         try:
-            ring.admit(OBSERVER, lossless=self.config.lossless)
+            shared = crew.for_readers
+            crew.admit(OBSERVER, bell, lossless=self.config.lossless)
             self._start_child(
                 "observer",
                 shared
@@ -185,12 +198,11 @@ class Proxy:
                     "flight": self.config.flight.settings() if self.config.flight else None,
                     **(control.commands("observer") if control else {}),
                 },
-                [ring.fd, bell, room_bell, *(control.fds("observer") if control else ())],
+                [*crew.reader_fds, bell, *(control.fds("observer") if control else ())],
             )
             if self.config.findings or control or self.config.flight_wakes:
                 # It may be late and miss something, whatever the recording may not: the relay never waits for it.
-                ring.admit(INSPECTOR, lossless=False)
-                bells[str(INSPECTOR)] = inspector_bell
+                crew.admit(INSPECTOR, inspector_bell, lossless=False)
                 self._start_child(
                     "inspector",
                     shared
@@ -202,30 +214,23 @@ class Proxy:
                         "flight": self.config.flight.settings() if self.config.flight_wakes else None,
                         **(control.commands("inspector") | control.watch if control else {}),
                     },
-                    [ring.fd, inspector_bell, room_bell, *(control.fds("inspector") if control else ())],
+                    [*crew.reader_fds, inspector_bell, *(control.fds("inspector") if control else ())],
                 )
             if meter is not None:
-                ring.admit(METER, lossless=False)
-                bells[str(METER)] = meter.bell
-                self._start_child("meter", shared | meter.settings, [ring.fd, room_bell, *meter.fds])
-            self._start_child(
-                "relay",
-                shared
-                | {
-                    "bells": bells,
-                    "upstream": upstream,
-                    "transparent": transparent.settings() if transparent else None,
-                    "limits": self.config.limits.settings(),
-                    "reloadable": self.config.reloadable,
-                    "security": security,
-                    "listener": listener.fileno(),
-                    "fixed_ports": port != 0,
-                    "rules": [rule.to_dict() for rule in self.config.rules],
-                    "probe": self.config.probe and not transparent,
-                    **(control.commands("relay") if control else {}),
-                },
-                [ring.fd, room_bell, listener.fileno(), *bells.values(), *(control.fds("relay") if control else ())],
-            )
+                crew.admit(METER, meter.bell, lossless=False)
+                self._start_child("meter", shared | meter.settings, [*crew.reader_fds, *meter.fds])
+            self._relay_settings = {
+                "upstream": upstream,
+                "transparent": transparent.settings() if transparent else None,
+                "limits": self.config.limits.settings(),
+                "reloadable": self.config.reloadable,
+                "security": security,
+                "probe": self.config.probe and not transparent,
+                "reserved": self._reserved(),
+            }
+            for worker, name in enumerate(crew.names):
+                commands = (control.commands(name), control.fds(name)) if control else ({}, [])
+                self._start_relay(worker, *commands)
             if control is not None:
                 settings, fds = control.server(
                     {"observer": bell, "inspector": inspector_bell},
@@ -239,19 +244,28 @@ class Proxy:
                 control.control = self._controls["control"]
         except OSError as error:
             self._end_children(0.0)
-            if control is not None:
-                control.end()
-            raise ProxyError(f"cannot start the proxy's processes: {reason(error)}") from None
-        finally:
-            ring.close()
-            os.close(bell)
-            os.close(room_bell)
-            os.close(inspector_bell)
-            listener.close()
+            crew.close()
+            for fd in (bell, inspector_bell):
+                os.close(fd)
             if meter is not None:
                 meter.close()
             if control is not None:
                 control.close()
+                control.end()
+            raise ProxyError(f"cannot start the proxy's processes: {reason(error)}") from None
+        if crew.workers == 1:
+            crew.close()
+            os.close(bell)
+            os.close(inspector_bell)
+            if meter is not None:
+                meter.close()
+        else:
+            # Another worker may have to be started.
+            self._bells = [bell, inspector_bell]
+            if meter is not None:
+                meter.close_sockets()
+        if control is not None:
+            control.close()
         self._address = own
         self._queue.put(Listening(own, upstream, describe(self.config.tls, self.config.sasl)))
         if meter is not None:
@@ -262,23 +276,30 @@ class Proxy:
         self._thread.start()
         return self
 
-    def _start_child(self, name: str, settings: dict[str, object], fds: list[int]) -> None:
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        try:
-            ours.send(json.dumps(settings).encode())
-            # -P: nothing of the current directory can stand in for a module
-            self._children[name] = subprocess.Popen(
-                [sys.executable, "-P", "-m", f"{__package__}.{name}", str(theirs.fileno())],
-                pass_fds=[theirs.fileno(), *fds],
-                stdin=subprocess.DEVNULL,
-                process_group=0,  # Ctrl-C in a terminal reaches the foreground group: this process, not these
-            )
-        except BaseException:
-            ours.close()
-            raise
-        finally:
-            theirs.close()
-        self._controls[name] = ours
+    @property
+    def _relays(self) -> list[str]:
+        """The names of the relays among the processes."""
+        count = self.config.workers
+        return ["relay"] if count == 1 else [f"relay-{number}" for number in range(1, count + 1)]
+
+    def _reserved(self) -> dict[int, str]:
+        """Ports of the proxy's own that no broker may get, and whose address no broker has."""
+        found: dict[int, str] = {}
+        if self.meter is not None and self.meter.metrics is not None:
+            found[self.meter.metrics[1]] = "the proxy's metrics"
+        if self.control is not None and self.control.port:
+            found[self.control.port] = "the control API"
+        return found
+
+    def _start_relay(self, worker: int, commands: dict[str, Any], fds: Sequence[int]) -> None:
+        assert self._crew is not None
+        settings = self._relay_settings | {"rules": [rule.to_dict() for rule in self._rules]}
+        name = self._relays[worker]
+        settings |= self._crew.for_worker(worker) | commands
+        self._start_child(name, settings, [*self._crew.worker_fds(worker), *fds], module="relay")
+
+    def _start_child(self, name: str, settings: dict[str, Any], fds: Sequence[int], module: str = "") -> None:
+        self._children[name], self._controls[name] = start_child(module or name, settings, fds)
 
     # -- events ----------------------------------------------------------------------------------------------
 
@@ -302,27 +323,56 @@ class Proxy:
         """Take events from the children until all have closed their sockets."""
         poll = select.poll()
         names = {control.fileno(): name for name, control in self._controls.items()}
+        relays = set(self._relays)
         for fd in names:
             poll.register(fd, select.POLLIN)
         while names:
             ready = [fd for fd, _ in poll.poll()]
-            # The relay first: what the others report at the end comes after what it told before.
-            for fd in [fd for fd in ready if names[fd] == "relay"] or ready:
+            # The relays first: what the others report at the end comes after what they told before.
+            for fd in [fd for fd in ready if names[fd] in relays] or ready:
                 name = names[fd]
                 try:
-                    packet = self._controls[name].recv(1 << 20)
+                    packet, fds, _, _ = socket.recv_fds(self._controls[name], PACKET, 1)
                 except OSError:
-                    packet = b""
-                if packet:
-                    self._put(decode(packet))
-                    continue
-                poll.unregister(fd)
-                del names[fd]
-                self._child_ended(name)
+                    packet, fds = b"", []
+                if fds:
+                    self._share(name, json.loads(packet)["share"], fds[0])
+                elif packet:
+                    self._heard(name, decode(packet))
+                else:
+                    poll.unregister(fd)
+                    del names[fd]
+                    if self._child_ended(name):
+                        names[self._controls[name].fileno()] = name
+                        poll.register(self._controls[name].fileno(), select.POLLIN)
+
+    def _heard(self, name: str, event: Event) -> None:
+        if self.config.workers > 1 and name in self._relays:
+            merged = self._voices.merged(self._relays.index(name), event)
+            if merged is None:
+                return
+            event = merged
+        self._put(event)
+
+    def _share(self, name: str, broker: list[Any], fd: int) -> None:
+        """A worker has opened a listener: the others get it, too."""
+        listener = socket.socket(fileno=fd)
+        with self._starting:
+            if self._stopping or self._crew is None:
+                listener.close()
+                return
+            self._crew.keep(listener, (broker[0], broker[1]))
+            packet = json.dumps({"do": "listen", "broker": broker}).encode()
+            for other in self._relays:
+                if other != name:
+                    try:
+                        socket.send_fds(self._controls[other], [packet], [fd], socket.MSG_DONTWAIT)
+                    except OSError:  # it is gone, and the next one gets them all; or stuck, and others serve
+                        pass
 
     def _put(self, event: Event) -> None:
         if isinstance(event, FlightWanted):
-            self._tell("observer", asdict(event) | {"do": "recording.flight"})
+            self._tell("observer", event.command())
             return
         self._queue.put(event)
         if self.control is not None:
@@ -337,20 +387,59 @@ class Proxy:
             except OSError:  # it is busy, or gone: a later event says more
                 pass
 
-    def _child_ended(self, name: str) -> None:
+    def _child_ended(self, name: str) -> bool:
+        """A process is gone. Whether there is another one of this name now."""
         code = self._children[name].wait()
         if self._stopping:
-            return
+            return False
+        if self.config.workers > 1 and name in self._relays:
+            return self._worker_ended(name, code)
         self._put(ProcessFailed(name, code))
         reader = {"observer": OBSERVER, "inspector": INSPECTOR, "meter": METER}.get(name)
         if reader is not None:
             # nobody reads any more: a lossless relay must not wait for it
-            self._tell("relay", {"do": "dismiss", "reader": reader})
+            self._tell_relays({"do": "dismiss", "reader": reader})
+            if self._crew is not None:
+                self._crew.dismiss(reader)
+        return False
+
+    def _worker_ended(self, name: str, code: int) -> bool:
+        worker = self._relays.index(name)
+        with self._starting:
+            if self._stopping or self._crew is None:
+                return False
+            again = self._crew.died(worker)
+            self._put(WorkerEnded(worker + 1, code, again))
+            if not again:
+                self._given_up.add(name)
+                return False
+            before = self._controls[name]
+            try:
+                if self.control is None:
+                    self._start_relay(worker, {}, [])
+                else:
+                    with self.control.renewed(name) as (commands, fds):
+                        self._start_relay(worker, commands, fds)
+                        self.control.introduce(name)
+            except OSError:
+                self._crew.stop_ring(worker)
+                self._given_up.add(name)
+                self._put(WorkerEnded(worker + 1, code, False))
+                return False
+            finally:
+                before.close()
+            self._put(WorkerStarted(worker + 1, self._children[name].pid))
+        return True
 
     def replace_rules(self, rules: list[Rule]) -> None:
         """Exactly these rules from now on, on the connections that stand, too (`reloadable` has to be set). Rules that
         are as before keep their counts. The event RulesReplaced, or RulesKept, follows."""
-        self._tell("relay", {"do": "rules.replace", "rules": [{"rule": rule.to_dict()} for rule in rules]})
+        self._rules = list(rules)
+        self._tell_relays({"do": "rules.from_file", "rules": [{"rule": rule.to_dict()} for rule in rules]})
+
+    def _tell_relays(self, command: dict[str, object]) -> None:
+        for name in self._relays:
+            self._tell(name, command)
 
     def write_flight(self, label: str = "flight", kind: str = "asked", reason: str = "") -> None:
         """Write out what the flight recorder holds. The event FlightWritten, or FlightFailed, follows."""
@@ -368,54 +457,50 @@ class Proxy:
         """Accept nothing new, let responses in flight arrive (at most `drain_seconds`), end the processes, finish
         the recording. May be called more than once."""
         with self._lock:
-            if self._stopping:
-                return
-            self._stopping = True
-            self._tell("relay", {"do": "stop", "seconds": self.config.drain_seconds})
+            with self._starting:
+                if self._stopping:
+                    return
+                self._stopping = True
+                if self._crew is not None:
+                    self._crew.close_listeners()
+            self._tell_relays({"do": "stop", "seconds": self.config.drain_seconds})
             self._end_children(self.config.drain_seconds + 2.0)
             if self._thread is not None:
                 self._thread.join(5.0)
             for control in self._controls.values():
                 control.close()
+            if self._crew is not None and self._crew.workers > 1:
+                self._crew.close()
+                for fd in self._bells:
+                    os.close(fd)
+                if self.meter is not None:
+                    self.meter.close()
             if self.control is not None:
                 self.control.end()
             self._queue.put(None)
 
     def _end_children(self, seconds: float) -> None:
-        relay, observer = self._children.get("relay"), self._children.get("observer")
-        if relay is not None:
-            self._wait_or_kill(relay, seconds)
-        if observer is not None:
-            # The relay's last word ends the observer; without it the socket does.
-            self._tell("observer", {"do": "stop"})
-            if relay is None or relay.returncode != 0:
-                self._controls["observer"].shutdown(socket.SHUT_WR)
-            self._wait_or_kill(observer, OBSERVER_SECONDS)
-        inspector = self._children.get("inspector")
-        if inspector is not None:
-            self._tell("inspector", {"do": "stop"})
-            if relay is None or relay.returncode != 0:
-                self._controls["inspector"].shutdown(socket.SHUT_WR)
-            self._wait_or_kill(inspector, INSPECTOR_SECONDS)
-        meter = self._children.get("meter")
-        if meter is not None:
-            self._tell("meter", {"do": "stop"})
-            if relay is None or relay.returncode != 0:
-                self._controls["meter"].shutdown(socket.SHUT_WR)
-            self._wait_or_kill(meter, INSPECTOR_SECONDS)
-
+        until = time.monotonic() + seconds
+        relays = [name for name in self._relays if name in self._children and name not in self._given_up]
+        for name in relays:
+            wait_or_kill(self._children[name], until - time.monotonic())
+        in_order = bool(relays) and all(self._children[name].returncode == 0 for name in relays)
+        for name, longest in (
+            ("observer", OBSERVER_SECONDS),
+            ("inspector", INSPECTOR_SECONDS),
+            ("meter", INSPECTOR_SECONDS),
+        ):
+            child = self._children.get(name)
+            if child is not None:
+                # The relays' last word ends it; without that the socket does.
+                self._tell(name, {"do": "stop"})
+                if not in_order:
+                    self._controls[name].shutdown(socket.SHUT_WR)
+                wait_or_kill(child, longest)
         server = self._children.get("control")
         if server is not None:
             self._controls["control"].shutdown(socket.SHUT_WR)
-            self._wait_or_kill(server, 5.0)
-
-    @staticmethod
-    def _wait_or_kill(child: subprocess.Popen[bytes], seconds: float) -> None:
-        try:
-            child.wait(seconds)
-        except subprocess.TimeoutExpired:
-            child.kill()
-            child.wait()
+            wait_or_kill(server, 5.0)
 
     def __enter__(self) -> Proxy:
         return self.start()

@@ -16,9 +16,11 @@ import socket
 import struct
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
+from hashlib import blake2b
 from typing import Any
 
 from .addresses import AddressMap, reason
+from .board import Board
 from .events import Address, show
 
 MODES = ("redirect", "tproxy")
@@ -98,7 +100,8 @@ def original_destination(client: socket.socket) -> Address:
 class Interception:
     """What the relay asks in transparent mode: where does this client want to go, and prepare the way there."""
 
-    def __init__(self, settings: dict[str, Any], listener: socket.socket) -> None:
+    def __init__(self, settings: dict[str, Any], listener: socket.socket, board: Board | None = None) -> None:
+        self._board = board
         self._config = TransparentConfig(**settings)
         self._port: int = listener.getsockname()[1]
         # (our address, the broker's) of every connection to a broker: one that comes in again is a loop
@@ -117,7 +120,7 @@ class Interception:
                 wanted = here
         else:
             wanted = here
-        if (peer, wanted) in self._own:
+        if (peer, wanted) in self._own or (self._board and self._board.claimed(peer[1], _mark(peer, wanted))):
             raise NotIntercepted(
                 f"the proxy's own connection to {show(wanted)} came back to it: run the proxy with CAP_NET_ADMIN, so "
                 "that it can mark its connections, or `barnabas transparent up --exclude-uid USER` with the user it runs as"
@@ -152,12 +155,21 @@ class Interception:
         ends = ((host, port), (str(broker[0]), int(broker[1])))
         self._by_fd[sock.fileno()] = ends
         self._own.add(ends)
+        if self._board is not None:  # it may come in at another worker
+            self._board.claim(port, _mark(*ends))
 
     def forget(self, fd: int) -> None:
         """A socket is about to be closed."""
         ends = self._by_fd.pop(fd, None)
         if ends is not None:
             self._own.discard(ends)
+            if self._board is not None:
+                self._board.disclaim(ends[0][1], _mark(*ends))
+
+
+def _mark(own: Address, broker: Address) -> int:
+    """The same number in every worker, never 0."""
+    return int.from_bytes(blake2b(repr((own, broker)).encode(), digest_size=8).digest()) | 1
 
 
 def _is_local(host: str) -> bool:

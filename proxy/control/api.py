@@ -11,9 +11,11 @@ from typing import Any
 from aiohttp import web
 
 from ..events import Event, ProcessFailed
+from ..life_events import WorkerEnded, WorkerStarted
 from .held import HeldFrames
 from .history import History
 from .links import Failed, Link
+from .relays import Relays
 
 Metrics = Callable[[str], Awaitable[tuple[bytes, str]]]
 """From an Accept header to (text, content type): what `GET /metrics` answers."""
@@ -36,6 +38,8 @@ class Api:
     history: History
     held: HeldFrames
     metrics: Metrics | None = None
+    relays: Relays | None = None
+    """All workers, where there are several."""
     latest: dict[str, Event] = field(default_factory=dict)
     processes: dict[str, dict[str, Any]] = field(default_factory=dict)
     streams: set[asyncio.Task[Any]] = field(default_factory=set)
@@ -45,10 +49,14 @@ class Api:
         self.latest[type(event).__name__] = event
         if isinstance(event, ProcessFailed):
             self.processes.setdefault(event.process, {}).update(alive=False, code=event.code)
+        elif isinstance(event, WorkerEnded):
+            self.processes.setdefault(f"relay-{event.worker}", {}).update(alive=False, code=event.code)
+        elif isinstance(event, WorkerStarted):
+            self.processes[f"relay-{event.worker}"] = {"pid": event.pid, "alive": True}
 
     @property
-    def relay(self) -> Link:
-        return self.links["relay"]
+    def relay(self) -> Link | Relays:
+        return self.relays if self.relays is not None else self.links["relay"]
 
     @property
     def observer(self) -> Link:

@@ -187,7 +187,7 @@ SCHEMAS: dict[str, Schema] = {
     ),
     "Rules": {"anyOf": [_ref("Rule"), _list("Rule"), _object({"rules": _list("Rule")})]},
     "RuleStanding": _object(
-        {"name": TEXT, "enabled": YES, "matched": WHOLE, "hits": WHOLE, "source": _ref("Rule")}
+        {"name": TEXT, "enabled": YES, "matched": WHOLE, "hits": WHOLE, "origin": {"enum": ["file", "api"]}, "source": _ref("Rule")}
     ),
     "RuleList": _object({"rules": _list("RuleStanding")}),
     "Removed": _object({"removed": {"type": ["string", "integer"]}}),

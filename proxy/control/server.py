@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import signal
 import socket
@@ -18,14 +19,15 @@ from typing import Any
 
 from aiohttp import web
 
+from ..child import PACKET, receive_settings
 from ..events import ShutdownAsked, encode
-from ..relay import receive_settings
 from .api import Api, Handler, answer, failure
 from .auth import Guard, Refused
 from .held import HeldFrames
 from .history import History
 from .links import Failed, Link
 from .metrics import scraped
+from .relays import Relays
 from .routes import ROUTES
 
 BODY_BYTES = 8 << 20
@@ -43,12 +45,19 @@ class Server:
         self._done = asyncio.Event()
         held = HeldFrames()
         bells = settings["bells"]
+        workers = settings["relays"]
+        several = len(workers) > 1
+
+        def notice(said: dict[str, Any], data: bytes) -> None:
+            (relays.notice if relays is not None else held.notice)(said, data)
+
         links = {
-            name: Link(name, held.notice if name == "relay" else None, bells.get(name))
-            for name in settings["channels"]
+            name: Link(name, notice if name in workers else None, bells.get(name)) for name in settings["channels"]
         }
+        relays = Relays([links[name] for name in workers], held.notice) if several else None
         info = settings["info"]
-        self._api = Api(info, links, self._shutdown, History(), held, scraped(info.get("metrics")))
+        self._api = Api(info, links, self._shutdown, History(), held, scraped(info.get("metrics")), relays)
+        self._tasks: set[asyncio.Task[None]] = set()
         self._api.processes = {name: {"pid": pid, "alive": True} for name, pid in info["processes"].items()}
         self._api.processes["control"] = {"pid": os.getpid(), "alive": True}
         self._listener = socket.socket(fileno=settings["listener"])
@@ -65,11 +74,14 @@ class Server:
     def _hear(self) -> None:
         for _ in range(64):
             try:
-                packet = self._supervisor.recv(1 << 20)
+                packet, fds, _, _ = socket.recv_fds(self._supervisor, PACKET, 1)
             except BlockingIOError:
                 return
             except OSError:
-                packet = b""
+                packet, fds = b"", []
+            if fds:
+                self._introduced(json.loads(packet)["channel"], fds[0])
+                continue
             if not packet:
                 asyncio.get_running_loop().remove_reader(self._supervisor)
                 self._done.set()
@@ -80,6 +92,16 @@ class Server:
                 continue  # an event of a kind that is not known here
             if event is not None:
                 self._api.hear(event)
+
+    def _introduced(self, name: str, fd: int) -> None:
+        """A worker has begun in the place of one that ended."""
+        sock = socket.socket(fileno=fd)
+        if self._api.relays is None:
+            sock.close()
+            return
+        task = asyncio.get_running_loop().create_task(self._api.relays.renew(name, sock))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     # -- requests --------------------------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ import secrets
 import socket
 import stat
 import time
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,8 +22,8 @@ from ..addresses import listen, reason
 from ..events import Address, ControlListening, Event, encode, show
 from .auth import is_loopback
 
-CHANNELS = ("relay", "observer", "inspector")
-"""The processes that take commands."""
+CHANNELS = ("observer", "inspector")
+"""The processes that take commands, besides the relays."""
 
 
 class ControlStartError(Exception):
@@ -66,8 +67,9 @@ def runtime_directory() -> Path:
 class ControlStart:
     """Made before the processes start; `close` when they have what is theirs, `end` when the proxy has stopped."""
 
-    def __init__(self, config: ControlConfig) -> None:
+    def __init__(self, config: ControlConfig, relays: Sequence[str] = ("relay",)) -> None:
         self.config = config
+        self._relays = tuple(relays)
         self._files: list[Path] = []
         self._pairs: dict[str, tuple[socket.socket, socket.socket]] = {}
         self._missed = 0
@@ -77,7 +79,7 @@ class ControlStart:
         try:
             token = "" if config.path is not None else secrets.token_urlsafe(32)
             self.access = self._publish(token)
-            for name in CHANNELS:
+            for name in (*self._relays, *CHANNELS):
                 self._pairs[name] = socket.socketpair()
         except OSError as error:
             self.close()
@@ -153,6 +155,11 @@ class ControlStart:
     def event(self) -> ControlListening:
         return ControlListening(self.access.url, self.access.token_file)
 
+    @property
+    def port(self) -> int:
+        """The TCP port; 0 where there is none."""
+        return 0 if self.config.path is not None else int(self.access.url.rpartition(":")[2])
+
     # -- the processes ---------------------------------------------------------------------------------------
 
     def commands(self, name: str) -> dict[str, Any]:
@@ -170,8 +177,9 @@ class ControlStart:
 
     def server(self, bells: dict[str, int], **info: Any) -> tuple[dict[str, Any], list[int]]:
         """Settings and descriptors of the control server. `bells`: what wakes the readers of the ring."""
-        channels = {name: self._pairs[name][0].fileno() for name in CHANNELS}
+        channels = {name: self._pairs[name][0].fileno() for name in self._pairs}
         settings = {
+            "relays": self._relays,
             "listener": self._listener.fileno(),
             "unix": self.config.path is not None,
             "token": self.access.token,
@@ -186,6 +194,23 @@ class ControlStart:
             },
         }
         return settings, [self._listener.fileno(), *channels.values(), *bells.values()]
+
+    @contextlib.contextmanager
+    def renewed(self, name: str) -> Iterator[tuple[dict[str, Any], list[int]]]:
+        """Settings and descriptors of a relay that begins in the place of another; `introduce` it before the end."""
+        self._pairs[name] = pair = socket.socketpair()
+        try:
+            yield self.commands(name), self.fds(name)
+        finally:
+            for sock in pair:
+                sock.close()
+
+    def introduce(self, name: str) -> None:
+        """Hand the control server its channel to that relay."""
+        if self.control is not None:
+            packet = json.dumps({"channel": name}).encode()
+            with contextlib.suppress(OSError):
+                socket.send_fds(self.control, [packet], [self._pairs[name][0].fileno()], socket.MSG_DONTWAIT)
 
     def hear(self, event: Event) -> None:
         """Pass an event on. What the control server does not take in time is counted, and told with the next."""

@@ -154,7 +154,7 @@ class Desk(Relay):
 
     def shut(self) -> None:
         self._poll.close()
-        for listener, _ in self._listeners:
+        for listener, _ in self.acceptor.listeners:
             listener.close()
         for sock in (self.control, self._theirs):
             sock.close()

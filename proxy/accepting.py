@@ -1,0 +1,145 @@
+"""Where clients come in: the listeners of one relay.
+
+Several workers have the same listening sockets, and every one of them hears of a new client. The one with the fewest
+connections takes it: Kafka's connections are few, busy and stay for long, so that leaving the choice to chance (as
+the kernel does when each worker binds the port for itself) would leave cores idle; and as the sockets are held by all,
+a worker that dies takes no client with it that was not accepted yet. A worker that does not get to it in time loses
+its turn: after a second, whoever is there takes the client.
+"""
+
+from __future__ import annotations
+
+import errno
+import socket
+from contextlib import nullcontext
+from typing import TYPE_CHECKING
+
+from .addresses import reason
+from .bells import hush, sound
+from .board import Board
+from .connection import Connection
+from .events import Address, ClientRefused, UpstreamFailed
+from .transparent import NotIntercepted, plain
+
+if TYPE_CHECKING:
+    from .relay import Relay
+
+Entry = tuple[socket.socket, Address]
+
+
+class Acceptor:
+    """Listeners and what comes in at them. `bells`: what calls each worker, in their order; none without others."""
+
+    def __init__(self, relay: Relay, board: Board | None, bells: list[int]) -> None:
+        self._relay = relay
+        self._board = board
+        self._bells = bells
+        self.listeners: list[Entry] = []
+        self._again: list[Entry] = []
+        """Where clients may wait although no edge will tell."""
+        self._step = 1 if board is None else board.workers
+        # The numbers of all workers are different, and tell which one it is.
+        self._first = 1 if board is None else board.worker + 1
+        self._count = 0 if board is None else board.begin(board.worker)
+
+    def add(self, listener: socket.socket, broker: Address) -> None:
+        """Accept on `listener` for `broker` from now on."""
+        entry = (listener, broker)
+        self.listeners.append(entry)
+        self._relay.listen_for(listener.fileno(), lambda _: self._accept(entry))
+
+    def called(self, _: int) -> None:
+        """Another worker has left a client to this one."""
+        if self._board is not None:
+            hush(self._bells[self._board.worker])
+        for entry in self.listeners:
+            self._accept(entry)
+
+    def tick(self) -> None:
+        """About once a second: clients that nobody has come for."""
+        again, self._again = self._again, []
+        for entry in again:
+            self._accept(entry, in_turn=False)
+
+    def freed(self) -> None:
+        """A connection has ended: there may be room for a client that waits."""
+        relay = self._relay
+        if self._again and not relay.draining:
+            again, self._again = self._again, []
+            for listener, _ in again:
+                relay.renew_edge(listener.fileno())
+        board = self._board
+        if board is not None:
+            board.standing(len(relay.connections))
+            if relay.guard.limits.max_connections:
+                for worker in board.waiting():
+                    sound(self._bells[worker])
+
+    def close(self) -> None:
+        """Accept nothing more."""
+        for listener, _ in self.listeners:
+            self._relay.forget(listener)
+            listener.close()
+
+    def _later(self, entry: Entry) -> None:
+        if entry not in self._again:
+            self._again.append(entry)
+
+    def _accept(self, entry: Entry, in_turn: bool = True) -> None:
+        relay, board = self._relay, self._board
+        while not relay.draining:
+            if board is not None and in_turn:
+                other = board.less_busy()
+                if other is not None:
+                    self._later(entry)
+                    sound(self._bells[other])
+                    return
+            limited = relay.guard.limits.max_connections > 0
+            with nullcontext() if board is None or not limited else board.locked():
+                if limited and not self._has_room(entry):
+                    return
+                try:
+                    client, peer = entry[0].accept()
+                except BlockingIOError:
+                    return
+                except OSError as error:
+                    if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
+                        self._later(entry)  # the edge is used up: come back with the clock
+                        relay.emit(UpstreamFailed(0, entry[1], f"cannot accept more clients: {reason(error)}"))
+                        return
+                    continue
+                self._count += 1
+                if board is not None:
+                    board.accepted(self._count, len(relay.connections) + 1)
+            self._begin(client, peer, entry[1])
+
+    def _has_room(self, entry: Entry) -> bool:
+        relay, board = self._relay, self._board
+        full = relay.guard.full(len(relay.connections) if board is None else board.all_standing())
+        if board is not None:
+            board.wait(full)
+        if full:
+            self._later(entry)
+            relay.guard.tell_full()
+        return not full
+
+    def _begin(self, client: socket.socket, peer: Address, broker: Address) -> None:
+        relay = self._relay
+        client.setblocking(False)
+        if relay.interception is not None:
+            peer = (plain(peer[0]), peer[1])
+            try:
+                broker = relay.interception.destination(client, peer)
+            except (NotIntercepted, OSError) as error:
+                relay.emit(ClientRefused(peer, str(error)))
+                client.close()
+                if self._board is not None:
+                    self._board.standing(len(relay.connections))
+                return
+        number = self._first + (self._count - 1) * self._step
+        connection = Connection(relay, number, client, peer[:2], broker)
+        relay.connections[number] = connection
+        if relay.security is None:
+            relay.resolver.resolve(*broker, connection.resolved)
+        else:
+            relay.security.accepted(connection)

@@ -1,0 +1,178 @@
+"""What the workers of one proxy share in memory: how busy each is, and what was learned of brokers.
+
+    header     4096 bytes of 64-bit words: magic, workers, bytes of the log, the next port;
+               from word 64 on a block of 8 words per worker: alive, open connections, accepted ones, clients wait
+    log        JSON, one entry a line; only ever appended to
+    own        65,536 words by source port: a mark of the worker's own connection to a broker (`transparent`)
+
+Each word has one writer. The log and the next port are written under a lock that goes with its holder, however that
+ends; a worker that cannot get it in time goes on alone. Whoever reads the log reads as far as its length says.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import mmap
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from .bells import shared_memory
+
+MOST_WORKERS = 32
+LOCK_SECONDS = 0.25
+"""A lock is held for a few microseconds; whoever holds it longer has been stopped, and traffic must not stop with it."""
+LOG_BYTES = 1 << 20
+
+_MAGIC = 0x44524F424E5242
+_HEADER = 4096
+_OWN = 1 << 16
+_SIZE = _HEADER + LOG_BYTES + 8 * _OWN
+_W_MAGIC, _W_WORKERS, _W_LOGGED, _W_PORT = range(4)
+_W_BLOCKS = 64
+_ALIVE, _OPEN, _ACCEPTED, _WAITS = range(4)
+
+
+class Board:
+    """The mapped memory, as one worker sees it (`worker`, from 0; -1: nobody in particular)."""
+
+    def __init__(self, fd: int, worker: int = -1) -> None:
+        self.fd = fd
+        self.worker = worker
+        self._map = mmap.mmap(fd, _SIZE)
+        self._buffer = memoryview(self._map)
+        self._words = self._buffer[:_HEADER].cast("Q")
+        self._log = self._buffer[_HEADER : _HEADER + LOG_BYTES]
+        self._own = self._buffer[_HEADER + LOG_BYTES :].cast("Q")
+        self._read = 0
+        if not self._words[_W_MAGIC]:
+            return
+        if self._words[_W_MAGIC] != _MAGIC:
+            raise ValueError("this file descriptor is no board")
+        self.workers: int = self._words[_W_WORKERS]
+
+    @classmethod
+    def create(cls, workers: int, next_port: int) -> Board:
+        """A new one; next_port: the first that a broker's listener may have, 0 for any."""
+        board = cls(shared_memory("barnabas-board", _SIZE))
+        board._words[_W_MAGIC], board._words[_W_WORKERS] = _MAGIC, workers
+        board._words[_W_PORT] = next_port
+        board.workers = workers
+        return board
+
+    def close(self) -> None:
+        for view in (self._own, self._log, self._words, self._buffer):
+            view.release()
+        self._map.close()
+        os.close(self.fd)
+
+    # -- who is how busy -------------------------------------------------------------------------------------
+
+    def _word(self, worker: int, word: int) -> int:
+        return _W_BLOCKS + worker * 8 + word
+
+    def begin(self, worker: int) -> int:
+        """A worker is about to start with no connection; how many an earlier one in its place has accepted."""
+        words = self._words
+        words[self._word(worker, _OPEN)] = words[self._word(worker, _WAITS)] = 0
+        words[self._word(worker, _ALIVE)] = 1
+        return words[self._word(worker, _ACCEPTED)]
+
+    def end(self, worker: int) -> None:
+        """A worker is gone: it counts no more."""
+        words = self._words
+        words[self._word(worker, _ALIVE)] = words[self._word(worker, _OPEN)] = 0
+
+    def accepted(self, count: int, standing: int) -> None:
+        """This worker has accepted so many in all; so many stand now."""
+        self._words[self._word(self.worker, _ACCEPTED)] = count
+        self._words[self._word(self.worker, _OPEN)] = standing
+
+    def standing(self, count: int) -> None:
+        """So many connections of this worker stand."""
+        self._words[self._word(self.worker, _OPEN)] = count
+
+    def all_standing(self) -> int:
+        """Connections of all workers."""
+        return sum(self._words[self._word(worker, _OPEN)] for worker in range(self.workers))
+
+    def less_busy(self) -> int | None:
+        """The worker with the fewest connections, if that is another one."""
+        words = self._words
+        fewest, found = words[self._word(self.worker, _OPEN)], None
+        for worker in range(self.workers):
+            if words[self._word(worker, _OPEN)] < fewest and words[self._word(worker, _ALIVE)]:
+                fewest, found = words[self._word(worker, _OPEN)], worker
+        return found
+
+    def wait(self, clients: bool) -> None:
+        """Whether clients wait at this worker for a connection to end."""
+        self._words[self._word(self.worker, _WAITS)] = int(clients)
+
+    def waiting(self) -> list[int]:
+        """The other workers at which clients wait."""
+        return [w for w in range(self.workers) if w != self.worker and self._words[self._word(w, _WAITS)]]
+
+    # -- what was learned ------------------------------------------------------------------------------------
+
+    @contextmanager
+    def locked(self) -> Iterator[bool]:
+        """Whether this is the only one between its begin and its end; not if that took too long."""
+        until = time.monotonic() + LOCK_SECONDS
+        while True:
+            try:
+                fcntl.lockf(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except OSError:
+                if time.monotonic() >= until:
+                    yield False
+                    return
+                time.sleep(0.0005)
+        try:
+            yield True
+        finally:
+            fcntl.lockf(self.fd, fcntl.LOCK_UN)
+
+    @property
+    def next_port(self) -> int:
+        return self._words[_W_PORT]
+
+    @next_port.setter
+    def next_port(self, port: int) -> None:
+        self._words[_W_PORT] = port
+
+    def append(self, entry: list[Any]) -> bool:
+        """Add to the log (locked, and after `news`, which does not give it back). False: it is full."""
+        line = json.dumps(entry).encode() + b"\n"
+        at = self._words[_W_LOGGED]
+        if at + len(line) > LOG_BYTES:
+            return False
+        self._log[at : at + len(line)] = line
+        self._words[_W_LOGGED] = self._read = at + len(line)
+        return True
+
+    def news(self) -> list[list[Any]]:
+        """What others have added since the last call."""
+        end = self._words[_W_LOGGED]
+        if end == self._read:
+            return []
+        lines = bytes(self._log[self._read : end]).splitlines()
+        self._read = end
+        return [json.loads(line) for line in lines]
+
+    # -- own connections -------------------------------------------------------------------------------------
+
+    def claim(self, port: int, mark: int) -> None:
+        """One of this worker's own connections has this source port."""
+        self._own[port] = mark
+
+    def disclaim(self, port: int, mark: int) -> None:
+        if self._own[port] == mark:
+            self._own[port] = 0
+
+    def claimed(self, port: int, mark: int) -> bool:
+        """Whether a worker has such a connection."""
+        return self._own[port] == mark

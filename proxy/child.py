@@ -1,0 +1,23 @@
+"""How a process of the proxy begins: the supervisor's socket, and the settings that come as its first packet."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+from typing import Any
+
+PACKET = 1 << 20
+"""Most bytes of one packet between the supervisor and a process."""
+
+
+def receive_settings(fd: int) -> tuple[socket.socket, dict[str, Any]]:
+    """The control socket and its first packet: settings as JSON."""
+    # Ctrl-C reaches the whole foreground group; when to stop is the supervisor's decision.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    control = socket.socket(fileno=fd)
+    packet = control.recv(PACKET)
+    if not packet:
+        raise SystemExit(0)
+    settings: dict[str, Any] = json.loads(packet)
+    return control, settings

@@ -1,0 +1,176 @@
+"""Several relay workers as the one relay that the handlers know.
+
+What changes rules or intercepts goes to all workers, one change after the other, so that they all have the same; what
+is counted is added up. A connection, and a frame that is held, belongs to the worker that its number tells: numbers
+of `n` workers go up by `n`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Coroutine
+from typing import Any
+
+from .links import ASK_SECONDS, Answer, Failed, Link, Notice
+
+_CHANGES = frozenset(
+    {"rules.add", "rules.put", "rules.replace", "rules.remove", "rules.enable", "intercepts.add", "intercepts.remove"}
+)
+_ADDED = {"rules": "name", "intercepts": "id"}
+_SUMS = ("matched", "hits", "held", "passed")
+
+
+class Relays:
+    """As a `Link`, to all workers. `links` in the workers' order; `held` hears of frames that are held."""
+
+    def __init__(self, links: list[Link], held: Notice) -> None:
+        self._links = links
+        self._held = held
+        self._changing = asyncio.Lock()
+        self._left: dict[int, int] = {}
+        """Intercept -> how many more frames it may hold, over all workers."""
+
+    def link(self, name: str) -> Link | None:
+        """The worker of this name."""
+        return next((link for link in self._links if link.name == name), None)
+
+    async def ask(self, do: str, data: bytes = b"", within: float = ASK_SECONDS, **fields: Any) -> Answer:
+        """The answer to a command; Failed if there is none."""
+        if do in ("close", "decide"):
+            number = int(fields["connection" if do == "close" else "held"])
+            if number < 1:
+                raise Failed("missing", f"there is no number {number}")
+            return await self._links[(number - 1) % len(self._links)].ask(do, data, within, **fields)
+        if do == "brokers":
+            return await self._one().ask(do, data, within, **fields)
+        if do == "wait":
+            async with asyncio.timeout(within):
+                return await self._wait(fields["name"], fields["hits"])
+        if do not in _CHANGES:
+            return await self._all(do, data, within, fields)
+        async with self._changing:
+            answer = await self._all(do, data, within, fields)
+            if do == "intercepts.add" and answer["intercept"]["times_left"] is not None:
+                self._left[answer["intercept"]["id"]] = answer["intercept"]["times_left"]
+            return answer
+
+    def _up(self) -> list[Link]:
+        up = [link for link in self._links if link.up]
+        if not up:
+            raise Failed("gone", "no relay process runs")
+        return up
+
+    def _one(self) -> Link:
+        return self._up()[0]
+
+    async def _all(self, do: str, data: bytes, within: float, fields: dict[str, Any]) -> Answer:
+        answers = await asyncio.gather(
+            *(link.ask(do, data, within, **fields) for link in self._up()), return_exceptions=True
+        )
+        found = [answer for answer in answers if isinstance(answer, dict)]
+        for failed in answers:
+            # One that has just died has no say in it.
+            if isinstance(failed, BaseException) and not (found and isinstance(failed, Failed) and failed.kind == "gone"):
+                raise failed
+        return _added_up(found)
+
+    async def _wait(self, name: str, hits: int) -> Answer:
+        """Until a rule has so many hits at all workers together."""
+        while True:
+            up = self._up()
+            counts = await asyncio.gather(*(link.ask("rules") for link in up))
+            each = [next((rule["hits"] for rule in answer["rules"] if rule["name"] == name), None) for answer in counts]
+            if None in each:
+                raise Failed("missing", f"no rule is named {name!r}")
+            total = sum(count for count in each if count is not None)
+            if total >= hits:
+                return {"hits": total}
+            await _first(
+                [
+                    link.ask("wait", within=86400.0, name=name, hits=(count or 0) + 1)
+                    for link, count in zip(up, each, strict=True)
+                ]
+            )
+
+    # -- frames that are held --------------------------------------------------------------------------------
+
+    def notice(self, said: dict[str, Any], data: bytes) -> None:
+        """What a worker tells unasked. Each of them holds as many frames as an intercept allows in all: the rest is
+        let go here."""
+        left = self._left.get(said.get("intercept", -1)) if said["notice"] == "held" else None
+        if left is not None:
+            self._left[said["intercept"]] = left - 1
+            if left <= 1:
+                self._tell("intercepts.spent", intercept=said["intercept"])
+            if left <= 0:
+                self._tell("decide", held=said["id"], action="resume")
+                return
+        self._held(said, data)
+
+    def _tell(self, do: str, **fields: Any) -> None:
+        async def ask() -> None:
+            try:
+                await (self.ask(do, **fields) if do == "decide" else self._all(do, b"", ASK_SECONDS, fields))
+            except Failed:
+                pass  # it is gone, and so is what it held
+
+        task = asyncio.get_running_loop().create_task(ask())
+        _telling.add(task)
+        task.add_done_callback(_telling.discard)
+
+    # -- a worker in the place of another --------------------------------------------------------------------
+
+    async def renew(self, name: str, sock: socket.socket) -> None:
+        """A worker has begun anew: what the others know, it is told."""
+        link = self.link(name)
+        if link is None:
+            sock.close()
+            return
+        async with self._changing:
+            others = [other for other in self._links if other.up and other is not link]
+            fresh = Link(name, self.notice)
+            await fresh.connect(sock)
+            self._links[self._links.index(link)] = fresh
+            for other in others[:1]:
+                try:
+                    standing = (await other.ask("rules.dump"))["standing"]
+                    await fresh.ask("rules.replace", rules=standing)
+                    await fresh.ask("intercepts.take", intercepts=(await other.ask("intercepts"))["intercepts"])
+                except Failed:
+                    pass  # it goes on with the rules of the start
+
+
+_telling: set[asyncio.Task[None]] = set()
+
+
+async def _first(asking: list[Coroutine[Any, Any, Answer]]) -> None:
+    """Until one of them is answered, or has failed."""
+    tasks = [asyncio.ensure_future(each) for each in asking]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _added_up(answers: list[Answer]) -> Answer:
+    """The first answer, with the counts of all in it."""
+    first, *rest = answers
+    for answer in rest:
+        for kind, key in _ADDED.items():
+            known = {each[key]: each for each in first.get(kind, ())}
+            for each in answer.get(kind, ()):
+                if each[key] in known:
+                    _add(known[each[key]], each)
+        if "intercept" in first and "intercept" in answer:
+            _add(first["intercept"], answer["intercept"])
+    return first
+
+
+def _add(one: dict[str, Any], other: dict[str, Any]) -> None:
+    for name in _SUMS:
+        if name in one:
+            one[name] += other[name]
+

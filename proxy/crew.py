@@ -1,0 +1,180 @@
+"""The relays of one proxy, from the supervisor's side: one, or several workers with one address map.
+
+Each worker has a ring of its own. Listening sockets are held here as well, so that a worker that dies is replaced by
+one with the same ports, and no client that was not accepted yet notices.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections import Counter, deque
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+from .bells import new_bell
+from .board import Board
+from .events import Address, Capped, Event, ListenerFailed, RuleHit
+from .life_events import ConnectionsFull, PortPassedOver, RulesKept, RulesReplaced
+from .ring import Kind, Ring, RingWriter
+from .security_events import NotVerified
+from .several_rings import resume
+
+RING_BYTES = 16 << 20
+LOSSLESS_RING_BYTES = 32 << 20
+RING_SLOTS = 32768
+AGAIN = 5
+"""A worker is started again at most so often ..."""
+AGAIN_SECONDS = 60.0
+"""... in so long."""
+_TOLD_BY_ALL = (Capped, ListenerFailed, PortPassedOver, ConnectionsFull, RulesReplaced, RulesKept, NotVerified)
+"""Events that every worker tells for itself; people want to hear them once."""
+_TOLD_SECONDS = 30.0
+
+
+class Crew:
+    """What the workers share. `close` when they have it (one), or when they have ended (several)."""
+
+    def __init__(self, workers: int, listener: socket.socket, *, fixed: bool, lossless: bool, ring_bytes: int) -> None:
+        self.workers = workers
+        self.names = ["relay"] if workers == 1 else [f"relay-{number}" for number in range(1, workers + 1)]
+        self._fixed = fixed
+        self._lossless = lossless
+        self._listener = listener
+        self._listeners: list[tuple[socket.socket, Address]] = []
+        size = ring_bytes or (LOSSLESS_RING_BYTES if lossless else RING_BYTES)
+        self._rings = [Ring.create(size, RING_SLOTS) for _ in range(workers)]
+        self._room_bells = [new_bell() for _ in range(workers)]
+        self._bells: dict[str, int] = {}
+        self._callers = [new_bell() for _ in range(workers)] if workers > 1 else []
+        port = listener.getsockname()[1] + 1 if fixed and listener.family != socket.AF_UNIX else 0
+        self._board = Board.create(workers, port) if workers > 1 else None
+        self._deaths: dict[int, deque[float]] = {}
+
+    def admit(self, reader: int, bell: int, *, lossless: bool) -> None:
+        """A reader of all rings, before anything is written."""
+        for ring in self._rings:
+            ring.admit(reader, lossless=lossless)
+        self._bells[str(reader)] = bell
+
+    @property
+    def for_readers(self) -> dict[str, Any]:
+        """What a process that reads the rings is told."""
+        more = zip(self._rings[1:], self._room_bells[1:], strict=True)
+        return {
+            "ring": self._rings[0].fd,
+            "room_bell": self._room_bells[0],
+            "more_rings": [(ring.fd, room) for ring, room in more],
+            "lossless": self._lossless,
+        }
+
+    @property
+    def reader_fds(self) -> list[int]:
+        return [*(ring.fd for ring in self._rings), *self._room_bells]
+
+    def for_worker(self, worker: int) -> dict[str, Any]:
+        """What a relay is told."""
+        settings: dict[str, Any] = {
+            "ring": self._rings[worker].fd,
+            "room_bell": self._room_bells[worker],
+            "lossless": self._lossless,
+            "bells": self._bells,
+            "listener": self._listener.fileno(),
+            "fixed_ports": self._fixed,
+        }
+        if self._board is not None:
+            settings |= {
+                "worker": worker,
+                "workers": self.workers,
+                "board": self._board.fd,
+                "callers": self._callers,
+                "listeners": [listener.fileno() for listener, _ in self._listeners],
+                "brokers": [broker for _, broker in self._listeners],
+            }
+        return settings
+
+    def worker_fds(self, worker: int) -> list[int]:
+        """The descriptors that belong to that."""
+        fds = [self._rings[worker].fd, self._room_bells[worker], self._listener.fileno(), *self._bells.values()]
+        if self._board is not None:
+            fds += [self._board.fd, *self._callers, *(listener.fileno() for listener, _ in self._listeners)]
+        return fds
+
+    def dismiss(self, reader: int) -> None:
+        """A reader is gone; workers that come later do not wait for it either."""
+        for ring in self._rings:
+            ring.dismiss(reader)
+
+    def keep(self, listener: socket.socket, broker: Address) -> None:
+        """A worker has opened a listener for a broker."""
+        self._listeners.append((listener, broker))
+
+    def close_listeners(self) -> None:
+        """Nobody is to connect any more."""
+        for listener, _ in self._listeners:
+            listener.close()
+        self._listeners = []
+        self._listener.close()
+
+    def died(self, worker: int) -> bool:
+        """A worker is gone; say so in its ring. Whether to start another one."""
+        assert self._board is not None
+        self._board.end(worker)
+        now = time.monotonic()
+        deaths = self._deaths.setdefault(worker, deque(maxlen=AGAIN + 1))
+        deaths.append(now)
+        again = len(deaths) <= AGAIN or now - deaths[0] > AGAIN_SECONDS
+        writer = RingWriter(self._rings[worker], {int(reader): bell for reader, bell in self._bells.items()})
+        resume(writer)
+        writer.write(Kind.GONE, 0, 0, time.time_ns(), b"")
+        if not again:
+            writer.write(Kind.STOP, 0, 0, time.time_ns(), b"")
+        writer.ring_bells()
+        return again
+
+    def stop_ring(self, worker: int) -> None:
+        """No other worker will write into this ring."""
+        writer = RingWriter(self._rings[worker], {int(reader): bell for reader, bell in self._bells.items()})
+        resume(writer)
+        writer.write(Kind.STOP, 0, 0, time.time_ns(), b"")
+        writer.ring_bells()
+
+    def close(self) -> None:
+        """Close our copies (not those of the readers' bells)."""
+        self.close_listeners()
+        for ring in self._rings:
+            ring.close()
+        for fd in (*self._room_bells, *self._callers):
+            os.close(fd)
+        if self._board is not None:
+            self._board.close()
+        self._rings, self._room_bells, self._callers, self._board = [], [], [], None
+
+
+class Voices:
+    """The events of several workers as those of one relay."""
+
+    def __init__(self) -> None:
+        self._told: dict[Event, tuple[int, float]] = {}
+        self._hits: dict[str, Counter[int]] = {}
+
+    def merged(self, worker: int, event: Event) -> Event | None:
+        """The event as it is to be told; None if another worker has told it."""
+        if isinstance(event, RuleHit):
+            hits = self._hits.setdefault(event.rule, Counter())
+            hits[worker] = event.hits
+            return replace(event, hits=hits.total())
+        if isinstance(event, _TOLD_BY_ALL):
+            now = time.monotonic()
+            by, when = self._told.get(event, (worker, now))
+            if by != worker and (isinstance(event, Capped) or now - when < _TOLD_SECONDS):
+                return None
+            self._told[event] = worker, now
+        return event
+
+    def forget(self, rules: Iterable[str]) -> None:
+        """These rules count anew."""
+        for name in rules:
+            self._hits.pop(name, None)

@@ -1,0 +1,70 @@
+"""What the supervisor tells a relay over its control socket, and the listeners that workers hand each other there."""
+
+from __future__ import annotations
+
+import json
+import socket
+from typing import TYPE_CHECKING, Any
+
+from .child import PACKET
+from .events import Address
+from .life_events import RulesKept, RulesReplaced
+
+if TYPE_CHECKING:
+    from .relay import Relay
+
+DRAIN_SECONDS = 5.0
+
+
+class Orders:
+    """The relay's end of the control socket."""
+
+    def __init__(self, relay: Relay) -> None:
+        self._relay = relay
+        self._unshared: list[tuple[socket.socket, Address]] = []
+
+    def come(self, _: int) -> None:
+        """The control socket can be read."""
+        control = self._relay.control
+        try:
+            packet, fds, _flags, _from = socket.recv_fds(control, PACKET, 4)
+        except BlockingIOError:
+            return
+        except OSError:
+            packet, fds = b"", []
+        if packet:
+            self._obey(json.loads(packet), fds)
+        else:
+            self._relay.stop()
+
+    def _obey(self, order: dict[str, Any], fds: list[int]) -> None:
+        relay = self._relay
+        if order["do"] == "stop":
+            relay.drain(order.get("seconds", DRAIN_SECONDS))
+        elif order["do"] == "dismiss":
+            relay.dismiss(order["reader"])
+        elif order["do"] == "listen":
+            listener = socket.socket(fileno=fds[0])
+            if relay.draining:
+                listener.close()
+            else:
+                relay.acceptor.add(listener, tuple(order["broker"]))
+        else:
+            answer = relay.commands.do(order)
+            rules = tuple(rule["name"] for rule in answer.get("rules", ()))
+            relay.emit(RulesReplaced(rules) if "error" not in answer else RulesKept(str(answer["text"])))
+
+    def share(self, listener: socket.socket, broker: Address) -> None:
+        """Give a new listener to the other workers, by way of the supervisor. Until they have it, this one serves."""
+        try:
+            packet = json.dumps({"share": broker}).encode()
+            socket.send_fds(self._relay.control, [packet], [listener.fileno()], socket.MSG_DONTWAIT)
+        except OSError:
+            self._unshared.append((listener, broker))  # no room now
+
+    def tick(self) -> None:
+        """About once a second: what could not be handed over yet."""
+        again, self._unshared = self._unshared, []
+        for listener, broker in again:
+            if listener.fileno() >= 0:
+                self.share(listener, broker)

@@ -1,0 +1,160 @@
+"""One reader of several rings: what the workers of one proxy have written, as one stream in the order of its times.
+
+A recording, the findings and the metrics are about all connections: topics that were named on one are used on
+another, groups span them, and a recording grows at its end. So each of these has one process, which reads all rings,
+and not one process per worker. What it does not keep up with is lost and counted, ring by ring.
+
+A record is handed out when every other ring has a later one, or when it is `HOLD_NS` old: a worker that was about to
+write an earlier one has done so by then. The order within one connection is exact in any case, as each belongs to one
+worker. When a worker dies, the supervisor writes `Kind.GONE` into its ring: its connections end there.
+"""
+
+from __future__ import annotations
+
+import select
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from .bells import hush
+from .reading import Lost, Record, RingReader
+from .ring import _HEADER, _SLOT, _W_SEQUENCE, DESCRIPTOR, NONE, Kind, Ring, RingWriter
+
+HOLD_NS = 2_000_000
+"""How long a record waits for earlier ones of other rings."""
+_STEPPED_NS = 1_000_000_000
+"""A time so far ahead of the clock is no time to wait for: the clock has been set back."""
+_NAP_SECONDS = 0.001
+_BATCH = 512
+_LOST = b'{"how": "lost"}'
+
+
+def open_reader(settings: dict[str, Any]) -> RingReader | SeveralRings:
+    """The reader that a process of the proxy is given: of one ring, or of all workers' rings (`more_rings`)."""
+    number, bell = settings["reader"], settings["bell"]
+    first = RingReader(Ring.attach(settings["ring"]), number, bell, settings["room_bell"])
+    more = settings.get("more_rings")
+    if not more:
+        return first
+    return SeveralRings([first, *(RingReader(Ring.attach(fd), number, bell, room) for fd, room in more)], bell)
+
+
+def resume(writer: RingWriter) -> None:
+    """Let a new writer count on where the one before it in the same ring has ended."""
+    if writer.sequence:
+        place = _HEADER + (writer.sequence - 1 & writer.ring.slots - 1) * _SLOT
+        _, meta, _, _, length, _, _, total = DESCRIPTOR.unpack_from(writer.ring.buffer, place)
+        writer.total = total + (length if meta & 0xFF == Kind.DATA else 0)
+
+
+class _Source:
+    """One ring. `head`: its next record, read already."""
+
+    __slots__ = ("_records", "head", "open", "over", "reader")
+
+    def __init__(self, reader: RingReader) -> None:
+        self.reader = reader
+        self.head: Record | Lost | None = None
+        self.open: set[int] = set()
+        self.over = False
+        self._records: Iterator[Record | Lost] = iter(())
+
+    def look(self) -> Record | Lost | None:
+        """The next record, if there is one."""
+        if self.head is None:
+            self.head = next(self._records, None)
+            if self.head is None:
+                self._records = self.reader.read(_BATCH)
+                self.head = next(self._records, None)
+        return self.head
+
+
+class SeveralRings:
+    """As `RingReader`, over all rings. They ring the same bell."""
+
+    def __init__(self, readers: list[RingReader], bell: int) -> None:
+        self._sources = [_Source(reader) for reader in readers]
+        self._bell = bell
+        self._held = False
+
+    @property
+    def lost_chunks(self) -> int:
+        return sum(source.reader.lost_chunks for source in self._sources)
+
+    @property
+    def lost_bytes(self) -> int:
+        """Data bytes that were not handed out, of all rings. Exact."""
+        return sum(source.reader.lost_bytes for source in self._sources)
+
+    def read(self, limit: int = _BATCH) -> Iterator[Record | Lost]:
+        """What has been written since, at most about `limit` records."""
+        horizon = time.time_ns() - HOLD_NS
+        for _ in range(limit):
+            found: _Source | None = None
+            earliest = 0
+            lacking = False
+            for source in self._sources:
+                head = source.look()
+                if head is None:
+                    lacking = lacking or not source.over
+                    continue
+                at = head.time_ns if isinstance(head, Record) else 0
+                if found is None or at < earliest:
+                    found, earliest = source, at
+            self._held = False
+            if found is None:
+                return
+            if lacking and horizon < earliest < horizon + _STEPPED_NS:
+                horizon = time.time_ns() - HOLD_NS
+                if earliest > horizon:
+                    self._held = True
+                    return
+            yield from self._take(found)
+
+    def _take(self, source: _Source) -> Iterator[Record | Lost]:
+        record, source.head = source.head, None
+        if isinstance(record, Record):
+            kind = record.kind
+            if kind == Kind.OPENED:
+                source.open.add(record.connection)
+            elif kind == Kind.CLOSED:
+                if record.connection not in source.open:
+                    return  # it ended with its worker
+                source.open.discard(record.connection)
+            elif kind == Kind.GONE:
+                ended, source.open = source.open, set()
+                for connection in sorted(ended):
+                    yield Record(Kind.CLOSED, connection, 0, record.time_ns, _LOST, NONE)
+                return
+            elif kind == Kind.STOP:
+                source.over = True
+                if not all(each.over for each in self._sources):
+                    return
+        if record is not None:
+            yield record
+
+    def _empty(self) -> bool:
+        """Whether nothing has been written that was not read."""
+        return not self._held and all(
+            source.reader._words[_W_SEQUENCE] == source.reader._cursor for source in self._sources
+        )
+
+    def wait(self, timeout: float) -> None:
+        """Sleep until there is something to read, at most `timeout` seconds."""
+        time.sleep(_NAP_SECONDS)
+        if not self._empty():
+            return
+        if self.arm():
+            select.select([self._bell], [], [], timeout)
+        self.disarm()
+
+    def arm(self) -> bool:
+        """Ask for the bell; False when there is something to read. `disarm` when it rang or the time is up."""
+        armed = [source.reader.arm() for source in self._sources]
+        return all(armed) and not self._held
+
+    def disarm(self) -> None:
+        """No bell is needed any more."""
+        for source in self._sources:
+            source.reader.disarm()
+        hush(self._bell)

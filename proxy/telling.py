@@ -1,0 +1,49 @@
+"""What the relay tells its supervisor: as much as is of use to people, and never at the cost of the traffic."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Callable
+
+from .events import Event, Suppressed, encode
+
+EVENTS_PER_SECOND = 200
+
+
+class Teller:
+    """Sends events. `gone` is called when the supervisor is."""
+
+    def __init__(self, control: socket.socket, gone: Callable[[], None]) -> None:
+        self._control = control
+        self._gone = gone
+        self._second = 0
+        self._in_second = 0
+        self._suppressed = 0
+        self._said: set[Event] = set()
+
+    def tell(self, event: Event) -> None:
+        """Send an event; too many in one second are counted instead. Never waits."""
+        second = int(time.monotonic())
+        if second != self._second:
+            self._second, self._in_second = second, 0
+            if self._suppressed:
+                count, self._suppressed = self._suppressed, 0
+                self.tell(Suppressed(count))
+        self._in_second += 1
+        if self._in_second > EVENTS_PER_SECOND:
+            self._suppressed += 1
+            return
+        try:
+            self._control.send(encode(event), socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            self._suppressed += 1
+        except OSError:
+            self._gone()
+
+    def is_new(self, event: Event) -> bool:
+        """Whether an event that is the same for every connection has not been asked about before."""
+        if event in self._said:
+            return False
+        self._said.add(event)
+        return True
