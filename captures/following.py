@@ -134,6 +134,8 @@ class Follower:
             if match:
                 number = int(match[1])
                 client, broker = match[2] or client, match[3] or broker
+            else:  # the packet that said so is damaged: a number that no connection has
+                number |= 1 << 31
             if flow.interface == BROKER_LEG:
                 self._legs[id(flow)] = _Leg(number)
                 return

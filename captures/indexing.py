@@ -13,6 +13,7 @@ from typing import BinaryIO, NamedTuple
 from ..decoder import ExchangeDone
 from ..decoder.happening import Happening, Missing, Opened
 from . import packets
+from .damage import MendingReader, checksums_fit
 from .following import Follower, LegSeen
 from .index import CONTINUED, Head, Index, IndexEncoder, IndexFiles
 from .pcapng import CaptureReader
@@ -107,7 +108,7 @@ def final_flags(reader: CaptureReader) -> int | None:
 def build(file: BinaryIO, name: str, ports: Collection[int] = KAFKA_PORTS) -> tuple[Builder, CaptureReader]:
     """Read an open capture file from its beginning. Raises `NotACapture`."""
     own = read_identity(file, name)
-    reader = CaptureReader(file, name)
+    reader = MendingReader(file, name) if own else CaptureReader(file, name)
     builder = Builder(own, ports)
     builder.build(reader)
     return builder, reader
@@ -151,6 +152,8 @@ def payload(reader: CaptureReader, offset: int, size: int) -> tuple[bytes, tuple
         segment = packets.parse(packet.linktype, packet.data)
         if segment is None:
             break
+        if not checksums_fit(packet.data):
+            raise ValueError(f"{reader.name}: the packet at byte {packet.offset} is damaged")
         if not parts:
             comments = packet.comments
             if segment.payload[:4] != size.to_bytes(4, "big"):
