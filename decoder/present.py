@@ -78,12 +78,13 @@ class Presenter:
         out: dict[str, Json] = {name: getattr(entry, name) for name in _SHOWN[isinstance(entry, records.Batch)]}
         out["codec"], out["size"] = entry.codec_name, entry.end - entry.start
         try:
-            out["records"] = [self._record(r, topic) for r in entry.records()]
+            out["records"] = [self.record(r, topic) for r in entry.records()]
         except records.RecordsError as error:
             out["unreadable"] = str(error)
         return out
 
-    def _record(self, record: records.Record, topic: str | None) -> dict[str, Json]:
+    def record(self, record: records.Record, topic: str | None) -> dict[str, Json]:
+        """One record: keys, values and headers if they are shown, else their sizes."""
         out: dict[str, Json] = {"offset": record.offset, "timestamp": record.timestamp}
         if record.control is not None:
             return {**out, "control": record.control.name}

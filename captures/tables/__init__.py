@@ -14,7 +14,8 @@ from typing import Any
 
 from .arrow import BATCH_ROWS, MissingLibrary, schema_of
 from .columns import Column, Table
-from .headers import TABLE as _EXCHANGES
+from .reading import TABLES as _ALL
+from .reading import Options, Rows, of_segment
 from .segments import Found, Segment, find_segments
 
 __all__ = [
@@ -25,6 +26,8 @@ __all__ = [
     "Column",
     "Found",
     "MissingLibrary",
+    "Options",
+    "Rows",
     "Segment",
     "Table",
     "batches",
@@ -35,11 +38,11 @@ __all__ = [
     "schema",
 ]
 
-DESCRIBED = {table.name: table for table in (_EXCHANGES,)}
+DESCRIBED = {table.name: table for table in _ALL}
 """Every table by its name."""
 TABLES = {table.name: {column.name: column.arrow for column in table.columns} for table in DESCRIBED.values()}
 """The columns of every table and their Arrow types, in order; with the extra ones."""
-EXCHANGES = {column.name: column.arrow for column in _EXCHANGES.chosen()}
+EXCHANGES = {column.name: column.arrow for column in DESCRIBED["exchanges"].chosen()}
 """The columns of the table `exchanges` and their Arrow types, in order, but for the extra ones."""
 
 
@@ -71,11 +74,9 @@ def batches(
     the recording's identity, for a foreign capture its file name. Raises ValueError for unknown tables and columns and
     `MissingLibrary`, all before the first batch.
     """
-    from .reading import of_segment
-
-    wanted = described(table).chosen(columns)
-    schema_of(wanted)
-    return of_segment(described(table), Path(segment_path), wanted, batch_rows)
+    options = Options(described(table), described(table).chosen(columns))
+    schema_of(options.columns)
+    return of_segment(options, Path(segment_path), batch_rows)
 
 
 def exchanges(

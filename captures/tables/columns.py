@@ -59,7 +59,9 @@ class Table:
 NUMBER = (
     Column("capture_id", "string", "the recording: 32 hexadecimal digits; of another tool's capture, its file name"),
     Column("segment", "string", "file name of the segment, without `.part`"),
-    Column("number", "int64", "place in the segment's index, from 0; (`capture_id`, `segment`, `number`) names an exchange"),
+    Column(
+        "number", "int64", "place in the segment's index, from 0; (`capture_id`, `segment`, `number`) names an exchange"
+    ),
 )
 KEY = (
     *NUMBER,

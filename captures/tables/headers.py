@@ -43,12 +43,16 @@ TABLE = Table(
         ),
         Column("state", "string", "`paired`, `no_response`, `orphan` or `pending`"),
         Column("error_code", "int16", "first error code of the response that is not 0, else 0"),
-        Column(
-            "error", "string", "its name, such as `NOT_LEADER_OR_FOLLOWER`; null for 0", null=True
-        ),
+        Column("error", "string", "its name, such as `NOT_LEADER_OR_FOLLOWER`; null for 0", null=True),
         Column("undecoded", "bool", "a frame of the exchange could not be decoded"),
         Column("changed", "bool", "the broker's and the client's bytes differ: addresses rewritten, or a rule"),
-        Column("request", "json", "the decoded request, secrets masked, as `decode --json` prints it", null=True, extra=True),
+        Column(
+            "request",
+            "json",
+            "the decoded request, secrets masked, as `decode --json` prints it",
+            null=True,
+            extra=True,
+        ),
         Column("response", "json", "the decoded response, likewise", null=True, extra=True),
         Column("embedded", "json", "payloads inside of them, likewise", null=True, extra=True),
     ),

@@ -16,6 +16,7 @@ from . import (
     demo,
     diff,
     explain,
+    export,
     feed,
     filter,
     findings,
@@ -64,6 +65,7 @@ app.command("decode")(decode.decode)
 app.command("explain", context_settings={"ignore_unknown_options": True})(explain.explain)
 app.command("replay")(replay.replay)
 app.command("encode")(frame.encode)
+app.command("export")(export.export)
 app.command("findings")(findings.findings)
 app.command("feed")(feed.feed)
 app.command("diff")(diff.diff)

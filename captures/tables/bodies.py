@@ -1,0 +1,114 @@
+"""Fields inside of bodies, each with what it is about: the topic, partition, group or resource that stands around it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from typing import Any, NamedTuple
+
+from ...decoder import Exchange, Message
+from ...decoder.message import is_error_code, jsonable, shown_value
+from ...decoder.plan import FieldPlan, StructPlan
+from ..replay.roles import Role, paths
+from .columns import Column
+
+ABOUT = {
+    Role.TOPIC: "topic",
+    Role.TOPIC_ID: "topic_id",
+    Role.PARTITION: "partition",
+    Role.GROUP: "group_id",
+    Role.TRANSACTIONAL_ID: "resource",
+    Role.COORDINATOR_KEY: "resource",
+    Role.RESOURCE_NAME: "resource",
+}
+TOPIC = (
+    Column("topic", "string", "its name; null where only an id is given that no Metadata response named", null=True),
+    Column("topic_id", "string", "its id in Kafka's base64 form, where one is given", null=True),
+    Column("partition", "int32", "null where no partition is meant", null=True),
+)
+
+
+class Leaf(NamedTuple):
+    """A field: its path and value, the names around it by column, and the error message beside it."""
+
+    path: str
+    value: Any
+    about: dict[str, Any]
+    message: str | None
+
+
+class _Shape(NamedTuple):
+    """What to look at in a struct: positions of the fields that name something, of the wanted leaves, of the error
+    message, and of the structs that have any of these inside."""
+
+    names: tuple[tuple[int, FieldPlan, str], ...]
+    leaves: tuple[tuple[int, str], ...]
+    message: int | None
+    inside: tuple[tuple[int, FieldPlan, _Shape], ...]
+
+
+def errors(message: Message) -> Iterator[Leaf]:
+    """Every error code that is not 0."""
+    shape = _shape(message.plan.kind, message.api_key, message.plan.version, "errors")
+    return (leaf for leaf in _walk(shape, message.values, "", {}) if leaf.value)
+
+
+def record_areas(message: Message) -> Iterator[Leaf]:
+    """Every field that holds records."""
+    shape = _shape(message.plan.kind, message.api_key, message.plan.version, "records")
+    return (leaf for leaf in _walk(shape, message.values, "", {}) if leaf.value)
+
+
+def named(about: dict[str, Any], exchange: Exchange) -> dict[str, Any]:
+    """The columns of `TOPIC`: ids as text, and the name of an id that was seen."""
+    topic, topic_id = about.get("topic"), about.get("topic_id")
+    if topic is None and topic_id is not None and exchange.topics is not None:
+        topic = exchange.topics.name(topic_id.bytes)
+    shown = jsonable(topic_id) if topic_id is not None and topic_id.int else None
+    return {"topic": topic, "topic_id": shown, "partition": about.get("partition")}
+
+
+@cache
+def _shape(kind: str, api_key: int, version: int, wanted: str) -> _Shape:
+    from ...decoder.plan import plan
+
+    return _of(plan(kind, api_key, version).root, "", paths(kind, api_key, version), wanted)
+
+
+def _of(struct: StructPlan, prefix: str, roles: dict[str, Role], wanted: str) -> _Shape:
+    names, leaves, inside, message = [], [], [], None
+    for at, field in enumerate(struct.fields):
+        path = prefix + field.name
+        if field.struct is not None:
+            shape = _of(field.struct, path + ("[*]." if field.array else "."), roles, wanted)
+            if shape.leaves or shape.inside:
+                inside.append((at, field, shape))
+            continue
+        if field.array:
+            continue
+        role = roles.get(path)
+        if role in ABOUT:
+            names.append((at, field, ABOUT[role]))
+        if field.name.endswith("error_message"):
+            message = at
+        if is_error_code(field) if wanted == "errors" else field.type == "records":
+            leaves.append((at, field.name))
+    return _Shape(tuple(names), tuple(leaves), message, tuple(inside))
+
+
+def _walk(shape: _Shape, values: tuple[Any, ...], path: str, about: dict[str, Any]) -> Iterator[Leaf]:
+    here = {name: shown_value(field, values[at]) for at, field, name in shape.names if values[at] is not None}
+    if here:
+        about = {**about, **here}
+    said = values[shape.message] if shape.message is not None else None
+    for at, name in shape.leaves:
+        yield Leaf(path + name, values[at], about, said)
+    for at, field, inner in shape.inside:
+        value = values[at]
+        if value is None:
+            continue
+        if not field.array:
+            yield from _walk(inner, value, f"{path}{field.name}.", about)
+            continue
+        for number, item in enumerate(value):
+            yield from _walk(inner, item, f"{path}{field.name}[{number}].", about)
