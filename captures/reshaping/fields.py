@@ -62,6 +62,8 @@ class Means(StrEnum):
     CREDENTIALS = "credentials"
     """masked always"""
     OPAQUE = "opaque"
+    KAFKAS = "kafka's"
+    """a word of Kafka's own, which stays"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,10 +221,11 @@ _BYTES = {
     "server_key": Means.CREDENTIALS,
 }
 _ALWAYS = frozenset(Kind)
+_STAYS = Place(Means.KAFKAS, NAMES)
 
 
 def place_of(of: StructPlan, field: FieldPlan, inside_of: str = "") -> Place | None:
-    """How a field of the struct `of` is replaced; None: it says nothing about anybody."""
+    """How a field of the struct `of` is replaced; None: it is no text, and no bytes."""
     name = field.name
     if field.type == "records":
         return Place(Means.RECORDS, _ALWAYS)
@@ -248,13 +251,13 @@ def place_of(of: StructPlan, field: FieldPlan, inside_of: str = "") -> Place | N
         if kind:
             return Place(Means.PRINCIPAL if kind is Kind.USERS else Means.NAME, frozenset({kind}))
         if inside_of in _KAFKAS_NAMED or of.name in _KAFKAS_STRUCTS:
-            return None
+            return _STAYS
     if name in _BY_NAME:
         kind, means = _BY_NAME[name]
         return Place(means, frozenset({kind}))
     if name in ("metadata", "committed_metadata", "named_topology"):
         return Place(Means.NOTE, _ALWAYS)
-    return None if name in _KAFKAS else Place(Means.TEXT, NAMES)
+    return _STAYS if name in _KAFKAS else Place(Means.TEXT, NAMES)
 
 
 def _is_coordinator_key(of: StructPlan) -> bool:

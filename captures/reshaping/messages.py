@@ -22,6 +22,7 @@ from .payloads import Payloads
 from .pseudonyms import Pseudonyms
 from .wording import scrubbed
 
+_KEPT = 10_000
 _CLIENT_ID_AT = 8  # of a request's header, after key, version and correlation id
 
 # Resource types by their numbers: of ACLs, and of configs where these are others.
@@ -58,12 +59,14 @@ class At:
 
 
 class Frames:
-    """Rewrites the frames of a capture. `counts`: blanked_bytes, blanked_frames, records, telemetry (pushes emptied)."""
+    """Rewrites the frames of a capture. `counts`: blanked_bytes, blanked_frames, records, telemetry (pushes emptied);
+    `distinct`: the names of each kind; `kept`: the words of Kafka's own that were met."""
 
     def __init__(self, pseudonyms: Pseudonyms, kinds: frozenset[Kind]) -> None:
         self.pseudonyms, self.kinds = pseudonyms, kinds
         self.counts: Counter[str] = Counter()
         self.distinct: dict[Kind, set[str]] = {kind: set() for kind in Kind}
+        self.kept: set[str] = set()
         self._payloads = Payloads(self)
         self._topics: Topics | None = None
 
@@ -207,6 +210,10 @@ class Frames:
                 if beside is not None:
                     at.protocol = values[beside]
             return self._bytes(means, old, at)
+        if means is Means.KAFKAS:
+            if len(self.kept) < _KEPT:
+                self.kept.add(old)
+            return old
         if means is Means.TEXT:
             return scrubbed(old, names)
         if means is Means.NOTE:

@@ -26,6 +26,11 @@ class Redaction:
         self._open: dict[int, dict[int, Exchange]] = {}
 
     @property
+    def everything(self) -> bool:
+        """Whether nothing that can be replaced is left out."""
+        return self.kinds == frozenset(Kind)
+
+    @property
     def counts(self) -> dict[str, int]:
         """blanked_bytes, blanked_frames, records, telemetry."""
         names = ("records", "blanked_frames", "blanked_bytes", "telemetry")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -35,8 +35,16 @@ class Writer:
     `counts`: connections, exchanges, frames, and those of the recorder. Raises OSError when nothing can be written.
     """
 
-    def __init__(self, directory: Path, *, redact: bool = True, one_file: bool = False) -> None:
+    def __init__(
+        self, directory: Path, *, redact: bool = True, one_file: bool = False, names: Sequence[str] = ()
+    ) -> None:
+        """`one_file`: never begin a second segment. `names` of several sources: in one file, which has no other place
+        for it, the first exchange of each connection gets a note with its source; see also `came_from`."""
         self._failed = ""
+        self.came_from: list[tuple[int, int, int]] = []  # (connection, source, connection in it)
+        self._names = names
+        self._say_source = names if one_file and len(names) > 1 else ()
+        self._unsaid: dict[int, str] = {}
         self.faults: list[str] = []
         self._numbers: dict[tuple[int, int], int] = {}
         self._used: set[int] = set()
@@ -108,6 +116,10 @@ class Writer:
         self._numbers.pop((source, event.connection), None)
         number = self._number(source, event.connection)
         self.connections += 1
+        if self._names:
+            self.came_from.append((number, source, event.connection))
+        if self._say_source:
+            self._unsaid[number] = f"from {self._say_source[source]}, connection {event.connection}"
         if event.established:
             self.recorder.opened(number, event.time_ns, address(event.client), address(event.broker))
         else:
@@ -151,6 +163,8 @@ class Writer:
 
     def _say(self, number: int, exchange: Exchange) -> None:
         """The notes that were not written yet."""
+        if number in self._unsaid:
+            self.recorder.note(number, exchange.correlation_id, self._unsaid.pop(number))
         notes = exchange.marks.get("notes", ())
         for note in notes[self._notes.get(id(exchange), 0) :]:
             self.recorder.note(number, exchange.correlation_id, note)

@@ -12,6 +12,7 @@ from . import (
     compat,
     config,
     control,
+    cut,
     decode,
     demo,
     diff,
@@ -22,8 +23,10 @@ from . import (
     findings,
     frame,
     importing,
+    merge,
     pipeline,
     proxy,
+    redact,
     replay,
     schema,
     serve,
@@ -72,6 +75,9 @@ app.command("diff")(diff.diff)
 app.command("serve")(serve.serve)
 app.command("import")(importing.import_)
 app.command("sniff")(sniff.sniff)
+app.command("redact")(redact.redact)
+app.command("cut")(cut.cut)
+app.command("merge")(merge.merge)
 app.command("ui")(view.ui)
 app.command("versions")(versions.versions)
 app.command("compat")(compat.compat)

@@ -73,6 +73,12 @@ class Bar:
         )
         self._task = self._bar.add_task(visible(name), total=total or None, words="")
 
+    def of(self, done: int, total: int) -> None:
+        """Show how far it is of a total that is only known on the way."""
+        if self._bar is not None and time.monotonic() >= self._next:
+            self._bar.update(self._task, total=total or None)
+            self.show(done, "")
+
     def show(self, done: int, words: str) -> None:
         """Show how far it is; cheap when called often."""
         now = time.monotonic()
