@@ -120,7 +120,7 @@ class Cut:
         if part.numbers is not None and not part.numbers[0] <= number <= part.numbers[1]:
             return
         time_ns = exchange.request_time_ns if exchange.request_time_ns is not None else exchange.response_time_ns
-        if not self._intime_of(time_ns or 0) or wanted is not None and not wanted(exchange):
+        if not self._in_time(time_ns or 0) or (wanted is not None and not wanted(exchange)):
             return
         self._connections.add(walk.connection)
         self.exchanges += 1
@@ -132,11 +132,11 @@ class Cut:
     def _of_interest(self, walk: _Walk, event: Opened | Closed | Stray) -> bool:
         """A connection without exchanges, where they are not picked one by one."""
         part = self.part
-        if part.picks or part.connections is not None and event.connection not in part.connections:
+        if part.picks or (part.connections is not None and event.connection not in part.connections):
             return False
-        return self._intime_of(time_of(event))
+        return self._in_time(time_of(event))
 
-    def _intime_of(self, time_ns: int) -> bool:
+    def _in_time(self, time_ns: int) -> bool:
         start, end = self._moment(self.part.start_ns), self._moment(self.part.end_ns)
         return (start is None or time_ns >= start) and (end is None or time_ns <= end)
 
@@ -156,7 +156,7 @@ class Cut:
         """Bytes that are no exchange."""
         if isinstance(event, Stray) and event.opaque.framed:
             return self.part.handshakes  # a token
-        return not self.part.picks and self._intime_of(time_of(event))
+        return not self.part.picks and self._in_time(time_of(event))
 
 
 class _Walk:
@@ -212,4 +212,3 @@ def time_of(event: Happening) -> int:
     if isinstance(event, ExchangeDone):
         return event.exchange.response_time_ns or event.exchange.request_time_ns or 0
     return event.opaque.time_ns if isinstance(event, Stray) else event.time_ns
-

@@ -108,7 +108,7 @@ def tree(of: StructPlan, inside_of: str = "") -> Tree:
     for at, field in enumerate(of.fields):
         place = place_of(of, field, inside_of)
         inside = tree(field.struct, field.name) if field.struct is not None else None
-        if place is not None or inside is not None and (inside.branches or _may_have_tags(inside.of)):
+        if place is not None or (inside is not None and (inside.branches or _may_have_tags(inside.of))):
             branches.append(Branch(at, field, place, inside))
     topic = next((at for at, field in enumerate(of.fields) if field.entity == "topicName" and not field.array), None)
     first = [next((at_names[name] for name in names if name in at_names), None) for names in (_TYPES, _PROTOCOLS)]
@@ -138,15 +138,41 @@ _ENTITIES = {"topicName": Kind.TOPICS, "groupId": Kind.GROUPS, "transactionalId"
 
 # Words of Kafka's own, or of its settings: nobody's names.
 _KAFKAS = frozenset(
-    """
-    client_software_name client_software_version configuration_keys documentation entity_type feature group_state
-    group_type key mechanism mechanisms principal_type owner_principal_type token_requester_principal_type protocol_type
-    requested_metrics state_filters states_filter transaction_state types_filter unknown_state_filters
-    """.split()
+    {
+        "client_software_name",
+        "client_software_version",
+        "configuration_keys",
+        "documentation",
+        "entity_type",
+        "feature",
+        "group_state",
+        "group_type",
+        "key",
+        "mechanism",
+        "mechanisms",
+        "owner_principal_type",
+        "principal_type",
+        "protocol_type",
+        "requested_metrics",
+        "state_filters",
+        "states_filter",
+        "token_requester_principal_type",
+        "transaction_state",
+        "types_filter",
+        "unknown_state_filters",
+    }
 )
 # Structs whose `name` is such a word: settings and features.
 _KAFKAS_NAMED = frozenset(
-    "configs synonyms features supported_features finalized_features topic_configs last_assignment_configs".split()
+    {
+        "configs",
+        "features",
+        "finalized_features",
+        "last_assignment_configs",
+        "supported_features",
+        "synonyms",
+        "topic_configs",
+    }
 )
 _KAFKAS_STRUCTS = frozenset({"FeatureLevelRecord", "ConfigRecord"})
 
@@ -242,7 +268,7 @@ def place_of(of: StructPlan, field: FieldPlan, inside_of: str = "") -> Place | N
         return Place(Means.NAME, frozenset({_ENTITIES[field.entity]}))
     if name in _PATTERNS:
         return Place(Means.PATTERN, frozenset({_PATTERNS[name]}))
-    if name in _RESOURCES or name == "key" and _is_coordinator_key(of):
+    if name in _RESOURCES or (name == "key" and _is_coordinator_key(of)):
         return Place(Means.RESOURCE, NAMES)
     if inside_of == "client_tags":
         return Place(Means.NAME, frozenset({Kind.CLIENTS}))

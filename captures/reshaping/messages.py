@@ -28,8 +28,10 @@ _CLIENT_ID_AT = 8  # of a request's header, after key, version and correlation i
 # Resource types by their numbers: of ACLs, and of configs where these are others.
 _RESOURCES = {2: Kind.TOPICS, 3: Kind.GROUPS, 5: Kind.TRANSACTIONS, 6: Kind.USERS, 7: Kind.USERS, 32: Kind.GROUPS}
 _CLUSTER_OR_BROKER = (4, 8)
-_COORDINATORS = {0: Kind.GROUPS, 1: Kind.TRANSACTIONS, 2: Kind.GROUPS}
-_ENTITIES = {"user": Kind.USERS, "client-id": Kind.CLIENTS, "ip": Kind.HOSTS}
+_TYPES: dict[str, dict[Any, Kind]] = {
+    "key_type": {0: Kind.GROUPS, 1: Kind.TRANSACTIONS, 2: Kind.GROUPS},
+    "entity_type": {"user": Kind.USERS, "client-id": Kind.CLIENTS, "ip": Kind.HOSTS},
+}
 
 
 class At:
@@ -102,8 +104,8 @@ class Frames:
             except DecodeError:
                 body = 8
             return self._blanked_frame(frame, body)
-        body = self._message(message, At(), topics)
-        return frame[: message.body_start] + body[message.body_start :]
+        new = self._message(message, At(), topics)
+        return frame[: message.body_start] + new[message.body_start :]
 
     def _blanked_frame(self, frame: bytes, start: int) -> bytes:
         start = min(start, len(frame))
@@ -230,7 +232,8 @@ class Frames:
         return change(old)
 
     def _resource(self, old: str, said_by: str, type_: Any) -> str:
-        kind = {"key_type": _COORDINATORS, "entity_type": _ENTITIES}.get(said_by, _RESOURCES).get(type_)
+        kinds: dict[Any, Kind] = _TYPES.get(said_by, _RESOURCES)
+        kind = kinds.get(type_)
         if kind is None and type_ in _CLUSTER_OR_BROKER and old.isdigit():
             return old
         if kind is not None and kind not in self.kinds:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -80,7 +79,7 @@ class Payloads:
             return key, value and self._names.content(value)
         number = leading_int16(key, topic)
         known = {d.key: d.name for d in facts.extra(f"embedded/{topic.strip('_')}").values() if d.name.endswith("Key")}
-        name = known[number] if number in known else ""
+        name = known.get(number, "")
         if not name:
             raise Truncated(f"record type {number} is not known in {topic}")
         new_key = self._frames.payload(decode(name, 0, key, 2))
@@ -195,7 +194,7 @@ class _Records:
             new = self._payloads.internal(self._internal, key, value)
             content = self._frames.pseudonyms.content
             return tuple(  # type: ignore[return-value]
-                b if a is None or b is not None and len(a) == len(b) else content(a)
+                b if a is None or (b is not None and len(a) == len(b)) else content(a)
                 for a, b in zip((key, value), new, strict=True)
             )
         content = self._frames.pseudonyms.content

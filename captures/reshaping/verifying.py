@@ -51,9 +51,7 @@ class Verifier:
     """Searches what was made for the originals. `replaced`: names and what they became; `contents`: the beginnings of
     records' contents; `kept`: words that were left on purpose."""
 
-    def __init__(
-        self, replaced: dict[str, str], contents: Iterable[bytes] = (), kept: Collection[str] = ()
-    ) -> None:
+    def __init__(self, replaced: dict[str, str], contents: Iterable[bytes] = (), kept: Collection[str] = ()) -> None:
         self.verdict = Verdict()
         self._pseudonyms = {text for made in replaced.values() for text in (made, *_tokens(made))}
         self._meant: dict[bytes, tuple[str, str]] = {}

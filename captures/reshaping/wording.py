@@ -42,7 +42,9 @@ def vocabulary() -> frozenset[str]:
     for file in resources.files(explanations).iterdir():
         if file.name.endswith(".txt"):
             found.update(word.lower() for word in _LETTERS.findall(file.read_text("utf-8")))
-    own = [error.name for error in facts.errors().values()] + [facts.api_name(key) for key in facts.api_keys()] + names()
+    own = (
+        [error.name for error in facts.errors().values()] + [facts.api_name(key) for key in facts.api_keys()] + names()
+    )
     found.update(word.lower() for name in own for word in _LETTERS.findall(name))
     return frozenset(found)
 

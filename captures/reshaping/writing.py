@@ -175,7 +175,7 @@ class Writer:
         """The frame of the broker leg, where it was another one."""
         request = direction is Direction.REQUEST
         frames = exchange.marks.get("broker_request" if request else "broker_response")
-        if not frames or request and id(exchange) in self._legs:
+        if not frames or (request and id(exchange) in self._legs):
             return
         if request:
             self._legs.add(id(exchange))

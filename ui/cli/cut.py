@@ -27,11 +27,13 @@ def cut(
     ] = None,
     start: Annotated[
         str | None,
-        typer.Option("--from", help="Sent at this time or later: 2026-11-21T10:30:00Z, or +90s from the beginning.", metavar="TIME"),
+        typer.Option(
+            "--from",
+            help="Sent at this time or later: 2026-11-21T10:30:00Z, or +90s from the beginning.",
+            metavar="TIME",
+        ),
     ] = None,
-    end: Annotated[
-        str | None, typer.Option("--to", help="Sent at this time or earlier.", metavar="TIME")
-    ] = None,
+    end: Annotated[str | None, typer.Option("--to", help="Sent at this time or earlier.", metavar="TIME")] = None,
     connection: Annotated[
         list[int] | None, typer.Option("--connection", help="On this connection. May be repeated.", metavar="N")
     ] = None,
@@ -99,7 +101,7 @@ def _time(text: str | None, option: str) -> int | None:
     offset = _OFFSET.fullmatch(text)
     if offset:
         found = literals.number(offset[1], "" if offset[1][-1:].isalpha() else "s")
-        if found is not None and found.unit == "time" and 0 <= found.value:
+        if found is not None and found.unit == "time" and found.value >= 0:
             return int(found.value)
     else:
         moment = literals.moment(text)

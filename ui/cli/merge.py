@@ -21,7 +21,11 @@ def merge(
     captures: Annotated[list[Path], typer.Argument(help="Recordings, pcap or pcapng files.", metavar="IN...")],
     shift: Annotated[
         list[str] | None,
-        typer.Option("--shift", help="Put the clock of one capture forward or back: FILE=+1.5s, FILE=-200ms.", metavar="FILE=TIME"),
+        typer.Option(
+            "--shift",
+            help="Put the clock of one capture forward or back: FILE=+1.5s, FILE=-200ms.",
+            metavar="FILE=TIME",
+        ),
     ] = None,
     redact: Redact = True,
     port: Ports = None,
@@ -66,7 +70,9 @@ def merge(
         summary = {"output": str(output), "sources": len(sources), "renamed_clients": merged.renamed, **counts}
         lines = [said(writer, f" from {counted(len(sources), 'capture')}", output)]
         if merged.renamed:
-            lines.append(f"{counted(merged.renamed, 'connection')} had the ends of another one: their clients end with #N")
+            lines.append(
+                f"{counted(merged.renamed, 'connection')} had the ends of another one: their clients end with #N"
+            )
         tell(as_json, summary, lines)
 
 

@@ -43,7 +43,9 @@ def redact(
     everything: Annotated[bool, _flag("all", "All of these.")] = False,
     salt: Annotated[
         str | None,
-        typer.Option("--salt", help="Captures with one salt get the same pseudonyms. Without it: a random one.", metavar="TEXT"),
+        typer.Option(
+            "--salt", help="Captures with one salt get the same pseudonyms. Without it: a random one.", metavar="TEXT"
+        ),
     ] = None,
     salt_file: Annotated[
         Path | None, typer.Option("--salt-file", help="Read the salt from a file.", metavar="FILE")
@@ -64,10 +66,10 @@ def redact(
     from ...captures.reshaping.pseudonyms import Pseudonyms
     from ...captures.reshaping.redacting import Redaction
 
-    asked = dict(
-        keys=keys, values=values, headers=headers, topics=topics, groups=groups, transactions=transactions,
-        clients=clients, hosts=hosts, users=users, clusters=clusters,
-    )  # fmt: skip
+    asked = {
+        "keys": keys, "values": values, "headers": headers, "topics": topics, "groups": groups,
+        "transactions": transactions, "clients": clients, "hosts": hosts, "users": users, "clusters": clusters,
+    }  # fmt: skip
     kinds = frozenset(Kind(name) for name, wanted in asked.items() if wanted)
     if everything or not kinds:
         kinds = frozenset(Kind)
@@ -185,7 +187,7 @@ def _lines(writer: Writer, redaction: Redaction, verdict: Verdict | None, output
     skipped = f"; {verdict.skipped} were too many to search for without numpy" if verdict.skipped else ""
     lines.append(f"verified: {len(verdict.left)} of {verdict.searched} originals are left{unsure}{skipped}")
     for original, places in list(verdict.left.items())[:_LEFT_SHOWN]:
-        lines.append(f"  {visible(original)!r} {sum(places.values())} times: it stands in something that was not asked for")
+        lines.append(
+            f"  {visible(original)!r} {sum(places.values())} times: it stands in something that was not asked for"
+        )
     return lines
-
-
