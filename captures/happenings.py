@@ -14,6 +14,7 @@ from pathlib import Path
 
 from ..decoder import Exchange, ExchangeDone, RequestSeen, Topics
 from ..decoder.happening import Closed, Happening
+from .damage import MendingReader
 from .following import Follower, LegSeen, Stream
 from .foreign import foreign_notes
 from .indexing import Identity, final_flags, read_identity
@@ -34,11 +35,14 @@ class _File:
     def __init__(self, path: Path, source: Source, own: Identity | None, follower: Follower) -> None:
         self.path, self.source, self.own, self.follower = path, source, own, follower
         self.file = source.file
-        self.reader = CaptureReader(source.file, str(path))
+        is_closed = own is not None and path.suffix != ".part"
+        self.reader = (MendingReader if is_closed else CaptureReader)(source.file, str(path))
         self._resume = 0
 
     def read(self) -> Iterator[Happening | LegSeen]:
         """What was not read yet; a segment that is still written may have more the next time."""
+        if self._resume and isinstance(self.reader, MendingReader):
+            return  # it does not grow, and what is wrong with it is known
         self.reader.note = None
         for packet in self.reader.packets(self._resume):
             self._resume = self.reader.end

@@ -191,7 +191,8 @@ class CaptureFile:
         index.replace([*kept, *moved])
 
     def exchange(self, record: Record) -> Exchange:
-        """Read an exchange back. Raises ValueError when the file does not hold what the record says.
+        """Read an exchange back. A frame that a segment does not hold any more, being damaged, is None, with a note.
+        Raises ValueError when a foreign capture has changed.
 
         Marks: request_offset, response_offset, segment, and where they apply notes, changed, broker_request and
         broker_response (the frames of the other leg, lists of bytes). Of a segment that is gone: no frames, and a note.
@@ -221,10 +222,10 @@ class CaptureFile:
             exchange.request_time_ns = record.time_ns
             exchange.request = self._frame(record.request_offset, record.request_size, notes)
             marks["request_offset"] = record.request_offset
-            if exchange.client_id is not None and len(exchange.client_id) >= MAX_STRING:  # cut in the table
+            if exchange.request and len(exchange.client_id or "") >= MAX_STRING:  # cut in the table
                 exchange.client_id = decode_request_header(exchange.request)[0].get("client_id")
         if record.response_offset >= 0:
-            has_request = exchange.request is not None
+            has_request = record.request_offset >= 0
             exchange.response_time_ns = record.time_ns + (max(record.latency_ns, 0) if has_request else 0)
             exchange.response = self._frame(record.response_offset, record.response_size, notes)
             marks["response_offset"] = record.response_offset
@@ -232,7 +233,9 @@ class CaptureFile:
             marks["changed"] = True
             for leg in self._legs(record):
                 name = "broker_response" if leg.direction else "broker_request"
-                marks.setdefault(name, []).append(self._frame(leg.offset, leg.size, notes))
+                frame = self._frame(leg.offset, leg.size, notes)
+                if frame is not None:
+                    marks.setdefault(name, []).append(frame)
         if notes:
             marks["notes"] = notes
         return exchange
@@ -249,10 +252,14 @@ class CaptureFile:
                 nearest[leg.direction] = leg
         return [nearest[direction] for direction in sorted(nearest)]
 
-    def _frame(self, offset: int, size: int, notes: list[str]) -> bytes:
+    def _frame(self, offset: int, size: int, notes: list[str]) -> bytes | None:
         if self._foreign is not None:
             return self._foreign_frame(offset, size, notes)
-        frame, comments = indexing.payload(self._reader, offset, size)
+        try:
+            frame, comments = indexing.payload(self._reader, offset, size)
+        except ValueError as error:
+            notes.append(f"cannot be read back: {error}")
+            return None
         notes.extend(comment for comment in comments if not comment.startswith(MARK))
         return frame
 
