@@ -63,6 +63,8 @@ class Security:
 
     def accepted(self, connection: Connection) -> None:
         """A client has connected. Whatever is wrong with it, the listener goes on accepting."""
+        if self.relay.interception is not None:
+            connection.local_host = connection.broker[0]  # where the client meant to connect to
         try:
             if self._server is None:
                 self._connect(connection)
@@ -96,7 +98,7 @@ class Security:
             return
         finally:
             if server.name:
-                # The name under which the client finds this machine, and that is in the certificate.
+                # The name by which the client came, and that is in the certificate.
                 connection.local_host = server.name
         if done:
             self.relay.forget(connection.client)  # what comes waits in the kernel
@@ -123,7 +125,7 @@ class Security:
             self._client,
             connection.response,
             server_side=False,
-            server_hostname=self.tls.broker_name or connection.broker[0],
+            server_hostname=self.tls.broker_name or self._host_of(connection),
             broken=lambda why: self._tell_tls(connection, "broker", why),
         )
         connection.upstream = tls  # type: ignore[assignment]
@@ -132,7 +134,14 @@ class Security:
         self._secure(connection, tls)
         return True
 
+    def _host_of(self, connection: Connection) -> str:
+        """What the broker's certificate has to be for. In transparent mode, where only the broker's address is known,
+        it is the name that the client asked for, if it asked for one."""
+        return connection.broker[0] if self.relay.interception is None else connection.local_host
+
     def _secure(self, connection: Connection, tls: TlsSocket) -> None:
+        if connection.failed or connection.closed:
+            return  # an edge of the broker's socket, which stays until the client's first words were read
         try:
             done = tls.shake()
         except TlsFault as fault:

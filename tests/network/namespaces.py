@@ -116,4 +116,4 @@ def _forward() -> None:
 
 def connect(name: str, address: tuple[str, int]) -> socket.socket:
     """A connection from a namespace."""
-    return inside(name, lambda: socket.create_connection(address, timeout=5))
+    return inside(name, lambda: socket.create_connection(address, timeout=30))

@@ -298,6 +298,8 @@ def test_a_bad_broker_is_refused(bench: Any, wire: Any, pki: Pki, bad: Any, whic
     except ConnectionResetError:
         pass  # its request was never read
     assert not any(reached)
+    proxy.stop()
+    assert not [event.text for event in proxy.events() if isinstance(event, TlsFailed)], "told twice"
 
 
 def test_verification_can_be_left_out_and_is_said_then(bench: Any, wire: Any, bad: Any) -> None:

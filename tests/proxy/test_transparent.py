@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import ssl
 import subprocess
 import sys
 import threading
@@ -12,10 +13,14 @@ from typing import Any
 
 import pytest
 from barnabas.captures import open_capture
+from barnabas.decoder import State
 from barnabas.proxy import Proxy, ProxyConfig
 from barnabas.proxy.events import ClientRefused, ConnectionOpened, UpstreamFailed
+from barnabas.proxy.security import TlsConfig
+from barnabas.proxy.security_events import TlsFailed
 from barnabas.proxy.transparent import EVERYWHERE, TransparentConfig
 from network.namespaces import Namespaces, connect, inside, missing, run_in
+from tls.certificates import client_context, make, server_context
 
 _MISSING = missing()
 pytestmark = pytest.mark.skipif(bool(_MISSING), reason=_MISSING)
@@ -37,7 +42,7 @@ class Lab:
         self.peers: list[tuple[Any, ...]] = []
         self._closing: list[Any] = []
 
-    def broker(self, space: str, host: str, port: int = 9092) -> None:
+    def broker(self, space: str, host: str, port: int = 9092, tls: ssl.SSLContext | None = None) -> None:
         """Answers every frame with its own bytes behind the correlation id, and notes who connects."""
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         server = inside(space, lambda: socket.create_server((host, port), family=family))
@@ -55,6 +60,11 @@ class Lab:
                 except OSError:
                     return
                 self.peers.append(peer[:2])
+                if tls is not None:
+                    try:
+                        sock = tls.wrap_socket(sock, server_side=True)
+                    except OSError:
+                        continue
                 threading.Thread(target=serve, args=(sock,), daemon=True).start()
 
         threading.Thread(target=accept, daemon=True).start()
@@ -128,6 +138,51 @@ def test_the_source_address_of_clients_is_kept(lab: Lab, host: str) -> None:
     for _ in range(3):
         assert lab.exchange(client, (host, 9092))[0] == ("fd77:1::2" if ":" in host else "10.77.1.2")
     assert {peer[0] for peer in lab.peers} == {"fd77:1::2" if ":" in host else "10.77.1.2"}
+
+
+@pytest.mark.parametrize(("mode", "host"), [("redirect", V4), ("tproxy", V6)])
+def test_tls_with_clients_and_brokers(lab: Lab, tmp_path: Path, mode: str, host: str) -> None:
+    """The client is shown a certificate for whom it asked for, by name or by address, and the broker's has to be for
+    the same one: it is verified as the client would have done."""
+    client, router, broker = lab.spaces.three()
+    ca = make(tmp_path, "ca", ca=True)
+    for port, name in ((9092, "kafka.example"), (9095, host)):
+        lab.broker(broker, host, port, server_context(make(tmp_path, f"broker-{port}", (name,), ca)))
+    barnabas(router, "up", "--port", "9092", "--port", "9095", "--mode", mode)
+    tls = TlsConfig(ca=tmp_path / "proxy", broker_ca=ca.path)
+    proxy = lab.proxy(router, mode, tls=tls, record=tmp_path / "recording")
+    trusting = client_context(tmp_path / "proxy" / "ca.pem")
+
+    def exchange(port: int, name: str) -> None:
+        with trusting.wrap_socket(connect(client, (host, port)), server_hostname=name) as sock:
+            sent = lab.wire.request(18, 0, 5, b"x" * 100)
+            sock.sendall(sent)
+            assert lab.wire.read_frame(sock) == lab.wire.response(5, sent)
+
+    exchange(9092, "kafka.example")
+    exchange(9095, host)
+    opened = [lab.wire.wait_for(proxy, ConnectionOpened) for _ in range(2)]
+    assert [tuple(event.broker) for event in opened] == [(host, 9092), (host, 9095)]
+    for port, name in ((9092, host), (9092, "other.example"), (9095, "kafka.example")):
+        with pytest.raises((OSError, AssertionError)):
+            exchange(port, name)
+        failed = lab.wire.wait_for(proxy, TlsFailed)
+        assert failed.side == "broker" and "the broker's certificate is for " in failed.reason
+    proxy.stop()
+    with open_capture(tmp_path / "recording") as capture:
+        exchanges = list(capture.exchanges())
+    # what was asked in vain is told and recorded, too
+    assert [exchange.state for exchange in exchanges] == [State.PAIRED] * 2 + [State.NO_RESPONSE] * 3
+
+
+def test_names_of_other_brokers_do_not_go_with_it(tmp_path: Path) -> None:
+    """A suffix would have to change the addresses that transparent mode leaves alone."""
+    words = ["--transparent", "redirect", "--tls-ca", str(tmp_path / "ca"), "--sni-suffix", "kafka.example"]
+    done = subprocess.run(
+        [sys.executable, "-m", "barnabas", "proxy", *words], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 2
+    assert "--sni-suffix" in done.stderr and "--transparent" in done.stderr and len(done.stderr.splitlines()) == 1
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1"])

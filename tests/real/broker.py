@@ -1,8 +1,9 @@
 """A real Apache Kafka in KRaft mode on loopback, for as long as a test needs it.
 
 ``start_cluster()`` formats a temporary log directory, starts one JVM per node under ``broker_guard.py`` and waits
-until every node answers. Node 1 is broker and controller; further nodes are brokers only. The jars are the ones
-that ``make broker`` fetches (see tests/broker/pom.xml), or those of the folder that BARNABAS_KAFKA_JARS names.
+until every node answers. Node 1 is broker and controller; further nodes are brokers only, unless more controllers are
+asked for. The jars are the ones that ``make broker`` fetches (see tests/broker/pom.xml), or those of the folder that
+BARNABAS_KAFKA_JARS names.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import base64
 import os
 import random
 import shutil
+import signal
 import socket
 import struct
 import subprocess
@@ -18,7 +20,7 @@ import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -119,6 +121,20 @@ class Node:
                 raise BrokerFailed(f"Kafka node {self.node_id} does not answer on {self.port}:\n{self.log_tail()}")
             time.sleep(0.1)
 
+    @property
+    def jvm(self) -> int:
+        """The JVM's process id; the node has to run."""
+        assert self.process is not None
+        path = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
+        (pid,) = map(int, path.read_text().split())
+        return pid
+
+    def end(self, how: int = signal.SIGKILL) -> None:
+        """End the JVM by this signal but keep its data; ``start`` brings it back."""
+        assert self.process is not None
+        os.kill(self.jvm, how)
+        self.process.wait(30)
+
     def stop(self) -> None:
         """End the JVM (SIGTERM, after 10 s SIGKILL) and remove its directory: both are the guard's work."""
         if self.process is None:
@@ -165,36 +181,45 @@ class Cluster:
 
 
 def start_cluster(
-    nodes: int = 1, config: Mapping[str, object] | None = None, listeners: Mapping[str, str] | None = None
+    nodes: int = 1,
+    config: Mapping[str, object] | None = None,
+    listeners: Mapping[str, str] | None = None,
+    *,
+    controllers: int = 1,
+    advertised: Mapping[str, Sequence[int]] | None = None,
 ) -> Cluster:
     """Start ``nodes`` brokers and wait until they answer.
 
     ``config`` adds to or replaces the broker settings of ``_settings``; ``listeners`` are further ones, name to
-    security protocol. Raises BrokerFailed.
+    security protocol; ``advertised``: of such a listener the port that clients are told, node by node. The first
+    ``controllers`` nodes are controllers, too. Raises BrokerFailed.
     """
     jar_directory()
     more = dict(listeners or {})
-    controller_port, *ports = free_ports(nodes * (1 + len(more)) + 1)
+    ports = free_ports(nodes * (1 + len(more)) + controllers)
+    quorum, ports = ports[:controllers], ports[controllers:]
     further = [dict(zip(more, ports[nodes + len(more) * number :])) for number in range(nodes)]
     ports = ports[:nodes]
-    cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+    cluster_id = _kafka_id()
+    voters = ",".join(f"{n}@{HOST}:{at}:{_kafka_id()}" for n, at in enumerate(quorum, start=1))
     root = Path(tempfile.mkdtemp(prefix="barnabas-kafka-"))
     cluster = Cluster([], root)
     try:
         for number, port in enumerate(ports, start=1):
             folder = root / f"node-{number}"
             folder.mkdir(mode=0o700)
-            settings = _settings(number, port, controller_port, min(nodes, 3)) | dict(config or {})
+            settings = _settings(number, port, quorum, min(nodes, 3)) | dict(config or {})
             for name, own in further[number - 1].items():
-                for setting in ("listeners", "advertised.listeners"):
-                    settings[setting] = f"{settings[setting]},{name}://{HOST}:{own}"
+                told = (advertised or {}).get(name)
+                for setting, at in (("listeners", own), ("advertised.listeners", told[number - 1] if told else own)):
+                    settings[setting] = f"{settings[setting]},{name}://{HOST}:{at}"
                 settings["listener.security.protocol.map"] = f"{settings['listener.security.protocol.map']},{name}:{more[name]}"
             settings["log.dirs"] = folder / "logs"
             properties = folder / "server.properties"
             properties.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
             node = Node(number, port, folder, properties, listeners=further[number - 1])
             cluster.nodes.append(node)
-            _format(node, cluster_id)
+            _format(node, cluster_id, voters if number <= controllers else "")
         deadline = time.monotonic() + START_SECONDS
         for node in cluster.nodes:
             node.start()
@@ -206,18 +231,23 @@ def start_cluster(
     return cluster
 
 
-def _settings(node_id: int, port: int, controller_port: int, replicas: int) -> dict[str, object]:
-    first = node_id == 1
-    controller = f"{HOST}:{controller_port}"
+def _kafka_id() -> str:
+    """A random id as Kafka writes its own."""
+    return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+
+
+def _settings(node_id: int, port: int, quorum: Sequence[int], replicas: int) -> dict[str, object]:
+    controls = node_id <= len(quorum)
+    listeners = f"PLAINTEXT://{HOST}:{port}" + (f",CONTROLLER://{HOST}:{quorum[node_id - 1]}" if controls else "")
     return {
         "node.id": node_id,
-        "process.roles": "broker,controller" if first else "broker",
-        "listeners": f"PLAINTEXT://{HOST}:{port}" + (f",CONTROLLER://{controller}" if first else ""),
-        "advertised.listeners": f"PLAINTEXT://{HOST}:{port}" + (f",CONTROLLER://{controller}" if first else ""),
+        "process.roles": "broker,controller" if controls else "broker",
+        "listeners": listeners,
+        "advertised.listeners": listeners,
         "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
         "controller.listener.names": "CONTROLLER",
         "inter.broker.listener.name": "PLAINTEXT",
-        "controller.quorum.bootstrap.servers": controller,
+        "controller.quorum.bootstrap.servers": ",".join(f"{HOST}:{at}" for at in quorum),
         "num.partitions": 3,
         "default.replication.factor": replicas,
         "offsets.topic.replication.factor": replicas,
@@ -245,10 +275,10 @@ def _settings(node_id: int, port: int, controller_port: int, replicas: int) -> d
     }
 
 
-def _format(node: Node, cluster_id: str) -> None:
+def _format(node: Node, cluster_id: str, voters: str) -> None:
     command = [*JVM, "-cp", f"{jar_directory()}/*", "kafka.tools.StorageTool", "format"]
     command += [f"--cluster-id={cluster_id}", "--config", str(node.properties)]  # an id may start with a dash
-    command += ["--standalone"] if node.node_id == 1 else ["--no-initial-controllers"]
+    command += [f"--initial-controllers={voters}"] if voters else ["--no-initial-controllers"]
     done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=60)
     if done.returncode != 0:
         raise BrokerFailed(f"Kafka's StorageTool could not format node {node.node_id}:\n{done.stdout}{done.stderr}")

@@ -143,7 +143,7 @@ def cluster_config(name: str, given: dict[str, Any]) -> Cluster:
         statsd=given["statsd"], prefix=given["statsd_prefix"], tags=given["statsd_tags"],
     )  # fmt: skip
     broker = given["broker"]
-    intercept = interception.config(given["transparent"], given["keep_source"], broker)
+    intercept = interception.config(given["transparent"], given["keep_source"], broker, given["sni_suffix"])
     config = ProxyConfig(
         upstream=interception.EVERYWHERE if broker is None else parse(broker, "--broker", port=9092),
         listen=parse(given["listen"] or (TRANSPARENT_LISTEN if intercept else LISTEN), "--listen"),

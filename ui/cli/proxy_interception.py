@@ -31,7 +31,7 @@ KeepSource = Annotated[
 __all__ = ["EVERYWHERE", "KeepSource", "Mode", "config"]
 
 
-def config(mode: str | None, keep_source: bool, broker: str | None) -> TransparentConfig | None:
+def config(mode: str | None, keep_source: bool, broker: str | None, sni_suffix: str = "") -> TransparentConfig | None:
     """None without transparent mode; Failure for options that do not go together."""
     if mode is None:
         if keep_source:
@@ -41,6 +41,8 @@ def config(mode: str | None, keep_source: bool, broker: str | None) -> Transpare
         return None
     if broker is not None:
         raise Failure("--transparent goes to where each client wanted to go: leave --broker out")
+    if sni_suffix:
+        raise Failure("--transparent leaves the brokers their own names, --sni-suffix gives them others: leave one out")
     try:
         return TransparentConfig(mode, keep_source)
     except ValueError as error:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import logging
+import re
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
@@ -27,13 +30,37 @@ def make_topic(bootstrap: str, name: str, partitions: int = 3, replicas: int = 1
     admin.create_topics([NewTopic(name, partitions, replicas, config=config)])[name].result(30)
 
 
+class Complaints(logging.Logger):
+    """What a client logs: `kinds` counts the lines without what differs from run to run."""
+
+    def __init__(self) -> None:
+        super().__init__("client")
+        self.kinds: Counter[str] = Counter()
+        self.propagate = False
+
+    def handle(self, record: logging.LogRecord) -> None:
+        text = re.sub(r"^.*?: \[thrd:.*?\]: ", "", record.getMessage())
+        text = re.sub(r"\(after .*?in state (\w+).*?\)", r"(\1)", text)
+        self.kinds[re.sub(r"[\w.#]*?[:/#]?\d[\d.:/]*(ms)?", "N", text)] += 1
+
+
+def wait_for(what: Callable[[], Any], why: str, seconds: float = 60.0) -> None:
+    """Until `what()` is true; the time is that of a machine with much else to do."""
+    deadline = time.monotonic() + seconds
+    while not what():
+        assert time.monotonic() < deadline, why
+        time.sleep(0.02)
+
+
 class Production(threading.Thread):
     """Produces numbered records, acks=all, until `stop`; `sent` and `acknowledged` are sets of numbers."""
 
-    def __init__(self, bootstrap: str, topic: str, idempotent: bool, pause: float = 0.001) -> None:
+    def __init__(self, bootstrap: str, topic: str, idempotent: bool, pause: float = 0.001, **more: Any) -> None:
         super().__init__(daemon=True)
         settings = {"bootstrap.servers": bootstrap, "acks": "all", "enable.idempotence": idempotent, "linger.ms": 2}
-        self.producer = Producer({**settings, **QUICK, "message.timeout.ms": 60_000, "request.timeout.ms": 4000})
+        settings |= {**QUICK, "message.timeout.ms": 120_000, "request.timeout.ms": 4000, **more}
+        self.complaints = Complaints()
+        self.producer = Producer(settings, logger=self.complaints)
         self.topic = topic
         self.pause = pause
         self.sent: set[int] = set()
@@ -61,7 +88,12 @@ class Production(threading.Thread):
         else:
             self.failures[str(error)] += 1
 
-    def stop(self, seconds: float = 60.0) -> None:
+    def goes_on(self, count: int = 20, seconds: float = 60.0) -> None:
+        """Wait until so many more records are acknowledged."""
+        wanted = len(self.acknowledged) + count
+        wait_for(lambda: len(self.acknowledged) >= wanted, "the producer is stuck", seconds)
+
+    def stop(self, seconds: float = 120.0) -> None:
         self._halt.set()
         self.join()
         assert self.producer.flush(seconds) == 0, "records that are neither acknowledged nor refused"
@@ -71,10 +103,12 @@ class Production(threading.Thread):
 class Consumption(threading.Thread):
     """Reads all partitions from the beginning; `read` counts every number."""
 
-    def __init__(self, bootstrap: str, topic: str, partitions: int = 3) -> None:
+    def __init__(self, bootstrap: str, topic: str, partitions: int = 3, **more: Any) -> None:
         super().__init__(daemon=True)
         settings = {"bootstrap.servers": bootstrap, "group.id": f"read-{topic}", "enable.auto.commit": False}
-        self.consumer = Consumer({**settings, **QUICK, "fetch.wait.max.ms": 50, "fetch.error.backoff.ms": 20})
+        settings |= {**QUICK, "fetch.wait.max.ms": 50, "fetch.error.backoff.ms": 20, **more}
+        self.complaints = Complaints()
+        self.consumer = Consumer(settings, logger=self.complaints)
         self.consumer.assign([TopicPartition(topic, n, 0) for n in range(partitions)])
         self.read: Counter[int] = Counter()
         self._halt = threading.Event()
@@ -90,10 +124,10 @@ class Consumption(threading.Thread):
         self.consumer.close()
 
     def until(self, wanted: set[int], seconds: float = 60.0) -> None:
-        """Read on until all of these have come."""
+        """Read on until all of these have come, or the time is over (`check` says what is missing then)."""
         deadline = time.monotonic() + seconds
         while not wanted <= self.read.keys() and time.monotonic() < deadline:
-            time.sleep(0.05)
+            time.sleep(0.02)
 
     def stop(self) -> None:
         self._halt.set()

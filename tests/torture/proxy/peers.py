@@ -7,11 +7,13 @@ import os
 import socket
 import struct
 import threading
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from barnabas.proxy import Proxy
+from barnabas.proxy.events import ConnectionClosed, Event
 
 RESET = struct.pack("ii", 1, 0)
 
@@ -112,3 +114,25 @@ def memory(pid: int) -> int:
 
 def descriptors(pid: int) -> int:
     return len(os.listdir(f"/proc/{pid}/fd"))
+
+
+def warm(proxy: Proxy) -> int:
+    """The relay's pid, when it has taken (and lost) a first connection."""
+    connect(proxy.address).close()
+    while not isinstance(event := proxy.next_event(60), ConnectionClosed):
+        assert event is not None, "the proxy does not accept"
+    return pid_of(proxy, "relay")
+
+
+def taken(proxy: Proxy) -> list[Event]:
+    """The events so far."""
+    found = []
+    while (event := proxy.next_event(0)) is not None:
+        found.append(event)
+    return found
+
+
+def unfaulted(events: list[Event]) -> None:
+    """No process has failed, and no connection by the relay's fault."""
+    kinds = Counter(type(event).__name__ for event in events)
+    assert not kinds["ProcessFailed"] and not kinds["RelayFault"], [e.text for e in events if e.warning][:5]

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from barnabas.proxy import Proxy, ProxyConfig
 from barnabas.proxy.events import ConnectionClosed, ConnectionOpened, Event, NotKafka
-from torture.proxy.peers import Broker, connect, descriptors, echo, exactly, memory, pid_of, read_frame, reset
+from torture.proxy.peers import Broker, connect, descriptors, echo, exactly, memory, pid_of, read_frame, reset, warm
 from torture.proxy.test_correlation import heartbeat
 
 MIB = 1 << 20
@@ -24,13 +24,6 @@ def until(proxy: Proxy, kind: type[Event], seconds: float = 10.0) -> Any:
         if isinstance(event, kind):
             return event
     raise AssertionError(f"no {kind.__name__} within {seconds} s")
-
-
-def warm(proxy: Proxy) -> int:
-    """The relay's pid, when it has taken (and lost) a first connection."""
-    connect(proxy.address).close()
-    until(proxy, ConnectionClosed, 30)
-    return pid_of(proxy, "relay")
 
 
 @pytest.mark.parametrize("stalled", ["client", "broker"])

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 from barnabas.proxy import Proxy, ProxyConfig
-from barnabas.proxy.events import Event, NotInspected, Undecoded
-from torture.proxy.peers import Broker, connect, digest, echo, exactly, pid_of, read_frame
+from barnabas.proxy.events import NotInspected, Undecoded
+from torture.proxy.peers import Broker, connect, digest, echo, exactly, pid_of, read_frame, taken
 from torture.proxy.traffic import Author
 
 FAULTS = {
@@ -49,13 +49,6 @@ def traffic(proxy: Proxy, count: int = 40) -> None:
                 sent += size
                 back += exactly(sock, size + 8)[8:]
             assert digest(back) == digest(asked)
-
-
-def taken(proxy: Proxy) -> list[Event]:
-    found = []
-    while (event := proxy.next_event(0)) is not None:
-        found.append(event)
-    return found
 
 
 @pytest.mark.parametrize("record", [False, True])

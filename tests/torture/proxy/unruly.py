@@ -19,6 +19,8 @@ class Unruly:
         self.pairs: list[tuple[socket.socket, socket.socket]] = []
         self.faults = 0
         self.mode = "plain"
+        self.lost: set[socket.socket] = set()
+        """Near sides of connections that are carried no more, as behind a firewall that has forgotten them."""
         self.server: socket.socket | None = None
         self._lock = threading.Lock()
         self.open()
@@ -48,7 +50,7 @@ class Unruly:
         other = {near: far, far: near}
         try:
             while other:
-                if self.mode == "silent":
+                if self.mode == "silent" or near in self.lost:
                     time.sleep(0.02)
                     continue
                 ready, _, _ = select.select(list(other), [], [], 0.1)
@@ -70,6 +72,7 @@ class Unruly:
             self._end(near, False)
             self._end(far, False)
             with self._lock:
+                self.lost.discard(near)
                 if (near, far) in self.pairs:
                     self.pairs.remove((near, far))
 
@@ -100,6 +103,21 @@ class Unruly:
                     sock.close()
             except OSError:
                 pass
+
+    def lose(self) -> None:
+        """Carry nothing any more on what stands now; new connections are carried."""
+        with self._lock:
+            self.lost |= {near for near, _ in self.pairs}
+            self.faults += len(self.pairs)
+
+    def find(self) -> None:
+        """The firewall answers at last, by resets, where connections were lost."""
+        with self._lock:
+            chosen = [pair for pair in self.pairs if pair[0] in self.lost]
+            self.lost.clear()
+        for near, far in chosen:
+            self._end(near, True)
+            self._end(far, True)
 
     def refuse(self, seconds: float) -> None:
         """Nobody listens for a while, and what stands is reset."""

@@ -1,0 +1,196 @@
+"""Real clients, three real brokers, and everything that can go wrong between them: no acknowledged record is lost, an
+idempotent producer's come once, the proxy stays, and no connection is left."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from barnabas.captures import open_capture
+from barnabas.proxy import Proxy, ProxyConfig
+from real.broker import free_ports
+from torture.proxy.clients import Consumption, Production, check, make_topic, wait_for
+from torture.proxy.cluster import NODES, Behind, plan, three_brokers
+from torture.proxy.peers import descriptors, taken, unfaulted, warm
+
+pytestmark = [pytest.mark.real, pytest.mark.xdist_group("real")]
+
+
+def shown(proxy: Proxy) -> str:
+    host, port = proxy.address
+    return f"{host}:{port}"
+
+
+@pytest.fixture(scope="module")
+def behind() -> Iterator[Behind]:
+    with three_brokers() as behind:
+        yield behind
+
+
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize(
+    ("idempotent", "count"), [pytest.param(True, 16), pytest.param(False, 50, marks=pytest.mark.slow)]
+)
+def test_faults_of_the_network_and_the_brokers(behind: Behind, idempotent: bool, count: int, scale: float) -> None:
+    """Every kind of `FAULTS`; with BARNABAS_TORTURE=20 200 of them."""
+    topic = f"faults-{idempotent}"
+    make_topic(behind.cluster.bootstrap, topic, 3, NODES)
+    behind.settle()
+    behind.done.clear()
+    faults = plan(max(count, int(10 * scale)), behind.chance)
+    with Proxy(ProxyConfig(upstream=behind.address, probe=False, findings=True)) as proxy:
+        relay = proxy._children["relay"]
+        warm(proxy)
+        before = descriptors(relay.pid)
+        production = Production(shown(proxy), topic, idempotent, 0.002)
+        consumption = Consumption(shown(proxy), topic)
+        production.start()
+        consumption.start()
+        for fault in faults:
+            production.goes_on()
+            behind.befall(fault, topic)
+        production.goes_on()
+        production.stop()
+        consumption.until(production.acknowledged)
+        consumption.stop()
+        check(production, consumption, idempotent)
+        assert relay.poll() is None, "the proxy did not stay"
+        # the listeners of the two brokers that were found stay
+        wait_for(lambda: descriptors(relay.pid) < before + NODES, "connections that do not end")
+        unfaulted(taken(proxy))
+    print(f"{dict(behind.done)}, {len(production.acknowledged)} of {len(production.sent)} acknowledged")
+
+
+OF_RESTARTS = ("Disconnected", "Connect to ", "Connection setup timed out", "timed out", "load in progress")
+"""What librdkafka logs of a broker that restarts."""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("how", ["SIGTERM", "SIGKILL"])
+def test_all_brokers_restart_one_after_the_other(behind: Behind, how: str) -> None:
+    """As in an upgrade. Clients beside the proxy do the same at the same time: the outcome is that of theirs."""
+    topics = {name: f"roll-{name}-{how}" for name in ("direct", "through")}
+    for topic in topics.values():
+        make_topic(behind.cluster.bootstrap, topic, 3, NODES)
+    with Proxy(ProxyConfig(upstream=behind.cluster.addresses[0], probe=False)) as proxy:
+        running = {}
+        warm(proxy)
+        direct_to = "{}:{}".format(*behind.cluster.addresses[0])
+        for name, bootstrap in (("direct", direct_to), ("through", shown(proxy))):
+            logging = {"log_level": 6}
+            running[name] = (
+                Production(bootstrap, topics[name], True, 0.002, **logging),
+                Consumption(bootstrap, topics[name], **logging),
+            )
+            for thread in running[name]:
+                thread.start()
+        for node in behind.cluster.nodes:
+            for production, _ in running.values():
+                production.goes_on(200)
+            behind.restart(node, signal.Signals[how])
+            behind.settle()
+        for production, _ in running.values():
+            production.goes_on(200)
+        for production, consumption in running.values():
+            production.stop()
+            consumption.until(production.acknowledged)
+            consumption.stop()
+            check(production, consumption, True)
+            assert production.acknowledged == production.sent == consumption.read.keys()
+        unfaulted(taken(proxy))
+    for at in (0, 1):
+        direct, through = (running[name][at].complaints.kinds for name in ("direct", "through"))
+        print(direct, through, sep="\n")
+        # which of these come is chance, also without a proxy
+        strange = [kind for kind in through.keys() - direct.keys() if not any(each in kind for each in OF_RESTARTS)]
+        assert not strange, "the clients log what those without a proxy do not"
+
+
+class Command:
+    """`barnabas proxy` in a session of its own, recording."""
+
+    def __init__(self, broker: tuple[str, int], listen: tuple[str, int], folder: Path) -> None:
+        self.folder = folder
+        words = [sys.executable, "-m", "barnabas", "proxy", "--broker", "{}:{}".format(*broker)]
+        words += ["--listen", "{}:{}".format(*listen), "--record", str(folder), "--json"]
+        self.process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True)
+        assert self.process.stdout is not None
+        self.first = json.loads(self.process.stdout.readline())
+        # nobody reads on; a full pipe would hold up the supervisor, not the traffic
+
+    def recorded(self) -> int:
+        """Exchanges that a reader finds by now."""
+        if not list(self.folder.glob("*.part")):
+            return 0
+        with open_capture(self.folder) as capture:
+            return len(capture.rows())
+
+    def kill(self) -> None:
+        """All its processes at once."""
+        os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+
+
+@pytest.mark.timeout(1800)
+def test_the_proxy_is_killed_while_a_producer_sends(behind: Behind, tmp_path: Path, scale: float) -> None:
+    """And started again on the same port: the same clients go on, nothing that was acknowledged is lost, nothing comes
+    twice, and what had reached a recording can be read, here and by tshark."""
+    topic = "killed"
+    make_topic(behind.cluster.bootstrap, topic, 3, NODES)
+    behind.settle()
+    address = "127.0.0.1", free_ports(1)[0]
+    production = Production("{}:{}".format(*address), topic, True, 0.002)
+    through = Consumption("{}:{}".format(*address), topic)
+    production.start()
+    through.start()
+    seen = []
+    for round_ in range(max(2, int(scale))):
+        command = Command(behind.cluster.addresses[0], address, tmp_path / str(round_))
+        try:
+            production.goes_on(50)
+            wait_for(lambda command=command: command.recorded() > 20, "nothing is recorded")  # type: ignore[misc]
+            seen.append(command.recorded())
+        finally:
+            command.kill()
+    last = Command(behind.cluster.addresses[0], address, tmp_path / "last")
+    try:
+        production.goes_on(50)
+        production.stop()
+        direct = Consumption(behind.cluster.bootstrap, topic)
+        direct.start()
+        for consumption in (through, direct):
+            consumption.until(production.acknowledged)
+            consumption.stop()
+            check(production, consumption, True)
+    finally:
+        last.kill()
+    for round_, count in enumerate(seen):
+        folder = tmp_path / str(round_)
+        with open_capture(folder) as capture:
+            exchanges = list(capture.exchanges())
+            assert len(exchanges) >= count
+            assert [e.undecoded for e in exchanges if e.undecoded] == []
+        for segment in folder.glob("*.pcapng*"):
+            assert malformed(segment) == []
+
+
+def malformed(segment: Path) -> list[str]:
+    """What tshark finds wrong, but for the torn end. It would guess at the protocol of ports that it does not know."""
+    opening = tshark(segment, "-Y", "tcp.flags.syn==1 && tcp.flags.ack==0", "-T", "fields", "-e", "tcp.dstport")
+    assert opening
+    plain = [part for port in sorted(set(opening)) for part in ("-d", f"tcp.port=={port},data")]
+    return tshark(segment, *plain, "-Y", "_ws.malformed || tcp.analysis.flags")
+
+
+def tshark(segment: Path, *arguments: str) -> list[str]:
+    words = ["tshark", "-n", "-r", str(segment), *arguments]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0 or "cut short in the middle of a packet" in done.stderr, done.stderr
+    return done.stdout.splitlines()
