@@ -23,6 +23,7 @@ from . import (
     findings,
     frame,
     importing,
+    index,
     merge,
     pipeline,
     proxy,
@@ -74,6 +75,7 @@ app.command("feed")(feed.feed)
 app.command("diff")(diff.diff)
 app.command("serve")(serve.serve)
 app.command("import")(importing.import_)
+app.command("index")(index.index)
 app.command("sniff")(sniff.sniff)
 app.command("redact")(redact.redact)
 app.command("cut")(cut.cut)

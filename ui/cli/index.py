@@ -1,0 +1,73 @@
+"""``barnabas index``: are the segments of a recording, and their indexes, what was recorded?"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ..tui.safe import visible
+from .failure import Failure
+from .opening import cannot_read
+from .progress import Progress
+
+
+def index(
+    captures: Annotated[list[Path], typer.Argument(help="Segments, or directories of segments.", metavar="CAPTURE...")],
+    check: Annotated[bool, typer.Option("--check", help="Only look; nothing is written.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per file.")] = False,
+) -> None:
+    """Verify a recording, and make its indexes anew where they are missing or wrong.
+
+    Every byte is held to the sums that were recorded with it, and every record of an index to the frames it speaks of.
+    Damaged bytes are told with their places; everything around them can be read. Segments themselves are never
+    changed. The exit status is 1 if something is wrong (with --check: also an index that could be made anew).
+    """
+    from ...captures.verifying import UNREADABLE, Verdict, files_of, verify
+
+    found: Counter[str] = Counter()
+    wrong = False
+    for capture in captures:
+        with cannot_read(capture):
+            files = files_of(capture)
+        if not files:
+            raise Failure(f"{visible(str(capture))}: no .pcapng or .pcap file is in it")
+        total = sum(_size(path) for path in files)
+        before = read = 0
+
+        def tick(done: int) -> None:
+            nonlocal read
+            read = before + done
+            progress.tick()
+
+        with Progress(lambda: read, lambda: total, capture.name) as progress:
+            for path in files:
+                try:
+                    verdict = verify(path, not check, tick)
+                except FileNotFoundError:
+                    continue  # it was completed, and renamed, or removed
+                except OSError as error:
+                    verdict = Verdict(path, UNREADABLE, note=f"{error.filename or path}: {error.strerror or error}")
+                before += _size(path)
+                found[verdict.state] += 1
+                wrong = wrong or not verdict.is_well
+                if as_json:
+                    sys.stdout.write(json.dumps(verdict.to_dict()) + "\n")
+                else:
+                    for line in verdict.lines:
+                        print(visible(line))
+    if not as_json:
+        print(", ".join(f"{count} {state}" for state, count in sorted(found.items())), file=sys.stderr)
+    if wrong:
+        raise typer.Exit(1)
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
