@@ -121,7 +121,10 @@ def ask(host, port):
     with socket.create_connection((host, port), timeout=30) as connection:
         connection.sendall(len(frame).to_bytes(4, "big") + frame)
         answer = exactly(connection, int.from_bytes(exactly(connection, 4), "big"))
-    return decoder.decode_response(answer, api_key=API_KEY, api_version=API_VERSION)'''.splitlines()
+    try:
+        return decoder.decode_response(answer, api_key=API_KEY, api_version=API_VERSION)
+    except decoder.TrailingBytes as fault:  # all fields are there, and something behind them
+        return fault.message'''.splitlines()
 _TELL = '''\
 def tell(host, port):
     """Send the request; no answer is due (acks=0)."""
