@@ -86,6 +86,10 @@ class Board:
         words = self._words
         words[self._word(worker, _ALIVE)] = words[self._word(worker, _OPEN)] = 0
 
+    def alive(self, worker: int) -> bool:
+        """Whether a worker is there to take connections."""
+        return bool(self._words[self._word(worker, _ALIVE)])
+
     def accepted(self, count: int, standing: int) -> None:
         """This worker has accepted so many in all; so many stand now."""
         self._words[self._word(self.worker, _ACCEPTED)] = count

@@ -50,7 +50,7 @@ class Crew:
         self._bells: dict[str, int] = {}
         self._callers = [new_bell() for _ in range(workers)] if workers > 1 else []
         port = listener.getsockname()[1] + 1 if fixed and listener.family != socket.AF_UNIX else 0
-        self._board = Board.create(workers, port) if workers > 1 else None
+        self.board = Board.create(workers, port) if workers > 1 else None
         self._deaths: dict[int, deque[float]] = {}
 
     def admit(self, reader: int, bell: int, *, lossless: bool) -> None:
@@ -84,11 +84,11 @@ class Crew:
             "listener": self._listener.fileno(),
             "fixed_ports": self._fixed,
         }
-        if self._board is not None:
+        if self.board is not None:
             settings |= {
                 "worker": worker,
                 "workers": self.workers,
-                "board": self._board.fd,
+                "board": self.board.fd,
                 "callers": self._callers,
                 "listeners": [listener.fileno() for listener, _ in self._listeners],
                 "brokers": [broker for _, broker in self._listeners],
@@ -98,8 +98,8 @@ class Crew:
     def worker_fds(self, worker: int) -> list[int]:
         """The descriptors that belong to that."""
         fds = [self._rings[worker].fd, self._room_bells[worker], self._listener.fileno(), *self._bells.values()]
-        if self._board is not None:
-            fds += [self._board.fd, *self._callers, *(listener.fileno() for listener, _ in self._listeners)]
+        if self.board is not None:
+            fds += [self.board.fd, *self._callers, *(listener.fileno() for listener, _ in self._listeners)]
         return fds
 
     def dismiss(self, reader: int) -> None:
@@ -120,8 +120,8 @@ class Crew:
 
     def died(self, worker: int) -> bool:
         """A worker is gone; say so in its ring. Whether to start another one."""
-        assert self._board is not None
-        self._board.end(worker)
+        assert self.board is not None
+        self.board.end(worker)
         now = time.monotonic()
         deaths = self._deaths.setdefault(worker, deque(maxlen=AGAIN + 1))
         deaths.append(now)
@@ -148,9 +148,9 @@ class Crew:
             ring.close()
         for fd in (*self._room_bells, *self._callers):
             os.close(fd)
-        if self._board is not None:
-            self._board.close()
-        self._rings, self._room_bells, self._callers, self._board = [], [], [], None
+        if self.board is not None:
+            self.board.close()
+        self._rings, self._room_bells, self._callers, self.board = [], [], [], None
 
 
 class Voices:

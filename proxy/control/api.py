@@ -51,6 +51,8 @@ class Api:
             self.processes.setdefault(event.process, {}).update(alive=False, code=event.code)
         elif isinstance(event, WorkerEnded):
             self.processes.setdefault(f"relay-{event.worker}", {}).update(alive=False, code=event.code)
+            if self.relays is not None:
+                self.held.drop(event.worker - 1, self.relays.workers)
         elif isinstance(event, WorkerStarted):
             self.processes[f"relay-{event.worker}"] = {"pid": event.pid, "alive": True}
 

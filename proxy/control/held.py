@@ -104,6 +104,10 @@ class HeldFrames:
         elif said["notice"] == "released":
             self._all.pop(said["id"], None)
 
+    def drop(self, worker: int, workers: int) -> None:
+        """A worker (from 0) has ended, and what it held with it."""
+        self._all = {number: frame for number, frame in self._all.items() if (number - 1) % workers != worker}
+
     def listed(self) -> list[HeldFrame]:
         return list(self._all.values())
 

@@ -31,6 +31,10 @@ class Relays:
         self._left: dict[int, int] = {}
         """Intercept -> how many more frames it may hold, over all workers."""
 
+    @property
+    def workers(self) -> int:
+        return len(self._links)
+
     def link(self, name: str) -> Link | None:
         """The worker of this name."""
         return next((link for link in self._links if link.name == name), None)

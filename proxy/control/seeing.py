@@ -21,9 +21,10 @@ from .api import (
     tell,
 )
 from .links import Failed, Link
+from .relays import Relays
 
 
-async def _or_none(link: Link, do: str) -> dict[str, object] | None:
+async def _or_none(link: Link | Relays, do: str) -> dict[str, object] | None:
     try:
         return await link.ask(do, within=3.0)
     except Failed:

@@ -116,6 +116,7 @@ EXAMPLE = """\
 connect-seconds = 10          # for a connection to a broker
 idle-seconds = 0              # close connections without a byte for so long; 0: never
 max-connections = 0           # of each cluster, more clients wait; 0: as many as the system allows
+# workers = 4                 # relay processes of each cluster, for machines with many cores
 
 [[cluster]]
 name = "orders"               # in front of every line about this cluster

@@ -101,6 +101,7 @@ def proxy(
     flight_on_finding: keeping.FlightOnFinding = None,
     flight_every: keeping.FlightEvery = "",
     flight_most: keeping.FlightMost = None,
+    workers: limits.Workers = 1,
     config: config_file.File = None,
     check: config_file.Check = False,
 ) -> None:
@@ -163,6 +164,7 @@ def cluster_config(name: str, given: dict[str, Any]) -> Cluster:
         tls=tls,
         sasl=options.sasl_config(given["sasl_mechanism"], given["sasl_username"], given["sasl_password_file"]),
         meter=meter,
+        workers=limits.workers(given["workers"]),
         control=steering.control_config(given["control"], given["control_values"]),
         limits=limits.config(
             given["connect_seconds"], given["idle_seconds"], given["max_connections"], given["max_frame"],

@@ -1,4 +1,4 @@
-"""The options of ``barnabas proxy`` for limits."""
+"""The options of ``barnabas proxy`` for limits, and for how many processes the traffic may use."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from ...proxy.board import MOST_WORKERS
 from ...proxy.limits import Limits
 from .failure import Failure
 
@@ -53,6 +54,15 @@ Oversize = Annotated[
         rich_help_panel=PANEL,
     ),
 ]
+Workers = Annotated[
+    int,
+    typer.Option(
+        "--workers",
+        help="So many relay processes share the connections, for machines with many cores.",
+        metavar="N",
+        rich_help_panel=PANEL,
+    ),
+]
 DEFAULT = Limits()
 
 
@@ -64,3 +74,10 @@ def config(
         return Limits(connect_seconds, idle_seconds, max_connections, max_frame, oversize)
     except ValueError as error:
         raise Failure(str(error)) from None
+
+
+def workers(count: int) -> int:
+    """Failure for a number of workers that makes no sense."""
+    if not 1 <= count <= MOST_WORKERS:
+        raise Failure(f"--workers goes from 1 to {MOST_WORKERS}, not {count}")
+    return count

@@ -1,0 +1,401 @@
+"""Several relay workers behave as one proxy: same ports, one recording, one control API; and one may die."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from barnabas import captures
+from barnabas.plugins.rules import Rule
+from barnabas.proxy import Proxy, ProxyError
+from barnabas.proxy.board import Board
+from barnabas.proxy.control import Control, ControlConfig
+from barnabas.proxy.events import (
+    BrokerFound,
+    ConnectionClosed,
+    ConnectionOpened,
+    Counts,
+    Event,
+    ListenerFailed,
+    RuleHit,
+)
+from barnabas.proxy.life_events import (
+    ConnectionsFull,
+    PortPassedOver,
+    RulesKept,
+    RulesReplaced,
+    WorkerEnded,
+    WorkerStarted,
+)
+from barnabas.proxy.limits import Limits
+from barnabas.proxy.reading import RingReader
+from barnabas.proxy.ring import NONE, Kind, Ring, RingWriter
+from barnabas.proxy.several_rings import SeveralRings, resume
+
+HEARTBEAT = 12
+NOT_COORDINATOR = 16
+
+
+@pytest.fixture
+def answering(bench: Any, wire: Any) -> Any:
+    """A broker that answers everything."""
+
+    def script(sock: socket.socket) -> None:
+        while frame := wire.read_frame(sock):
+            sock.sendall(wire.response(int.from_bytes(frame[8:12], "big"), bytes(6)))
+
+    return bench.broker(script)
+
+
+def ask(client: socket.socket, wire: Any, number: int, key: int = 18, version: int = 0) -> bytes:
+    client.sendall(wire.request(key, version, number))
+    answer: bytes = wire.read_frame(client)
+    return answer
+
+
+def heard(proxy: Proxy, kind: type[Event], count: int, into: list[Event] | None = None) -> list[Any]:
+    """The next `count` events of a kind."""
+    found: list[Any] = []
+    deadline = time.monotonic() + 30
+    while len(found) < count and (left := deadline - time.monotonic()) > 0:
+        event = proxy.next_event(left)
+        if isinstance(event, kind):
+            found.append(event)
+        elif event is not None and into is not None:
+            into.append(event)
+    assert len(found) == count
+    return found
+
+
+def all_there(bench: Any, proxy: Proxy, wire: Any, workers: int) -> list[socket.socket]:
+    """A connection with every worker: they come up one after the other."""
+    board = proxy._crew and proxy._crew.board
+    assert board is not None
+    deadline = time.monotonic() + 60
+    while not all(board.alive(worker) for worker in range(workers)) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    clients: list[socket.socket] = []
+    seen: set[int] = set()
+    while len(seen) < workers and len(clients) < 20:
+        clients.append(bench.client(proxy.address))
+        assert ask(clients[-1], wire, 1)
+        seen.add(heard(proxy, ConnectionOpened, 1)[0].connection % workers)
+    assert len(seen) == workers
+    return clients
+
+
+def test_connections_spread_evenly_and_counts_add_up(bench: Any, wire: Any, answering: Any) -> None:
+    proxy = bench.proxy(answering.address, workers=3)
+    clients = all_there(bench, proxy, wire, 3)
+    for client in clients:
+        client.close()
+    heard(proxy, ConnectionClosed, len(clients))
+    first = len(clients)
+    clients = [bench.client(proxy.address) for _ in range(9)]
+    for number, client in enumerate(clients):
+        for _ in range(5):
+            assert ask(client, wire, number)
+    opened = [event.connection for event in heard(proxy, ConnectionOpened, 9)]
+    assert len(set(opened)) == 9
+    assert Counter(number % 3 for number in opened) == {0: 3, 1: 3, 2: 3}
+    for client in clients:
+        client.close()
+    proxy.stop()
+    last = [event for event in proxy.events() if isinstance(event, Counts)][-1]
+    assert (last.opened, last.connections, last.exchanges) == (first + 9, 0, first + 45)
+    assert (last.request_bytes, last.response_bytes, last.lost_bytes) == ((first + 45) * 15, (first + 45) * 14, 0)
+
+
+def test_a_recording_of_several_workers_is_one(bench: Any, wire: Any, answering: Any, tmp_path: Path) -> None:
+    proxy = bench.proxy(answering.address, workers=2, record=tmp_path / "r", lossless=True)
+    clients = all_there(bench, proxy, wire, 2)
+    clients += [bench.client(proxy.address) for _ in range(4)]
+    for number in range(40):
+        for client in clients:
+            client.sendall(wire.request(18, 0, number))
+        for client in clients:
+            assert wire.read_frame(client)
+    for client in clients:
+        client.close()
+    proxy.stop()
+    capture = captures.open_capture(tmp_path / "r")
+    exchanges = list(capture.exchanges())
+    assert not capture.verify() and not capture.lost
+    assert {exchange.connection % 2 for exchange in exchanges} == {0, 1}
+    assert len({exchange.connection for exchange in exchanges}) == len(clients)
+    assert all(exchange.state.name == "PAIRED" and exchange.undecoded is None for exchange in exchanges)
+    times = [exchange.request_time_ns for exchange in exchanges]
+    assert times == sorted(times)
+
+
+def test_a_broker_that_appears_is_known_to_all_workers(bench: Any, wire: Any, answering: Any) -> None:
+    def metadata(sock: socket.socket) -> None:
+        while frame := wire.read_frame(sock):
+            answer = wire.metadata_response(int.from_bytes(frame[8:12], "big"), [(1, *answering.address)])
+            sock.sendall(answer)
+
+    proxy = bench.proxy(bench.broker(metadata).address, workers=2)
+    clients = [bench.client(proxy.address) for _ in range(4)]
+    answers = {ask(client, wire, 7, key=3, version=8) for client in clients}
+    assert len(answers) == 1, "every worker gives the same port"
+    found = heard(proxy, BrokerFound, 1)[0]
+    assert found.broker == answering.address
+    behind = [bench.client(found.address) for _ in range(6)]
+    for client in behind:
+        assert ask(client, wire, 3)
+    proxy.stop()
+    rest = list(proxy.events())
+    assert not [event for event in rest if isinstance(event, BrokerFound) or event.warning]
+
+
+def test_one_worker_dies_and_the_others_go_on(bench: Any, wire: Any, answering: Any, tmp_path: Path) -> None:
+    proxy = bench.proxy(answering.address, workers=2, record=tmp_path / "r")
+    clients = all_there(bench, proxy, wire, 2)
+    os.kill(proxy._children["relay-1"].pid, signal.SIGKILL)
+    ended = heard(proxy, WorkerEnded, 1)[0]
+    assert (ended.worker, ended.code, ended.again) == (1, -signal.SIGKILL, True)
+    alive = 0
+    for client in clients:
+        try:
+            alive += bool(ask(client, wire, 2))
+        except OSError:
+            pass
+    assert 0 < alive < len(clients)
+    for number in range(4):
+        assert ask(bench.client(proxy.address), wire, number)
+    heard(proxy, WorkerStarted, 1)
+    fresh = all_there(bench, proxy, wire, 2)
+    for client in (*clients, *fresh):
+        client.close()
+    proxy.stop()
+    counts = [event for event in proxy.events() if isinstance(event, Counts)][-1]
+    assert counts.connections == 0
+    capture = captures.open_capture(tmp_path / "r")
+    assert not capture.verify()
+    numbers = [event.connection for event in capture.happenings() if type(event).__name__ == "Opened"]
+    assert len(numbers) == len(set(numbers)) == counts.opened
+
+
+def test_rules_and_connections_over_the_control_api(bench: Any, wire: Any, answering: Any, tmp_path: Path) -> None:
+    rule = Rule("from file", HEARTBEAT, NOT_COORDINATOR)
+    proxy = bench.proxy(
+        answering.address,
+        workers=2,
+        rules=[rule],
+        reloadable=True,
+        control=ControlConfig(directory=tmp_path),
+    )
+    clients = all_there(bench, proxy, wire, 2)
+    control = Control(proxy.control.access.url, proxy.control.access.token)
+    assert {"relay-1", "relay-2"} <= set(control.status()["processes"])
+    assert [each["name"] for each in control.rules()] == ["from file"]
+    body = (0).to_bytes(2, "big") + bytes(4) + (0).to_bytes(2, "big")
+    for number, client in enumerate(clients):
+        client.sendall(wire.request(HEARTBEAT, 0, number, body))
+        assert wire.read_frame(client)[-2:] == NOT_COORDINATOR.to_bytes(2, "big")
+    assert control.rules()[0]["hits"] == len(clients)
+    assert [event.hits for event in heard(proxy, RuleHit, len(clients))] == [*range(1, len(clients) + 1)]
+    control.add_rule({"name": "added", "match": "api == Produce", "do": {"error": "MESSAGE_TOO_LARGE"}})
+    assert [each["origin"] for each in control.rules()] == ["file", "api"]
+    proxy.replace_rules([rule, Rule("new", 10, 15)])
+    assert heard(proxy, RulesReplaced, 1)[0].rules == ("from file", "new", "added")
+    assert [(each["name"], each["hits"]) for each in control.rules()] == [
+        ("from file", len(clients)),
+        ("new", 0),
+        ("added", 0),
+    ]
+    numbers = [each["connection"] for each in control.connections()]
+    assert {number % 2 for number in numbers} == {0, 1}
+    for number in numbers:
+        control.close_connection(number)
+    for client in clients:
+        assert client.recv(1) == b""
+
+
+def test_the_files_rules_do_not_take_the_names_of_others(bench: Any, tmp_path: Path) -> None:
+    proxy = bench.proxy(("127.0.0.1", 9), rules=[], reloadable=True, control=ControlConfig(directory=tmp_path))
+    control = Control(proxy.control.access.url, proxy.control.access.token)
+    control.add_rule({"name": "mine", "match": "api == Produce", "do": {"error": "MESSAGE_TOO_LARGE"}})
+    proxy.replace_rules([Rule("mine", HEARTBEAT, NOT_COORDINATOR)])
+    assert "control API" in heard(proxy, RulesKept, 1)[0].text
+    assert [each["name"] for each in control.rules()] == ["mine"]
+
+
+def test_a_limit_of_connections_is_that_of_all_workers(bench: Any, wire: Any, answering: Any) -> None:
+    proxy = bench.proxy(answering.address, workers=2, limits=Limits(max_connections=3))
+    clients = [bench.client(proxy.address) for _ in range(3)]
+    for client in clients:
+        assert ask(client, wire, 1)
+    waits = bench.client(proxy.address)
+    waits.sendall(wire.request(18, 0, 9))
+    events: list[Event] = []
+    heard(proxy, ConnectionsFull, 1, events)
+    heard(proxy, ConnectionOpened, 3 - len([event for event in events if isinstance(event, ConnectionOpened)]))
+    assert proxy._crew is not None and proxy._crew.board is not None and proxy._crew.board.all_standing() == 3
+    clients[0].close()
+    assert wire.read_frame(waits)
+
+
+def test_the_control_apis_port_is_no_brokers(bench: Any, wire: Any, tmp_path: Path) -> None:
+    """Neither the port of a broker's listener, nor the address of one."""
+    control: list[int] = []
+
+    def metadata(sock: socket.socket) -> None:
+        while frame := wire.read_frame(sock):
+            brokers = [(1, "127.0.0.1", control[0]), (2, "127.0.0.1", 9)]
+            sock.sendall(wire.metadata_response(int.from_bytes(frame[8:12], "big"), brokers))
+
+    broker = bench.broker(metadata)
+    for _ in range(20):  # two ports next to one another
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = free.getsockname()[1]
+        config = ControlConfig(("127.0.0.1", port + 1), directory=tmp_path)
+        try:
+            proxy = bench.proxy(broker.address, listen=("127.0.0.1", port), control=config)
+            break
+        except ProxyError:
+            continue
+    control.append(port + 1)
+    ask(bench.client(proxy.address), wire, 1, key=3, version=8)
+    events: list[Event] = []
+    passed = heard(proxy, PortPassedOver, 1, events)[0]
+    assert (passed.broker, passed.port, passed.whose) == (("127.0.0.1", 9), port + 1, "the control API")
+    assert [event.broker for event in events if isinstance(event, ListenerFailed)] == [("127.0.0.1", port + 1)]
+    assert heard(proxy, BrokerFound, 1)[0].address == ("127.0.0.1", port + 2)
+
+
+def test_a_number_of_workers_that_makes_no_sense(bench: Any) -> None:
+    for count in (0, 1000):
+        with pytest.raises(ProxyError, match="from 1 to"):
+            bench.proxy(("127.0.0.1", 9), workers=count)
+
+
+# -- the parts -------------------------------------------------------------------------------------------------
+
+
+class Rings:
+    """Two rings and their one reader."""
+
+    def __init__(self) -> None:
+        self.rings = [Ring.create(4 << 20, 64) for _ in range(2)]
+        self.bells = [os.eventfd(0, os.EFD_NONBLOCK) for _ in range(3)]
+        for ring in self.rings:
+            ring.admit(0, lossless=False)
+        self.writers = [RingWriter(ring, {0: self.bells[0]}) for ring in self.rings]
+        readers = [RingReader(ring, 0, self.bells[0], room) for ring, room in zip(self.rings, self.bells[1:], strict=True)]
+        self.reader = SeveralRings(readers, self.bells[0])
+
+    def write(self, ring: int, connection: int, time_ns: int, kind: Kind = Kind.OPENED, data: bytes = b"{}") -> None:
+        self.writers[ring].write(kind, connection, 0, time_ns, data, NONE)
+
+    def read(self, count: int) -> list[Any]:
+        found: list[Any] = []
+        deadline = time.monotonic() + 10
+        while len(found) < count and time.monotonic() < deadline:
+            found += self.reader.read()
+            self.reader.wait(0.01)
+        return found
+
+    def close(self) -> None:
+        for fd in self.bells:
+            os.close(fd)
+
+
+@pytest.fixture
+def rings() -> Iterator[Rings]:
+    made = Rings()
+    yield made
+    made.close()
+
+
+def test_rings_are_read_in_the_order_of_their_times(rings: Rings) -> None:
+    for at, ring in ((10, 0), (20, 1), (30, 1), (40, 0), (50, 1)):
+        rings.write(ring, at, at)
+    assert [record.connection for record in rings.read(5)] == [10, 20, 30, 40, 50]
+
+
+def test_a_new_record_waits_for_an_earlier_one_of_another_ring(rings: Rings) -> None:
+    now = time.time_ns()
+    rings.write(0, 1, now + 500_000_000)
+    assert list(rings.reader.read()) == []
+    rings.write(1, 2, now)
+    assert [record.connection for record in rings.read(2)] == [2, 1]
+
+
+def test_the_stream_ends_with_the_last_ring(rings: Rings) -> None:
+    rings.write(0, 0, 1, Kind.STOP, b"")
+    rings.write(1, 2, 2)
+    rings.write(1, 0, 3, Kind.STOP, b"")
+    assert [record.kind for record in rings.read(2)] == [Kind.OPENED, Kind.STOP]
+
+
+def test_connections_end_with_their_worker(rings: Rings) -> None:
+    rings.write(0, 1, 1)
+    rings.write(1, 2, 2)
+    rings.writers[0].take(Kind.DATA, 1, 0, 3, 100, 0, 0)
+    again = RingWriter(rings.rings[0], {})
+    resume(again)
+    assert again.total == 100
+    again.write(Kind.GONE, 0, 0, 4, b"")
+    told = rings.read(4)
+    assert [(record.kind, record.connection) for record in told] == [
+        (Kind.OPENED, 1),
+        (Kind.OPENED, 2),
+        (Kind.DATA, 1),
+        (Kind.CLOSED, 1),
+    ]
+    assert rings.reader.lost_bytes == 0
+
+
+def test_the_lock_goes_with_its_holder() -> None:
+    board = Board.create(2, 5000)
+    program = (
+        "import sys, os, signal\n"
+        "from barnabas.proxy.board import Board\n"
+        "board = Board(int(sys.argv[1]), 1)\n"
+        "with board.locked() as shared:\n"
+        "    board.next_port = 6000\n"
+        "    print(shared, flush=True)\n"
+        "    sys.stdin.read()\n"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", program, str(board.fd)],
+        pass_fds=[board.fd],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    with process:
+        assert process.stdout is not None and process.stdout.readline() == "True\n"
+        with board.locked() as shared:
+            assert not shared, "somebody else has it, and is not waited for for long"
+        process.kill()
+        process.wait()
+    with board.locked() as shared:
+        assert shared and board.next_port == 6000
+    board.close()
+
+
+def test_who_is_less_busy() -> None:
+    boards = [Board.create(3, 0)]
+    boards = [Board(os.dup(boards[0].fd), worker) for worker in range(3)]
+    assert [board.begin(board.worker) for board in boards] == [0, 0, 0]
+    assert boards[0].less_busy() is None
+    boards[0].accepted(1, 1)
+    assert boards[0].less_busy() == 1 and boards[1].less_busy() is None
+    boards[1].end(1)
+    assert boards[0].less_busy() == 2
+    assert boards[0].all_standing() == 1
+    boards[0].append([1, "b", 9092, 5])
+    assert boards[2].news() == [[1, "b", 9092, 5]] and boards[2].news() == [] and boards[0].news() == []
+    boards[0].claim(40000, 7)
+    assert boards[1].claimed(40000, 7) and not boards[1].claimed(40000, 9)
