@@ -211,7 +211,7 @@ class Proxy:
                         "bell": inspector_bell,
                         "findings": self.config.findings,
                         "findings_from": str(self.config.findings_from),
-                        "flight": self.config.flight.settings() if self.config.flight_wakes else None,
+                        "flight": self.config.flight.settings() if self.config.flight else None,
                         **(control.commands("inspector") | control.watch if control else {}),
                     },
                     [*crew.reader_fds, inspector_bell, *(control.fds("inspector") if control else ())],

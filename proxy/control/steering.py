@@ -14,12 +14,12 @@ from .links import Failed
 LONGEST_HOLD = 3600.0
 LONGEST_TEXT = 1000
 _KEPT = {
-    "rotate_bytes": (1, 2**62),
-    "rotate_seconds": (1, 10**9, False),
-    "keep_bytes": (1, 2**62),
-    "keep_seconds": (1, 10**9, False),
+    "rotate_bytes": (2**62, True),
+    "rotate_seconds": (10**9, False),
+    "keep_bytes": (2**62, True),
+    "keep_seconds": (10**9, False),
 }
-"""How a recording is cut and kept: fields and their bounds."""
+"""How a recording is cut and kept: fields, the most that they can be, and whether they are whole."""
 
 
 async def close_connection(api: Api, request: web.Request) -> web.Response:
@@ -131,7 +131,7 @@ async def recording_start(api: Api, request: web.Request) -> web.Response:
     directory = given.get("directory")
     if not isinstance(directory, str) or not directory.startswith("/") or "\0" in directory:
         raise Failed("invalid", "directory is an absolute path")
-    kept = {name: number(name, given.get(name), None, *bounds) for name, bounds in _KEPT.items()}
+    kept = {name: number(name, given.get(name), None, 1, most, whole) for name, (most, whole) in _KEPT.items()}
     return answer(await api.observer.ask("recording.start", directory=directory, **kept))
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import sys
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,6 +15,9 @@ from ..tui.safe import visible
 from .failure import Failure
 from .opening import cannot_read
 from .progress import Progress
+
+if TYPE_CHECKING:
+    from ...captures.verifying import Verdict
 
 
 def index(
@@ -27,7 +31,7 @@ def index(
     Damaged bytes are told with their places; everything around them can be read. Segments themselves are never
     changed. The exit status is 1 if something is wrong (with --check: also an index that could be made anew).
     """
-    from ...captures.verifying import UNREADABLE, Verdict, files_of, verify
+    from ...captures.verifying import files_of
 
     found: Counter[str] = Counter()
     wrong = False
@@ -36,34 +40,41 @@ def index(
             files = files_of(capture)
         if not files:
             raise Failure(f"{visible(str(capture))}: no .pcapng or .pcap file is in it")
-        total = sum(_size(path) for path in files)
-        before = read = 0
-
-        def tick(done: int) -> None:
-            nonlocal read
-            read = before + done
-            progress.tick()
-
-        with Progress(lambda: read, lambda: total, capture.name) as progress:
-            for path in files:
-                try:
-                    verdict = verify(path, not check, tick)
-                except FileNotFoundError:
-                    continue  # it was completed, and renamed, or removed
-                except OSError as error:
-                    verdict = Verdict(path, UNREADABLE, note=f"{error.filename or path}: {error.strerror or error}")
-                before += _size(path)
-                found[verdict.state] += 1
-                wrong = wrong or not verdict.is_well
-                if as_json:
-                    sys.stdout.write(json.dumps(verdict.to_dict()) + "\n")
-                else:
-                    for line in verdict.lines:
-                        print(visible(line))
+        for verdict in _verdicts(files, capture.name, not check):
+            found[verdict.state] += 1
+            wrong = wrong or not verdict.is_well
+            if as_json:
+                sys.stdout.write(json.dumps(verdict.to_dict()) + "\n")
+            else:
+                for line in verdict.lines:
+                    print(visible(line))
     if not as_json:
         print(", ".join(f"{count} {state}" for state, count in sorted(found.items())), file=sys.stderr)
     if wrong:
         raise typer.Exit(1)
+
+
+def _verdicts(files: list[Path], name: str, write: bool) -> Iterator[Verdict]:
+    """What is found about each file; with a line on a terminal when it takes long."""
+    from ...captures.verifying import UNREADABLE, Verdict, verify
+
+    total = sum(_size(path) for path in files)
+    before = read = 0
+
+    def tick(done: int) -> None:
+        nonlocal read
+        read = before + done
+        progress.tick()
+
+    with Progress(lambda: read, lambda: total, name) as progress:
+        for path in files:
+            try:
+                yield verify(path, write, tick)
+            except FileNotFoundError:
+                continue  # it was completed and renamed, or removed
+            except OSError as error:
+                yield Verdict(path, UNREADABLE, note=f"{error.filename or path}: {error.strerror or error}")
+            before += _size(path)
 
 
 def _size(path: Path) -> int:
