@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from barnabas import captures
+from barnabas import captures, decoder
 from barnabas.plugins.rules import Rule
 from barnabas.proxy import Proxy, ProxyError
 from barnabas.proxy.board import Board
@@ -25,6 +25,7 @@ from barnabas.proxy.events import (
     ConnectionOpened,
     Counts,
     Event,
+    InterceptHeld,
     ListenerFailed,
     RuleHit,
 )
@@ -43,6 +44,7 @@ from barnabas.proxy.several_rings import SeveralRings, resume
 
 HEARTBEAT = 12
 NOT_COORDINATOR = 16
+MESSAGE_TOO_LARGE = 10
 
 
 @pytest.fixture
@@ -204,6 +206,8 @@ def test_rules_and_connections_over_the_control_api(bench: Any, wire: Any, answe
         assert wire.read_frame(client)[-2:] == NOT_COORDINATOR.to_bytes(2, "big")
     assert control.rules()[0]["hits"] == len(clients)
     assert [event.hits for event in heard(proxy, RuleHit, len(clients))] == [*range(1, len(clients) + 1)]
+    assert control.wait_for_hits("from file", len(clients), timeout=20) == len(clients)
+    assert control.brokers()[0]["broker"] == list(answering.address) and control.status()["rules"] == 1
     control.add_rule({"name": "added", "match": "api == Produce", "do": {"error": "MESSAGE_TOO_LARGE"}})
     assert [each["origin"] for each in control.rules()] == ["file", "api"]
     proxy.replace_rules([rule, Rule("new", 10, 15)])
@@ -219,6 +223,55 @@ def test_rules_and_connections_over_the_control_api(bench: Any, wire: Any, answe
         control.close_connection(number)
     for client in clients:
         assert client.recv(1) == b""
+
+
+def test_an_intercept_holds_as_many_as_it_says_over_all_workers(
+    bench: Any, wire: Any, answering: Any, tmp_path: Path
+) -> None:
+    proxy = bench.proxy(answering.address, workers=2, control=ControlConfig(directory=tmp_path))
+    clients = all_there(bench, proxy, wire, 2)
+    control = Control(proxy.control.access.url, proxy.control.access.token)
+    control.intercept("api == Heartbeat", timeout=30, times=2)
+    for client in clients[-2:]:
+        client.sendall(wire.request(HEARTBEAT, 0, 5))
+    heard(proxy, InterceptHeld, 2)
+    held = control.held(wait=10)
+    assert {frame["id"] % 2 for frame in held} == {0, 1} and {frame["connection"] % 2 for frame in held} == {0, 1}
+    for frame in held:
+        control.resume(frame["id"])
+    for client in clients[-2:]:
+        assert wire.read_frame(client)
+        assert ask(client, wire, 6, key=HEARTBEAT)
+    assert control.held() == []
+    assert [(each["times_left"], each["held"]) for each in control.intercepts()] == [(0, 0)]
+
+
+def test_a_worker_that_begins_anew_is_told_what_the_others_know(
+    bench: Any, wire: Any, answering: Any, tmp_path: Path
+) -> None:
+    proxy = bench.proxy(answering.address, workers=2, reloadable=True, control=ControlConfig(directory=tmp_path))
+    all_there(bench, proxy, wire, 2)
+    control = Control(proxy.control.access.url, proxy.control.access.token)
+    control.add_rule({"name": "added", "match": "api == Produce", "do": {"error": "MESSAGE_TOO_LARGE"}})
+    os.kill(proxy._children["relay-2"].pid, signal.SIGKILL)
+    heard(proxy, WorkerStarted, 1)
+    clients = all_there(bench, proxy, wire, 2)
+    sent = {"acks": 1, "timeout_ms": 9, "topic_data": [{"name": "t", "partition_data": [{"index": 0, "records": b"r"}]}]}
+    produce = wire.framed(decoder.encode_request(0, 7, sent, correlation_id=1, client_id="c"))
+    deadline = time.monotonic() + 20
+    codes = {0}
+    while codes != {MESSAGE_TOO_LARGE} and time.monotonic() < deadline:  # it is told when it has begun
+        codes = set()
+        for client in clients:
+            client.sendall(produce)
+            answer = wire.read_frame(client)[4:]
+            short = len(answer) == 10  # the broker's own
+            found = () if short else decoder.decode_response(answer, api_key=0, api_version=7).errors()
+            codes.add(next((code for _, code in found), 0))
+    assert codes == {MESSAGE_TOO_LARGE}
+    status = control.status()
+    assert status["processes"]["relay-2"] == {"pid": proxy._children["relay-2"].pid, "alive": True}
+    assert control.rules()[0]["hits"] >= len(clients)
 
 
 def test_the_files_rules_do_not_take_the_names_of_others(bench: Any, tmp_path: Path) -> None:
