@@ -36,14 +36,36 @@ _RESPONSE = {
     # What is inside depends on the request, which nobody has here; a new token's HMAC may be.
     "Envelope": ("response_data",),
 }
-_CONFIG_APIS = {"AlterConfigs", "IncrementalAlterConfigs"}
-SENSITIVE = re.compile(r"password|secret|token|credential|jaas|private|keystore\.key|truststore\.cert", re.I)
+# Settings that brokers show, or that topics are made with: those among them that are credentials.
+_REQUEST_SETTINGS = {"CreateTopics": ("topics[*].configs[*].value",)}
+_RESPONSE_SETTINGS = {
+    "CreateTopics": ("topics[*].configs[*].value",),
+    "DescribeConfigs": ("results[*].configs[*].value", "results[*].configs[*].synonyms[*].value"),
+}
+_CONFIG_APIS = {"AlterConfigs", "IncrementalAlterConfigs", "CreateTopics", "DescribeConfigs"}
+SENSITIVE = re.compile(
+    r"passw|passphrase|secret|token|credential|jaas|private|keystore\.key|truststore\.cert"
+    r"|(access|api|encryption|account)[._-]?key|basic\.auth",
+    re.I,
+)
+_SPEAKS = re.compile(r"(passw\w*|passphrase|secret\w*|token)[\"']?\s*[=:]|PRIVATE KEY-----", re.I)
+"""In the value of a setting whose name says nothing: it holds credentials all the same."""
 
 
 @cache
 def secret_paths(direction: Direction, api_key: int) -> tuple[re.Pattern[str], ...]:
-    """Patterns over the paths of `Message.map` that hold secrets; empty for nearly all APIs."""
-    table = _REQUEST if direction is Direction.REQUEST else _RESPONSE
+    """Patterns over the paths of `Message.map` that hold secrets, or may; empty for nearly all APIs."""
+    table = _REQUEST_SETTINGS if direction is Direction.REQUEST else _RESPONSE_SETTINGS
+    return credential_paths(direction, api_key) + _patterns(table, api_key)
+
+
+@cache
+def credential_paths(direction: Direction, api_key: int) -> tuple[re.Pattern[str], ...]:
+    """Those of `secret_paths` that are there to carry secrets; what brokers show among their settings is left out."""
+    return _patterns(_REQUEST if direction is Direction.REQUEST else _RESPONSE, api_key)
+
+
+def _patterns(table: dict[str, tuple[str, ...]], api_key: int) -> tuple[re.Pattern[str], ...]:
     paths = table.get(facts.api_name(api_key), ())
     return tuple(re.compile(re.escape(p).replace(r"\[\*\]", r"\[\d+\]")) for p in paths)
 
@@ -70,6 +92,8 @@ def _masked(message: Message) -> bytes:
     out = bytearray(message.frame)
     for end, content in _secrets(message):
         out[end - len(content) : end] = _hidden(message, content)
+    if message.trailing:  # of a message that carries secrets: nobody knows what this is
+        out[-len(message.trailing) :] = MASK * len(message.trailing)
     return bytes(out)
 
 
@@ -99,8 +123,24 @@ def _secrets(message: Message) -> Iterator[tuple[int, bytes]]:
 def _is_secret(message: Message, path: str) -> bool:
     if message.api not in _CONFIG_APIS:
         return True
-    name = message[path.removesuffix("value") + "name"]
-    return name is None or bool(SENSITIVE.search(name))  # no name where there must be one: it may be anything
+    place = path.removesuffix("value")
+    if _speaks_of_secrets(message, place):
+        return True
+    setting, inside, _ = place.rpartition("synonyms[")
+    return bool(inside) and _speaks_of_secrets(message, setting)
+
+
+def _speaks_of_secrets(message: Message, place: str) -> bool:
+    """Whether a setting may be a secret: by its name, by what the broker says of it, or by its value."""
+    name, value = message[place + "name"], message[place + "value"]
+    if name is None or SENSITIVE.search(name):  # no name where there must be one: it may be anything
+        return True
+    if value and _SPEAKS.search(value):
+        return True
+    try:
+        return bool(message[place + "is_sensitive"])
+    except KeyError:  # requests, and synonyms, do not say
+        return False
 
 
 def shown(message: Message) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from functools import cache
 from ...decoder import facts
 from ...decoder.frame import Direction
 from ...decoder.plan import FieldPlan, StructPlan, plan
-from ...decoder.secrets import secret_paths
+from ...decoder.secrets import credential_paths
 
 
 class Role(StrEnum):
@@ -132,7 +132,7 @@ class Branch:
 def tree(kind: str, api_key: int, version: int) -> Tree:
     """The roles of ``"request"`` or ``"response"`` at a version; UnknownApi or UnknownVersion as `decoder.plan`."""
     of = plan(kind, api_key, version)
-    secrets = secret_paths(Direction.REQUEST if kind == "request" else Direction.RESPONSE, api_key)
+    secrets = credential_paths(Direction.REQUEST if kind == "request" else Direction.RESPONSE, api_key)
     hidden = frozenset(pattern.pattern.replace("\\[\\d+\\]", "[*]").replace("\\", "") for pattern in secrets)
     found = _tree(of.root, of.api, "", "", hidden)
     return found or Tree(of.root, ())
