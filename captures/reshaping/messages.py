@@ -270,8 +270,10 @@ class Frames:
 
     def _inner(self, frame: bytes) -> bytes:
         """A request inside of an Envelope."""
-        topics = self._topics
-        new = self.request_frame(frame, _read_request(frame), topics)
+        topics, message = self._topics, _read_request(frame)
+        if message is None:
+            return self.pseudonyms.content(frame)
+        new = self.request_frame(frame, message, topics)
         self._topics = topics
         return new
 

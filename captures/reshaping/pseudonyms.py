@@ -43,11 +43,11 @@ _RANGES = ((0x61, 26), (0x41, 26), (0x30, 10), (0xA0, 0x760), (0x800, 0xD000), (
 
 # Addresses that are for something special: (octets, how many of them say so).
 _SPECIAL = (
-    (lambda o: o[0] in (0, 127) or o[0] >= 224, 4),
+    (lambda o: o[0] in (0, 127) or o[0] >= 224 or o[:3] == (192, 0, 0), 4),
     (lambda o: o[0] == 10, 1),
     (lambda o: o[0] == 172 and 16 <= o[1] <= 31, 2),
     (lambda o: o[0] == 100 and 64 <= o[1] <= 127, 2),
-    (lambda o: o[:2] in ((192, 168), (169, 254)), 2),
+    (lambda o: o[:2] in ((192, 168), (169, 254), (198, 18), (198, 19)), 2),
     (lambda o: o[:3] in ((192, 0, 2), (198, 51, 100), (203, 0, 113)), 3),
 )
 
@@ -155,10 +155,17 @@ class Pseudonyms:
             octets = new  # a public address must not become a special one
 
     def _other_ipv6(self, text: str, address: ipaddress.IPv6Address) -> str:
-        groups = text.split(":")
-        kept = 2 if groups[:2] == ["2001", "db8"] else 0 if address.packed[0] >> 5 == 1 else 1
+        # The first group says what kind of address it is, but for global ones.
+        unicast = address.packed[0] >> 5 == 1
+        kept = (2 if address.is_private else 0) if unicast else 1
+        while True:
+            text = self._other_groups(text, kept)
+            if ipaddress.IPv6Address(text).is_private == address.is_private:
+                return text
+
+    def _other_groups(self, text: str, kept: int) -> str:
         out = []
-        for at, group in enumerate(groups):
+        for at, group in enumerate(text.split(":")):
             value = int(group or "0", 16)
             if at < kept or not value:
                 out.append(group)

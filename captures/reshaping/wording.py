@@ -19,7 +19,7 @@ _TOKEN = re.compile(r"[^\s'\"(),;=\[\]{}<>|`]+")
 _ADDRESS = re.compile(rf"{_IPV6}|{_IPV4}")
 _PIECE = re.compile(r"[^:/@]+")
 _LETTERS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
-_NUMBER = re.compile(r"[-+]?\d+(?:[.,]\d+)*(?:ms|s|%|MB|KB|B)?")
+_NUMBER = re.compile(r"[-+]?\d+(?:\.\d+)?(?:ms|s|%|MB|KB|B)?")
 _PLAIN = re.compile(r"[A-Za-z]+(?:[-_.][A-Za-z]+)*")
 _ENDS = ".,!?:-"
 

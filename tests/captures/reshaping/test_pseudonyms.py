@@ -1,0 +1,123 @@
+"""Pseudonyms: the same again, never two for one, valid where the original was."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+
+import pytest
+from barnabas.captures.reshaping.permuting import Permutation
+from barnabas.captures.reshaping.pseudonyms import Pseudonyms
+from barnabas.captures.reshaping.wording import kafkas, scrubbed
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+NAMES = Pseudonyms(b"salt")
+AGAIN = Pseudonyms(b"salt")
+KEPT = [ipaddress.ip_network(n) for n in ("0.0.0.0/8", "127.0.0.0/8", "192.0.0.0/24", "224.0.0.0/3")]
+OTHERS = Pseudonyms(b"another salt")
+
+
+@pytest.mark.parametrize("size", [2, 3, 10, 95, 1000, 1025, 3000])
+def test_a_permutation_gives_every_number_another_one_and_none_twice(size: int) -> None:
+    permutation = Permutation(b"key" * 10)
+    numbers = [permutation.other(i, size, b"t") for i in range(size)]
+    assert sorted(numbers) == list(range(size))
+    assert all(number != i for i, number in enumerate(numbers))
+
+
+@pytest.mark.parametrize("size", [1 << 64, 26**40, 36**249])
+def test_large_ranges_are_permuted_without_a_table(size: int) -> None:
+    permutation = Permutation(b"key" * 10)
+    for number in (0, 1, size // 2, size - 1):
+        other = permutation.other(number, size, b"t")
+        assert 0 <= other < size
+        assert other != number
+        assert permutation._backward(permutation._forward(number, size, b"t"), size, b"t") == number
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.text(st.characters(exclude_categories=["Cs"]), max_size=40))
+def test_a_name_keeps_its_length_and_what_stands_between_its_words(name: str) -> None:
+    made = NAMES.name(name)
+    assert len(made.encode()) == len(name.encode())
+    assert made == NAMES.name(name) == AGAIN.name(name)
+    if re.fullmatch(r"[a-zA-Z0-9._-]+", name):
+        assert re.fullmatch(r"[a-zA-Z0-9._-]+", made)
+
+
+def test_what_goes_together_still_does() -> None:
+    client = NAMES.name("payments-7")
+    assert NAMES.name("payments-7-0f3e2a77-1234-4321-aaaa-0123456789ab").startswith(client + "-")
+    assert NAMES.name("payments.eu").startswith(NAMES.name("payments"))
+    assert re.match(NAMES.regex(r"payments\.(eu|us)\d*"), NAMES.name("payments.eu"))
+    assert NAMES.principal("User:payments") == "User:" + NAMES.name("payments")
+    assert NAMES.location("http://payments.example:8083/x").startswith("http://" + NAMES.name("payments"))
+    assert NAMES.location("payments.example:8083").endswith(":8083")
+
+
+def test_another_salt_gives_other_names() -> None:
+    assert NAMES.name("payments") != OTHERS.name("payments")
+    assert Pseudonyms().name("payments") != Pseudonyms().name("payments")
+
+
+@pytest.mark.parametrize("name", ["", "*", "User:*", "localhost", "__consumer_offsets", "kafka-cluster", "127.0.0.1", "::1"])
+def test_names_of_nobody_stay(name: str) -> None:
+    assert NAMES.principal(name) == name
+
+
+def test_no_two_short_names_become_one() -> None:
+    words = [f"c-{i}" for i in range(3000)]
+    assert len({NAMES.name(word) for word in words}) == len(words)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.ip_addresses())
+def test_addresses_stay_valid_and_what_they_are(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> None:
+    text = str(address)
+    made = ipaddress.ip_address(NAMES.address(text))
+    assert str(made) == NAMES.address(text)
+    assert len(str(made)) == len(text)
+    assert made.is_private == address.is_private
+    assert made.is_loopback == address.is_loopback
+    if isinstance(address, ipaddress.IPv4Address) and not any(address in network for network in KEPT):
+        assert made != address
+    packed = NAMES.packed(address.packed)
+    assert len(packed) == len(address.packed)
+
+
+def test_hosts_of_one_network_stay_in_one() -> None:
+    networks = {NAMES.address(f"10.20.30.{i}").rpartition(".")[0] for i in range(256)}
+    assert len(networks) == 1
+    assert len({NAMES.address(f"203.1.{i}.9") for i in range(256)}) == 256
+
+
+def test_content_keeps_its_length_and_no_two_become_one() -> None:
+    assert len({NAMES.content(bytes([a, b])) for a in range(256) for b in range(0, 256, 8)}) == 8192
+    for data in (b"x", b"key-1", b"\0\0\0\7", b"12345678", b"text of a longer kind" * 9, bytes(range(256))):
+        made = NAMES.content(data)
+        assert len(made) == len(data)
+        assert made != data
+        assert made == NAMES.content(data)
+        assert (made.isascii() and made.decode().isprintable()) == (data.isascii() and data.decode().isprintable())
+    assert NAMES.content(b"") == b""
+
+
+def test_free_text_keeps_kafkas_words_and_nobodys_names() -> None:
+    names = Pseudonyms(b"salt")
+    topic = names.name("config")  # a topic that is called like one of Kafka's words
+    text = (
+        "Topic config of payments-7 at db.example.org:9092 and 10.1.2.3:9093 is not authorized, "
+        "partition 12: UnknownTopicOrPartitionException 'alice'."
+    )
+    made = scrubbed(text, names)
+    assert len(made) == len(text)
+    assert made.startswith(f"Topic {topic} of {names.name('payments-7')} at {names.name('db.example.org')}:9092 and ")
+    assert made.endswith("is not authorized, partition 12: UnknownTopicOrPartitionException '" + names.name("alice") + "'.")
+    for word in ("payments", "alice", "example", "10.1.2.3", "db."):
+        assert word not in made
+
+
+def test_words_of_kafka() -> None:
+    assert all(map(kafkas, ("NOT_LEADER_OR_FOLLOWER", "cooperative-sticky", "retention.ms", "60000", "Produce")))
+    assert not any(map(kafkas, ("payments", "alice", "kafka-1", "broker01", "10.0.0.1", "a1b2", "")))
