@@ -95,8 +95,7 @@ def block(
 ) -> bytes:  # fmt: skip
     """The pcapng block of one packet without comments; the accelerator's if it is there."""
     if native is not None and not flags & SYN:
-        head = _head(source, target, side)
-        made: bytes = native.packet(head, sequence, acknowledged, flags, payload, interface, time_ns, direction)
+        made: bytes = native.packet(head(source, target, side), sequence, acknowledged, flags, payload, interface, time_ns, direction)
         return made
     return enhanced_packet(
         interface, time_ns, build(source, target, sequence, acknowledged, flags, payload, side), (), direction
@@ -104,7 +103,8 @@ def block(
 
 
 @lru_cache(maxsize=4096)
-def _head(source: Address, target: Address, side: int) -> bytes:
+def head(source: Address, target: Address, side: int) -> bytes:
+    """The headers of a packet from `source` without payload and options; the accelerator makes others of it."""
     return build(source, target, 0, 0, 0, b"", side)
 
 

@@ -8,33 +8,15 @@ import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from ..decoder import Connection, Direction, Exchange, ExchangeDone, Opaque, RequestSeen, secrets
+from ..decoder import Direction, Exchange, ExchangeDone, Opaque, RequestSeen, secrets
 from .index import UNDECODED, LegFrame
 from .packets import MAX_PAYLOAD, Address
 from .recording import FLUSH_SECONDS, MARK, SEGMENT_BYTES, SEGMENT_SECONDS, Carried, OpenConnection, Recording
-from .recording import show_address as _show
 from .segment import CLIENT_LEG
+from .tracks import Tracked, Tracks
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _KEEP = 8  # bytes of an unknown stream that are kept when secrets are masked: enough to see what it was
-
-
-class _Tracked:
-    """One open connection: the decoder's state, and what waits to be written with its next frames."""
-
-    __slots__ = ("broken", "changed", "decoder", "in_flight", "lost", "notes", "opaque", "open")
-
-    def __init__(self, connection: OpenConnection) -> None:
-        self.open = connection
-        self.decoder = Connection(connection.number, _show(connection.client), _show(connection.broker))
-        # Requests that were written and have no response in the file yet. The decoder's own queue is ahead of
-        # this one by what the rest of the current chunk holds.
-        self.in_flight: dict[int, tuple[Exchange, bytes]] = {}
-        self.notes: dict[int, list[str]] = {}
-        self.changed: set[int] = set()
-        self.lost = [0, 0]
-        self.opaque = [False, False]
-        self.broken = False
 
 
 class Recorder:
@@ -58,7 +40,7 @@ class Recorder:
     ) -> None:
         self._redact = redact
         self._on_event = on_event or (lambda kind, text: None)
-        self._tracked: dict[int, _Tracked] = {}
+        self._tracked: dict[int, Tracked] = {}
         self._counts = dict.fromkeys(("frames", "bytes", "exchanges", "errors", "lost_bytes", "undecoded", "opaque_bytes"), 0)
         self._recording = Recording(
             Path(directory),
@@ -67,13 +49,18 @@ class Recorder:
             segment_bytes=segment_bytes,
             segment_seconds=segment_seconds,
             flush_seconds=flush_seconds,
+            waiting=lambda: self._tracks.waiting(self._tracked.values()),
         )
+        self._tracks = Tracks(self._recording, redact)
 
     @property
     def counts(self) -> dict[str, int]:
         """A snapshot of all counts."""
         recording = self._recording
-        return self._counts | {"unrecorded": recording.unrecorded, "segments": recording.segments}
+        counts = self._counts | {"unrecorded": recording.unrecorded, "segments": recording.segments}
+        for name, count in self._tracks.counts.items():
+            counts[name] += count
+        return counts
 
     @property
     def path(self) -> Path | None:
@@ -102,7 +89,7 @@ class Recorder:
         client = client or ("0.0.0.0", 1024 + conn % 64000)
         if upstream is None or upstream[0] == client[0]:
             upstream = ("barnabas", 1024 + conn % 64000)
-        tracked = _Tracked(OpenConnection(conn, time_ns, client, broker, upstream, failed))
+        tracked = Tracked(OpenConnection(conn, time_ns, client, broker, upstream, failed))
         self._tracked[conn] = tracked
         self._recording.open(tracked.open)
         self._recording.tick()
@@ -112,7 +99,10 @@ class Recorder:
         tracked = self._connection(conn, time_ns)
         self._counts["bytes"] += len(data)
         try:
-            if tracked.broken:
+            data = self._fast(tracked, direction, time_ns, data)
+            if not data:
+                pass
+            elif tracked.broken:
                 self._opaque(tracked, Opaque(Direction(direction), bytes(data), time_ns, "not decoded"))
             else:
                 self._receive(tracked, direction, time_ns, data)
@@ -124,6 +114,7 @@ class Recorder:
         """A frame as the broker sent or got it (with its size bytes), where the client's differs. It must come
         before the response of its exchange reaches `data`."""
         tracked = self._connection(conn, time_ns)
+        self._tracks.leave(tracked)
         try:
             request = direction == Direction.REQUEST
             correlation_id = int.from_bytes(frame[8:12] if request else frame[4:8], "big", signed=True)
@@ -146,6 +137,7 @@ class Recorder:
         """A remark on an exchange, such as the rule that answered it: a comment on its next packet."""
         tracked = self._tracked.get(conn)
         if tracked:
+            self._tracks.leave(tracked)
             tracked.notes.setdefault(correlation_id, []).append(_clean(text))
 
     def lost(self, conn: int, direction: int, nbytes: int) -> None:
@@ -153,6 +145,7 @@ class Recorder:
         self._counts["lost_bytes"] += nbytes
         tracked = self._tracked.get(conn)
         if tracked:
+            self._tracks.leave(tracked)
             tracked.lost[direction] += nbytes
             tracked.opaque[direction] = False
             tracked.decoder.lost(Direction(direction))
@@ -163,6 +156,7 @@ class Recorder:
         tracked = self._tracked.get(conn)
         if tracked is None:
             return
+        self._tracks.leave(tracked)
         try:
             for event in tracked.decoder.close(time_ns):
                 self._event(tracked, event)
@@ -187,18 +181,31 @@ class Recorder:
 
     # how it is written
 
-    def _connection(self, conn: int, time_ns: int) -> _Tracked:
+    def _connection(self, conn: int, time_ns: int) -> Tracked:
         if conn not in self._tracked:
             self.opened(conn, time_ns)
         return self._tracked[conn]
 
     def _in_flight(self) -> Iterator[Carried]:
         for tracked in self._tracked.values():
+            self._tracks.leave(tracked)
             for exchange, data in tracked.in_flight.values():
                 yield Carried(tracked.open, exchange, data)
 
+    def _fast(
+        self, tracked: Tracked, direction: int, time_ns: int, data: bytes | bytearray | memoryview
+    ) -> bytes | bytearray | memoryview:
+        """What the fast way leaves of a chunk."""
+        try:
+            return self._tracks.take(tracked, direction, time_ns, data)
+        except Exception as error:
+            # As with a fault of the decoder. What waited is in the file, but nobody knows of it any more.
+            tracked.track, tracked.broken = None, True
+            self._fault(f"connection {tracked.open.number}, its frames are no longer decoded", error)
+            return data
+
     def _receive(
-        self, tracked: _Tracked, direction: int, time_ns: int, data: bytes | bytearray | memoryview
+        self, tracked: Tracked, direction: int, time_ns: int, data: bytes | bytearray | memoryview
     ) -> None:
         try:
             if direction == Direction.REQUEST:
@@ -214,7 +221,7 @@ class Recorder:
         for event in events:
             self._event(tracked, event)
 
-    def _event(self, tracked: _Tracked, event: RequestSeen | ExchangeDone | Opaque) -> None:
+    def _event(self, tracked: Tracked, event: RequestSeen | ExchangeDone | Opaque) -> None:
         if isinstance(event, RequestSeen):
             self._request(tracked, event.exchange)
         elif isinstance(event, ExchangeDone):
@@ -222,7 +229,7 @@ class Recorder:
         else:
             self._opaque(tracked, event)
 
-    def _request(self, tracked: _Tracked, exchange: Exchange) -> None:
+    def _request(self, tracked: Tracked, exchange: Exchange) -> None:
         frame = exchange.request or b""
         data = _sized(self._masked(Direction.REQUEST, exchange.api_key, exchange.api_version, frame))
         if exchange.correlation_id in tracked.changed:
@@ -230,7 +237,7 @@ class Recorder:
         exchange.marks["request_offset"] = self._frame(tracked, exchange, 0, exchange.request_time_ns or 0, data)
         tracked.in_flight[id(exchange)] = exchange, data
 
-    def _done(self, tracked: _Tracked, exchange: Exchange) -> None:
+    def _done(self, tracked: Tracked, exchange: Exchange) -> None:
         if exchange.response is not None:
             key, version = exchange.api_key, exchange.api_version
             data = _sized(self._masked(Direction.RESPONSE, key, version, exchange.response))
@@ -247,7 +254,7 @@ class Recorder:
             self._counts["undecoded"] += 1
             self._tell("undecoded", f"connection {exchange.connection}, {exchange!r}: {_reason(exchange)}")
 
-    def _frame(self, tracked: _Tracked, exchange: Exchange, direction: int, time_ns: int, data: bytes) -> int:
+    def _frame(self, tracked: Tracked, exchange: Exchange, direction: int, time_ns: int, data: bytes) -> int:
         notes = tracked.notes.pop(exchange.correlation_id, [])
         self._counts["frames"] += 1
         lost, tracked.lost[direction] = tracked.lost[direction], 0
@@ -256,7 +263,7 @@ class Recorder:
             exchange.marks["notes"] = [*exchange.marks.get("notes", ()), *notes]
         return offset
 
-    def _opaque(self, tracked: _Tracked, event: Opaque) -> None:
+    def _opaque(self, tracked: Tracked, event: Opaque) -> None:
         direction, data = event.direction, event.data
         self._counts["opaque_bytes"] += len(data)
         if self._redact and not event.framed:
@@ -275,7 +282,7 @@ class Recorder:
             self._recording.write(tracked.open, CLIENT_LEG, direction, event.time_ns, part, comments, lost)
             lost = 0
 
-    def _mark_changed(self, tracked: _Tracked, correlation_id: int) -> None:
+    def _mark_changed(self, tracked: Tracked, correlation_id: int) -> None:
         for exchange, _ in tracked.in_flight.values():
             if exchange.correlation_id == correlation_id:
                 exchange.marks["changed"] = True

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from ..decoder import Exchange
 from .index import CONTINUED, IndexEncoder, IndexFiles, LegFrame, paths
 from .packets import Address
-from .segment import BROKER_LEG, CLIENT_LEG, InFlight, SegmentWriter
+from .segment import BROKER_LEG, CLIENT_LEG, SYNC_EVERY, InFlight, SegmentWriter, pack_in_flight
 
 MARK = "barnabas: "  # our own packet comments start with this; docs/formats.md lists them
 CARRIED_COMMENT = MARK + "carried over"
@@ -25,6 +25,7 @@ SEGMENT_BYTES = 64 << 20
 SEGMENT_SECONDS = 3600.0
 FLUSH_SECONDS = 1.0
 _FLUSH_BYTES = 256 << 10
+_CARRIED_PART = 4  # a segment grows to so many times what was carried over into it
 _RETRY_SECONDS = 1.0
 
 EventHandler = Callable[[str, str], None]
@@ -49,6 +50,13 @@ class Carried(NamedTuple):
     data: bytes  # as it was written: with its size, secrets masked
 
 
+def in_flight(connection: OpenConnection, exchange: Exchange) -> InFlight:
+    """A request that waits, as a sync block names it."""
+    marks = exchange.marks
+    key, version = exchange.api_key, exchange.api_version
+    return InFlight(connection.number & 0xFFFFFFFF, exchange.correlation_id, key, version, marks["request_offset"])
+
+
 def show_address(address: Address) -> str:
     """`host:port`, with brackets around IPv6."""
     host, port = address
@@ -69,7 +77,9 @@ class Recording:
         segment_seconds: float = SEGMENT_SECONDS,
         flush_seconds: float = FLUSH_SECONDS,
         clock: Callable[[], float] = time.monotonic,
+        waiting: Callable[[], bytes] | None = None,
     ) -> None:
+        """`waiting` may give what `in_flight` has in this segment, packed for a sync block, in a cheaper way."""
         self.directory = directory
         self.identity = os.urandom(16).hex()
         self.unrecorded = 0  # frames that were not written
@@ -77,11 +87,13 @@ class Recording:
         self.segments = 0
         self.index = IndexEncoder()
         self._in_flight, self._on_event = in_flight, on_event
+        self._waiting = waiting or self._packed
         self._limits = segment_bytes, segment_seconds
         self._flush_seconds, self._clock = flush_seconds, clock
         self._segment: SegmentWriter | None = None
         self._files: IndexFiles | None = None
         self._stamp = ""
+        self._most = segment_bytes  # of this segment
         self._lost_at_pause = 0
         self._begun = self._flushed = self._retry = clock()
         self._closed = False
@@ -114,8 +126,11 @@ class Recording:
         index, self.index = self.index, IndexEncoder()
         files = None
         try:
+            head = segment.size
             for carried in self._in_flight():
                 self._carry(carried)
+            # Or large requests in flight would be most of every segment.
+            most = max(self._limits[0], _CARRIED_PART * (segment.size - head))
             files = IndexFiles(path, self.identity, self.segments)
             # The index before the first byte of the segment: who sees a segment, finds its index.
             files.write(self.index)
@@ -128,7 +143,7 @@ class Recording:
             for left in paths(path):
                 left.unlink(missing_ok=True)
             raise
-        self._files = files
+        self._files, self._most = files, most
         self.segments += 1
         self._begun = self._flushed = self._clock()
 
@@ -149,7 +164,7 @@ class Recording:
             return  # paused
         for carried in self._written_requests():
             index.exchange(carried.exchange, CONTINUED, pending=True)
-        waiting = self._waiting()
+        waiting = self._packed()
         # The new segment first: a reader that finds the old one ended will find its continuation.
         self._start()
         try:
@@ -160,7 +175,7 @@ class Recording:
             self._tell("error", f"{segment.path}: the end of this segment was not written: {error.strerror or error}")
 
     def _end(
-        self, segment: SegmentWriter, files: IndexFiles, index: IndexEncoder, waiting: list[InFlight], continued: bool
+        self, segment: SegmentWriter, files: IndexFiles, index: IndexEncoder, waiting: bytes, continued: bool
     ) -> None:
         segment.seal(waiting, continued)
         files.write(index)
@@ -190,19 +205,16 @@ class Recording:
         written = [c for c in self._in_flight() if c.exchange.marks.get("request_offset", -1) >= 0]
         return sorted(written, key=lambda c: int(c.exchange.marks["request_offset"]))
 
-    def _waiting(self) -> list[InFlight]:
-        return [
-            InFlight(
-                connection.number & 0xFFFFFFFF,
-                exchange.correlation_id,
-                exchange.api_key,
-                exchange.api_version,
-                exchange.marks["request_offset"],
-            )
-            for connection, exchange, _ in self._written_requests()
-        ]
+    def _packed(self) -> bytes:
+        return pack_in_flight(in_flight(connection, exchange) for connection, exchange, _ in self._written_requests())
 
-    def _ready(self) -> SegmentWriter | None:
+    @property
+    def stop(self) -> int:
+        """The size of the segment from which on `ready` and `sync` have something to do before the next frame."""
+        synced = self._segment.synced if self._segment else 0
+        return min(self._most, synced + SYNC_EVERY)
+
+    def ready(self) -> SegmentWriter | None:
         """The segment to write to, rotated if it is time, or None while paused."""
         try:
             if self._segment is None:
@@ -211,7 +223,7 @@ class Recording:
                 self._start()
                 missing, self._lost_at_pause = self.unrecorded - self._lost_at_pause, self.unrecorded
                 self._tell("resumed", f"recording goes on in {self.path}; {missing} frames were not recorded")
-            elif self._segment.size >= self._limits[0] or self._clock() - self._begun >= self._limits[1]:
+            elif self._segment.size >= self._most or self._clock() - self._begun >= self._limits[1]:
                 self._rotate()
         except OSError as error:
             self._pause(error)
@@ -244,7 +256,7 @@ class Recording:
 
     def open(self, connection: OpenConnection) -> None:
         """Write the handshake of a new connection."""
-        segment = self._ready()
+        segment = self.ready()
         if segment:
             self._introduce(segment, connection, CLIENT_LEG)
 
@@ -259,15 +271,24 @@ class Recording:
         lost: int = 0,
     ) -> int:
         """Write a frame with its size; `lost` bytes are missing in front of it. Returns its offset, -1 if paused."""
-        segment = self._ready()
+        segment = self.ready()
         if segment is None:
             self.unrecorded += 1
             return -1
         if lost:
             comments = (f"{MARK}{lost} bytes lost before this packet", *comments)
+        self.sync(segment)
+        return self._put(connection, leg, direction, time_ns, data, comments, lost)
+
+    def sync(self, segment: SegmentWriter) -> None:
+        """Write a sync block if it is time."""
         if segment.sync_due:
             segment.sync(self._waiting())
-        return self._put(connection, leg, direction, time_ns, data, comments, lost)
+
+    def known(self, segment: SegmentWriter, connection: OpenConnection) -> None:
+        """Write the handshake of the client leg, if the segment does not have it."""
+        if not segment.knows(connection.number):
+            self._introduce(segment, connection, CLIENT_LEG)
 
     def _put(
         self,
@@ -316,16 +337,15 @@ class Recording:
 
     def end(self, connection: OpenConnection, time_ns: int, how: str, by: str) -> None:
         """Write the end of a connection; `by`: "client" or "broker", "" when neither is known to have ended it."""
-        segment = self._ready()
+        segment = self.ready()
         if segment:
-            if not segment.knows(connection.number):
-                self._introduce(segment, connection, CLIENT_LEG)
+            self.known(segment, connection)
             comment = ENDED_COMMENT + by if by else ""
             segment.end(connection.number, time_ns, how, 1 if by == "broker" else 0, comment)
 
     def tick(self) -> None:
         """Flush if the flush period is over or much has gathered; try again if paused."""
-        segment = self._ready()
+        segment = self.ready()
         if segment and (segment.unflushed >= _FLUSH_BYTES or self._clock() - self._flushed >= self._flush_seconds):
             self.flush()
 
@@ -356,7 +376,7 @@ class Recording:
         for carried in self._written_requests():
             self.index.exchange(carried.exchange, pending=True)
         try:
-            self._end(segment, files, self.index, self._waiting(), continued=False)
+            self._end(segment, files, self.index, self._packed(), continued=False)
         except OSError as error:
             self._pause(error)
         self._segment = self._files = None

@@ -13,12 +13,14 @@ import fcntl
 import os
 import struct
 import time
+from array import array
 from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
 from crc32c import crc32c
 
+from ..decoder.accelerator import native
 from . import packets, pcapng
 from .packets import ACK, FIN, PSH, RST, SYN, Address
 
@@ -31,7 +33,7 @@ CLIENT_LEG, BROKER_LEG = 0, 1
 INTERFACES = ("client leg", "broker leg")
 
 _SYNC = struct.Struct("<8sIIqI")  # magic, CRC-32C, flags, bytes covered, number of requests in flight
-_IN_FLIGHT = struct.Struct("<IihhQ")  # connection, correlation id, api key, api version, file offset
+IN_FLIGHT = struct.Struct("<IihhQ")  # connection, correlation id, api key, api version, file offset
 _FIRST_SEQUENCE = 1000
 
 
@@ -60,10 +62,10 @@ def parse_sync(body: bytes) -> Sync | None:
         return None
     magic, crc, flags, covered, count = _SYNC.unpack_from(body, 4)
     entries = body[4 + _SYNC.size :]
-    if magic != SYNC_MAGIC or count * _IN_FLIGHT.size > len(entries):
+    if magic != SYNC_MAGIC or count * IN_FLIGHT.size > len(entries):
         return None
-    cut = entries[: count * _IN_FLIGHT.size]
-    return Sync(crc, covered, flags, tuple(InFlight(*entry) for entry in _IN_FLIGHT.iter_unpack(cut)))
+    cut = entries[: count * IN_FLIGHT.size]
+    return Sync(crc, covered, flags, tuple(InFlight(*entry) for entry in IN_FLIGHT.iter_unpack(cut)))
 
 
 def check(path: str | Path) -> list[str]:
@@ -86,6 +88,15 @@ def check(path: str | Path) -> list[str]:
     return damage
 
 
+def pack_in_flight(entries: Iterable[InFlight]) -> bytes:
+    """The entries of a sync block, in the order of the file."""
+    return b"".join(IN_FLIGHT.pack(*entry) for entry in sorted(entries, key=lambda entry: entry.offset))
+
+
+def _buffer(start: bytes) -> bytearray:
+    return native.Buffer(start) if native is not None else bytearray(start)
+
+
 class _Stream:
     """The TCP state of one leg of one connection within this segment."""
 
@@ -93,7 +104,7 @@ class _Stream:
 
     def __init__(self, client: Address, broker: Address) -> None:
         self.ends = (client, broker)
-        self.next = [_FIRST_SEQUENCE, _FIRST_SEQUENCE]
+        self.next = array("Q", (_FIRST_SEQUENCE, _FIRST_SEQUENCE))
 
 
 class SegmentWriter:
@@ -105,11 +116,11 @@ class SegmentWriter:
         self.number = number
         self.frames = 0  # frames not flushed yet
         self._streams: dict[tuple[int, int], _Stream] = {}
-        self._flushed = 0
+        self.flushed = 0  # bytes that the operating system has
+        self.synced = 0  # file offset up to which the last sync block covers the file
         self._crc = 0
-        self._synced = 0  # file offset up to which the last sync block covers the file
         self._summed = 0  # offset in the buffer up to which the running CRC goes
-        self._buffer = bytearray(
+        self.buffer = _buffer(
             pcapng.section_header(APPLICATION, f"recording {recording} segment {number}")
             + b"".join(pcapng.interface_description(name) for name in INTERFACES)
         )
@@ -125,21 +136,28 @@ class SegmentWriter:
     @property
     def size(self) -> int:
         """Bytes of the segment so far, those in memory included."""
-        return self._flushed + len(self._buffer)
+        return self.flushed + len(self.buffer)
 
     @property
     def unflushed(self) -> int:
         """Bytes that `flush` would write."""
-        return len(self._buffer)
+        return len(self.buffer)
 
     @property
     def sync_due(self) -> bool:
         """More than about 1 MiB since the last sync block."""
-        return self.size - self._synced >= SYNC_EVERY
+        return self.size - self.synced >= SYNC_EVERY
 
     def knows(self, connection: int, leg: int = CLIENT_LEG) -> bool:
         """The connection's handshake is in this segment."""
         return (connection, leg) in self._streams
+
+    def heads(self, connection: int) -> tuple["array[int]", bytes, bytes]:
+        """For who writes packets of the client leg into `buffer` himself: the next sequence number of the client and
+        of the broker, to be kept up, and the heads of packets from either (`packets.head`)."""
+        stream = self._streams[connection, CLIENT_LEG]
+        client, broker = stream.ends
+        return stream.next, packets.head(client, broker, 0), packets.head(broker, client, 1)
 
     def _packet(
         self, stream: _Stream, leg: int, side: int, time_ns: int, flags: int, payload: bytes, comments: tuple[str, ...]
@@ -151,9 +169,9 @@ class SegmentWriter:
         direction = pcapng.INBOUND if side == leg else pcapng.OUTBOUND
         packet = ends[side], ends[1 - side], sequence, acknowledged, flags, payload, side
         if comments:
-            self._buffer += pcapng.enhanced_packet(leg, time_ns, packets.build(*packet), comments, direction)
+            self.buffer += pcapng.enhanced_packet(leg, time_ns, packets.build(*packet), comments, direction)
         else:
-            self._buffer += packets.block(*packet, leg, time_ns, direction)
+            self.buffer += packets.block(*packet, leg, time_ns, direction)
 
     def begin(
         self, connection: int, leg: int, time_ns: int, client: Address, broker: Address, *comments: str
@@ -201,41 +219,41 @@ class SegmentWriter:
             self._packet(stream, leg, 1 - side, time_ns, FIN | ACK, b"", ())
             self._packet(stream, leg, side, time_ns, ACK, b"", ())
 
-    def sync(self, in_flight: Iterable[InFlight], flags: int = 0) -> None:
-        """Write a sync block over everything since the last one."""
-        entries = [_IN_FLIGHT.pack(*entry) for entry in in_flight]
+    def sync(self, in_flight: bytes = b"", flags: int = 0) -> None:
+        """Write a sync block over everything since the last one; `in_flight`: packed `InFlight` entries."""
         self._sum()
-        head = _SYNC.pack(SYNC_MAGIC, self._crc, flags, self.size - self._synced, len(entries))
-        self._buffer += pcapng.custom_block(ENTERPRISE, head + b"".join(entries))
-        self._crc, self._summed, self._synced = 0, len(self._buffer), self.size
+        count = len(in_flight) // IN_FLIGHT.size
+        head = _SYNC.pack(SYNC_MAGIC, self._crc, flags, self.size - self.synced, count)
+        self.buffer += pcapng.custom_block(ENTERPRISE, head + in_flight)
+        self._crc, self._summed, self.synced = 0, len(self.buffer), self.size
 
     def _sum(self) -> None:
-        if self._summed < len(self._buffer):
-            with memoryview(self._buffer) as view:
+        if self._summed < len(self.buffer):
+            with memoryview(self.buffer) as view:
                 self._crc = crc32c(view[self._summed :], self._crc)
-            self._summed = len(self._buffer)
+            self._summed = len(self.buffer)
 
     def flush(self) -> None:
         """Hand everything to the operating system. On OSError nothing of it counts as written."""
-        if not self._buffer:
+        if not self.buffer:
             return
         self._sum()
-        view = memoryview(self._buffer)
+        view = memoryview(self.buffer)
         try:
             done = 0
             while done < len(view):
                 done += os.write(self._file, view[done:])
         except OSError:
-            os.ftruncate(self._file, self._flushed)
+            os.ftruncate(self._file, self.flushed)
             raise
         finally:
             view.release()
-        self._flushed += len(self._buffer)
-        self._buffer.clear()
+        self.flushed += len(self.buffer)
+        self.buffer.clear()
         self._summed = 0
         self.frames = 0
 
-    def seal(self, in_flight: Iterable[InFlight] = (), continued: bool = False) -> None:
+    def seal(self, in_flight: bytes = b"", continued: bool = False) -> None:
         """Write the last sync block and flush."""
         self.sync(in_flight, FINAL | (CONTINUED if continued else 0))
         self.flush()
@@ -248,7 +266,7 @@ class SegmentWriter:
         finally:
             os.close(file)
 
-    def close(self, in_flight: Iterable[InFlight] = (), continued: bool = False) -> None:
+    def close(self, in_flight: bytes = b"", continued: bool = False) -> None:
         """`seal` and `release`."""
         self.seal(in_flight, continued)
         self.release()
@@ -256,8 +274,8 @@ class SegmentWriter:
     def abandon(self) -> int:
         """Close after a disk error, without writing. Returns the number of frames that are not in the file."""
         lost, self.frames = self.frames, 0
-        self._buffer.clear()
-        if self._flushed:
+        self.buffer.clear()
+        if self.flushed:
             self.release()
         else:
             os.close(self._file)

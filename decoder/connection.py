@@ -95,6 +95,18 @@ class Connection:
         """The exchanges that wait for a response, oldest first."""
         return [e for e in self._waiting if isinstance(e, Exchange)]
 
+    def hand_over(self) -> tuple[tuple[bytes, int], tuple[bytes, int]] | None:
+        """Let somebody go on in its place, who has taken what is `pending`: by direction, the bytes that are no whole
+        frame yet and the time of the first one. Nothing waits then. None, and nothing is changed, unless there was a
+        frame in both directions and the next bytes are frames for certain. What is fed afterwards is taken up again."""
+        odd = self._raw_sasl or self._first_request or any(self._opaque) or any(self._searched)
+        if odd or not all(framer.begun for framer in self._framers):
+            return None
+        self._waiting.clear()
+        self._ids.clear()
+        asked, answered = ((framer.rest(), framer.time_ns) for framer in self._framers)
+        return asked, answered
+
     def receive_from_client(self, data: bytes | bytearray | memoryview, time_ns: int = 0) -> list[Event]:
         """Bytes from the client, arrived at `time_ns`."""
         return list(self._receive(Direction.REQUEST, data, time_ns))

@@ -79,6 +79,11 @@ class Framer:
                 del buffer[:at]
                 self._start = 0
 
+    @property
+    def begun(self) -> bool:
+        """Whether a whole frame has come."""
+        return not self._first
+
     def rest(self) -> bytes:
         """The bytes held that are no whole frame yet; they are given up."""
         rest = bytes(self._buffer[self._start :])

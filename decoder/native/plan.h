@@ -37,6 +37,7 @@ struct Struct {
 typedef struct {
     const uint8_t *start, *at, *end;
     PyObject **sinks;
+    int16_t *codes; /* instead of lists: the first value of each sink that is not 0; only for int16 fields */
     Py_ssize_t items; /* that may still be read */
 } Cursor;
 

@@ -77,6 +77,11 @@ static int pass_field(const Field *field, Cursor *c) {
 
 /* A tagged field that is not there has its default: take what is asked for out of that. */
 static int project_default(const Field *field, PyObject *value, Cursor *c) {
+    if (field->sink >= 0 && c->codes) {
+        if (!c->codes[field->sink])
+            c->codes[field->sink] = (int16_t)PyLong_AsLong(value);
+        return !PyErr_Occurred();
+    }
     if (field->sink >= 0)
         return PyList_Append(c->sinks[field->sink], value) == 0;
     if (field->array || value == Py_None)
@@ -138,6 +143,14 @@ static int pass_struct(const Struct *plan, Cursor *c) {
 }
 
 static int keep(const Field *field, Cursor *c) {
+    if (c->codes) {
+        if (field->type != INT16 || field->array || left(c) < 2)
+            return bad();
+        if (!c->codes[field->sink])
+            c->codes[field->sink] = (int16_t)get16(c->at);
+        c->at += 2;
+        return 1;
+    }
     PyObject *value = read_field(field, c);
     if (!value)
         return 0;

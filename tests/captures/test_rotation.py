@@ -82,7 +82,7 @@ def test_names_sort_by_time_even_if_the_clock_steps_back(
     stamps = iter(["20261121-103000", "20261121-103001", "20261121-102959", "20261121-103002"])
     monkeypatch.setattr("barnabas.captures.recording.time.strftime", lambda *a: next(stamps))
     recorder = Recorder(tmp_path, segment_bytes=4000)
-    for i in range(60):
+    for i in range(2000):
         recorder.data(1, 0, NOW + i, request_frame(i))
         if recorder.counts["segments"] == 4:
             break

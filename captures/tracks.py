@@ -1,0 +1,198 @@
+"""The fast way of a recorder: connections whose frames the accelerator takes, chunk by chunk, without objects.
+
+A `native.Track` cuts frames, reads them by their plan as far as the index needs, pairs them, and appends packets and
+index records: the same bytes as `Recorder` writes by itself. It takes plain frames only. A connection changes over
+between the two ways at any chunk: to a track when everything that waits is plain, and back when there is something to
+care for. That is: APIs with secrets, ApiVersions and SASL; frames that cannot be read to their end, or have bytes
+behind it; responses out of order; notes, changed frames, losses; the end of the connection or of the segment; a disk
+that fails.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+from typing import Any
+
+from ..decoder import Connection, Direction, Exchange, RequestSeen, facts, secrets
+from ..decoder.accelerator import native
+from ..decoder.plan import API_VERSIONS
+from ..decoder.skim import skim
+from .index import CARRIED
+from .recording import OpenConnection, Recording, in_flight, show_address
+from .segment import IN_FLIGHT, InFlight, pack_in_flight
+
+_CARE = 2  # why a track took no more; 1: the segment is to be looked after first
+_SLOW = {API_VERSIONS, facts.api_key("SaslHandshake"), facts.api_key("SaslAuthenticate")}
+_PRODUCE = facts.api_key("Produce")
+_PATIENCE, _MOST_PATIENCE = 8, 1024
+
+
+class Tracked:
+    """One open connection: the decoder's state, and what waits to be written with its next frames."""
+
+    __slots__ = ("broken", "changed", "decoder", "in_flight", "lost", "notes", "opaque", "open", "patience", "track")
+
+    def __init__(self, connection: OpenConnection) -> None:
+        self.open = connection
+        self.decoder = Connection(connection.number, show_address(connection.client), show_address(connection.broker))
+        # Requests that were written and have no response in the file yet. The decoder's own queue is ahead of
+        # this one by what the rest of the current chunk holds.
+        self.in_flight: dict[int, tuple[Exchange, bytes]] = {}
+        self.notes: dict[int, list[str]] = {}
+        self.changed: set[int] = set()
+        self.lost = [0, 0]
+        self.opaque = [False, False]
+        self.broken = False
+        self.track: Any = None  # of the accelerator, while the connection goes the fast way
+        self.patience = Patience()
+
+
+class Patience:
+    """How many chunks a connection stays on the slow way; longer and longer while it does not stay on the fast one."""
+
+    __slots__ = ("left", "next", "taken")
+
+    def __init__(self) -> None:
+        self.left, self.next, self.taken = 0, _PATIENCE, 0
+
+    def over(self) -> bool:
+        """One chunk more: whether the fast way may be tried."""
+        self.left -= self.left > 0
+        return not self.left
+
+    def again(self) -> None:
+        """The fast way led into something that needs care."""
+        self.next = _PATIENCE if self.taken > 8 * self.next else min(2 * self.next, _MOST_PATIENCE)
+        self.left, self.taken = self.next, 0
+
+
+class Tracks:
+    """Takes what it can for a recorder. `redact`: APIs with secrets are left alone."""
+
+    def __init__(self, recording: Recording, redact: bool) -> None:
+        self._recording = recording
+        self._native: Any = native
+        self._tape: Any = native.Tape(partial(_shape, redact)) if native is not None else None
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Frames, exchanges and errors that went this way."""
+        tape = self._tape
+        return {"frames": tape.frames, "exchanges": tape.exchanges, "errors": tape.errors} if tape is not None else {}
+
+    def take(
+        self, tracked: Tracked, direction: int, time_ns: int, data: bytes | bytearray | memoryview
+    ) -> bytes | bytearray | memoryview:
+        """Take a chunk; what is left of it is for the slow way."""
+        if self._tape is None or not (tracked.track or self._begin(tracked)):
+            return data
+        recording, tape, size, at = self._recording, self._tape, len(data), 0
+        tracked.patience.taken += 1
+        while at < size:
+            segment = recording.ready()  # this may end the segment, and then nothing is on a track any more
+            if segment is None or tracked.track is None:
+                break
+            frames = tape.frames
+            at = tracked.track.feed(direction, data, at, time_ns, segment.flushed, recording.stop)
+            segment.frames += tape.frames - frames
+            if at == size:
+                break
+            if tape.reason == _CARE:
+                self.leave(tracked)
+                tracked.patience.again()
+                break
+            # What the recording does before every frame.
+            segment = recording.ready()
+            if segment is None or tracked.track is None:
+                break
+            recording.sync(segment)
+            if not tracked.track.attached:
+                recording.known(segment, tracked.open)
+                index = recording.index
+                heads = segment.heads(tracked.open.number)
+                tracked.track.attach(*heads, segment.buffer, index.records, index.string)
+        return data[at:]
+
+    def _begin(self, tracked: Tracked) -> bool:
+        """Put a connection on a track if it is plain."""
+        if not tracked.patience.over() or not self._plain(tracked):
+            return False
+        track = self._native.Track(self._tape, tracked.open.number & 0xFFFFFFFF)
+        for exchange, data in tracked.in_flight.values():
+            marks = exchange.marks
+            flags = CARRIED if marks.get("carried") else 0
+            if not track.push(data, exchange.request_time_ns or 0, marks["request_offset"], flags):
+                tracked.patience.again()
+                return False
+        rests = tracked.decoder.hand_over()
+        if rests is None:
+            return False
+        for direction, (rest, time_ns) in enumerate(rests):
+            if rest:
+                track.hold(direction, rest, time_ns)
+        tracked.in_flight.clear()
+        tracked.track = track
+        return True
+
+    def _plain(self, tracked: Tracked) -> bool:
+        if tracked.broken or tracked.notes or tracked.changed or any(tracked.lost) or any(tracked.opaque):
+            return False
+        decoder, knows = tracked.decoder, self._tape.knows
+        waiting = [exchange for exchange, _ in tracked.in_flight.values()]
+        if self._recording.path is None or len(waiting) != decoder.in_flight or waiting != decoder.pending():
+            return False
+        return all(
+            e.marks.get("request_offset", -1) >= 0
+            and not e.marks.get("notes")
+            and not e.marks.get("changed")
+            and knows(e.api_key, e.api_version)
+            for e in waiting
+        )
+
+    def leave(self, tracked: Tracked) -> None:
+        """Take a connection off its track: its decoder goes on."""
+        track, tracked.track = tracked.track, None
+        if track is None:
+            return
+        requests, *rests = track.release()
+        decoder = tracked.decoder
+        for data, time_ns, offset, flags in requests:
+            for event in decoder.receive_from_client(data, time_ns):
+                if isinstance(event, RequestSeen):
+                    exchange = event.exchange
+                    exchange.marks["request_offset"] = offset
+                    if flags & CARRIED:
+                        exchange.marks["carried"] = True
+                    tracked.in_flight[id(exchange)] = exchange, data
+        for direction, (rest, time_ns) in enumerate(rests):
+            if rest:
+                receive = decoder.receive_from_broker if direction else decoder.receive_from_client
+                receive(rest, time_ns)
+
+    def waiting(self, connections: Iterable[Tracked]) -> bytes:
+        """The requests in flight that are in this segment, as the entries of a sync block."""
+        tracks: list[Any] = []
+        others: list[InFlight] = []
+        for tracked in connections:
+            if tracked.track is not None:
+                tracks.append(tracked.track)
+            else:
+                others.extend(in_flight(tracked.open, exchange) for exchange, _ in tracked.in_flight.values())
+        slow = pack_in_flight(entry for entry in others if entry.offset >= 0)
+        fast: bytes = self._tape.waiting(tracks) if tracks else b""
+        if not slow or not fast:
+            return slow or fast
+        entries = sorted(IN_FLIGHT.iter_unpack(slow + fast), key=lambda entry: entry[-1])
+        return b"".join(IN_FLIGHT.pack(*entry) for entry in entries)
+
+
+def _shape(redact: bool, direction: int, api_key: int, api_version: int) -> tuple[int, Any, bool] | None:
+    """How the accelerator reads messages of an API and version: header version, reader, and whether that gives the acks
+    of a Produce; None where care is needed."""
+    if api_key in _SLOW or (redact and any(secrets.secret_paths(way, api_key) for way in Direction)):
+        return None
+    found = skim("response" if direction else "request", api_key, api_version)
+    if found is None:
+        return None
+    return found.header_version, found.read, not direction and api_key == _PRODUCE

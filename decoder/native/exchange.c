@@ -1,0 +1,227 @@
+/* A frame in the fast way of a recording: read as far as the index needs, paired, and written as packets and as a
+   record: the bytes that captures/recorder.py, segment.py and index.py would write. */
+#include "cursor.h"
+#include "recording.h"
+
+#define RECORD 64
+#define PSH_ACK 0x18
+#define ONLY_ACK 0x10
+#define NO_RESPONSE 1 /* state of an index record, see captures/index.py */
+
+/* --- the queue ------------------------------------------------------------------------------------------------ */
+
+int queue_add(Track *track, const Waiting *what) {
+    if (track->count == track->room) {
+        Py_ssize_t room = track->room ? track->room * 2 : 16;
+        Waiting *queue = malloc(room * sizeof(Waiting));
+        if (!queue)
+            return 0;
+        for (Py_ssize_t i = 0; i < track->count; i++)
+            queue[i] = *waiting_at(track, i);
+        free(track->queue);
+        track->queue = queue;
+        track->first = 0;
+        track->room = room;
+    }
+    track->count++;
+    *waiting_at(track, track->count - 1) = *what;
+    return 1;
+}
+
+void waiting_free(Waiting *what) {
+    free(what->frame);
+    Py_CLEAR(what->client);
+    what->frame = NULL;
+}
+
+void queue_take(Track *track) {
+    waiting_free(waiting_at(track, 0));
+    track->first = (track->first + 1) & (track->room - 1);
+    track->count--;
+}
+
+/* --- reading a frame ------------------------------------------------------------------------------------------- */
+
+/* The body from `at` on is read to its end; the first code of every sink goes to `codes`. */
+static int body_fits(const Shape *shape, const uint8_t *frame, Py_ssize_t size, Py_ssize_t at, int16_t *codes) {
+    Cursor cursor = {.start = frame, .at = frame + at, .end = frame + size, .codes = codes, .items = MOST_ITEMS(size)};
+    memset(codes, 0, MOST_CODES * sizeof(int16_t));
+    if (project_struct(shape->reader->root, &cursor) && cursor.at == cursor.end)
+        return 1;
+    PyErr_Clear();
+    return 0;
+}
+
+/* The client id as an object: the last one's if it is the same. NULL: not text, or no memory. */
+static PyObject *client_of(Track *track, const uint8_t *text, Py_ssize_t size) {
+    if (size < 0)
+        return Py_NewRef(Py_None);
+    if (track->client) {
+        Py_ssize_t known;
+        const char *utf8 = PyUnicode_AsUTF8AndSize(track->client, &known);
+        if (utf8 && known == size && !memcmp(utf8, text, size))
+            return Py_NewRef(track->client);
+    }
+    PyObject *client = PyUnicode_DecodeUTF8((const char *)text, size, NULL);
+    if (!client) {
+        PyErr_Clear();
+        return NULL;
+    }
+    Py_XSETREF(track->client, Py_NewRef(client));
+    track->client_number = 0;
+    return client;
+}
+
+/* What a request says; `acks` is 0 for one that gets no response. Its client is a new reference. */
+int read_request(Track *track, const uint8_t *frame, Py_ssize_t size, Waiting *what, int *acks) {
+    if (size < 10)
+        return CARE;
+    *what = (Waiting){.key = (int16_t)get16(frame), .version = (int16_t)get16(frame + 2), .id = (int32_t)get32(frame + 4)};
+    const Shape *shape = tape_shape(track->tape, 0, what->key, what->version);
+    if (!shape || !(what->answer = tape_shape(track->tape, 1, what->key, what->version)) || !shape->header)
+        return CARE;
+    Py_ssize_t text = (int16_t)get16(frame + 8), at = 10 + (text > 0 ? text : 0);
+    if (text < -1 || at + (shape->header == 2) > size || (shape->header == 2 && frame[at]))
+        return CARE;
+    int16_t codes[MOST_CODES];
+    if (!body_fits(shape, frame, size, at + (shape->header == 2), codes))
+        return CARE;
+    *acks = !shape->acks || codes[0];
+    what->client = client_of(track, frame + 10, text);
+    return what->client ? DONE : CARE;
+}
+
+/* The first error code of the response that the first request waits for. */
+static int read_response(const Waiting *asked, const uint8_t *frame, Py_ssize_t size, int16_t *error) {
+    Py_ssize_t at = 4 + asked->answer->header;
+    if (size < at || (int32_t)get32(frame) != asked->id || (asked->answer->header && frame[4]))
+        return CARE;
+    int16_t codes[MOST_CODES];
+    if (!body_fits(asked->answer, frame, size, at, codes))
+        return CARE;
+    *error = 0;
+    for (Py_ssize_t i = 0; i < asked->answer->reader->sinks && !*error; i++)
+        *error = codes[i];
+    return DONE;
+}
+
+/* --- writing --------------------------------------------------------------------------------------------------- */
+
+/* A frame with its size bytes as consecutive packets. */
+static int write_frame(Track *track, int direction, const uint8_t *data, Py_ssize_t size, int64_t time_ns) {
+    uint64_t *next = track->next.buf;
+    for (Py_ssize_t done = 0; done < size;) {
+        Py_ssize_t part = size - done < MOST_PAYLOAD ? size - done : MOST_PAYLOAD;
+        uint8_t *block = buffer_add(track->buffer, packet_block(track->head_size, part));
+        if (!block)
+            return FAILED;
+        Packet packet = {
+            .head = track->heads[direction], .head_size = track->head_size, .payload = data + done, .size = part,
+            .sequence = (uint32_t)next[direction], .acknowledged = (uint32_t)next[1 - direction],
+            .flags = done + part == size ? PSH_ACK : ONLY_ACK, .time_ns = time_ns,
+            .direction = direction ? 2 : 1, /* pcapng.INBOUND, OUTBOUND */
+        };
+        packet_put(block, &packet);
+        next[direction] += part;
+        done += part;
+    }
+    track->tape->frames++;
+    return DONE;
+}
+
+static void little(uint8_t *p, uint64_t value, int size) {
+    for (int i = 0; i < size; i++)
+        p[i] = (uint8_t)(value >> 8 * i);
+}
+
+/* The index record of an exchange; a response of size 0 is none. */
+static int write_record(Track *track, const Waiting *asked, int64_t latency, int64_t offset, Py_ssize_t size, int16_t error) {
+    uint32_t client = 0;
+    if (asked->client == track->client && track->client_number)
+        client = track->client_number;
+    else if (asked->client != Py_None) {
+        PyObject *number = PyObject_CallOneArg(track->names, asked->client);
+        client = number ? (uint32_t)PyLong_AsUnsignedLongMask(number) : 0;
+        Py_XDECREF(number);
+        if (PyErr_Occurred())
+            return FAILED;
+        if (asked->client == track->client)
+            track->client_number = client;
+    }
+    Py_ssize_t at = PyByteArray_GET_SIZE(track->records);
+    if (PyByteArray_Resize(track->records, at + RECORD) < 0)
+        return FAILED;
+    uint8_t *p = (uint8_t *)PyByteArray_AS_STRING(track->records) + at;
+    little(p, (uint64_t)asked->time_ns, 8);
+    little(p + 8, (uint64_t)(size ? (latency > 0 ? latency : 0) : -1), 8);
+    little(p + 16, (uint64_t)asked->offset, 8);
+    little(p + 24, (uint64_t)offset, 8);
+    little(p + 32, (uint32_t)(asked->size - 4), 4);
+    little(p + 36, (uint32_t)(size ? size - 4 : 0), 4);
+    little(p + 40, (uint32_t)asked->id, 4);
+    little(p + 44, track->number, 4);
+    little(p + 48, (uint16_t)asked->key, 2);
+    little(p + 50, (uint16_t)asked->version, 2);
+    little(p + 52, (uint16_t)error, 2);
+    little(p + 54, asked->flags | (size ? 0 : NO_RESPONSE), 2);
+    little(p + 56, client, 4);
+    little(p + 60, 0, 4);
+    track->tape->exchanges++;
+    track->tape->errors += error != 0;
+    return DONE;
+}
+
+/* --- a frame --------------------------------------------------------------------------------------------------- */
+
+/* A request with its size bytes; `owned` memory of the frame is taken over if it is taken. */
+int take_request(Track *track, const uint8_t *data, Py_ssize_t size, int64_t time_ns, uint8_t *owned, int64_t base) {
+    Waiting what;
+    int acks = 1, state = read_request(track, data + 4, size - 4, &what, &acks);
+    if (state != DONE)
+        return state;
+    what.size = size;
+    what.time_ns = time_ns;
+    what.offset = base + track->buffer->size;
+    if (acks) {
+        what.frame = owned;
+        if (!owned) {
+            if (!(what.frame = malloc(size)))
+                goto no_memory;
+            memcpy(what.frame, data, size);
+        }
+        if (!queue_add(track, &what)) {
+            if (!owned)
+                free(what.frame);
+            goto no_memory;
+        }
+        return write_frame(track, 0, data, size, time_ns);
+    }
+    state = write_frame(track, 0, data, size, time_ns);
+    if (state == DONE)
+        state = write_record(track, &what, 0, -1, 0, 0);
+    Py_DECREF(what.client);
+    if (state == DONE)
+        free(owned);
+    return state;
+no_memory:
+    Py_DECREF(what.client);
+    PyErr_NoMemory();
+    return FAILED;
+}
+
+int take_response(Track *track, const uint8_t *data, Py_ssize_t size, int64_t time_ns, int64_t base) {
+    int16_t error;
+    if (!track->count)
+        return CARE;
+    const Waiting *asked = waiting_at(track, 0);
+    int state = read_response(asked, data + 4, size - 4, &error);
+    if (state != DONE)
+        return state;
+    int64_t offset = base + track->buffer->size;
+    state = write_frame(track, 1, data, size, time_ns);
+    if (state == DONE)
+        state = write_record(track, asked, time_ns - asked->time_ns, offset, size, error);
+    if (state == DONE)
+        queue_take(track);
+    return state;
+}

@@ -1,0 +1,112 @@
+/* What the files of the recorder's fast way share: buffer.c, packets.c, tape.c, track.c. */
+#ifndef BARNABAS_RECORDING_H
+#define BARNABAS_RECORDING_H
+
+#include "plan.h"
+
+extern PyTypeObject *Reader_type; /* module.c */
+
+#define ETHERNET 14
+#define MOST_PAYLOAD 65000 /* captures/packets.py: MAX_PAYLOAD */
+
+/* buffer.c: bytes that gather until they are written; what was given back is used again. */
+typedef struct {
+    PyObject_HEAD
+    uint8_t *bytes;
+    Py_ssize_t size, room, exports;
+} Buffer;
+
+extern PyTypeObject *Buffer_type;
+uint8_t *buffer_add(Buffer *buffer, Py_ssize_t size); /* room for that many more bytes, or NULL with an exception */
+
+/* packets.c */
+typedef struct {
+    const uint8_t *head; /* Ethernet, IP and TCP headers of a packet without payload and options */
+    Py_ssize_t head_size, size;
+    const uint8_t *payload;
+    uint32_t sequence, acknowledged, interface, direction;
+    uint8_t flags;
+    int64_t time_ns;
+} Packet;
+
+Py_ssize_t packet_block(Py_ssize_t head_size, Py_ssize_t payload); /* bytes of the block */
+void packet_put(uint8_t *block, const Packet *packet);
+
+/* tape.c: what is known about the messages of each API and version, and what was counted */
+typedef struct {
+    int8_t known; /* 0: not asked for yet, 1: fast, -1: needs care */
+    uint8_t header, acks;
+    Reader *reader;
+} Shape;
+
+#define MOST_KEYS 128
+#define MOST_VERSIONS 32
+#define MOST_CODES 32
+
+typedef struct {
+    PyObject_HEAD
+    PyObject *find;
+    Shape *rows[2][MOST_KEYS];
+    Py_ssize_t frames, exchanges, errors;
+    int reason;
+} Tape;
+
+extern PyTypeObject *Tape_type;
+Shape *tape_shape(Tape *tape, int direction, int key, int version); /* NULL where care is needed */
+
+/* track.c: one connection */
+typedef struct {
+    uint8_t *frame; /* with its size bytes */
+    Py_ssize_t size;
+    int64_t time_ns, offset;
+    int32_t id;
+    int16_t key, version;
+    uint16_t flags;
+    PyObject *client; /* str or None */
+    const Shape *answer;
+} Waiting;
+
+typedef struct {
+    uint8_t *bytes;
+    Py_ssize_t size, room;
+    int64_t time_ns;
+} Held;
+
+typedef struct {
+    PyObject_HEAD
+    Tape *tape;
+    uint32_t number;
+    Held held[2];
+    Waiting *queue;
+    Py_ssize_t first, count, room; /* of the queue; room is a power of two */
+    int attached;
+    Buffer *buffer;
+    PyObject *records, *names;
+    Py_buffer next; /* two uint64: the next sequence numbers of both sides */
+    uint8_t heads[2][ETHERNET + 60];
+    Py_ssize_t head_size;
+    PyObject *client; /* the last one seen, a str; its number is below, 0 while it was not asked for in this segment */
+    uint32_t client_number;
+} Track;
+
+/* exchange.c */
+enum { DONE, STOP, CARE, FAILED = -1 }; /* taken; the segment is to be looked after first; left; an exception is set */
+
+int queue_add(Track *track, const Waiting *what);
+void queue_take(Track *track);
+void waiting_free(Waiting *what);
+int read_request(Track *track, const uint8_t *frame, Py_ssize_t size, Waiting *what, int *acks);
+int take_request(Track *track, const uint8_t *data, Py_ssize_t size, int64_t time_ns, uint8_t *owned, int64_t base);
+int take_response(Track *track, const uint8_t *data, Py_ssize_t size, int64_t time_ns, int64_t base);
+
+extern PyTypeObject *Track_type;
+PyTypeObject *track_type(void);
+PyTypeObject *tape_type(void);
+PyTypeObject *buffer_type(void);
+int recording_ready(PyObject *module);
+
+static inline Waiting *waiting_at(Track *track, Py_ssize_t n) {
+    return &track->queue[(track->first + n) & (track->room - 1)];
+}
+
+#endif

@@ -1,0 +1,322 @@
+/* One connection of a recording in the fast way: its bytes are cut into frames, and those go to exchange.c. Whatever is
+   not plain needs care and is left to captures/recorder.py, which does all of it; captures/tracks.py changes between
+   the two. Nothing is taken of a frame that is left. */
+#include "cursor.h"
+#include "recording.h"
+#include <structmember.h>
+
+#define MOST_FRAME (512 << 20) /* decoder/frame.py: MAX_FRAME */
+#define RESERVED (8 << 20)     /* most memory that a frame's size alone may ask for; it costs nothing until it is used */
+
+PyTypeObject *Track_type;
+
+/* --- the stream ------------------------------------------------------------------------------------------------ */
+
+static int hold(Held *held, const uint8_t *data, Py_ssize_t size, Py_ssize_t whole) {
+    if (held->size + size > held->room) {
+        Py_ssize_t room = held->room * 2, wanted = held->size + size, asked = whole < RESERVED ? whole : RESERVED;
+        room = room > wanted ? room : wanted;
+        room = room > asked ? room : asked;
+        uint8_t *bytes = realloc(held->bytes, room);
+        if (!bytes)
+            return 0;
+        held->bytes = bytes;
+        held->room = room;
+    }
+    memcpy(held->bytes + held->size, data, size);
+    held->size += size;
+    return 1;
+}
+
+static int is_size(int64_t size) { return size >= 0 && size <= MOST_FRAME; }
+
+/* Go on with a frame of which something is held. What came is taken only if the frame is. */
+static int feed_held(Track *track, int direction, const uint8_t *data, Py_ssize_t size, Py_ssize_t *at, int64_t time_ns,
+                     int64_t base, int64_t stop) {
+    Held *held = &track->held[direction];
+    uint8_t head[4];
+    Py_ssize_t have = held->size < 4 ? held->size : 4, more = 4 - have < size - *at ? 4 - have : size - *at;
+    memcpy(head, held->bytes, have);
+    memcpy(head + have, data + *at, more);
+    if (have + more < 4) {
+        Py_ssize_t all = size - *at;
+        *at = size;
+        return hold(held, data + size - all, all, 64) ? DONE : FAILED;
+    }
+    int64_t whole = (int32_t)get32(head);
+    if (!is_size(whole))
+        return CARE;
+    whole += 4;
+    Py_ssize_t missing = whole - held->size, before = held->size;
+    if (missing > size - *at) {
+        Py_ssize_t all = size - *at;
+        *at = size;
+        return hold(held, data + size - all, all, whole) ? DONE : FAILED;
+    }
+    if (!track->attached || base + track->buffer->size >= stop)
+        return STOP;
+    if (!hold(held, data + *at, missing, whole))
+        return FAILED;
+    int state;
+    if (direction == 0) {
+        state = take_request(track, held->bytes, held->size, held->time_ns, held->bytes, base);
+        if (state == DONE)
+            *held = (Held){0};
+    } else {
+        state = take_response(track, held->bytes, held->size, held->time_ns, base);
+        if (state == DONE && held->room > (64 << 10)) {
+            free(held->bytes);
+            *held = (Held){0};
+        }
+    }
+    if (state == CARE)
+        held->size = before;
+    if (state == DONE) {
+        held->size = 0;
+        held->time_ns = time_ns;
+        *at += missing;
+    }
+    return state;
+}
+
+/* feed(direction, data, start, time_ns, base, stop) -> position behind what was taken; `Tape.reason` says why not all.
+   `base`: file offset of the buffer's first byte; `stop`: the file size from which on no frame is begun. */
+static PyObject *Track_feed(PyObject *self, PyObject *const *a, Py_ssize_t given) {
+    Track *track = (Track *)self;
+    if (given != 6) {
+        PyErr_SetString(PyExc_TypeError, "feed takes 6 arguments");
+        return NULL;
+    }
+    long direction = PyLong_AsLong(a[0]);
+    Py_ssize_t at = PyLong_AsSsize_t(a[2]);
+    int64_t time_ns = PyLong_AsLongLong(a[3]), base = PyLong_AsLongLong(a[4]), stop = PyLong_AsLongLong(a[5]);
+    Py_buffer view;
+    if (PyErr_Occurred() || PyObject_GetBuffer(a[1], &view, PyBUF_SIMPLE) < 0)
+        return NULL;
+    const uint8_t *data = view.buf;
+    Py_ssize_t size = view.len;
+    int state = DONE;
+    if (at < 0 || at > size || direction < 0 || direction > 1) {
+        PyErr_SetString(PyExc_ValueError, "positions outside of the data");
+        state = FAILED;
+    }
+    Held *held = &track->held[direction & 1];
+    while (state == DONE && at < size) {
+        if (held->size) {
+            state = feed_held(track, (int)direction, data, size, &at, time_ns, base, stop);
+            continue;
+        }
+        int64_t whole = size - at < 4 ? 0 : (int32_t)get32(data + at);
+        if (!is_size(whole)) {
+            state = CARE;
+            break;
+        }
+        whole += 4;
+        if (whole > size - at || size - at < 4) {
+            held->time_ns = time_ns;
+            if (!hold(held, data + at, size - at, whole < 64 ? 64 : whole))
+                state = FAILED;
+            else
+                at = size;
+            break;
+        }
+        if (!track->attached || base + track->buffer->size >= stop) {
+            state = STOP;
+            break;
+        }
+        state = direction ? take_response(track, data + at, whole, time_ns, base)
+                          : take_request(track, data + at, whole, time_ns, NULL, base);
+        if (state == DONE)
+            at += whole;
+    }
+    PyBuffer_Release(&view);
+    if (state == FAILED) {
+        if (!PyErr_Occurred())
+            PyErr_NoMemory();
+        return NULL;
+    }
+    track->tape->reason = state;
+    return PyLong_FromSsize_t(at);
+}
+
+/* --- to and from captures/recorder.py --------------------------------------------------------------------------- */
+
+/* push(frame with its size bytes, time_ns, offset, flags) -> whether a request that waits can be taken over */
+static PyObject *Track_push(PyObject *self, PyObject *const *a, Py_ssize_t given) {
+    Track *track = (Track *)self;
+    if (given != 4 || !PyBytes_Check(a[0])) {
+        PyErr_SetString(PyExc_TypeError, "expected bytes and 3 numbers");
+        return NULL;
+    }
+    const uint8_t *data = (const uint8_t *)PyBytes_AS_STRING(a[0]);
+    Py_ssize_t size = PyBytes_GET_SIZE(a[0]);
+    int64_t time_ns = PyLong_AsLongLong(a[1]), offset = PyLong_AsLongLong(a[2]);
+    long flags = PyLong_AsLong(a[3]);
+    if (PyErr_Occurred())
+        return NULL;
+    Waiting what;
+    int acks = 1;
+    if (size < 4 || read_request(track, data + 4, size - 4, &what, &acks) != DONE)
+        Py_RETURN_FALSE;
+    if (!acks) {
+        Py_DECREF(what.client);
+        Py_RETURN_FALSE;
+    }
+    what.frame = malloc(size);
+    what.size = size;
+    what.time_ns = time_ns;
+    what.offset = offset;
+    what.flags = (uint16_t)flags;
+    if (!what.frame || !queue_add(track, &what)) {
+        waiting_free(&what);
+        return PyErr_NoMemory();
+    }
+    memcpy(what.frame, data, size);
+    Py_RETURN_TRUE;
+}
+
+/* hold(direction, bytes, time_ns): the beginning of a frame that is not whole yet */
+static PyObject *Track_hold(PyObject *self, PyObject *const *a, Py_ssize_t given) {
+    Track *track = (Track *)self;
+    if (given != 3 || !PyBytes_Check(a[1])) {
+        PyErr_SetString(PyExc_TypeError, "expected a direction, bytes and a time");
+        return NULL;
+    }
+    long direction = PyLong_AsLong(a[0]);
+    int64_t time_ns = PyLong_AsLongLong(a[2]);
+    if (PyErr_Occurred())
+        return NULL;
+    Held *held = &track->held[direction & 1];
+    held->size = 0;
+    held->time_ns = time_ns;
+    if (!hold(held, (const uint8_t *)PyBytes_AS_STRING(a[1]), PyBytes_GET_SIZE(a[1]), 64))
+        return PyErr_NoMemory();
+    Py_RETURN_NONE;
+}
+
+/* release() -> ([(frame with its size bytes, time_ns, offset, flags), ...], (bytes, time_ns), (bytes, time_ns)): the
+   requests that wait, and what is held by direction. Nothing is left, and the segment is let go. */
+static PyObject *Track_release(PyObject *self, PyObject *nothing) {
+    (void)nothing;
+    Track *track = (Track *)self;
+    PyObject *requests = PyList_New(track->count);
+    if (!requests)
+        return NULL;
+    for (Py_ssize_t i = 0; i < track->count; i++) {
+        const Waiting *w = waiting_at(track, i);
+        PyObject *item = Py_BuildValue("(y#LLi)", (const char *)w->frame, w->size, (long long)w->time_ns,
+                                       (long long)w->offset, (int)w->flags);
+        if (!item) {
+            Py_DECREF(requests);
+            return NULL;
+        }
+        PyList_SET_ITEM(requests, i, item);
+    }
+    const Held *h = track->held;
+    PyObject *all = Py_BuildValue("(N(y#L)(y#L))", requests, h[0].bytes ? (const char *)h[0].bytes : "", h[0].size,
+                                  (long long)h[0].time_ns, h[1].bytes ? (const char *)h[1].bytes : "", h[1].size,
+                                  (long long)h[1].time_ns);
+    if (!all)
+        return NULL;
+    while (track->count)
+        queue_take(track);
+    for (int direction = 0; direction < 2; direction++) {
+        free(track->held[direction].bytes);
+        track->held[direction] = (Held){0};
+    }
+    if (track->attached)
+        PyBuffer_Release(&track->next);
+    track->attached = 0;
+    Py_CLEAR(track->buffer);
+    Py_CLEAR(track->records);
+    Py_CLEAR(track->names);
+    Py_CLEAR(track->client);
+    return all;
+}
+
+/* attach(next, head of the client, head of the broker, buffer, records, names): the segment to write to. `next`: two
+   uint64 that others use, too; `names(text)` gives the id of a string. */
+static PyObject *Track_attach(PyObject *self, PyObject *const *a, Py_ssize_t given) {
+    Track *track = (Track *)self;
+    if (given != 6 || !PyBytes_Check(a[1]) || !PyBytes_Check(a[2]) || Py_TYPE(a[3]) != Buffer_type ||
+        !PyByteArray_Check(a[4]) || track->attached) {
+        PyErr_SetString(PyExc_TypeError, "expected sequence numbers, two heads, a buffer, a bytearray and a function");
+        return NULL;
+    }
+    Py_ssize_t size = PyBytes_GET_SIZE(a[1]);
+    if ((size != ETHERNET + 40 && size != ETHERNET + 60) || size != PyBytes_GET_SIZE(a[2])) {
+        PyErr_SetString(PyExc_ValueError, "no heads of packets");
+        return NULL;
+    }
+    if (PyObject_GetBuffer(a[0], &track->next, PyBUF_WRITABLE) < 0)
+        return NULL;
+    if (track->next.len != 16) {
+        PyBuffer_Release(&track->next);
+        PyErr_SetString(PyExc_ValueError, "expected two sequence numbers");
+        return NULL;
+    }
+    memcpy(track->heads[0], PyBytes_AS_STRING(a[1]), size);
+    memcpy(track->heads[1], PyBytes_AS_STRING(a[2]), size);
+    track->head_size = size;
+    track->buffer = (Buffer *)Py_NewRef(a[3]);
+    track->records = Py_NewRef(a[4]);
+    track->names = Py_NewRef(a[5]);
+    track->client_number = 0;
+    track->attached = 1;
+    Py_RETURN_NONE;
+}
+
+static PyObject *Track_new(PyTypeObject *type, PyObject *arguments, PyObject *keywords) {
+    (void)keywords;
+    PyObject *tape;
+    unsigned int number;
+    if (!PyArg_ParseTuple(arguments, "O!I", Tape_type, &tape, &number))
+        return NULL;
+    Track *self = (Track *)type->tp_alloc(type, 0);
+    if (self) {
+        self->tape = (Tape *)Py_NewRef(tape);
+        self->number = number;
+    }
+    return (PyObject *)self;
+}
+
+static void Track_dealloc(PyObject *self) {
+    PyTypeObject *type = Py_TYPE(self);
+    Track *track = (Track *)self;
+    while (track->count)
+        queue_take(track);
+    free(track->queue);
+    free(track->held[0].bytes);
+    free(track->held[1].bytes);
+    if (track->attached)
+        PyBuffer_Release(&track->next);
+    Py_XDECREF(track->buffer);
+    Py_XDECREF(track->records);
+    Py_XDECREF(track->names);
+    Py_XDECREF(track->client);
+    Py_DECREF(track->tape);
+    type->tp_free(self);
+    Py_DECREF(type);
+}
+
+static PyMethodDef methods[] = {
+    {"feed", (PyCFunction)(void (*)(void))Track_feed, METH_FASTCALL, NULL},
+    {"push", (PyCFunction)(void (*)(void))Track_push, METH_FASTCALL, NULL},
+    {"hold", (PyCFunction)(void (*)(void))Track_hold, METH_FASTCALL, NULL},
+    {"release", Track_release, METH_NOARGS, NULL},
+    {"attach", (PyCFunction)(void (*)(void))Track_attach, METH_FASTCALL, NULL},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyMemberDef members[] = {
+    {"attached", T_INT, offsetof(Track, attached), READONLY, NULL},
+    {NULL, 0, 0, 0, NULL},
+};
+
+static PyType_Slot slots[] = {
+    {Py_tp_new, Track_new}, {Py_tp_dealloc, Track_dealloc}, {Py_tp_methods, methods}, {Py_tp_members, members}, {0, NULL},
+};
+
+static PyType_Spec spec = {"barnabas.decoder._native.Track", sizeof(Track), 0, Py_TPFLAGS_DEFAULT, slots};
+
+PyTypeObject *track_type(void) { return Track_type = (PyTypeObject *)PyType_FromSpec(&spec); }
