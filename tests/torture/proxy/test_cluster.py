@@ -19,7 +19,7 @@ from torture.proxy.clients import Consumption, Production, check, make_topic, wa
 from torture.proxy.cluster import NODES, Behind, plan, three_brokers
 from torture.proxy.peers import descriptors, taken, unfaulted, warm
 
-pytestmark = [pytest.mark.real, pytest.mark.xdist_group("real")]
+pytestmark = [pytest.mark.real]
 
 
 def shown(proxy: Proxy) -> str:
