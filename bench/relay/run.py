@@ -152,6 +152,7 @@ CANDIDATES: dict[str, tuple[str | None, Callable[[int, Path], Any]]] = {
     "toxiproxy": ("toxiproxy-server", toxiproxy),
     "mitmproxy": ("mitmdump", mitmproxy),
     "barnabas": (None, barnabas()),
+    "barnabas 2 workers": (None, barnabas(workers=2)),
     "barnabas inline": (None, barnabas(rules=ELSEWHERE)),
     "barnabas recording": (None, barnabas(record=True)),
     "barnabas lossless": (None, barnabas(record=True, lossless=True)),

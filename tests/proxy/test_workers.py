@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -40,7 +42,9 @@ from barnabas.proxy.life_events import (
 from barnabas.proxy.limits import Limits
 from barnabas.proxy.reading import RingReader
 from barnabas.proxy.ring import NONE, Kind, Ring, RingWriter
+from barnabas.proxy.security import TlsConfig
 from barnabas.proxy.several_rings import SeveralRings, resume
+from barnabas.proxy.transparent import Interception, NotIntercepted
 
 HEARTBEAT = 12
 NOT_COORDINATOR = 16
@@ -78,13 +82,18 @@ def heard(proxy: Proxy, kind: type[Event], count: int, into: list[Event] | None 
     return found
 
 
-def all_there(bench: Any, proxy: Proxy, wire: Any, workers: int) -> list[socket.socket]:
-    """A connection with every worker: they come up one after the other."""
+def wait_for_workers(proxy: Proxy, workers: int) -> None:
+    """They come up one after the other."""
     board = proxy._crew and proxy._crew.board
     assert board is not None
     deadline = time.monotonic() + 60
     while not all(board.alive(worker) for worker in range(workers)) and time.monotonic() < deadline:
         time.sleep(0.01)
+
+
+def all_there(bench: Any, proxy: Proxy, wire: Any, workers: int) -> list[socket.socket]:
+    """A connection with every worker."""
+    wait_for_workers(proxy, workers)
     clients: list[socket.socket] = []
     seen: set[int] = set()
     while len(seen) < workers and len(clients) < 20:
@@ -157,6 +166,28 @@ def test_a_broker_that_appears_is_known_to_all_workers(bench: Any, wire: Any, an
     proxy.stop()
     rest = list(proxy.events())
     assert not [event for event in rest if isinstance(event, BrokerFound) or event.warning]
+
+
+def test_brokers_by_name_are_known_to_all_workers(bench: Any, wire: Any, answering: Any, tmp_path: Path) -> None:
+    def metadata(sock: socket.socket) -> None:
+        while frame := wire.read_frame(sock):
+            brokers = [(2, *answering.address)]
+            sock.sendall(wire.metadata_response(int.from_bytes(frame[8:12], "big"), brokers))
+
+    tls = TlsConfig(ca=tmp_path / "ca", sni_suffix="kafka.example")
+    proxy = bench.proxy(bench.broker(metadata).address, workers=2, tls=tls)
+    wait_for_workers(proxy, 2)
+    context = ssl.create_default_context(cafile=tmp_path / "ca" / "ca.pem")
+
+    def connect(name: str) -> ssl.SSLSocket:
+        return context.wrap_socket(bench.client(proxy.address), server_hostname=name)
+
+    assert b"broker-2.kafka.example" in ask(connect("kafka.example"), wire, 1, key=3, version=8)
+    clients = [connect("broker-2.kafka.example") for _ in range(6)]
+    assert {ask(client, wire, 5) for client in clients} == {wire.response(5, bytes(6))}
+    opened = heard(proxy, ConnectionOpened, 7)
+    assert [event.broker for event in opened[1:]] == [answering.address] * 6
+    assert len({event.connection % 2 for event in opened}) == 2
 
 
 def test_one_worker_dies_and_the_others_go_on(bench: Any, wire: Any, answering: Any, tmp_path: Path) -> None:
@@ -452,3 +483,21 @@ def test_who_is_less_busy() -> None:
     assert boards[2].news() == [[1, "b", 9092, 5]] and boards[2].news() == [] and boards[0].news() == []
     boards[0].claim(40000, 7)
     assert boards[1].claimed(40000, 7) and not boards[1].claimed(40000, 9)
+
+
+def test_an_own_connection_is_known_where_it_comes_in_again() -> None:
+    """Transparent mode: the worker that is given the connection of another one does not pass it on."""
+    board = Board.create(2, 0)
+    with socket.create_server(("127.0.0.1", 0)) as listener, socket.socket() as own:
+        one, other = (
+            Interception({"mode": "tproxy"}, listener, Board(os.dup(board.fd), worker)) for worker in range(2)
+        )
+        own.bind(("127.0.0.1", 0))
+        here = own.getsockname()
+        one.connecting(own, ("10.0.0.1", 9092))
+        client: Any = SimpleNamespace(getsockname=lambda: ("10.0.0.1", 9092))
+        with pytest.raises(NotIntercepted, match="came back"):
+            other.destination(client, here)
+        assert other.destination(client, ("127.0.0.1", here[1] ^ 1)) == ("10.0.0.1", 9092)
+        one.forget(own.fileno())
+        assert other.destination(client, here) == ("10.0.0.1", 9092)
