@@ -13,6 +13,7 @@ from uuid import UUID
 
 from .. import decoder
 from ..decoder import Exchange, State, facts
+from ..decoder.acks import produce_acks as produce_acks
 from ..decoder.plan import StructPlan, plan
 from ..plugins.rules import Answer, RuleBook
 from .addresses import AddressMap
@@ -31,8 +32,6 @@ DESCRIBE_CLUSTER = facts.api_key("DescribeCluster")
 KNOWN = frozenset(facts.api_keys())
 HIGHEST_VERSION = 40
 """No API has versions beyond this; larger numbers are not a request's (raw SASL tokens have no header)."""
-ACKS_REACH = 16 * 1024
-"""Where the acks of a Produce request stand at the latest (behind client id, tags and transactional id)."""
 
 
 class Unreadable(Exception):
@@ -62,63 +61,6 @@ def watched() -> frozenset[int]:
         for version in range(HIGHEST_VERSION + 1)
         if key == API_VERSIONS or names_brokers(key, version)
     )
-
-
-def produce_acks(data: bytes | memoryview, at: int, end: int) -> int | None:
-    """The acks of a Produce request whose frame (size first) starts at `at`; None if they are not there by `end`."""
-    place = acks_end(data, at, end)
-    return int.from_bytes(data[place - 2 : place], "big", signed=True) if place <= end else None
-
-
-def acks_end(data: bytes | memoryview, at: int, end: int) -> int:
-    """Where the acks of a Produce request end. If that cannot be told by `end`, a place behind `end` up to which
-    bytes are needed to tell more. At least 12 bytes of the frame are there."""
-    version = int.from_bytes(data[at + 6 : at + 8], "big")
-    place = at + 14
-    if place > end:
-        return place
-    place += max(int.from_bytes(data[at + 12 : at + 14], "big", signed=True), 0)  # the client id
-    if version >= 9:
-        if place >= end:
-            return place + 1
-        if data[place]:
-            place = _tags_end(data, place, end)
-        else:
-            place += 1
-        if place + 1 > end:
-            return place + 1
-        length, place = _uvarint(data, place, end)  # the transactional id; 0: null
-        place += max(length - 1, 0)
-    elif version >= 3:
-        if place + 2 > end:
-            return place + 2
-        place += 2 + max(int.from_bytes(data[place : place + 2], "big", signed=True), 0)
-    return place + 2
-
-
-def _tags_end(data: bytes | memoryview, place: int, end: int) -> int:
-    """Where a tag section ends; behind `end` if it is not all there."""
-    count, place = _uvarint(data, place, end)
-    for _ in range(count):
-        if place >= end:
-            return end + 1
-        _, place = _uvarint(data, place, end)
-        size, place = _uvarint(data, place, end)
-        place += size
-    return place
-
-
-def _uvarint(data: bytes | memoryview, place: int, end: int) -> tuple[int, int]:
-    """A number and the place behind it, which is behind `end` if the number is not all there."""
-    value = shift = 0
-    while place < end and shift < 35:
-        byte = data[place]
-        place += 1
-        value |= (byte & 0x7F) << shift
-        shift += 7
-        if byte < 0x80:
-            return value, place
-    return 0, end + 1
 
 
 def framed(frame: bytes) -> bytes:

@@ -22,7 +22,8 @@ from .editing import KNOWN, PRODUCE, produce_acks
 from .events import InterceptHeld, InterceptReleased, show
 
 if TYPE_CHECKING:
-    from .connection import Connection, InFlight
+    from .holding import Holding
+    from .inflight import InFlight
     from .relay import Relay
 
 HELD_BYTES = 32 << 20
@@ -82,7 +83,7 @@ class Held:
 
     number: int
     intercept: Intercept
-    connection: Connection
+    connection: Holding
     direction: int
     api_key: int
     api_version: int
@@ -188,7 +189,7 @@ class Intercepts:
 
     # -- what the connections ask ----------------------------------------------------------------------------
 
-    def hold_request(self, connection: Connection, frame: bytes, now: int) -> bool:
+    def hold_request(self, connection: Holding, frame: bytes, now: int) -> bool:
         """Whether a request (with its size) is held: then the connection's requests wait."""
         if not self._all or connection.request.paused:
             return False
@@ -198,7 +199,7 @@ class Intercepts:
                 return self._hold(intercept, connection, exchange, frame, frame, now)
         return False
 
-    def keep(self, connection: Connection, frame: bytes, now: int) -> Kept | None:
+    def keep(self, connection: Holding, frame: bytes, now: int) -> Kept | None:
         """The request, if its response may have to be held."""
         key = int.from_bytes(frame[4:6], "big")
         for intercept in self._all.values():
@@ -214,7 +215,7 @@ class Intercepts:
         return None
 
     def hold_response(
-        self, connection: Connection, entry: InFlight, original: bytes, frame: bytes, note: str, now: int
+        self, connection: Holding, entry: InFlight, original: bytes, frame: bytes, note: str, now: int
     ) -> bool:
         """Whether a response is held; `frame` is what the client would get."""
         kept = entry.kept
@@ -237,7 +238,7 @@ class Intercepts:
     def _hold(
         self,
         intercept: Intercept,
-        connection: Connection,
+        connection: Holding,
         exchange: Exchange,
         original: bytes,
         frame: bytes,
@@ -356,12 +357,12 @@ class Intercepts:
             lane.sift(b"", now)
             self._relay.wake(lane)
 
-    def gone(self, connection: Connection) -> None:
+    def gone(self, connection: Holding) -> None:
         """The connection ends; nothing of it can go on."""
         for held in [each for each in self.held.values() if each.connection is connection]:
             self._let_go(held, "connection closed")
 
-    def free(self, connection: Connection) -> None:
+    def free(self, connection: Holding) -> None:
         """The connection's frames go on as they came."""
         self.release((each for each in self.held.values() if each.connection is connection), "connection changed")
 
@@ -374,7 +375,7 @@ def _fits(held: Held, frame: bytes, answer: bool) -> bool:
     return frame[4:12] == held.original[4:12]
 
 
-def _exchange(connection: Connection, frame: bytes, now: int) -> Exchange:
+def _exchange(connection: Holding, frame: bytes, now: int) -> Exchange:
     """A request (with its size) as far as it is known."""
     key, version = (int.from_bytes(frame[at : at + 2], "big", signed=True) for at in (4, 6))
     length = int.from_bytes(frame[12:14], "big", signed=True)

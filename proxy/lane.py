@@ -17,19 +17,19 @@ from typing import TYPE_CHECKING
 
 from ..decoder.frame import MAX_FRAME as MAX_FRAME  # `limits` may lower it
 from ..decoder.frame import Direction
-from .editing import ADDRESS_APIS, ENDPOINT_LIMIT, HIGHEST_VERSION, KNOWN, PRODUCE, acks_end
+from ..decoder.strides import PASSED, WATCHED, stride, stride_requests, stride_responses, stride_watched
+from .editing import ADDRESS_APIS, ENDPOINT_LIMIT
+from .inflight import IN_FLIGHT_LIMIT, key_and_version, passing
 from .ring import CAREFUL_CHUNK, CHUNK, NONE, Kind
-from .sift import CORRELATION, REQUEST, SIZE, Sifting
+from .sift import SIZE, Sifting
 from .switching import HEAD_KEPT
-from .tail import Tail, ends_clean
+from .tail import Tail
 
 if TYPE_CHECKING:
     from .connection import Connection
 
 TURN = 4
 """Chunks one lane may move before the others get their turn."""
-IN_FLIGHT_LIMIT = 8192
-"""Most requests that are remembered without rules: some may never get a response."""
 OWED_LIMIT = 1 << 20
 """Bytes of answers a client may leave unread before its next requests are not read."""
 
@@ -42,6 +42,7 @@ _SIZE_ID = struct.Struct(">II").unpack_from
 """A frame's size and the four bytes behind it: a response's correlation id, or a request's key and version."""
 
 _now = time.time_ns
+_DATA = int(Kind.DATA)
 
 
 class Lane(Sifting):
@@ -84,32 +85,40 @@ class Lane(Sifting):
         connection = self.connection
         relay = connection.relay
         writer = relay.writer
+        data = writer.data
+        direction = self.direction
         receive = self.source.recv_into
         for _ in range(TURN):
             if not writer.has_room():
                 relay.wait_for_room(self)
                 return False
             way = self._way()
-            want = CHUNK if way == PASS else CAREFUL_CHUNK if way == SIFT or relay.lossless else CHUNK
-            if way == SIFT and self.left > CAREFUL_CHUNK:
-                # Inside a large frame that passes there is nothing to look at; its last byte is for `sift` again.
-                jump = self.left if self.tail is None else min(self.left, self.tail.skipping)
-                if jump > CAREFUL_CHUNK:
-                    way, want = PASS, min(CHUNK, jump - 1)
-            if self.direction == 0:
+            want = CHUNK
+            kept = 0
+            if way == SIFT:
+                want = CAREFUL_CHUNK
+                if self.left > CAREFUL_CHUNK:
+                    # Inside a large frame that passes there is nothing to look at; its last byte is for `sift` again.
+                    jump = self.left if self.tail is None else min(self.left, self.tail.skipping)
+                    if jump > CAREFUL_CHUNK:
+                        way, want = PASS, min(CHUNK, jump - 1)
+            elif way == GLANCE:
+                kept = len(self._carry)
+                if relay.lossless:
+                    want = CAREFUL_CHUNK + kept
+            if not direction:
                 if connection.inline and connection.owes() > OWED_LIMIT:
                     return False
                 if connection.draining:
                     if self._at_frame_start() or self.opaque:
                         return False
-                    want = min(want, self.left or self.hold_left or 1)
-            kept = len(self._carry) if way == GLANCE else 0
-            offset, room = writer.space(min(want + kept, CHUNK))
+                    want = min(want, (self.left or self.hold_left or 1) + kept)
+            offset, room = writer.space(want)
             if kept:
                 # What was kept back of a frame that is not complete yet comes in front of its rest.
-                writer.data[offset : offset + kept] = self._carry
+                data[offset : offset + kept] = self._carry
                 room -= kept
-            view = writer.data[offset + kept : offset + kept + room]
+            view = data[offset + kept : offset + kept + room]
             try:
                 count = receive(view)
             except BlockingIOError:
@@ -130,19 +139,19 @@ class Lane(Sifting):
                     return False
             else:
                 rest = b""
-                keep = False
-                first = NONE
                 cut = count
                 if way == GLANCE:
-                    glance = self._glance if self.direction else self._glance_requests
+                    glance = self._glance if direction else self._glance_requests
                     count += kept
                     first, cut, keep = glance(offset, count)
                     if cut < count:
-                        rest = bytes(writer.data[offset + cut : offset + count])
-                    self._carry = rest if keep else b""
-                sent = cut
+                        rest = bytes(data[offset + cut : offset + count])
+                    if keep:
+                        self._carry, rest = rest, b""
+                    else:
+                        self._carry = b""
                 if cut:
-                    whole = writer.data[offset : offset + cut]
+                    whole = data[offset : offset + cut]
                     try:
                         sent = self.sink.send(whole)
                     except BlockingIOError:
@@ -155,8 +164,8 @@ class Lane(Sifting):
                     if way == PASS:
                         if self.tail is not None:
                             self.tail.skip(cut)  # a jump
-                        first = 0 if self.opaque else self._scan(offset, cut)
-                    writer.take(Kind.DATA, connection.number, self.direction, now, cut, first, self.position)
+                        first = 0 if self.opaque else self._scan(data, offset, cut)
+                    writer.take(_DATA, connection.number, direction, now, cut, first, self.position)
                     self.position += cut
                     if connection.blinded is not None:
                         connection.tell_blinded(now)
@@ -167,7 +176,7 @@ class Lane(Sifting):
                     if sent < 0:
                         connection.sink_failed(self)
                         return False
-                if rest and not keep:
+                if rest:
                     self.sift(rest, now)
                     if not self.open or self.paused:
                         return False
@@ -186,6 +195,8 @@ class Lane(Sifting):
         if self.direction:
             if self.hold is not None:
                 return SIFT
+            if connection.overtaken:
+                return SIFT
             if not connection.in_flight and not self._carry and self.tail is None:
                 return PASS
             return GLANCE if self._begun and not self._part and not connection.changes else SIFT
@@ -201,8 +212,6 @@ class Lane(Sifting):
         """Responses while some are awaited: (first frame start, how much of the chunk may pass as it is, whether
         to keep the rest until more of its frame is there; otherwise it is for `sift`)."""
         connection = self.connection
-        in_flight = connection.in_flight
-        watch = connection.relay.watch
         data = connection.relay.writer.data
         end = base + count
         at = base + self.left
@@ -213,37 +222,28 @@ class Lane(Sifting):
         if at >= end:
             self.left = at - end
             return NONE, count, False
-        first = at - base
-        last = -1
-        keep = True
-        while at + 8 <= end:
+        begin = at
+        keep = False
+        while at < end:
+            at, last, why = stride_responses(data, at, end, MAX_FRAME, connection.in_flight, connection.watch)
+            if last >= 0:
+                self.last_id = last
+            if why != WATCHED:
+                keep = why == PASSED
+                break
             size, correlation = _SIZE_ID(data, at)
             stop = at + size + 4
-            if size > MAX_FRAME:
-                keep = False
+            keep = stop > end and size <= KEPT
+            if size <= ENDPOINT_LIMIT or key_and_version(connection.in_flight[0])[0] in ADDRESS_APIS:
                 break
-            if in_flight:
-                head = in_flight[0]
-                if head.__class__ is int and head & 0xFFFFFFFF == correlation:
-                    if head >> 32 in watch and (stop > end or not ends_clean(head >> 48, data, stop, size)):
-                        keep = stop > end and size <= KEPT
-                        if size <= ENDPOINT_LIMIT or head >> 48 in ADDRESS_APIS:
-                            break
-                        connection.follow(self)
-                        place = self._follow(at + 4, stop, end)
-                        if place >= 0:
-                            return first, place - base, False
-                    else:
-                        in_flight.popleft()
-                elif connection.awaits(correlation):
-                    keep = False
-                    break
-            last = correlation
+            self.last_id = correlation
+            connection.follow(self)
+            place = self._follow(at + 4, stop, end)
+            if place >= 0:
+                return begin - base, place - base, False
             at = stop
-        if last >= 0:
-            self.last_id = last
         self.left = max(at - end, 0)
-        return (first if at > base + first else NONE), min(at, end) - base, keep
+        return (begin - base if at > begin else NONE), min(at, end) - base, keep
 
     def _follow(self, at: int, stop: int, end: int) -> int:
         """Follow the frame that ends at `stop` through what is here of it, from `at` to `end` at most.
@@ -268,104 +268,67 @@ class Lane(Sifting):
     def _glance_requests(self, base: int, count: int) -> tuple[int, int, bool]:
         """Requests where rules stand, remembered so that answers find their place; the result as of `_glance`."""
         connection = self.connection
-        in_flight = connection.in_flight
-        wanted = connection.relay.editor.requests
-        data = connection.relay.writer.data
         end = base + count
-        at = base + self.left
+        at = begin = base + self.left
         if at >= end:
             self.left = at - end
             return NONE, count, False
-        first = at - base
-        keep = True
-        while at + 12 <= end:
-            size, key, version, correlation = REQUEST(data, at)
-            if size > MAX_FRAME or size < 8 or key in wanted or key not in KNOWN or not 0 <= version <= HIGHEST_VERSION:
-                keep = False
-                break
-            head = (key << 16 | version) << 32 | correlation
-            if key != PRODUCE or (
-                head >> 32 == connection.like_keyver
-                and at + connection.like_end <= end
-                and connection.like_bytes(data, at + 12)[0] == connection.like
-            ):
-                in_flight.append(head)
-            else:
-                place = acks_end(data, at, end)
-                if place > min(end, at + size + 4):
-                    keep = end - at < 600 and place > end
-                    break
-                if data[place - 2] or data[place - 1]:
-                    connection.resembles(head >> 32, bytes(data[at + 12 : place]))
-                    in_flight.append(head)
-            self.last_id = correlation
-            at += size + 4
+        relay = connection.relay
+        at, last, keep = stride_requests(
+            relay.writer.data, at, end, MAX_FRAME, connection.in_flight, passing(relay.editor.requests)
+        )
+        if last >= 0:
+            self.last_id = last
         self.left = max(at - end, 0)
-        return (first if at > base + first else NONE), min(at, end) - base, keep
+        return (begin - base if at > begin else NONE), min(at, end) - base, keep
 
-    def _scan(self, base: int, count: int) -> int:
+    def _scan(self, data: memoryview, base: int, count: int) -> int:
         """Note the frames of a chunk that passes; the offset of the first frame start, or NONE."""
-        data = self.connection.relay.writer.data
         at = base
         end = base + count
+        first = NONE
         if self._part or not self._begun:
-            first = NONE if self._part else 0
+            if not self._part:
+                first = 0
             at += self.head_complete(data, base, count)
             if self.opaque or self._part:
                 return first
-        else:
-            first = NONE
         at += self.left
         if at >= end:
             self.left = at - end
             return first
         if first:
             first = at - base
-        last = -1
-        invalid = -1
-        if self.direction == 1:
-            while at + 8 <= end:
-                (size,) = SIZE(data, at)
-                if size > MAX_FRAME:
-                    invalid = at
-                    break
-                last = at
-                at += size + 4
+        if self.direction:
+            needed = 8
+            at, last = stride(data, at, end, MAX_FRAME)
+            if last >= 0:
+                self.last_id = last
         else:
+            needed = 12
             connection = self.connection
-            watch = connection.relay.watch
-            in_flight = connection.in_flight
-            while at + 12 <= end:
-                size, keyver = _SIZE_ID(data, at)
-                if size > MAX_FRAME:
-                    invalid = at
-                    break
-                if keyver in watch:
-                    if (
-                        keyver == connection.like_keyver
-                        and at + connection.like_end <= end
-                        and connection.like_bytes(data, at + 12)[0] == connection.like
-                        and len(in_flight) < IN_FLIGHT_LIMIT
-                    ):
-                        in_flight.append(keyver << 32 | CORRELATION(data, at + 8)[0])
-                    elif not connection.expect(data, at, end):
-                        break
-                last = at
-                at += size + 4
-        if last >= 0:
-            if self.direction:
-                (self.last_id,) = CORRELATION(data, last + 4)
-            else:
-                (self.last_id,) = CORRELATION(data, last + 8)
-                if self.connection.relay.switchable:
-                    self.last_head = bytes(data[last : min(last + HEAD_KEPT, end)])
-        if invalid >= 0:
-            self.not_frames(bytes(data[invalid : min(invalid + 8, end)]))
-            return first
-        if at < end:
-            # the head of the last frame is not complete
-            self.left = 0
-            self.head_complete(data, at, end - at)
-        else:
+            at, place, last, doubtful = stride_watched(
+                data,
+                at,
+                end,
+                MAX_FRAME,
+                connection.in_flight,
+                connection.watch,
+                0 if connection.changes else IN_FLIGHT_LIMIT,
+            )
+            if place >= 0:
+                self.last_id = last
+                if connection.relay.switchable:
+                    self.last_head = bytes(data[place : min(place + HEAD_KEPT, end)])
+                if doubtful >= 0:
+                    connection.doubtful = doubtful
+        if at >= end:
             self.left = at - end
+            return first
+        self.left = 0
+        if at + needed <= end and SIZE(data, at)[0] > MAX_FRAME:
+            self.not_frames(bytes(data[at : at + 8]))
+        else:
+            # the head of the last frame is not complete
+            self.head_complete(data, at, end - at)
         return first

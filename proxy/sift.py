@@ -10,9 +10,10 @@ import socket
 import struct
 from typing import TYPE_CHECKING
 
+from ..decoder.acks import ACKS_REACH, acks_end
 from ..decoder.frame import MAX_FRAME as MAX_FRAME  # `limits` may lower it
 from ..decoder.frame import foreign_protocol
-from .editing import ACKS_REACH, PRODUCE, acks_end
+from .editing import PRODUCE
 from .ring import CHUNK, NONE, Kind
 from .tail import Tail
 

@@ -9,49 +9,19 @@ the client overlook them, and it asks Metadata instead, as clients did before KI
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Generator
 from functools import cache
-from typing import Any
 
-from ..decoder import facts
 from ..decoder.plan import FieldPlan, StructPlan, plan
+from ..decoder.strides import ends_clean as ends_clean
 
 ENDPOINTS = "node_endpoints"
 _SIZES = {"bool": 1, "int8": 1, "int16": 2, "uint16": 2, "int32": 4, "uint32": 4, "int64": 8, "float64": 8, "uuid": 16}
 _UNUSED_TAG = 0x7F
 """A tag that no message has. Readers pass over tags that they do not know."""
 _UNUSED_NODE = 0x7FFFFF00
-_PRODUCE = facts.api_key("Produce")
-_FETCH = facts.api_key("Fetch")
-_LEAST = 30
-"""A smaller Fetch response has no room for an endpoint: header 5, throttle time 4, error 2, session 4, an empty list
-1; then tags with one endpoint 4, its node id 4, a host of one letter 2, port 4, rack 1, tags 1."""
-_SHORT_INT = struct.Struct(">HI").unpack_from
-_ENDING = struct.Struct(">HHH").unpack_from
-
 Need = Generator[int, bytes, None]
 """Asks for bytes: positive, so many of them; negative, so many to be passed over."""
-
-
-def ends_clean(api_key: int, data: Any, end: int, size: int) -> bool:
-    """Whether the frame of `size` bytes that ends at `end` surely has no node endpoints; False says nothing.
-
-    The last endpoint ends with its port (4 bytes, of which the first two are 0 and the others are not both), its rack
-    (one 0 for null, else a length and letters) and a 0 for its tags. A Produce response without endpoints ends with a
-    0 for its last topic's tags, the throttle time and a 0 for the body's tags: with six zeros there is no port. A
-    Fetch response without endpoints ends with records and three zeros; if the one in the middle were a rack, the port
-    in front of it would begin with two zeros.
-    """
-    if api_key == _PRODUCE:
-        one, two = _SHORT_INT(data, end - 6)
-        return bool(one == 0 and two == 0)
-    if api_key == _FETCH:
-        if size < _LEAST:
-            return True
-        high, _, low = _ENDING(data, end - 6)
-        return bool(high != 0 and low == 0)
-    return False
 
 
 class Tail:

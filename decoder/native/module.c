@@ -1,6 +1,7 @@
 /* The optional accelerator: the same plans as the pure Python decoder, run in C. Built when a compiler is there. */
 #include "cursor.h"
 #include "flows.h"
+#include "queue.h"
 #include "recording.h"
 #include <structmember.h>
 
@@ -222,7 +223,7 @@ PyMODINIT_FUNC PyInit__native(void) {
         return NULL;
     }
     Reader_type = (PyTypeObject *)type;
-    if (!flows_ready(self) || !frames_ready(self) || !recording_ready(self)) {
+    if (!flows_ready(self) || !frames_ready(self) || !strides_ready(self) || !recording_ready(self)) {
         Py_DECREF(self);
         return NULL;
     }

@@ -1,0 +1,192 @@
+/* A queue with the manners of collections.deque, whose numbers need no objects. */
+#include "queue.h"
+
+PyTypeObject *Queue_type;
+
+static int grow(Queue *queue) {
+    if (queue->count < queue->capacity)
+        return 1;
+    Py_ssize_t capacity = queue->capacity ? 2 * queue->capacity : 8;
+    Entry *entries = PyMem_Malloc((size_t)capacity * sizeof(Entry));
+    if (!entries) {
+        PyErr_NoMemory();
+        return 0;
+    }
+    for (Py_ssize_t i = 0; i < queue->count; i++)
+        entries[i] = *queue_entry(queue, i);
+    PyMem_Free(queue->entries);
+    queue->entries = entries;
+    queue->capacity = capacity;
+    queue->head = 0;
+    return 1;
+}
+
+int queue_push(Queue *queue, uint64_t number) {
+    if (!grow(queue))
+        return 0;
+    *queue_entry(queue, queue->count++) = (Entry){number, NULL};
+    return 1;
+}
+
+static Entry leave(Queue *queue) {
+    Entry entry = *queue_entry(queue, 0);
+    queue->head = (queue->head + 1) & (queue->capacity - 1);
+    if (!--queue->count && queue->capacity > 1024) { /* give back what a burst took */
+        PyMem_Free(queue->entries);
+        queue->entries = NULL;
+        queue->capacity = queue->head = 0;
+    }
+    return entry;
+}
+
+void queue_drop(Queue *queue) {
+    Entry entry = leave(queue);
+    Py_XDECREF(entry.more);
+}
+
+Py_ssize_t queue_place(const Queue *queue, uint32_t correlation) {
+    for (Py_ssize_t i = 0; i < queue->count; i++) {
+        const Entry *entry = queue_entry(queue, i);
+        if (entry->more ? entry->number == correlation : (uint32_t)entry->number == correlation)
+            return i;
+    }
+    return -1;
+}
+
+/* An int, or an object with an attribute `correlation`. */
+static int entry_of(PyObject *value, Entry *entry) {
+    if (PyLong_CheckExact(value)) {
+        *entry = (Entry){PyLong_AsUnsignedLongLong(value), NULL};
+        return !(entry->number == (uint64_t)-1 && PyErr_Occurred());
+    }
+    PyObject *correlation = PyObject_GetAttrString(value, "correlation");
+    if (!correlation)
+        return 0;
+    long long number = PyLong_AsLongLong(correlation);
+    Py_DECREF(correlation);
+    if (number == -1 && PyErr_Occurred())
+        return 0;
+    *entry = (Entry){(uint64_t)number, Py_NewRef(value)};
+    return 1;
+}
+
+static PyObject *value_of(const Entry *entry) {
+    return entry->more ? Py_NewRef(entry->more) : PyLong_FromUnsignedLongLong(entry->number);
+}
+
+static PyObject *Queue_append(PyObject *self, PyObject *value) {
+    Queue *queue = (Queue *)self;
+    Entry entry;
+    if (!entry_of(value, &entry))
+        return NULL;
+    if (!grow(queue)) {
+        Py_XDECREF(entry.more);
+        return NULL;
+    }
+    *queue_entry(queue, queue->count++) = entry;
+    Py_RETURN_NONE;
+}
+
+static PyObject *Queue_appendleft(PyObject *self, PyObject *value) {
+    Queue *queue = (Queue *)self;
+    Entry entry;
+    if (!entry_of(value, &entry))
+        return NULL;
+    if (!grow(queue)) {
+        Py_XDECREF(entry.more);
+        return NULL;
+    }
+    queue->head = (queue->head - 1) & (queue->capacity - 1);
+    queue->count++;
+    *queue_entry(queue, 0) = entry;
+    Py_RETURN_NONE;
+}
+
+static PyObject *Queue_popleft(PyObject *self, PyObject *nothing) {
+    (void)nothing;
+    Queue *queue = (Queue *)self;
+    if (!queue->count) {
+        PyErr_SetString(PyExc_IndexError, "pop from an empty queue");
+        return NULL;
+    }
+    PyObject *value = value_of(queue_entry(queue, 0));
+    if (value)
+        queue_drop(queue);
+    return value;
+}
+
+static int empty(PyObject *self) {
+    Queue *queue = (Queue *)self;
+    Entry *entries = queue->entries;
+    Py_ssize_t count = queue->count, head = queue->head, capacity = queue->capacity;
+    queue->entries = NULL;
+    queue->capacity = queue->head = queue->count = 0;
+    for (Py_ssize_t i = 0; i < count; i++)
+        Py_XDECREF(entries[(head + i) & (capacity - 1)].more);
+    PyMem_Free(entries);
+    return 0;
+}
+
+static PyObject *Queue_clear(PyObject *self, PyObject *nothing) {
+    (void)nothing;
+    empty(self);
+    Py_RETURN_NONE;
+}
+
+static Py_ssize_t Queue_length(PyObject *self) { return ((Queue *)self)->count; }
+
+static PyObject *Queue_item(PyObject *self, Py_ssize_t index) {
+    Queue *queue = (Queue *)self;
+    if (index < 0 || index >= queue->count) {
+        PyErr_SetString(PyExc_IndexError, "no such entry in the queue");
+        return NULL;
+    }
+    return value_of(queue_entry(queue, index));
+}
+
+static int Queue_traverse(PyObject *self, visitproc visit, void *arg) {
+    Queue *queue = (Queue *)self;
+    Py_VISIT(Py_TYPE(self));
+    for (Py_ssize_t i = 0; i < queue->count; i++)
+        Py_VISIT(queue_entry(queue, i)->more);
+    return 0;
+}
+
+static void Queue_dealloc(PyObject *self) {
+    PyTypeObject *type = Py_TYPE(self);
+    PyObject_GC_UnTrack(self);
+    empty(self);
+    type->tp_free(self);
+    Py_DECREF(type);
+}
+
+static PyMethodDef Queue_methods[] = {
+    {"append", Queue_append, METH_O, NULL},
+    {"appendleft", Queue_appendleft, METH_O, NULL},
+    {"popleft", Queue_popleft, METH_NOARGS, NULL},
+    {"clear", Queue_clear, METH_NOARGS, NULL},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyType_Slot Queue_slots[] = {
+    {Py_tp_methods, Queue_methods},
+    {Py_tp_traverse, Queue_traverse},
+    {Py_tp_clear, empty},
+    {Py_tp_dealloc, Queue_dealloc},
+    {Py_sq_length, Queue_length},
+    {Py_sq_item, Queue_item},
+    {0, NULL},
+};
+
+static PyType_Spec Queue_spec = {
+    .name = "barnabas.decoder._native.Queue",
+    .basicsize = sizeof(Queue),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
+    .slots = Queue_slots,
+};
+
+int queue_ready(PyObject *module) {
+    PyObject *type = PyType_FromSpec(&Queue_spec);
+    Queue_type = (PyTypeObject *)type; /* kept for good */
+    return type && PyModule_AddObjectRef(module, "Queue", type) == 0;
+}

@@ -1,0 +1,34 @@
+/* What waits for its response, in order: numbers, a few of them with an object. */
+#ifndef BARNABAS_QUEUE_H
+#define BARNABAS_QUEUE_H
+
+#include "plan.h"
+
+/* number: api key (16 bits), version (16), correlation id (32); of an object its `correlation` alone, which may be -1 */
+typedef struct {
+    uint64_t number;
+    PyObject *more;
+} Entry;
+
+typedef struct {
+    PyObject_HEAD
+    Entry *entries;
+    Py_ssize_t capacity, head, count; /* capacity: a power of two, or 0 */
+} Queue;
+
+extern PyTypeObject *Queue_type;
+
+/* Add what is in queue.c and strides.c to the module; 0: failed. */
+int queue_ready(PyObject *module);
+int strides_ready(PyObject *module);
+
+int queue_push(Queue *queue, uint64_t number);
+void queue_drop(Queue *queue);
+/* Where the first entry with this correlation id stands, or -1. */
+Py_ssize_t queue_place(const Queue *queue, uint32_t correlation);
+
+static inline Entry *queue_entry(const Queue *queue, Py_ssize_t index) {
+    return &queue->entries[(queue->head + index) & (queue->capacity - 1)];
+}
+
+#endif

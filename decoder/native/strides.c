@@ -1,0 +1,283 @@
+/* From frame to frame through a chunk of a stream: what decoder/strides.py does, in C. */
+#include "queue.h"
+#include "cursor.h"
+
+#define PRODUCE 0
+#define FETCH 1
+#define ACKS_REACH 16384
+
+typedef struct {
+    Py_buffer data, chosen;
+    const uint8_t *start;
+    int64_t at, end;
+    uint32_t most;
+    Queue *queue;
+} Chunk;
+
+static void give_back(Chunk *c) {
+    PyBuffer_Release(&c->data);
+    if (c->chosen.obj)
+        PyBuffer_Release(&c->chosen);
+}
+
+/* data, at, end, most[, queue, chosen] */
+static int take_in(Chunk *c, PyObject *const *a, Py_ssize_t given) {
+    *c = (Chunk){.queue = NULL};
+    if (given < 4) {
+        PyErr_SetString(PyExc_TypeError, "expected data and 3 numbers");
+        return 0;
+    }
+    c->at = PyLong_AsSsize_t(a[1]);
+    c->end = PyLong_AsSsize_t(a[2]);
+    c->most = (uint32_t)PyLong_AsUnsignedLongMask(a[3]);
+    if (PyErr_Occurred() || PyObject_GetBuffer(a[0], &c->data, PyBUF_SIMPLE) < 0)
+        return 0;
+    c->start = c->data.buf;
+    if (c->at < 0 || c->end > c->data.len) {
+        PyErr_SetString(PyExc_ValueError, "not a part of the data");
+        goto failed;
+    }
+    if (given > 5) {
+        if (!PyObject_TypeCheck(a[4], Queue_type)) {
+            PyErr_SetString(PyExc_TypeError, "expected a Queue");
+            goto failed;
+        }
+        c->queue = (Queue *)a[4];
+        if (PyObject_GetBuffer(a[5], &c->chosen, PyBUF_SIMPLE) < 0)
+            goto failed;
+    }
+    return 1;
+failed:
+    PyBuffer_Release(&c->data);
+    return 0;
+}
+
+/* Whether api key and version are in a selection: 64 bits for the versions of each key. */
+static inline int is_chosen(const Chunk *c, uint32_t keyver) {
+    uint32_t key = keyver >> 16, version = keyver & 0xFFFF;
+    return version < 64 && key * 8 + 7 < c->chosen.len &&
+           ((const uint8_t *)c->chosen.buf)[key * 8 + (version >> 3)] >> (version & 7) & 1;
+}
+
+static int64_t uvarint(const uint8_t *data, int64_t place, int64_t end, uint64_t *value) {
+    *value = 0;
+    for (int shift = 0; place < end && shift < 35; shift += 7) {
+        uint8_t byte = data[place++];
+        *value |= (uint64_t)(byte & 0x7F) << shift;
+        if (byte < 0x80)
+            return place;
+    }
+    *value = 0;
+    return end + 1;
+}
+
+static int64_t tags_end(const uint8_t *data, int64_t place, int64_t end) {
+    uint64_t count, tag, size;
+    place = uvarint(data, place, end, &count);
+    for (; count; count--) {
+        if (place >= end)
+            return end + 1;
+        place = uvarint(data, place, end, &tag);
+        place = uvarint(data, place, end, &size);
+        place += (int64_t)size;
+    }
+    return place;
+}
+
+/* Where the acks of a Produce request end; see strides.acks_end. */
+static int64_t acks_end(const uint8_t *data, int64_t at, int64_t end) {
+    uint32_t version = get16(data + at + 6);
+    int64_t place = at + 14;
+    if (place > end)
+        return place;
+    int16_t length = (int16_t)get16(data + at + 12); /* of the client id */
+    place += length > 0 ? length : 0;
+    if (version >= 9) {
+        if (place >= end)
+            return place + 1;
+        place = data[place] ? tags_end(data, place, end) : place + 1;
+        if (place + 1 > end)
+            return place + 1;
+        uint64_t id;
+        place = uvarint(data, place, end, &id);
+        place += id > 1 ? (int64_t)id - 1 : 0;
+    } else if (version >= 3) {
+        if (place + 2 > end)
+            return place + 2;
+        length = (int16_t)get16(data + place);
+        place += 2 + (length > 0 ? length : 0);
+    }
+    return place + 2;
+}
+
+
+/* Whether the whole frame that ends at `end` surely has no node endpoints; see strides.ends_clean. */
+static int ends_clean(uint32_t key, const uint8_t *end, uint32_t size) {
+    if (key == PRODUCE)
+        return size >= 6 && !(end[-6] | end[-5] | end[-4] | end[-3] | end[-2] | end[-1]);
+    return key == FETCH && (size < 30 || ((end[-6] | end[-5]) && !(end[-2] | end[-1])));
+}
+
+/* stride(data, at, end, most) -> (at, last id) */
+static PyObject *stride_plain(PyObject *module, PyObject *const *a, Py_ssize_t given) {
+    (void)module;
+    Chunk c;
+    if (!take_in(&c, a, given))
+        return NULL;
+    int64_t last = -1;
+    while (c.at + 8 <= c.end) {
+        uint32_t size = get32(c.start + c.at);
+        if (size > c.most)
+            break;
+        if (size >= 4)
+            last = get32(c.start + c.at + 4);
+        c.at += (int64_t)size + 4;
+    }
+    give_back(&c);
+    return Py_BuildValue("LL", (long long)c.at, (long long)last);
+}
+
+/* stride_watched(data, at, end, most, queue, chosen, limit) -> (at, place of the last, its id, doubtful id) */
+static PyObject *stride_watched(PyObject *module, PyObject *const *a, Py_ssize_t given) {
+    (void)module;
+    Chunk c;
+    if (given != 7) {
+        PyErr_SetString(PyExc_TypeError, "expected 7 arguments");
+        return NULL;
+    }
+    int64_t limit = PyLong_AsSsize_t(a[6]);
+    if (PyErr_Occurred() || !take_in(&c, a, given))
+        return NULL;
+    int64_t last = -1, id = -1, doubtful = -1;
+    while (c.at + 12 <= c.end) {
+        const uint8_t *p = c.start + c.at;
+        uint32_t size = get32(p), keyver = get32(p + 4);
+        if (size > c.most)
+            break;
+        int64_t stop = c.at + size + 4;
+        if (size < 8) { /* no request */
+            c.at = stop;
+            continue;
+        }
+        int awaited = is_chosen(&c, keyver), unclear = 0;
+        if (awaited && keyver >> 16 == PRODUCE) {
+            int64_t place = acks_end(c.start, c.at, c.end);
+            if (place > c.end && c.end < stop && place - c.at <= ACKS_REACH)
+                break;
+            if (place <= c.end && place <= stop)
+                awaited = c.start[place - 2] || c.start[place - 1];
+            else
+                unclear = 1;
+        }
+        last = c.at;
+        id = get32(p + 8);
+        if (awaited) {
+            if (unclear)
+                doubtful = id;
+            if (limit && c.queue->count >= limit)
+                queue_drop(c.queue);
+            if (!queue_push(c.queue, (uint64_t)keyver << 32 | (uint32_t)id)) {
+                give_back(&c);
+                return NULL;
+            }
+        }
+        c.at = stop;
+    }
+    give_back(&c);
+    return Py_BuildValue("LLLL", (long long)c.at, (long long)last, (long long)id, (long long)doubtful);
+}
+
+/* stride_requests(data, at, end, most, queue, chosen) -> (at, last id, keep) */
+static PyObject *stride_requests(PyObject *module, PyObject *const *a, Py_ssize_t given) {
+    (void)module;
+    Chunk c;
+    if (given != 6) {
+        PyErr_SetString(PyExc_TypeError, "expected 6 arguments");
+        return NULL;
+    }
+    if (!take_in(&c, a, given))
+        return NULL;
+    int64_t last = -1;
+    int keep = 1;
+    while (c.at + 12 <= c.end) {
+        const uint8_t *p = c.start + c.at;
+        uint32_t size = get32(p), keyver = get32(p + 4);
+        if (size > c.most || size < 8 || !is_chosen(&c, keyver)) {
+            keep = 0;
+            break;
+        }
+        int64_t stop = c.at + size + 4;
+        int awaited = 1;
+        if (keyver >> 16 == PRODUCE) {
+            int64_t place = acks_end(c.start, c.at, c.end);
+            if (place > c.end || place > stop) {
+                keep = c.end - c.at < 600 && place > c.end;
+                break;
+            }
+            awaited = c.start[place - 2] || c.start[place - 1];
+        }
+        last = get32(p + 8);
+        if (awaited && !queue_push(c.queue, (uint64_t)keyver << 32 | (uint32_t)last)) {
+            give_back(&c);
+            return NULL;
+        }
+        c.at = stop;
+    }
+    give_back(&c);
+    return Py_BuildValue("LLi", (long long)c.at, (long long)last, keep);
+}
+
+/* stride_responses(data, at, end, most, queue, chosen) -> (at, last id, why) */
+static PyObject *stride_responses(PyObject *module, PyObject *const *a, Py_ssize_t given) {
+    (void)module;
+    Chunk c;
+    if (given != 6) {
+        PyErr_SetString(PyExc_TypeError, "expected 6 arguments");
+        return NULL;
+    }
+    if (!take_in(&c, a, given))
+        return NULL;
+    int64_t last = -1;
+    int why = 0;
+    while (c.at + 8 <= c.end) {
+        uint32_t size = get32(c.start + c.at), correlation = get32(c.start + c.at + 4);
+        if (size > c.most) {
+            why = 2;
+            break;
+        }
+        int64_t stop = c.at + size + 4;
+        if (size < 4) { /* no response */
+            c.at = stop;
+            continue;
+        }
+        if (c.queue->count) {
+            const Entry *head = queue_entry(c.queue, 0);
+            if (!head->more && (uint32_t)head->number == correlation) {
+                uint32_t keyver = (uint32_t)(head->number >> 32);
+                if (is_chosen(&c, keyver) &&
+                    (stop > c.end || !ends_clean(keyver >> 16, c.start + stop, size))) {
+                    why = 1;
+                    break;
+                }
+                queue_drop(c.queue);
+            } else if (queue_place(c.queue, correlation) >= 0) {
+                why = 3;
+                break;
+            }
+        }
+        last = correlation;
+        c.at = stop;
+    }
+    give_back(&c);
+    return Py_BuildValue("LLi", (long long)c.at, (long long)last, why);
+}
+
+static PyMethodDef methods[] = {
+    {"stride", (PyCFunction)(void (*)(void))stride_plain, METH_FASTCALL, NULL},
+    {"stride_watched", (PyCFunction)(void (*)(void))stride_watched, METH_FASTCALL, NULL},
+    {"stride_requests", (PyCFunction)(void (*)(void))stride_requests, METH_FASTCALL, NULL},
+    {"stride_responses", (PyCFunction)(void (*)(void))stride_responses, METH_FASTCALL, NULL},
+    {NULL, NULL, 0, NULL},
+};
+
+int strides_ready(PyObject *module) { return queue_ready(module) && PyModule_AddFunctions(module, methods) == 0; }

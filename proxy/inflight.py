@@ -1,0 +1,213 @@
+"""The requests of one connection that wait for their responses, in the order they were sent.
+
+Without rules only requests whose response may have to be held are remembered (`expect`); with rules (`inline`) every
+request that gets a response is, and an answer made here stands in the queue like a response to come: it is delivered
+when everything before it has been. A request of which nothing else is to be remembered is a number: api key (16
+bits), version (16), correlation id (32).
+
+Brokers answer in order. So a response whose request is not the first says that those before it get none, and they
+leave the queue. As a stray response could say that too, their own are still recognised for a while (`overtaken`): no
+broker's address may pass. A response whose id nobody knows passes as it is.
+"""
+
+from __future__ import annotations
+
+import struct
+import time
+from collections import deque
+from collections.abc import Collection
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from ..decoder.acks import acks_end, produce_acks
+from ..decoder.strides import Queue, place_of, selection
+from ..plugins.rules import Answer
+from .editing import HIGHEST_VERSION, KNOWN, PRODUCE
+from .switching import ANY_API
+
+if TYPE_CHECKING:
+    from .intercepts import Kept
+    from .lane import Lane
+    from .relay import Relay
+
+IN_FLIGHT_LIMIT = 8192
+"""Most requests that are remembered without rules: some may never get a response."""
+OVERTAKEN = 16
+"""Most requests whose response is still recognised although a later one's has come."""
+OVERTAKEN_REACH = 256
+"""So many more responses of the connection."""
+
+REQUEST = struct.Struct(">IhhI").unpack_from
+CORRELATION = struct.Struct(">I").unpack_from
+_HEAD = struct.Struct(">IQ").unpack_from
+
+
+def entry_id(entry: int | InFlight) -> int:
+    return entry & 0xFFFFFFFF if isinstance(entry, int) else entry.correlation
+
+
+def key_and_version(entry: int | InFlight) -> tuple[int, int]:
+    return (entry >> 48, entry >> 32 & 0xFFFF) if isinstance(entry, int) else (entry.api_key, entry.api_version)
+
+
+@cache
+def watching(numbers: frozenset[int]) -> Any:
+    """Requests (api key << 16 | version) as the loops over frames take them (`strides.selection`)."""
+    return selection(numbers)
+
+
+_passing: list[Any] = [None, None]
+
+
+def passing(wanted: Collection[int]) -> Any:
+    """All requests that are known, but those of the api keys that are `wanted`; made anew when those are others."""
+    if wanted is not _passing[0]:
+        free = KNOWN.difference(wanted)
+        every = (key << 16 | version for key in free for version in range(HIGHEST_VERSION + 1))
+        _passing[:] = wanted, selection(every)
+    return _passing[1]
+
+
+class InFlight:
+    """A request with a response of its own. `answer`: the response made here; `change`: to do to the broker's;
+    `kept`: the request, if its response may be held for a decision."""
+
+    __slots__ = ("answer", "api_key", "api_version", "change", "correlation", "kept", "rule")
+
+    def __init__(self, api_key: int, api_version: int, correlation: int) -> None:
+        self.api_key = api_key
+        self.api_version = api_version
+        self.correlation = correlation
+        self.answer: bytes | None = None
+        self.change: Answer | None = None
+        self.kept: Kept | None = None
+        self.rule = ""
+
+
+class Flights:
+    """The queue of one connection. `Holding` adds what is done when a response comes."""
+
+    relay: Relay
+    request: Lane
+    response: Lane
+    inline: bool
+    """Whether every request is followed."""
+
+    def __init__(self, relay: Relay) -> None:
+        self.in_flight: deque[int | InFlight] = Queue()
+        self.watch = watching(relay.watch)
+        self.changes = 0
+        """How many of them are more than a number."""
+        self.doubtful = -1
+        """Correlation id of the last remembered request of which it is not known whether it gets a response."""
+        self.unsure: InFlight | None = None
+        """Stands in the queue as long as the order of responses is not known; see `switching`."""
+        self.overtaken: deque[int | InFlight] = deque(maxlen=OVERTAKEN)
+        """Left the queue without a response, or with one that could not be read."""
+        self._overtaken_for = 0
+
+    def deliver(self, now: int) -> None:
+        """Send the answers that are next."""
+        raise NotImplementedError
+
+    def expect(self, data: bytes | memoryview, at: int, end: int) -> None:
+        """A request passes whose response may have to be held. At least 12 bytes of its frame stand at `at`."""
+        size, head = _HEAD(data, at)
+        if size < 8:
+            return
+        doubtful = False
+        if head >> 48 == PRODUCE:
+            place = acks_end(data, at, end)
+            if place > min(end, at + size + 4):
+                doubtful = True
+                self.doubtful = head & 0xFFFFFFFF
+            elif data[place - 2] == 0 == data[place - 1]:
+                return  # acks=0 gets no response
+        if len(self.in_flight) >= IN_FLIGHT_LIMIT and not self.changes:
+            self.in_flight.popleft()
+        self.in_flight.append(head)
+        if doubtful and self.inline:
+            self.mark_unsure()
+
+    def remember(self, data: bytes | memoryview, at: int) -> None:
+        """Where rules stand, a request goes on: its response is awaited, unless it is a Produce that gets none."""
+        _, key, version, correlation = REQUEST(data, at)
+        if key == PRODUCE and produce_acks(data, at, len(data)) == 0:
+            return
+        self.in_flight.append((key << 16 | version) << 32 | correlation)
+
+    def mark_unsure(self) -> None:
+        """What is in flight is not known exactly: answer nothing before that is over."""
+        self.unsure = InFlight(-1, -1, -1)
+        self.in_flight.append(self.unsure)
+        self.changes += 1
+
+    def passed(self, correlation: int) -> None:
+        """The head of a response has passed in pieces."""
+        head = self.in_flight[0] if self.in_flight else None
+        if isinstance(head, int) and head >> 48 == ANY_API and head & 0xFFFFFFFF == correlation:
+            self.in_flight.popleft()
+
+    def overdue(self, data: bytes, at: int) -> bool:
+        """Whether the response whose head stands at `at` is not the one that is next, so that answers may be due."""
+        if not self.changes or len(data) - at < 8:
+            return False
+        (correlation,) = CORRELATION(data, at + 4)
+        return place_of(self.in_flight, correlation) > 0
+
+    def answered(self, correlation: int) -> int | InFlight | None:
+        """The request that a response belongs to, at the head of the queue now; None if it was not remembered."""
+        queue = self.in_flight
+        behind = self._entries_from(correlation)
+        if self.overtaken:
+            self._overtaken_for -= 1
+            if not behind and self._again(correlation):
+                return queue[0]
+            if self._overtaken_for <= 0:
+                self.overtaken.clear()
+        if not behind:
+            return None
+        while len(queue) > behind:  # these get no response any more; answers among them are due now
+            first = queue[0]
+            if isinstance(first, InFlight) and first.answer is not None:
+                before = len(queue)
+                self.deliver(time.time_ns())
+                if len(queue) >= before:
+                    return None  # they cannot be delivered: the connection is ending
+            else:
+                self.overtake(self.take())
+        return queue[0]
+
+    def _entries_from(self, correlation: int) -> int:
+        """How many entries there are from the one that awaits this response to the end of the queue; 0: none does."""
+        for index, entry in enumerate(self.in_flight):
+            if entry_id(entry) == correlation and not (isinstance(entry, InFlight) and entry.answer is not None):
+                return len(self.in_flight) - index
+        return 0
+
+    def overtake(self, entry: int | InFlight) -> None:
+        """It has left the queue, but its response may still come, if what was taken for it, or for a later one, was not."""
+        if isinstance(entry, InFlight):
+            entry.kept = None
+        if entry is self.unsure:
+            self.unsure = None
+        elif isinstance(entry, InFlight) or entry >> 32 in self.relay.watch:
+            self.overtaken.append(entry)
+            self._overtaken_for = OVERTAKEN_REACH
+
+    def _again(self, correlation: int) -> bool:
+        """Whether this is the response to a request that has been overtaken; that is at the head of the queue then."""
+        for entry in self.overtaken:
+            if entry_id(entry) == correlation:
+                self.overtaken.remove(entry)
+                self.in_flight.appendleft(entry)
+                self.changes += isinstance(entry, InFlight)
+                return True
+        return False
+
+    def take(self) -> int | InFlight:
+        """Take the head of the queue."""
+        entry = self.in_flight.popleft()
+        if isinstance(entry, InFlight):
+            self.changes -= 1
+        return entry

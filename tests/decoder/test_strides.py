@@ -1,0 +1,242 @@
+"""The loops over frames in C and in Python do the same with any bytes, cut anywhere; and what they are there for."""
+
+from __future__ import annotations
+
+import random
+import struct
+from collections import deque
+from typing import Any
+
+import pytest
+from barnabas import decoder
+from barnabas.decoder import accelerator, facts, strides
+from barnabas.decoder.strides import AWAITED, OVERSIZE, PASSED, WATCHED, PythonQueue
+
+native = accelerator.native
+PRODUCE, FETCH, METADATA, HEARTBEAT = (facts.api_key(n) for n in ("Produce", "Fetch", "Metadata", "Heartbeat"))
+MOST = 100_000
+WATCHED_HERE = frozenset(
+    [METADATA << 16 | version for version in range(14)]
+    + [PRODUCE << 16 | version for version in range(10, 41)]
+    + [FETCH << 16 | version for version in range(16, 41)]
+)
+FREE = frozenset(key << 16 | version for key in range(93) for version in range(41)) - {METADATA << 16 | 9}
+needs_native = pytest.mark.skipif(native is None, reason="the accelerator is not built")
+
+
+class More:
+    """An entry that is more than a number."""
+
+    def __init__(self, correlation: int) -> None:
+        self.correlation = correlation
+
+
+def sized(frame: bytes) -> bytes:
+    return struct.pack(">I", len(frame)) + frame
+
+
+def request(chance: random.Random, number: int) -> bytes:
+    key = chance.choice((PRODUCE, PRODUCE, FETCH, METADATA, HEARTBEAT, chance.randrange(100), 0x4000))
+    version = chance.choice((0, 2, 3, 8, 9, 11, 12, 13, 16, 17, 40, 41, 63, 64, 999, 0xFFFF))
+    client = chance.choice((None, b"", b"t", b"client", b"c" * 300, bytes(40)))
+    frame = struct.pack(">HHI", key, version, number)
+    frame += struct.pack(">h", -1) if client is None else struct.pack(">h", len(client)) + client
+    if version >= 9:
+        frame += chance.choice((b"\0", b"\0", b"\1\5\3abc", b"\2\5\1a\6\1b", b"\xff\xff\xff\xff\x0f"))
+        frame += chance.choice((b"\0", b"\3tx", b"\1", b"\x80\x80"))
+    elif version >= 3:
+        frame += chance.choice((b"\xff\xff", b"\0\2tx", b"\0\0"))
+    frame += struct.pack(">h", chance.choice((0, 0, 1, -1)))
+    frame += bytes(chance.randrange(60))
+    return sized(frame[: chance.choice((len(frame), len(frame), len(frame), chance.randrange(len(frame))))])
+
+
+def response(chance: random.Random, number: int) -> bytes:
+    endings = (bytes(8), b"\1\0\0\0", b"\0\0\x23\x84\0\0", b"ab\0\0\0\0", b"", chance.randbytes(7))
+    body = chance.randbytes(chance.randrange(60)) + chance.choice(endings)
+    frame = struct.pack(">I", number) + body
+    return sized(frame[: chance.choice((len(frame), len(frame), len(frame), chance.randrange(len(frame) + 1)))])
+
+
+def stream(chance: random.Random, make: Any, ids: list[int]) -> bytes:
+    parts = []
+    for number in ids:
+        parts.append(make(chance, number))
+        if chance.random() < 0.02:
+            parts.append(chance.choice((struct.pack(">I", MOST + 1), b"\xff" * 5, b"\0\0\0\0", chance.randbytes(9))))
+    return b"".join(parts)
+
+
+def entries(queue: Any) -> list[Any]:
+    return [entry if isinstance(entry, int) else ("more", entry.correlation) for entry in queue]
+
+
+class Both:
+    """One call of both versions, which have queues with the same entries."""
+
+    def __init__(self, name: str, chosen: frozenset[int]) -> None:
+        assert native is not None
+        self.queues = native.Queue(), PythonQueue()
+        self.functions = getattr(native, name), getattr(strides, f"python_{name}")
+        self.chosen = strides.selection_table(chosen), chosen
+
+    def append(self, entry: Any) -> None:
+        for queue in self.queues:
+            queue.append(entry)
+
+    def __call__(self, data: bytes, at: int, *more: int, queue: bool = True) -> Any:
+        found = []
+        # Behind the end there is something else, as in a ring.
+        view = memoryview(data + b"\xee" * 700)
+        for function, own, chosen in zip(self.functions, self.queues, self.chosen, strict=True):
+            given = (own, chosen) if queue else ()
+            found.append(function(view, at, len(data), MOST, *given, *more))
+        assert found[0] == found[1]
+        assert entries(self.queues[0]) == entries(self.queues[1])
+        return found[0]
+
+
+@needs_native
+@pytest.mark.parametrize("seed", range(40))
+def test_requests_are_the_same(seed: int) -> None:
+    chance = random.Random(seed)
+    for _ in range(12):
+        data = stream(chance, request, [chance.randrange(1 << 32) for _ in range(chance.randrange(30))])
+        watched, every = Both("stride_watched", WATCHED_HERE), Both("stride_requests", FREE)
+        limit = chance.choice((0, 3, 8192))
+        for both, more in ((watched, (limit,)), (every, ())):
+            at = 0
+            while at < len(data):
+                end = min(at + chance.choice((1, 11, 12, 13, 40, 700, 5000)), len(data))
+                stopped = both(data[:end], at, *more)[0]
+                # whoever calls goes on behind a frame that these do not want
+                at = max(stopped, at + 1) if stopped < end else stopped
+
+
+@needs_native
+@pytest.mark.parametrize("seed", range(40))
+def test_responses_are_the_same(seed: int) -> None:
+    chance = random.Random(seed)
+    for _ in range(12):
+        ids = [chance.choice((number, number, number, 7, -1 & 0xFFFFFFFF)) for number in range(30)]
+        both, plain = Both("stride_responses", WATCHED_HERE), Both("stride", frozenset())
+        for number in ids:
+            keyver = chance.choice((PRODUCE << 16 | 11, FETCH << 16 | 16, HEARTBEAT << 16 | 4, METADATA << 16 | 9))
+            if chance.random() < 0.9:
+                both.append(keyver << 32 | number)
+            elif chance.random() < 0.3:
+                both.append(More(chance.choice((number, -1))))
+        data = stream(chance, response, ids)
+        at = 0
+        while at < len(data):
+            end = min(at + chance.choice((1, 7, 8, 9, 40, 700, 5000)), len(data))
+            plain(data[:end], at, queue=False)
+            stopped, _, why = both(data[:end], at)
+            if why == WATCHED:
+                for queue in both.queues:
+                    queue.popleft()
+            at = max(stopped, at + 1) if stopped < end else stopped
+
+
+def produce(acks: int, number: int, client_id: str = "t") -> bytes:
+    return sized(decoder.encode_request(PRODUCE, 11, {"acks": acks}, correlation_id=number, client_id=client_id))
+
+
+def test_what_is_remembered(pure: Any) -> None:
+    """Only what is watched and gets a response, the last `limit` of them."""
+    beat = sized(decoder.encode_request(HEARTBEAT, 4, {}, correlation_id=9, client_id="t"))
+    data = produce(-1, 1) + beat + produce(0, 2) + produce(1, 3) + produce(1, 4)
+    queue = pure.Queue()
+    chosen = pure.selection(WATCHED_HERE)
+    at, last, number, doubtful = pure.stride_watched(data, 0, len(data), MOST, queue, chosen, 2)
+    assert (at, last, number, doubtful) == (len(data), len(data) - len(produce(1, 4)), 4, -1)
+    assert list(queue) == [(PRODUCE << 16 | 11) << 32 | number for number in (3, 4)]
+
+
+def test_where_it_stops(pure: Any) -> None:
+    queue = pure.Queue()
+    watched = pure.selection(WATCHED_HERE)
+    for number in (1, 2, 3):
+        queue.append((METADATA << 16 | 12) << 32 | number)
+    for number in (4, 5):
+        queue.append((HEARTBEAT << 16 | 4) << 32 | number)
+    answer = [sized(struct.pack(">I", number) + bytes(20)) for number in range(8)]
+
+    def go(data: bytes) -> tuple[int, int, int]:
+        found: tuple[int, int, int] = pure.stride_responses(data, 0, len(data), MOST, queue, watched)
+        return found
+
+    assert go(answer[0] + answer[1]) == (len(answer[0]), 0, WATCHED)
+    assert go(answer[0] + answer[3]) == (len(answer[0]), 0, AWAITED)
+    for _ in range(3):
+        queue.popleft()
+    assert go(answer[7] + answer[4] + answer[5][:10]) == (3 * len(answer[0]), 5, PASSED)
+    assert not queue
+    assert go(answer[1] + struct.pack(">II", MOST + 1, 0)) == (len(answer[0]), 1, OVERSIZE)
+
+
+@pytest.fixture(params=["C", "Python"])
+def pure(request: pytest.FixtureRequest) -> Any:
+    """The functions of either version."""
+
+    class Python:
+        Queue, selection = PythonQueue, frozenset
+        stride_watched = staticmethod(strides.python_stride_watched)
+        stride_responses = staticmethod(strides.python_stride_responses)
+
+    class C:
+        selection = staticmethod(strides.selection_table)
+
+    if request.param == "Python":
+        return Python
+    if native is None:
+        pytest.skip("the accelerator is not built")
+    for name in ("Queue", "stride_watched", "stride_responses"):
+        setattr(C, name, getattr(native, name))
+    return C
+
+
+@needs_native
+@pytest.mark.parametrize("seed", range(5))
+def test_the_queue_has_the_manners_of_a_deque(seed: int) -> None:
+    assert native is not None
+    chance = random.Random(seed)
+    fast, slow = native.Queue(), deque[Any]()
+    for step in range(8000):
+        what = chance.choice(("append", "append", "appendleft", "popleft", "popleft", "clear" if step % 700 == 0 else "append"))
+        if step % 2000 > 1500:
+            what = "popleft"
+        if what.startswith("append"):
+            entry = chance.choice((chance.randrange(1 << 63), More(chance.randrange(5))))
+            getattr(fast, what)(entry)
+            getattr(slow, what)(entry)
+        elif what == "clear":
+            fast.clear()
+            slow.clear()
+        elif slow:
+            assert fast.popleft() is slow[0] or slow[0].__class__ is int
+            slow.popleft()
+        else:
+            with pytest.raises(IndexError):
+                fast.popleft()
+        assert len(fast) == len(slow) and bool(fast) == bool(slow)
+        if slow:
+            assert fast[0] == slow[0] and fast[-1] == slow[-1]
+    assert list(fast) == list(slow)
+
+
+@needs_native
+def test_wrong_arguments_are_refused() -> None:
+    assert native is not None
+    queue, table = native.Queue(), strides.selection_table(WATCHED_HERE)
+    for data, at, end in ((b"abc", 0, 4), (b"abc", -1, 3)):
+        with pytest.raises(ValueError):
+            native.stride(data, at, end, MOST)
+    with pytest.raises(TypeError):
+        native.stride_responses(b"", 0, 0, MOST, deque(), table)
+    with pytest.raises(TypeError):
+        native.stride_watched(b"", 0, 0, MOST, queue, table)
+    with pytest.raises(AttributeError):
+        queue.append("no entry")
+    with pytest.raises(IndexError):
+        queue[0]
