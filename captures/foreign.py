@@ -38,6 +38,14 @@ def foreign_notes(reassembler: Reassembler, lost: int, ports: Collection[int]) -
     return notes
 
 
+def unread_notes(scanner: Scanner) -> list[str]:
+    """Which packets were passed over, though TCP may have been in them."""
+    notes = [f"{count} packets have link type {link}, which is not read" for link, count in scanner.unread.items()]
+    if scanner.fragments:
+        notes.append(f"{scanner.fragments} fragments of IP packets were not put together")
+    return notes
+
+
 class _Taker:
     """Gives what the scanner finds to the skimmer and to the index."""
 
@@ -161,8 +169,7 @@ class ForeignIndex:
             notes.append(f"{scanner.cut_packets} packets were cut when they were captured (tcpdump -s 0 keeps them whole)")
         if scanner.secrets:
             notes.append("it holds TLS secrets: barnabas import decrypts with them")
-        if scanner.fragments:
-            notes.append(f"{scanner.fragments} fragments of IP packets were not put together")
+        notes += unread_notes(scanner)
         return notes
 
     def refresh(self) -> int:

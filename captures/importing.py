@@ -13,7 +13,7 @@ from pathlib import Path
 from ..decoder import Direction, Exchange, State, Topics, secrets
 from ..decoder.about import About
 from ..decoder.secrets import mask_token
-from .foreign import foreign_notes
+from .foreign import foreign_notes, unread_notes
 from .index import CARRIED, STATES, IndexEncoder
 from .indexing import read_identity
 from .packets import MAX_PAYLOAD
@@ -123,8 +123,7 @@ class Importer:
         self.notes += foreign_notes(scanner.reassembler, scanner.lost, self._ports)
         if self._writer.frames_cut:
             self.notes.append(f"{self._writer.frames_cut} frames were cut when they were captured, and left out")
-        if scanner.fragments:
-            self.notes.append(f"{scanner.fragments} fragments of IP packets were not put together")
+        self.notes += unread_notes(scanner)
         self._recording.close()
 
 

@@ -10,6 +10,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from ..decoder.accelerator import native
+from . import tunnels
 from .pcapng import LINKTYPE_ETHERNET, enhanced_packet
 
 FIN, SYN, RST, PSH, ACK = 0x01, 0x02, 0x04, 0x08, 0x10
@@ -130,6 +131,9 @@ def endpoint(packed: bytes) -> Address:
 
 _NETWORK_START = {12: 0, 14: 0, 101: 0, 228: 0, 229: 0, 0: 4, 108: 4}  # raw IP of all sorts; BSD loopback
 
+LINKTYPES = {LINKTYPE_ETHERNET, 113, 276, *_NETWORK_START}
+"""Link types whose packets are read."""
+
 
 def network_start(linktype: int, data: bytes) -> int | None:
     """Where the IP header starts; None where there is none."""
@@ -149,6 +153,8 @@ def network_start(linktype: int, data: bytes) -> int | None:
     while kind in (b"\x81\x00", b"\x88\xa8") and linktype != LINKTYPE_ETHERNET:  # a VLAN tag in a cooked packet
         kind = data[start + 2 : start + 4]
         start += 4
+    if kind in (tunnels.MPLS, tunnels.PPPOE):
+        return tunnels.labelled(kind, data, start)
     return start if kind in (b"", b"\x08\x00", b"\x86\xdd") and len(data) >= start + 20 else None
 
 
@@ -158,9 +164,12 @@ def parse(linktype: int, data: bytes, size: int = 0) -> TcpSegment | None:
     `size`: the packet's length on the wire, which tells what was cut where the IP header does not.
     """
     start = network_start(linktype, data)
-    if start is None:
-        return None
-    return _parse_ip(data, start, max(size, len(data)))
+    while start is not None and start + 20 <= len(data):
+        found = _parse_ip(data, start, max(size, len(data)))
+        if found is not None:
+            return found
+        start = tunnels.inside(data, start)
+    return None
 
 
 def is_fragment(linktype: int, data: bytes) -> bool:

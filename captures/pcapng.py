@@ -364,4 +364,5 @@ def _what_it_is(head: bytes) -> str:
     ):
         if head.startswith(magic):
             return text
-    return f"not a capture: it starts with {head[:4].hex(' ')}, and neither pcapng nor pcap does"
+    text = f"not a capture: it starts with {head[:4].hex(' ')}, and neither pcapng nor pcap does"
+    return text + "; what Wireshark opens all the same, `editcap -F pcapng FILE OUT` converts"

@@ -9,6 +9,7 @@ fast one: `side.next` is the next byte's sequence number on both.
 from __future__ import annotations
 
 import struct
+from collections import Counter
 from collections.abc import Callable, Collection
 from typing import Any, Protocol
 
@@ -50,7 +51,7 @@ class Scanner(Walker):
     """Gives the streams of one file after the other to `taker`. `finish` ends the capture.
 
     `fragments`: IP fragments, which are not put together; `lost`: bytes that are not in the capture; `cut_packets`:
-    packets that were cut when they were captured.
+    packets that were cut when they were captured; `unread`: packets of link types that are not known, by link type.
     """
 
     def __init__(self, taker: Taker, ports: Collection[int] = KAFKA_PORTS) -> None:
@@ -58,6 +59,7 @@ class Scanner(Walker):
         self.taker = taker
         self.reassembler = Reassembler(taker.awaits, ports, cuts=True)
         self.fragments = self.lost = self.now_ns = self.cut_packets = 0
+        self.unread: Counter[int] = Counter()
         self._sides: dict[bytes, Any] = {}
         self._frames: Any = None if native is None else getattr(taker, "frames", None)
 
@@ -184,7 +186,10 @@ class Scanner(Walker):
         data = self._window[start:end]
         segment = packets.parse(linktype, data, size)
         if segment is None:
-            self.fragments += packets.is_fragment(linktype, data)
+            if linktype in packets.LINKTYPES:
+                self.fragments += packets.is_fragment(linktype, data)
+            else:
+                self.unread[linktype] += 1
             return
         at = self._base + start
         packet = Packet(0, linktype, time_ns, data, at, at, size, ())
