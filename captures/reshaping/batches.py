@@ -63,14 +63,18 @@ def blank(data: bytes, changer: Changer) -> bytes:
 
 
 def _blanked(data: bytes, start: int, end: int, changer: Changer) -> bytes:
-    """Bytes that cannot be followed: what a header would have there stays, as it says what is wrong."""
-    head = data[start : min(start + 17, end)]
-    changer.blanked(end - start - len(head))
-    return head + BLANK * (end - start - len(head))
+    """Bytes that cannot be followed. What would be their length and magic stays, as it says what is wrong."""
+    out = bytearray(BLANK * (end - start))
+    for first, last in ((8, 12), (16, 17)):
+        out[first:last] = data[min(start + first, end) : min(start + last, end)]
+    changer.blanked(len(out))
+    return bytes(out)
 
 
 def _partial(entry: records.Partial, data: bytes, changer: Changer) -> bytes:
-    head = min(entry.start + (HEADER_SIZE if entry.magic == 2 else 17), entry.end)
+    if entry.magic is None:
+        return _blanked(data, entry.start, entry.end, changer)
+    head = min(entry.start + (HEADER_SIZE if entry.magic == 2 else _KEYS_AT[entry.magic]), entry.end)
     changer.blanked(entry.end - head)
     return data[entry.start : head] + BLANK * (entry.end - head)
 

@@ -61,7 +61,9 @@ def test_another_salt_gives_other_names() -> None:
     assert Pseudonyms().name("payments") != Pseudonyms().name("payments")
 
 
-@pytest.mark.parametrize("name", ["", "*", "User:*", "localhost", "__consumer_offsets", "kafka-cluster", "127.0.0.1", "::1"])
+@pytest.mark.parametrize(
+    "name", ["", "*", "User:*", "localhost", "__consumer_offsets", "kafka-cluster", "127.0.0.1", "::1"]
+)
 def test_names_of_nobody_stay(name: str) -> None:
     assert NAMES.principal(name) == name
 
@@ -113,7 +115,9 @@ def test_free_text_keeps_kafkas_words_and_nobodys_names() -> None:
     made = scrubbed(text, names)
     assert len(made) == len(text)
     assert made.startswith(f"Topic {topic} of {names.name('payments-7')} at {names.name('db.example.org')}:9092 and ")
-    assert made.endswith("is not authorized, partition 12: UnknownTopicOrPartitionException '" + names.name("alice") + "'.")
+    assert made.endswith(
+        "is not authorized, partition 12: UnknownTopicOrPartitionException '" + names.name("alice") + "'."
+    )
     for word in ("payments", "alice", "example", "10.1.2.3", "db."):
         assert word not in made
 
