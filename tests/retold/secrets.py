@@ -1,0 +1,140 @@
+"""Secrets planted in traffic, and the search for them in whatever comes out, in every form that hides them badly."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+import zlib
+from typing import Any, NamedTuple
+
+import cramjam
+from barnabas import decoder
+
+
+def secret(name: str) -> str:
+    """The secret planted under a name: 24 letters and digits, the same every time."""
+    return hashlib.sha256(name.encode()).hexdigest()[:24]
+
+
+class Said(NamedTuple):
+    """A request and its answer."""
+
+    request: bytes
+    response: bytes
+
+
+NAMES = (
+    "plain password", "scram salt", "scram proof", "scram signature", "oauth token", "oauth secret extension",
+    "gssapi token", "raw sasl token", "raw sasl answer", "created token", "renewed token", "expired token",
+    "described token", "new scram salt", "salted password", "keystore password", "jaas config", "pem key",
+    "sensitive setting", "sensitive synonym", "setting that speaks", "topic setting", "created topic setting",
+    "forwarded setting", "forwarded answer", "unknown version", "cut off", "surplus", "http authorization",
+)  # fmt: skip
+
+
+def _setting(name: str, value: str) -> dict[str, Any]:
+    return {"resources": [{"resource_type": 4, "resource_name": "1", "configs": [{"name": name, "value": value}]}]}
+
+
+def dialog() -> list[Said]:
+    """What one connection says: every message that carries secrets, with all of `NAMES` but those of raw bytes."""
+    found: list[Said] = []
+
+    def say(key: int, version: int, asked: dict[str, Any], told: dict[str, Any], tail: bytes = b"") -> None:
+        number = len(found)
+        request = decoder.encode_request(key, version, asked, correlation_id=number, client_id="app")
+        found.append(Said(request + tail, decoder.encode_response(key, version, told, correlation_id=number)))
+
+    def login(step: str, answer: str = "") -> None:
+        say(36, 2, {"auth_bytes": step.encode()}, {"auth_bytes": answer.encode()})
+
+    def coded(name: str) -> str:
+        return base64.b64encode(secret(name).encode()).decode()
+
+    say(17, 1, {"mechanism": "PLAIN"}, {"mechanisms": ["PLAIN"]})
+    login(f"\0user\0{secret('plain password')}")
+    login("n,,n=user,r=abcdefgh", f"r=abcdefghij,s={coded('scram salt')},i=4096")
+    login(f"c=biws,r=abcdefghij,p={coded('scram proof')}", f"v={coded('scram signature')}")
+    login(f"n,,\x01auth=Bearer {secret('oauth token')}\x01clientSecret={secret('oauth secret extension')}\x01\x01")
+    token = b"\x60\x50\x06\x09\x2a\x86\x48\x86\xf7\x12\x01\x02\x02\x01\x00" + secret("gssapi token").encode()
+    say(36, 1, {"auth_bytes": token}, {})
+    say(38, 2, {}, {"hmac": secret("created token").encode(), "token_id": "t"})
+    say(39, 1, {"hmac": secret("renewed token").encode()}, {})
+    say(40, 2, {"hmac": secret("expired token").encode()}, {})
+    say(41, 2, {}, {"tokens": [{"token_id": "t", "hmac": secret("described token").encode()}]})
+    upsertion = {
+        "name": "u",
+        "mechanism": 1,
+        "iterations": 4096,
+        "salt": secret("new scram salt").encode(),
+        "salted_password": secret("salted password").encode(),
+    }
+    say(51, 0, {"upsertions": [upsertion]}, {"results": [{"user": "u", "error_code": 0}]})
+    say(33, 1, _setting("ssl.keystore.password", secret("keystore password")), {})
+    jaas = f'org.apache.kafka.PlainLoginModule required password="{secret("jaas config")}";'
+    say(44, 1, _setting("listener.name.x.sasl.jaas.config", jaas), {})
+    say(44, 0, _setting("ssl.keystore.key", f"-----BEGIN KEY-----{secret('pem key')}"), {})
+    settings = [
+        {"name": "plain.name", "value": secret("sensitive setting"), "is_sensitive": True},
+        {
+            "name": "ssl.key.password",
+            "value": None,
+            "synonyms": [{"name": "ssl.key.password", "value": secret("sensitive synonym"), "source": 4}],
+        },
+        {"name": "plain.url", "value": f"db:user=me;password={secret('setting that speaks')}"},
+        {"name": "retention.ms", "value": "8640000123"},
+    ]
+    say(32, 2, {"resources": []}, {"results": [{"resource_type": 2, "resource_name": "t", "configs": settings}]})
+    topic = {"name": "t", "num_partitions": 1, "configs": [{"name": "x.api.key", "value": secret("topic setting")}]}
+    made = {"name": "t", "configs": [{"name": "x", "value": secret("created topic setting"), "is_sensitive": True}]}
+    say(19, 5, {"topics": [topic]}, {"topics": [made]})
+    inner = decoder.encode_request(33, 2, _setting("ssl.key.password", secret("forwarded setting")), client_id="c")
+    forwarded = {"request_data": inner, "client_host_address": b"\x0a\0\0\1", "request_principal": None}
+    say(58, 0, forwarded, {"response_data": b"\0\0\0\0" + secret("forwarded answer").encode()})
+    # Nobody knows the layout of this version, nor what stands behind the end of the last one.
+    unknown = b"\x00\x24\x00\x63" + len(found).to_bytes(4, "big") + b"\0\x03app" + secret("unknown version").encode()
+    found.append(Said(unknown, len(found).to_bytes(4, "big") + b"\0\0" + secret("unknown version").encode()))
+    cut = decoder.encode_request(36, 0, {"auth_bytes": secret("cut off").encode()}, correlation_id=len(found), client_id="app")
+    cut = cut.replace(b"\x00\x00\x00\x18", b"\x00\x00\x00\x7f")
+    found.append(Said(cut, decoder.encode_response(36, 0, {}, correlation_id=len(found))))
+    say(36, 0, {"auth_bytes": b"x"}, {}, secret("surplus").encode())
+    return found
+
+
+def forms(text: str) -> list[bytes]:
+    """The shapes that a secret may have in bytes or text."""
+    raw = text.encode()
+    found = [raw, text.upper().encode(), text.encode("utf-16-le"), raw.hex().encode(), raw.hex().upper().encode()]
+    found.append(raw.hex(" ").encode())
+    for shift in range(3):
+        coded = base64.b64encode(b"\0" * shift + raw).rstrip(b"=")
+        inner = coded[(0, 2, 3)[shift] :][:-2]  # the ends mix with what stands beside them
+        found += [inner, inner.replace(b"+", b"-").replace(b"/", b"_")]
+    return found
+
+
+_FORMS = {name: forms(secret(name)) for name in NAMES}
+
+
+def leaks(data: bytes) -> set[str]:
+    """The names of the secrets that are in some bytes, also inside of what is compressed there."""
+    parts = (data, *unpacked(data))
+    return {name for name, shapes in _FORMS.items() if any(form in part for part in parts for form in shapes)}
+
+
+def unpacked(data: bytes) -> list[bytes]:
+    """What gzip, zlib and zstd streams anywhere in the bytes hold."""
+    found = []
+    for start in (m.start() for m in re.finditer(rb"\x1f\x8b\x08|\x78[\x01\x5e\x9c\xda]", data)):
+        wide = 31 if data[start] == 0x1F else 15
+        try:
+            found.append(zlib.decompressobj(wide).decompress(data[start:], 1 << 24))
+        except zlib.error:
+            continue
+    for start in (m.start() for m in re.finditer(re.escape(b"\x28\xb5\x2f\xfd"), data)):
+        try:
+            found.append(bytes(cramjam.zstd.decompress(data[start:])))
+        except cramjam.DecompressionError:
+            continue
+    return found

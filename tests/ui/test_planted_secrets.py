@@ -1,0 +1,283 @@
+"""29 secrets go through the proxy, and come out of nothing: recording, log, screen, control API, feed, metrics, exports.
+
+The same traffic in a capture that nobody masked is searched, too: what is shown hides them all the same.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from barnabas import decoder
+from barnabas.captures import Recorder, open_capture, tables
+from barnabas.captures.exporting import NoProgram, case, dump, program
+from barnabas.decoder.embedded import of
+from barnabas.ui.cli import app
+from barnabas.ui.tui.fields import request_tree, response_tree
+from retold.secrets import NAMES, Said, dialog, leaks, secret, unpacked
+from typer.testing import CliRunner
+
+BARNABAS = [sys.executable, "-m", "barnabas"]
+HTTP = b"GET / HTTP/1.1\r\nAuthorization: Bearer " + secret("http authorization").encode() + b"\r\n\r\n"
+TOKEN = b"\0user\0" + secret("raw sasl token").encode()
+ANSWER = b"v=" + secret("raw sasl answer").encode()
+
+
+def sized(frame: bytes) -> bytes:
+    return len(frame).to_bytes(4, "big") + frame
+
+
+def read_frame(sock: socket.socket) -> bytes:
+    with sock.makefile("rb", buffering=0) as stream:
+        head = stream.read(4) or b""
+        size, data = int.from_bytes(head, "big"), b""
+        while len(data) < size and (part := stream.read(size - len(data))):
+            data += part
+    return data
+
+
+class Broker:
+    """Answers what `dialog` says, raw tokens, and nothing else."""
+
+    def __init__(self, said: list[Said]) -> None:
+        self._answers = {each.request: each.response for each in said}
+        self.server = socket.create_server(("127.0.0.1", 0))
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                sock, _ = self.server.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._serve, args=(sock,), daemon=True).start()
+
+    def _serve(self, sock: socket.socket) -> None:
+        with sock:
+            while frame := read_frame(sock):
+                answer = self._answers.get(frame)
+                if frame == TOKEN:
+                    answer = ANSWER
+                elif answer is None:
+                    key, version, number = decoder.peek_request(frame)
+                    answer = decoder.encode_response(key, version, {}, correlation_id=number)
+                sock.sendall(sized(answer))
+
+
+def handshake() -> bytes:
+    return decoder.encode_request(17, 0, {"mechanism": "PLAIN"}, correlation_id=900, client_id="app")
+
+
+def talk(address: tuple[str, int], said: list[Said]) -> None:
+    """Everything that is said, on three connections."""
+    with socket.create_connection(address, 30) as sock:
+        for each in said:
+            sock.sendall(sized(each.request))
+            assert read_frame(sock) == each.response
+    with socket.create_connection(address, 30) as sock:
+        for frame in (handshake(), TOKEN):
+            sock.sendall(sized(frame))
+            assert read_frame(sock)
+    with socket.create_connection(address, 30) as sock:
+        sock.sendall(HTTP)
+
+
+def unmasked(directory: Path, said: list[Said]) -> Path:
+    """The same in a capture that was not masked."""
+    recorder = Recorder(directory, redact=False)
+    for number in (1, 2, 3):
+        recorder.opened(number, 10, ("127.0.0.1", 50000 + number), ("127.0.0.1", 9092))
+    for at, each in enumerate(said):
+        recorder.data(1, 0, 1000 + 10 * at, sized(each.request))
+        recorder.data(1, 1, 1005 + 10 * at, sized(each.response))
+    recorder.data(2, 0, 2000, sized(handshake()))
+    recorder.data(2, 1, 2001, sized(decoder.encode_response(17, 0, {"mechanisms": ["PLAIN"]}, correlation_id=900)))
+    recorder.data(2, 0, 2002, sized(TOKEN))
+    recorder.data(2, 1, 2003, sized(ANSWER))
+    recorder.data(3, 0, 3000, HTTP)
+    recorder.close()
+    return directory
+
+
+def read_until(stream: Any, wanted: str, log: list[str]) -> str:
+    """The first group of the first line that has it; all lines go into the log."""
+    while line := stream.readline():
+        log.append(line)
+        if match := re.search(wanted, line):
+            return match[1]
+    raise AssertionError(f"no {wanted} in {log}")
+
+
+@pytest.fixture(scope="module")
+def through(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, bytes]]:
+    """A recording by the proxy of all that, and everything that the proxy told by other ways."""
+    folder = tmp_path_factory.mktemp("planted")
+    said, broker = dialog(), Broker(dialog())
+    own = {**os.environ, "XDG_RUNTIME_DIR": str(folder), "BARNABAS_SASL_PASSWORD": ""}
+    host, port = broker.server.getsockname()
+    words = ["--broker", f"{host}:{port}", "--listen", "127.0.0.1:0", "--record", "r", "--lossless", "--control"]
+    words += ["127.0.0.1:0", "--metrics", "127.0.0.1:0", "--metrics-by", "client", "--feed", "127.0.0.1:0"]
+    told: dict[str, bytes] = {}
+    process = subprocess.Popen(
+        [*BARNABAS, "proxy", *words], cwd=folder, env=own, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    )
+    log: list[str] = []
+    try:
+        wanted = {"listen": r"bootstrap\.servers=127\.0\.0\.1:(\d+)", "control": r"control API at \S+:(\d+)",
+                  "token": r"control API at .*token in (\S+)", "metrics": r"metrics\D* at http://[^:]+:(\d+)"}  # fmt: skip
+        seen: dict[str, str] = {}
+        while len(seen) < len(wanted):
+            line = process.stdout.readline()  # type: ignore[union-attr]
+            assert line, log
+            log.append(line)
+            seen |= {name: match[1] for name, text in wanted.items() if (match := re.search(text, line))}
+        talk(("127.0.0.1", int(seen["listen"])), said)
+        key = Path(seen["token"]).read_text().strip()
+
+        def get(port: str, path: str) -> bytes:
+            asked = urllib.request.Request(f"http://127.0.0.1:{port}{path}", headers={"Authorization": f"Bearer {key}"})
+            return bytes(urllib.request.urlopen(asked, timeout=30).read())
+
+        wait = "/v1/exchanges?since=0&bodies=1&limit=1000&wait=20&filter=corr%20%3D%3D%20900"
+        assert b"SaslHandshake" in get(seen["control"], wait)  # the last one is there, so are the others
+        told["exchanges"] = get(seen["control"], "/v1/exchanges?since=0&bodies=1&limit=1000")
+        for path in ("/v1/findings", "/v1/connections", "/v1/status", "/v1/brokers"):
+            told[path] = get(seen["control"], path)
+        told["metrics"] = get(seen["metrics"], "/metrics")
+        told["control token"] = key.encode()
+    finally:
+        process.send_signal(signal.SIGTERM)
+        log += process.communicate(timeout=60)[0].splitlines()
+        broker.server.close()
+    told["log"] = "\n".join(log).encode()
+    return folder / "r", told
+
+
+def test_the_search_finds_what_is_planted(tmp_path: Path) -> None:
+    data = b"".join(path.read_bytes() for path in unmasked(tmp_path / "u", dialog()).glob("*.pcapng"))
+    assert leaks(data) == set(NAMES) - {"raw sasl token", "raw sasl answer"}  # these are masked in any case
+    import base64
+    import gzip
+
+    for name in NAMES[:3]:
+        for coded in (bytes.fromhex(secret(name).encode().hex()), gzip.compress(b"x" + secret(name).encode())):
+            assert leaks(b"..." + coded) == {name}
+        for shift in range(3):
+            assert leaks(base64.b64encode(b"x" * shift + secret(name).encode() + b"yz")) == {name}
+    assert unpacked(b"\x1f\x8b\x08 no stream") == []
+
+
+def test_nothing_of_a_proxy_tells_a_secret(through: tuple[Path, dict[str, bytes]]) -> None:
+    recording, told = through
+    files = {path.name: path.read_bytes() for path in recording.iterdir()}
+    assert len(files) == 3 and sum(map(len, files.values())) > 5000 and len(told["exchanges"]) > 5000
+    key = told.pop("control token")
+    for name, data in {**files, **told}.items():
+        assert not leaks(data), name
+        assert key not in data, name
+    with open_capture(recording) as capture:
+        apis = [exchange.api for exchange in capture.exchanges()]
+    assert len(apis) == len(dialog()) + 1
+
+
+@pytest.fixture(scope="module", params=["masked", "in clear"])
+def capture(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, through: Any) -> Path:
+    if request.param == "masked":
+        return Path(through[0])
+    return unmasked(tmp_path_factory.mktemp("clear") / "r", dialog())
+
+
+def test_no_screen_tells_a_secret(capture: Path) -> None:
+    shown = []
+    with open_capture(capture) as opened:
+        for exchange in opened.exchanges():
+            for tree in (request_tree(exchange, True), response_tree(exchange, True)):
+                shown.append(repr(tree.frame) + repr([(f.name, f.value) for f in tree.fields]) + repr(tree.fault))
+                assert not leaks(tree.frame), exchange
+            for message in (exchange.request_message, exchange.response_message):
+                if message is not None:
+                    asked = exchange.request_message if message.plan.kind == "response" else None
+                    shown += [repr(p) for p in of(message, asked) if p.path not in ("auth_bytes",)]
+                    shown += [repr(p.fields) for p in of(message, asked)]
+            shown.append(repr(exchange) + repr(exchange.to_dict(values=True)))
+    assert len("".join(shown)) > 10_000 and leaks("\n".join(shown).encode()) == set()
+
+
+COMMANDS: list[tuple[str, ...]] = [
+    ("decode", "CAPTURE"),
+    ("decode", "CAPTURE", "--json", "--show-values"),
+    ("ui", "CAPTURE"),
+    ("findings", "CAPTURE"),
+    ("findings", "CAPTURE", "--json"),
+    ("versions", "CAPTURE"),
+    ("compat", "CAPTURE", "--against", "3.9", "--md", "-"),
+    ("diff", "CAPTURE", "CAPTURE", "--json", "--all"),
+    ("replay", "CAPTURE", "--dry-run", "--to", "127.0.0.1:9"),
+    ("export", "CAPTURE", "--bodies", "--show-values"),
+    ("export", "CAPTURE", "--bodies", "--show-values", "--as", "csv"),
+    *(("export", "CAPTURE", "-t", name, "--as", "csv", "--show-values") for name in tables.DESCRIBED),
+]
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_no_command_tells_a_secret(capture: Path, words: tuple[str, ...]) -> None:
+    done = CliRunner().invoke(app, [str(capture) if word == "CAPTURE" else word for word in words])
+    assert (done.output or "-t" in words) and (done.exception is None or isinstance(done.exception, SystemExit)), done.exception
+    assert leaks(done.output.encode()) == set()
+
+
+def test_no_exported_exchange_tells_a_secret(capture: Path) -> None:
+    with open_capture(capture) as opened:
+        for exchange in opened.exchanges():
+            told = "\n".join(dump(exchange, values=True))
+            for make in (program, case):
+                try:
+                    told += make(exchange, True)
+                except NoProgram as error:
+                    told += str(error)
+            assert len(told) > 100 and leaks(told.encode()) == set(), exchange
+
+
+def test_no_parquet_holds_a_secret(capture: Path, tmp_path: Path) -> None:
+    from pyarrow import parquet
+
+    for name in tables.DESCRIBED:
+        path = tmp_path / f"{name}.parquet"
+        words = ["export", str(capture), "-t", name, "-o", str(path), "--show-values"]
+        done = CliRunner().invoke(app, [*words, "--bodies"] if name == "exchanges" else words)
+        assert done.exit_code == 0, done.output
+        assert not leaks(path.read_bytes()) and not leaks(repr(parquet.read_table(path).to_pylist()).encode())
+
+
+def test_no_import_keeps_a_secret(tmp_path: Path) -> None:
+    from barnabas.captures.pcapng import CaptureReader
+
+    source = next(unmasked(tmp_path / "clear", dialog()).glob("*.pcapng"))
+    foreign = tmp_path / "foreign.pcap"
+    _as_pcap(CaptureReader, source, foreign)
+    for words in ((), ("--filter", "corr >= 0")):
+        directory = tmp_path / f"imported{len(words)}"
+        done = CliRunner().invoke(app, ["import", str(foreign), "-o", str(directory), *words])
+        assert done.exit_code == 0, done.output
+        data = b"".join(path.read_bytes() for path in directory.iterdir())
+        assert len(data) > 5000 and leaks(data + done.output.encode()) == set(), words
+
+
+def _as_pcap(reader: Callable[..., Any], source: Path, target: Path) -> None:
+    """The packets of a recording as a file that tcpdump might have written."""
+    with open(source, "rb") as file, open(target, "wb") as out:
+        out.write(bytes.fromhex("4d3cb2a1020004000000000000000000ffff000001000000"))
+        for packet in reader(file, str(source)).packets():
+            seconds, nanoseconds = divmod(packet.time_ns, 1_000_000_000)
+            sizes = len(packet.data), len(packet.data)
+            out.write(b"".join(n.to_bytes(4, "little") for n in (seconds, nanoseconds, *sizes)) + bytes(packet.data))
