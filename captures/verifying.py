@@ -18,6 +18,7 @@ FINE, REBUILT, WRONG, LIVE, FOREIGN, UNREADABLE = "fine", "rebuilt", "wrong", "l
 """States of a file: all is well; its index was made anew; its index, or the segment, is not right; it is being recorded;
 it is no segment of a recording and has no index file; it cannot be read."""
 _TICK = 1024
+_ANEW = "it is read anew whenever it is opened"
 
 
 @dataclass(slots=True)
@@ -81,6 +82,7 @@ class _Reader(MendingReader):
 def files_of(path: Path) -> list[Path]:
     """The captures of a path: itself, or those of a directory by name. Raises OSError."""
     if not path.is_dir():
+        path.stat()
         return [path]
     return [found for _, found in sorted(files_in(path).items())]
 
@@ -106,10 +108,14 @@ def verify(path: Path, write: bool = False, tick: Callable[[int], None] = lambda
     verdict.damage = tuple(reader.damage)
     if not reader.damage:
         verdict.note = reader.note or ("" if builder.complete else INTERRUPTED)
-    if reader.damage or reader.note:
-        # Its index stays open, so that everybody who opens it is told; and an index that fits knows more than can be read.
-        verdict.state = WRONG if verdict.index or reader.damage else FINE
-        verdict.index = verdict.index and f"{verdict.index}; it is read anew whenever it is opened"
+    # No index is made for what is not whole, so that everybody who opens it is told; and one that fits a damaged
+    # segment knows more than can still be read.
+    if reader.damage:
+        verdict.state = WRONG
+        verdict.index = verdict.index and f"{verdict.index}; {_ANEW}"
+    elif reader.note:
+        verdict.note = f"{verdict.note}; {_ANEW}" if verdict.index else verdict.note
+        verdict.index = ""
     elif verdict.index:
         verdict.state = REBUILT if write else WRONG
         if write:

@@ -51,7 +51,9 @@ class Tripwire:
     ) -> Tripwire | None:
         """From the settings of the inspector; None when nothing in the traffic is to make it write."""
         flight = settings.get("flight")
-        return cls(flight["filters"], flight["findings"], send, news(Severity.INFO)) if flight else None
+        if not flight or not (flight["filters"] or flight["findings"]):
+            return None
+        return cls(flight["filters"], flight["findings"], send, news(Severity.INFO))
 
     @property
     def inspects(self) -> bool:
