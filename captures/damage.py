@@ -15,8 +15,9 @@ from typing import BinaryIO, NamedTuple
 
 from crc32c import crc32c
 
+from ..decoder.frame import MAX_FRAME
 from . import packets, pcapng
-from .packets import ACK, FIN, PSH, SYN
+from .packets import ACK, FIN, PSH, SYN, TcpSegment
 from .pcapng import Block, CaptureReader, Interface, Packet
 from .recording import OPAQUE_COMMENT
 from .segment import ENTERPRISE, FINAL, INTERFACES, SYNC_MAGIC, Sync, parse_sync
@@ -132,12 +133,12 @@ class MendingReader(CaptureReader):
             found = list(self._blocks_of(span))
             times = sorted(packet.time_ns for _, packet in found if packet is not None)
             usual = times[len(times) // 2] if times else 0
-            for end, packet in found:
+            for number, (end, packet) in enumerate(found):
                 if packet is None:
                     continue
                 if not span.sound and not _is_good(packet, usual):
                     self._leave_out(packet.offset, end, "a packet whose checksum, or time, is wrong")
-                elif self._is_usable(packet, end) and packet.offset >= told:
+                elif self._is_usable(packet, found[number:]) and packet.offset >= told:
                     self.end = end
                     yield packet
         self.end = len(self._data)
@@ -197,7 +198,7 @@ class MendingReader(CaptureReader):
         captured = int.from_bytes(body[12:16], "little")
         return captured <= len(body) - 20 and checksums_fit(body[20 : 20 + captured])
 
-    def _is_usable(self, packet: Packet, end: int) -> bool:
+    def _is_usable(self, packet: Packet, following: list[tuple[int, Packet | None]]) -> bool:
         """Whether it does not belong to a frame of which an earlier packet was left out."""
         segment = packets.parse(packet.linktype, packet.data)
         if segment is None:
@@ -208,8 +209,8 @@ class MendingReader(CaptureReader):
             self._next_byte[key] = segment.sequence + 1 & 0xFFFFFFFF
             return True
         gap = expected is not None and expected != segment.sequence and segment.payload
-        if gap and not _starts_frame(segment.payload, segment.flags) and not _is_said(packet):
-            self._leave_out(packet.offset, end, "the rest of a frame whose beginning is damaged")
+        if gap and not _starts_frame(segment, key, following) and not _is_said(packet):
+            self._leave_out(packet.offset, following[0][0], "the rest of a frame whose beginning is damaged")
             return False  # the next one is behind a gap, too
         self._next_byte[key] = segment.sequence + len(segment.payload) & 0xFFFFFFFF
         return True
@@ -239,9 +240,26 @@ def _is_good(packet: Packet, usual_ns: int) -> bool:
     return fits and abs(packet.time_ns - usual_ns) < _MONTH_NS
 
 
-def _starts_frame(payload: bytes, flags: int) -> bool:
-    size = int.from_bytes(payload[:4], "big", signed=True) + 4
-    return size == len(payload) if flags & PSH else size > len(payload) >= packets.MAX_PAYLOAD
+def _starts_frame(
+    segment: TcpSegment, key: tuple[int, bytes, bytes], following: list[tuple[int, Packet | None]]
+) -> bool:
+    """Whether the first 4 bytes are the size of what comes until the end of a frame, as far as that can be seen."""
+    size = int.from_bytes(segment.payload[:4], "big") + 4
+    if segment.flags & PSH:  # the last packet of a frame, or its only one
+        return size == len(segment.payload)
+    if not len(segment.payload) < size <= MAX_FRAME + 4:
+        return False
+    length = 0
+    for _, packet in following:
+        found = packets.parse(packet.linktype, packet.data) if packet and packet.interface == key[0] else None
+        if found is None or (found.source, found.target) != key[1:] or not found.payload:
+            continue
+        if found.sequence != segment.sequence + length & 0xFFFFFFFF:
+            break  # another one is missing in it
+        length += len(found.payload)
+        if found.flags & PSH:
+            return length == size
+    return True
 
 
 def _is_said(packet: Packet) -> bool:
