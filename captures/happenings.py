@@ -241,6 +241,7 @@ class Happenings:
         exchange.marks[_mark(leg)] = [leg.data]
         notes = [comment for comment in leg.comments if not comment.startswith(MARK)]
         if notes:
+            exchange.marks[f"{_mark(leg)}_notes"] = notes
             self._leg_notes.setdefault(id(exchange), []).extend(notes)
 
     # how it is going

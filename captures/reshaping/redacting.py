@@ -103,8 +103,9 @@ class Redaction:
             new.marks["broker_request"] = [self.frames.request(exchange, frame) for frame in marks["broker_request"]]
         if "broker_response" in marks and "broker_response" not in new.marks:
             new.marks["broker_response"] = [self.frames.response(exchange, frame) for frame in marks["broker_response"]]
-        if "notes" in marks:
-            notes = marks["notes"]
-            if self.kinds & NAMES:
-                notes = [scrubbed(note, self.pseudonyms) for note in notes]
-            new.marks["notes"] = list(notes)
+        for name in ("notes", "broker_request_notes", "broker_response_notes"):
+            if name in marks:
+                notes = marks[name]
+                if self.kinds & NAMES:
+                    notes = [scrubbed(note, self.pseudonyms) for note in notes]
+                new.marks[name] = list(notes)

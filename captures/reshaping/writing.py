@@ -26,6 +26,7 @@ KEPT = first_bytes.KEPT
 _TOKEN = b"\x60"  # what a GSSAPI token begins with; masked again by the recorder
 _BETWEEN = ("no frame found yet", "in front of the first frame", "cut off by missing bytes")
 _ONE_FILE = 1 << 62
+_LEGS = "broker_request", "broker_response"
 
 
 class Writer:
@@ -165,7 +166,11 @@ class Writer:
         """The notes that were not written yet."""
         if number in self._unsaid:
             self.recorder.note(number, exchange.correlation_id, self._unsaid.pop(number))
-        notes = exchange.marks.get("notes", ())
+        notes = list(exchange.marks.get("notes", ()))
+        for name in _LEGS:
+            for note in exchange.marks.get(name + "_notes", ()):  # these go with the other leg's frame
+                if note in notes:
+                    notes.remove(note)
         for note in notes[self._notes.get(id(exchange), 0) :]:
             self.recorder.note(number, exchange.correlation_id, note)
         if notes:
@@ -174,13 +179,14 @@ class Writer:
     def _leg(self, number: int, exchange: Exchange, direction: Direction) -> None:
         """The frame of the broker leg, where it was another one."""
         request = direction is Direction.REQUEST
-        frames = exchange.marks.get("broker_request" if request else "broker_response")
+        frames = exchange.marks.get(_LEGS[direction])
         if not frames or (request and id(exchange) in self._legs):
             return
         if request:
             self._legs.add(id(exchange))
         time_ns = (exchange.request_time_ns if request else exchange.response_time_ns) or 0
-        self.recorder.broker_leg(number, direction, time_ns, sized(frames[0]))
+        note = "; ".join(exchange.marks.get(_LEGS[direction] + "_notes", ()))
+        self.recorder.broker_leg(number, direction, time_ns, sized(frames[0]), note)
 
     def _stray(self, number: int, event: Stray) -> None:
         opaque = event.opaque
