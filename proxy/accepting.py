@@ -46,7 +46,7 @@ class Acceptor:
         """Accept on `listener` for `broker` from now on."""
         entry = (listener, broker)
         self.listeners.append(entry)
-        self._relay.listen_for(listener.fileno(), lambda _: self._accept(entry))
+        self._relay.sockets.listen_for(listener.fileno(), lambda _: self._accept(entry))
 
     def called(self, _: int) -> None:
         """Another worker has left a client to this one."""
@@ -67,7 +67,7 @@ class Acceptor:
         if self._again and not relay.draining:
             again, self._again = self._again, []
             for listener, _ in again:
-                relay.renew_edge(listener.fileno())
+                relay.sockets.renew_edge(listener.fileno())
         board = self._board
         if board is not None:
             board.standing(len(relay.connections))

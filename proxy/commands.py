@@ -8,6 +8,7 @@ for its decisions goes on.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from ..decoder.filter import FilterError
@@ -135,14 +136,18 @@ class Commands:
     # -- brokers and connections -----------------------------------------------------------------------------
 
     def _brokers(self, message: dict[str, Any], data: bytes) -> Answer:
-        return {"brokers": self._relay.brokers()}
+        addresses = self._relay.addresses
+        addresses.catch_up()
+        return {"brokers": [asdict(found) for found in addresses.found]}
 
     def _close(self, message: dict[str, Any], data: bytes) -> Answer:
         how = message["how"]
         if how not in ("fin", "rst"):
             raise ValueError("how is fin or rst")
-        if not self._relay.close_connection(int(message["connection"]), how):
+        connection = self._relay.connections.get(int(message["connection"]))
+        if connection is None:
             return {"error": "missing", "text": f"no connection {message['connection']} is open"}
+        connection.close(how)
         return {"closed": message["connection"], "how": how}
 
     # -- intercepts ------------------------------------------------------------------------------------------

@@ -17,16 +17,12 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable
-from dataclasses import asdict
-from functools import partial
 from typing import Any
 
 from ..decoder import Topics
 from ..plugins.rules import Rule, RuleBook
 from . import polling
 from .accepting import Acceptor
-from .addresses import AddressMap
 from .bells import hush, sound
 from .board import Board
 from .channel import Channel
@@ -39,19 +35,19 @@ from .intercepts import Intercepts
 from .lane import Lane
 from .limits import Guard
 from .live_rules import LiveRules
-from .named import NamedBrokers
+from .mapping import make_address_map
 from .negotiation import Security
 from .orders import Orders
 from .probing import Prober
 from .resolver import Resolver
 from .ring import Kind, Ring, RingWriter
 from .several_rings import resume
+from .sockets import Sockets
 from .switching import switch
 from .telling import Teller
-from .transparent import Interception, Unchanged
+from .transparent import Interception
 from .unreached import LastWords
 
-_ALL = polling.ALL
 _WRITE = polling.WRITE  # a global is faster than an attribute
 _READ = polling.READ | polling.READ_HANGUP | polling.HANGUP | polling.ERROR
 _ERROR = polling.ERROR
@@ -99,7 +95,7 @@ class Relay:
             # Rules name topics, newer requests only their ids: Metadata says which is which
             rules_may_come = bool(settings["rules"]) or self.switchable
             self.watch = frozenset(each for each in self.watch if rules_may_come and each >> 16 == METADATA)
-        self.addresses = self._make_addresses(own, settings)
+        self.addresses = make_address_map(self, own, settings)
         secured = settings.get("security")
         self.security = Security(self, secured) if secured else None
         """TLS and logins, if there are any."""
@@ -112,9 +108,8 @@ class Relay:
         self.editor.topics = Topics() if self.switchable else None
         self.guard = Guard(self, settings.get("limits") or {})
         self.lingering: list[LastWords] = []
-        self._poll = polling.make_poll(self._interest)
-        self._ends: dict[int, tuple[Lane, Lane]] = {}
-        self._others: dict[int, Callable[[int], None]] = {}
+        self.sockets = Sockets(self.interception.forget if self.interception is not None else None)
+        self.attend, self.forget = self.sockets.attend, self.sockets.forget
         self.connections: dict[int, Connection] = {}
         """By their numbers, which are never used twice."""
         self._ready: list[Lane] = []
@@ -123,18 +118,15 @@ class Relay:
         self._snapshot_due = False
         self._parent = os.getppid()
         self.acceptor = Acceptor(self, self.board, settings.get("callers", []))
-        for fd, handler in (
-            (control.fileno(), self._orders.come),
-            (self._room_bell, self._room_made),
-            (self.resolver.bell, lambda _: self.resolver.deliver()),
-        ):
-            self._others[fd] = handler
-            self._poll.register(fd, polling.READ)
+        listen_for = self.sockets.listen_for
+        listen_for(control.fileno(), self._orders.come, edge=False)
+        listen_for(self._room_bell, self._room_made, edge=False)
+        listen_for(self.resolver.bell, lambda _: self.resolver.deliver(), edge=False)
         if commands is not None:
-            self._others[commands.fileno()] = self.commands.ready
-            self._poll.register(commands.fileno(), _ALL)
+            self.sockets.others[commands.fileno()] = self.commands.ready
+            self.sockets.poll.register(commands.fileno(), polling.ALL)
         if self.board is not None:
-            self.listen_for(settings["callers"][self.worker], self.acceptor.called)
+            listen_for(settings["callers"][self.worker], self.acceptor.called)
         self.acceptor.add(bootstrap, self.upstream)
         for listener, broker in zip(listeners, settings.get("brokers", ()), strict=True):
             self.acceptor.add(listener, tuple(broker))
@@ -142,23 +134,6 @@ class Relay:
             self.guard.warn_of_few_files(self.workers)
             if settings["probe"]:
                 self.resolver.resolve(*self.upstream, self.prober.probe)
-
-    def _make_addresses(self, own: Address, settings: dict[str, Any]) -> AddressMap:
-        """The address map of this mode."""
-        secured = settings.get("security")
-        suffix = (secured["tls"] or {}).get("sni_suffix") if secured and self.rewrites else ""
-        kind = partial(NamedBrokers, suffix=suffix) if suffix else AddressMap if self.rewrites else Unchanged
-        addresses: AddressMap = kind(
-            own,
-            self.upstream,
-            fixed=settings["fixed_ports"],
-            same_host=self.prober.same_host,
-            opened=self._opened,
-            emit=self.emit,
-            board=self.board,
-            reserved={int(port): what for port, what in settings.get("reserved", {}).items()},
-        )
-        return addresses
 
     # -- events to the supervisor ----------------------------------------------------------------------------
 
@@ -173,30 +148,14 @@ class Relay:
 
     # -- sockets ---------------------------------------------------------------------------------------------
 
-    def _opened(self, listener: socket.socket, broker: Address) -> None:
+    def opened(self, listener: socket.socket, broker: Address) -> None:
         """The address map has a new listener."""
         self.acceptor.add(listener, broker)
         if self.board is not None:
             self._orders.share(listener, broker)
 
-    def listen_for(self, fd: int, handler: Callable[[int], None]) -> None:
-        """Call `handler` with every edge of what can only be read: a listener, a bell."""
-        self._others[fd] = handler
-        self._poll.register(fd, polling.READ | polling.EDGE)
-
-    def renew_edge(self, fd: int) -> None:
-        """Be told of a listener again, if clients wait there."""
-        self._poll.modify(fd, polling.READ | polling.EDGE)
-
     def await_connect(self, connection: Connection, sock: socket.socket) -> None:
         self.attend(sock.fileno(), connection.connected)
-
-    def attend(self, fd: int, handler: Callable[[], None]) -> None:
-        """Call `handler` for every edge of a socket that is not (or not yet) an end of two lanes."""
-        known = fd in self._others
-        self._others[fd] = lambda _: handler()
-        if not known:
-            self._poll.register(fd, _ALL)
 
     def established(self, connection: Connection) -> None:
         """Both sockets stand: let bytes flow."""
@@ -204,45 +163,14 @@ class Relay:
         if upstream is None:
             return
         request, response = connection.request, connection.response
-        self._others.pop(upstream.fileno(), None)
-        self._ends[upstream.fileno()] = (response, request)
-        if self._ends.get(connection.client.fileno()) is None:
-            self._ends[connection.client.fileno()] = (request, response)
-            self._poll.register(connection.client.fileno(), _ALL)
-        # bytes may have come with the handshake; the edge for them is past
-        self._poll.modify(upstream.fileno(), _ALL)
+        self.sockets.stand(connection, upstream)
         request.readable = response.readable = True
         self._ready += (response, request)
 
     def suspend(self, connection: Connection) -> None:
         """Nothing is in flight: take the broker's socket from the lanes until `established` is called again."""
         if connection.upstream is not None:
-            fd = connection.upstream.fileno()
-            self._others[fd] = self._others.get(fd, lambda _: None)
-            self._ends.pop(fd, None)
-
-    def _interest(self, fd: int) -> int | None:
-        """What the lanes of a socket wait for (`polling.Interest`)."""
-        end = self._ends.get(fd)
-        if end is None:
-            return None
-        reads, writes = end
-        wanted = polling.READ if reads.open and not reads.readable and not reads.eof else 0
-        if writes.open and (writes.pending or getattr(writes.sink, "waits", False)):
-            wanted |= polling.WRITE
-        return wanted
-
-    def forget(self, sock: socket.socket) -> None:
-        """A socket is about to be closed."""
-        fd = sock.fileno()
-        self._ends.pop(fd, None)
-        self._others.pop(fd, None)
-        if self.interception is not None:
-            self.interception.forget(fd)
-        try:
-            self._poll.unregister(fd)
-        except (OSError, ValueError):
-            pass
+            self.sockets.suspend(connection.upstream.fileno())
 
     def gone(self, connection: Connection) -> None:
         self.connections.pop(connection.number, None)
@@ -271,7 +199,8 @@ class Relay:
 
     def run(self) -> None:
         """Until told to stop, or the supervisor is gone."""
-        poll, ends, others, writer = self._poll.poll, self._ends, self._others, self.writer
+        poll, ends, others = self.sockets.poll.poll, self.sockets.ends, self.sockets.others
+        writer = self.writer
         security = self.security
         next_tick = time.monotonic() + 1.0
         published = writer.sequence
@@ -400,21 +329,9 @@ class Relay:
 
     def lost_control(self, channel: Channel) -> None:
         """The control server is gone: whatever waits for its decisions goes on."""
-        self._others.pop(channel.fileno(), None)
-        self._poll.unregister(channel.fileno())
+        self.sockets.others.pop(channel.fileno(), None)
+        self.sockets.poll.unregister(channel.fileno())
         self.intercepts.clear("control server gone")
-
-    def brokers(self) -> list[dict[str, Any]]:
-        """Every broker that was found: node (-1: not known), its address, and that of its listener here."""
-        self.addresses.catch_up()
-        return [asdict(found) for found in self.addresses.found]
-
-    def close_connection(self, number: int, how: str) -> bool:
-        """Whether there was such a connection to close."""
-        connection = self.connections.get(number)
-        if connection is not None:
-            connection.close(how)
-        return connection is not None
 
     # -- the end ---------------------------------------------------------------------------------------------
 

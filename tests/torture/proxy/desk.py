@@ -153,7 +153,7 @@ class Desk(Relay):
         return found
 
     def shut(self) -> None:
-        self._poll.close()
+        self.sockets.poll.close()
         for listener, _ in self.acceptor.listeners:
             listener.close()
         for sock in (self.control, self._theirs):

@@ -1,0 +1,32 @@
+"""Which address map a relay has: a port per broker, a name per broker, or none."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from .addresses import AddressMap
+from .events import Address
+from .named import NamedBrokers
+from .transparent import Unchanged
+
+if TYPE_CHECKING:
+    from .relay import Relay
+
+
+def make_address_map(relay: Relay, own: Address, settings: dict[str, Any]) -> AddressMap:
+    """The one for a relay's settings; `own`: where its bootstrap listener is."""
+    secured = settings.get("security")
+    suffix = (secured["tls"] or {}).get("sni_suffix") if secured and relay.rewrites else ""
+    kind = partial(NamedBrokers, suffix=suffix) if suffix else AddressMap if relay.rewrites else Unchanged
+    addresses: AddressMap = kind(
+        own,
+        relay.upstream,
+        fixed=settings["fixed_ports"],
+        same_host=relay.prober.same_host,
+        opened=relay.opened,
+        emit=relay.emit,
+        board=relay.board,
+        reserved={int(port): what for port, what in settings.get("reserved", {}).items()},
+    )
+    return addresses
