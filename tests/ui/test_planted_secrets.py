@@ -5,6 +5,8 @@ The same traffic in a capture that nobody masked is searched, too: what is shown
 
 from __future__ import annotations
 
+import base64
+import gzip
 import os
 import re
 import signal
@@ -12,6 +14,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
@@ -69,8 +72,9 @@ class Broker:
                 if frame == TOKEN:
                     answer = ANSWER
                 elif answer is None:
-                    key, version, number = decoder.peek_request(frame)
-                    answer = decoder.encode_response(key, version, {}, correlation_id=number)
+                    if frame != handshake():
+                        return
+                    answer = decoder.encode_response(17, 0, {}, correlation_id=900)
                 sock.sendall(sized(answer))
 
 
@@ -109,15 +113,6 @@ def unmasked(directory: Path, said: list[Said]) -> Path:
     return directory
 
 
-def read_until(stream: Any, wanted: str, log: list[str]) -> str:
-    """The first group of the first line that has it; all lines go into the log."""
-    while line := stream.readline():
-        log.append(line)
-        if match := re.search(wanted, line):
-            return match[1]
-    raise AssertionError(f"no {wanted} in {log}")
-
-
 @pytest.fixture(scope="module")
 def through(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, bytes]]:
     """A recording by the proxy of all that, and everything that the proxy told by other ways."""
@@ -148,8 +143,9 @@ def through(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, b
             asked = urllib.request.Request(f"http://127.0.0.1:{port}{path}", headers={"Authorization": f"Bearer {key}"})
             return bytes(urllib.request.urlopen(asked, timeout=30).read())
 
-        wait = "/v1/exchanges?since=0&bodies=1&limit=1000&wait=20&filter=corr%20%3D%3D%20900"
-        assert b"SaslHandshake" in get(seen["control"], wait)  # the last one is there, so are the others
+        until = time.monotonic() + 30
+        while b"SaslHandshake" not in get(seen["control"], "/v1/exchanges?wait=0.2&filter=corr%20%3D%3D%20900"):
+            assert time.monotonic() < until  # once the last one is there, so are the others
         told["exchanges"] = get(seen["control"], "/v1/exchanges?since=0&bodies=1&limit=1000")
         for path in ("/v1/findings", "/v1/connections", "/v1/status", "/v1/brokers"):
             told[path] = get(seen["control"], path)
@@ -166,9 +162,6 @@ def through(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, b
 def test_the_search_finds_what_is_planted(tmp_path: Path) -> None:
     data = b"".join(path.read_bytes() for path in unmasked(tmp_path / "u", dialog()).glob("*.pcapng"))
     assert leaks(data) == set(NAMES) - {"raw sasl token", "raw sasl answer"}  # these are masked in any case
-    import base64
-    import gzip
-
     for name in NAMES[:3]:
         for coded in (bytes.fromhex(secret(name).encode().hex()), gzip.compress(b"x" + secret(name).encode())):
             assert leaks(b"..." + coded) == {name}
@@ -207,7 +200,6 @@ def test_no_screen_tells_a_secret(capture: Path) -> None:
             for message in (exchange.request_message, exchange.response_message):
                 if message is not None:
                     asked = exchange.request_message if message.plan.kind == "response" else None
-                    shown += [repr(p) for p in of(message, asked) if p.path not in ("auth_bytes",)]
                     shown += [repr(p.fields) for p in of(message, asked)]
             shown.append(repr(exchange) + repr(exchange.to_dict(values=True)))
     assert len("".join(shown)) > 10_000 and leaks("\n".join(shown).encode()) == set()
