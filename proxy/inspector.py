@@ -88,7 +88,7 @@ class Inspection:
             self._connections[conn] = decoder.Connection(conn, *ends, topics=self._topics)
         self._feed([Opened(conn, *ends, time_ns, not failed)])
 
-    def data(self, conn: int, direction: int, time_ns: int, data: bytes) -> None:
+    def data(self, conn: int, direction: int, time_ns: int, data: bytes | memoryview) -> None:
         connection = self._connections.get(conn)
         if connection is None:
             return

@@ -86,7 +86,7 @@ class Gauge:
         self._connections[conn] = _Followed(followed, time_ns)
         self.metrics.connections = len(self._connections)
 
-    def data(self, conn: int, direction: int, time_ns: int, data: bytes) -> None:
+    def data(self, conn: int, direction: int, time_ns: int, data: bytes | memoryview) -> None:
         self.metrics.stream_bytes[direction] += len(data)
         followed = self._connections.get(conn)
         if followed is None:

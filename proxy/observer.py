@@ -26,6 +26,7 @@ from .recordings import Recordings
 from .ring import Kind
 from .several_rings import open_reader
 
+_DATA = Kind.DATA  # looked up once: this is done for every chunk
 LAST_SECONDS = 25.0
 """After the relay has ended, what is left in the ring is read for so long at most."""
 
@@ -44,7 +45,7 @@ class Consumer(Protocol):
         upstream: Address | None = None,
         failed: str = "",
     ) -> None: ...
-    def data(self, conn: int, direction: int, time_ns: int, data: bytes) -> None: ...
+    def data(self, conn: int, direction: int, time_ns: int, data: bytes | memoryview) -> None: ...
     def broker_leg(self, conn: int, direction: int, time_ns: int, frame: bytes, note: str = "") -> None: ...
     def note(self, conn: int, correlation_id: int, text: str) -> None: ...
     def lost(self, conn: int, direction: int, nbytes: int) -> None: ...
@@ -75,7 +76,7 @@ class Tally:
     ) -> None:
         self._connections[conn] = decoder.Connection(conn)
 
-    def data(self, conn: int, direction: int, time_ns: int, data: bytes) -> None:
+    def data(self, conn: int, direction: int, time_ns: int, data: bytes | memoryview) -> None:
         connection = self._connections.get(conn)
         if connection is None:
             return
@@ -245,15 +246,15 @@ class Observer:
         if isinstance(record, Lost):
             consumer.lost(record.connection, record.direction, record.nbytes)
             return
-        conn, kind = record.connection, record.kind
-        if kind == Kind.DATA:
-            self._bytes[record.direction] += len(record.data)
+        kind, conn, direction, time_ns, data, first = record
+        if kind is _DATA:
+            self._bytes[direction] += len(data)
             if self._recordings is not None:
-                self._recordings.data(conn, record.direction, record.time_ns, record.data, record.first_frame)
+                self._recordings.data(conn, direction, time_ns, data, first)
             else:
-                consumer.data(conn, record.direction, record.time_ns, record.data)
+                consumer.data(conn, direction, time_ns, data)
         elif kind == Kind.OPENED:
-            said = json.loads(record.data)
+            said = json.loads(bytes(data))
             failed = said.get("failed", "")
             self._open += 1
             self._opened += 0 if failed else 1
@@ -262,11 +263,11 @@ class Observer:
         elif kind == Kind.CLOSED:
             self._open -= 1
             self._legs.pop(conn, None)
-            said = json.loads(record.data)
+            said = json.loads(bytes(data))
             consumer.closed(conn, record.time_ns, said["how"], said.get("by", ""))
         elif kind == Kind.NOTE:
             number = record.first_frame
-            consumer.note(conn, number - (1 << 32) if number >> 31 else number, record.data.decode())
+            consumer.note(conn, number - (1 << 32) if number >> 31 else number, bytes(data).decode())
         elif kind == Kind.BROKER_LEG:
             self._leg(record)
         elif kind == Kind.STOP:

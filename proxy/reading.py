@@ -11,7 +11,7 @@ import json
 import select
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from .bells import hush, sound
 from .ring import (
@@ -20,6 +20,8 @@ from .ring import (
     _W_BLOCKED,
     _W_POSITION,
     _W_SEQUENCE,
+    ACTIVE,
+    BLOCK,
     CHUNK,
     DESCRIPTOR,
     NONE,
@@ -31,21 +33,23 @@ from .ring import (
     Ring,
 )
 
+_KINDS = {int(kind): kind for kind in Kind}
+_DATA = Kind.DATA
 
-@dataclass(slots=True, frozen=True)
-class Record:
-    """One descriptor with a copy of its bytes."""
+
+class Record(NamedTuple):
+    """One descriptor with its bytes. Those of `Kind.DATA` stand in the ring itself when the writer waits for this
+    reader: they are good until the next record is asked for."""
 
     kind: Kind
     connection: int
     direction: int
     time_ns: int
-    data: bytes
+    data: bytes | memoryview
     first_frame: int
 
 
-@dataclass(slots=True, frozen=True)
-class Lost:
+class Lost(NamedTuple):
     """`nbytes` of one direction were not seen; the next data of it starts at a frame."""
 
     connection: int
@@ -63,6 +67,7 @@ class RingReader:
         self._position_word = ring.reader_word(reader, POSITION)
         self._waiting_word = ring.reader_word(reader, WAITING)
         self._snapshot_word = ring.reader_word(reader, SNAPSHOT)
+        self._active_word = ring.reader_word(reader, ACTIVE)
         self._bell = bell
         self._writer_bell = writer_bell
         self._cursor: int = self._words[self._sequence_word]
@@ -105,7 +110,8 @@ class RingReader:
     def read(self, limit: int = 512) -> Iterator[Record | Lost]:
         """What has been written since, at most `limit` chunks."""
         ring, words, slots = self._ring, self._words, self._ring.slots
-        unpack = DESCRIPTOR.unpack_from
+        unpack, area, size = DESCRIPTOR.unpack_from, ring.data, ring.data_size
+        awaited = words[self._active_word] == BLOCK
         for _ in range(limit):
             cursor = self._cursor
             head = words[_W_SEQUENCE]
@@ -117,34 +123,44 @@ class RingReader:
             sequence, meta, time_ns, position, length, first, stream, total = unpack(
                 ring.buffer, _HEADER + (cursor & (slots - 1)) * _SLOT
             )
-            offset = position % ring.data_size
-            data = bytes(ring.data[offset : offset + length])
+            offset = position % size
+            data: bytes | memoryview = area[offset : offset + length]
+            if not awaited or meta & 0xFF != _DATA:
+                data = bytes(data)
             # Only now is it certain that nothing was written over it: the writer may be filling up to a chunk
             # (and have skipped the rest of the area) beyond its head.
             if (
                 sequence != cursor
                 or words[_W_SEQUENCE] - cursor >= slots
-                or words[_W_POSITION] + 2 * CHUNK - position > ring.data_size
+                or (words[_W_POSITION] + 2 * CHUNK - position > size and not awaited)
             ):
                 self._overtaken()
                 continue
             self._cursor = cursor + 1
-            kind, direction, connection = Kind(meta & 0xFF), meta >> 8 & 0xFF, meta >> 16
+            kind, direction, connection = _KINDS[meta & 0xFF], meta >> 8 & 0xFF, meta >> 16
             self.lost_bytes += total - self._total
             self._total = total
-            if kind == Kind.DATA:
+            if kind is _DATA:
                 self._total += length
-                yield from self._data(connection, direction, time_ns, data, first, stream)
+                key = (connection, direction)
+                if self._expected.get(key, 0) == stream and key not in self._unsynced:
+                    self._expected[key] = stream + length
+                    yield Record(_DATA, connection, direction, time_ns, data, first)
+                else:
+                    yield from self._data(connection, direction, time_ns, data, first, stream)
             else:
                 yield from self._other(kind, connection, direction, time_ns, data, first)
             words[self._position_word] = position + length
             words[self._sequence_word] = cursor + 1
-            if words[_W_BLOCKED]:
+            # A writer that waits is woken when there is room for more than the next chunk: each time costs both a switch.
+            if words[_W_BLOCKED] and (
+                words[_W_POSITION] - position < size * 3 // 16 and words[_W_SEQUENCE] - cursor < slots // 4
+            ):
                 words[_W_BLOCKED] = 0
                 sound(self._writer_bell)
 
     def _data(
-        self, connection: int, direction: int, time_ns: int, data: bytes, first: int, stream: int
+        self, connection: int, direction: int, time_ns: int, data: bytes | memoryview, first: int, stream: int
     ) -> Iterator[Record | Lost]:
         key = (connection, direction)
         expected = self._expected.get(key, 0)
@@ -162,7 +178,7 @@ class RingReader:
         yield Record(Kind.DATA, connection, direction, time_ns, data, first)
 
     def _other(
-        self, kind: Kind, connection: int, direction: int, time_ns: int, data: bytes, first: int
+        self, kind: Kind, connection: int, direction: int, time_ns: int, data: bytes | memoryview, first: int
     ) -> Iterator[Record | Lost]:
         if kind in (Kind.OPENED, Kind.PRESENT):
             if kind == Kind.PRESENT and self._present is not None:
@@ -170,7 +186,7 @@ class RingReader:
             if connection in self._open:
                 return
             self._open.add(connection)
-            for direction_of, position in enumerate(json.loads(data).get("streams", ())):
+            for direction_of, position in enumerate(json.loads(bytes(data)).get("streams", ())):
                 key = (connection, direction_of)
                 self._expected[key] = position
                 if position:
@@ -178,7 +194,7 @@ class RingReader:
             yield Record(Kind.OPENED, connection, direction, time_ns, data, first)
         elif kind == Kind.PRESENT_END:
             # an incomplete list (overtaken in the middle of it) says nothing about who is gone
-            if self._present is None or len(self._present) != json.loads(data)["open"]:
+            if self._present is None or len(self._present) != json.loads(bytes(data))["open"]:
                 return
             gone = self._open - self._present
             self._present = None
@@ -187,7 +203,7 @@ class RingReader:
                 yield Record(Kind.CLOSED, connection_gone, 0, time_ns, b'{"how": "lost"}', NONE)
         elif kind == Kind.CLOSED:
             announced = connection in self._open
-            for direction_of, end in enumerate(json.loads(data).get("streams", ())):
+            for direction_of, end in enumerate(json.loads(bytes(data)).get("streams", ())):
                 key = (connection, direction_of)
                 missed = end - self._unsynced.get(key, self._expected.get(key, 0))
                 if announced and missed > 0:

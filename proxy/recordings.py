@@ -249,7 +249,7 @@ class Recordings:
             self._connections[conn] = client, broker, upstream
         self._consumer.opened(conn, time_ns, client, broker, upstream, failed)
 
-    def data(self, conn: int, direction: int, time_ns: int, data: bytes, first: int = 0) -> None:
+    def data(self, conn: int, direction: int, time_ns: int, data: bytes | memoryview, first: int = 0) -> None:
         """`first`: where in `data` the first frame starts, or `ring.NONE`."""
         key = conn, direction
         if key in self._unsynced:
