@@ -4,7 +4,8 @@
 
 Needs what the tests of `tests/real` need (Java, `make broker`) and confluent-kafka. One topic with one partition, so
 that every way leads to one broker. haproxy is one more advertised address of the same broker: a listener of the
-broker stands for every way that rewrites nothing. Rounds are interleaved; medians and ratios to direct are printed.
+broker stands for every way that rewrites nothing. Rounds are interleaved; printed are medians, and the median of the
+rounds' ratios to direct.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from pathlib import Path
 from unittest.mock import patch
 
 from barnabas.proxy import Proxy, ProxyConfig
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 HERE = Path(__file__).resolve().parent
@@ -79,17 +80,26 @@ def synchronous(bootstrap: str, topic: str) -> float:
 
 
 def consume(bootstrap: str, topic: str, count: int) -> float:
-    """MB/s of the first `count` records."""
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": uuid.uuid4().hex, "enable.auto.commit": False})
-    consumer.assign([TopicPartition(topic, 0, 0)])
+    """MB/s of the first `count` records of a topic that is already full, from `subscribe` on: the way to the group's
+    coordinator, joining and all fetches are part of it, whichever way leads there."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": uuid.uuid4().hex,
+            "enable.auto.commit": False,
+            "auto.offset.reset": "earliest",
+        }
+    )
     size = got = 0
-    begun = 0.0
+    begun = time.perf_counter()
+    consumer.subscribe([topic])
     while got < count:
-        for message in consumer.consume(10_000, 1.0):
-            if message.error() is None:
-                begun = begun or time.perf_counter()
+        for message in consumer.consume(10_000, 0.5):
+            if message.error() is None and got < count:
                 size += len(message.value())
                 got += 1
+        if time.perf_counter() - begun > 120:
+            raise RuntimeError(f"only {got} of {count} records came within two minutes")
     took = time.perf_counter() - begun
     consumer.close()
     return size / took / 1e6
@@ -139,13 +149,17 @@ def measure(rounds: int, megabytes: int) -> dict[str, dict[str, list[float]]]:
             found: dict[str, dict[str, list[float]]] = {
                 name: {"produce MB/s": [], "sync p50 us": [], "consume MB/s": []} for name in bootstraps
             }
-            for _ in range(rounds):
-                for name, bootstrap in bootstraps.items():
-                    found[name]["produce MB/s"].append(produce(bootstrap, topics[name], values))
-                for name, bootstrap in bootstraps.items():
-                    found[name]["sync p50 us"].append(synchronous(bootstrap, topics[name]))
-                for name, bootstrap in bootstraps.items():
-                    found[name]["consume MB/s"].append(consume(bootstrap, topics[name], len(values)))
+            names = list(bootstraps)
+            for number in range(rounds):
+                # Side by side, each round beginning with another: what changes on the machine is nobody's merit.
+                turn = number % len(names)
+                order = names[turn:] + names[:turn]
+                for name in order:
+                    found[name]["produce MB/s"].append(produce(bootstraps[name], topics[name], values))
+                for name in order:
+                    found[name]["sync p50 us"].append(synchronous(bootstraps[name], topics[name]))
+                for name in order:
+                    found[name]["consume MB/s"].append(consume(bootstraps[name], topics[name], len(values)))
             return found
 
 
@@ -159,15 +173,14 @@ def main() -> None:
     if options.json:
         print(json.dumps(found, indent=1))
         return
-    base = {kind: statistics.median(times) for kind, times in found["direct"].items()}
     print(
         f"medians of {options.rounds} rounds, {options.megabytes} MB of records of {VALUE} B; load {os.getloadavg()[0]:.1f}"
     )
     for name, kinds in found.items():
         cells = []
         for kind, rounds in kinds.items():
-            middle = statistics.median(rounds)
-            cells.append(f"{kind} {middle:8.1f} ({middle / base[kind]:4.2f}x)")
+            ratio = statistics.median(one / base for one, base in zip(rounds, found["direct"][kind], strict=True))
+            cells.append(f"{kind} {statistics.median(rounds):8.1f} ({ratio:4.2f}x)")
         print(f"  {name:20} {'   '.join(cells)}")
 
 

@@ -1,6 +1,7 @@
 """The relay beside its peers, in one run: medians of interleaved rounds, as ratios to a plain C proxy.
 
     python bench/relay/run.py [--rounds 5] [--seconds 0.5] [--only NAME,...] [--shapes TEXT] [--check] [--json]
+    python bench/relay/run.py [--hung-observer] [--connections 1000] [--stalled 50]      (see bounds.py)
 
 Builds `load.c` (client and sink) and `yardstick.c` (the C proxy) with cc. Peers are taken from the PATH where they
 are installed (haproxy, mitmdump, toxiproxy-server, socat) and otherwise left out, which is said. Every candidate
@@ -33,6 +34,7 @@ from barnabas.proxy import Proxy, ProxyConfig
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
 
+import bounds  # noqa: E402
 from frames import Shape, shapes  # noqa: E402
 
 Started = Iterator[tuple[int, list[int]]]
@@ -255,6 +257,28 @@ def show(shape: Shape, found: dict[str, dict[str, Any]]) -> None:
         )
 
 
+def measure_bounds(options: argparse.Namespace) -> None:
+    """What was asked for of bounds.py."""
+    found: dict[str, Any] = {}
+    with tempfile.TemporaryDirectory(prefix="barnabas-bench-") as scratch:
+        folder = Path(scratch)
+        build(folder)
+        if options.hung_observer:
+            found["hung observer"] = bounds.hung_observer(folder, options.rounds, options.seconds, measure)
+            if not options.json:
+                bounds.show_hung(found["hung observer"])
+        if options.connections:
+            found["connections"] = bounds.many(folder, options.connections)
+            if not options.json:
+                bounds.show_many(found["connections"])
+        if options.stalled:
+            found["stalled peers"] = bounds.stalled(folder, options.stalled)
+            if not options.json:
+                bounds.show_stalled(found["stalled peers"])
+    if options.json:
+        print(json.dumps(found, indent=1))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--rounds", type=int, default=5)
@@ -263,7 +287,13 @@ def main() -> None:
     parser.add_argument("--shapes", default="", help="only shapes whose name contains this")
     parser.add_argument("--check", action="store_true", help="compare every byte")
     parser.add_argument("--json", action="store_true")
+    parser.add_argument("--hung-observer", action="store_true", help="only this: forwarding while the observer is stopped")
+    parser.add_argument("--connections", type=int, metavar="N", help="only this: the relay's memory for each of N")
+    parser.add_argument("--stalled", type=int, metavar="N", help="only this: its memory for each of N peers that do not read")
     options = parser.parse_args()
+    if options.hung_observer or options.connections or options.stalled:
+        measure_bounds(options)
+        return
     wanted = set(options.only.split(",")) | {"direct", "C"} if options.only else set(CANDIDATES)
     missing = [n for n, (needs, _) in CANDIDATES.items() if n in wanted and needs and not shutil.which(needs)]
     chosen = {n: c for n, c in CANDIDATES.items() if n in wanted and n not in missing}
