@@ -1,0 +1,277 @@
+"""Retention and the flight recorder in a running proxy: scripted peers for what must be exact, and a real client
+against librdkafka's mock cluster."""
+
+from __future__ import annotations
+
+import json
+import resource
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from barnabas import decoder
+from barnabas.captures import open_capture
+from barnabas.captures.flight_note import read_note
+from barnabas.proxy import recording_events as told
+from barnabas.proxy.control import Control, ControlConfig, ControlError
+from barnabas.proxy.events import Counts, Event, Recording, RecordingFailed
+from barnabas.proxy.retaining import FlightConfig, RecordingConfig
+
+HEARTBEAT = 12
+
+
+def beat(wire: Any, number: int, group: str = "g" * 2000) -> bytes:
+    fields = {"group_id": group, "generation_id": 3, "member_id": "m"}
+    return wire.framed(decoder.encode_request(HEARTBEAT, 0, fields, correlation_id=number, client_id="t"))
+
+
+def answering(wire: Any, errors: dict[int, int] | None = None) -> Any:
+    """A broker that answers heartbeats; `errors`: by correlation id."""
+
+    def script(sock: Any) -> None:
+        while frame := wire.read_frame(sock):
+            number = int.from_bytes(frame[8:12], "big")
+            fields = {"error_code": (errors or {}).get(number, 0)}
+            sock.sendall(wire.framed(decoder.encode_response(HEARTBEAT, 0, fields, correlation_id=number)))
+
+    return script
+
+
+class Traffic:
+    """A client that asks and waits for the answer, and counts."""
+
+    def __init__(self, bench: Any, wire: Any, address: tuple[str, int]) -> None:
+        self._sock, self._wire = bench.client(address), wire
+        self.number = 0
+
+    def say(self, count: int = 1) -> None:
+        for _ in range(count):
+            self.number += 1
+            self._sock.sendall(beat(self._wire, self.number))
+            assert self._wire.read_frame(self._sock)
+
+
+def numbers(path: str | Path) -> list[int]:
+    with open_capture(path) as capture:
+        return [row.correlation_id for row in capture.rows()]
+
+
+def size_of(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:  # renamed, or removed
+        return 0
+
+
+def test_a_recording_stays_within_its_size(bench: Any, wire: Any, tmp_path: Path) -> None:
+    broker = bench.broker(answering(wire))
+    config = RecordingConfig(rotate_bytes=64 << 10, keep_bytes=300 << 10)
+    (tmp_path / "rec").mkdir()
+    proxy = bench.proxy(broker.address, record=tmp_path / "rec", recording=config)
+    (tmp_path / "rec" / "mine.txt").write_text("x")
+    traffic = Traffic(bench, wire, proxy.address)
+    most = 0
+    for _ in range(20):
+        traffic.say(25)
+        most = max(most, sum(map(size_of, (tmp_path / "rec").iterdir())))
+    event = wire.wait_for(proxy, told.SegmentsRemoved)
+    assert event.segments >= 1 and event.first in event.text and event.directory == str(tmp_path / "rec")
+    proxy.stop()
+    assert traffic.number * 2000 > 2 * (300 << 10) and most <= (300 << 10) * 1.2
+    found = numbers(tmp_path / "rec")
+    assert found == list(range(found[0], 501)) and len(found) > 60
+    assert (tmp_path / "rec" / "mine.txt").exists()
+
+
+def test_written_on_demand_with_what_follows(bench: Any, wire: Any, tmp_path: Path) -> None:
+    broker = bench.broker(answering(wire))
+    flight = FlightConfig(tmp_path / "flights", seconds=None, bytes=256 << 10, after=1.0)
+    control = ControlConfig(directory=tmp_path / "control")
+    proxy = bench.proxy(broker.address, flight=flight, control=control)
+    assert wire.wait_for(proxy, told.FlightStands).directory == str(tmp_path / "flights")
+    traffic = Traffic(bench, wire, proxy.address)
+    traffic.say(400)  # 800 kB: the ring has lost the first ones
+    client = Control(proxy.control.access.url, proxy.control.access.token)
+    assert client.recording()["recording"] is False
+    with pytest.raises(ControlError) as refused:
+        client.stop_recording()
+    assert refused.value.status == 404
+    done = client.write_flight("incident 7", "the pager went off")
+    traffic.say(5)
+    again = client.write_flight()  # while it is being written
+    assert again["flight"] == done["flight"] and Path(done["flight"]).name.startswith("incident-7-")
+    event = wire.wait_for(proxy, told.FlightWritten)
+    assert event.path == done["flight"] and event.others == 1 and event.reason == "the pager went off"
+    found = numbers(event.path)
+    assert found == list(range(found[0], 406)) and 60 < len(found) < 200
+    state = client.recording()["flight"]
+    assert state["written"] == 1 and state["writing"] is None
+    # A recording takes the ring's place while it is wanted, and flight recordings come out of it.
+    client.start_recording(str(tmp_path / "rec"), keep_bytes=10 << 20)
+    traffic.say(3)
+    done = client.write_flight("from-recording")
+    event = wire.wait_for(proxy, told.FlightWritten)
+    assert set(range(406, 409)) <= set(numbers(event.path))
+    client.stop_recording()
+    traffic.say(3)
+    client.write_flight("ring-again")
+    event = wire.wait_for(proxy, told.FlightWritten)
+    assert set(range(409, 412)) <= set(numbers(event.path))
+    assert numbers(tmp_path / "rec") == [406, 407, 408]
+
+
+def test_written_by_itself_once_per_window(bench: Any, wire: Any, tmp_path: Path) -> None:
+    errors = dict.fromkeys([*range(50, 60), *range(100, 1100)], 27)
+    broker = bench.broker(answering(wire, errors))
+    flight = FlightConfig(
+        tmp_path / "flights", seconds=60, after=0.5, filters=("api == Heartbeat and err == REBALANCE_IN_PROGRESS",)
+    )
+    proxy = bench.proxy(broker.address, flight=flight, control=ControlConfig(directory=tmp_path / "control"))
+    control = Control(proxy.control.access.url, proxy.control.access.token)
+    traffic = Traffic(bench, wire, proxy.address)
+    traffic.say(49)
+    assert not list((tmp_path / "flights").glob("match*"))
+    traffic.say(11)
+    event = wire.wait_for(proxy, told.FlightWritten, 30)
+    note = read_note(Path(event.path))
+    assert note is not None and note["kind"] == "filter" and note["complete"] is True
+    assert note["about"]["correlation_id"] == 50 and note["about"]["api"] == "Heartbeat"
+    assert set(range(1, 61)) <= set(numbers(event.path))
+    traffic.say(1100)
+    while control.recording()["flight"]["counted"] + event.others + 1 < 1010:
+        wire.wait_for(proxy, Counts)  # one a second
+    proxy.stop()
+    rest: list[Event] = []
+    while (each := proxy.next_event(1.0)) is not None:
+        rest.append(each)
+    assert not [each for each in rest if isinstance(each, (told.FlightWritten, told.FlightFailed))]
+    counted = [each.count for each in rest if isinstance(each, told.FlightCounted)]
+    assert counted == [1010 - 1 - event.others] and counted[0] >= 1000
+    assert len(list((tmp_path / "flights").glob("match*"))) == 1
+
+
+def test_written_on_a_finding(bench: Any, wire: Any, tmp_path: Path) -> None:
+    """An answer that nobody asked for is a finding of its own."""
+
+    def script(sock: Any) -> None:
+        while frame := wire.read_frame(sock):
+            number = int.from_bytes(frame[8:12], "big")
+            answer = number if number <= 3 else number + 100
+            sock.sendall(wire.framed(decoder.encode_response(HEARTBEAT, 0, {}, correlation_id=answer)))
+
+    broker = bench.broker(script)
+    flight = FlightConfig(tmp_path / "flights", after=0.0, findings=("odd-correlation-ids",))
+    proxy = bench.proxy(broker.address, flight=flight)
+    traffic = Traffic(bench, wire, proxy.address)
+    traffic.say(6)
+    event = wire.wait_for(proxy, told.FlightWritten, 30)
+    note = read_note(Path(event.path))
+    assert note is not None and note["kind"] == "finding" and note["label"] == "odd-correlation-ids"
+    assert note["about"]["finding"] == "odd-correlation-ids" and note["about"]["severity"] == "high"
+    assert Path(event.path).name.startswith("odd-correlation-ids-")
+
+
+def limit_files(pid: int, size: int) -> None:
+    """The limit on file sizes stands for the end of the disk: write(2) fails with EFBIG as it does with ENOSPC (Python
+    ignores SIGXFSZ)."""
+    resource.prlimit(pid, resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
+
+
+def test_a_full_disk_stops_no_traffic(bench: Any, wire: Any, tmp_path: Path) -> None:
+    broker = bench.broker(answering(wire))
+    flight = FlightConfig(tmp_path / "flights", seconds=None, after=0.0)
+    proxy = bench.proxy(broker.address, record=tmp_path / "rec", flight=flight)
+    wire.wait_for(proxy, Recording)
+    traffic = Traffic(bench, wire, proxy.address)
+    traffic.say(10)
+    while wire.wait_for(proxy, Counts).exchanges < 10:  # behind the flush of that second
+        pass
+    observer = next(child.pid for name, child in proxy._children.items() if name == "observer")
+    limit_files(observer, 10)
+    stop = threading.Event()
+
+    def go_on() -> None:
+        while not stop.is_set():
+            traffic.say(1)
+
+    thread = threading.Thread(target=go_on)
+    thread.start()
+    try:
+        failed = wire.wait_for(proxy, RecordingFailed, 20)
+        assert "cannot write to" in failed.text and "goes on" in failed.text
+        before = traffic.number
+        proxy.write_flight()
+        assert "cannot write" in wire.wait_for(proxy, told.FlightFailed, 20).text
+        assert traffic.number > before
+        limit_files(observer, 1 << 40)
+        resumed = wire.wait_for(proxy, told.RecordingResumed, 20)
+        assert "recording goes on" in resumed.text and "were not recorded" in resumed.text
+    finally:
+        stop.set()
+        thread.join()
+    traffic.say(5)
+    proxy.stop()
+    with open_capture(tmp_path / "rec") as capture:
+        found = [row.correlation_id for row in capture.rows() if row.state == "paired"]
+    assert found[:10] == list(range(1, 11)) and found[-5:] == list(range(traffic.number - 4, traffic.number + 1))
+
+
+CLIENT = """
+import sys
+from confluent_kafka import Producer
+owner = Producer({"bootstrap.servers": "mock", "test.mock.num.brokers": 1, "log_level": 0})
+broker = next(iter(owner.list_topics(timeout=20).brokers.values()))
+print(f"{broker.host}:{broker.port}", flush=True)
+address = sys.stdin.readline().strip()
+producer = Producer({"bootstrap.servers": address, "linger.ms": 0, "log_level": 0})
+for topic in ("good", "bad", "good"):
+    for i in range(20):
+        producer.produce(topic, b"x" * 100)
+        producer.flush(10)
+print("done", flush=True)
+sys.stdin.readline()
+"""
+
+
+def test_the_command_with_a_real_client(tmp_path: Path) -> None:
+    client = subprocess.Popen([sys.executable, "-c", CLIENT], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    command = [sys.executable, "-m", "barnabas", "proxy", "--listen", "127.0.0.1:0", "--json"]
+    with client:
+        assert client.stdin is not None and client.stdout is not None
+        broker = client.stdout.readline().strip()
+        options = ["--flight", tmp_path / "flights", "--flight-keep", "1m,50MB", "--flight-after", "1s"]
+        options += ["--flight-on", "api == Produce and topic == bad"]
+        proxy = subprocess.Popen(
+            [*command, "--broker", broker, *map(str, options)], stdout=subprocess.PIPE, text=True, cwd=tmp_path
+        )
+        with proxy:
+            assert proxy.stdout is not None
+            written: list[dict[str, Any]] = []
+            for line in proxy.stdout:
+                event = json.loads(line)
+                if event["event"] == "Listening":
+                    client.stdin.write("{}:{}\n".format(*event["address"]))
+                    client.stdin.flush()
+                elif event["event"] == "FlightWritten":
+                    written.append(event)
+                    if len(written) == 1:
+                        assert client.stdout.readline() == "done\n"
+                        proxy.send_signal(signal.SIGUSR1)
+                    else:
+                        proxy.terminate()
+            assert proxy.wait(20) == 0
+        client.stdin.close()
+    first, second = written
+    assert "topic == bad" in first["reason"] and second["reason"] == "SIGUSR1"
+    with open_capture(second["path"]) as capture:
+        produced = [e for e in capture.exchanges() if e.api == "Produce" and e.error == 0]
+        assert len(produced) >= 60
+        assert {topic["name"] for e in produced for topic in e.request_message.to_dict()["topic_data"]} == {"good", "bad"}
+    shown = subprocess.run(
+        [sys.executable, "-m", "barnabas", "decode", first["path"]], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert "flight recording: a filter was true: api == Produce and topic == bad" in shown.stderr
