@@ -4,7 +4,8 @@ Several workers have the same listening sockets, and every one of them hears of 
 connections takes it: Kafka's connections are few, busy and stay for long, so that leaving the choice to chance (as
 the kernel does when each worker binds the port for itself) would leave cores idle; and as the sockets are held by all,
 a worker that dies takes no client with it that was not accepted yet. A worker that does not get to it in time loses
-its turn: after a second, whoever is there takes the client.
+its turn: after a second, whoever is there takes the client. So it is at the start, too: who comes up first does not
+get all the clients that wait already.
 """
 
 from __future__ import annotations
@@ -41,6 +42,9 @@ class Acceptor:
         # The numbers of all workers are different, and tell which one it is.
         self._first = 1 if board is None else board.worker + 1
         self._count = 0 if board is None else board.begin(board.worker)
+        if board is not None and not board.gathering():
+            for bell in bells:
+                sound(bell)  # the others may have waited for this one
 
     def add(self, listener: socket.socket, broker: Address) -> None:
         """Accept on `listener` for `broker` from now on."""
@@ -89,6 +93,9 @@ class Acceptor:
         relay, board = self._relay, self._board
         while not relay.draining:
             if board is not None and in_turn:
+                if board.gathering():
+                    self._later(entry)
+                    return
                 other = board.less_busy()
                 if other is not None:
                     self._later(entry)

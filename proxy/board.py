@@ -1,7 +1,7 @@
 """What the workers of one proxy share in memory: how busy each is, and what was learned of brokers.
 
     header     4096 bytes of 64-bit words: magic, workers, bytes of the log, the next port;
-               from word 64 on a block of 8 words per worker: alive, open connections, accepted ones, clients wait
+               from word 64 on a block of 8 words per worker: state, open connections, accepted ones, clients wait
     log        JSON, one entry a line; only ever appended to
     own        65,536 words by source port: a mark of the worker's own connection to a broker (`transparent`)
 
@@ -33,7 +33,8 @@ _OWN = 1 << 16
 _SIZE = _HEADER + LOG_BYTES + 8 * _OWN
 _W_MAGIC, _W_WORKERS, _W_LOGGED, _W_PORT = range(4)
 _W_BLOCKS = 64
-_ALIVE, _OPEN, _ACCEPTED, _WAITS = range(4)
+_STATE, _OPEN, _ACCEPTED, _WAITS = range(4)
+_TO_COME, _HERE, _GONE = range(3)
 
 
 class Board:
@@ -78,17 +79,22 @@ class Board:
         """A worker is about to start with no connection; how many an earlier one in its place has accepted."""
         words = self._words
         words[self._word(worker, _OPEN)] = words[self._word(worker, _WAITS)] = 0
-        words[self._word(worker, _ALIVE)] = 1
+        words[self._word(worker, _STATE)] = _HERE
         return words[self._word(worker, _ACCEPTED)]
 
     def end(self, worker: int) -> None:
         """A worker is gone: it counts no more."""
         words = self._words
-        words[self._word(worker, _ALIVE)] = words[self._word(worker, _OPEN)] = 0
+        words[self._word(worker, _STATE)] = _GONE
+        words[self._word(worker, _OPEN)] = 0
 
     def alive(self, worker: int) -> bool:
         """Whether a worker is there to take connections."""
-        return bool(self._words[self._word(worker, _ALIVE)])
+        return self._words[self._word(worker, _STATE)] == _HERE
+
+    def gathering(self) -> bool:
+        """Whether workers are still to come, for the first time."""
+        return any(self._words[self._word(worker, _STATE)] == _TO_COME for worker in range(self.workers))
 
     def accepted(self, count: int, standing: int) -> None:
         """This worker has accepted so many in all; so many stand now."""
@@ -108,7 +114,7 @@ class Board:
         words = self._words
         fewest, found = words[self._word(self.worker, _OPEN)], None
         for worker in range(self.workers):
-            if words[self._word(worker, _OPEN)] < fewest and words[self._word(worker, _ALIVE)]:
+            if words[self._word(worker, _OPEN)] < fewest and self.alive(worker):
                 fewest, found = words[self._word(worker, _OPEN)], worker
         return found
 

@@ -1,4 +1,4 @@
-"""Starting and ending the proxy's processes: fresh interpreters, each with one end of a control socket."""
+"""The proxy's processes: fresh interpreters, each with one end of a control socket; started, told, and ended."""
 
 from __future__ import annotations
 
@@ -6,8 +6,15 @@ import json
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from typing import Any
+
+OBSERVER_SECONDS = 30.0
+"""How long the observer may take to finish the recording: it is niced, so on a starved machine it comes late."""
+READER_SECONDS = 20.0
+"""How long the other readers may take for what is left, after the observer has finished: they are niced, too."""
+CONTROL_SECONDS = 5.0
 
 
 def start_child(module: str, settings: dict[str, Any], fds: Sequence[int]) -> tuple[subprocess.Popen[bytes], socket.socket]:
@@ -37,3 +44,41 @@ def wait_or_kill(child: subprocess.Popen[bytes], seconds: float) -> None:
     except subprocess.TimeoutExpired:
         child.kill()
         child.wait()
+
+
+class Children:
+    """All of a proxy's, by name."""
+
+    def __init__(self) -> None:
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        self.controls: dict[str, socket.socket] = {}
+        """Our ends of their control sockets."""
+
+    def start(self, name: str, module: str, settings: dict[str, Any], fds: Sequence[int]) -> None:
+        """Start one, perhaps in the place of another."""
+        self.processes[name], self.controls[name] = start_child(module, settings, fds)
+
+    def tell(self, name: str, command: dict[str, Any]) -> None:
+        """Nothing happens if it is not there."""
+        try:
+            self.controls[name].send(json.dumps(command).encode())
+        except (OSError, KeyError):
+            pass
+
+    def end(self, relays: Sequence[str], seconds: float) -> None:
+        """Wait for the relays, which have been told to end, for so long, and then end what reads their rings."""
+        until = time.monotonic() + seconds
+        standing = [self.processes[name] for name in relays if name in self.processes]
+        for relay in standing:
+            wait_or_kill(relay, until - time.monotonic())
+        in_order = bool(standing) and all(relay.returncode == 0 for relay in standing)
+        for name, longest in (("observer", OBSERVER_SECONDS), ("inspector", READER_SECONDS), ("meter", READER_SECONDS)):
+            if name in self.processes:
+                # The relays' last word ends it; without that the socket does.
+                self.tell(name, {"do": "stop"})
+                if not in_order:
+                    self.controls[name].shutdown(socket.SHUT_WR)
+                wait_or_kill(self.processes[name], longest)
+        if "control" in self.processes:
+            self.controls["control"].shutdown(socket.SHUT_WR)
+            wait_or_kill(self.processes["control"], CONTROL_SECONDS)

@@ -17,12 +17,8 @@ import os
 import queue
 import select
 import socket
-import subprocess
 import threading
-import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -31,77 +27,22 @@ from .addresses import listen, reason
 from .bells import new_bell
 from .board import MOST_WORKERS
 from .child import PACKET
-from .children import start_child, wait_or_kill
-from .control.starting import ControlConfig, ControlStart, ControlStartError, insecure
+from .children import Children
+from .control.starting import ControlStart, ControlStartError, insecure
 from .crew import Crew, Voices
 from .events import Address, Event, Listening, ProcessFailed, ShutdownAsked, decode, show
 from .life_events import WorkerEnded, WorkerStarted
-from .limits import Limits
 from .metering import READER as METER
-from .metering import MeterConfig, MeterError, Metering, heard
+from .metering import MeterError, Metering, heard
+from .proxy_config import ProxyConfig as ProxyConfig
+from .proxy_config import ProxyError as ProxyError
 from .recording_events import FlightWanted
-from .retaining import FlightConfig, RecordingConfig
-from .sasl import SaslConfig
-from .security import SecurityError, TlsConfig, describe, prepare
-from .transparent import EVERYWHERE, TransparentConfig, prepare_listener
+from .security import SecurityError, describe, prepare
+from .transparent import EVERYWHERE, prepare_listener
 
 OBSERVER = 0
 INSPECTOR = 1
 """Their numbers among the readers of the ring."""
-OBSERVER_SECONDS = 30.0
-"""How long the observer may take to finish the recording: it is niced, so on a starved machine it comes late."""
-INSPECTOR_SECONDS = 20.0
-"""How long the inspector may take for what is left, after the observer has finished: it is niced, too."""
-
-
-class ProxyError(Exception):
-    """The proxy cannot start; the text is one line for the user."""
-
-
-@dataclass(frozen=True, slots=True)
-class ProxyConfig:
-    """What to stand between.
-
-    upstream: (host, port) of a bootstrap broker. listen: where clients connect; with port 0 every listener gets any
-    free port, otherwise brokers get the ports that follow. record: directory for recordings, None to only count.
-    recording: its segments, and how much of it is kept. flight: a flight recorder.
-    lossless: the relay waits for the observer instead of dropping what it misses. probe: connect to the broker once
-    at the start, to tell early when it cannot be reached. findings: tell what is wrong in the traffic, as it happens
-    (`events.FindingSeen`), from severity findings_from on ("info", "low", "medium" or "high"). ring_bytes: 0 for the
-    default. drain_seconds: how long `stop` waits for responses in flight. transparent: the kernel brings connections
-    to brokers here; `upstream` is not used then (`transparent.EVERYWHERE`), and no address is changed. tls, sasl: TLS
-    with clients or brokers, and a login at the brokers for clients that do not log in. meter: who gets what is counted
-    (live feed, Prometheus, StatsD). limits: time to connect, idle time, number of connections, size of a frame.
-    control: offer the control API. reloadable: the rules may be replaced while the proxy runs (`replace_rules`).
-    workers: so many relay processes share the listeners, for machines with many cores.
-    """
-
-    upstream: Address
-    listen: Address = ("127.0.0.1", 0)
-    record: Path | None = None
-    recording: RecordingConfig = field(default_factory=RecordingConfig)
-    flight: FlightConfig | None = None
-    rules: list[Rule] = field(default_factory=list)
-    lossless: bool = False
-    probe: bool = True
-    findings: bool = False
-    findings_from: str = "low"
-    ring_bytes: int = 0
-    drain_seconds: float = 5.0
-    transparent: TransparentConfig | None = None
-    tls: TlsConfig | None = None
-    sasl: SaslConfig | None = None
-    meter: MeterConfig | None = None
-    limits: Limits = field(default_factory=Limits)
-    control: ControlConfig | None = None
-    reloadable: bool = False
-    workers: int = 1
-
-    @property
-    def flight_wakes(self) -> bool:
-        """Whether something in the traffic makes the flight recorder write."""
-        return self.flight is not None and self.flight.wakes
-
 
 class Proxy:
     """A relay, or several workers, with an observer, and perhaps an inspector. Not restartable: make a new one."""
@@ -110,8 +51,8 @@ class Proxy:
         self.config = config
         self._address: Address | None = None
         self._queue: queue.SimpleQueue[Event | None] = queue.SimpleQueue()
-        self._children: dict[str, subprocess.Popen[bytes]] = {}
-        self._controls: dict[str, socket.socket] = {}
+        self._processes = Children()
+        self._children, self._controls = self._processes.processes, self._processes.controls
         self._thread: threading.Thread | None = None
         self._stopping = False
         self._lock = threading.Lock()
@@ -296,10 +237,10 @@ class Proxy:
         settings = self._relay_settings | {"rules": [rule.to_dict() for rule in self._rules]}
         name = self._relays[worker]
         settings |= self._crew.for_worker(worker) | commands
-        self._start_child(name, settings, [*self._crew.worker_fds(worker), *fds], module="relay")
+        self._processes.start(name, "relay", settings, [*self._crew.worker_fds(worker), *fds])
 
-    def _start_child(self, name: str, settings: dict[str, Any], fds: Sequence[int], module: str = "") -> None:
-        self._children[name], self._controls[name] = start_child(module or name, settings, fds)
+    def _start_child(self, name: str, settings: dict[str, Any], fds: Sequence[int]) -> None:
+        self._processes.start(name, name, settings, fds)
 
     # -- events ----------------------------------------------------------------------------------------------
 
@@ -372,7 +313,7 @@ class Proxy:
 
     def _put(self, event: Event) -> None:
         if isinstance(event, FlightWanted):
-            self._tell("observer", event.command())
+            self._processes.tell("observer", event.command())
             return
         self._queue.put(event)
         if self.control is not None:
@@ -439,17 +380,11 @@ class Proxy:
 
     def _tell_relays(self, command: dict[str, object]) -> None:
         for name in self._relays:
-            self._tell(name, command)
+            self._processes.tell(name, command)
 
     def write_flight(self, label: str = "flight", kind: str = "asked", reason: str = "") -> None:
         """Write out what the flight recorder holds. The event FlightWritten, or FlightFailed, follows."""
-        self._tell("observer", {"do": "recording.flight", "label": label, "kind": kind, "reason": reason})
-
-    def _tell(self, name: str, command: dict[str, object]) -> None:
-        try:
-            self._controls[name].send(json.dumps(command).encode())
-        except (OSError, KeyError):
-            pass
+        self._processes.tell("observer", {"do": "recording.flight", "label": label, "kind": kind, "reason": reason})
 
     # -- the end ---------------------------------------------------------------------------------------------
 
@@ -480,27 +415,7 @@ class Proxy:
             self._queue.put(None)
 
     def _end_children(self, seconds: float) -> None:
-        until = time.monotonic() + seconds
-        relays = [name for name in self._relays if name in self._children and name not in self._given_up]
-        for name in relays:
-            wait_or_kill(self._children[name], until - time.monotonic())
-        in_order = bool(relays) and all(self._children[name].returncode == 0 for name in relays)
-        for name, longest in (
-            ("observer", OBSERVER_SECONDS),
-            ("inspector", INSPECTOR_SECONDS),
-            ("meter", INSPECTOR_SECONDS),
-        ):
-            child = self._children.get(name)
-            if child is not None:
-                # The relays' last word ends it; without that the socket does.
-                self._tell(name, {"do": "stop"})
-                if not in_order:
-                    self._controls[name].shutdown(socket.SHUT_WR)
-                wait_or_kill(child, longest)
-        server = self._children.get("control")
-        if server is not None:
-            self._controls["control"].shutdown(socket.SHUT_WR)
-            wait_or_kill(server, 5.0)
+        self._processes.end([name for name in self._relays if name not in self._given_up], seconds)
 
     def __enter__(self) -> Proxy:
         return self.start()

@@ -472,7 +472,10 @@ def test_the_lock_goes_with_its_holder() -> None:
 def test_who_is_less_busy() -> None:
     boards = [Board.create(3, 0)]
     boards = [Board(os.dup(boards[0].fd), worker) for worker in range(3)]
-    assert [board.begin(board.worker) for board in boards] == [0, 0, 0]
+    assert [board.begin(board.worker) for board in boards[:2]] == [0, 0]
+    assert boards[0].gathering()
+    assert boards[2].begin(2) == 0
+    assert not boards[0].gathering()
     assert boards[0].less_busy() is None
     boards[0].accepted(1, 1)
     assert boards[0].less_busy() == 1 and boards[1].less_busy() is None
