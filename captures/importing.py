@@ -13,6 +13,7 @@ from pathlib import Path
 from ..decoder import Direction, Exchange, State, Topics, secrets
 from ..decoder.about import About
 from ..decoder.secrets import mask_token
+from ..decoder.skim import Skim
 from .foreign import foreign_notes, unread_notes
 from .index import CARRIED, STATES, IndexEncoder
 from .indexing import read_identity
@@ -73,7 +74,7 @@ class Importer:
     @property
     def counts(self) -> dict[str, int]:
         """connections, exchanges, frames, lost_bytes, segments."""
-        return self._writer.counts | {"lost_bytes": self.scanner.lost, "segments": self._recording.segments}
+        return self._writer.told | {"lost_bytes": self.scanner.lost, "segments": self._recording.segments}
 
     @property
     def progress(self) -> tuple[int, int]:
@@ -99,6 +100,7 @@ class Importer:
         self._source.fill(self.scanner.offset + WINDOW)
         more = self.scanner.advance()
         self._recording.tick()
+        self._writer.look_after()
         if self._failed:
             raise OSError(self._failed)
         return more
@@ -106,6 +108,7 @@ class Importer:
     def flush(self) -> None:
         """Hand what was written to the operating system, once a second."""
         self._recording.tick()
+        self._writer.look_after()
 
     def _end_file(self) -> None:
         if self._source is not None:
@@ -182,6 +185,44 @@ class _Writer(Skimmer):
         self._topics = Topics()
         self._connections: dict[int, _Connection] = {}
         self._now: tuple[Talk, PlainAsked] | None = None  # what is being written, and waits no more
+        if self.frames is not None:
+            self.frames.writes = wanted is None
+
+    @property
+    def told(self) -> dict[str, int]:
+        """What was written, the accelerator's share included."""
+        if self.frames is None:
+            return self.counts
+        return self.counts | {name: self.counts[name] + getattr(self.frames, name) for name in ("frames", "exchanges")}
+
+    # the accelerator writes ordinary frames by itself
+
+    def skimmed(self, kind: str, key: int, version: int) -> Skim | None:
+        """None also for what may hold secrets: such frames are masked here."""
+        if self._redact and any(secrets.secret_paths(way, key) for way in Direction):
+            return None
+        return super().skimmed(kind, key, version)
+
+    def look_after(self) -> None:
+        """The segment has changed: the accelerator asks before its next frame."""
+        if self.frames is not None:
+            self.frames.stop = 0
+
+    def _pen(self, talk: Talk) -> bool:
+        """What the recording does before a frame; whether the accelerator may write frames of this connection."""
+        recording, connection = self.recording, self._connections[talk.number].open
+        segment = recording.ready()
+        if segment is None:
+            return False
+        recording.sync(segment)
+        recording.known(segment, connection)
+        self.frames.write_to(segment.buffer, recording.index.records, segment.number, segment.flushed, recording.stop)
+        self.frames.attach(talk, *segment.heads(talk.number))
+        return True
+
+    def _indexed(self, client_id: int) -> int:
+        """The number of a client id in the index of the segment."""
+        return self.recording.index.string(self.encoder.strings_by_id[client_id])
 
     # connections
 
@@ -217,14 +258,18 @@ class _Writer(Skimmer):
     def lose(self, talk: Talk, direction: int, size: int) -> None:
         connection = self._connections[talk.number]
         connection.lost[direction] += size
+        talk.lossy = True
         connection.strayed[direction] = False
 
     # the recording asks
 
     def in_flight(self) -> Iterator[Carried]:
         """The requests that were written and have no response yet."""
+        self.look_after()  # the segment ends, or is given up
         waiting = [] if self._wanted is not None else self.pending()
-        for talk, asked in [*waiting, *([self._now] if self._now else ())]:
+        if self._now:
+            waiting = sorted([self._now, *waiting], key=lambda pair: (pair[1].time_ns, pair[0].number))
+        for talk, asked in waiting:
             data, exchange = asked.kept
             if asked.place < 0:
                 continue
@@ -268,6 +313,7 @@ class _Writer(Skimmer):
     def _write(self, talk: Talk, direction: int, time_ns: int, data: bytes, comments: tuple[str, ...] = ()) -> int:
         connection = self._connections[talk.number]
         lost, connection.lost[direction] = connection.lost[direction], 0
+        talk.lossy = any(connection.lost)
         self.counts["frames"] += 1
         return self.recording.write(connection.open, CLIENT_LEG, direction, time_ns, data, comments, lost)
 
@@ -351,7 +397,7 @@ class _Writer(Skimmer):
             return -1
         self.recording.index.records += self._packed(
             talk, asked, state, time_ns, place, size, error, flags,
-            self.recording.index.string(self.encoder.strings_by_id[asked.client_id]),
+            self._indexed(asked.client_id),
         )  # fmt: skip
         return -1
 

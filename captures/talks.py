@@ -28,7 +28,7 @@ class PlainAsked:
 class PlainTalk:
     """What is to be known of a connection. The accelerator has the same."""
 
-    __slots__ = ("began", "ids", "number", "raw_sasl", "waiting", "ways")
+    __slots__ = ("began", "ids", "lossy", "number", "raw_sasl", "waiting", "ways")
 
     number: int
     waiting: deque[PlainAsked | None]
@@ -36,6 +36,8 @@ class PlainTalk:
     """of the requests that wait, from the first oddity on"""
     began: bool
     raw_sasl: bool
+    lossy: bool
+    """a loss is to be told with the next frame"""
     ways: tuple[Way, Way]
 
 
@@ -75,7 +77,7 @@ class Talk(_Talk):
         self.number = number
         self.waiting = deque()
         self.ids = None
-        self.began = self.raw_sasl = False
+        self.began = self.raw_sasl = self.lossy = False
         self.ways = (Way(self, 0), Way(self, 1))
 
 

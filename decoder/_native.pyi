@@ -113,6 +113,13 @@ class Frames:
         cls, owner: Any, records: bytearray | None, most_waiting: int, most_frame: int, most_name: int, /
     ) -> Frames: ...
     rows: int
+    writes: bool
+    """It writes ordinary frames into the segment of `write_to`. The owner is asked (`_pen`) for that at a size of `stop`."""
+    stop: int
+    frames: int
+    exchanges: int
+    def write_to(self, buffer: Buffer, records: bytearray, number: int, flushed: int, stop: int, /) -> None: ...
+    def attach(self, talk: Talk, next: Any, client_head: bytes, broker_head: bytes, /) -> None: ...
     def interfaces(self, stamps: list[tuple[int, int, int]], /) -> None:
         """Of each interface: nanoseconds of a tick (0: no whole number), nanoseconds to add, link type."""
 

@@ -2,9 +2,7 @@
 #ifndef BARNABAS_FLOWS_H
 #define BARNABAS_FLOWS_H
 
-#include "plan.h"
-
-extern PyTypeObject *Reader_type;
+#include "recording.h"
 
 /* One direction of a TCP connection, as captures/reassembly.py keeps it. */
 typedef struct {
@@ -23,6 +21,14 @@ typedef struct {
     PyObject *waiting, *ids, *ways;
     PyObject *name; /* the client id that it said last, and its number */
     long long named;
+    /* For who writes frames: pens.c. */
+    char lossy; /* a loss is to be told with the next frame */
+    char attached;
+    long long segment; /* that this is attached to */
+    Py_buffer next;    /* two uint64: the next sequence numbers of both ways */
+    uint8_t heads[2][ETHERNET + 60];
+    Py_ssize_t head_size;
+    long long known_client, client_number; /* its id here, and in the index of the segment */
 } Talk;
 
 typedef struct {
@@ -50,7 +56,6 @@ typedef struct {
     char known; /* 0: not asked for yet; 1: `reader` skims it; 2: only Python reads it */
     int header_version;
     Reader *reader;
-    PyObject *sinks; /* a tuple of lists, used again and again */
 } How;
 
 typedef struct {
@@ -63,7 +68,11 @@ typedef struct {
 typedef struct {
     PyObject_HEAD
     PyObject *owner;   /* the Python Skimmer, for all that is rare */
-    PyObject *records; /* a bytearray that takes index records; None: the owner is told of every frame */
+    PyObject *records; /* a bytearray that takes index records; None: the owner is told of every frame, or `writes` */
+    char writes;       /* frames go into segments */
+    PyObject *index;   /* of the segment: its records */
+    Buffer *buffer;    /* its bytes that are not flushed */
+    long long segment, flushed, stop, frames, exchanges;
     long long rows;
     long long most_waiting, most_frame, most_name;
     How *how;
@@ -73,12 +82,24 @@ typedef struct {
     long long base;
 } Frames;
 
-extern PyTypeObject *Side_type, *Way_type;
+extern PyTypeObject *Side_type, *Way_type, *Talk_type;
 
 int flows_ready(PyObject *module);
 int frames_ready(PyObject *module);
 /* The next bytes of a way, which stand at `offset` of the file. 0: an exception is set. */
 int frames_feed(Frames *frames, Way *way, long long time_ns, const uint8_t *data, Py_ssize_t size, long long offset);
+/* pens.c */
+int pen_ready(Frames *frames, Talk *talk); /* 1: frames of it may be written; 0: not here; -1: an exception is set */
+long long pen_write(Frames *frames, Talk *talk, int direction, long long time_ns, const uint8_t *data, Py_ssize_t size);
+int pen_record(Frames *frames, Talk *talk, Asked *asked, int state, long long time_ns, long long place, Py_ssize_t size,
+               int error, int flags);
+PyObject *Frames_write_to(PyObject *self, PyObject *arguments);
+PyObject *Frames_attach(PyObject *self, PyObject *arguments);
+void pen_release(Talk *talk);
+/* frames.c: an index record, appended to a bytearray */
+int record_add(PyObject *records, Talk *talk, Asked *asked, int state, long long time_ns, long long place, Py_ssize_t size,
+               int error, int flags, long long client_id);
+
 PyObject *Frames_walk(PyObject *self, PyObject *const *arguments, Py_ssize_t count);
 
 #endif

@@ -4,11 +4,11 @@
 #include "cursor.h"
 #include <structmember.h>
 
-PyTypeObject *Way_type;
-static PyTypeObject *Asked_type, *Talk_type;
+PyTypeObject *Way_type, *Talk_type;
+static PyTypeObject *Asked_type;
 static PyObject *append_name, *popleft_name;
 
-enum { UNDECODED = 4, SURPLUS = 128 };
+enum { UNDECODED = 4, SURPLUS = 128, PAIRED = 0, NO_RESPONSE = 1 }; /* captures/index.py */
 
 /* ---- requests that wait */
 
@@ -67,6 +67,7 @@ static int Talk_clear(PyObject *self) {
     Py_CLEAR(talk->ids);
     Py_CLEAR(talk->ways);
     Py_CLEAR(talk->name);
+    pen_release(talk);
     return 0;
 }
 
@@ -82,6 +83,7 @@ static PyMemberDef Talk_members[] = {
     {"number", T_LONGLONG, offsetof(Talk, number), 0, NULL},
     {"began", T_BOOL, offsetof(Talk, began), 0, NULL},
     {"raw_sasl", T_BOOL, offsetof(Talk, raw_sasl), 0, NULL},
+    {"lossy", T_BOOL, offsetof(Talk, lossy), 0, NULL},
     {"waiting", T_OBJECT_EX, offsetof(Talk, waiting), 0, NULL},
     {"ids", T_OBJECT, offsetof(Talk, ids), 0, NULL},
     {"ways", T_OBJECT_EX, offsetof(Talk, ways), 0, NULL},
@@ -173,35 +175,20 @@ static How *how_to(Frames *frames, int response, int key, int version) {
             Py_DECREF(found);
             return NULL;
         }
-        if (PyObject_TypeCheck(reader, Reader_type) && ((Reader *)reader)->sinks >= 0) {
-            PyObject *sinks = PyTuple_New(((Reader *)reader)->sinks);
-            for (Py_ssize_t i = 0; sinks && i < ((Reader *)reader)->sinks; i++) {
-                PyObject *list = PyList_New(0);
-                if (list)
-                    PyTuple_SET_ITEM(sinks, i, list);
-                else
-                    Py_CLEAR(sinks);
-            }
-            if (!sinks) {
-                Py_DECREF(found);
-                return NULL;
-            }
-            *how = (How){.known = 1, .header_version = header_version, .reader = (Reader *)Py_NewRef(reader), .sinks = sinks};
-        }
+        if (PyObject_TypeCheck(reader, Reader_type) && ((Reader *)reader)->sinks >= 0 &&
+            ((Reader *)reader)->sinks <= MOST_CODES)
+            *how = (How){.known = 1, .header_version = header_version, .reader = (Reader *)Py_NewRef(reader)};
     }
     Py_DECREF(found);
     return how->known == 1 ? how : NULL;
 }
 
-/* Reads a body; its codes are in how->sinks then. 1: read, to `end`; 0: it cannot be read; -1: an exception is set. */
-static int skim(How *how, const uint8_t *data, Py_ssize_t size, Py_ssize_t position, Py_ssize_t *end) {
-    Cursor cursor = {.start = data, .at = data + position, .end = data + size, .items = MOST_ITEMS(size)};
-    for (Py_ssize_t i = 0; i < how->reader->sinks; i++) {
-        PyObject *list = PyTuple_GET_ITEM(how->sinks, i);
-        if (PyList_GET_SIZE(list) && PyList_SetSlice(list, 0, PyList_GET_SIZE(list), NULL) < 0)
-            return -1;
-    }
-    cursor.sinks = ((PyTupleObject *)how->sinks)->ob_item;
+/* Reads a body: its codes, the first of each field that is not 0. 1: read, to `end`; 0: it cannot be read; -1: an
+   exception is set. */
+static int skim(const How *how, const uint8_t *data, Py_ssize_t size, Py_ssize_t position, Py_ssize_t *end, int16_t *codes) {
+    Cursor cursor = {
+        .start = data, .at = data + position, .end = data + size, .codes = codes, .items = MOST_ITEMS(size)};
+    memset(codes, 0, MOST_CODES * sizeof(int16_t));
     if (!project_struct(how->reader->root, &cursor)) {
         if (PyErr_ExceptionMatches(PyExc_MemoryError) || !PyErr_ExceptionMatches(PyExc_Exception))
             return -1;
@@ -210,18 +197,6 @@ static int skim(How *how, const uint8_t *data, Py_ssize_t size, Py_ssize_t posit
     }
     *end = cursor.at - data;
     return 1;
-}
-
-static int first_code(How *how) {
-    for (Py_ssize_t i = 0; i < how->reader->sinks; i++) {
-        PyObject *list = PyTuple_GET_ITEM(how->sinks, i);
-        for (Py_ssize_t j = 0; j < PyList_GET_SIZE(list); j++) {
-            long code = PyLong_AsLong(PyList_GET_ITEM(list, j));
-            if (code)
-                return (int)code;
-        }
-    }
-    return 0;
 }
 
 /* The number of a client id; -1: it is no text; -2: an exception is set. */
@@ -249,12 +224,12 @@ static inline void little(uint8_t *p, uint64_t value, int size) {
 }
 
 /* RECORD of captures/index.py */
-static int record(Frames *frames, Talk *talk, Asked *asked, int state, long long time_ns, long long place,
-                  Py_ssize_t size, int error, int flags) {
-    Py_ssize_t at = PyByteArray_GET_SIZE(frames->records);
-    if (PyByteArray_Resize(frames->records, at + 64) < 0)
+int record_add(PyObject *records, Talk *talk, Asked *asked, int state, long long time_ns, long long place, Py_ssize_t size,
+               int error, int flags, long long client_id) {
+    Py_ssize_t at = PyByteArray_GET_SIZE(records);
+    if (PyByteArray_Resize(records, at + 64) < 0)
         return 0;
-    uint8_t *p = (uint8_t *)PyByteArray_AS_STRING(frames->records) + at;
+    uint8_t *p = (uint8_t *)PyByteArray_AS_STRING(records) + at;
     flags |= asked->flags;
     if (flags & UNDECODED)
         flags &= ~SURPLUS;
@@ -271,25 +246,44 @@ static int record(Frames *frames, Talk *talk, Asked *asked, int state, long long
     little(p + 50, asked->api_version, 2);
     little(p + 52, error, 2);
     little(p + 54, flags | state, 2);
-    little(p + 56, asked->client_id, 4);
+    little(p + 56, client_id, 4);
     little(p + 60, 0, 4);
-    frames->rows++;
     return 1;
 }
 
+static int append(Frames *frames, Talk *talk, Asked *asked) {
+    PyObject *none = PyObject_CallMethodOneArg(talk->waiting, append_name, (PyObject *)asked);
+    Py_XDECREF(none);
+    Py_ssize_t waiting = none ? PyObject_Size(talk->waiting) : -1;
+    if (waiting < 0)
+        return 0;
+    if (waiting <= frames->most_waiting)
+        return 1;
+    PyObject *result = PyObject_CallMethod(frames->owner, "_give_up_first", "O", talk);
+    Py_XDECREF(result);
+    return result != NULL;
+}
+
+/* A request is there; `alone`: it gets no response. */
 static int wait_for(Frames *frames, Talk *talk, Asked *asked, const uint8_t *data, Py_ssize_t size, PyObject *whole,
                     int alone) {
-    if (!alone && frames->records != Py_None && talk->ids == Py_None) {
-        PyObject *none = PyObject_CallMethodOneArg(talk->waiting, append_name, (PyObject *)asked);
-        Py_XDECREF(none);
-        Py_ssize_t waiting = none ? PyObject_Size(talk->waiting) : -1;
-        if (waiting < 0)
+    if (!alone && frames->records != Py_None && talk->ids == Py_None)
+        return append(frames, talk, asked);
+    int writes = frames->writes && talk->ids == Py_None ? pen_ready(frames, talk) : 0;
+    if (writes < 0)
+        return 0;
+    if (writes) {
+        asked->place = pen_write(frames, talk, 0, asked->time_ns, data, size);
+        if (asked->place < 0)
             return 0;
-        if (waiting <= frames->most_waiting)
-            return 1;
-        PyObject *result = PyObject_CallMethod(frames->owner, "_give_up_first", "O", talk);
-        Py_XDECREF(result);
-        return result != NULL;
+        if (alone)
+            return pen_record(frames, talk, asked, NO_RESPONSE, -1, -1, 0, 0, 0);
+        /* Should the segment end before the answer comes, the request goes over to the next one. */
+        PyObject *kept = Py_BuildValue(whole ? "(OO)" : "(NO)", whole ? whole : bytes_of(data, size, NULL), Py_None);
+        if (!kept)
+            return 0;
+        Py_SETREF(asked->kept, kept);
+        return append(frames, talk, asked);
     }
     PyObject *bytes = bytes_of(data, size, whole);
     if (!bytes)
@@ -336,7 +330,8 @@ static int request(Frames *frames, Talk *talk, long long time_ns, const uint8_t 
     asked->client_id = client_id;
     asked->kept = Py_NewRef(Py_None);
     Py_ssize_t end = size;
-    int alone = 0, read = skim(how, data, size, body + flexible, &end);
+    int16_t codes[MOST_CODES];
+    int alone = 0, read = skim(how, data, size, body + flexible, &end, codes);
     if (read < 0) {
         Py_DECREF(asked);
         return 0;
@@ -346,10 +341,7 @@ static int request(Frames *frames, Talk *talk, long long time_ns, const uint8_t 
     else {
         if (end != size)
             asked->flags = SURPLUS;
-        if (how->reader->sinks) {
-            PyObject *acks = PyTuple_GET_ITEM(how->sinks, 0);
-            alone = PyList_GET_SIZE(acks) && PyLong_AsLong(PyList_GET_ITEM(acks, 0)) == 0;
-        }
+        alone = how->reader->sinks && !codes[0]; /* acks of a Produce */
     }
     int done = wait_for(frames, talk, asked, data, size, whole, alone);
     Py_DECREF(asked);
@@ -380,8 +372,12 @@ static int response(Frames *frames, Talk *talk, long long time_ns, const uint8_t
             return 0;
         goto odd;
     }
+    int writes = frames->writes && asked->place >= 0 ? pen_ready(frames, talk) : 0;
+    if (writes > 0 && (!PyTuple_CheckExact(asked->kept) || PyTuple_GET_ITEM(asked->kept, 1) != Py_None))
+        writes = 0; /* it was carried over from another segment */
     Py_ssize_t end = size;
-    int error = 0, flags = 0, read = skim(how, data, size, 8 + how->header_version, &end);
+    int16_t codes[MOST_CODES];
+    int error = 0, flags = 0, read = writes < 0 ? -1 : skim(how, data, size, 8 + how->header_version, &end, codes);
     PyObject *first = read < 0 ? NULL : PyObject_CallMethodNoArgs(talk->waiting, popleft_name);
     if (!first) {
         Py_DECREF(found);
@@ -391,13 +387,18 @@ static int response(Frames *frames, Talk *talk, long long time_ns, const uint8_t
     if (!read)
         flags = UNDECODED;
     else {
-        error = first_code(how);
+        for (Py_ssize_t i = 0; i < how->reader->sinks && !error; i++)
+            error = codes[i];
         flags = end == size ? 0 : SURPLUS;
     }
     int done;
-    if (frames->records != Py_None)
-        done = record(frames, talk, asked, 0, time_ns, place, size - 4, error, flags);
-    else {
+    if (frames->records != Py_None) {
+        done = record_add(frames->records, talk, asked, PAIRED, time_ns, place, size - 4, error, flags, asked->client_id);
+        frames->rows++;
+    } else if (writes) {
+        place = pen_write(frames, talk, 1, time_ns, data, size);
+        done = place >= 0 && pen_record(frames, talk, asked, PAIRED, time_ns, place, size - 4, error, flags);
+    } else {
         PyObject *bytes = bytes_of(data, size, whole);
         PyObject *result = bytes ? PyObject_CallMethod(frames->owner, "_pair", "OOLNLnii", talk, asked, time_ns, bytes, place,
                                                        size - 4, error, flags)
@@ -563,10 +564,10 @@ static int Frames_clear(PyObject *self) {
     Frames *frames = (Frames *)self;
     Py_CLEAR(frames->owner);
     Py_CLEAR(frames->records);
-    for (int i = 0; frames->how && i < 2 * MOST_KEYS * MOST_VERSIONS; i++) {
+    Py_CLEAR(frames->index);
+    Py_CLEAR(frames->buffer);
+    for (int i = 0; frames->how && i < 2 * MOST_KEYS * MOST_VERSIONS; i++)
         Py_CLEAR(frames->how[i].reader);
-        Py_CLEAR(frames->how[i].sinks);
-    }
     PyMem_Free(frames->how);
     frames->how = NULL;
     PyMem_Free(frames->stamps);
@@ -593,6 +594,7 @@ static PyObject *Frames_new(PyTypeObject *type, PyObject *arguments, PyObject *k
         return NULL;
     self->owner = Py_NewRef(owner);
     self->records = Py_NewRef(records);
+    self->segment = -1;
     self->most_waiting = most_waiting;
     self->most_frame = most_frame;
     self->most_name = most_name;
@@ -629,11 +631,17 @@ static PyObject *Frames_interfaces(PyObject *self, PyObject *list) {
 static PyMemberDef Frames_members[] = {
     {"rows", T_LONGLONG, offsetof(Frames, rows), 0, NULL},
     {"most_waiting", T_LONGLONG, offsetof(Frames, most_waiting), 0, NULL},
+    {"writes", T_BOOL, offsetof(Frames, writes), 0, NULL},
+    {"stop", T_LONGLONG, offsetof(Frames, stop), 0, NULL},
+    {"frames", T_LONGLONG, offsetof(Frames, frames), READONLY, NULL},
+    {"exchanges", T_LONGLONG, offsetof(Frames, exchanges), READONLY, NULL},
     {NULL, 0, 0, 0, NULL},
 };
 
 static PyMethodDef Frames_methods[] = {
     {"interfaces", Frames_interfaces, METH_O, NULL},
+    {"write_to", Frames_write_to, METH_VARARGS, NULL},
+    {"attach", Frames_attach, METH_VARARGS, NULL},
     {"walk", (PyCFunction)(void (*)(void))Frames_walk, METH_FASTCALL, NULL},
     {NULL, NULL, 0, NULL},
 };

@@ -14,6 +14,9 @@ from pathlib import Path
 import pytest
 from barnabas.captures import scanning, walking
 from barnabas.captures.foreign import ForeignIndex
+from barnabas.captures.importing import Importer
+from barnabas.captures.pcapng import CaptureReader
+from barnabas.captures.segment import check
 from barnabas.captures.sources import Source
 from barnabas.decoder import accelerator
 from retold.packets import Packet, as_pcapng, traffic
@@ -155,6 +158,35 @@ def test_blocks_of_every_kind(tmp_path: Path, order: str, monkeypatch: pytest.Mo
     monkeypatch.setattr(scanning, "native", None)
     assert quick == read(path)
     assert len(quick[0]) > 64 * 2 * 40
+
+
+def imported(path: Path, folder: Path, redact: bool) -> list[object]:
+    """The segments and indexes that an import makes, without what is different every time: identity and names."""
+    importer = Importer(folder, redact=redact, segment_bytes=30_000)
+    importer.begin(Source(path))
+    while importer.advance():
+        pass
+    importer.close()
+    assert not any(line for segment in sorted(folder.glob("*.pcapng")) for line in check(segment))
+    told: list[object] = [importer.counts, importer.notes]
+    for segment in sorted(folder.glob("*.pcapng")):
+        data = segment.read_bytes()
+        packets = [(p.interface, p.time_ns, p.data, p.comments, p.offset) for p in CaptureReader(segment.open("rb")).packets()]
+        index = segment.with_suffix(".index").read_bytes()
+        told += [len(data), packets, index[64:], segment.with_suffix(".strings").read_bytes()]
+    return told
+
+
+@needs_native
+@pytest.mark.parametrize("redact", [True, False])
+@pytest.mark.parametrize("seed", range(14))
+def test_imports_are_the_same(tmp_path: Path, seed: int, redact: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "made"
+    path.write_bytes(random_capture(seed + 200))
+    monkeypatch.setattr(walking, "WINDOW", 5000 + 997 * (seed % 5))
+    quick = imported(path, tmp_path / "quick", redact)
+    monkeypatch.setattr(scanning, "native", None)
+    assert quick == imported(path, tmp_path / "plain", redact)
 
 
 PURE = """
