@@ -54,14 +54,17 @@ class Importer:
         redact: bool = True,
         wanted: Wanted | None = None,
         segment_bytes: int = SEGMENT_BYTES,
+        segment_seconds: float = float("inf"),
+        on_segment: Callable[[], None] = lambda: None,
     ) -> None:
         self.notes: list[str] = []
+        self._on_segment = on_segment
         self._ports = ports
         self._source: Source | None = None
         self._failed = ""
         self._writer = _Writer(redact, wanted)
         self._recording = Recording(
-            directory, self._writer.in_flight, self._heard, segment_bytes=segment_bytes, segment_seconds=float("inf")
+            directory, self._writer.in_flight, self._heard, segment_bytes=segment_bytes, segment_seconds=segment_seconds
         )
         self._writer.recording = self._recording
         self.scanner = Scanner(_Taker(self._writer), ports)
@@ -70,6 +73,8 @@ class Importer:
     def _heard(self, kind: str, text: str) -> None:
         if kind == "paused":
             self._failed = text
+        elif kind == "segment":
+            self._on_segment()
 
     @property
     def counts(self) -> dict[str, int]:

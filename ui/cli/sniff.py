@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from ..tui.safe import visible
+from . import proxy_flight as keeping
 from .failure import Failure
 from .filter import compiled
 from .finding_lines import counted
@@ -43,6 +44,10 @@ def sniff(
         By | None,
         typer.Option("--by", help="Who takes the packets (default: dumpcap or tcpdump if installed, else a socket)."),
     ] = None,
+    rotate_size: keeping.RotateSize = "",
+    rotate_time: keeping.RotateTime = "",
+    keep_size: keeping.KeepSize = "",
+    keep_time: keeping.KeepTime = "",
 ) -> None:
     """Record passively: no client is pointed anywhere, nothing is changed. Ctrl-C ends it.
 
@@ -51,28 +56,46 @@ def sniff(
     capture with dumpcap and give barnabas import the clients' key log.
     """
     wanted = compiled(filter_) if filter_ is not None else None
+    kept = keeping.recording_config(rotate_size, rotate_time, keep_size, keep_time)
     from ...captures.importing import Importer
     from ...captures.sniffing import SniffError, Tap
     from ...captures.sniffing import sniff as record
+    from ...proxy.retainer import Retainer
 
     try:
         tap = Tap(interface, tuple(port or ()), str(by) if by else "")
     except (SniffError, OSError) as error:
         raise Failure(visible(str(error))) from None
+    retainer = Retainer(lambda event: print(visible(event.text), file=sys.stderr))
     try:
-        importer = Importer(output, tuple(port or (9092,)), redact=redact, wanted=wanted)
+        importer = Importer(
+            output,
+            tuple(port or (9092,)),
+            redact=redact,
+            wanted=wanted,
+            segment_bytes=kept.segment_bytes,
+            segment_seconds=kept.segment_seconds,
+            on_segment=retainer.apply,
+        )
     except OSError as error:
         tap.close()
         raise Failure(f"{visible(str(output))} cannot be written: {error.strerror or error}") from None
     print(f"recording {visible(interface)} into {visible(str(output))} by {tap.by}; Ctrl-C ends it", file=sys.stderr)
+    retainer.watch(output, kept, is_ring=False)
     until = None if seconds is None else time.monotonic() + seconds
+
+    def over() -> bool:
+        retainer.tick()
+        return until is not None and time.monotonic() >= until
+
     with stopping_on_signals():
         try:
-            record(tap, importer, lambda: until is not None and time.monotonic() >= until)
+            record(tap, importer, over)
         except KeyboardInterrupt:
             pass
         except OSError as error:
             raise Failure(visible(str(error.strerror or error))) from None
+    retainer.close()
     counts = importer.counts
     for note in importer.notes:
         print(f"barnabas: {visible(note)}", file=sys.stderr)
