@@ -13,11 +13,16 @@ import zlib
 from pathlib import Path
 from typing import BinaryIO
 
+from ..decoder.records.bounds import zstd_bound
+from ..decoder.records.errors import RecordsError
 from .pcapng import NotACapture
 
 STDIN = Path("-")
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 _CHUNK = 1 << 20
+_FREE, _EXPANSION = 256 << 20, 250
+"""A file may unpack to so many bytes, or to so many times its size: captures shrink to a tenth or so, bombs to nothing."""
+_BOMB = f"it unpacks to more than {_EXPANSION} times its size, as no capture does; if it is one, unpack it first"
 _HEAD_SIZE = 1 << 16
 _standard_input: list[Source] = []  # the one that has read it, if one has: it can be read only once
 
@@ -127,6 +132,9 @@ class Source:
                 self._unpack = zlib.decompressobj(wbits=31)  # gzip files may be several, one behind the other
             try:
                 while data and not self._unpack.eof:
+                    if self._size() > max(_FREE, _EXPANSION * self._read):
+                        self.note, self._ended = f"{_BOMB}: the rest was not read", True
+                        return
                     self._write(self._unpack.decompress(data, _CHUNK))
                     data = self._unpack.unconsumed_tail
             except zlib.error as error:
@@ -148,6 +156,12 @@ class Source:
         assert self._raw is not None
         packed = head + self._raw.read()
         self._read, self._ended = len(packed), True
+        try:
+            bound = zstd_bound(packed, cut=True)
+        except RecordsError as error:
+            raise NotACapture(f"{self.path}: damaged zstd data ({error})") from None
+        if bound > max(_FREE, _EXPANSION * len(packed)):
+            raise NotACapture(f"{self.path}: {_BOMB}")
         target = cramjam.File(f"/proc/self/fd/{self.file.fileno()}", read=True, write=True, truncate=False)
         try:
             cramjam.zstd.decompress_into(packed, target)

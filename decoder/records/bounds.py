@@ -57,9 +57,10 @@ def lz4_bound(data: bytes) -> int:
     return total
 
 
-def zstd_bound(data: bytes) -> int:
-    """Most bytes the zstd frames in `data` can hold. Raises `Truncated`, `CodecError`."""
-    pos = total = 0
+def zstd_bound(data: bytes, cut: bool = False) -> int:
+    """Most bytes the zstd frames in `data` can hold. Raises `Truncated`, `CodecError`; with `cut`, what is there of a
+    frame that is cut off counts."""
+    pos = total = held = 0
     size = len(data)
     try:
         while pos < size or not pos:
@@ -89,8 +90,11 @@ def zstd_bound(data: bytes) -> int:
                 held += _ZSTD_BLOCK if kind == 2 else length
                 pos = _end(pos + 3 + (1 if kind == 1 else length), size)
             total += held if declared is None else min(held, declared)
+            held = 0
             pos = _end(pos + (flags >> 2 & 1) * 4, size)
     except (struct.error, IndexError):
+        if cut:
+            return total + held
         raise Truncated("a zstd frame is cut off", size) from None
     return total
 
