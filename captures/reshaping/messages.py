@@ -227,9 +227,10 @@ class Frames:
 
     def name(self, kind: Kind, old: str, change: Callable[[str], str]) -> str:
         """Replace a name of a kind, and count the different ones."""
-        if len(self.distinct[kind]) < Pseudonyms.MOST:
+        new = change(old)
+        if new != old and len(self.distinct[kind]) < Pseudonyms.MOST:
             self.distinct[kind].add(old)
-        return change(old)
+        return new
 
     def _resource(self, old: str, said_by: str, type_: Any) -> str:
         kinds: dict[Any, Kind] = _TYPES.get(said_by, _RESOURCES)
