@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from ...captures import Capture
+from ...captures.exporting.text import json_visible
 from ...captures.selection import Selection
 from ...decoder import Exchange
 from ...decoder.present import Presenter
@@ -83,7 +84,7 @@ def decode(
         if as_json:
             for exchange in opened.exchanges() if selection is None else _selected(opened, selection):
                 found = exchange.to_dict(bodies=bodies, values=show_values, schemas=schemas)
-                sys.stdout.write(json.dumps(found, ensure_ascii=False, separators=(",", ":")) + "\n")
+                sys.stdout.write(json_visible(json.dumps(found, ensure_ascii=False, separators=(",", ":"))) + "\n")
         else:
             from ..tui.plain import plain_lines
 
