@@ -20,7 +20,7 @@ from .message import Message
 MASK = b"*"
 
 # By API name: the body paths that hold credentials or what they can be worked out from.
-_REQUEST = {
+_REQUEST: dict[str, tuple[str, ...]] = {
     "SaslAuthenticate": ("auth_bytes",),
     "RenewDelegationToken": ("hmac",),
     "ExpireDelegationToken": ("hmac",),
@@ -29,7 +29,7 @@ _REQUEST = {
     "IncrementalAlterConfigs": ("resources[*].configs[*].value",),
     "Envelope": ("request_data",),
 }
-_RESPONSE = {
+_RESPONSE: dict[str, tuple[str, ...]] = {
     "SaslAuthenticate": ("auth_bytes",),
     "CreateDelegationToken": ("hmac",),
     "DescribeDelegationToken": ("tokens[*].hmac",),
@@ -37,8 +37,8 @@ _RESPONSE = {
     "Envelope": ("response_data",),
 }
 # Settings that brokers show, or that topics are made with: those among them that are credentials.
-_REQUEST_SETTINGS = {"CreateTopics": ("topics[*].configs[*].value",)}
-_RESPONSE_SETTINGS = {
+_REQUEST_SETTINGS: dict[str, tuple[str, ...]] = {"CreateTopics": ("topics[*].configs[*].value",)}
+_RESPONSE_SETTINGS: dict[str, tuple[str, ...]] = {
     "CreateTopics": ("topics[*].configs[*].value",),
     "DescribeConfigs": ("results[*].configs[*].value", "results[*].configs[*].synonyms[*].value"),
 }
