@@ -94,6 +94,12 @@ def _memory(pid: int) -> float:
     raise RuntimeError(f"process {pid} has no memory")
 
 
+def _cpu_seconds(pid: int) -> float:
+    """User and system time of a process so far."""
+    words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def _settled(value: Callable[[], float], seconds: float = 20.0) -> float:
     """A number when it has not changed for a while."""
     last = value()
@@ -138,11 +144,13 @@ def hung_observer(folder: Path, rounds: int, seconds: float, measure: Measure) -
                 for kind in ("running", "hung") if number % 2 else ("hung", "running"):
                     if kind == "hung":
                         os.kill(observer, signal.SIGSTOP)
+                    before = _cpu_seconds(relay)
                     try:
                         result = measure(folder / "load", port, files, shape, seconds, False)
                     finally:
                         os.kill(observer, signal.SIGCONT)
                     if result["frames"]:  # else starved: the client never came to measure
+                        result["cpu"] = _cpu_seconds(relay) - before
                         kinds[kind].append(result)
                     most = max(most, _memory(relay))
                     time.sleep(0.3)  # what it missed is not the next round's burden
@@ -153,6 +161,8 @@ def hung_observer(folder: Path, rounds: int, seconds: float, measure: Measure) -
                 cell[kind] = {
                     "frames_per_s": statistics.median(r["frames"] / r["seconds"] for r in results),
                     "p50_us": statistics.median(r["p50_us"] for r in results),
+                    # a quarter of a round's time is not counted by the load
+                    "cpu_us": 1e6 * sum(r["cpu"] for r in results) / sum(r["frames"] * 1.25 for r in results),
                 }
             found[shape.name] = cell
     return found
@@ -164,9 +174,11 @@ def show_hung(found: dict[str, Any]) -> None:
         running, hung = cell["running"], cell["hung"]
         rate = 100 * (hung["frames_per_s"] / running["frames_per_s"] - 1)
         p50 = 100 * (hung["p50_us"] / running["p50_us"] - 1)
+        cpu = 100 * (hung["cpu_us"] / running["cpu_us"] - 1) if running["cpu_us"] else 0.0
         print(
             f"  {name:20} frames/s {running['frames_per_s']:9.0f} -> {hung['frames_per_s']:9.0f} ({rate:+5.1f} %)   "
-            f"p50 {running['p50_us']:7.1f} -> {hung['p50_us']:7.1f} us ({p50:+5.1f} %)   relay {cell['relay_kib'] / KIB:.1f} MiB"
+            f"p50 {running['p50_us']:7.1f} -> {hung['p50_us']:7.1f} us ({p50:+5.1f} %)   "
+            f"CPU {running['cpu_us']:.2f} -> {hung['cpu_us']:.2f} us ({cpu:+5.1f} %)   relay {cell['relay_kib'] / KIB:.1f} MiB"
         )
 
 

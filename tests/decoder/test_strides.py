@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import random
 import struct
+import subprocess
+import sys
 from collections import deque
+from pathlib import Path
 from typing import Any
 
 import pytest
 from barnabas import decoder
 from barnabas.decoder import accelerator, facts, strides
 from barnabas.decoder.strides import AWAITED, OVERSIZE, PASSED, WATCHED, PythonQueue
+from torture.decoder import sanitized
 
 native = accelerator.native
 PRODUCE, FETCH, METADATA, HEARTBEAT = (facts.api_key(n) for n in ("Produce", "Fetch", "Metadata", "Heartbeat"))
@@ -86,8 +91,8 @@ class Both:
 
     def __call__(self, data: bytes, at: int, *more: int, queue: bool = True) -> Any:
         found = []
-        # Behind the end there is something else, as in a ring.
-        view = memoryview(data + b"\xee" * 700)
+        # Behind the end there is something else, as in a ring, or nothing at all.
+        view = memoryview(data + b"\xee" * (700 if len(data) % 2 else 0))
         for function, own, chosen in zip(self.functions, self.queues, self.chosen, strict=True):
             given = (own, chosen) if queue else ()
             found.append(function(view, at, len(data), MOST, *given, *more))
@@ -240,3 +245,23 @@ def test_wrong_arguments_are_refused() -> None:
         queue.append("no entry")
     with pytest.raises(IndexError):
         queue[0]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sanitized.library("libasan.so") is None, reason="gcc with its sanitizer libraries is not here")
+def test_nothing_is_read_that_is_not_there(tmp_path: Path) -> None:
+    """The tests above, with an accelerator that stops at every byte outside of what it was given."""
+    extension = sanitized.build(tmp_path)
+    program = (
+        "import sys, pytest; from torture.decoder.sanitized import load; load(sys.argv[1]);"
+        "sys.exit(pytest.main(['-q', '-n', '0', '-p', 'no:cacheprovider', '-m', 'not slow', sys.argv[2]]))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(extension), __file__],
+        env=os.environ | sanitized.environment() | {"PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    assert "skipped" not in done.stdout
