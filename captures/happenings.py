@@ -87,7 +87,6 @@ class Happenings:
         self._streams: dict[int, Stream] = {}
         self._topics = Topics()
         self._early: dict[tuple[int, int], list[LegSeen]] = {}
-        self._leg_notes: dict[int, list[str]] = {}
         self._unread: list[str] = []
         self._find()
         if not self._unread:
@@ -156,7 +155,6 @@ class Happenings:
             yield Closed(number, self._now_ns)
         self._streams.clear()
         self._early.clear()
-        self._leg_notes.clear()
 
     def _leave(self) -> Iterator[Happening]:
         """The file is complete, or as complete as it will ever be."""
@@ -202,15 +200,7 @@ class Happenings:
         yield from self._leave()
 
     def _tell(self, event: Happening | LegSeen) -> Iterator[Happening]:
-        if isinstance(event, ExchangeDone):
-            exchange = event.exchange
-            if self._early:
-                self._attach_early(exchange)
-            if self._leg_notes:
-                notes = self._leg_notes.pop(id(exchange), None)
-                if notes:
-                    exchange.marks.setdefault("notes", []).extend(notes)
-        elif isinstance(event, RequestSeen):
+        if isinstance(event, ExchangeDone | RequestSeen):
             if self._early:
                 self._attach_early(event.exchange)
         elif isinstance(event, LegSeen):
@@ -242,7 +232,6 @@ class Happenings:
         notes = [comment for comment in leg.comments if not comment.startswith(MARK)]
         if notes:
             exchange.marks[f"{_mark(leg)}_notes"] = notes
-            self._leg_notes.setdefault(id(exchange), []).extend(notes)
 
     # how it is going
 

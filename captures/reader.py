@@ -194,8 +194,9 @@ class CaptureFile:
         """Read an exchange back. A frame that a segment does not hold any more, being damaged, is None, with a note.
         Raises ValueError when a foreign capture has changed.
 
-        Marks: request_offset, response_offset, segment, and where they apply notes, changed, broker_request and
-        broker_response (the frames of the other leg, lists of bytes). Of a segment that is gone: no frames, and a note.
+        Marks: request_offset, response_offset, segment, and where they apply notes, carried, changed, broker_request
+        and broker_response (the frames of the other leg, lists of bytes), broker_request_notes and
+        broker_response_notes (the comments of those). Of a segment that is gone: no frames, and a note.
         """
         index = self.index
         ends = index.connections.get(record.connection)
@@ -233,9 +234,16 @@ class CaptureFile:
             marks["changed"] = True
             for leg in self._legs(record):
                 name = "broker_response" if leg.direction else "broker_request"
-                frame = self._frame(leg.offset, leg.size, notes)
-                if frame is not None:
-                    marks.setdefault(name, []).append(frame)
+                about: list[str] = []
+                frame = self._frame(leg.offset, leg.size, about)
+                if frame is None:
+                    notes.extend(about)
+                    continue
+                marks.setdefault(name, []).append(frame)
+                if about:
+                    marks[f"{name}_notes"] = about
+        if record.flags & CARRIED:
+            marks["carried"] = True
         if notes:
             marks["notes"] = notes
         return exchange

@@ -188,7 +188,8 @@ def test_two_legs(session: Session, request_frame, response_frame, complaints, t
         marks = [capture.exchange(i).marks for i in range(3)]
     assert marks[1]["broker_request"] == [request_frame(1, 9)[4:]]
     assert marks[1]["broker_response"] == [response_frame(1, 30_000)[4:]]
-    assert marks[1]["notes"] == ["rule: bigger", "rule: cut"]
+    assert (marks[1]["broker_request_notes"], marks[1]["broker_response_notes"]) == (["rule: bigger"], ["rule: cut"])
+    assert not any("notes" in each for each in marks)  # those are of the exchange, and the index flags them
     assert "broker_request" not in marks[0] and "broker_request" not in marks[2]
 
 
