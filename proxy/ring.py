@@ -32,6 +32,8 @@ CAREFUL_CHUNK = 64 * 1024
 """The same while frames are looked at one by one (each may become several descriptors)."""
 HOT = 1 << 20
 """The part of the area that is used as long as readers keep up: as much as stays in a processor's cache."""
+ASK = 32 * 1024
+"""Bytes that are written before the readers are asked again whether they have read everything."""
 NONE = (1 << 64) - 1
 """`first_frame` of a chunk in which no frame starts."""
 READERS = 7
@@ -159,6 +161,8 @@ class RingWriter:
         self._limit_position = 0
         self._limit_sequence = 0
         self._overrun_until = 0
+        self._ask_again = 0
+        """Small chunks need not look at every reader each time."""
         self._read_until = 0
         """Where the last rewind led: every reader had read everything before it, whatever position it shows."""
 
@@ -199,6 +203,7 @@ class RingWriter:
         for reader in range(READERS):
             active = words[ring.reader_word(reader, ACTIVE)]
             if active == BLOCK:
+                self._ask_again = self.position + ASK
                 return False
             if active and words[ring.reader_word(reader, SEQUENCE)] != self.sequence:
                 furthest = min(furthest, max(words[ring.reader_word(reader, POSITION)], self._read_until))
@@ -208,6 +213,7 @@ class RingWriter:
             return True
         if behind > self._size * 3 // 4 and self.position >= self._overrun_until:
             self._overrun_until = self.position + 16 * self._size
+        self._ask_again = self.position + ASK
         return self.position < self._overrun_until
 
     # -- writing ---------------------------------------------------------------------------------------------
@@ -215,7 +221,7 @@ class RingWriter:
     def space(self, size: int = CHUNK) -> tuple[int, int]:
         """Where the next chunk can be received: (offset in `data`, length). Nothing is taken until `take`."""
         offset = self.position % self._size
-        if offset >= HOT and self._may_rewind():
+        if offset >= HOT and self.position >= self._ask_again and self._may_rewind():
             # Said before it is done: a reader must not take what comes for what was here.
             self.position += self._size - offset
             self._words[_W_POSITION] = self.position
