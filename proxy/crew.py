@@ -10,7 +10,6 @@ import os
 import socket
 import time
 from collections import Counter, deque
-from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -32,6 +31,8 @@ AGAIN_SECONDS = 60.0
 _TOLD_BY_ALL = (Capped, ListenerFailed, PortPassedOver, ConnectionsFull, RulesReplaced, RulesKept, NotVerified)
 """Events that every worker tells for itself; people want to hear them once."""
 _TOLD_SECONDS = 30.0
+_BEFORE = -1
+"""Stands for the workers that have ended."""
 
 
 class Crew:
@@ -174,7 +175,7 @@ class Voices:
             self._told[event] = worker, now
         return event
 
-    def forget(self, rules: Iterable[str]) -> None:
-        """These rules count anew."""
-        for name in rules:
-            self._hits.pop(name, None)
+    def gone(self, worker: int) -> None:
+        """The worker has ended; the one in its place counts hits anew."""
+        for hits in self._hits.values():
+            hits[_BEFORE] += hits.pop(worker, 0)

@@ -17,6 +17,7 @@ from . import events, feed_layout
 from .addresses import reason
 from .bells import new_bell
 from .events import Address, show
+from .life_events import WorkerEnded
 
 SEND_BYTES = 4 << 20
 READER = 3
@@ -29,6 +30,7 @@ HEARD = (
     events.FindingSeen,
     events.RuleHit,
     events.ProcessFailed,
+    WorkerEnded,
 )
 """Events of the other processes that the meter counts (`metrics.Heard`)."""
 

@@ -350,6 +350,7 @@ class Proxy:
             if self._stopping or self._crew is None:
                 return False
             again = self._crew.died(worker)
+            self._voices.gone(worker)
             self._put(WorkerEnded(worker + 1, code, again))
             if not again:
                 self._given_up.add(name)

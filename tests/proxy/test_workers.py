@@ -21,8 +21,10 @@ from barnabas.plugins.rules import Rule
 from barnabas.proxy import Proxy, ProxyError
 from barnabas.proxy.board import Board
 from barnabas.proxy.control import Control, ControlConfig
+from barnabas.proxy.crew import Voices
 from barnabas.proxy.events import (
     BrokerFound,
+    Capped,
     ConnectionClosed,
     ConnectionOpened,
     Counts,
@@ -504,3 +506,16 @@ def test_an_own_connection_is_known_where_it_comes_in_again() -> None:
         assert other.destination(client, ("127.0.0.1", here[1] ^ 1)) == ("10.0.0.1", 9092)
         one.forget(own.fileno())
         assert other.destination(client, here) == ("10.0.0.1", 9092)
+
+
+def test_the_events_of_all_workers_are_those_of_one_relay() -> None:
+    voices = Voices()
+    hits = [RuleHit("r", 1, 0, 9, 5, count) for count in (1, 2, 3)]
+    told = [voices.merged(*each) for each in ((0, hits[0]), (1, hits[0]), (1, hits[1]))]
+    voices.gone(1)
+    told += [voices.merged(1, hits[0]), voices.merged(0, hits[1])]
+    assert [event.hits for event in told if isinstance(event, RuleHit)] == [1, 2, 3, 4, 5]
+    replaced = RulesReplaced(("r",))
+    assert [voices.merged(worker, replaced) for worker in (1, 0, 1, 0)] == [replaced, None, replaced, None]
+    capped = Capped(3, 20, 13)
+    assert [voices.merged(worker, capped) for worker in (0, 1, 2)] == [capped, None, None]
