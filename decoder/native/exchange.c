@@ -28,14 +28,14 @@ int queue_add(Track *track, const Waiting *what) {
     return 1;
 }
 
-void waiting_free(Waiting *what) {
-    free(what->frame);
+void waiting_free(Track *track, Waiting *what) {
+    tape_back(track->tape, what->frame, what->room);
     Py_CLEAR(what->client);
     what->frame = NULL;
 }
 
 void queue_take(Track *track) {
-    waiting_free(waiting_at(track, 0));
+    waiting_free(track, waiting_at(track, 0));
     track->first = (track->first + 1) & (track->room - 1);
     track->count--;
 }
@@ -174,7 +174,7 @@ static int write_record(Track *track, const Waiting *asked, int64_t latency, int
 /* --- a frame --------------------------------------------------------------------------------------------------- */
 
 /* A request with its size bytes; `owned` memory of the frame is taken over if it is taken. */
-int take_request(Track *track, const uint8_t *data, Py_ssize_t size, int64_t time_ns, uint8_t *owned, int64_t base) {
+int take_request(Track *track, const uint8_t *data, Py_ssize_t size, int64_t time_ns, Memory *owned, int64_t base) {
     Waiting what;
     int acks = 1, state = read_request(track, data + 4, size - 4, &what, &acks);
     if (state != DONE)
@@ -183,15 +183,16 @@ int take_request(Track *track, const uint8_t *data, Py_ssize_t size, int64_t tim
     what.time_ns = time_ns;
     what.offset = base + track->buffer->size;
     if (acks) {
-        what.frame = owned;
-        if (!owned) {
-            if (!(what.frame = malloc(size)))
-                goto no_memory;
-            memcpy(what.frame, data, size);
-        }
+        Memory memory = owned ? *owned : tape_memory(track->tape, size);
+        if (!memory.bytes)
+            goto no_memory;
+        if (!owned)
+            memcpy(memory.bytes, data, size);
+        what.frame = memory.bytes;
+        what.room = memory.room;
         if (!queue_add(track, &what)) {
             if (!owned)
-                free(what.frame);
+                tape_back(track->tape, memory.bytes, memory.room);
             goto no_memory;
         }
         return write_frame(track, 0, data, size, time_ns);
@@ -200,8 +201,8 @@ int take_request(Track *track, const uint8_t *data, Py_ssize_t size, int64_t tim
     if (state == DONE)
         state = write_record(track, &what, 0, -1, 0, 0);
     Py_DECREF(what.client);
-    if (state == DONE)
-        free(owned);
+    if (state == DONE && owned)
+        tape_back(track->tape, owned->bytes, owned->room);
     return state;
 no_memory:
     Py_DECREF(what.client);

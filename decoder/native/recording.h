@@ -43,21 +43,32 @@ typedef struct {
 #define MOST_VERSIONS 32
 #define MOST_CODES 32
 
+#define SPARES 8
+
+typedef struct {
+    uint8_t *bytes;
+    Py_ssize_t room;
+} Memory;
+
 typedef struct {
     PyObject_HEAD
     PyObject *find;
+    Memory spare[SPARES]; /* that held large frames, and will again: fresh pages cost more than the bytes in them */
+    int spares;
     Shape *rows[2][MOST_KEYS];
     Py_ssize_t frames, exchanges, errors;
     int reason;
 } Tape;
 
 extern PyTypeObject *Tape_type;
+Memory tape_memory(Tape *tape, Py_ssize_t size);      /* at least `size` bytes; NULL: there is no memory */
+void tape_back(Tape *tape, uint8_t *bytes, Py_ssize_t room);
 Shape *tape_shape(Tape *tape, int direction, int key, int version); /* NULL where care is needed */
 
 /* track.c: one connection */
 typedef struct {
     uint8_t *frame; /* with its size bytes */
-    Py_ssize_t size;
+    Py_ssize_t size, room;
     int64_t time_ns, offset;
     int32_t id;
     int16_t key, version;
@@ -94,9 +105,9 @@ enum { DONE, STOP, CARE, FAILED = -1 }; /* taken; the segment is to be looked af
 
 int queue_add(Track *track, const Waiting *what);
 void queue_take(Track *track);
-void waiting_free(Waiting *what);
+void waiting_free(Track *track, Waiting *what);
 int read_request(Track *track, const uint8_t *frame, Py_ssize_t size, Waiting *what, int *acks);
-int take_request(Track *track, const uint8_t *data, Py_ssize_t size, int64_t time_ns, uint8_t *owned, int64_t base);
+int take_request(Track *track, const uint8_t *data, Py_ssize_t size, int64_t time_ns, Memory *owned, int64_t base);
 int take_response(Track *track, const uint8_t *data, Py_ssize_t size, int64_t time_ns, int64_t base);
 
 extern PyTypeObject *Track_type;

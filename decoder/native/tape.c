@@ -4,6 +4,27 @@
 
 PyTypeObject *Tape_type;
 
+#define SPARE_LEAST (128 << 10)
+#define SPARE_MOST (2 << 20)
+
+Memory tape_memory(Tape *tape, Py_ssize_t size) {
+    if (size >= SPARE_LEAST)
+        for (int i = 0; i < tape->spares; i++)
+            if (tape->spare[i].room >= size) {
+                Memory found = tape->spare[i];
+                tape->spare[i] = tape->spare[--tape->spares];
+                return found;
+            }
+    return (Memory){malloc(size), size};
+}
+
+void tape_back(Tape *tape, uint8_t *bytes, Py_ssize_t room) {
+    if (bytes && room >= SPARE_LEAST && room <= SPARE_MOST && tape->spares < SPARES)
+        tape->spare[tape->spares++] = (Memory){bytes, room};
+    else
+        free(bytes);
+}
+
 Shape *tape_shape(Tape *tape, int direction, int key, int version) {
     if (key < 0 || key >= MOST_KEYS || version < 0 || version >= MOST_VERSIONS)
         return NULL;
@@ -117,6 +138,8 @@ static void Tape_dealloc(PyObject *self) {
                 Py_XDECREF(row[version].reader);
             free(row);
         }
+    while (tape->spares)
+        free(tape->spare[--tape->spares].bytes);
     Py_XDECREF(tape->find);
     type->tp_free(self);
     Py_DECREF(type);

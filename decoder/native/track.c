@@ -12,16 +12,16 @@ PyTypeObject *Track_type;
 
 /* --- the stream ------------------------------------------------------------------------------------------------ */
 
-static int hold(Held *held, const uint8_t *data, Py_ssize_t size, Py_ssize_t whole) {
+static int hold(Tape *tape, Held *held, const uint8_t *data, Py_ssize_t size, Py_ssize_t whole) {
     if (held->size + size > held->room) {
         Py_ssize_t room = held->room * 2, wanted = held->size + size, asked = whole < RESERVED ? whole : RESERVED;
         room = room > wanted ? room : wanted;
         room = room > asked ? room : asked;
-        uint8_t *bytes = realloc(held->bytes, room);
-        if (!bytes)
+        Memory memory = held->bytes ? (Memory){realloc(held->bytes, room), room} : tape_memory(tape, room);
+        if (!memory.bytes)
             return 0;
-        held->bytes = bytes;
-        held->room = room;
+        held->bytes = memory.bytes;
+        held->room = memory.room;
     }
     memcpy(held->bytes + held->size, data, size);
     held->size += size;
@@ -41,7 +41,7 @@ static int feed_held(Track *track, int direction, const uint8_t *data, Py_ssize_
     if (have + more < 4) {
         Py_ssize_t all = size - *at;
         *at = size;
-        return hold(held, data + size - all, all, 64) ? DONE : FAILED;
+        return hold(track->tape, held, data + size - all, all, 64) ? DONE : FAILED;
     }
     int64_t whole = (int32_t)get32(head);
     if (!is_size(whole))
@@ -51,21 +51,22 @@ static int feed_held(Track *track, int direction, const uint8_t *data, Py_ssize_
     if (missing > size - *at) {
         Py_ssize_t all = size - *at;
         *at = size;
-        return hold(held, data + size - all, all, whole) ? DONE : FAILED;
+        return hold(track->tape, held, data + size - all, all, whole) ? DONE : FAILED;
     }
     if (!track->attached || base + track->buffer->size >= stop)
         return STOP;
-    if (!hold(held, data + *at, missing, whole))
+    if (!hold(track->tape, held, data + *at, missing, whole))
         return FAILED;
     int state;
     if (direction == 0) {
-        state = take_request(track, held->bytes, held->size, held->time_ns, held->bytes, base);
+        Memory memory = {held->bytes, held->room};
+        state = take_request(track, held->bytes, held->size, held->time_ns, &memory, base);
         if (state == DONE)
             *held = (Held){0};
     } else {
         state = take_response(track, held->bytes, held->size, held->time_ns, base);
         if (state == DONE && held->room > (64 << 10)) {
-            free(held->bytes);
+            tape_back(track->tape, held->bytes, held->room);
             *held = (Held){0};
         }
     }
@@ -114,7 +115,7 @@ static PyObject *Track_feed(PyObject *self, PyObject *const *a, Py_ssize_t given
         whole += 4;
         if (whole > size - at || size - at < 4) {
             held->time_ns = time_ns;
-            if (!hold(held, data + at, size - at, whole < 64 ? 64 : whole))
+            if (!hold(track->tape, held, data + at, size - at, whole < 64 ? 64 : whole))
                 state = FAILED;
             else
                 at = size;
@@ -162,13 +163,15 @@ static PyObject *Track_push(PyObject *self, PyObject *const *a, Py_ssize_t given
         Py_DECREF(what.client);
         Py_RETURN_FALSE;
     }
-    what.frame = malloc(size);
+    Memory memory = tape_memory(track->tape, size);
+    what.frame = memory.bytes;
+    what.room = memory.room;
     what.size = size;
     what.time_ns = time_ns;
     what.offset = offset;
     what.flags = (uint16_t)flags;
     if (!what.frame || !queue_add(track, &what)) {
-        waiting_free(&what);
+        waiting_free(track, &what);
         return PyErr_NoMemory();
     }
     memcpy(what.frame, data, size);
@@ -189,7 +192,7 @@ static PyObject *Track_hold(PyObject *self, PyObject *const *a, Py_ssize_t given
     Held *held = &track->held[direction & 1];
     held->size = 0;
     held->time_ns = time_ns;
-    if (!hold(held, (const uint8_t *)PyBytes_AS_STRING(a[1]), PyBytes_GET_SIZE(a[1]), 64))
+    if (!hold(track->tape, held, (const uint8_t *)PyBytes_AS_STRING(a[1]), PyBytes_GET_SIZE(a[1]), 64))
         return PyErr_NoMemory();
     Py_RETURN_NONE;
 }
