@@ -2,14 +2,18 @@
 
 import os
 import shutil
+import struct
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from barnabas.captures import Recorder, open_capture
 from barnabas.captures.happenings import Happenings
+from barnabas.captures.importing import Importer
 from barnabas.captures.index import paths
+from barnabas.captures.pcapng import CaptureReader
 from barnabas.captures.retention import Keep, Retention
+from barnabas.captures.sources import Source
 
 NOW = 1_795_223_022_000_000_000
 Record = Callable[..., Recorder]
@@ -170,6 +174,36 @@ def test_what_cannot_be_removed_is_told(tmp_path: Path, record: Record, monkeypa
 def test_limits_that_make_no_sense(limits: dict) -> None:
     with pytest.raises(ValueError, match="above 0"):
         Keep(**limits)
+
+
+def test_of_what_is_sniffed(tmp_path: Path, record: Record) -> None:
+    """As `barnabas sniff` does it: whenever a segment was closed."""
+    record(300, tmp_path / "given").close()
+    foreign = tmp_path / "foreign.pcap"
+    with open(foreign, "wb") as out:
+        out.write(struct.pack("<IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, 262144, 1))
+        for path in sorted((tmp_path / "given").glob("*.pcapng")):
+            with open(path, "rb") as file:
+                for packet in CaptureReader(file).packets():
+                    if out.tell() < 100 or not packet.comments:  # one connection, introduced once
+                        out.write(struct.pack("<IIII", *divmod(packet.time_ns, 10**9), *[len(packet.data)] * 2) + packet.data)
+    directory = tmp_path / "rec"
+    retention = Retention(directory, Keep(bytes=40_000), reserve=6_000)
+    names: list[str] = []
+
+    def apply() -> None:
+        removed = retention.apply()
+        names.extend(removed.names if removed else ())
+        assert size_of(directory) < 50_000
+
+    importer = Importer(directory, segment_bytes=6_000, on_segment=apply)
+    importer.begin(Source(foreign))
+    while importer.advance():
+        pass
+    importer.close()
+    assert len(names) > 10 and names == sorted(names)
+    with open_capture(directory) as capture:
+        assert 0 < len(capture.rows()) < 200 and capture.note is None
 
 
 # readers
