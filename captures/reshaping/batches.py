@@ -43,7 +43,7 @@ def rewritten(data: bytes, changer: Changer) -> bytes:
     try:
         for entry in records.batches(data):
             if isinstance(entry, records.Partial):
-                out += _partial(entry, data, changer)
+                out += _blanked(data, entry.start, entry.end, changer)
             elif isinstance(entry, records.Batch):
                 out += _batch(entry, changer)
             else:
@@ -63,20 +63,13 @@ def blank(data: bytes, changer: Changer) -> bytes:
 
 
 def _blanked(data: bytes, start: int, end: int, changer: Changer) -> bytes:
-    """Bytes that cannot be followed. What would be their length and magic stays, as it says what is wrong."""
-    out = bytearray(BLANK * (end - start))
+    """Bytes that cannot be followed, an unfinished last entry among them. What would be their length and magic stays,
+    as it says what is wrong; the rest may be anything, damaged as it is."""
+    out = bytearray(min(HEADER_SIZE, end - start)) + BLANK * (end - start - HEADER_SIZE)
     for first, last in ((8, 12), (16, 17)):
         out[first:last] = data[min(start + first, end) : min(start + last, end)]
     changer.blanked(len(out))
     return bytes(out)
-
-
-def _partial(entry: records.Partial, data: bytes, changer: Changer) -> bytes:
-    if entry.magic is None:
-        return _blanked(data, entry.start, entry.end, changer)
-    head = min(entry.start + (HEADER_SIZE if entry.magic == 2 else _KEYS_AT[entry.magic]), entry.end)
-    changer.blanked(entry.end - head)
-    return data[entry.start : head] + BLANK * (entry.end - head)
 
 
 # --- magic 2 -----------------------------------------------------------------------------------------------------
@@ -88,10 +81,13 @@ def _batch(batch: records.Batch, changer: Changer) -> bytes:
     try:
         payload = bytearray(codecs.decompress(batch.codec, packed, limit=_LIMIT)) if batch.codec else bytearray(packed)
     except RecordsError:
+        if not was_right:
+            return _blanked(batch.data, batch.start, batch.end, changer)
         changer.blanked(len(packed))
         payload = bytearray(BLANK * len(packed))
     else:
-        _patch(payload, batch.record_count, batch.control, changer)
+        if not _patch(payload, batch.record_count, batch.control, changer) and not was_right:
+            return _blanked(batch.data, batch.start, batch.end, changer)
         if batch.codec:
             payload = bytearray(_packed(batch.codec, bytes(payload), packed, 2))
     head = bytearray(batch.data[batch.start : batch.start + HEADER_SIZE])
@@ -106,8 +102,9 @@ def _packed(codec: int, payload: bytes, before: bytes, magic: int) -> bytes:
     return codecs.compress(codec, payload, xerial=before.startswith(_XERIAL), magic=magic)
 
 
-def _patch(data: bytearray, count: int, control: bool, changer: Changer) -> None:
-    """Change the records of a batch in place; from the first one that cannot be read on they are blanked."""
+def _patch(data: bytearray, count: int, control: bool, changer: Changer) -> bool:
+    """Change the records of a batch in place; from the first one that cannot be read on they are blanked, and the
+    answer is False."""
     pos, end = 0, len(data)
     for _ in range(max(count, 0)):
         if pos >= end:
@@ -119,6 +116,7 @@ def _patch(data: bytearray, count: int, control: bool, changer: Changer) -> None
     if pos < end:
         changer.blanked(end - pos)
         data[pos:] = BLANK * (end - pos)
+    return pos >= end
 
 
 def _patch_record(data: bytearray, start: int, control: bool, changer: Changer) -> int:

@@ -92,7 +92,7 @@ class Frames:
         else:
             frame, message = exchange.response or b"", exchange.response_message
         if message is None:
-            return self._blanked_frame(frame, 4)
+            return self.blanked(frame, 4)
         return self._message(message, At(exchange.request_message), exchange.topics)
 
     def request_frame(self, frame: bytes, message: Message | None, topics: Topics | None) -> bytes:
@@ -103,11 +103,12 @@ class Frames:
                 _, body = decode_request_header(frame)
             except DecodeError:
                 body = 8
-            return self._blanked_frame(frame, body)
+            return self.blanked(frame, body)
         new = self._message(message, At(), topics)
         return frame[: message.body_start] + new[message.body_start :]
 
-    def _blanked_frame(self, frame: bytes, start: int) -> bytes:
+    def blanked(self, frame: bytes, start: int) -> bytes:
+        """A frame of which nothing but its first bytes is left."""
         start = min(start, len(frame))
         if len(frame) > start:
             self.counts["blanked_frames"] += 1

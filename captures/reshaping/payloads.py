@@ -11,7 +11,7 @@ from ...decoder.decode import Bad, uvarint
 from ...decoder.embedded import INTERNAL
 from ...decoder.embedded.groups import STREAMS_ASSIGNOR
 from ...decoder.embedded.payload import decode, definition, leading_int16, newest
-from ...decoder.embedded.topics import CLUSTER_METADATA_ID, COORDINATORS
+from ...decoder.embedded.topics import CLUSTER_METADATA_ID, COORDINATORS, of_control
 from ...decoder.errors import DecodeError, Truncated
 from ...decoder.message import Message
 from ...decoder.topics import Topics
@@ -25,7 +25,7 @@ _DEFINITIONS = {
     "subscription": {"consumer": "ConsumerProtocolSubscription", "connect": "ConnectSubscription"},
     "assignment": {"consumer": "ConsumerProtocolAssignment", "connect": "ConnectAssignment"},
 }
-_VOTERS = 6  # the control record that names hosts
+_VOTERS = "kraft_voters"
 _CLUSTER_METADATA = "__cluster_metadata"
 
 
@@ -105,14 +105,20 @@ class Payloads:
         return self._frames.payload(decode(name, numbers[2], value, position))
 
     def control(self, key: bytes | None, value: bytes | None) -> tuple[bytes | None, bytes | None]:
-        """A control record: only that of a quorum's voters names anybody."""
-        if value and key and len(key) >= 4 and int.from_bytes(key[2:4], "big") == _VOTERS:
-            try:
-                version = newest("VotersRecord", max(leading_int16(value, "VotersRecord"), 0))
-                value = self._frames.payload(decode("VotersRecord", version, value))
-            except DecodeError:
-                value = self._names.content(value)
-        return key, value
+        """A control record: only that of a quorum's voters names anybody. What is none is content."""
+        try:
+            told = of_control(key, value)
+            known = told is not None and (told["value"] is not None or not value) and len(key or b"") == 4
+            if known and value and "surplus_bytes" not in (told or {})["value"]:
+                if (told or {})["type"] == _VOTERS:
+                    version = newest("VotersRecord", max(leading_int16(value, "VotersRecord"), 0))
+                    value = self._frames.payload(decode("VotersRecord", version, value))
+                return key, value
+            if known and not value:
+                return key, value
+        except DecodeError:
+            pass
+        return key and self._names.content(key), value and self._names.content(value)
 
     @contextmanager
     def _every_name(self) -> Iterator[None]:

@@ -5,7 +5,7 @@ Secrets of the protocol are masked besides, by the recorder that writes the resu
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
 from ...decoder import Exchange, ExchangeDone, RequestSeen
@@ -16,13 +16,18 @@ from .pseudonyms import Pseudonyms
 from .wording import scrubbed
 from .writing import beginning
 
+Change = Callable[[Exchange, bytes | None], bytes]
+_FAULTS = 20
+
 
 class Redaction:
-    """Replaces the `kinds` in happenings. `pseudonyms` are shared by captures that go together."""
+    """Replaces the `kinds` in happenings. `pseudonyms` are shared by captures that go together. `faults`: frames that
+    should have been read and were not, if any."""
 
     def __init__(self, pseudonyms: Pseudonyms, kinds: Iterable[Kind]) -> None:
         self.pseudonyms, self.kinds = pseudonyms, frozenset(kinds)
         self.frames = Frames(pseudonyms, self.kinds)
+        self.faults: list[str] = []
         self._open: dict[int, dict[int, Exchange]] = {}
 
     @property
@@ -78,7 +83,7 @@ class Redaction:
             api_version=exchange.api_version,
             correlation_id=exchange.correlation_id,
             request_time_ns=exchange.request_time_ns,
-            request=self.frames.request(exchange) if exchange.request is not None else None,
+            request=self._frame(exchange, exchange.request, 8, self.frames.request),
             state=exchange.state,
         )
         self._marks(exchange, new)
@@ -92,17 +97,33 @@ class Redaction:
             del self._open[exchange.connection][id(exchange)]
         new.state = exchange.state
         if exchange.response is not None:
-            new.response = self.frames.response(exchange)
+            new.response = self._frame(exchange, exchange.response, 4, self.frames.response)
             new.response_time_ns = exchange.response_time_ns
         self._marks(exchange, new)
         return new
 
+    def _frame(self, exchange: Exchange, frame: bytes | None, head: int, change: Change) -> bytes | None:
+        return None if frame is None else self._leg(exchange, frame, head, lambda e, _: change(e, None))
+
+    def _leg(self, exchange: Exchange, frame: bytes, head: int, change: Change) -> bytes:
+        """A fault of ours must not let anything through: such a frame is blanked behind its first bytes."""
+        try:
+            return change(exchange, frame)
+        except Exception as fault:
+            if len(self.faults) < _FAULTS:
+                self.faults.append(f"{exchange!r} was blanked: {type(fault).__name__}: {fault}")
+            return self.frames.blanked(frame, head)
+
     def _marks(self, exchange: Exchange, new: Exchange) -> None:
         marks = exchange.marks
         if "broker_request" in marks and "broker_request" not in new.marks:
-            new.marks["broker_request"] = [self.frames.request(exchange, frame) for frame in marks["broker_request"]]
+            new.marks["broker_request"] = [
+                self._leg(exchange, frame, 8, self.frames.request) for frame in marks["broker_request"]
+            ]
         if "broker_response" in marks and "broker_response" not in new.marks:
-            new.marks["broker_response"] = [self.frames.response(exchange, frame) for frame in marks["broker_response"]]
+            new.marks["broker_response"] = [
+                self._leg(exchange, frame, 4, self.frames.response) for frame in marks["broker_response"]
+            ]
         for name in ("notes", "broker_request_notes", "broker_response_notes"):
             if name in marks:
                 notes = marks[name]

@@ -128,6 +128,7 @@ def _redact(
     }  # fmt: skip
     origin(place, output, {"made_by": "barnabas redact", "kinds": sorted(redaction.kinds)})
     warn([told.note] if told.note else [])
+    warn(redaction.faults)
     warn(writer.faults)
     tell(as_json, summary, _lines(writer, redaction, verdict, output))
 

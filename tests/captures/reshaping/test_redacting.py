@@ -260,6 +260,20 @@ def test_the_same_is_found_wrong_in_all_captures(name: str, redact: Callable[...
     _the_same_is_wrong(name, redact, tmp_path / "out")
 
 
+def test_a_fault_of_ours_lets_nothing_through(
+    planted: Path, redact: Callable[..., Redaction], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(self: object, data: bytes) -> bytes:
+        raise RuntimeError("a fault")
+
+    monkeypatch.setattr("barnabas.captures.reshaping.pseudonyms.Pseudonyms.content", broken)
+    redaction = redact(planted, tmp_path / "out")
+    assert redaction.faults
+    assert "RuntimeError" in redaction.faults[0]
+    after = everything(tmp_path / "out")
+    assert not [name for name in PLANTED if name in after]
+
+
 def test_the_search_finds_what_is_left(planted: Path, redact: Callable[..., Redaction], tmp_path: Path) -> None:
     """Told of the originals, but given the capture as it was."""
     redaction = redact(planted, tmp_path / "out")
