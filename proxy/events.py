@@ -300,7 +300,8 @@ class RecordingFailed(Event):
 
     @property
     def text(self) -> str:
-        return f"recording stopped: {self.reason}; traffic goes on unrecorded"
+        so = "" if "goes on unrecorded" in self.reason else "; traffic goes on unrecorded"
+        return f"recording stopped: {self.reason}{so}"
 
 
 @dataclass(frozen=True, slots=True)
