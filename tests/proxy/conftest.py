@@ -131,7 +131,7 @@ def wire() -> Any:
     class Wire:
         pass
 
-    for function in (request, response, framed, exactly, read_frame, wait_for, metadata_response):
+    for function in (request, response, framed, exactly, read_frame, wait_for, metadata_response, comes_to_rest):
         setattr(Wire, function.__name__, staticmethod(function))
     return Wire
 
@@ -144,6 +144,19 @@ def wait_for(proxy: Proxy, kind: type[Event], seconds: float = 10.0) -> Any:
         if isinstance(event, kind):
             return event
     raise AssertionError(f"no {kind.__name__} within {seconds} s")
+
+
+def comes_to_rest(ticks: Callable[[], int], most: int = 4) -> None:
+    """Sooner or later (on a machine with much else to do the start takes its time) processes use no more than so many
+    ticks (10 ms each) in two seconds; `ticks` says what they have used so far."""
+    used = []
+    for _ in range(15):
+        before = ticks()
+        time.sleep(2.0)
+        used.append(ticks() - before)
+        if used[-1] <= most:
+            return
+    raise AssertionError(f"ticks used in two seconds each: {used}")
 
 
 def metadata_response(

@@ -157,6 +157,8 @@ def test_asyncio_hears_the_same_and_bounds_what_waits(bench: Any, wire: Any) -> 
     assert proxy.meter is not None and proxy.meter.feed is not None
     client = bench.client(proxy.address)
 
+    before = [0]
+
     async def hear(count: int, backlog: int) -> tuple[int, int]:
         records = missed = 0
         started = False
@@ -165,8 +167,10 @@ def test_asyncio_hears_the_same_and_bounds_what_waits(bench: Any, wire: Any) -> 
         async for event in listen(proxy.meter.feed, proxy.meter.feed_token, backlog_bytes=backlog, reader=reader):
             if isinstance(event, Joined):
                 # the feed goes on while this body is elsewhere: the backlog takes it, as far as it may
-                await asyncio.to_thread(ask, wire, client, range(count), 1000)
-                await asyncio.sleep(1.2)
+                with closing(joined(proxy)) as other:
+                    await asyncio.to_thread(ask, wire, client, range(count), 1000)
+                    before[0] += count
+                    await asyncio.to_thread(Heard().until, other, before[0])
                 started = True
             elif isinstance(event, Batch):
                 records += len(event)

@@ -135,11 +135,18 @@ def test_scram_is_that_of_the_rfc(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_scram_refuses(first: bytes, final: bytes, words: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    started = time.monotonic()
+    monkeypatch.setattr("barnabas.proxy.sasl.hashlib.pbkdf2_hmac", lightly)
     with pytest.raises(LoginRefused) as refused:
         scram(first, final, monkeypatch).run()
     assert words in str(refused.value) and "pencil" not in str(refused.value)
-    assert len(str(refused.value)) < 300 and time.monotonic() - started < 1
+    assert len(str(refused.value)) < 300
+
+
+def lightly(name: str, password: bytes, salt: bytes, iterations: int, *, of: Any = hashlib.pbkdf2_hmac) -> bytes:
+    """PBKDF2, but never as often as a hostile broker may ask."""
+    assert iterations <= 100_000
+    derived: bytes = of(name, password, salt, iterations)
+    return derived
 
 
 def test_scram_sha_512_with_a_name_that_needs_care() -> None:

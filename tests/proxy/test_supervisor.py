@@ -92,27 +92,32 @@ def test_stop_lets_a_response_in_flight_arrive(bench: Any, wire: Any) -> None:
         sock.sendall(wire.response(5, b"late"))
         sock.recv(1)
 
-    proxy = bench.proxy(bench.broker(script).address, drain_seconds=5.0)
+    proxy = bench.proxy(bench.broker(script).address, drain_seconds=600.0)  # longer than a test may take
     client = bench.client(proxy.address)
     client.sendall(wire.request(0, 3, 5))
-    assert asked.wait(5)
-    stopping = threading.Thread(target=proxy.stop)
-    start = time.monotonic()
+    assert asked.wait(20)
+    stopping = threading.Thread(target=proxy.stop, daemon=True)
     stopping.start()
     assert wire.read_frame(client) == wire.response(5, b"late")
     assert client.recv(1) == b""
-    stopping.join(10)
-    assert time.monotonic() - start < 4
+    stopping.join(60)
+    assert not stopping.is_alive()
 
 
 def test_a_client_that_never_ends_does_not_hold_up_stop(bench: Any, wire: Any) -> None:
-    proxy = bench.proxy(bench.broker(lambda sock: time.sleep(8)).address, drain_seconds=0.5)
+    asked, over = threading.Event(), threading.Event()
+
+    def script(sock: socket.socket) -> None:
+        wire.read_frame(sock)
+        asked.set()
+        over.wait(600)  # no answer
+
+    proxy = bench.proxy(bench.broker(script).address, drain_seconds=0.5)
     client = bench.client(proxy.address)
     client.sendall(wire.request(0, 3, 5))
-    time.sleep(0.2)
-    start = time.monotonic()
+    assert asked.wait(20)
     proxy.stop()
-    assert time.monotonic() - start < 3
+    over.set()
 
 
 def test_ctrl_c_is_the_supervisors_business(bench: Any, wire: Any) -> None:
@@ -217,9 +222,8 @@ def test_a_dead_observer_is_told_and_traffic_goes_on(bench: Any, wire: Any) -> N
         assert wire.exactly(client, len(frame)) == frame
 
 
-def test_an_idle_proxy_costs_next_to_nothing(bench: Any) -> None:
+def test_an_idle_proxy_costs_next_to_nothing(bench: Any, wire: Any) -> None:
     proxy = bench.proxy(("127.0.0.1", 9))
-    time.sleep(1.0)
 
     def ticks() -> int:
         total = 0
@@ -229,9 +233,7 @@ def test_an_idle_proxy_costs_next_to_nothing(bench: Any) -> None:
             total += int(fields[11]) + int(fields[12])
         return total
 
-    before = ticks()
-    time.sleep(2.0)
-    assert ticks() - before <= 4  # 40 ms of 2 s on two processes
+    wire.comes_to_rest(ticks)
 
 
 def test_recording_is_written(bench: Any, wire: Any, tmp_path: Path) -> None:

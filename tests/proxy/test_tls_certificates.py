@@ -7,7 +7,6 @@ import stat
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from barnabas.proxy import certificates
 from barnabas.proxy.certificates import Authority, CertificateError, HostContexts, load_chain
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 from tls.certificates import make
 
 
@@ -92,13 +92,10 @@ def test_a_new_name_costs_little_and_names_are_bounded(tmp_path: Path, monkeypat
     contexts = HostContexts(Authority.in_folder(tmp_path), lambda: ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))
     first = contexts.of("a.example")
     assert contexts.of("a.example") is first
-    took = []
+    monkeypatch.setattr(ec, "generate_private_key", lambda curve: pytest.fail("a key takes long"))
     monkeypatch.setattr(certificates, "NAMES", 100)
     for number in range(105):
-        started = time.perf_counter()
         contexts.of(f"{number}.example")
-        took.append(time.perf_counter() - started)
-    assert sorted(took)[len(took) // 2] < 0.02
     assert len(contexts._made) == 100 and contexts.of("a.example") is not first
 
 

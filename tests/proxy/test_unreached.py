@@ -24,10 +24,8 @@ def nobody() -> tuple[str, int]:
 def test_the_first_requests_are_told_and_recorded(bench: Any, wire: Any, tmp_path: Path, nobody: Any) -> None:
     proxy = bench.proxy(nobody, record=tmp_path)
     client = bench.client(proxy.address)
-    begin = time.monotonic()
     client.sendall(wire.request(18, 0, 1) + wire.request(3, 8, 2, b"\xff\xff\xff\xff\x00\x00\x00"))
     assert client.recv(1) == b""  # in order: everything was read
-    assert time.monotonic() - begin < 2
     tried = wire.wait_for(proxy, ClientTried)
     assert tried.requests == ("ApiVersions v0", "Metadata v8")
     assert tuple(tried.client) == client.getsockname() and tuple(tried.broker) == nobody
@@ -58,10 +56,8 @@ def test_a_request_that_comes_a_little_later(bench: Any, wire: Any, nobody: Any)
 def test_a_client_that_says_nothing_whole_is_not_kept(bench: Any, wire: Any, nobody: Any, said: bytes) -> None:
     proxy = bench.proxy(nobody)
     client = bench.client(proxy.address)
-    begin = time.monotonic()
     client.sendall(said)
     assert client.recv(1) == b""
-    assert 0.3 < time.monotonic() - begin < 2
 
 
 @pytest.mark.parametrize(
@@ -77,17 +73,15 @@ def test_what_is_no_kafka(bench: Any, wire: Any, nobody: Any, said: bytes, text:
 def test_a_flood_is_bounded(bench: Any, wire: Any, nobody: Any) -> None:
     proxy = bench.proxy(nobody)
     client = bench.client(proxy.address)
-    begin = time.monotonic()
-    with pytest.raises(OSError):
+    with pytest.raises((ConnectionResetError, BrokenPipeError)):
         client.sendall((b"\0\x10\0\0" + bytes(1 << 20)) * 50)
-    assert time.monotonic() - begin < 3
 
 
 def test_clients_that_come_again_and_again(bench: Any, wire: Any, nobody: Any) -> None:
     """Nothing piles up, and a broker that comes back is reached."""
     proxy = bench.proxy(nobody)
     for _ in range(100):
-        with socket.create_connection(proxy.address, timeout=5) as client:
+        with socket.create_connection(proxy.address, timeout=30) as client:
             client.sendall(wire.request(18, 0, 1))
             assert client.recv(1) == b""
     with socket.create_server(nobody) as server:
@@ -99,10 +93,8 @@ def test_clients_that_come_again_and_again(bench: Any, wire: Any, nobody: Any) -
 
 
 def test_stopping_does_not_wait_for_them(bench: Any, wire: Any, nobody: Any) -> None:
-    proxy = bench.proxy(nobody, drain_seconds=5.0)
+    proxy = bench.proxy(nobody, drain_seconds=600.0)  # longer than a test may take
     client = bench.client(proxy.address)
     wire.wait_for(proxy, UpstreamFailed)
-    begin = time.monotonic()
     proxy.stop()
-    assert time.monotonic() - begin < 3
     assert client.recv(1) == b""

@@ -10,6 +10,7 @@ import pytest
 from real.broker import Cluster, start_cluster
 from real.clients import WORKLOADS
 from real.old_broker import OLDEST, WITH_API_VERSIONS, OldBroker, start_old
+from real.secured import Secured, start_secured
 
 
 @pytest.fixture(scope="session")
@@ -28,6 +29,13 @@ def direct(broker: Cluster) -> Callable[[str], dict[str, Any]]:
         return WORKLOADS[name](broker.bootstrap, "direct-" + name.replace(" ", "-"))
 
     return run
+
+
+@pytest.fixture(scope="session")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
+    """Two brokers with TLS and SASL listeners."""
+    with start_secured(tmp_path_factory.mktemp("secured")) as secured:
+        yield secured
 
 
 @pytest.fixture(scope="session")

@@ -66,8 +66,9 @@ class Recorded:
         exchanges = self.exchanges()
         assert exchanges
         assert [(e.api, e.api_version, e.undecoded) for e in exchanges if e.undecoded] == []
-        # A connection may end while a request waits at the broker (a long poll), but only then.
-        waiting = {"Fetch", "JoinGroup", "Metadata"}
+        # A connection may end while a request waits at the broker (a long poll), or while a client that is closed
+        # looks for something once more, but only then.
+        waiting = {"Fetch", "JoinGroup", "Metadata", "FindCoordinator"}
         assert [(e.api, e.state) for e in exchanges if e.state is not State.PAIRED and e.api not in waiting] == []
         own = {self.proxy.address} | {e.address for e in self.events if isinstance(e, BrokerFound)}
         told = {address for e in exchanges for address in addresses(e)}

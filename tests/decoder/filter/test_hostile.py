@@ -94,10 +94,10 @@ def test_depth_is_bounded() -> None:
 
 
 def test_a_megabyte_is_refused_at_once() -> None:
-    began = time.perf_counter()
+    began = time.thread_time()
     refused("err and " * 150_000 + "err", f"{MAX_FILTER} characters")
     refused('"' + "x" * 1_000_000, f"{MAX_FILTER} characters")
-    assert time.perf_counter() - began < 1
+    assert time.thread_time() - began < 1
 
 
 def test_the_longest_filters_that_are_allowed(sample: list[Exchange]) -> None:
@@ -108,11 +108,11 @@ def test_the_longest_filters_that_are_allowed(sample: list[Exchange]) -> None:
         '"' + "x" * (MAX_FILTER - 2) + '"',
     ):
         assert len(text) <= MAX_FILTER
-        began = time.perf_counter()
+        began = time.thread_time()
         found = compile(text)
         for exchange in sample[:5]:
             found(exchange)
-        assert time.perf_counter() - began < 5
+        assert time.thread_time() - began < 5
 
 
 @pytest.mark.parametrize(
@@ -131,9 +131,9 @@ def test_patterns_that_take_for_ever(text: str) -> None:
         assert "regular expression" in str(error) or "repeat" in str(error) or "group" in str(error)
         return
     for worst in ("a" * 200_000, "a" * 100_000 + "!", "ab" * 100_000 + "!", "x" * 200_000):
-        began = time.perf_counter()
+        began = time.thread_time()
         found.search(worst)
-        assert time.perf_counter() - began < 5
+        assert time.thread_time() - began < 5
 
 
 @settings(max_examples=150)
@@ -144,9 +144,9 @@ def test_no_accepted_pattern_is_slow(text: str) -> None:
     except PatternError:
         return
     for worst in ("a" * 70_000 + "!", "ab" * 40_000 + "!", "b" * 70_000):
-        began = time.perf_counter()
+        began = time.thread_time()
         found.search(worst)
-        assert time.perf_counter() - began < 10, text
+        assert time.thread_time() - began < 10, text
 
 
 def test_ordinary_patterns_are_taken() -> None:

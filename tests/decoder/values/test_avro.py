@@ -181,9 +181,9 @@ HUGE = b"\xfe" + b"\xff" * 8 + b"\x01"  # 2**63 - 1
     ],
 )
 def test_bombs(schema, data):
-    begun = time.perf_counter()
+    begun = time.thread_time()
     found = view(data, registry=source(schema))
-    assert time.perf_counter() - begun < 2
+    assert time.thread_time() - begun < 2
     assert found.kind == "hex" and found.note
 
 

