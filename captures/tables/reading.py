@@ -7,6 +7,7 @@ one exchange are held at a time.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -21,7 +22,7 @@ from ..happenings import Happenings
 from ..index import CONTINUED
 from ..pcapng import NotACapture
 from ..reader import CaptureFile
-from ..selection import Selection
+from ..selection import IndexColumns, Selection
 from . import connections, error_codes, findings, headers, record_batches, records, story, versions
 from .arrow import batches_of, numpy
 from .columns import KEY, Column, Table
@@ -130,7 +131,9 @@ class Rows:
             first, behind = capture.starts[segment : segment + 2]
             names = (file.own.recording if file.own else file.path.name, file.path.name.removesuffix(".part"))
             before = self.done
-            for number in sorted(selection.rows(start=first, stop=behind), key=lambda n: (rows[n].time_ns, n)):
+            times = array("q", (t for (t,) in IndexColumns(file.index).tuples(("time_ns",), 0, behind - first)))
+            # The sort is stable: equal times keep the order of the index.
+            for number in sorted(selection.rows(start=first, stop=behind), key=lambda n: times[n - first]):
                 row = rows[number]
                 if not options.may_have(row):
                     continue

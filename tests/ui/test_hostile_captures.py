@@ -115,6 +115,10 @@ def hook(event, args):
             tell("never", event, str(source)[:200])
 
 from barnabas.ui.cli import app
+from barnabas.captures import open_capture
+from barnabas.captures.serving.asked import Later, Missed, Session
+from barnabas.captures.serving.engine import Engine
+from barnabas.decoder import DecodeError
 import barnabas.captures.exporting, pyarrow.parquet, numpy  # what libraries do when they are loaded is not the capture's
 sys.addaudithook(hook)
 for words in json.loads(sys.argv[2]):
@@ -124,6 +128,23 @@ for words in json.loads(sys.argv[2]):
         pass
     except BaseException as error:
         tell("failed", " ".join(words), type(error).__name__, str(error))
+
+def serve(path):  # the recording as a broker, asked everything that was asked
+    served = 0
+    with open_capture(path) as capture:
+        engine, session = Engine(capture.exchanges()), Session(1, "127.0.0.1")
+        for now, exchange in enumerate(capture.exchanges()):
+            try:
+                ask = engine.read(session, exchange.request, now, now)
+                reply = engine.answer(ask)
+                if isinstance(reply, Later):
+                    reply = reply.poll(reply.deadline, True)
+                served += reply is not None and engine.encode(ask, reply) is not None
+            except (Missed, DecodeError):
+                pass
+    tell("served", str(served))
+
+serve(sys.argv[3])
 tell("memory", str(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10))
 """
 
@@ -157,7 +178,7 @@ def test_nothing_runs_and_nothing_is_written_elsewhere(hostile: Path, tmp_path: 
     environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "TMPDIR": str(tmp_path / "tmp"), "HOME": str(tmp_path)}
     (tmp_path / "watch.py").write_text(WATCH)
     done = subprocess.run(
-        [sys.executable, "watch.py", "told", json.dumps(commands)],
+        [sys.executable, "watch.py", "told", json.dumps(commands), str(hostile / "recording")],
         cwd=tmp_path, env=environment, capture_output=True, timeout=170,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-2000:]
@@ -171,6 +192,7 @@ def test_nothing_runs_and_nothing_is_written_elsewhere(hostile: Path, tmp_path: 
     assert not [path for path in (*tmp_path.rglob("*"), *hostile.rglob("*")) if path.name == "pwned"]
     assert not Path("/tmp/pwned").exists() and list((tmp_path / "tmp").iterdir()) == []
     assert all(set(path.name) <= set("abcdefghijklmnopqrstuvwxyz0123456789-.") for path in out.rglob("*"))
+    assert [int(words[1]) > 30 for words in told if words[0] == "served"] == [True]
     (memory,) = (int(words[1]) for words in told if words[0] == "memory")
     assert memory < 700, f"{memory} MiB for a capture of {BOMB_BYTES >> 20} MiB of nothing"
     assert not done.stdout.translate(None, b"\n").translate(None, bytes(range(32, 256))), "control characters on the screen"
