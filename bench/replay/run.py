@@ -32,28 +32,29 @@ SECOND = 1_000_000_000
 CONNECTIONS = 8
 
 
-def small_requests() -> list[tuple[int, int, bytes]]:
+def small_requests(partition: int = 0) -> list[tuple[int, int, bytes]]:
     """(key, version, frame) of the kinds in the mix."""
     value = b"x" * 100
     batch = encode_batch([Record(0, 1_700_000_000_000, b"key", value, ())])
-    rows = [{"name": "bench", "partition_data": [{"index": 0, "records": batch}]}]
+    rows = [{"name": "bench", "partition_data": [{"index": partition, "records": batch}]}]
     produce = encode_request(0, 9, {"acks": 1, "timeout_ms": 1000, "topic_data": rows}, client_id="bench")
-    beat = {"group_id": "g", "generation_id": 0, "member_id": ""}
+    beat = {"group_id": f"g-{partition}", "generation_id": 0, "member_id": ""}
     heartbeat = encode_request(12, 4, beat, client_id="bench")
     metadata = encode_request(3, 12, {"topics": []}, client_id="bench")
     return [(0, 9, produce), (12, 4, heartbeat), (0, 9, produce), (3, 12, metadata)]
 
 
-def make(folder: Path, count: int, every_ns: int) -> None:
-    """A recording of `count` requests, one each `every_ns`, answered 50 us later."""
-    kinds = small_requests()
-    answers = {(key, version): answer(key, version, 9092) for key, version, _ in kinds}
+def make(folder: Path, count: int, every_ns: int, apart: bool = False) -> None:
+    """A recording of `count` requests, one each `every_ns`, answered 50 us later. `apart`: each connection has a
+    partition and a group of its own."""
+    kinds = [small_requests(number if apart else 0) for number in range(CONNECTIONS)]
+    answers = {(key, version): answer(key, version, 9092) for key, version, _ in kinds[0]}
     recorder = Recorder(folder, redact=True)
     start = 1_700_000_000 * SECOND
     for number in range(CONNECTIONS):
         recorder.opened(number, start, client=("127.0.0.1", 40_000 + number), broker=("127.0.0.1", 9092))
     for number in range(count):
-        key, version, frame = kinds[number % len(kinds)]
+        key, version, frame = kinds[number % CONNECTIONS][number // CONNECTIONS % len(kinds[0])]
         at, conn, identity = start + SECOND // 10 + number * every_ns, number % CONNECTIONS, (number + 1).to_bytes(4, "big")
         sent = frame[:4] + identity + frame[8:]
         recorder.data(conn, Direction.REQUEST, at, len(sent).to_bytes(4, "big") + sent)
@@ -101,8 +102,11 @@ def main() -> None:
             make(slow, 20_000, 2 * SECOND // 1000)  # 500 requests a second, 40 s of it
             quick = Path(folder) / "quick"
             make(quick, 20_000, SECOND // 5000)
+            apart = Path(folder) / "apart"
+            make(apart, options.requests, 10_000, apart=True)
             for order in (Order.FREE, Order.CONNECTION, Order.RECORDED):
-                cases.append(measured(fast, port, f"max, order {order}", Settings(Pace(0.0), order)))
+                for what, where in (("one partition", fast), ("a partition each", apart)):
+                    cases.append(measured(where, port, f"max, order {order}, {what}", Settings(Pace(0.0), order)))
             cases.append(measured(fast, port, "20000/s, order free", Settings(Pace(0.0, 20_000), Order.FREE)))
             cases.append(measured(quick, port, "1x of 5,000 a second", Settings(Pace(1.0))))
             cases.append(measured(slow, port, "4x of 500 a second", Settings(Pace(4.0))))
