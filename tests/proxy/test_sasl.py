@@ -319,6 +319,7 @@ def test_logging_in_again_between_frames(bench: Any, wire: Any) -> None:
     assert keys.count(13) == number
 
 
+@pytest.mark.slow  # for 10 s the proxy waits for a moment without requests in flight
 def test_a_client_that_is_never_answered_is_closed_in_order(bench: Any, wire: Any) -> None:
     """acks=0 alone shows no moment for a login; 10 s are waited for one."""
     script = LoginBroker(wire, lifetime_ms=1500)

@@ -160,7 +160,9 @@ def three_brokers() -> Iterator[Cluster]:
 
 
 @pytest.mark.timeout(90)
-@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize(
+    "client", [pytest.param(name, marks=[pytest.mark.slow] * (name != "confluent-kafka")) for name in CLIENTS]
+)
 def test_each_of_three_brokers_has_its_own_listener(client, three_brokers, direct, tmp_path):
     name = f"{client} produce_and_consume"
     with Recorded(three_brokers, tmp_path / "recording") as through:

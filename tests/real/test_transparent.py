@@ -33,8 +33,15 @@ def machine() -> Iterator[tuple[str, Cluster]]:
         spaces.close()
 
 
-@pytest.mark.parametrize("mode", ["redirect", "tproxy"])
-@pytest.mark.parametrize("workload", ["confluent-kafka produce_and_consume", "kafka-python admin"])
+@pytest.mark.parametrize(
+    ("mode", "workload"),
+    [
+        ("redirect", "confluent-kafka produce_and_consume"),
+        ("tproxy", "kafka-python admin"),
+        pytest.param("tproxy", "confluent-kafka produce_and_consume", marks=pytest.mark.slow),
+        pytest.param("redirect", "kafka-python admin", marks=pytest.mark.slow),
+    ],
+)
 def test_clients_notice_nothing(machine: tuple[str, Cluster], tmp_path: Path, mode: str, workload: str) -> None:
     space, cluster = machine
     command = [sys.executable, "-P", "-m", "barnabas", "transparent"]
