@@ -13,7 +13,7 @@ from barnabas.captures.segment import SYNC_MAGIC
 from barnabas.captures.verifying import verify
 
 NOW = 1_795_223_022_000_000_000
-COUNT = 1500
+COUNT = 900
 EPB_HEAD = 28  # block type, length, interface, stamp, two lengths
 
 
@@ -43,7 +43,7 @@ class Damaged:
             reader = MendingReader(file)
             self.blocks = [(packet.offset, len(packet.data)) for packet in reader.packets()]
             assert reader.damage == [] and all(span.sound for span in reader.spans)
-        assert len(spans(self.good)) > 4
+        assert len(spans(self.good)) >= 3
 
     def hit(self, *places: tuple[int, bytes]) -> None:
         """Overwrite bytes, and take the index away."""
@@ -97,10 +97,10 @@ def check(damaged: Damaged, hit: list[int], certain: bool = True) -> None:
         assert any(each.start <= at < each.end or damaged.frames_in(each.start, each.end) & touched for at in hit)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(3))
 def test_flipped_bytes_in_several_blocks(damaged: Damaged, seed: int) -> None:
     chance = random.Random(seed)
-    for _ in range(3):
+    for _ in range(2):
         hit = []
         for start, size in chance.sample(damaged.blocks[20:], chance.randint(2, 8)):
             # anywhere in the packet: Ethernet has no checksum here, so from the IP header on
