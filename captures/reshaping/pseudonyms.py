@@ -23,10 +23,10 @@ from ...decoder.embedded import INTERNAL
 from .permuting import Permutation
 
 _OCTET = r"(?:25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)"
-_IPV4 = rf"(?<![\w.]){_OCTET}(?:\.{_OCTET}){{3}}(?!\.?\w)"
-_IPV6 = rf"(?<![\w:.])(?:[0-9A-Fa-f]{{0,4}}:){{2,7}}(?:{_OCTET}(?:\.{_OCTET}){{3}}|[0-9A-Fa-f]{{0,4}})(?![\w:])"
+IPV4 = rf"(?<![\w.]){_OCTET}(?:\.{_OCTET}){{3}}(?!\.?\w)"
+IPV6 = rf"(?<![\w:.])(?:[0-9A-Fa-f]{{0,4}}:){{2,7}}(?:{_OCTET}(?:\.{_OCTET}){{3}}|[0-9A-Fa-f]{{0,4}})(?![\w:])"
 _WORD = r"[A-Za-z0-9\u00a0-\U0010ffff]+"
-_NAME = re.compile(rf"(?P<six>{_IPV6})|(?P<four>{_IPV4})|(?P<word>{_WORD})")
+_NAME = re.compile(rf"(?P<six>{IPV6})|(?P<four>{IPV4})|(?P<word>{_WORD})")
 _LOCATION = re.compile(rf"(?P<kept>[A-Za-z][\w+]*://|(?<=[\w\]]):\d{{1,5}}(?!\w))|{_NAME.pattern}")
 _PATTERN = re.compile(rf"(?P<kept>\\.)|{_NAME.pattern}", re.S)
 _PRINCIPAL = re.compile(r"(User|Group|Host|Role):")

@@ -13,10 +13,10 @@ from importlib import resources
 
 from ...decoder import explanations, facts
 from ...decoder.embedded import names
-from .pseudonyms import _IPV4, _IPV6, KEPT, Pseudonyms
+from .pseudonyms import IPV4, IPV6, KEPT, Pseudonyms
 
 _TOKEN = re.compile(r"[^\s'\"(),;=\[\]{}<>|`]+")
-_ADDRESS = re.compile(rf"{_IPV6}|{_IPV4}")
+_ADDRESS = re.compile(rf"{IPV6}|{IPV4}")
 _PIECE = re.compile(r"[^:/@]+")
 _LETTERS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _NUMBER = re.compile(r"[-+]?\d+(?:\.\d+)?(?:ms|s|%|MB|KB|B)?")
