@@ -94,7 +94,7 @@ def kill_one(seed: int, directory: Path) -> Round:
     """A round: record into `directory`, kill, look."""
     chance = random.Random(seed)
     flush_seconds, segment_bytes = chance.choice([0.01, 0.03, 0.08]), chance.choice([250_000, 1 << 20, 64 << 20])
-    after = chance.random() * 0.25
+    after = chance.random() * 0.15
     shared = mmap.mmap(-1, 8 * (MOST_FRAMES + 1))
     log = memoryview(shared).cast("q")
     child = os.fork()
@@ -103,6 +103,10 @@ def kill_one(seed: int, directory: Path) -> Round:
             record(directory, seed, flush_seconds, segment_bytes, log)
         finally:
             os._exit(1)
+    # Some are killed while they begin; most once they record, however long that took.
+    begun = time.monotonic()
+    while seed % 10 and not log[0] and time.monotonic() - begun < 30:
+        time.sleep(0.002)
     time.sleep(after)
     os.kill(child, signal.SIGKILL)
     _, status = os.waitpid(child, 0)
