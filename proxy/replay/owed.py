@@ -27,13 +27,19 @@ class Owed:
             self._all = {key: other for key, other in self._all.items() if not other.done}
             self._by_thing = {thing: others for thing, others in self._by_thing.items() if _first(others)}
 
+    def own(self, connection: int) -> Call | None:
+        """The last one of a connection: its answers come in order."""
+        call = self._by_connection.get(connection)
+        if call is not None and call.done:
+            del self._by_connection[connection]
+            return None
+        return call
+
     def before(self, call: Call) -> Call | None:
         """Its connection's last one, and what is about the same things; everything, if it may touch everything."""
-        own = self._by_connection.get(call.connection)
+        own = self.own(call.connection)
         if own is not None:
-            if not own.done:
-                return own
-            del self._by_connection[call.connection]
+            return own
         if call.touches is not None:
             for thing in call.touches:
                 others = self._by_thing.get(thing)

@@ -146,6 +146,9 @@ class Player:
                             self.report.late_ns.append(max(0, time.monotonic_ns() - due))
                 elif step.do is Do.CLOSE and due > now and not pace.rate:
                     return due
+                elif step.do is Do.CLOSE and self._in_order and (owed := self._owed.own(step.connection)) is not None:
+                    self._block(owed, now)  # it may have to be asked for once more
+                    return None
             self._ahead.take()
             self._step(step, now)
             done += 1

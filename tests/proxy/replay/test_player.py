@@ -390,3 +390,19 @@ def test_damaged_requests_are_left_out(play: Any, tape: Any, tmp_path: Path) -> 
     tape.recorder.data(0, Direction.REQUEST, tape._ns(6), len(unknown).to_bytes(4, "big") + unknown)
     report = Replay(tape.done(), broker.address, settings=MAX).run()
     assert len(broker.heard) == 1 and len(report.skipped) == 2 and report.count == 0
+
+
+def test_what_passes_is_asked_again_before_the_connection_is_closed(play: Any, tape: Any) -> None:
+    """The recorded client hung up after its answer: the target's first one says to come back."""
+    tries: list[int] = []
+
+    def answers(message: Any, heard: Any) -> dict[str, Any]:
+        tries.append(1)
+        return {"error_code": facts.error_code("COORDINATOR_LOAD_IN_PROGRESS") if len(tries) == 1 else 0}
+
+    broker = play(answers)
+    tape.both(0, 0, "Heartbeat", 4, BEAT, {})
+    tape.close(5, 0)
+    tape.both(10, 1, "Heartbeat", 4, BEAT | {"group_id": "other"}, {})
+    report = Replay(tape.done(), broker.address, settings=Settings(Pace(0.0))).run()
+    assert (report.count, report.again) == (0, 1)
