@@ -8,11 +8,9 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from ...decoder import Exchange, ExchangeDone, RequestSeen, State, Topics, facts
-from ...decoder.errors import DecodeError
 from ...decoder.happening import Closed, Happening, Missing, Opened, Stray
 from ...decoder.message import Message
 from ...decoder.plan import ZERO_UUID
-from .causes import Touched, touched
 from .mapping import Recorded, question
 from .policy import Policy
 from .rewriting import read, tree_of
@@ -40,7 +38,6 @@ class Do(IntEnum):
 
 class Call:
     """One recorded request with its answer. `skip`: why it is not sent. `plain`: nothing in it has to be said otherwise.
-    `touches`: what it is about (see causes.py); None: perhaps everything.
     `taken`: the target's answer for the part of a Produce request that it took; the rest is to be sent again.
 
     `done` and the fields behind it belong to whoever replays.
@@ -59,7 +56,6 @@ class Call:
         "sent_ns",
         "skip",
         "taken",
-        "touches",
         "waiting",
     )
 
@@ -73,7 +69,6 @@ class Call:
         self.sent_ns = 0
         self.attempts = 0
         self.waiting = exchange.api_key in WAITING
-        self.touches: Touched | None = None
         self.taken: Message | None = None
 
 
@@ -158,7 +153,6 @@ class Script:
             call.skip = self._policy.why_not(exchange)
         if call.skip is None and exchange.request_message is not None:
             call.plain = not self._renames and not _active(exchange.request_message)
-            call.touches = touched(exchange, self.recorded.topics)
 
     def _since(self, time_ns: int | None) -> int:
         if time_ns is None:
@@ -215,18 +209,14 @@ class Script:
 
 
 @cache
-def may_give(api_key: int, version: int) -> bool:
-    """Whether answers of an API give out what later requests name."""
-    try:
-        roles = set(paths("response", api_key, version).values())
-    except DecodeError:  # unknown: nothing of it is read
-        return False
+def _may_give(api_key: int, version: int) -> bool:
+    roles = set(paths("response", api_key, version).values())
     return bool(roles & {Role.GENERATION, Role.MEMBER_ID, Role.PRODUCER_ID, Role.TOPIC_ID})
 
 
 def gives(asked: Message, answer: Message) -> Iterator[tuple[Role, Any]]:
     """What an answer gives out that later requests name: ids, and generations with their groups."""
-    if not may_give(answer.api_key, answer.api_version):
+    if not _may_give(answer.api_key, answer.api_version):
         return
     scope = question(asked)
     for role, value, _, _ in read(answer):

@@ -17,7 +17,7 @@ from ...captures.replay.partly import PRODUCE
 from ...captures.replay.preparing import CannotSend, Preparer, patched
 from ...captures.replay.report import Report
 from ...captures.replay.roles import Role
-from ...captures.replay.script import Call, Do, Script, Step, gives, may_give
+from ...captures.replay.script import Call, Do, Script, Step, gives
 from ...decoder.connection import expects_no_response
 from ...decoder.message import Message
 from .ahead import Ahead
@@ -25,7 +25,6 @@ from .answers import Answers
 from .connections import Connections, Line
 from .dialing import Dialer
 from .link import Link
-from .owed import Owed
 from .resolving import Resolver
 from .routing import Router
 from .settings import Order, Settings
@@ -64,11 +63,8 @@ class Player:
         self._net = Connections(dialer, target, self.settings.connections, report, self._answer, self._lost)
         self._ahead = Ahead(script.steps())
         self._lines: dict[int, Line] = {}
-        self._in_order = self.settings.order is Order.RECORDED
-        self._owed = Owed()
         self._blocked: Call | None = None
         self._blocked_until = 0
-        self._looked_ns = 0
         self._held_until = 0
         self._begun = 0
         self._correlation = 0
@@ -108,10 +104,7 @@ class Player:
             self.tick()
             if left > 2 * MS:
                 self._ahead.fill(self.settings.preload, idle + min(_SLICE_NS, left // 2))
-        now = time.monotonic_ns()
-        if not happened or now - self._looked_ns > MS:
-            self._looked_ns = now
-            self._overdue(now)
+        self._overdue(time.monotonic_ns())
 
     def _advance(self, now: int) -> int | None:
         """Do all steps that are due; when the next one is, in ns, or None if that depends on answers (or on nothing)."""
@@ -137,8 +130,6 @@ class Player:
                         if due > now:
                             self._dial_ahead(due)
                             return due
-                    if self._in_order and self._owes(step, now):
-                        return None
                     if pace.factor or pace.rate:
                         if due < self._held_until:
                             self.report.held_back += 1
@@ -146,9 +137,6 @@ class Player:
                             self.report.late_ns.append(max(0, time.monotonic_ns() - due))
                 elif step.do is Do.CLOSE and due > now and not pace.rate:
                     return due
-                elif step.do is Do.CLOSE and self._in_order and (owed := self._owed.own(step.connection)) is not None:
-                    self._block(owed, now)  # it may have to be asked for once more
-                    return None
             self._ahead.take()
             self._step(step, now)
             done += 1
@@ -201,27 +189,12 @@ class Player:
             self._expect(call)
             if self.settings.order is Order.FREE:
                 return
-            if not self._in_order or call.waiting:
-                self._hold(line, step)
-            elif call.touches is None:
-                self._block(call, now)
+            if self.settings.order is Order.RECORDED and not call.waiting:
+                self._blocked, self._blocked_until = call, now + self._patience_ns
             else:
-                self._owed.due(call)
+                self._hold(line, step)
         else:
             self._close(line, step)
-
-    def _owes(self, step: Step, now: int) -> bool:
-        """Whether the target has still to give an answer that has to come first."""
-        assert step.call is not None
-        owed = self._owed.before(step.call)
-        if owed is None:
-            return False
-        self._block(owed, now)
-        return True
-
-    def _block(self, call: Call, now: int) -> None:
-        """Nothing more is sent before this one is done."""
-        self._blocked, self._blocked_until = call, now + self._patience_ns
 
     def _hold(self, line: Line, step: Step) -> None:
         """Nothing goes on at this connection before that step is done."""
@@ -251,10 +224,7 @@ class Player:
 
     def _expect(self, call: Call) -> None:
         """Remember what a recorded answer gave out that the target has still to give."""
-        exchange = call.exchange
-        if not may_give(exchange.api_key, exchange.api_version):
-            return
-        asked, answer = exchange.request_message, exchange.response_message
+        asked, answer = call.exchange.request_message, call.exchange.response_message
         if asked is not None and answer is not None:
             for given in gives(asked, answer):
                 self._given.setdefault(given, call)

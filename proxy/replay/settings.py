@@ -12,8 +12,7 @@ class Order(StrEnum):
     """What a request waits for."""
 
     RECORDED = "recorded"
-    """every answer that its own connection had by then, and those of others that may have to do with it (but for those
-    that brokers hold back on purpose): see captures/replay/causes.py"""
+    """every answer that any recorded client had by then (but for those that brokers hold back on purpose)"""
     CONNECTION = "connection"
     """the answers that its own connection had by then"""
     FREE = "free"
