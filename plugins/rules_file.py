@@ -1,22 +1,15 @@
-"""Reading a rules file: YAML with a position for every complaint. Nothing in it is ever executed."""
+"""Reading a rules file: YAML, JSON or TOML as `Given`s with a place for every complaint. Nothing in it is executed."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+import re
+import tomllib
 from pathlib import Path
+from typing import Any
 
 import yaml
 
-from ..decoder import facts
-from .match import Match, MatchError, nearest, parse_match
-
-RULE_KEYS = ("name", "match", "do", "when")
-DO_KEYS = ("error", "broker")
-WHEN_KEYS = ("after", "times")
-BROKER = ("skipped", "executed")
-ANSWERED_APIS = ("Produce",)
-"""APIs that `error` can answer."""
+from .given import Given, Wrong, plainly
 
 
 class RuleError(ValueError):
@@ -27,20 +20,39 @@ class RuleError(ValueError):
         self.file, self.line, self.column, self.text = file, line, column, text
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """One rule as it was read."""
+class Source:
+    """A text of rules, read. `name`: what errors call it."""
 
-    name: str
-    match: Match
-    error_code: int
-    forward: bool
-    after: int
-    times: int | None
+    def __init__(self, name: str, root: Given) -> None:
+        self.name, self.root = name, root
+
+    def rules(self, loose: bool = False) -> list[Given]:
+        """The rules one by one; `loose`: also a list of rules, or one rule alone."""
+        root = self.root
+        if root.value is None:
+            root.wrong("is empty; it starts with 'rules:' and a list")
+        if loose and isinstance(root.value, dict) and "rules" not in root.items:
+            return [root]
+        if loose and isinstance(root.value, list):
+            return root.listed
+        fields = root.mapping(("rules",), "a rules file")
+        if "rules" not in fields:
+            root.wrong("has no 'rules:'")
+        if not isinstance(fields["rules"].value, list):
+            fields["rules"].wrong("'rules' is a list: each rule starts with '- '")
+        return fields["rules"].listed
+
+    def error(self, wrong: Wrong) -> RuleError:
+        """What is wrong, with its place in the text."""
+        given = wrong.given
+        line, column = (given.key_place if wrong.key and given.key_place else given.place) or (1, 1)
+        if wrong.offset:
+            column += wrong.offset + given.quoted
+        return RuleError(self.name, line, column, wrong.text)
 
 
-def read(path: Path) -> list[Entry]:
-    """All rules of a file, in order; RuleError for the first thing that is wrong."""
+def read(path: Path) -> Source:
+    """A file; RuleError if it cannot be read or is no YAML or TOML."""
     name = str(path)
     try:
         text = path.read_text("utf-8")
@@ -48,119 +60,122 @@ def read(path: Path) -> list[Entry]:
         raise RuleError(name, 1, 1, f"cannot be read: {(error.strerror or str(error)).lower()}") from None
     except UnicodeDecodeError:
         raise RuleError(name, 1, 1, "is not UTF-8 text") from None
-    return _File(name).rules(text)
+    return Source(name, _toml(text, name) if path.suffix == ".toml" else _yaml(text, name))
 
 
-def read_text(text: str, name: str, first: int = 1) -> list[Entry]:
-    """The rules of a text that is a whole file, a list of rules, or one rule; see `read`."""
-    return _File(name, first).rules(text, loose=True)
+def read_text(text: str, name: str) -> Source:
+    """YAML or JSON, as of `read`."""
+    return Source(name, _yaml(text, name))
 
 
-class _File:
-    def __init__(self, name: str, first: int = 1) -> None:
-        self.name = name
-        self.first = first
+# -- YAML and JSON -----------------------------------------------------------------------------------------------
 
-    def error(self, node: yaml.Node, text: str, offset: int = 0) -> RuleError:
-        mark = node.start_mark
-        if offset and isinstance(node, yaml.ScalarNode) and node.style in ("'", '"'):
-            offset += 1
-        return RuleError(self.name, mark.line + 1, mark.column + 1 + offset, text)
 
-    def rules(self, text: str, loose: bool = False) -> list[Entry]:
-        try:
-            root = yaml.compose(text, Loader=yaml.SafeLoader)
-        except yaml.MarkedYAMLError as error:
-            mark = error.problem_mark
-            line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
-            raise RuleError(self.name, line, column, f"is not YAML: {error.problem}") from None
-        except yaml.YAMLError as error:
-            raise RuleError(self.name, 1, 1, f"is not YAML: {error}") from None
+def _yaml(text: str, name: str) -> Given:
+    try:
+        root = yaml.compose(text, Loader=yaml.SafeLoader)
         if root is None:
-            raise RuleError(self.name, 1, 1, "is empty; it starts with 'rules:' and a list")
-        if loose and isinstance(root, yaml.MappingNode) and "rules" not in [key.value for key, _ in root.value]:
-            return [self.rule(root, self.first)]
-        listed: yaml.Node = root
-        if not loose or not isinstance(root, yaml.SequenceNode):
-            fields = self.mapping(root, ("rules",), "a rules file")
-            if "rules" not in fields:
-                raise self.error(root, "has no 'rules:'")
-            listed = fields["rules"]
-        if not isinstance(listed, yaml.SequenceNode):
-            raise self.error(listed, "'rules' is a list: each rule starts with '- '")
-        entries = [self.rule(node, number) for number, node in enumerate(listed.value, self.first)]
-        seen: set[str] = set()
-        for entry, node in zip(entries, listed.value, strict=True):
-            if entry.name in seen:
-                raise self.error(node, f"a second rule is named {entry.name!r}: hits are counted by name")
-            seen.add(entry.name)
-        return entries
+            return Given(None)
+        return _Nodes(yaml.SafeLoader("")).given(root, "", 0)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark
+        line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
+        raise RuleError(name, line, column, f"is not YAML: {error.problem}") from None
+    except yaml.YAMLError as error:
+        raise RuleError(name, 1, 1, f"is not YAML: {error}") from None
+    except RecursionError:
+        raise RuleError(name, 1, 1, "is nested too deeply") from None
 
-    def rule(self, node: yaml.Node, number: int) -> Entry:
-        fields = self.mapping(node, RULE_KEYS, "a rule")
-        for key in ("match", "do"):
-            if key not in fields:
-                raise self.error(node, f"the rule has no {key!r}")
-        name = self.text(fields["name"], "name") if "name" in fields else f"rule {number}"
-        match_node = fields["match"]
-        try:
-            match = parse_match(self.text(match_node, "match"))
-        except MatchError as error:
-            raise self.error(match_node, str(error), error.offset) from None
-        if facts.api_name(match.api_key) not in ANSWERED_APIS:
-            raise self.error(
-                match_node,
-                f"an error answer for {facts.api_name(match.api_key)} is not possible, only for "
-                + ", ".join(ANSWERED_APIS),
-            )
-        action = self.mapping(fields["do"], DO_KEYS, "'do'")
-        if "error" not in action:
-            raise self.error(fields["do"], "'do' has no action; possible: error")
-        try:
-            code = facts.error_code(self.text(action["error"], "error"))
-        except KeyError as error:
-            raise self.error(action["error"], str(error.args[0])) from None
-        forward = False
-        if "broker" in action:
-            word = self.text(action["broker"], "broker")
-            if word not in BROKER:
-                raise self.error(
-                    action["broker"], f"broker is skipped or executed and not {word!r}{nearest(word, list(BROKER))}"
-                )
-            forward = word == "executed"
-        when = self.mapping(fields["when"], WHEN_KEYS, "'when'") if "when" in fields else {}
-        after = self.number(when["after"], "after", 0) if "after" in when else 0
-        times = self.number(when["times"], "times", 1) if "times" in when else None
-        return Entry(name, match, code, forward, after, times)
 
-    def mapping(self, node: yaml.Node, known: tuple[str, ...], what: str) -> dict[str, yaml.Node]:
-        if not isinstance(node, yaml.MappingNode):
-            raise self.error(node, f"{what} consists of 'key: value' with the keys {', '.join(known)}")
-        found: dict[str, yaml.Node] = {}
-        for key, value in self.pairs(node):
-            if key.value not in known:
-                raise self.error(
-                    key,
-                    f"{what} has no key {key.value!r}{nearest(str(key.value), list(known))} "
-                    f"(possible: {', '.join(known)})",
-                )
-            if key.value in found:
-                raise self.error(key, f"{key.value!r} stands here twice")
-            found[key.value] = value
-        return found
+class _Nodes:
+    """Turns YAML's nodes into givens. Only plain data: a tag that names anything else leaves a text."""
 
-    @staticmethod
-    def pairs(node: yaml.MappingNode) -> Iterator[tuple[yaml.Node, yaml.Node]]:
-        yield from node.value
+    DEEPEST = 30
 
-    def text(self, node: yaml.Node, what: str) -> str:
-        if not isinstance(node, yaml.ScalarNode) or node.tag == "tag:yaml.org,2002:null" or not node.value:
-            raise self.error(node, f"{what!r} is text")
-        return str(node.value)
+    def __init__(self, loader: yaml.SafeLoader) -> None:
+        self.loader = loader
 
-    def number(self, node: yaml.Node, what: str, least: int) -> int:
-        if isinstance(node, yaml.ScalarNode) and node.value.isascii() and node.value.isdigit():
-            value = int(node.value)
-            if value >= least:
-                return value
-        raise self.error(node, f"{what!r} is a whole number from {least}")
+    def given(self, node: yaml.Node, path: str, depth: int) -> Given:
+        place = node.start_mark.line + 1, node.start_mark.column + 1
+        if depth > self.DEEPEST:
+            raise yaml.MarkedYAMLError(problem="it is nested too deeply", problem_mark=node.start_mark)
+        if isinstance(node, yaml.MappingNode):
+            given = Given({}, path, place=place)
+            for key, value in node.value:
+                name = str(key.value) if isinstance(key, yaml.ScalarNode) else "?"
+                item = self.given(value, f"{path}.{name}" if path else name, depth + 1)
+                item.key_place = key.start_mark.line + 1, key.start_mark.column + 1
+                if name in given.items:
+                    given.twice = name
+                given.items[name], given.value[name] = item, item.value
+            return given
+        if isinstance(node, yaml.SequenceNode):
+            given = Given([], path, place=place)
+            for number, entry in enumerate(node.value):
+                item = self.given(entry, f"{path}[{number}]", depth + 1)
+                given.listed.append(item)
+                given.value.append(item.value)
+            return given
+        plain: Any = node.value
+        if node.tag in _PLAIN:
+            try:
+                plain = self.loader.construct_object(node)
+            except (ValueError, yaml.YAMLError):
+                plain = node.value  # such as a date that is none
+        raw = None if plain is None else str(node.value)
+        return Given(plain, path, raw, place, quoted=isinstance(node, yaml.ScalarNode) and node.style in ("'", '"'))
+
+
+_PLAIN = frozenset(f"tag:yaml.org,2002:{kind}" for kind in ("null", "bool", "int", "float", "str"))
+
+
+# -- TOML --------------------------------------------------------------------------------------------------------
+
+
+def _toml(text: str, name: str) -> Given:
+    try:
+        root = plainly(tomllib.loads(text))
+    except tomllib.TOMLDecodeError as error:
+        found = re.search(r"\(at line (\d+), column (\d+)\)", str(error))
+        line, column = (int(found[1]), int(found[2])) if found else (text.count("\n") + 1, len(text) - text.rfind("\n"))
+        raise RuleError(
+            name, line, column, f"is not TOML: {re.sub(r' [(]at .*[)]$', '', str(error)).lower()}"
+        ) from None
+    except RecursionError:
+        raise RuleError(name, 1, 1, "is nested too deeply") from None
+    _place(root, _lines(text), (1, 1))
+    return root
+
+
+_HEADER = re.compile(r"\s*(\[\[?)\s*([^\]]+?)\s*\]")
+_KEY = re.compile(r"\s*((?:[\w-]+|\"[^\"]*\"|'[^']*')(?:\s*\.\s*(?:[\w-]+|\"[^\"]*\"))*)\s*=\s*")
+
+
+def _lines(text: str) -> dict[str, tuple[int, int]]:
+    """Where each key of a TOML text that parses has its value: path to line and column. Keys inside of inline tables are
+    found by their name on the line."""
+    found: dict[str, tuple[int, int]] = {}
+    counts: dict[str, int] = {}
+    prefix = ""
+    for number, line in enumerate(text.splitlines(), 1):
+        if header := _HEADER.match(line):
+            name = re.sub(r"[\s\"']", "", header[2])
+            head, _, rest = name.partition(".")
+            if header[1] == "[[" and not rest:
+                counts[name] = counts.get(name, -1) + 1
+            prefix = (f"{head}[{counts[head]}]" if head in counts else head) + (f".{rest}" if rest else "")
+            found.setdefault(prefix, (number, header.start(2) + 1))
+        elif key := _KEY.match(line):
+            name = re.sub(r"[\s\"']", "", key[1])
+            path = f"{prefix}.{name}" if prefix else name
+            found[path] = number, key.end() + 1
+            for inner in re.finditer(r"[{,]\s*([\w-]+)\s*=\s*", line[key.end() :]):
+                found.setdefault(f"{path}.{inner[1]}", (number, key.end() + inner.end() + 1))
+    return found
+
+
+def _place(given: Given, lines: dict[str, tuple[int, int]], around: tuple[int, int]) -> None:
+    given.place = given.key_place = lines.get(given.path, around)
+    given.quoted = isinstance(given.value, str)
+    for item in (*given.items.values(), *given.listed):
+        _place(item, lines, given.place)

@@ -14,6 +14,7 @@ from .columns import Columns, ColumnTest
 from .errors import FilterError
 from .fields import Need
 from .parser import parse
+from .places import Pair
 from .tree import Node, Test
 
 
@@ -39,6 +40,10 @@ class Filter:
     @cached_property
     def _decide(self) -> evaluate.Decide:
         return evaluate.function(self.tree, self.zone, self.now)
+
+    def narrowed(self) -> Callable[[Exchange, Pair], bool]:
+        """Whether it is true of an exchange if it were about this topic-partition alone: which ones are meant."""
+        return evaluate.narrowed(self.tree, self.zone, self.now)
 
     @cached_property
     def needs(self) -> frozenset[Need]:

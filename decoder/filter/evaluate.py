@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import tzinfo
 from typing import Any
 
@@ -32,12 +32,24 @@ def cost(node: tree.Node) -> int:
 
 def function(node: tree.Node, zone: tzinfo | None = None, now: Now | None = None) -> Decide:
     """The function from an exchange to whether the filter is true of it. `now`: nanoseconds since the epoch."""
-    return _Builder(zone, now).build(node)
+    return _Builder(zone, now, values.pairs).build(node)
+
+
+def narrowed(node: tree.Node, zone: tzinfo | None = None, now: Now | None = None) -> Callable[[Exchange, Pair], bool]:
+    """The function from an exchange and one topic-partition to whether the filter is true, were this the only one."""
+    only: list[Pair] = []
+    decide = _Builder(zone, now, lambda exchange: iter(only)).build(node)
+
+    def decide_of(exchange: Exchange, pair: Pair) -> bool:
+        only[:] = (pair,)
+        return decide(exchange)
+
+    return decide_of
 
 
 class _Builder:
-    def __init__(self, zone: tzinfo | None, now: Now | None) -> None:
-        self.zone, self.now = zone, now
+    def __init__(self, zone: tzinfo | None, now: Now | None, pairs: Callable[[Exchange], Iterator[Pair]]) -> None:
+        self.zone, self.now, self.pairs = zone, now, pairs
 
     def build(self, node: tree.Node) -> Decide:
         if isinstance(node, Test):
@@ -48,8 +60,8 @@ class _Builder:
             inner = self.build(node.term)
             return lambda exchange: not inner(exchange)
         if isinstance(node, tree.Pairs):
-            passes = self.pair(node.term)
-            return lambda exchange: any(passes(pair) for pair in values.pairs(exchange))
+            passes, pairs = self.pair(node.term), self.pairs
+            return lambda exchange: any(passes(pair) for pair in pairs(exchange))
         if isinstance(node, tree.Some):
             get, fits = self.values(node.test), self.predicate(node.test)
             return lambda exchange: any(not fits(value) for value in get(exchange))
@@ -64,7 +76,10 @@ class _Builder:
         return predicate(test, self.zone)
 
     def values(self, test: Test) -> values.Many:
-        return values.of_field(test.field)
+        item, pairs = values.PAIR_FIELD.get(test.field.name), self.pairs
+        if item is None or isinstance(test.field, Path):
+            return values.of_field(test.field)
+        return lambda exchange: (value for pair in pairs(exchange) if (value := pair[item]) is not None)
 
     def test(self, test: Test) -> Decide:
         if test.field.name == "pending" or (isinstance(test.value, FieldValue) and test.value.field.name == "pending"):

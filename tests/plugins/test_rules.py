@@ -1,18 +1,11 @@
-"""Rules: read with positions, matched and counted, answered at every version."""
+"""Rules: read with positions, from YAML, TOML, JSON and Python alike."""
 
 from __future__ import annotations
 
-import uuid
 from pathlib import Path
-from typing import Any
 
 import pytest
-from barnabas import decoder
-from barnabas.decoder import facts
-from barnabas.plugins.rules import Rule, RuleBook, RuleError, load
-
-PRODUCE_VERSIONS = facts.api(0).versions
-TOPIC_ID = uuid.UUID("12345678-1234-5678-1234-567812345678")
+from barnabas.plugins.rules import Rule, RuleError, Wrong, load, parse
 
 
 def write(tmp_path: Path, text: str) -> Path:
@@ -39,10 +32,15 @@ def test_a_whole_rule(tmp_path: Path) -> None:
               error: not_enough_replicas
         """,
     )
-    assert rules == [
-        Rule("leader moved", 0, 6, "orders", 3, True, 10, 3),
-        Rule("rule 2", 0, 19, "a b", 0),
-    ]
+    moved, other = rules
+    assert moved == Rule.of(
+        "api == Produce and topic == orders and partition == 3",
+        name="leader moved",
+        error="NOT_LEADER_OR_FOLLOWER",
+        broker="executed",
+        when={"after": 10, "times": 3},
+    )
+    assert other.name == "rule 2" and other.to_dict()["do"] == {"error": "NOT_ENOUGH_REPLICAS", "broker": "skipped"}
     assert [Rule.from_dict(rule.to_dict()) for rule in rules] == rules
 
 
@@ -63,22 +61,34 @@ HEAD = "rules:\n  - match: api == Produce\n    "
         (HEAD + "doo: {}", 3, 5, "did you mean do?"),
         (HEAD + "do: {eror: X}", 3, 10, "did you mean error?"),
         (HEAD + "do: {}", 3, 9, "no action"),
+        (HEAD + "do: []", 3, 9, "no action"),
+        (HEAD + "do: [{error: NONE}, {delay: 3}]", 3, 33, "a duration with a unit"),
+        (HEAD + "do: {error: NONE, delay: 3ms}", 3, 30, "write a list"),
+        (HEAD + "do: [{error: NONE}, {drop: request}]", 3, 9, "exclude each other"),
+        (HEAD + "do: {drop: both}", 3, 16, "response or request"),
+        (HEAD + "do: {disconnect: befor-request}", 3, 22, "did you mean before-request?"),
+        (HEAD + "do: {edit: {responses.nme: x}}", 3, 17, "no version of Produce"),
+        (HEAD + "do: {corrupt: crc}", 3, 19, "no response that matches holds any"),
+        (HEAD + "do: {leader: moved}", 3, 18, "api == Metadata"),
+        (HEAD + "do: {delay: 1ms, distribution: normal}", 3, 36, "needs a 'jitter'"),
         (HEAD + "do: {error: NOT_LEADER_OR_FOLOWER}", 3, 17, "did you mean NOT_LEADER_OR_FOLLOWER?"),
         (HEAD + "do: {error: [1]}", 3, 17, "is text"),
         (HEAD + "do: {error: NONE, broker: skiped}", 3, 31, "did you mean skipped?"),
         (HEAD + "do: {error: NONE}\n    when: {times: 0}", 4, 19, "whole number from 1"),
         (HEAD + "do: {error: NONE}\n    when: {after: -1}", 4, 19, "whole number from 0"),
-        (HEAD + "do: {error: NONE}\n    when: {every: 1}", 4, 12, "possible: after, times"),
+        (HEAD + "do: {error: NONE}\n    when: {evry: 1}", 4, 12, "did you mean every?"),
+        (HEAD + "do: {error: NONE}\n    when: {probability: 2}", 4, 25, "at most 1"),
+        (HEAD + "do: {error: NONE}\n    when: {seed: 2}", 4, 18, "without a probability"),
+        (HEAD + "do: {error: NONE}\n    when: {from: 10s, until: 5s}", 4, 30, "never fire"),
+        (HEAD + "do: {error: NONE}\n    when: {until: soon}", 4, 19, "a duration since the rule began"),
         (HEAD + "do: {error: NONE}\n    name: [a]", 4, 11, "is text"),
         (HEAD + "do: {error: NONE}\n    do: {error: NONE}", 4, 5, "twice"),
         ("rules:\n  - match: api == Prodce\n    do: {error: NONE}", 2, 19, "did you mean Produce?"),
         ("rules:\n  - match: apy == Produce\n    do: {error: NONE}", 2, 12, "did you mean api?"),
-        ("rules:\n  - match: 'api = Produce'\n    do: {error: NONE}", 2, 17, "expected =="),
-        ("rules:\n  - match: api == Produce or topic == x\n    do: {error: NONE}", 2, 27, "expected 'and'"),
-        ("rules:\n  - match: api == Produce and\n    do: {error: NONE}", 2, 30, "expected a field"),
-        ("rules:\n  - match: topic == x\n    do: {error: NONE}", 2, 12, "no api"),
-        ("rules:\n  - match: api == Produce and partition == x\n    do: {error: NONE}", 2, 44, "whole number"),
-        ("rules:\n  - match: api == Fetch\n    do: {error: NONE}", 2, 12, "only for Produce"),
+        ("rules:\n  - match: 'api = Produce'\n    do: {error: NONE}", 2, 17, "=="),
+        ("rules:\n  - match: err != 0\n    do: {error: NONE}", 3, 17, "comes before the response"),
+        ("rules:\n  - match: api == Produce and\n    do: {error: NONE}", 2, 30, ""),
+        ("rules:\n  - match: api == Produce and partition == x\n    do: {error: NONE}", 2, 44, "number"),
         (
             "rules:\n  - {name: a, match: api == Produce, do: {error: NONE}}\n"
             "  - {name: a, match: api == Produce, do: {error: NONE}}",
@@ -105,79 +115,48 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
         load(tmp_path / "nothing.yaml")
 
 
-def produce(version: int, topics: dict[str, list[int]], acks: int = -1) -> decoder.Message:
-    entries: list[dict[str, Any]] = []
-    for number, (name, partitions) in enumerate(topics.items()):
-        topic: dict[str, Any] = {"partition_data": [{"index": p, "records": b"r"} for p in partitions]}
-        if version >= 13:
-            topic["topic_id"] = uuid.UUID(int=TOPIC_ID.int + number)
-        else:
-            topic["name"] = name
-        entries.append(topic)
-    frame = decoder.encode_request(
-        0, version, {"acks": acks, "timeout_ms": 1, "topic_data": entries}, correlation_id=1, client_id="c"
-    )
-    return decoder.decode_request(frame)
+SAME = Rule.of("topic == a", [{"delay": "20ms"}, {"drop": "response"}], name="both", when={"every": 2, "from": "1s"})
+TOML = """
+[[rules]]
+name = "both"
+match = "topic == a"
+do = [{delay = "20ms"}, {drop = "response"}]
+when = {every = 2, from = "1s"}
+"""
+JSON = """{"rules": [{"name": "both", "match": "topic == a", "do": [{"delay": "20ms"}, {"drop": "response"}],
+           "when": {"every": 2, "from": "1s"}}]}"""
 
 
-@pytest.mark.parametrize("version", range(PRODUCE_VERSIONS.low, PRODUCE_VERSIONS.high + 1))
-def test_a_produce_answer_names_every_partition(version: int) -> None:
-    request = produce(version, {"a": [0, 5], "b": [1], "c": []})
-    answer = RuleBook([Rule("r", 0, 6)]).decide(0, version, request)
-    assert answer is not None and answer.hits == 1
-    message = decoder.decode_response(answer.encode(4711), api_key=0, api_version=version)
-    assert message.header["correlation_id"] == 4711
-    fields = message.to_dict()
-    got = []
-    for topic in fields["responses"]:
-        for partition in topic["partition_responses"]:
-            got.append((topic.get("name") or topic["topic_id"].int - TOPIC_ID.int, partition["index"]))
-            assert partition["error_code"] == 6
-            assert partition["base_offset"] == -1
-            assert partition.get("log_append_time_ms", -1) == -1
-            assert partition.get("log_start_offset", -1) == -1
-            assert partition.get("record_errors", []) == []
-    first, second = (0, 1) if version >= 13 else ("a", "b")
-    assert got == [(first, 0), (first, 5), (second, 1)]
-    assert len(fields["responses"]) == 3
-    assert fields.get("throttle_time_ms", 0) == 0
+def test_one_model_for_all_notations(tmp_path: Path) -> None:
+    (tmp_path / "rules.toml").write_text(TOML)
+    assert load(tmp_path / "rules.toml") == [SAME]
+    assert parse(JSON) == [SAME]
+    assert load_text(tmp_path, JSON) == [SAME]
+    assert parse(str(SAME.to_dict())) == [SAME]  # one rule alone
+    assert parse(f"[{SAME.to_dict()}]") == [SAME]
 
 
-@pytest.mark.parametrize("version", range(PRODUCE_VERSIONS.low, PRODUCE_VERSIONS.high + 1))
-def test_executed_changes_only_what_matches(version: int) -> None:
-    book = RuleBook([Rule("r", 0, 6, topic="b", partition=1, forward=True)])
-    book.learn(uuid.UUID(int=TOPIC_ID.int + 1), "b")
-    answer = book.decide(0, version, produce(version, {"a": [1], "b": [0, 1]}))
-    assert answer is not None and answer.forward
-    responses: list[dict[str, Any]] = []
-    for number, name in enumerate("ab"):
-        partitions = [{"index": index, "base_offset": 9} for index in (0, 1)]
-        topic = {"topic_id": uuid.UUID(int=TOPIC_ID.int + number)} if version >= 13 else {"name": name}
-        responses.append(topic | {"partition_responses": partitions})
-    original = decoder.encode_response(0, version, {"responses": responses}, correlation_id=3)
-    changed = decoder.decode_response(answer.apply(original), api_key=0, api_version=version)
-    where = "responses[1].partition_responses[1]."
-    assert list(changed.errors()) == [(where + "error_code", 6)]
-    assert changed.replace({where + "error_code": 0, where + "base_offset": 9}).encode() == original
+@pytest.mark.parametrize(
+    ("text", "line", "column", "part"),
+    [
+        ('[[rules]]\nmatch = "api == Prodce"\ndo = {error = "NONE"}', 2, 17, "did you mean Produce?"),
+        ('[[rules]]\nmatch = "api == Fetch"\n[rules.do]\nerror = "NON"', 4, 9, "NON"),
+        ('[[rules]]\nmatch = "topic == x"\n[rules.do]\ndrop = "response"\n\n[[rules]]\nmatch = 3', 6, 3, "no 'do'"),
+        ('[[rules]]\nmatch = "topic == x"\ndo = {drp = "response"}', 3, 13, "did you mean drop?"),
+        ("[[rules]]\nmatch = ", 2, 9, "is not TOML"),
+    ],
+)
+def test_places_in_toml(tmp_path: Path, text: str, line: int, column: int, part: str) -> None:
+    path = tmp_path / "rules.toml"
+    path.write_text(text)
+    with pytest.raises(RuleError) as caught:
+        load(path)
+    assert part in caught.value.text
+    assert (caught.value.line, caught.value.column) == (line, column), caught.value
 
 
-def test_after_and_times_count_matches() -> None:
-    book = RuleBook([Rule("few", 0, 6, topic="a", after=2, times=3), Rule("rest", 0, 7, topic="a", after=1)])
-    fired = []
-    for number in range(8):
-        answer = book.decide(0, 7, produce(7, {"a" if number != 1 else "z": [0]}))
-        fired.append(answer.rule if answer else None)
-    assert fired == [None, None, "rest", "few", "few", "few", "rest", "rest"]
-    assert book.hits() == {"few": 3, "rest": 3}
-
-
-def test_what_does_not_match_passes() -> None:
-    book = RuleBook([Rule("r", 0, 6, topic="a", partition=2)])
-    assert book.interest() == {0}
-    assert book.decide(0, 7, produce(7, {"a": [0, 1], "b": [2]})) is None
-    assert book.decide(0, 7, produce(7, {"a": [2]}, acks=0)) is None
-    assert book.decide(0, 13, produce(13, {"a": [2]})) is None  # the id's name was never seen
-    fetch = decoder.decode_request(decoder.encode_request(1, 4, {}))
-    assert book.decide(1, 4, fetch) is None
-    assert book.hits() == {"r": 0}
-    assert RuleBook([]).interest() == frozenset()
+def test_python_names_the_path() -> None:
+    with pytest.raises(Wrong, match=r"do.error: .*did you mean NOT_COORDINATOR"):
+        Rule.of("api == Heartbeat", error="NOT_CORDINATOR")
+    with pytest.raises(ValueError, match=r"do\[1\].drop: "):
+        Rule.of("api == Heartbeat", [{"delay": "1s"}, {"drop": "all"}])

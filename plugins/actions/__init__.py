@@ -1,0 +1,67 @@
+"""What rules can do. `read` makes actions of what the user gave; each is named by the first of its keys."""
+
+from __future__ import annotations
+
+from ...decoder.filter import Filter
+from ..given import Given
+from .action import Action, Scene, Seen
+from .answering import Error, Respond
+from .corrupting import Corrupt
+from .editing import Coordinator, Edit, Leader
+from .endings import Blackhole, Disconnect, Drop
+from .timing import Bandwidth, Delay, Throttle
+
+ACTIONS: dict[str, type[Action]] = {
+    action.KEYS[0]: action
+    for action in (
+        Error, Respond, Delay, Throttle, Bandwidth, Drop, Blackhole, Disconnect, Corrupt, Edit, Leader, Coordinator,
+    )
+}  # fmt: skip
+"""By name."""
+ANSWERING = (Error, Respond)
+
+
+def read(given: Given, wanted: Filter) -> tuple[Action, ...]:
+    """The actions of a rule: one, or a list of them; `Wrong` for those that contradict each other."""
+    found = tuple(_one(each, wanted) for each in (given.list("do") if isinstance(given.value, list) else [given]))
+    if not found:
+        given.wrong(f"'do' has no action; possible: {', '.join(ACTIONS)}")
+    _contradictions(given, found)
+    for action, each in zip(found, given.listed or [given], strict=True):
+        if action.early and not wanted.request_only:
+            name = action.KEYS[0]
+            place = each.items[name]
+            place.wrong(
+                f"{name} comes before the response, and the match asks for the response (barnabas filter fields)"
+            )
+    return found
+
+
+def _one(given: Given, wanted: Filter) -> Action:
+    if not isinstance(given.value, dict):
+        given.wrong(f"'do' consists of 'key: value' with an action: {', '.join(ACTIONS)}")
+    named = [key for key in given.items if key in ACTIONS]
+    known = ACTIONS[named[0]].KEYS if named else tuple(ACTIONS)
+    if len(named) > 1 and named[1] not in known:
+        given.items[named[1]].wrong(f"one entry of 'do' is one action: write a list of {named[0]} and {named[1]}")
+    fields = given.mapping(known, "'do'" if not named else named[0])
+    if not named:
+        given.wrong(f"'do' has no action; possible: {', '.join(ACTIONS)}")
+    return ACTIONS[named[0]].read(fields, wanted)
+
+
+def _contradictions(given: Given, actions: tuple[Action, ...]) -> None:
+    answering = [a for a in actions if isinstance(a, ANSWERING) and a.early]
+    dropping = [a for a in actions if isinstance(a, Drop) and a.what == "request"]
+    names = [a.KEYS[0] for a in actions]
+    if len(answering) + len(dropping) > 1:
+        given.wrong("a request has one answer: error, respond and 'drop: request' exclude each other")
+    for name in {name for name in names if names.count(name) > 1 and name not in ("edit", "delay", "corrupt")}:
+        given.wrong(f"{name} stands here twice")
+    if answering or dropping:
+        for action in actions:
+            if isinstance(action, Edit | Corrupt) and action.early:
+                given.wrong(f"a request that does not reach the broker cannot be changed ({action.KEYS[0]})")
+
+
+__all__ = ["ACTIONS", "Action", "Scene", "Seen", "read"]

@@ -1,0 +1,68 @@
+"""What every action is: read from what the user gave, checked against the rule's filter, and turned into a fate."""
+
+from __future__ import annotations
+
+import random
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Self
+
+from ...decoder import Exchange, Topics
+from ...decoder.filter import Filter
+from ...decoder.filter.places import Pair
+from ..fate import Fate
+from ..given import Given
+
+
+@dataclass(slots=True)
+class Seen:
+    """What the rules have seen of a cluster: topic names by id, and the brokers as clients know them."""
+
+    topics: Topics = field(default_factory=Topics)
+    brokers: dict[int, tuple[str, int]] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Scene:
+    """What an action may know when its rule fires. `selects`: whether the rule means this topic-partition."""
+
+    seen: Seen
+    random: random.Random
+    selects: Callable[[Exchange, Pair], bool]
+    count: int
+    """How often the rule has fired, this time included."""
+
+
+class Action(ABC):
+    """One thing to do. Frozen dataclasses; `to_dict` gives what `read` takes."""
+
+    KEYS: ClassVar[tuple[str, ...]]
+    """The action's name and the names of its settings."""
+    EARLY: ClassVar[bool] = False
+    """Whether it takes place before the broker answers, so that the rule's filter must not ask for the response."""
+
+    @classmethod
+    @abstractmethod
+    def read(cls, fields: Mapping[str, Given], wanted: Filter) -> Self:
+        """From what the user gave; `Wrong` says what cannot be. `wanted`: the rule's filter."""
+
+    @abstractmethod
+    def shape(self, fate: Fate, exchange: Exchange, scene: Scene) -> None:
+        """Put into `fate` what is to happen, and a note that says so."""
+
+    @abstractmethod
+    def to_dict(self) -> dict[str, Any]:
+        """As a rules file writes it."""
+
+    @property
+    def early(self) -> bool:
+        return self.EARLY
+
+
+def span(ns: int) -> str:
+    """A duration as rules write it."""
+    for unit, size in (("h", 3600 * 10**9), ("m", 60 * 10**9), ("s", 10**9), ("ms", 10**6), ("us", 10**3)):
+        if ns and ns % size == 0:
+            return f"{ns // size}{unit}"
+    return f"{ns}ns" if ns else "0"

@@ -1,0 +1,120 @@
+"""Actions that answer: a typed error, or a response whose fields the user gives."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, ClassVar
+
+from ...decoder import EncodeError, Exchange, decode_response, encode_response, facts
+from ...decoder.filter import Filter
+from ...decoder.message import Message
+from .. import answers
+from ..fate import Fate
+from ..given import Given
+from .action import Action, Scene
+
+BROKER = ("skipped", "executed")
+
+
+@dataclass(frozen=True, slots=True)
+class Error(Action):
+    """``error: NOT_LEADER_OR_FOLLOWER``: a response with this error, complete and right for the request at its version.
+
+    ``broker: skipped`` (the default): the request does not reach the broker, and everything it asked for fails. A
+    request is passed as a whole or not at all, so this is also true of partitions that the filter does not name.
+    ``broker: executed``: the broker does what was asked, and the error replaces the result where the filter matches.
+    """
+
+    KEYS: ClassVar[tuple[str, ...]] = ("error", "broker")
+
+    code: int
+    forward: bool = False
+
+    @classmethod
+    def read(cls, fields: Mapping[str, Given], wanted: Filter) -> Error:
+        code = fields["error"].error_code()
+        forward = "broker" in fields and fields["broker"].word("broker", BROKER) == "executed"
+        keys = wanted.apis()
+        if keys is not None and code and not any(answers.carries(key) for key in keys):
+            names = ", ".join(sorted(facts.api_name(key) for key in keys))
+            fields["error"].wrong(f"no response of {names or 'any API that matches'} has an error code at any version")
+        return cls(code, forward)
+
+    @property
+    def early(self) -> bool:
+        return not self.forward
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"error": facts.error_name(self.code), "broker": BROKER[self.forward]}
+
+    def shape(self, fate: Fate, exchange: Exchange, scene: Scene) -> None:
+        request = exchange.request_message
+        name = facts.error_name(self.code)
+        if request is None:
+            fate.notes.append(f"{name} not given: the request cannot be read")
+            return
+        if not answers.carries(request.api_key, request.api_version):
+            fate.notes.append(f"{name} not given: {exchange.api} v{exchange.api_version} has no error code")
+            return
+        if self.forward:
+            fate.changes.append(partial(self.apply, scene))
+            fate.notes.append(f"{name}, executed by the broker")
+        else:
+            fate.answer = answers.error_response(request, self.code, exchange.correlation_id)
+            fate.notes.append(f"{name}, not forwarded")
+
+    def apply(self, scene: Scene, exchange: Exchange, frame: bytes) -> bytes:
+        """The broker's response with the error where the rule means it."""
+        message = decode_response(frame, api_key=exchange.api_key, api_version=exchange.api_version)
+        return answers.with_errors(
+            message, self.code, lambda pair: scene.selects(exchange, pair), scene.seen.topics
+        ).encode()
+
+
+@dataclass(frozen=True)
+class Respond(Action):
+    """``respond: {field: value, ...}``: this response, without asking the broker. Fields that are not given are what the
+    request says of them (its topics and partitions), or have the schema's default."""
+
+    KEYS: ClassVar[tuple[str, ...]] = ("respond",)
+    EARLY: ClassVar[bool] = True
+
+    fields: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, fields: Mapping[str, Given], wanted: Filter) -> Respond:
+        given = fields["respond"]
+        if not isinstance(given.value, Mapping):
+            given.wrong("'respond' holds the response's fields: 'name: value'")
+        keys = wanted.apis()
+        if keys is None or len(keys) != 1:
+            given.wrong("a response is of one API: the match has to say which (api == NAME and ...)")
+        (key,) = keys
+        known = answers.response_fields(key)
+        for name, item in given.items.items():
+            if name not in known:
+                item.wrong(
+                    f"no version of {facts.api_name(key)}'s response has a field {name!r}: {', '.join(sorted(known))}"
+                )
+        return cls(dict(given.value))
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"respond": dict(self.fields)}
+
+    def shape(self, fate: Fate, exchange: Exchange, scene: Scene) -> None:
+        request = exchange.request_message
+        if request is None:
+            fate.notes.append("no response given: the request cannot be read")
+            return
+        try:
+            fate.answer = self.answer(request, exchange.correlation_id)
+        except EncodeError as error:
+            fate.notes.append(f"no response given: {error}")
+            return
+        fate.notes.append("answered with the rule's response")
+
+    def answer(self, request: Message, correlation_id: int) -> bytes:
+        fields = answers.mirrored(request) | answers.fitting(request.api_key, request.api_version, self.fields)
+        return encode_response(request.api_key, request.api_version, fields, correlation_id=correlation_id)

@@ -1,0 +1,120 @@
+"""Actions that damage bytes: of a frame, or of the record batches inside one that stays a valid frame."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, ClassVar
+
+from ...decoder import DecodeError, Exchange, decode_request, decode_response
+from ...decoder.filter import Filter
+from ...decoder.filter.places import apis
+from ...decoder.message import Message
+from ..fate import Damage, Fate
+from ..given import Given
+from ..leaves import leaves
+from . import damaged_records
+from .action import Action, Scene
+
+FRAME = ("bits", "length", "correlation", "truncate")
+"""Of the frame: flipped bits behind its head; a size that is not its own; another correlation id; half of its bytes under
+the size of the whole."""
+RECORDS = tuple(damaged_records.KINDS)
+
+
+@dataclass(frozen=True, slots=True)
+class Corrupt(Action):
+    """``corrupt: crc``: damage a frame (`FRAME`) or the record batches in it (`RECORDS`; the frame stays valid).
+
+    ``in``: the response (default) or the request. ``crc: fixed``: batches get the CRC of their damaged bytes, so that the
+    damage is found where records are read; ``crc: kept`` leaves it wrong. ``count``: bits to flip (1).
+    """
+
+    KEYS: ClassVar[tuple[str, ...]] = ("corrupt", "in", "crc", "count")
+
+    kind: str
+    side: str = "response"
+    fixed: bool = True
+    count: int = 1
+
+    @classmethod
+    def read(cls, fields: Mapping[str, Given], wanted: Filter) -> Corrupt:
+        kind = fields["corrupt"].word("corrupt", (*FRAME, *RECORDS))
+        side = fields["in"].word("in", ("response", "request")) if "in" in fields else "response"
+        fixed = kind != "payload"
+        if "crc" in fields:
+            fixed = fields["crc"].word("crc", ("fixed", "kept")) == "fixed"
+            if kind in (*FRAME, "crc"):
+                fields["crc"].wrong(f"'crc' is of damage to records, and not of {kind!r}")
+        if "count" in fields and kind not in ("bits", "payload"):
+            fields["count"].wrong("'count' is of bits and payload")
+        keys = wanted.apis()
+        if kind in RECORDS and keys is not None and not keys & apis(side, "records"):
+            fields["corrupt"].wrong(f"{kind!r} is of records, and no {side} that matches holds any")
+        return cls(kind, side, fixed, fields["count"].number("count", 1, 10_000) if "count" in fields else 1)
+
+    @property
+    def early(self) -> bool:
+        return self.side == "request"
+
+    def to_dict(self) -> dict[str, Any]:
+        found: dict[str, Any] = {"corrupt": self.kind}
+        if self.side != "response":
+            found["in"] = self.side
+        if self.fixed != (self.kind != "payload"):
+            found["crc"] = "fixed" if self.fixed else "kept"
+        if self.count != 1:
+            found["count"] = self.count
+        return found
+
+    def shape(self, fate: Fate, exchange: Exchange, scene: Scene) -> None:
+        fate.notes.append(f"{self.side} corrupted: {self.kind}")
+        chance = random.Random(scene.random.random())
+        if self.side == "response":
+            if self.kind in FRAME:
+                fate.damage.append(lambda _, frame: self.damaged(frame, 4, chance))
+            else:
+                fate.changes.append(partial(self._response, scene, chance))
+            return
+        frame = fate.request or exchange.request or b""
+        if self.kind in FRAME:
+            fate.request_damage = self.damaged(frame, 8, chance)
+            return
+        try:
+            message = decode_request(frame)
+            fate.request = self.records(message, exchange, scene, chance).encode()
+        except DecodeError as error:
+            fate.notes.append(f"not corrupted: {error}")
+
+    def _response(self, scene: Scene, chance: random.Random, exchange: Exchange, frame: bytes) -> bytes:
+        message = decode_response(frame, api_key=exchange.api_key, api_version=exchange.api_version)
+        return self.records(message, exchange, scene, chance).encode()
+
+    def records(self, message: Message, exchange: Exchange, scene: Scene, chance: random.Random) -> Message:
+        """The message with the record batches damaged that the rule means."""
+        damage: Callable[..., bytes] = damaged_records.KINDS[self.kind]
+        edits = {
+            leaf.path: damage(bytes(leaf.value), chance, self.fixed, self.count)
+            for leaf in leaves(message, scene.seen.topics)
+            if leaf.field.type == "records" and leaf.value and scene.selects(exchange, leaf.pair)
+        }
+        return message.replace(edits) if edits else message
+
+    def damaged(self, frame: bytes, head: int, chance: random.Random) -> Damage:
+        """A frame's bytes damaged. `head`: bytes that tell what it is, which bits leave alone."""
+        size = len(frame)
+        if self.kind == "length":
+            return Damage(size + chance.choice((-1, 1)) * chance.randint(1, 8), frame)
+        if self.kind == "truncate":
+            return Damage(size, frame[: max(size // 2, head)])
+        data = bytearray(frame)
+        if self.kind == "correlation":
+            place = 0 if self.side == "response" else 4
+            data[place : place + 4] = (int.from_bytes(data[place : place + 4], "big") ^ 0x40000000).to_bytes(4, "big")
+        elif size > head:
+            for _ in range(self.count):
+                place = chance.randrange(head, size)
+                data[place] ^= 1 << chance.randrange(8)
+        return Damage(size, bytes(data))

@@ -1,0 +1,133 @@
+"""Record batches and messages that are wrong in one way, the rest as it was (KIP-32, KIP-98; DefaultRecordBatch).
+
+Each function takes the bytes of a record area, a source of chance, whether CRCs shall fit the damaged bytes, and how
+many bits; areas without anything to damage come back as they are.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from functools import partial
+
+from ...decoder import records
+from ...decoder.records import Batch, Message, RecordsError
+from ...decoder.records.batch import HEADER_SIZE
+
+Entry = Batch | Message
+CRC_AT = {0: 12, 1: 12, 2: 17}
+MAGIC_AT = 16
+ATTRIBUTES_AT = {0: 17, 1: 17, 2: 22}
+"""By magic, in an entry; the byte that holds the codec."""
+LENGTH_AT = 8
+PAYLOAD_AT = {0: 18, 1: 26, 2: HEADER_SIZE}
+NO_CODEC = 7
+"""A codec that does not exist."""
+NO_MAGIC = 9
+
+Damage = Callable[[bytearray, Entry, random.Random, int], None]
+"""Damages one entry, whose bytes these are."""
+
+
+def _entries(area: bytes) -> list[Entry]:
+    found: list[Entry] = []
+    try:
+        for entry in records.batches(area):
+            if not isinstance(entry, records.Partial):
+                found.append(entry)
+    except RecordsError:
+        pass  # what stands before the fault can still be damaged
+    return found
+
+
+def _each(damage: Damage, area: bytes, chance: random.Random, fixed: bool, count: int) -> bytes:
+    """Every entry damaged."""
+    data = bytearray(area)
+    for entry in _entries(area):
+        own = data[entry.start : entry.end]
+        damage(own, entry, chance, count)
+        if fixed:
+            _with_crc(own)
+        data[entry.start : entry.end] = own
+    return bytes(data)
+
+
+def _with_crc(own: bytearray) -> None:
+    """Put in the CRC of what is there now; not if it is no entry any more."""
+    try:
+        (entry,) = records.batches(bytes(own))
+    except (RecordsError, ValueError):
+        return
+    if not isinstance(entry, records.Partial):
+        place = CRC_AT[entry.magic]
+        own[place : place + 4] = entry.crc_computed.to_bytes(4, "big")
+
+
+def _crc(own: bytearray, entry: Entry, chance: random.Random, count: int) -> None:
+    own[CRC_AT[entry.magic] + 3] ^= 1 << chance.randrange(8)
+
+
+def _magic(own: bytearray, entry: Entry, chance: random.Random, count: int) -> None:
+    own[MAGIC_AT] = NO_MAGIC
+
+
+def _codec(own: bytearray, entry: Entry, chance: random.Random, count: int) -> None:
+    own[ATTRIBUTES_AT[entry.magic]] = own[ATTRIBUTES_AT[entry.magic]] & ~7 | NO_CODEC
+
+
+def _varint(own: bytearray, entry: Entry, chance: random.Random, count: int) -> None:
+    """The first record's length: five bytes that go on for ever (magic 2, not compressed), or the key's length."""
+    place = PAYLOAD_AT[entry.magic]
+    for at in range(place, min(place + 6, len(own))):
+        own[at] = 0xFF
+
+
+def _payload(own: bytearray, entry: Entry, chance: random.Random, count: int) -> None:
+    first = PAYLOAD_AT[entry.magic]
+    for _ in range(count if len(own) > first else 0):
+        own[chance.randrange(first, len(own))] ^= 1 << chance.randrange(8)
+
+
+def _count(own: bytearray, entry: Entry, chance: random.Random, count: int) -> None:
+    """One record more than there are (magic 2)."""
+    if entry.magic == 2:
+        own[57:61] = (int.from_bytes(own[57:61], "big") + 1).to_bytes(4, "big")
+
+
+def _torn(area: bytes, chance: random.Random, fixed: bool, count: int) -> bytes:
+    """The last entry breaks off in its middle."""
+    found = _entries(area)
+    if not found:
+        return area
+    last = found[-1]
+    return area[: last.start + max((last.end - last.start) // 2, 12)]
+
+
+def _duplicate(area: bytes, chance: random.Random, fixed: bool, count: int) -> bytes:
+    """The last entry stands there twice."""
+    found = _entries(area)
+    return area if not found else area[: found[-1].end] + area[found[-1].start :]
+
+
+def _length(area: bytes, chance: random.Random, fixed: bool, count: int) -> bytes:
+    """The last entry says that it is shorter than it is."""
+    found = _entries(area)
+    if not found:
+        return area
+    place = found[-1].start + LENGTH_AT
+    size = int.from_bytes(area[place : place + 4], "big")
+    return area[:place] + max(size - 1, 0).to_bytes(4, "big") + area[place + 4 :]
+
+
+KINDS: dict[str, Callable[[bytes, random.Random, bool, int], bytes]] = {
+    "crc": lambda area, chance, fixed, count: _each(_crc, area, chance, False, count),
+    "magic": partial(_each, _magic),
+    "codec": partial(_each, _codec),
+    "varint": partial(_each, _varint),
+    "payload": partial(_each, _payload),
+    "record-count": partial(_each, _count),
+    "batch-length": _length,
+    "torn": _torn,
+    "duplicate": _duplicate,
+}
+"""By name: what is wrong afterwards."""

@@ -1,0 +1,191 @@
+"""Actions that change fields: any path of a request or response, the leader in Metadata, the coordinator that is named."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, ClassVar
+
+from ...decoder import EncodeError, Exchange, decode_response, facts
+from ...decoder.filter import Filter
+from ...decoder.message import Message
+from ...decoder.plan import StructPlan, plan
+from ..fate import Fate
+from ..given import Given, Wrong
+from ..leaves import leaves, pattern
+from .action import Action, Scene
+
+METADATA = facts.api_key("Metadata")
+FIND_COORDINATOR = facts.api_key("FindCoordinator")
+LEADER_NOT_AVAILABLE = facts.error_code("LEADER_NOT_AVAILABLE")
+COORDINATOR_NOT_AVAILABLE = facts.error_code("COORDINATOR_NOT_AVAILABLE")
+
+
+def _paths(struct: StructPlan, prefix: str = "") -> set[str]:
+    found: set[str] = set()
+    for each in struct.fields:
+        found.add(prefix + each.name)
+        if each.struct is not None:
+            found |= _paths(each.struct, f"{prefix}{each.name}.")
+    return found
+
+
+@dataclass(frozen=True)
+class Edit(Action):
+    """``edit: {path: value}``: fields of the response get these values, or of the request with ``in: request``.
+
+    Paths are as filters write them: ``topics.partitions.leader_id`` is every partition's, ``topics[0].name`` the first
+    topic's. Where the rule's filter names topics or partitions, only those are changed. All else keeps its bytes.
+    """
+
+    KEYS: ClassVar[tuple[str, ...]] = ("edit", "in")
+
+    fields: Mapping[str, Any] = field(default_factory=dict)
+    side: str = "response"
+
+    @classmethod
+    def read(cls, fields: Mapping[str, Given], wanted: Filter) -> Edit:
+        given = fields["edit"]
+        if not isinstance(given.value, Mapping) or not given.value:
+            given.wrong("'edit' holds fields by their paths: 'topics.partitions.leader_id: 3'")
+        side = fields["in"].word("in", ("response", "request")) if "in" in fields else "response"
+        keys = wanted.apis()
+        if keys is None:
+            given.wrong("fields are those of an API: the match has to say which (api == NAME and ...)")
+        known = set().union(*(_paths(plan(side, key, v).root) for key in keys for v in facts.api(key).versions.every()))
+        for path, item in given.items.items():
+            if pattern(path) not in known:
+                names = ", ".join(sorted(facts.api_name(key) for key in keys))
+                raise Wrong(item, f"no version of {names} has the {side} field {pattern(path)!r}", key=True)
+        return cls(dict(given.value), side)
+
+    @property
+    def early(self) -> bool:
+        return self.side == "request"
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"edit": dict(self.fields)} | ({} if self.side == "response" else {"in": self.side})
+
+    def shape(self, fate: Fate, exchange: Exchange, scene: Scene) -> None:
+        names = ", ".join(self.fields)
+        if self.side == "response":
+            fate.changes.append(partial(self.change, scene))
+            fate.notes.append(f"response edited: {names}")
+            return
+        request = exchange.request_message
+        if request is None:
+            fate.notes.append("not edited: the request cannot be read")
+            return
+        try:
+            fate.request = self.edited(request, exchange, scene).encode()
+        except (EncodeError, KeyError) as error:
+            fate.notes.append(f"not edited: {error}")
+            return
+        fate.notes.append(f"request edited: {names}")
+
+    def change(self, scene: Scene, exchange: Exchange, frame: bytes) -> bytes:
+        message = decode_response(frame, api_key=exchange.api_key, api_version=exchange.api_version)
+        return self.edited(message, exchange, scene).encode()
+
+    def edited(self, message: Message, exchange: Exchange, scene: Scene) -> Message:
+        """The message with its fields changed; paths that this version does not have are left out."""
+        edits: dict[str, Any] = {}
+        exact = {path: value for path, value in self.fields.items() if "[" in path and "[*]" not in path}
+        loose = {pattern(path): value for path, value in self.fields.items() if path not in exact}
+        for leaf in leaves(message, scene.seen.topics):
+            if leaf.path in exact:
+                edits[leaf.path] = exact[leaf.path]
+            elif loose and (found := pattern(leaf.path)) in loose:
+                about = leaf.pair.topic is not None or leaf.pair.topic_id is not None
+                if not about or scene.selects(exchange, leaf.pair):
+                    edits[leaf.path] = loose[found]
+        for path in (*exact, *loose):
+            if path not in edits and "." not in path and any(f.name == path for f in message.plan.root.fields):
+                edits[path] = exact.get(path, loose.get(path))  # a whole array or struct
+        return message.replace(edits) if edits else message
+
+
+@dataclass(frozen=True, slots=True)
+class Leader(Action):
+    """``leader: moved`` (or ``none``): Metadata names another broker as the leader of the partitions that the filter
+    means, as a client sees whose metadata is stale; ``none``: no leader, with LEADER_NOT_AVAILABLE."""
+
+    KEYS: ClassVar[tuple[str, ...]] = ("leader",)
+
+    to: str
+
+    @classmethod
+    def read(cls, fields: Mapping[str, Given], wanted: Filter) -> Leader:
+        return cls(_elsewhere(fields["leader"], "leader", METADATA, wanted))
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"leader": self.to}
+
+    def shape(self, fate: Fate, exchange: Exchange, scene: Scene) -> None:
+        fate.changes.append(partial(self.change, scene))
+        fate.notes.append("no leader" if self.to == "none" else "leader moved")
+
+    def change(self, scene: Scene, exchange: Exchange, frame: bytes) -> bytes:
+        message = decode_response(frame, api_key=exchange.api_key, api_version=exchange.api_version)
+        found = list(leaves(message, scene.seen.topics))
+        nodes = sorted({leaf.value for leaf in found if pattern(leaf.path) == "brokers.node_id"})
+        edits: dict[str, Any] = {}
+        for leaf in found:
+            if leaf.field.name != "leader_id" or not scene.selects(exchange, leaf.pair):
+                continue
+            edits[leaf.path] = -1 if self.to == "none" else _next(nodes, leaf.value)
+            if self.to == "none":
+                edits[leaf.struct + "error_code"] = LEADER_NOT_AVAILABLE
+        return (message.replace(edits) if edits else message).encode()
+
+
+@dataclass(frozen=True, slots=True)
+class Coordinator(Action):
+    """``coordinator: moved`` (or ``none``): FindCoordinator names another broker, which then answers NOT_COORDINATOR;
+    ``none``: COORDINATOR_NOT_AVAILABLE."""
+
+    KEYS: ClassVar[tuple[str, ...]] = ("coordinator",)
+
+    to: str
+
+    @classmethod
+    def read(cls, fields: Mapping[str, Given], wanted: Filter) -> Coordinator:
+        return cls(_elsewhere(fields["coordinator"], "coordinator", FIND_COORDINATOR, wanted))
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"coordinator": self.to}
+
+    def shape(self, fate: Fate, exchange: Exchange, scene: Scene) -> None:
+        fate.changes.append(partial(self.change, scene))
+        fate.notes.append("no coordinator" if self.to == "none" else "coordinator moved")
+
+    def change(self, scene: Scene, exchange: Exchange, frame: bytes) -> bytes:
+        message = decode_response(frame, api_key=exchange.api_key, api_version=exchange.api_version)
+        brokers = scene.seen.brokers
+        edits: dict[str, Any] = {}
+        for leaf in leaves(message):
+            if leaf.field.name != "node_id":
+                continue
+            if self.to == "none":
+                edits |= {leaf.path: -1, leaf.struct + "host": "", leaf.struct + "port": -1}
+                edits[leaf.struct + "error_code"] = COORDINATOR_NOT_AVAILABLE
+            elif (other := _next(sorted(brokers), leaf.value)) in brokers:
+                host, port = brokers[other]
+                edits |= {leaf.path: other, leaf.struct + "host": host, leaf.struct + "port": port}
+        return (message.replace(edits) if edits else message).encode()
+
+
+def _elsewhere(given: Given, what: str, api_key: int, wanted: Filter) -> str:
+    word = given.word(what, ("moved", "none"))
+    if wanted.apis() != frozenset({api_key}):
+        given.wrong(
+            f"{what} is about {facts.api_name(api_key)}: the match has to begin with api == {facts.api_name(api_key)}"
+        )
+    return word
+
+
+def _next(nodes: list[int], node: int) -> int:
+    """Another broker than this one, the same for the same brokers; the same one if there is no other."""
+    higher = [each for each in nodes if each > node]
+    return higher[0] if higher else next((each for each in nodes if each != node), node)

@@ -1,0 +1,96 @@
+"""Actions that end something: a frame is dropped, a connection falls silent or is cut."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from ...decoder import Exchange
+from ...decoder.filter import Filter
+from ..fate import FOREVER, At, Cut, Fate
+from ..given import Given
+from .action import Action, Scene, span
+
+
+@dataclass(frozen=True, slots=True)
+class Drop(Action):
+    """``drop: response``: the broker does what was asked and the client waits in vain; ``drop: request``: neither hears of
+    it again. Later frames of the connection pass: clients that find a response missing give the connection up."""
+
+    KEYS: ClassVar[tuple[str, ...]] = ("drop",)
+
+    what: str
+
+    @classmethod
+    def read(cls, fields: Mapping[str, Given], wanted: Filter) -> Drop:
+        return cls(fields["drop"].word("drop", ("response", "request")))
+
+    @property
+    def early(self) -> bool:
+        return self.what == "request"
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"drop": self.what}
+
+    def shape(self, fate: Fate, exchange: Exchange, scene: Scene) -> None:
+        if self.what == "request":
+            fate.forget_request = True
+        else:
+            fate.forget_response = True
+        fate.notes.append(f"{self.what} dropped")
+
+
+@dataclass(frozen=True, slots=True)
+class Blackhole(Action):
+    """``blackhole: 30s`` (or ``forever``): from this request on nothing passes on its connection, which stays open."""
+
+    KEYS: ClassVar[tuple[str, ...]] = ("blackhole", "of")
+    EARLY: ClassVar[bool] = True
+
+    time: int
+    of: str = "both"
+
+    @classmethod
+    def read(cls, fields: Mapping[str, Given], wanted: Filter) -> Blackhole:
+        given = fields["blackhole"]
+        time = FOREVER if given.raw == "forever" else given.duration("blackhole", 1)
+        of = fields["of"].word("of", ("request", "response", "both")) if "of" in fields else "both"
+        return cls(time, of)
+
+    def to_dict(self) -> dict[str, Any]:
+        time = "forever" if self.time == FOREVER else span(self.time)
+        return {"blackhole": time} | ({} if self.of == "both" else {"of": self.of})
+
+    def shape(self, fate: Fate, exchange: Exchange, scene: Scene) -> None:
+        fate.silence = self.time
+        fate.silent = (self.of != "response", self.of != "request")
+        how_long = "from here on" if self.time == FOREVER else f"for {span(self.time)}"
+        what = "nothing passes" if self.of == "both" else f"no {self.of}s pass"
+        fate.notes.append(f"{what} on this connection {how_long}")
+
+
+@dataclass(frozen=True, slots=True)
+class Disconnect(Action):
+    """``disconnect: before-response``: the connection is cut; see `At`. ``how: fin`` or ``rst``."""
+
+    KEYS: ClassVar[tuple[str, ...]] = ("disconnect", "how")
+
+    at: At
+    reset: bool = False
+
+    @classmethod
+    def read(cls, fields: Mapping[str, Given], wanted: Filter) -> Disconnect:
+        at = At(fields["disconnect"].word("disconnect", [str(at) for at in At]))
+        return cls(at, "how" in fields and fields["how"].word("how", ("fin", "rst")) == "rst")
+
+    @property
+    def early(self) -> bool:
+        return self.at in (At.BEFORE_REQUEST, At.MID_REQUEST)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"disconnect": str(self.at)} | ({"how": "rst"} if self.reset else {})
+
+    def shape(self, fate: Fate, exchange: Exchange, scene: Scene) -> None:
+        fate.cut = Cut(self.at, self.reset)
+        fate.notes.append(f"connection {'reset' if self.reset else 'closed'} {str(self.at).replace('-', ' the ')}")

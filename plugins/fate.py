@@ -1,0 +1,101 @@
+"""What a rule that fired does to one exchange. Pure data: the relay carries it out.
+
+Times are nanoseconds, sizes bytes. Frames are without their 4 size bytes unless said otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from ..decoder import Exchange
+
+Change = Callable[[Exchange, bytes], bytes]
+"""(the exchange with what is known of it, a frame) -> the frame instead of it. May raise DecodeError."""
+FOREVER = -1
+
+
+class At(StrEnum):
+    """Where in an exchange its connection is cut."""
+
+    BEFORE_REQUEST = "before-request"
+    """the request never reaches the broker"""
+    MID_REQUEST = "mid-request"
+    """the broker gets the first half of the request's bytes"""
+    BEFORE_RESPONSE = "before-response"
+    """the broker has done what was asked, and the client is not told"""
+    MID_RESPONSE = "mid-response"
+    """the client gets the first half of the response's bytes"""
+    AFTER_RESPONSE = "after-response"
+    """the client has its response"""
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """The end of a connection. `reset`: as RST, otherwise FIN."""
+
+    at: At
+    reset: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """A frame whose bytes are not a frame any more. `size`: the value of its 4 size bytes."""
+
+    size: int
+    frame: bytes
+
+    def __bytes__(self) -> bytes:
+        return self.size.to_bytes(4, "big", signed=self.size < 0) + self.frame
+
+
+@dataclass(slots=True)
+class Fate:
+    """What happens to an exchange, and how that is told. `hits`: how often the rule has fired, this time included."""
+
+    rule: str
+    hits: int
+    notes: list[str] = field(default_factory=list)
+    answer: bytes | None = None
+    """The response, made here: the request does not reach the broker."""
+    request: bytes | None = None
+    """What the broker gets instead of the client's request."""
+    request_damage: Damage | None = None
+    forget_request: bool = False
+    """The request goes nowhere and is never answered."""
+    request_delay: int = 0
+    changes: list[Change] = field(default_factory=list)
+    """What is done to the broker's response, in this order."""
+    damage: list[Callable[[Exchange, bytes], Damage]] = field(default_factory=list)
+    """What is done to the response's bytes after that; the result may be no frame."""
+    forget_response: bool = False
+    response_delay: int = 0
+    cut: Cut | None = None
+    mute: int = 0
+    """The connection's next requests are not read for so long after the response, as brokers do (KIP-219)."""
+    silence: int = 0
+    """Nothing passes on the connection for so long, FOREVER to its end."""
+    silent: tuple[bool, bool] = (True, True)
+    """Which directions that is about: requests, responses."""
+    rates: tuple[int, int] = (0, 0)
+    """Bytes a second that the connection may send from now on: requests, responses; 0: as many as it likes."""
+
+    @property
+    def note(self) -> str:
+        """A line for the recording."""
+        return f"rule {self.rule!r} (hit {self.hits}): {'; '.join(self.notes)}"
+
+    @property
+    def late(self) -> bool:
+        """Whether something is left to do when the response is there."""
+        return bool(
+            self.changes or self.damage or self.forget_response or self.response_delay or self.mute
+            or (self.cut is not None and self.cut.at not in (At.BEFORE_REQUEST, At.MID_REQUEST))
+        )  # fmt: skip
+
+    def respond(self, exchange: Exchange, frame: bytes) -> bytes:
+        """The broker's response with everything done to it."""
+        for change in self.changes:
+            frame = change(exchange, frame)
+        return frame

@@ -1,0 +1,69 @@
+"""Every plain field of a message with its path and the topic-partition it belongs to, for actions that change fields."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from ..decoder import Topics
+from ..decoder.filter.places import PARTITION, Pair
+from ..decoder.message import Message
+from ..decoder.plan import ZERO_UUID, FieldPlan, StructPlan
+
+NOWHERE = Pair(None, None, None, None, None)
+
+
+class Leaf(NamedTuple):
+    """One field. `path` as `Message.replace` takes it; `struct`: the path of the struct it stands in; `depth`: arrays
+    around it; `pair`: the topic-partition around it, as far as it is known."""
+
+    path: str
+    struct: str
+    field: FieldPlan
+    value: Any
+    depth: int
+    pair: Pair
+
+
+def leaves(message: Message, topics: Topics | None = None) -> Iterator[Leaf]:
+    """All of them, in the order of the message."""
+    yield from _walk(message.plan.root, message.values, "", 0, NOWHERE, topics)
+
+
+def _walk(
+    plan: StructPlan, values: tuple[Any, ...], prefix: str, depth: int, pair: Pair, topics: Topics | None
+) -> Iterator[Leaf]:
+    pair = _pair(plan, values, pair, topics)
+    for field, value in zip(plan.fields, values, strict=False):
+        path = prefix + field.name
+        if field.struct is None:
+            yield Leaf(path, prefix, field, value, depth, pair)
+        elif value is not None and field.array:
+            for number, item in enumerate(value):
+                yield from _walk(field.struct, item, f"{path}[{number}].", depth + 1, pair, topics)
+        elif value is not None:
+            yield from _walk(field.struct, value, f"{path}.", depth, pair, topics)
+
+
+def _pair(plan: StructPlan, values: tuple[Any, ...], pair: Pair, topics: Topics | None) -> Pair:
+    """What a struct says of the topic-partition it is about, added to what those around it said."""
+    for field, value in zip(plan.fields, values, strict=False):
+        if field.array or field.struct is not None:
+            continue
+        if field.entity == "topicName" and field.type == "string" and value:
+            pair = pair._replace(topic=value)
+        elif field.name == "topic_id" and field.type == "uuid" and value != ZERO_UUID:
+            name = topics.name(value) if topics is not None else None
+            pair = pair._replace(topic_id=value, topic=name or pair.topic)
+        elif field.name in PARTITION and field.type == "int32" and (pair.topic or pair.topic_id):
+            pair = pair._replace(partition=value)
+    return pair
+
+
+_INDEX = re.compile(r"\[(?:\d+|\*)\]")
+
+
+def pattern(path: str) -> str:
+    """A path without its indexes: the same for all elements of an array."""
+    return _INDEX.sub("", path)

@@ -1,0 +1,140 @@
+"""When a rule that matches fires: after so many matches, so often, every nth, by chance, in a window of time."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from typing import Any
+
+from ..decoder import Exchange
+from ..decoder.filter import Filter, FilterError, compile
+from ..decoder.filter.literals import number as literal
+from .given import Given
+
+KEYS = ("after", "times", "every", "probability", "seed", "from", "until")
+
+
+@dataclass(frozen=True, slots=True)
+class When:
+    """`after`: so many matches pass first. `times`: the rule fires at most so often; None: no end. `every`: of the
+    matches behind those, every nth, beginning with the first. `probability`, `seed`: of those, each by chance; the same
+    seed gives the same choices. `start`, `until`: a duration since the rule began (``10s``), a time of day or a date and
+    time, as filters write them; empty: no bound.
+    """
+
+    after: int = 0
+    times: int | None = None
+    every: int = 1
+    probability: float = 1.0
+    seed: int | None = None
+    start: str = ""
+    until: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """As a rules file writes it; only what differs from the default."""
+        values = (self.after, self.times, self.every, self.probability, self.seed, self.start, self.until)
+        defaults = (0, None, 1, 1.0, None, "", "")
+        return {key: value for key, value, usual in zip(KEYS, values, defaults, strict=True) if value != usual}
+
+
+ALWAYS = When()
+
+
+def read(given: Given) -> When:
+    """The `when` of a rule."""
+    fields = given.mapping(KEYS, "'when'")
+    found = When(
+        after=fields["after"].number("after", 0) if "after" in fields else 0,
+        times=fields["times"].number("times", 1) if "times" in fields else None,
+        every=fields["every"].number("every", 1) if "every" in fields else 1,
+        probability=fields["probability"].share("probability") if "probability" in fields else 1.0,
+        seed=fields["seed"].number("seed", 0) if "seed" in fields else None,
+        start=fields["from"].text("from") if "from" in fields else "",
+        until=fields["until"].text("until") if "until" in fields else "",
+    )
+    if found.seed is not None and found.probability == 1.0:
+        fields["seed"].wrong("a seed does nothing without a probability below 1")
+    bounds = {}
+    for key, text in (("from", found.start), ("until", found.until)):
+        if text:
+            try:
+                bounds[key] = _bound(text)
+            except FilterError as error:
+                fields[key].wrong(
+                    f"{key!r} is a duration since the rule began (10s), a time of day (22:00) or a date and time: "
+                    f"{error.message}"
+                )
+    first, last = bounds.get("from"), bounds.get("until")
+    if isinstance(first, int) and isinstance(last, int) and last <= first:
+        fields["until"].wrong("'until' is not later than 'from': the rule would never fire")
+    return found
+
+
+def _bound(text: str) -> int | str:
+    """Nanoseconds since the rule began, or a time that filters understand."""
+    found = literal(text)
+    if found is not None and (found.unit == "time" or found.value == 0):
+        return int(found.value)
+    compile(f"time >= {text}")
+    return text
+
+
+class Clockwork:
+    """The counts of one rule: how often it matched and fired. `begun_ns`: when the rule began."""
+
+    __slots__ = ("_from", "_random", "_span", "_until", "begun_ns", "hits", "matched", "when")
+
+    def __init__(self, when: When, begun_ns: int, matched: int = 0, hits: int = 0) -> None:
+        self.when, self.begun_ns = when, begun_ns
+        self.matched, self.hits = matched, hits
+        self._random = random.Random(when.seed) if when.probability < 1 else None
+        if self._random is not None and when.seed is not None:
+            # A rule that goes on counting goes on choosing.
+            for _ in range(_chances(when, matched)):
+                self._random.random()
+        self._span: Filter | None = None
+        self._from = self._until = 0
+        first, last = (_bound(text) if text else None for text in (when.start, when.until))
+        texts = []
+        if isinstance(first, int):
+            self._from = first
+        elif first:
+            texts.append(f"time >= {first}")
+        if isinstance(last, int):
+            self._until = last
+        elif last:
+            texts.append(f"time <= {last}")
+        if len(texts) == 2:
+            texts = [f"time in {first}..{last}"]  # times of day may go over midnight
+        if texts:
+            self._span = compile(texts[0])
+
+    @property
+    def spent(self) -> bool:
+        """Whether it will never fire again."""
+        return self.when.times is not None and self.hits >= self.when.times
+
+    def fires(self, exchange: Exchange) -> bool:
+        """Count a match; whether the rule fires for it."""
+        when = self.when
+        if self._from or self._until:
+            age = (exchange.request_time_ns or self.begun_ns) - self.begun_ns
+            if age < self._from or (self._until and age >= self._until):
+                return False
+        if self._span is not None and not self._span(exchange):
+            return False
+        self.matched += 1
+        if self.matched <= when.after or self.spent:
+            return False
+        if (self.matched - when.after - 1) % when.every:
+            return False
+        if self._random is not None and self._random.random() >= when.probability:
+            return False
+        self.hits += 1
+        return True
+
+
+def _chances(when: When, matched: int) -> int:
+    """How often chance was asked for so many matches."""
+    beyond = max(matched - when.after, 0)
+    return (beyond + when.every - 1) // when.every
