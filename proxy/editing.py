@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import cache
 from typing import Any
-from uuid import UUID
 
 from .. import decoder
 from ..decoder import Exchange, State, facts
 from ..decoder.acks import produce_acks as produce_acks
 from ..decoder.plan import StructPlan, plan
-from ..plugins.rules import Answer, RuleBook
+from ..plugins.book import RuleBook
+from ..plugins.fate import Fate
 from .addresses import AddressMap
 from .tail import ENDPOINTS
 
@@ -93,10 +93,6 @@ class Editor:
         if api_key in ENDPOINT_APIS and not _endpoints(message):
             return None
         fields = message.to_dict()
-        self._learn_topics(fields)
-        if self.topics is not None:
-            learned = Exchange(api_key=api_key, api_version=api_version, response=data[4:], state=State.PAIRED)
-            self.topics.learn(learned)
         found = list(broker_addresses(fields))
         moves = api_key != DESCRIBE_CLUSTER
         self._addresses.open_in_order(((node, (host, port)) for _, node, host, port in found), moves)
@@ -105,12 +101,14 @@ class Editor:
             own = self._addresses.stands_for((host, port), node, local_host)
             if own is not None:
                 edits[path + "host"], edits[path + "port"] = own
-        if not edits:
-            return None
         try:
-            return framed(message.replace(edits).encode())
+            changed = message.replace(edits).encode() if edits else data[4:]
         except decoder.EncodeError as error:
             raise Unreadable(str(error)) from None
+        if self.topics is not None:
+            # Newer requests name topics by id alone, and rules name other brokers: as clients know them.
+            self.rules.learn(Exchange(api_key=api_key, api_version=api_version, response=changed, state=State.PAIRED))
+        return framed(changed) if edits else None
 
     def cap(self, data: bytes, api_version: int) -> tuple[bytes | None, list[tuple[int, int, int]]]:
         """An ApiVersions response that offers no version whose broker addresses could not be changed here.
@@ -142,22 +140,18 @@ class Editor:
         except decoder.EncodeError as error:
             raise Unreadable(str(error)) from None
 
-    def _learn_topics(self, fields: dict[str, Any]) -> None:
-        """Newer requests name topics by id alone; Metadata says which is which."""
-        if self.requests or self.topics is not None:
-            for topic in fields.get("topics") or ():
-                if topic.get("name") and isinstance(topic.get("topic_id"), UUID):
-                    self.rules.learn(topic["topic_id"], topic["name"])
-
-    def decide(self, data: bytes) -> tuple[Answer | None, bool]:
+    def decide(self, exchange: Exchange) -> tuple[Fate | None, bool]:
         """What the rules say to a request, and whether a broker would answer it at all."""
         try:
-            message = decoder.decode_request(data[4:])
+            message = decoder.decode_request(exchange.request or b"")
         except decoder.DecodeError as error:
             raise Unreadable(str(error)) from None
-        if message.api_key == PRODUCE and message["acks"] == 0:
-            return None, False
-        return self.rules.decide(message.api_key, message.api_version, message), True
+        answered = message.api_key != PRODUCE or message["acks"] != 0
+        return self.rules.decide(exchange), answered
+
+    def judge(self, exchange: Exchange) -> Fate | None:
+        """What the rules say that ask for the response."""
+        return self.rules.judge(exchange)
 
 
 def _endpoints(message: decoder.Message) -> bool:

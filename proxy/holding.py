@@ -9,8 +9,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..decoder import facts
-from ..plugins.rules import Answer
+from ..decoder import Exchange, facts
+from ..decoder.about import About
+from ..decoder.exchange import State
+from ..plugins.fate import Fate
+from . import carrying
 from .editing import (
     ADDRESS_APIS,
     API_VERSIONS,
@@ -25,7 +28,7 @@ from .editing import (
 )
 from .events import Address, Capped, RuleHit, Undecoded
 from .inflight import CORRELATION, REQUEST, Flights, InFlight, entry_id, key_and_version
-from .intercepts import gets_response
+from .intercepts import exchange_of, gets_response
 from .ring import Kind
 from .sift import Sifting
 from .switching import HEAD_KEPT
@@ -51,6 +54,8 @@ class Holding(Flights):
         super().__init__(relay)
         self.relay = relay
         self.inline = bool(relay.editor.requests)
+        self.about = About()
+        """What both ends have said of themselves, where rules ask for it."""
         self.answer_bytes = 0
         self.blinded: int | None = None
         """Correlation id of a response that was changed at its end and still has to be noted."""
@@ -145,44 +150,84 @@ class Holding(Flights):
 
     def judge(self, frame: bytes, original: bytes, now: int) -> None:
         """What the rules say to a request, and the request on its way. `original`: as the client sent it."""
-        _, key, version, correlation = REQUEST(frame)
+        _, key, version, _ = REQUEST(frame)
         editor = self.relay.editor
-        entry = InFlight(key, version, correlation)
-        answer: Answer | None = None
+        fate: Fate | None = None
+        exchange: Exchange | None = None
         answered = True
         try:
             if key not in editor.rules.interest() or self.unsure is not None:
                 answered = gets_response(frame)
             else:
-                answer, answered = editor.decide(frame)
-            if answer is not None and not answer.forward:
-                entry.answer = framed(answer.encode(_signed(correlation)))
+                exchange = exchange_of(self, frame, now)
+                self.about.learn(exchange)
+                fate, answered = editor.decide(exchange)
         except Exception as error:
             # Fail open: whatever a rule or the decoder does wrong, the request goes on as it came.
             if not isinstance(error, Unreadable) or key in editor.rules.interest():
                 self.relay.emit(Undecoded(self.number, key, version, str(error) or type(error).__name__))
-            answer, answered = None, gets_response(frame)
-        if answer is not None:
-            entry.rule = answer.rule
-            self.relay.rules.fired(answer.rule, answer.hits)
-            self.relay.emit(RuleHit(answer.rule, self.number, key, version, _signed(correlation), answer.hits))
-            self._note(correlation, answer.note, now)
-            if entry.answer is not None:
+            fate, answered = None, gets_response(frame)
+        if fate is None or exchange is None:
+            self._go(frame, original, exchange, None, answered, now)
+            return
+        self.fired(fate, exchange, now)
+
+        def go(later: int) -> None:
+            self._go(frame, original, exchange, fate, answered, later)
+
+        if fate.request_delay:
+            carrying.wait(self.request, fate.request_delay, go)
+        elif fate.silence > 0:
+            carrying.silence(self, fate, go)
+        else:
+            go(now)
+
+    def fired(self, fate: Fate, exchange: Exchange, now: int) -> None:
+        """Tell that a rule has fired."""
+        correlation = exchange.correlation_id
+        self.relay.rules.fired(fate.rule, fate.hits)
+        self.relay.emit(
+            RuleHit(fate.rule, self.number, exchange.api_key, exchange.api_version, correlation, fate.hits)
+        )
+        self._note(correlation & 0xFFFFFFFF, fate.note, now)
+
+    def _go(
+        self, frame: bytes, original: bytes, exchange: Exchange | None, fate: Fate | None, answered: bool, now: int
+    ) -> None:
+        """The request on its way to the broker, or where its fate sends it."""
+        _, key, version, correlation = REQUEST(frame)
+        entry = InFlight(key, version, correlation)
+        note = "edited by hand"
+        sent = frame
+        if fate is not None:
+            note = fate.note
+            entry.rule, entry.exchange = fate.rule, exchange
+            entry.fate = fate if fate.late else None
+            if carrying.before_the_broker(self, fate, frame, original, now):
+                return
+            if fate.answer is not None:
+                entry.answer = framed(fate.answer)
                 self._stand_in(entry, original, now)
                 return
+            if fate.request is not None:
+                sent = framed(fate.request)
+            if fate.request_damage is not None:
+                sent = bytes(fate.request_damage)
+        elif exchange is not None and key in self.relay.editor.rules.late():
+            entry.exchange = exchange
         if answered:
-            entry.change, entry.kept = answer, self.relay.intercepts.keep(self, frame, now)
-            if entry.change is None and entry.kept is None:
+            entry.kept = self.relay.intercepts.keep(self, frame, now)
+            if entry.fate is None and entry.kept is None and entry.exchange is None:
                 self.in_flight.append((key << 16 | version) << 32 | correlation)
             else:
                 self.in_flight.append(entry)
                 self.changes += 1
-        if frame == original:
+        if sent == original:
             self.request.emit(frame, now)
             return
-        self._publish_request(original, now)
-        self._broker_leg(0, frame, "edited by hand", now)
-        self.request.push(frame)
+        self.publish_request(original, now)
+        self.broker_leg(0, sent, note, now)
+        self.request.push(sent)
 
     def answer(self, original: bytes, answer: bytes, note: str, now: int) -> None:
         """A request that is not forwarded, with its response."""
@@ -192,14 +237,14 @@ class Holding(Flights):
         self._note(correlation, note, now)
         self._stand_in(entry, original, now)
 
-    def _broker_leg(self, direction: int, frame: bytes, note: str, now: int) -> None:
+    def broker_leg(self, direction: int, frame: bytes, note: str, now: int) -> None:
         """Publish what went over the broker's leg, where it is not what the client has."""
         text = note.encode()
         self.relay.writer.write(
             Kind.BROKER_LEG, self.number, direction, now, len(text).to_bytes(2, "big") + text + frame
         )
 
-    def _publish_request(self, frame: bytes, now: int) -> None:
+    def publish_request(self, frame: bytes, now: int) -> None:
         """Not forwarded: an observer sees the request on the client leg, and so does the count of the stream."""
         self.relay.writer.write(Kind.DATA, self.number, 0, now, frame, 0, self.request.position)
         self.request.position += len(frame)
@@ -208,14 +253,15 @@ class Holding(Flights):
         """Answer in the broker's place, when the answer's turn has come."""
         self.in_flight.append(entry)
         self.changes += 1
-        self._publish_request(frame, now)
+        self.publish_request(frame, now)
         self.answer_bytes += len(entry.answer or b"")
         self.deliver(now)
 
     def _held_response(self, frame: bytes, now: int) -> None:
         entry = self.take()
         key, version = key_and_version(entry)
-        change = entry.change if isinstance(entry, InFlight) else None
+        fate = entry.fate if isinstance(entry, InFlight) else None
+        exchange = entry.exchange if isinstance(entry, InFlight) else None
         changed: bytes | None = None
         unread = False
         note = "addresses"
@@ -227,15 +273,23 @@ class Holding(Flights):
                 changed, capped = self.relay.editor.cap(frame, version)
                 for api_key, offered, now_offered in capped:
                     self.relay.emit_once(Capped(api_key, offered, now_offered))
-            if change is not None:
-                note = change.note
-                changed = framed(change.apply((changed or frame)[4:]))
+            if exchange is not None:
+                exchange.response, exchange.response_time_ns = (changed or frame)[4:], now
+                exchange.state = State.PAIRED
+                self.about.learn(exchange)
+                if fate is None and (fate := self.relay.editor.judge(exchange)) is not None:
+                    self.fired(fate, exchange, now)
+                if fate is not None:
+                    note = fate.note
+                    changed = framed(fate.respond(exchange, exchange.response))
         except Exception as error:
             self.relay.emit(Undecoded(self.number, key, version, str(error) or type(error).__name__))
-            changed, unread = None, True
+            changed, unread, fate = None, True, None
         if changed is None or changed == frame:
             changed, note = frame, ""
-        if not isinstance(entry, InFlight) or not self.relay.intercepts.hold_response(
+        if fate is not None and exchange is not None and fate.late:
+            carrying.respond(self, fate, exchange, frame, changed, note or fate.note, now)
+        elif not isinstance(entry, InFlight) or not self.relay.intercepts.hold_response(
             self, entry, frame, changed, note, now
         ):
             self.respond(frame, changed, note, now)
@@ -245,7 +299,7 @@ class Holding(Flights):
     def respond(self, original: bytes, frame: bytes, note: str, now: int) -> None:
         """Deliver a response. `original`: as the broker sent it."""
         if frame != original:
-            self._broker_leg(1, original, note, now)
+            self.broker_leg(1, original, note, now)
         self.response.emit(frame, now)
 
     def held_tail(self, rest: bytes, tail: Tail) -> bytes:
@@ -270,6 +324,8 @@ class Holding(Flights):
     def _note(self, correlation: int, text: str, now: int) -> None:
         self.relay.writer.write(Kind.NOTE, self.number, 0, now, text.encode(), correlation)
 
+    closed: bool
+
     def close(self, how: str) -> None:
         """Close both sockets: with "rst" so that the peers see a reset."""
         raise NotImplementedError
@@ -291,8 +347,12 @@ class Holding(Flights):
         """Send the answers that are next, unless a response is just passing."""
         while self.answer_is_next() and self.response.at_boundary():
             answer = self._next_answer() or b""
-            self.take()
+            entry = self.take()
             self.answer_bytes -= len(answer)
+            if isinstance(entry, InFlight) and entry.fate is not None and entry.exchange is not None:
+                carrying.respond(self, entry.fate, entry.exchange, None, answer, "", now)
+                self.relay.wake(self.request)
+                continue
             self.response.last_id = int.from_bytes(answer[4:8], "big")
             self.response.emit(answer, now)
             self.relay.wake(self.request)

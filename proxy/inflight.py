@@ -21,11 +21,12 @@ from typing import TYPE_CHECKING, Any
 
 from ..decoder.acks import acks_end, produce_acks
 from ..decoder.strides import Queue, place_of, selection
-from ..plugins.rules import Answer
+from ..plugins.fate import Fate
 from .editing import HIGHEST_VERSION, KNOWN, PRODUCE
 from .switching import ANY_API
 
 if TYPE_CHECKING:
+    from ..decoder import Exchange
     from .intercepts import Kept
     from .lane import Lane
     from .relay import Relay
@@ -69,17 +70,18 @@ def passing(wanted: Collection[int]) -> Any:
 
 
 class InFlight:
-    """A request with a response of its own. `answer`: the response made here; `change`: to do to the broker's;
-    `kept`: the request, if its response may be held for a decision."""
+    """A request with a response of its own. `answer`: the response made here; `fate`: what is to happen to the response;
+    `exchange`: the request, for rules; `kept`: the request, if its response may be held for a decision."""
 
-    __slots__ = ("answer", "api_key", "api_version", "change", "correlation", "kept", "rule")
+    __slots__ = ("answer", "api_key", "api_version", "correlation", "exchange", "fate", "kept", "rule")
 
     def __init__(self, api_key: int, api_version: int, correlation: int) -> None:
         self.api_key = api_key
         self.api_version = api_version
         self.correlation = correlation
         self.answer: bytes | None = None
-        self.change: Answer | None = None
+        self.fate: Fate | None = None
+        self.exchange: Exchange | None = None
         self.kept: Kept | None = None
         self.rule = ""
 

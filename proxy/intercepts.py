@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from .holding import Holding
     from .inflight import InFlight
     from .relay import Relay
+    from .sift import Sifting
 
 HELD_BYTES = 32 << 20
 """Most bytes of frames that wait for a decision, and of requests that are kept for their responses."""
@@ -193,7 +194,7 @@ class Intercepts:
         """Whether a request (with its size) is held: then the connection's requests wait."""
         if not self._all or connection.request.paused:
             return False
-        exchange = _exchange(connection, frame, now)
+        exchange = exchange_of(connection, frame, now)
         for intercept in self._all.values():
             if intercept.request and self._means(intercept, exchange):
                 return self._hold(intercept, connection, exchange, frame, frame, now)
@@ -206,7 +207,7 @@ class Intercepts:
             keys = intercept.filter.apis()
             if not intercept.response or (keys is not None and key not in keys):
                 continue
-            if intercept.filter.request_only and not self._means(intercept, _exchange(connection, frame, now)):
+            if intercept.filter.request_only and not self._means(intercept, exchange_of(connection, frame, now)):
                 continue
             if self.bytes + len(frame) > HELD_BYTES:
                 intercept.passed += 1
@@ -221,7 +222,7 @@ class Intercepts:
         kept = entry.kept
         if kept is None or not self._all or connection.response.paused:
             return False
-        exchange = _exchange(connection, kept.frame, kept.time_ns)
+        exchange = exchange_of(connection, kept.frame, kept.time_ns)
         exchange.response, exchange.response_time_ns, exchange.state = frame[4:], now, State.PAIRED
         for intercept in self._all.values():
             if intercept.response and self._means(intercept, exchange):
@@ -330,7 +331,7 @@ class Intercepts:
         self.bytes -= len(held.original) + len(held.frame)
         held.intercept.held -= 1
         lane = held.connection.response if held.direction else held.connection.request
-        lane.paused = False
+        lane.paused = bool(lane.waits)
         self._relay.commands.tell({"notice": "released", "id": held.number, "how": how})
         self._relay.emit(
             InterceptReleased(
@@ -357,6 +358,12 @@ class Intercepts:
             lane.sift(b"", now)
             self._relay.wake(lane)
 
+    def holds(self, lane: Sifting) -> bool:
+        """Whether a frame of this lane waits for a decision."""
+        return any(
+            each.connection is lane.connection and each.direction == lane.direction for each in self.held.values()
+        )
+
     def gone(self, connection: Holding) -> None:
         """The connection ends; nothing of it can go on."""
         for held in [each for each in self.held.values() if each.connection is connection]:
@@ -375,7 +382,7 @@ def _fits(held: Held, frame: bytes, answer: bool) -> bool:
     return frame[4:12] == held.original[4:12]
 
 
-def _exchange(connection: Holding, frame: bytes, now: int) -> Exchange:
+def exchange_of(connection: Holding, frame: bytes, now: int) -> Exchange:
     """A request (with its size) as far as it is known."""
     key, version = (int.from_bytes(frame[at : at + 2], "big", signed=True) for at in (4, 6))
     length = int.from_bytes(frame[12:14], "big", signed=True)
@@ -391,6 +398,7 @@ def _exchange(connection: Holding, frame: bytes, now: int) -> Exchange:
         request=frame[4:],
         request_time_ns=now,
         topics=connection.relay.editor.topics,
+        about=connection.about,
     )
 
 

@@ -69,7 +69,9 @@ class Lane(Sifting):
         self.last_head = b""
         """The beginning of the last request that passed, where it may be asked for (`switching`)."""
         self.paused = False
-        """A frame waits for a decision (`intercepts`): nothing behind it is read or sent."""
+        """A frame waits, for a decision (`intercepts`) or as a rule wants it (`carrying`): nothing behind it is read or sent."""
+        self.waits = 0
+        """How many rules let it wait."""
         self.foreign: bytes | None = None
         """The bytes that are no frame, until the connection has dealt with them."""
         self._begun = False

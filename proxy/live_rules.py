@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..plugins.rules import Rule, RuleBook
+from ..plugins.book import RuleBook
+from ..plugins.rules import Rule
 
 Heard = Callable[[int], None]
 """Is told the hits of a rule."""

@@ -19,8 +19,8 @@ import sys
 import time
 from typing import Any
 
-from ..decoder import Topics
-from ..plugins.rules import Rule, RuleBook
+from ..plugins.book import RuleBook
+from ..plugins.rules import Rule
 from . import polling
 from .accepting import Acceptor
 from .bells import hush, sound
@@ -45,6 +45,7 @@ from .several_rings import resume
 from .sockets import Sockets
 from .switching import switch
 from .telling import Teller
+from .timers import Timers
 from .transparent import Interception
 from .unreached import LastWords
 
@@ -105,13 +106,14 @@ class Relay:
         commands = Channel(socket.socket(fileno=settings["commands"])) if settings.get("commands") is not None else None
         self.commands = Commands(self, commands)
         self._orders = Orders(self)
-        self.editor.topics = Topics() if self.switchable else None
+        self.editor.topics = self.rules.book.seen.topics if self.switchable or self.rules.book.interest() else None
         self.guard = Guard(self, settings.get("limits") or {})
         self.lingering: list[LastWords] = []
         self.sockets = Sockets(self.interception.forget if self.interception is not None else None)
         self.attend, self.forget = self.sockets.attend, self.sockets.forget
         self.connections: dict[int, Connection] = {}
         """By their numbers, which are never used twice."""
+        self.timers = Timers()
         self._ready: list[Lane] = []
         self._waiting_for_room: list[Lane] = []
         self._last_snapshot = 0.0
@@ -201,14 +203,14 @@ class Relay:
         """Until told to stop, or the supervisor is gone."""
         poll, ends, others = self.sockets.poll.poll, self.sockets.ends, self.sockets.others
         writer = self.writer
-        security = self.security
+        security, timers = self.security, self.timers
         next_tick = time.monotonic() + 1.0
         published = writer.sequence
         while not self._stopped:
             ready, self._ready = self._ready, []
             hurry = self.draining or bool(self.lingering) or (security is not None and bool(security.paused))
             now = time.monotonic()
-            timeout = 0.0 if ready else 0.02 if hurry else max(next_tick - now, 0.0)
+            timeout = 0.0 if ready else 0.02 if hurry else max(min(next_tick, timers.next) - now, 0.0)
             events = poll(timeout, 256)
             for fd, event in events:
                 end = ends.get(fd)
@@ -234,7 +236,7 @@ class Relay:
                         if reads.pump():
                             self._ready.append(reads)
                     if event & _WRITE and writes.pending and writes.open:
-                        self._drained(writes)
+                        self.drained(writes)
                 except Exception as error:
                     self._fault(reads.connection, error)
             for lane in ready:
@@ -243,6 +245,8 @@ class Relay:
                         self._ready.append(lane)
                 except Exception as error:
                     self._fault(lane.connection, error)
+            if timers:
+                timers.run(time.monotonic())
             if writer.sequence != published:
                 published = writer.sequence
                 writer.ring_bells()
@@ -274,7 +278,7 @@ class Relay:
         self.emit(RelayFault(connection.number, _described(error)))
         connection.abort()
 
-    def _drained(self, lane: Lane) -> None:
+    def drained(self, lane: Lane) -> None:
         """The sink takes bytes again: first what waits, then the source may go on."""
         lane.flush()
         if not lane.pending and lane.open:

@@ -54,6 +54,7 @@ class Sifting:
         "sink",
         "source",
         "tail",
+        "waits",
     )
 
     connection: Connection
@@ -69,6 +70,7 @@ class Sifting:
     last_id: int | None
     last_head: bytes
     paused: bool
+    waits: int
     foreign: bytes | None
     tail: Tail | None
     _begun: bool
@@ -133,6 +135,9 @@ class Sifting:
                         self._pass(data[start:at], now, first)
                         start, first = at, NONE
                         connection.deliver(now)
+                        if self.paused:
+                            self._carry = data[at:]  # behind an answer that is delayed
+                            return
                 continue
             available = end - at
             size = SIZE(data, at)[0] if available >= 4 else 0
@@ -151,7 +156,12 @@ class Sifting:
                 start, first = at, NONE
             if first == NONE:
                 first = at - start
-            if connection.holds(self, data, at, size):
+            held = connection.holds(self, data, at, size)
+            if self.paused:
+                self._pass(data[start:at], now, first)
+                self._carry = data[at:]  # an answer in front of it is delayed
+                return
+            if held:
                 if at > start:
                     self._pass(data[start:at], now, first)
                 start, first = at, NONE

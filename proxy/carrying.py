@@ -1,0 +1,160 @@
+"""Carrying out what a rule has decided for an exchange (`plugins.fate`): waiting, cutting, damaging, falling silent.
+
+Order is kept as TCP keeps it: a frame that waits stops its own direction of its own connection, nothing else.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from ..decoder import Exchange
+from ..plugins.fate import FOREVER, At, Cut, Fate
+from .sinks import Nowhere, Paced
+
+if TYPE_CHECKING:
+    from .holding import Holding
+    from .lane import Lane
+
+SENT_WITHIN = 5.0
+"""Seconds for what stands before a cut to be taken by its receiver."""
+LOOK_AGAIN_NS = 2_000_000
+
+
+def wait(lane: Lane, ns: int, then: Callable[[int], None]) -> None:
+    """Stop a lane for so long, then call `then` with the time and let the lane go on."""
+    connection = lane.connection
+    lane.paused = True
+    lane.waits += 1
+
+    def over() -> None:
+        if connection.closed:
+            return
+        lane.waits -= 1
+        now = time.time_ns()
+        then(now)
+        go_on(lane, now)
+
+    connection.relay.timers.after(ns, over)
+
+
+def go_on(lane: Lane, now: int) -> None:
+    """The lane goes on, if nothing else stops it."""
+    connection = lane.connection
+    if lane.waits or not lane.open or connection.relay.intercepts.holds(lane):
+        return
+    lane.paused = False
+    if lane.direction:
+        connection.deliver(now)
+    if lane.open and not lane.paused:
+        lane.sift(b"", now)
+        connection.relay.wake(lane)
+
+
+def _nothing(now: int) -> None:
+    pass
+
+
+def cut(connection: Holding, how: Cut, lane: Lane) -> None:
+    """End the connection, as soon as what the lane has to send is sent."""
+    deadline = time.monotonic() + SENT_WITHIN
+
+    def look() -> None:
+        if connection.closed:
+            return
+        if lane.pending and lane.open and time.monotonic() < deadline:
+            connection.relay.timers.after(LOOK_AGAIN_NS, look)
+        else:
+            connection.close("rst" if how.reset else "fin")
+
+    look()
+
+
+def before_the_broker(connection: Holding, fate: Fate, frame: bytes, original: bytes, now: int) -> bool:
+    """What happens before a request goes on; whether it does not go on after that."""
+    if fate.rates != (0, 0):
+        pace(connection, fate.rates)
+    if fate.silence == FOREVER:
+        if fate.silent[0]:
+            # The client has given up, and nobody else will ever end it.
+            given_up = partial(connection.relay.timers.after, 0, partial(connection.close, "fin"))
+            connection.request.sink = Nowhere(connection.request.sink, given_up)  # type: ignore[assignment]
+        if fate.silent[1]:
+            connection.response.sink = Nowhere(connection.response.sink, lambda: None)  # type: ignore[assignment]
+        if fate.silent[0]:
+            connection.publish_request(original, now)
+            return True
+    if fate.cut is not None and fate.cut.at in (At.BEFORE_REQUEST, At.MID_REQUEST):
+        connection.publish_request(original, now)
+        if fate.cut.at is At.MID_REQUEST:
+            connection.request.push(frame[: len(frame) // 2])
+        cut(connection, fate.cut, connection.request)
+        return True
+    if fate.forget_request:
+        connection.publish_request(original, now)
+        return True
+    return False
+
+
+def silence(connection: Holding, fate: Fate, then: Callable[[int], None]) -> None:
+    """Let nothing pass for a while, then call `then` and go on."""
+    if fate.silent[1]:
+        wait(connection.response, fate.silence, _nothing)
+    if fate.silent[0]:
+        wait(connection.request, fate.silence, then)
+    else:
+        then(time.time_ns())
+
+
+def pace(connection: Holding, rates: tuple[int, int]) -> None:
+    """Limit the bytes a second of the connection's directions."""
+    relay = connection.relay
+    for lane, rate in zip((connection.request, connection.response), rates, strict=True):
+        if not rate:
+            continue
+        if isinstance(lane.sink, Paced):
+            lane.sink.rate = rate
+            continue
+
+        def later(seconds: float, lane: Lane = lane) -> None:
+            relay.timers.after(int(seconds * 1e9), lambda: relay.drained(lane))
+
+        lane.sink = Paced(lane.sink, rate, later)  # type: ignore[assignment]
+
+
+def respond(
+    connection: Holding, fate: Fate, exchange: Exchange, original: bytes | None, frame: bytes, note: str, now: int
+) -> None:
+    """Give the client its response as the fate wants it. `original`: the broker's, None if it was made here. With sizes."""
+    if fate.response_delay:
+        wait(
+            connection.response,
+            fate.response_delay,
+            lambda later: _respond(connection, fate, exchange, original, frame, note, later),
+        )
+    else:
+        _respond(connection, fate, exchange, original, frame, note, now)
+
+
+def _respond(
+    connection: Holding, fate: Fate, exchange: Exchange, original: bytes | None, frame: bytes, note: str, now: int
+) -> None:
+    at = fate.cut.at if fate.cut is not None else None
+    data = frame
+    for damage in fate.damage:
+        data = bytes(damage(exchange, data[4:]))
+    if at is At.MID_RESPONSE:
+        data = data[: max(len(data) // 2, 1)]
+    elif at is At.BEFORE_RESPONSE or fate.forget_response:
+        data = b""
+    if original is not None and data != original:
+        connection.broker_leg(1, original, note, now)
+    if data:
+        connection.response.last_id = int.from_bytes(frame[4:8], "big")
+        connection.response.emit(data, now)
+    if fate.mute:
+        wait(connection.request, fate.mute, _nothing)
+    if fate.cut is not None:
+        cut(connection, fate.cut, connection.response)
