@@ -27,7 +27,6 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from barnabas.decoder import facts
 from barnabas.plugins.rules import Rule
 from barnabas.proxy import Proxy, ProxyConfig
 
@@ -144,7 +143,7 @@ def barnabas(**settings: Any) -> Callable[[int, Path], Any]:
 
 
 # A rule on an API that is not in the load: every request and response is followed, none is held.
-ELSEWHERE = [Rule("elsewhere", facts.api_key("ListTransactions"), facts.error_code("INVALID_REQUEST"))]
+ELSEWHERE = [Rule.of("api == ListTransactions", error="INVALID_REQUEST")]
 
 CANDIDATES: dict[str, tuple[str | None, Callable[[int, Path], Any]]] = {
     "direct": (None, direct),

@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from barnabas.plugins.rules import Rule
 from barnabas.proxy.events import BrokerFound, ConnectionOpened, Counts, Event, RuleHit
 from confluent_kafka import Consumer, Producer
+from retold.error_rules import error_rule
 
 CLUSTER = """
 import json, sys
@@ -132,7 +132,7 @@ def test_a_producer_and_a_group_stay_inside_the_proxy(bench: Any, wire: Any, clu
 
 @pytest.mark.parametrize("forward", [False, True])
 def test_a_producer_retries_through_a_rule(bench: Any, wire: Any, cluster: Any, forward: bool) -> None:
-    rule = Rule("leader moved", 0, 6, topic="orders", times=3, forward=forward)
+    rule = error_rule("leader moved", 0, 6, topic="orders", times=3, forward=forward)
     proxy = bench.proxy(next(iter(cluster.values())), rules=[rule])
     host, port = proxy.address
     assert produce(f"{host}:{port}", "orders", 200) == []

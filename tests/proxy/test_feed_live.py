@@ -18,7 +18,6 @@ from typing import Any
 import pytest
 from barnabas import decoder
 from barnabas.captures import open_capture
-from barnabas.plugins.rules import Rule
 from barnabas.proxy import Proxy, ProxyConfig, ProxyError
 from barnabas.proxy.events import ConnectionClosed, MeterListening, ProcessFailed, decode, encode
 from barnabas.proxy.feed_client import (
@@ -34,6 +33,7 @@ from barnabas.proxy.feed_client import (
 )
 from barnabas.proxy.feed_layout import LEASE_SECONDS
 from barnabas.proxy.metering import MeterConfig
+from retold.error_rules import error_rule
 
 ANY = ("127.0.0.1", 0)
 ANSWER = decoder.encode_response(12, 4, {"error_code": 27}, correlation_id=0)[4:]
@@ -114,7 +114,7 @@ class Heard:
 
 
 def test_the_feed_says_what_the_recording_says(bench: Any, wire: Any, tmp_path: Path) -> None:
-    rules = [Rule("fenced", api_key=12, error_code=82, after=3, times=4)]
+    rules = [error_rule("fenced", api_key=12, error_code=82, after=3, times=4)]
     proxy = metered(bench, wire, record=tmp_path, rules=rules, lossless=True, answer=FINE)
     with closing(joined(proxy)) as events:
         clients = [bench.client(proxy.address) for _ in range(3)]

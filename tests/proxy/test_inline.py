@@ -14,6 +14,7 @@ from barnabas import decoder
 from barnabas.plugins.rules import Rule
 from barnabas.proxy.editing import produce_acks
 from barnabas.proxy.events import BrokerFound, NotKafka, RuleHit, Undecoded
+from retold.error_rules import error_rule
 
 NOT_LEADER = 6
 
@@ -37,7 +38,7 @@ def error_of(frame: bytes, version: int = 7) -> int:
 
 
 def rule(**fields: Any) -> Rule:
-    return Rule(**({"name": "r", "api_key": 0, "error_code": NOT_LEADER} | fields))
+    return error_rule(**({"name": "r", "api_key": 0, "error_code": NOT_LEADER} | fields))
 
 
 def metadata_broker(wire: Any, nodes: list[tuple[int, str, int]], version: int = 8) -> Any:

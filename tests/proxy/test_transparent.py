@@ -275,7 +275,7 @@ def test_a_broker_that_is_down(lab: Lab) -> None:
 
 def test_responses_keep_the_brokers_addresses(lab: Lab, wire: Any) -> None:
     """Metadata names the brokers themselves, also while rules stand."""
-    from barnabas.plugins.rules import Rule
+    from retold.error_rules import error_rule
 
     space = lab.spaces.one()
     answer = wire.metadata_response(7, [(1, "broker-1.example", 9092), (2, "10.1.2.3", 9093)])
@@ -290,7 +290,7 @@ def test_responses_keep_the_brokers_addresses(lab: Lab, wire: Any) -> None:
 
     threading.Thread(target=serve, daemon=True).start()
     barnabas(space, "up")
-    for rules in ([], [Rule("slow", api_key=3, error_code=3, after=100), Rule("p", api_key=0, error_code=6)]):
+    for rules in ([], [error_rule("slow", api_key=3, error_code=3, after=100), error_rule("p", api_key=0, error_code=6)]):
         proxy = lab.proxy(space, "redirect", rules=rules)
         with connect(space, ("127.0.0.1", 9092)) as client:
             client.sendall(wire.request(3, 8, 7, b"\xff\xff\xff\xff\x00\x00\x00"))

@@ -17,7 +17,6 @@ from typing import Any
 
 import pytest
 from barnabas import captures, decoder
-from barnabas.plugins.rules import Rule
 from barnabas.proxy import Proxy, ProxyError
 from barnabas.proxy.board import Board
 from barnabas.proxy.control import Control, ControlConfig
@@ -47,6 +46,7 @@ from barnabas.proxy.ring import NONE, Kind, Ring, RingWriter
 from barnabas.proxy.security import TlsConfig
 from barnabas.proxy.several_rings import SeveralRings, resume
 from barnabas.proxy.transparent import Interception, NotIntercepted
+from retold.error_rules import error_rule
 
 HEARTBEAT = 12
 NOT_COORDINATOR = 16
@@ -221,7 +221,7 @@ def test_one_worker_dies_and_the_others_go_on(bench: Any, wire: Any, answering: 
 
 
 def test_rules_and_connections_over_the_control_api(bench: Any, wire: Any, answering: Any, tmp_path: Path) -> None:
-    rule = Rule("from file", HEARTBEAT, NOT_COORDINATOR)
+    rule = error_rule("from file", HEARTBEAT, NOT_COORDINATOR)
     proxy = bench.proxy(
         answering.address,
         workers=2,
@@ -243,7 +243,7 @@ def test_rules_and_connections_over_the_control_api(bench: Any, wire: Any, answe
     assert control.brokers()[0]["broker"] == list(answering.address) and control.status()["rules"] == 1
     control.add_rule({"name": "added", "match": "api == Produce", "do": {"error": "MESSAGE_TOO_LARGE"}})
     assert [each["origin"] for each in control.rules()] == ["file", "api"]
-    proxy.replace_rules([rule, Rule("new", 10, 15)])
+    proxy.replace_rules([rule, error_rule("new", 10, 15)])
     assert heard(proxy, RulesReplaced, 1)[0].rules == ("from file", "new", "added")
     assert [(each["name"], each["hits"]) for each in control.rules()] == [
         ("from file", len(clients)),
@@ -311,7 +311,7 @@ def test_the_files_rules_do_not_take_the_names_of_others(bench: Any, tmp_path: P
     proxy = bench.proxy(("127.0.0.1", 9), rules=[], reloadable=True, control=ControlConfig(directory=tmp_path))
     control = Control(proxy.control.access.url, proxy.control.access.token)
     control.add_rule({"name": "mine", "match": "api == Produce", "do": {"error": "MESSAGE_TOO_LARGE"}})
-    proxy.replace_rules([Rule("mine", HEARTBEAT, NOT_COORDINATOR)])
+    proxy.replace_rules([error_rule("mine", HEARTBEAT, NOT_COORDINATOR)])
     assert "control API" in heard(proxy, RulesKept, 1)[0].text
     assert [each["name"] for each in control.rules()] == ["mine"]
 

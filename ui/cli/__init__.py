@@ -29,6 +29,7 @@ from . import (
     proxy,
     redact,
     replay,
+    rules,
     schema,
     serve,
     sniff,
@@ -85,6 +86,7 @@ app.command("versions")(versions.versions)
 app.command("compat")(compat.compat)
 app.add_typer(control.app, name="control")
 app.add_typer(filter.app, name="filter")
+app.add_typer(rules.app, name="rules")
 app.add_typer(schema.app, name="schema")
 app.add_typer(pipeline.app, name="pipeline")
 app.add_typer(transparent.app, name="transparent")

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from ...decoder import facts
 from ...plugins.rules import Rule
 from .traffic import TOPIC
 
 RULES = [
-    Rule(
+    Rule.of(
+        f"api == Produce and topic == {TOPIC}",
+        {"error": "NOT_LEADER_OR_FOLLOWER"},
         name="leader moved",
-        api_key=facts.api_key("Produce"),
-        error_code=facts.error_code("NOT_LEADER_OR_FOLLOWER"),
-        topic=TOPIC,
-        after=20,
-        times=3,
+        when={"after": 20, "times": 3},
     )
 ]

@@ -15,6 +15,7 @@ import pytest
 from barnabas import decoder
 from barnabas.decoder import facts
 from barnabas.plugins.rules import Rule
+from retold.error_rules import error_rule
 from torture.proxy.desk import Desk, Session, cut
 from torture.proxy.traffic import (
     FETCH,
@@ -32,9 +33,9 @@ from torture.proxy.traffic import (
 
 HEARTBEAT = facts.api_key("Heartbeat")
 LIST_OFFSETS = facts.api_key("ListOffsets")
-IDLE_RULE = Rule("never", HEARTBEAT, 27, after=1 << 60)
-ELSEWHERE_RULE = Rule("elsewhere", facts.api_key("ListTransactions"), 1, after=1 << 60)
-ANSWERING = Rule("answers", LIST_OFFSETS, 6)
+IDLE_RULE = error_rule("never", HEARTBEAT, 27, after=1 << 60)
+ELSEWHERE_RULE = error_rule("elsewhere", facts.api_key("ListTransactions"), 1, after=1 << 60)
+ANSWERING = error_rule("answers", LIST_OFFSETS, 6)
 RULES: dict[str, list[Rule]] = {"none": [], "elsewhere": [ELSEWHERE_RULE], "idle": [IDLE_RULE], "answers": [ANSWERING]}
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from barnabas import decoder
 from barnabas.decoder import facts
-from barnabas.plugins.rules import Rule
+from retold.error_rules import error_rule
 from torture.proxy.desk import BROKER, Desk, Session, cut
 from torture.proxy.test_correlation import RULES, heartbeat
 from torture.proxy.traffic import (
@@ -189,7 +189,7 @@ def test_what_is_no_kafka_cut_anywhere(desks: Callable[..., Desk], rules: str, s
 
 def test_a_rule_that_answers_is_the_only_thing_that_changes(desks: Callable[..., Desk]) -> None:
     """With an answering rule, what it does not match stays byte for byte, in its order."""
-    desk = desks([Rule("answers", facts.api_key("ListOffsets"), 6)])
+    desk = desks([error_rule("answers", facts.api_key("ListOffsets"), 6)])
     author = Author(11)
     exchanges = [e for e in author.conversation(300) if e.api_key != facts.api_key("ListOffsets")]
     session = desk.session()

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from barnabas.captures import open_capture
 from barnabas.decoder import facts
-from barnabas.plugins.rules import Rule
 from barnabas.proxy import Proxy, ProxyConfig
 from barnabas.proxy.events import ConnectionClosed
+from retold.error_rules import error_rule
 from torture.proxy.peers import Broker, connect, digest
 from torture.proxy.traffic import Author
 
@@ -25,12 +25,12 @@ WAYS: dict[str, dict[str, Any]] = {
     "recording": {"record": True},
     "findings": {"findings": True},
     "lossless": {"record": True, "lossless": True},
-    "rules": {"rules": [Rule("never", facts.api_key("Heartbeat"), 27, after=1 << 60)]},
+    "rules": {"rules": [error_rule("never", facts.api_key("Heartbeat"), 27, after=1 << 60)]},
     "everything": {
         "record": True,
         "findings": True,
         "lossless": True,
-        "rules": [Rule("never", facts.api_key("Fetch"), 1, after=1 << 60)],
+        "rules": [error_rule("never", facts.api_key("Fetch"), 1, after=1 << 60)],
     },
 }
 

@@ -1,0 +1,75 @@
+"""``barnabas rules``, as a user calls it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from barnabas.plugins.recipes import RECIPES, Recipe
+from barnabas.plugins.rules import parse
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+
+def test_check_says_what_rules_are_about(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "rules.yaml").write_text(
+        "rules:\n  - {name: a, match: api == Produce and topic == x, do: {error: NOT_LEADER_OR_FOLLOWER}}\n"
+        "  - {match: api == Fetch and err, do: [{delay: 20ms}, {drop: response}]}\n"
+    )
+    done = run("rules", "check", "rules.yaml")
+    assert done.returncode == 0 and done.stdout.splitlines()[-1] == "ok: 2 rules"
+    assert "decided when the response is there; [{delay: 20ms}, {drop: response}]" in done.stdout
+    listed = json.loads(run("rules", "check", "rules.yaml", "--json").stdout)["rules"]
+    assert parse(json.dumps(listed)) == parse((tmp_path / "rules.yaml").read_text())
+
+
+def test_what_is_wrong_is_shown_at_its_place(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "rules.yaml").write_text("rules:\n  - match: api == Prodce\n    do: {error: NONE}\n")
+    done = run("rules", "check", "rules.yaml")
+    assert done.returncode == 2 and done.stdout == ""
+    assert done.stderr.splitlines() == [
+        "barnabas: rules.yaml:2:19: no API is called 'Prodce', did you mean Produce?",
+        "    - match: api == Prodce",
+        "                    ^",
+    ]
+    assert "no such file" in run("rules", "check", "other.yaml").stderr
+
+
+def test_try_tells_what_would_have_happened(run: Run, tmp_path: Path, recording: Path) -> None:
+    (tmp_path / "rules.yaml").write_text(
+        "rules:\n  - {name: beats, match: api == Heartbeat, do: {error: NOT_COORDINATOR}, when: {times: 1}}\n"
+        "  - {name: failed, match: err != 0, do: {drop: response}}\n"
+        "  - {name: other, match: topic == nobody, do: {drop: request}}\n"
+    )
+    lines = run("rules", "try", "rules.yaml", recording).stdout.splitlines()
+    assert lines[0] == "beats: 1 of 4 exchanges match, 1 would have been changed"
+    assert "NOT_COORDINATOR, not forwarded" in lines[1]
+    assert lines[2] == "failed: 0 of 4 exchanges match, 0 would have been changed"  # the first rule had it
+    assert lines[3] == "other: 0 of 4 exchanges match, 0 would have been changed"
+    found = [json.loads(line) for line in run("rules", "try", "rules.yaml", recording, "--json").stdout.splitlines()]
+    assert [(each["rule"], each["api"], each["done"]) for each in found] == [
+        ("beats", "Heartbeat", ["NOT_COORDINATOR, not forwarded"])
+    ]
+
+
+def test_recipes_are_rules(run: Run, tmp_path: Path) -> None:
+    listed = run("rules", "recipes").stdout
+    assert all(recipe.name in listed and recipe.about in listed for recipe in RECIPES)
+    done = run("rules", "recipes", "leader-election", "--topic", "orders")
+    assert "topic ==" in done.stdout and done.stdout.startswith("# ")
+    (tmp_path / "made.yaml").write_text(done.stdout)
+    assert run("rules", "check", "made.yaml").stdout.endswith("ok: 3 rules\n")
+    wrong = run("rules", "recipes", "leader-electon")
+    assert wrong.returncode == 2 and "did you mean leader-election?" in wrong.stderr
+    assert "is not used" in run("rules", "recipes", "quota", "--topic", "x").stderr
+
+
+@pytest.mark.parametrize("recipe", RECIPES, ids=lambda recipe: recipe.name)
+def test_every_recipe_can_be_narrowed(recipe: Recipe) -> None:
+    assert recipe.made()
+    if recipe.settings():
+        rules = recipe.made(**dict.fromkeys(recipe.settings(), 'a "b"'))
+        assert any('\\"b\\"' in rule.match for rule in rules)
