@@ -41,8 +41,9 @@ check: $(VENV)/.test ## run the tests only
 fuzz: $(VENV)/.test ## mutated frames into the decoder, COUNT=100000000 of them (SEED=1)
 	@PYTHONPATH=tests $(BIN)/python -m torture.decoder.fuzz run --count $(COUNT) --seed $(SEED)
 
-torture: $(VENV)/.test ## more faults, cuts and kills for the proxy (BARNABAS_TORTURE=20)
+torture: $(VENV)/.test ## 200 faults in front of three brokers, cuts, 1,000 kills of the recorder (BARNABAS_TORTURE=20)
 	@BARNABAS_TORTURE=$${BARNABAS_TORTURE:-20} $(BIN)/python -m pytest tests/torture/proxy -m 'slow or not slow' --timeout 1800 $(ARGS)
+	@PYTHONPATH=tests $(BIN)/python tests/torture/captures/killed.py --count 1000 --tshark 10
 
 lint: $(VENV)/.test ## ruff, mypy and the layer rules
 	@echo "==> ruff"

@@ -167,10 +167,6 @@ class Writer:
         if number in self._unsaid:
             self.recorder.note(number, exchange.correlation_id, self._unsaid.pop(number))
         notes = list(exchange.marks.get("notes", ()))
-        for name in _LEGS:
-            for note in exchange.marks.get(name + "_notes", ()):  # these go with the other leg's frame
-                if note in notes:
-                    notes.remove(note)
         for note in notes[self._notes.get(id(exchange), 0) :]:
             self.recorder.note(number, exchange.correlation_id, note)
         if notes:

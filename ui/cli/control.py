@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
+from ...captures.exporting.text import json_visible
 from ...proxy.control import Control, ControlError
 from ...proxy.control.starting import ControlAccess, running
 from ..tui.safe import visible
@@ -76,7 +77,7 @@ def _ask(call: Any) -> Any:
 
 
 def _json(value: Any) -> None:
-    typer.echo(json.dumps(value, ensure_ascii=not sys.stdout.isatty()))
+    typer.echo(json_visible(json.dumps(value, ensure_ascii=not sys.stdout.isatty())))
 
 
 @app.command()

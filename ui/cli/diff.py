@@ -14,6 +14,7 @@ import typer
 
 from ...captures import NotACapture, open_capture
 from ...captures.diffing import Difference, Kind, Level, Report, compare
+from ...captures.exporting.text import json_visible
 from ..tui.safe import visible
 from .diff_page import html
 from .failure import Failure
@@ -73,7 +74,7 @@ def diff(
     """
     report = _compare(a, b)
     if as_json:
-        typer.echo(json.dumps(report.to_dict(), ensure_ascii=False))
+        typer.echo(json_visible(json.dumps(report.to_dict(), ensure_ascii=False)))
     if html_file is not None:
         _write(html_file, html(report, GROUPS[by], everything))
     if not as_json:

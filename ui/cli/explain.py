@@ -14,6 +14,7 @@ from typing import Annotated, Any
 
 import typer
 
+from ...captures.exporting.text import json_visible
 from ...decoder import explain as texts
 from ...decoder.explain import ApiText, ErrorText, Explanation, FieldFact, KipText, SettingText, VersionFact
 from ..tui.safe import visible
@@ -48,7 +49,7 @@ def explain(
         near = f"did you mean {' or '.join(unknown.near)}?" if unknown.near else f"known are {_KINDS_OF_EACH}"
         raise Failure(f"nothing is known by the name {visible(word)}; {near}") from None
     if as_json:
-        typer.echo(json.dumps({"word": word, "found": [_plain(each) for each in found]}, ensure_ascii=False))
+        typer.echo(json_visible(json.dumps({"word": word, "found": [_plain(each) for each in found]}, ensure_ascii=False)))
         return
     lines: list[str] = []
     if len(found) > 1:

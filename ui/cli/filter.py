@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from ...captures.exporting.text import json_visible
 from ...captures.selection import Selection
 from ...decoder import facts
 from ...decoder.filter import FIELDS, Filter, FilterError, Need, compile
@@ -48,7 +49,7 @@ def fields_(
                 "needs": sorted(map(str, field.needs)),
                 "many": field.many,
             }
-            typer.echo(json.dumps(found, ensure_ascii=False))
+            typer.echo(json_visible(json.dumps(found, ensure_ascii=False)))
         return
     width = max(len(field.name) for field in FIELDS)
     for field in FIELDS:

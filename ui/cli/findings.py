@@ -13,6 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from ...captures import NotACapture
+from ...captures.exporting.text import json_visible
 from ...captures.happenings import Happenings
 from ...decoder import ExchangeDone
 from ...decoder.findings import Finding, Inspector, Severity, detectors
@@ -93,7 +94,7 @@ def _list(as_json: bool) -> None:
     kinds = sorted(detectors(), key=lambda kind: (-kind.severity.rank, kind.id))
     if as_json:
         rows = [{"id": kind.id, "severity": str(kind.severity), "title": kind.title} for kind in kinds]
-        typer.echo(json.dumps(rows, ensure_ascii=False))
+        typer.echo(json_visible(json.dumps(rows, ensure_ascii=False)))
         return
     console = plain_or_colours()
     width = max(len(kind.id) for kind in kinds)
@@ -186,7 +187,7 @@ def _whole(paths: list[Path], wanted: set[str], least: Severity, as_json: bool) 
             print(f"barnabas: {visible(note)}", file=sys.stderr)
     if as_json:
         document = documents[0] if len(documents) == 1 else {"captures": documents}
-        typer.echo(json.dumps(document, ensure_ascii=False))
+        typer.echo(json_visible(json.dumps(document, ensure_ascii=False)))
     return everything
 
 
@@ -216,7 +217,7 @@ def _follow(path: Path, wanted: set[str], least: Severity, as_json: bool) -> lis
                 for finding, number, key in news.of(look.inspector.findings()):
                     news.tell(key, finding, number)
                     if as_json:
-                        print(json.dumps(finding.to_dict(), ensure_ascii=False), flush=True)
+                        print(json_visible(json.dumps(finding.to_dict(), ensure_ascii=False)), flush=True)
                         continue
                     console.print(in_one_line(str(finding.severity), finding.id, finding.count, finding.seen))
                     if number not in known:

@@ -10,6 +10,7 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
+from ...captures.exporting.text import json_visible
 from ...decoder import (
     DecodeError,
     EncodeError,
@@ -91,7 +92,7 @@ def show_frame(text: str, wanted: Wanted, form: str, presenter: Presenter) -> No
         fault, message = error, error.message
     except DecodeError as error:
         if error.partial:
-            print(json.dumps(jsonable(error.partial), indent=2, ensure_ascii=False))
+            print(json_visible(json.dumps(jsonable(error.partial), indent=2, ensure_ascii=False)))
         raise Failure(str(error)) from None
     if form == "hexmap":
         for line in hexmap(message):
@@ -99,7 +100,7 @@ def show_frame(text: str, wanted: Wanted, form: str, presenter: Presenter) -> No
     else:
         fields = {**jsonable(message.header), **presenter.message(message)}
         if form == "json":
-            print(json.dumps(fields, ensure_ascii=False))
+            print(json_visible(json.dumps(fields, ensure_ascii=False)))
         else:
             print(f"{message.api} v{message.api_version} {message.plan.kind}")
             for line in tree(fields):
@@ -118,7 +119,7 @@ def tree(value: Any, depth: int = 1) -> Iterator[str]:
         elif isinstance(item, int) and str(name).endswith("error_code") and item:
             yield f"{pad}{name}: {item} {facts.error_name(item)}"
         else:
-            yield f"{pad}{name}: {json.dumps(item, ensure_ascii=False)}"
+            yield f"{pad}{name}: {json_visible(json.dumps(item, ensure_ascii=False))}"
 
 
 def hexmap(message: Message) -> Iterator[str]:

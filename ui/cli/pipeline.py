@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ...captures.exporting.text import json_visible
 from .failure import Failure
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ def run(
         print(f"barnabas: segments still being written: {done.live}; run again later for those", file=sys.stderr)
     progress(f"the table is in {done.table}")
     if as_json:
-        typer.echo(json.dumps(done.report.to_dict(), ensure_ascii=False))
+        typer.echo(json_visible(json.dumps(done.report.to_dict(), ensure_ascii=False)))
     else:
         _show(done.report)
 

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from ...captures import NotACapture
+from ...captures.exporting.text import json_visible
 from ...captures.replay.dry import plan_of
 from ...captures.replay.mapping import IdMapping
 from ...captures.replay.names import Names
@@ -176,7 +177,7 @@ def replay(
 
 
 def _hand_over(found: Report, file: Path | None, as_json: bool) -> None:
-    document = json.dumps(found.to_dict(), ensure_ascii=False, default=str)
+    document = json_visible(json.dumps(found.to_dict(), ensure_ascii=False, default=str))
     if file is not None:
         from os import O_CREAT, O_TRUNC, O_WRONLY
         from os import open as os_open
@@ -210,7 +211,7 @@ def _dry(plan: Replay, as_json: bool) -> None:
                 "api": exchange.api, "version": exchange.api_version, "send_version": planned.version,
                 "skipped": planned.why or None, "renamed": planned.renamed, "mapped": planned.mapped,
             }  # fmt: skip
-            sys.stdout.write(json.dumps(row, ensure_ascii=False) + "\n")
+            sys.stdout.write(json_visible(json.dumps(row, ensure_ascii=False)) + "\n")
         else:
             sys.stdout.write(visible(planned_line(planned)) + "\n")
     sys.stdout.flush()

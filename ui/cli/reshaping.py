@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
+from ...captures.exporting.text import json_visible
 from ...captures.reshaping.writing import ORIGIN, Occupied, Writer, replacing
 from ..tui.safe import visible
 from .failure import Failure
@@ -59,7 +60,7 @@ def said(writer: Writer, words: str, target: Path) -> str:
 def tell(as_json: bool, told: dict[str, Any], lines: list[str]) -> None:
     """The summary: an object on standard output, or lines on standard error."""
     if as_json:
-        typer.echo(json.dumps(told, ensure_ascii=False))
+        typer.echo(json_visible(json.dumps(told, ensure_ascii=False)))
     else:
         for line in lines:
             print(line, file=sys.stderr)

@@ -11,6 +11,7 @@ import typer
 import yaml
 
 from ...captures import Capture
+from ...captures.exporting.text import json_visible
 from ...decoder import Exchange, facts
 from ...decoder.exchange import State
 from ...decoder.filter.errors import nearest
@@ -56,7 +57,7 @@ def check(
     """Say whether a file holds rules, and what they are about. Exit status 2 if something is wrong with it."""
     rules = read(file)
     if as_json:
-        typer.echo(json.dumps({"rules": [rule.to_dict() for rule in rules]}, ensure_ascii=False))
+        typer.echo(json_visible(json.dumps({"rules": [rule.to_dict() for rule in rules]}, ensure_ascii=False)))
         return
     for rule in rules:
         typer.echo(f"{visible(rule.name)}: {visible(rule.match)}")
@@ -114,7 +115,7 @@ def try_(
                     "hit": fate.hits,
                     "done": fate.notes,
                 }
-                typer.echo(json.dumps(found, ensure_ascii=False, default=str))
+                typer.echo(json_visible(json.dumps(found, ensure_ascii=False, default=str)))
             elif len(shown[fate.rule]) < limit:
                 client = f" {visible(exchange.client_id)}" if exchange.client_id else ""
                 shown[fate.rule].append(
@@ -170,7 +171,7 @@ def recipes(
         if as_json:
             for each in RECIPES:
                 found = {"name": each.name, "about": each.about, "expect": each.expect, "settings": each.settings()}
-                typer.echo(json.dumps(found | {"rules": [rule.to_dict() for rule in each.made()]}, ensure_ascii=False))
+                typer.echo(json_visible(json.dumps(found | {"rules": [rule.to_dict() for rule in each.made()]}, ensure_ascii=False)))
             return
         width = max(len(each.name) for each in RECIPES)
         for each in RECIPES:
@@ -188,7 +189,7 @@ def recipes(
         )
     rules = [rule.to_dict() for rule in recipe.made(**wanted)]
     if as_json:
-        typer.echo(json.dumps({"rules": rules}, ensure_ascii=False))
+        typer.echo(json_visible(json.dumps({"rules": rules}, ensure_ascii=False)))
         return
     typer.echo(f"# {recipe.about}")
     typer.echo(f"# expect: {recipe.expect}")

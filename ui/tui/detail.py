@@ -157,7 +157,12 @@ class DetailScreen(Screen[int]):
             )
             cells.append((f" ! {facts.error_name(row.error)} ({row.error})", "error"))
             cells.append((f" {kind}", ""))
-        notes = self.exchange.marks.get("notes") or ()
+        marks = self.exchange.marks
+        notes = [
+            note
+            for name in ("notes", "broker_request_notes", "broker_response_notes")
+            for note in marks.get(name) or ()
+        ]
         if notes:
             cells.append((f"  {visible('; '.join(map(str, notes)))}", "waiting"))
         elif row.changed:

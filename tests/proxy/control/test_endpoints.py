@@ -203,7 +203,7 @@ def test_rules(desk: Any) -> None:
     assert status == 201
     (rule,) = added["rules"]
     assert (rule["name"], rule["enabled"], rule["hits"]) == ("r", True, 0)
-    assert rule["source"]["match"] == 'api == Produce and topic == "orders"'
+    assert rule["source"]["match"] == "api == Produce and topic == orders"
     assert desk.call("POST", "/v1/rules", rule["source"])[0] == 409
     yaml = b"rules:\n  - match: api == Produce\n    do: {error: REQUEST_TIMED_OUT, broker: executed}\n    when: {times: 2}\n"
     assert desk.call("POST", "/v1/rules", yaml)[1]["rules"][0]["name"] == "rule 2"
