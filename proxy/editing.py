@@ -23,6 +23,8 @@ ADDRESS_APIS = frozenset(facts.api_key(name) for name in ("Metadata", "FindCoord
 """Responses that tell a client where brokers are."""
 ENDPOINT_APIS = frozenset(facts.api_key(name) for name in ("Produce", "Fetch", "ShareFetch", "ShareAcknowledge"))
 """Responses of bulk APIs that name brokers in a tagged field when a leader has moved (KIP-951)."""
+ADDRESS_REQUESTS = frozenset(facts.api_key(name) for name in ("UpdateMetadata", "LeaderAndIsr"))
+"""Requests by which a controller tells brokers where the others are (before KRaft)."""
 ENDPOINT_LIMIT = 16 * 1024
 """Larger responses of bulk APIs are not held for the sake of that field, but followed to their end (`tail`)."""
 PRODUCE = facts.api_key("Produce")
@@ -75,7 +77,9 @@ class Editor:
         self._addresses = addresses
         self.rules = rules
         self.requests = frozenset(rules.interest())
-        """Api keys whose requests are held."""
+        """Api keys whose requests rules and intercepts want to see."""
+        self.held = self.requests | ADDRESS_REQUESTS
+        """Api keys whose requests are held where every request is followed."""
         self.topics: decoder.Topics | None = None
         """Names of topics by their ids, where filters may ask for them."""
 
@@ -109,6 +113,26 @@ class Editor:
             # Newer requests name topics by id alone, and rules name other brokers: as clients know them.
             self.rules.learn(Exchange(api_key=api_key, api_version=api_version, response=changed, state=State.PAIRED))
         return framed(changed) if edits else None
+
+    def readdress_request(self, data: bytes, local_host: str) -> bytes | None:
+        """A request between brokers with the proxy's own addresses, None if it names no broker."""
+        try:
+            message = decoder.decode_request(data[4:])
+        except decoder.DecodeError as error:
+            raise Unreadable(str(error)) from None
+        found = list(_told_addresses(message.to_dict()))
+        self._addresses.open_in_order(((node, address) for _, _, node, address in found), True)
+        edits: dict[str, Any] = {}
+        for host, port, node, address in found:
+            own = self._addresses.stands_for(address, node, local_host)
+            if own is not None:
+                edits[host], edits[port] = own
+        if not edits:
+            return None
+        try:
+            return framed(message.replace(edits).encode())
+        except decoder.EncodeError as error:
+            raise Unreadable(str(error)) from None
 
     def cap(self, data: bytes, api_version: int) -> tuple[bytes | None, list[tuple[int, int, int]]]:
         """An ApiVersions response that offers no version whose broker addresses could not be changed here.
@@ -172,6 +196,25 @@ def broker_addresses(fields: dict[str, Any], path: str = "") -> Iterator[tuple[s
             for index, item in enumerate(value):
                 if isinstance(item, dict):
                     yield from broker_addresses(item, f"{path}{name}[{index}].")
+
+
+_NAMED = (("host", "port"), ("host_name", "port"), ("v0_host", "v0_port"))
+"""What the fields of an address are called in requests between brokers."""
+
+
+def _told_addresses(
+    fields: dict[str, Any], path: str = "", node: int = -1
+) -> Iterator[tuple[str, str, int, tuple[str, int]]]:
+    """Every address of a request between brokers: paths of host and port, node id or -1, (host, port)."""
+    node = next((fields[name] for name in ("id", "broker_id") if isinstance(fields.get(name), int)), node)
+    for host, port in _NAMED:
+        if isinstance(fields.get(host), str) and fields[host] and isinstance(fields.get(port), int):
+            yield path + host, path + port, node, (fields[host], fields[port])
+    for name, value in fields.items():
+        if isinstance(value, list):
+            for index, item in enumerate(value):
+                if isinstance(item, dict):
+                    yield from _told_addresses(item, f"{path}{name}[{index}].", node)
 
 
 def refuses(api_key: int, api_version: int) -> bool:

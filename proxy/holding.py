@@ -16,6 +16,7 @@ from ..plugins.fate import Fate
 from . import carrying
 from .editing import (
     ADDRESS_APIS,
+    ADDRESS_REQUESTS,
     API_VERSIONS,
     ENDPOINT_LIMIT,
     HIGHEST_VERSION,
@@ -54,6 +55,8 @@ class Holding(Flights):
         super().__init__(relay)
         self.relay = relay
         self.inline = bool(relay.editor.requests)
+        self.between_brokers = False
+        """Whether a controller tells a broker here where the others are: every request is followed then."""
         self.about = About()
         """What both ends have said of themselves, where rules ask for it."""
         self.answer_bytes = 0
@@ -78,6 +81,9 @@ class Holding(Flights):
         lane.last_id = correlation
         lane.last_head = data[at : at + HEAD_KEPT]
         if self.relay.rewrites and refuses(key, version):
+            return True
+        if key in ADDRESS_REQUESTS and 0 <= version <= HIGHEST_VERSION and self.relay.rewrites:
+            self.inline = self.between_brokers = True
             return True
         if not self.inline:
             if key << 16 | version & 0xFFFF in self.relay.watch:
@@ -145,8 +151,14 @@ class Holding(Flights):
             self._stand_in(entry, frame, now)
             self.relay.emit_once(Capped(API_VERSIONS, version, facts.api(API_VERSIONS).versions.high or 0))
             return
+        sent = frame
+        if key in ADDRESS_REQUESTS and self.relay.rewrites:
+            try:
+                sent = self.relay.editor.readdress_request(frame, self.local_host) or frame
+            except Unreadable as error:
+                self.relay.emit(Undecoded(self.number, key, version, str(error)))
         if not self.relay.intercepts.hold_request(self, frame, now):
-            self.judge(frame, frame, now)
+            self.judge(sent, frame, now)
 
     def judge(self, frame: bytes, original: bytes, now: int) -> None:
         """What the rules say to a request, and the request on its way. `original`: as the client sent it."""
@@ -197,7 +209,7 @@ class Holding(Flights):
         """The request on its way to the broker, or where its fate sends it."""
         _, key, version, correlation = REQUEST(frame)
         entry = InFlight(key, version, correlation)
-        note = "edited by hand"
+        note = "addresses" if key in ADDRESS_REQUESTS else "edited by hand"
         sent = frame
         if fate is not None:
             note = fate.note

@@ -277,7 +277,7 @@ class Lane(Sifting):
             return NONE, count, False
         relay = connection.relay
         at, last, keep = stride_requests(
-            relay.writer.data, at, end, MAX_FRAME, connection.in_flight, passing(relay.editor.requests)
+            relay.writer.data, at, end, MAX_FRAME, connection.in_flight, passing(relay.editor.held)
         )
         if last >= 0:
             self.last_id = last

@@ -28,6 +28,7 @@ ANY_API = 0x7FFF
 
 def switch(connection: Connection, inline: bool) -> None:
     """Follow every request from now on, or no longer."""
+    inline = inline or connection.between_brokers
     if connection.inline == inline or connection.closed:
         return
     connection.inline = inline
