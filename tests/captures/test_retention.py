@@ -237,20 +237,23 @@ def test_a_reader_gives_the_disk_its_bytes_back(tmp_path: Path, record: Record) 
     directory = tmp_path / "rec"
     recorder = record(60)
     with open_capture(directory) as capture:
-        held = {path for fd in os.listdir("/proc/self/fd") if (path := _target(fd)).endswith(".pcapng")}
-        assert len(held) > 3
+        assert len([path for path in _held(directory) if path.endswith(".pcapng")]) > 3
         Retention(directory, Keep(bytes=1)).apply()
-        assert any("(deleted)" in _target(fd) and ".pcapng" in _target(fd) for fd in os.listdir("/proc/self/fd"))
+        assert any("(deleted)" in path for path in _held(directory))
         capture.refresh()
-        assert not any("(deleted)" in _target(fd) and ".pcapng" in _target(fd) for fd in os.listdir("/proc/self/fd"))
+        assert not any("(deleted)" in path for path in _held(directory))
     recorder.close()
 
 
-def _target(fd: str) -> str:
-    try:
-        return os.readlink(f"/proc/self/fd/{fd}")
-    except OSError:
-        return ""
+def _held(directory: Path) -> list[str]:
+    """The segments in this directory that the process has open."""
+    found = []
+    for fd in os.listdir("/proc/self/fd"):
+        try:
+            found.append(os.readlink(f"/proc/self/fd/{fd}"))
+        except OSError:
+            continue
+    return [path for path in found if path.startswith(str(directory)) and ".pcapng" in path]
 
 
 def test_happenings_of_what_is_left(tmp_path: Path, record: Record) -> None:

@@ -139,7 +139,7 @@ def test_a_hung_inspector_costs_nobody_anything(bench: Any, wire: Any, tmp_path:
             assert len(wire.read_frame(client)) == 8 + (4 << 20)
     finally:
         os.kill(inspector, signal.SIGCONT)
-    events = rest(proxy)
+    events = [wire.wait_for(proxy, NotInspected, 60), *rest(proxy)]
     missed = [e for e in events if isinstance(e, NotInspected)]
     assert missed[-1].lost_bytes > 20 << 20
     assert "findings may be missing" in missed[-1].text

@@ -7,11 +7,9 @@ may describe the topic ``open`` and nothing else; PLAIN sessions last `SESSION_M
 
 from __future__ import annotations
 
-import base64
 import subprocess
 import tempfile
 import time
-import uuid
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -69,7 +67,7 @@ def start_secure_cluster() -> SecureCluster:
     try:
         folder = root / "node-1"
         folder.mkdir(mode=0o700)
-        settings = broker._settings(1, plain, controller, 1) | {
+        settings = broker._settings(1, plain, [controller], 1) | {
             "listeners": f"PLAINTEXT://{HOST}:{plain},SASL_PLAINTEXT://{HOST}:{sasl},SSL://{HOST}:{tls},"
             f"WRONG://{HOST}:{wrong},NAMED://{HOST}:{named},CONTROLLER://{HOST}:{controller}",
             "advertised.listeners": f"PLAINTEXT://{HOST}:{plain},SASL_PLAINTEXT://{HOST}:{sasl},SSL://{HOST}:{tls},"
@@ -91,7 +89,7 @@ def start_secure_cluster() -> SecureCluster:
         properties.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
         node = Node(1, plain, folder, properties)
         cluster.nodes.append(node)
-        broker._format(node, base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("="))
+        broker._format(node, broker._kafka_id(), f"1@{HOST}:{controller}:{broker._kafka_id()}")
         node.start()
         node.wait_until_ready(time.monotonic() + START_SECONDS)
         _prepare(f"{HOST}:{plain}")
