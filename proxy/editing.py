@@ -77,11 +77,19 @@ class Editor:
         self._addresses = addresses
         self.rules = rules
         self.requests = frozenset(rules.interest())
-        """Api keys whose requests rules and intercepts want to see."""
-        self.held = self.requests | ADDRESS_REQUESTS
-        """Api keys whose requests are held where every request is followed."""
         self.topics: decoder.Topics | None = None
         """Names of topics by their ids, where filters may ask for them."""
+
+    @property
+    def requests(self) -> frozenset[int]:
+        """Api keys whose requests rules and intercepts want to see."""
+        return self._requests
+
+    @requests.setter
+    def requests(self, keys: frozenset[int]) -> None:
+        self._requests = keys
+        self.held = keys | ADDRESS_REQUESTS
+        """Api keys whose requests are held where every request is followed."""
 
     def readdress(self, data: bytes, api_key: int, api_version: int, local_host: str) -> bytes | None:
         """A response with the proxy's own addresses, None if it names no broker."""

@@ -29,7 +29,7 @@ from .channel import Channel
 from .child import receive_settings as receive_settings
 from .commands import Commands
 from .connection import Connection
-from .editing import ADDRESS_REQUESTS, METADATA, Editor, watched
+from .editing import METADATA, Editor, watched
 from .events import Address, Event, RelayFault
 from .intercepts import Intercepts
 from .lane import Lane
@@ -328,7 +328,6 @@ class Relay:
         """Other requests than before are to be looked at, on the connections that stand, too."""
         wanted = self.editor.rules.interest() | self.intercepts.interest()
         self.editor.requests = wanted
-        self.editor.held = wanted | ADDRESS_REQUESTS
         for connection in self.connections.values():
             switch(connection, bool(wanted))
 

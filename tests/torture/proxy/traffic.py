@@ -15,6 +15,7 @@ from barnabas.decoder.encode import encode_struct
 from barnabas.decoder.message import Message
 from barnabas.decoder.plan import plan
 from barnabas.decoder.records import Record, encode_batch
+from barnabas.proxy.editing import ADDRESS_REQUESTS
 from torture.decoder.corpus import record_areas, struct_values
 from torture.proxy.desk import BROKER, OWN_HOST, OWN_PORT
 
@@ -191,8 +192,9 @@ class Author:
                 yield 1 << 30
 
 
-# SaslHandshake v0 would make the next bytes a token without header.
-_FREE = tuple(key for key in facts.api_keys() if key != facts.api_key("SaslHandshake"))
+# SaslHandshake v0 would make the next bytes a token without header; requests that tell brokers where others are do not
+# stay as they are.
+_FREE = tuple(key for key in facts.api_keys() if key not in {facts.api_key("SaslHandshake"), *ADDRESS_REQUESTS})
 
 
 def told(answer: bytes, key: int, version: int) -> bytes:
