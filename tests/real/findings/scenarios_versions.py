@@ -77,12 +77,12 @@ def old_librdkafka(bootstrap: str, topic: str) -> None:
             "client.id": "till",
             "api.version.request": False,
             "broker.version.fallback": "0.9.0",
-            "message.timeout.ms": 1500,
+            "message.timeout.ms": 4000,
             "log_level": 0,
         }
     )
     producer.produce(topic, VALUE)
-    producer.flush(3)
+    producer.flush(6)
 
 
 def api_versions_of_the_future(bootstrap: str, topic: str) -> None:
