@@ -1,0 +1,239 @@
+"""What the fixture `barnabas` is: a proxy for one test, faults in it, and assertions on what went through."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Self
+
+from ...decoder.filter import compile
+from ...plugins.recipes import quoted
+from ...plugins.rules import Rule
+from ...proxy import Proxy, ProxyConfig
+from ...proxy.control import Control, ControlConfig
+from ...proxy.control.client import ControlError
+
+Address = tuple[str, int]
+Json = dict[str, Any]
+
+_CONDITIONS = {
+    "api": "api", "version": "ver", "topic": "topic", "partition": "partition", "group": "group", "member": "member",
+    "txn": "txn", "client": "client", "software": "software",
+}  # fmt: skip
+"""Arguments of `inject`, and the fields of the filter language that they are."""
+_WHEN = ("after", "times", "every", "probability", "seed", "until")
+SETTLE_SECONDS = 0.05
+PAGE = 500
+
+
+class Injected:
+    """A fault that is at work. `required`: the test fails if it never fires."""
+
+    def __init__(self, bench: Barnabas, rule: Rule, required: bool) -> None:
+        self.rule, self.required = rule, required
+        self._bench = bench
+        self._last = 0
+        self._removed = False
+
+    @property
+    def name(self) -> str:
+        return self.rule.name
+
+    @property
+    def hits(self) -> int:
+        """How often it has fired."""
+        if not self._removed:
+            self._last = next(each["hits"] for each in self._bench.control.rules() if each["name"] == self.name)
+        return self._last
+
+    def wait(self, hits: int = 1, timeout: float = 10.0) -> int:
+        """Wait until it has fired so often; how often it has. AssertionError when the time is up."""
+        found = self._bench.control.wait_for_hits(self.name, hits, timeout)
+        if found < hits:
+            raise AssertionError(f"{self} has fired {found} times in {timeout:g} s, not {hits}")
+        return found
+
+    def remove(self) -> None:
+        """Let exchanges pass again; its hits stay known."""
+        if not self._removed:
+            self._last = self.hits
+            self._removed = True
+            self._bench.control.remove_rule(self.name)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.remove()
+
+    def __str__(self) -> str:
+        return f"fault {self.name!r} ({self.rule.match})"
+
+
+class Barnabas:
+    """The fixture. `bootstrap`: what clients are given; `proxy` and `control`: all that can be done besides."""
+
+    def __init__(self, upstream: Address, directory: Path, record: Path | None = None) -> None:
+        control = ControlConfig(path=directory / "control.sock", directory=directory)
+        self.proxy = Proxy(ProxyConfig(upstream=upstream, control=control, findings=True, record=record))
+        self.injected: list[Injected] = []
+        self._closing: list[Callable[[], Any]] = []
+
+    def start(self) -> Self:
+        self.proxy.start()
+        started = self.proxy.control
+        assert started is not None
+        access = started.access
+        self.control = Control(access.url, access.token)
+        return self
+
+    def stop(self) -> None:
+        """End the proxy, and what the test has started in front of or behind it."""
+        self.proxy.stop()
+        for close in reversed(self._closing):
+            close()
+
+    def later(self, close: Callable[[], Any]) -> None:
+        """Call this at the end."""
+        self._closing.append(close)
+
+    @property
+    def bootstrap(self) -> str:
+        host, port = self.proxy.address
+        return f"{host}:{port}"
+
+    # -- faults ------------------------------------------------------------------------------------------------
+
+    def inject(
+        self, match: str = "", *, do: Any = None, name: str = "", required: bool = True, **given: Any
+    ) -> Injected:
+        """A fault: ``inject(api="Produce", topic="orders", error="NOT_LEADER_OR_FOLLOWER", times=2)``.
+
+        `match`: a filter, for what the arguments api, version, topic, partition, group, member, txn, client and software
+        do not say. after, times, every, probability, seed, until: when it fires. Everything else is the action, as in a
+        rules file; `do` gives several. Raises ValueError that says what is wrong. See docs/rules.md.
+        """
+        terms = [f"({match})"] if match else []
+        when: dict[str, Any] = {}
+        action: dict[str, Any] = {}
+        for key, value in given.items():
+            if key in _CONDITIONS and not (key == "group" and isinstance(value, Mapping)):
+                terms.append(f"{_CONDITIONS[key]} == {value if isinstance(value, int) else quoted(str(value))}")
+            elif key in _WHEN:
+                when[key] = value
+            else:
+                action[key.rstrip("_")] = value
+        if not terms:
+            raise ValueError('a fault has to say what it is about: api="Produce", or a filter as the first argument')
+        name = name or f"fault {len(self.injected) + 1}"
+        rule = Rule.of(" and ".join(terms), do if do is not None else action, name=name, when=when)
+        self.control.add_rule(rule.to_dict())
+        found = Injected(self, rule, required)
+        self.injected.append(found)
+        return found
+
+    def never_hit(self) -> list[Injected]:
+        """The faults that had to fire and did not."""
+        return [each for each in self.injected if each.required and not each.hits]
+
+    # -- what went over the wire -------------------------------------------------------------------------------
+
+    def exchanges(self, filter: str = "", *, bodies: bool = True) -> list[Json]:
+        """Every exchange of this test so far that the filter selects, as ``barnabas decode --json`` shows them."""
+        found: list[Json] = []
+        since = 0
+        while True:
+            page = self.control.exchange_page(filter, since=since, limit=PAGE, bodies=bodies)
+            found += page["exchanges"]
+            since = page["next"]
+            if not page.get("more"):
+                return found
+
+    def expect(
+        self,
+        filter: str,
+        *,
+        exactly: int | None = None,
+        at_least: int | None = None,
+        at_most: int | None = None,
+        within: float | None = None,
+        timeout: float = 10.0,
+    ) -> list[Json]:
+        """Assert how many exchanges a filter selects: ``expect("api == Metadata", at_most=3, within=1.0)``.
+
+        `within`: the most in any span of so many seconds. Without a number at least one has to be there. What is not
+        there yet is waited for, up to `timeout` seconds. AssertionError shows the exchanges.
+        """
+        compile(filter)
+        least = exactly if exactly is not None else at_least
+        if least is None and at_most is None:
+            least = 1
+        most = exactly if exactly is not None else at_most
+        deadline = time.monotonic() + timeout
+        found = self.exchanges(filter, bodies=False)
+        while least is not None and len(found) < least and time.monotonic() < deadline:
+            time.sleep(SETTLE_SECONDS)
+            found = self.exchanges(filter, bodies=False)
+        if least is not None and len(found) < least:
+            raise AssertionError(
+                f"{len(found)} exchanges are {filter}, not {least}{' or more' if exactly is None else ''}"
+            )
+        if most is not None:
+            shown = found if within is None else _densest(found, within)
+            if len(shown) > most:
+                span = f" within {within:g} s" if within is not None else ""
+                raise AssertionError(f"{len(shown)} exchanges are {filter}{span}, not at most {most}:\n{table(shown)}")
+        return found
+
+    def findings(self, at_least: str = "low") -> list[Json]:
+        """What is wrong with the traffic so far, the worst first; of this severity or worse."""
+        order = ["high", "medium", "low", "info"]
+        wanted = order[: order.index(at_least) + 1]
+        return [each for each in self.control.findings() if each["severity"] in wanted]
+
+    def report(self, most: int = 200) -> str:
+        """The exchanges and the faults of this test, for people."""
+        try:
+            found = self.exchanges(bodies=False)
+        except (OSError, ControlError) as error:
+            return f"not known: {error}"
+        lines = [table(found[-most:])]
+        if len(found) > most:
+            lines.insert(0, f"({len(found) - most} exchanges before these)")
+        lines += [f"{each}: {each.hits} hits" for each in self.injected]
+        return "\n".join(lines)
+
+
+def _densest(found: list[Json], seconds: float) -> list[Json]:
+    """Those within the span of time that holds the most."""
+    found = sorted(found, key=lambda each: each["time_ns"] or 0)
+    best: list[Json] = []
+    begin = 0
+    for end, each in enumerate(found):
+        while (each["time_ns"] or 0) - (found[begin]["time_ns"] or 0) > seconds * 1e9:
+            begin += 1
+        if end + 1 - begin > len(best):
+            best = found[begin : end + 1]
+    return best
+
+
+def table(found: list[Json]) -> str:
+    """A line per exchange."""
+    from ..tui.safe import visible
+
+    if not found:
+        return "no exchange"
+    first = found[0]["time_ns"] or 0
+    lines = []
+    for each in found:
+        at = ((each["time_ns"] or first) - first) / 1e9
+        latency = (
+            f"{each['latency_ns'] / 1e6:8.2f} ms" if each.get("latency_ns") is not None else f"{each['state']:>11}"
+        )
+        error = f"  {each['error']}" if each.get("error") else ""
+        who = visible(str(each["client_id"] or ""))
+        lines.append(
+            f"{at:8.3f} s  conn {each['conn']:<3} {who:<20.20} {each['api']} v{each['api_version']} {latency}{error}"
+        )
+    return "\n".join(lines)

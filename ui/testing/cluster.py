@@ -1,0 +1,65 @@
+"""The embedded cluster of a test session: librdkafka's mock brokers, in a process of their own."""
+
+from __future__ import annotations
+
+import json
+import select
+import subprocess
+import sys
+
+START_SECONDS = 30.0
+
+
+class ClusterFailed(RuntimeError):
+    """The cluster did not start; the text says why and what to do."""
+
+
+class EmbeddedCluster:
+    """Started when it is first asked for; ends with this process at the latest."""
+
+    def __init__(self, brokers: int = 3) -> None:
+        self._brokers = brokers
+        self._child: subprocess.Popen[str] | None = None
+        self._address: tuple[str, int] | None = None
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Host and port of one of its brokers."""
+        if self._address is None:
+            self._address = self._start()
+        return self._address
+
+    def _start(self) -> tuple[str, int]:
+        self._child = child = subprocess.Popen(
+            [sys.executable, "-P", "-m", "barnabas.ui.demo.cluster", str(self._brokers)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            process_group=0,  # Ctrl-C reaches pytest, which ends it in its own time
+        )
+        assert child.stdout is not None
+        ready = select.select([child.stdout], [], [], START_SECONDS)[0]
+        line = child.stdout.readline() if ready else ""
+        if not line:
+            said = self.stop()
+            if "No module named 'confluent_kafka'" in said:
+                said = (
+                    "the embedded cluster comes out of confluent-kafka: pip install 'barnabas[demo]', or name a broker"
+                )
+            raise ClusterFailed(f"{said or 'the embedded cluster did not start'} (--barnabas-broker HOST:PORT)")
+        host, _, port = json.loads(line)["bootstrap"].rpartition(":")
+        return host, int(port)
+
+    def stop(self) -> str:
+        """End it. What it said on stderr, the last line."""
+        child, self._child = self._child, None
+        self._address = None
+        if child is None:
+            return ""
+        try:
+            _, said = child.communicate(timeout=10)  # its standard input ends, and so does it
+        except subprocess.TimeoutExpired:
+            child.kill()
+            _, said = child.communicate()
+        return said.strip().rpartition("\n")[2]

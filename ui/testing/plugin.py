@@ -1,0 +1,135 @@
+"""The hooks: options, the fixture `barnabas`, the marker `barnabas_cassette`, reports of failing tests."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Generator, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from .bench import Barnabas
+    from .cluster import EmbeddedCluster
+
+_BENCH: pytest.StashKey[Barnabas] = pytest.StashKey()
+ON_MISS = ("fail", "passthrough", "record")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("barnabas", "Kafka through a proxy")
+    group.addoption(
+        "--barnabas-broker",
+        metavar="HOST:PORT",
+        help="the cluster behind the fixture `barnabas`; without it librdkafka's mock brokers are started",
+    )
+    group.addoption(
+        "--barnabas-record", metavar="DIR", help="record the traffic of each test that uses the fixture, in DIR/TEST"
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line(
+        "markers",
+        "barnabas_cassette(file, on_miss='fail'): the fixture `barnabas` answers from a recording instead of a cluster; "
+        "on_miss: fail, passthrough or record",
+    )
+
+
+@pytest.fixture(scope="session")
+def _barnabas_cluster() -> Iterator[EmbeddedCluster]:
+    from .cluster import EmbeddedCluster
+
+    cluster = EmbeddedCluster()
+    yield cluster
+    cluster.stop()
+
+
+@pytest.fixture
+def barnabas(request: pytest.FixtureRequest, _barnabas_cluster: EmbeddedCluster) -> Iterator[Barnabas]:
+    """A Kafka cluster through a proxy of this test's own: faults, exchanges, expectations (`ui.testing.bench`)."""
+    from .bench import Barnabas
+
+    given = request.config.getoption("--barnabas-broker")
+    record = request.config.getoption("--barnabas-record")
+    directory = Path(tempfile.mkdtemp(prefix="barnabas-test-"))
+    closing = []
+    try:
+        cassette = request.node.get_closest_marker("barnabas_cassette")
+        if cassette is not None:
+            served = _cassette(request, cassette, given, _barnabas_cluster)
+            closing.append(served.stop)
+            host, _, port = served.bootstrap.rpartition(":")
+            upstream = host, int(port)
+        else:
+            upstream = _address(given) if given else _barnabas_cluster.address
+        where = Path(record) / request.node.name.replace("/", "_") if record else None
+        bench = Barnabas(upstream, directory, where)
+        for close in closing:
+            bench.later(close)
+        bench.start()
+        request.node.stash[_BENCH] = bench
+        try:
+            yield bench
+        finally:
+            bench.stop()
+            del request.node.stash[_BENCH]
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def _address(text: str) -> tuple[str, int]:
+    host, colon, port = text.rpartition(":")
+    if not colon or not port.isdigit():
+        raise pytest.UsageError(f"--barnabas-broker {text} is no HOST:PORT")
+    return host.strip("[]"), int(port)
+
+
+def _cassette(request: pytest.FixtureRequest, marker: pytest.Mark, given: str | None, cluster: EmbeddedCluster) -> Any:
+    from ...captures import NotACapture
+    from ...proxy.serve import OnMiss, Served, ServeError
+
+    def arguments(file: str, on_miss: str = "fail") -> tuple[str, str]:
+        return file, on_miss
+
+    try:
+        file, on_miss = arguments(*marker.args, **marker.kwargs)
+    except TypeError as error:
+        raise pytest.UsageError(f"barnabas_cassette(file, on_miss='fail'): {error}") from None
+    if on_miss not in ON_MISS:
+        raise pytest.UsageError(f"on_miss is {', '.join(ON_MISS)} and not {on_miss!r}")
+    path = Path(file) if Path(file).is_absolute() else request.path.parent / file
+    broker = None
+    if on_miss != "fail":
+        broker = _address(given) if given else cluster.address
+    served = Served(path, on_miss=OnMiss(on_miss), broker=broker)
+    try:
+        served.start()
+    except (ServeError, NotACapture, OSError) as error:
+        pytest.fail(f"the cassette {file} cannot be served: {error}", pytrace=False)
+    return served
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
+    result = yield
+    bench = item.stash.get(_BENCH, None)
+    if bench is not None and (missed := bench.never_hit()):
+        names = ", ".join(map(str, missed))
+        pytest.fail(f"never hit: {names}; if that may be, inject it with required=False", pytrace=False)
+    return result
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, Any, Any]:
+    report = yield
+    bench = item.stash.get(_BENCH, None)
+    if bench is not None and report.when == "call" and report.failed:
+        try:
+            text = bench.report()
+        except Exception as error:  # the test's own failure is what counts
+            text = f"not known: {type(error).__name__}: {error}"
+        report.sections.append(("Kafka traffic through barnabas", text))
+    return report
