@@ -54,14 +54,13 @@ def fitting(api_key: int, api_version: int, fields: Mapping[str, Any]) -> dict[s
 _OF_PARTS = re.compile(
     r"LEADER|PARTITION|OFFSET|TOPIC|REPLICA|MESSAGE|RECORD|BATCH|STORAGE|LOG_DIR|MEMBER|INSTANCE|SEQUENCE|REASSIGNMENT|SNAPSHOT"
 )
-_OF_THE_WHOLE = re.compile(r"SESSION|SUPPORTED_VERSION|NOT_AVAILABLE_EXCEPTION")
 
 
 @cache
 def about_parts(error_code: int) -> bool:
     """Whether an error is said of a topic, partition or member rather than of the whole request, by its name."""
     name = facts.error_name(error_code)
-    return bool(_OF_PARTS.search(name)) and not _OF_THE_WHOLE.search(name)
+    return bool(_OF_PARTS.search(name)) and "SESSION" not in name
 
 
 def error_response(request: Message, error_code: int, correlation_id: int, parts: bool | None = None) -> bytes:

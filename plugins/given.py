@@ -7,7 +7,7 @@ Nothing in it is ever executed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
@@ -133,12 +133,6 @@ class Given:
         except KeyError as error:
             self.wrong(str(error.args[0]))
 
-    def api_key(self) -> int:
-        try:
-            return facts.api_key(self.text("api"))
-        except KeyError as error:
-            self.wrong(str(error.args[0]))
-
     def filter(self, what: str) -> Filter:
         text = self.text(what)
         try:
@@ -161,10 +155,3 @@ def plainly(value: Any, path: str = "") -> Given:
     elif value is not None:
         given.raw = str(value)
     return given
-
-
-def every(given: Given) -> Iterator[Given]:
-    """A given and all that is in it."""
-    yield given
-    for item in (*given.items.values(), *given.listed):
-        yield from every(item)

@@ -151,14 +151,8 @@ class Holding(Flights):
             self._stand_in(entry, frame, now)
             self.relay.emit_once(Capped(API_VERSIONS, version, facts.api(API_VERSIONS).versions.high or 0))
             return
-        sent = frame
-        if key in ADDRESS_REQUESTS and self.relay.rewrites:
-            try:
-                sent = self.relay.editor.readdress_request(frame, self.local_host) or frame
-            except Unreadable as error:
-                self.relay.emit(Undecoded(self.number, key, version, str(error)))
         if not self.relay.intercepts.hold_request(self, frame, now):
-            self.judge(sent, frame, now)
+            self.judge(frame, frame, now)
 
     def judge(self, frame: bytes, original: bytes, now: int) -> None:
         """What the rules say to a request, and the request on its way. `original`: as the client sent it."""
@@ -167,6 +161,11 @@ class Holding(Flights):
         fate: Fate | None = None
         exchange: Exchange | None = None
         answered = True
+        if key in ADDRESS_REQUESTS and self.relay.rewrites:
+            try:
+                frame = editor.readdress_request(frame, self.local_host) or frame
+            except Exception as error:  # fail open: it goes on as it came
+                self.relay.emit(Undecoded(self.number, key, version, str(error) or type(error).__name__))
         try:
             if key not in editor.rules.interest() or self.unsure is not None:
                 answered = gets_response(frame)

@@ -203,14 +203,14 @@ class Relay:
         """Until told to stop, or the supervisor is gone."""
         poll, ends, others = self.sockets.poll.poll, self.sockets.ends, self.sockets.others
         writer = self.writer
-        security, timers = self.security, self.timers
+        security, timers, later = self.security, self.timers, self.timers.heap
         next_tick = time.monotonic() + 1.0
         published = writer.sequence
         while not self._stopped:
             ready, self._ready = self._ready, []
             hurry = self.draining or bool(self.lingering) or (security is not None and bool(security.paused))
             now = time.monotonic()
-            timeout = 0.0 if ready else 0.02 if hurry else max(min(next_tick, timers.next) - now, 0.0)
+            timeout = 0.0 if ready else 0.02 if hurry else max((min(next_tick, later[0][0]) if later else next_tick) - now, 0.0)
             events = poll(timeout, 256)
             for fd, event in events:
                 end = ends.get(fd)
@@ -245,7 +245,7 @@ class Relay:
                         self._ready.append(lane)
                 except Exception as error:
                     self._fault(lane.connection, error)
-            if timers:
+            if later:
                 timers.run(time.monotonic())
             if writer.sequence != published:
                 published = writer.sequence

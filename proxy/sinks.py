@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import time
 from collections.abc import Callable
 from typing import Any
@@ -52,11 +51,3 @@ class Paced:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._sock, name)
-
-
-def bare(sink: Any) -> socket.socket:
-    """The socket below."""
-    while isinstance(sink, Nowhere | Paced):
-        sink = sink._sock
-    found: socket.socket = sink
-    return found
