@@ -6,6 +6,11 @@ PYTHON ?= python3
 ARGS ?=
 COUNT ?= 1000000
 SEED ?= 1
+GIGABYTES ?= 20
+MINUTES ?= 60
+# each says with --help what it measures and against what
+BENCHES ?= decoder/run.py filter/run.py relay/run.py relay/clients.py rules/run.py translation/run.py captures/recording.py \
+	captures/run.py replay/run.py feed/run.py testing/run.py ui/run.py spark/tables.py spark/goals.py
 # how the test run uses the cores; one group (one broker, one Spark session) stays on one worker
 WORKERS ?= -n 2 --dist loadgroup
 
@@ -17,12 +22,14 @@ APT_GET = $$( [ "$$(id -u)" = 0 ] || echo sudo ) env DEBIAN_FRONTEND=noninteract
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_ROOT_USER_ACTION := ignore
+# Hundreds of processes are started by the tests, three by each proxy: modules are compiled once.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
 .SUFFIXES:
-.PHONY: help demo test check fuzz torture lint broker tshark nft java clean
+.PHONY: help demo test everything check fuzz torture matrix bench lint broker tshark nft chromium java clean
 
 help: ## list these targets
 	@echo "Barnabas: see, record, replay and break Apache Kafka traffic"
@@ -32,7 +39,10 @@ help: ## list these targets
 demo: $(VENV)/.demo ## install and run the demonstration (mock brokers, real clients; no Java)
 	@$(BIN)/barnabas demo $(ARGS)
 
-test: $(VENV)/.test tshark nft broker lint check ## install what the tests need, then lint, types, layers and every test
+test: $(VENV)/.test tshark nft chromium broker lint check ## install what the tests need, then lint, types, layers and the everyday tests
+
+everything: $(VENV)/.test tshark nft chromium broker ## every test, also the slow ones
+	@$(BIN)/python -m pytest $(WORKERS) -m 'slow or not slow' $(ARGS)
 
 check: $(VENV)/.test ## run the tests only
 	@echo "==> tests"
@@ -41,9 +51,18 @@ check: $(VENV)/.test ## run the tests only
 fuzz: $(VENV)/.test ## mutated frames into the decoder, COUNT=100000000 of them (SEED=1)
 	@PYTHONPATH=tests $(BIN)/python -m torture.decoder.fuzz run --count $(COUNT) --seed $(SEED)
 
-torture: $(VENV)/.test ## 200 faults in front of three brokers, cuts, 1,000 kills of the recorder (BARNABAS_TORTURE=20)
+torture: $(VENV)/.test tshark broker ## 200 faults in front of three brokers, cuts, kills, 20 GB, a million mutations, a soak (docs/reliability.md)
 	@BARNABAS_TORTURE=$${BARNABAS_TORTURE:-20} $(BIN)/python -m pytest tests/torture/proxy -m 'slow or not slow' --timeout 1800 $(ARGS)
 	@PYTHONPATH=tests $(BIN)/python tests/torture/captures/killed.py --count 1000 --tshark 10
+	@PYTHONPATH=tests $(BIN)/python -m torture.proxy.volume --gigabytes $(GIGABYTES) --record
+	@PYTHONPATH=tests $(BIN)/python -m torture.decoder.fuzz run --count $(COUNT) --seed $(SEED)
+	@PYTHONPATH=tests $(BIN)/python -m torture.proxy.soak --minutes $(MINUTES)
+
+matrix: $(VENV)/.test broker ## real clients of many kinds on brokers of nine releases; writes docs/compatibility.md (ARGS="--only kcat,4.3")
+	@PYTHONPATH=tests $(BIN)/python -m matrix $(ARGS)
+
+bench: $(VENV)/.test tshark broker ## every benchmark beside its peers, one after the other, on a machine that does nothing else
+	@for each in $(BENCHES); do echo "==> bench/$$each"; $(BIN)/python bench/$$each || exit; done
 
 lint: $(VENV)/.test ## ruff, mypy and the layer rules
 	@echo "==> ruff"
@@ -95,6 +114,12 @@ nft:
 	@if [ "$$(id -u)" != 0 ] || ! command -v apt-get >/dev/null || { command -v nft && command -v ip; } >/dev/null; then exit 0; fi; \
 	echo "==> installing Debian's nftables and iproute2"; \
 	$(APT_GET) update </dev/null && $(APT_GET) install -y --no-install-recommends nftables iproute2 </dev/null >/dev/null
+
+# Without a browser the tests of the page in one say why they are left out.
+chromium:
+	@if command -v chromium >/dev/null || ! command -v apt-get >/dev/null || { [ "$$(id -u)" != 0 ] && ! command -v sudo >/dev/null; }; then exit 0; fi; \
+	echo "==> installing Debian's chromium"; \
+	$(APT_GET) update </dev/null && $(APT_GET) install -y --no-install-recommends chromium </dev/null >/dev/null
 
 java:
 	@command -v java >/dev/null && command -v javac >/dev/null && command -v mvn >/dev/null || { \

@@ -11,13 +11,13 @@ from collections.abc import Collection, Iterator, Sequence
 from itertools import count
 from pathlib import Path
 from types import TracebackType
-from typing import NamedTuple, overload
+from typing import ClassVar, NamedTuple, overload
 
 from ..decoder import Exchange, State, Topics, facts
 from ..decoder.happening import Happening
 from .flight_note import told
 from .happenings import Happenings
-from .index import CARRIED, CHANGED, NOTED, RECORD, STATE_MASK, STATES, SURPLUS, UNDECODED, Index, Record
+from .index import CARRIED, CHANGED, CUT, NOTED, RECORD, STATE_MASK, STATES, SURPLUS, UNDECODED, Index, Record
 from .pcapng import NotACapture
 from .reader import CaptureFile, files_in
 from .reassembly import KAFKA_PORTS
@@ -30,7 +30,8 @@ _GROWING_SECONDS = 60
 class Row(NamedTuple):
     """One line of the list of exchanges. Absent things are None; times in nanoseconds; sizes as in the 4 size bytes.
 
-    `rows()[row.number]` is the row again. `changed`: the two legs differ; `noted`: a rule left a note.
+    `rows()[row.number]` is the row again. `changed`: the two legs differ; `noted`: a rule left a note;
+    `cut`: only the beginning of a frame was kept (an error code behind it is not known).
     """
 
     number: int
@@ -55,6 +56,7 @@ class Row(NamedTuple):
     segment: int
     request_offset: int | None
     response_offset: int | None
+    cut: bool = False
 
     @property
     def api(self) -> str:
@@ -88,6 +90,7 @@ def _row(number: int, segment: int, index: Index, record: Record) -> Row:
         segment,
         record.request_offset if record.request_offset >= 0 else None,
         record.response_offset if record.response_offset >= 0 else None,
+        bool(flags & CUT),
     )
 
 
@@ -141,6 +144,9 @@ class Capture:
     `segments` are the files (`CaptureFile`) in the order of their names, `note` says what is not right with them
     (a torn tail, conversations that are not Kafka), or is None. `lost` lists (connection, direction, bytes).
     """
+
+    has_frames: ClassVar[bool] = True
+    """Whether exchanges can be read back; a list of summaries has none."""
 
     def __init__(self, path: Path, ports: Collection[int] = KAFKA_PORTS, *, background: bool = False) -> None:
         self.path = path

@@ -195,12 +195,12 @@ class MendingReader(CaptureReader):
         body = bytes(data[at + 8 : at + size - 4])
         if kind == pcapng.CUSTOM_NO_COPY:
             return parse_sync(body) is not None
-        captured = int.from_bytes(body[12:16], "little")
-        return captured <= len(body) - 20 and checksums_fit(body[20 : 20 + captured])
+        captured, size = struct.unpack_from("<II", body, 12)
+        return captured <= len(body) - 20 and checksums_fit(body[20 : 20 + captured], size)
 
     def _is_usable(self, packet: Packet, following: list[tuple[int, Packet | None]]) -> bool:
         """Whether it does not belong to a frame of which an earlier packet was left out."""
-        segment = packets.parse(packet.linktype, packet.data)
+        segment = packets.parse(packet.linktype, packet.data, packet.size)
         if segment is None:
             return True
         key = packet.interface, segment.source, segment.target
@@ -212,7 +212,7 @@ class MendingReader(CaptureReader):
         if gap and not _starts_frame(segment, key, following) and not _is_said(packet):
             self._leave_out(packet.offset, following[0][0], "the rest of a frame whose beginning is damaged")
             return False  # the next one is behind a gap, too
-        self._next_byte[key] = segment.sequence + len(segment.payload) & 0xFFFFFFFF
+        self._next_byte[key] = segment.sequence + len(segment.payload) + segment.cut & 0xFFFFFFFF
         return True
 
     def _leave_out(self, start: int, end: int, why: str) -> None:
@@ -236,8 +236,7 @@ class MendingReader(CaptureReader):
 
 def _is_good(packet: Packet, usual_ns: int) -> bool:
     """A packet of a span that is not sound. Stamps have no checksum of their own."""
-    fits = checksums_fit(packet.data) and len(packet.data) == packet.size
-    return fits and abs(packet.time_ns - usual_ns) < _MONTH_NS
+    return checksums_fit(packet.data, packet.size) and abs(packet.time_ns - usual_ns) < _MONTH_NS
 
 
 def _starts_frame(
@@ -246,7 +245,7 @@ def _starts_frame(
     """Whether the first 4 bytes are the size of what comes until the end of a frame, as far as that can be seen."""
     size = int.from_bytes(segment.payload[:4], "big") + 4
     if segment.flags & PSH:  # the last packet of a frame, or its only one
-        return size == len(segment.payload)
+        return size == len(segment.payload) + segment.cut
     if not len(segment.payload) < size <= MAX_FRAME + 4:
         return False
     length = 0
@@ -267,24 +266,39 @@ def _is_said(packet: Packet) -> bool:
     return any(comment.startswith(OPAQUE_COMMENT) for comment in packet.comments)
 
 
-def checksums_fit(data: bytes) -> bool:
-    """Whether the checksums of an Ethernet packet of ours fit: those of IPv4 and TCP, and its lengths."""
+def checksums_fit(data: bytes, size: int | None = None) -> bool:
+    """Whether the checksums of an Ethernet packet of ours fit: those of IPv4 and TCP, and its lengths. `size`: of the
+    packet, if `data` may be only its beginning."""
+    size = len(data) if size is None else size
+    if size < len(data):
+        return False
     kind, start = data[12:14], 14
     if kind == b"\x08\x00":
         if data[start : start + 1] != b"\x45" or int.from_bytes(data[start : start + 20], "big") % 65535:
             return False
-        if len(data) != start + int.from_bytes(data[start + 2 : start + 4], "big"):
+        if int.from_bytes(data[start + 2 : start + 4], "big") != _told(size - start):
             return False
         ends, tcp = data[start + 12 : start + 20], start + 20
     elif kind == b"\x86\xdd":
-        if len(data) != start + 40 + int.from_bytes(data[start + 4 : start + 6], "big") or data[start + 6 : start + 7] != b"\x06":
-            return False
         ends, tcp = data[start + 8 : start + 40], start + 40
+        if int.from_bytes(data[start + 4 : start + 6], "big") != _told(size - tcp):
+            return False
+        if data[start + 6 : start + 7] != b"\x06":
+            if size - tcp <= packets.MAX_LENGTH or data[start + 6 : start + 7] != b"\x00":
+                return False
+            tcp += 8
+            if data[tcp - 8 : tcp] != packets.jumbo(size - tcp):
+                return False
     else:
         return False
     body = data[tcp:]
     if len(body) < 20:
         return False
     padded = body + b"\0" if len(body) % 2 else body
-    total = int.from_bytes(ends + b"\x00\x06" + len(body).to_bytes(4, "big") + padded, "big")
+    total = int.from_bytes(ends + b"\x00\x06" + (size - tcp).to_bytes(4, "big") + padded, "big")
     return total % 65535 == 0 and bool(body[13] & (ACK | SYN | FIN))
+
+
+def _told(length: int) -> int:
+    """A length as IP tells it."""
+    return length if length <= packets.MAX_LENGTH else 0

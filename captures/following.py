@@ -20,7 +20,8 @@ from .recording import CARRIED_COMMENT, ENDED_COMMENT, MARK, OPAQUE_COMMENT, UPS
 from .segment import BROKER_LEG
 
 _CONNECTION = re.compile(re.escape(MARK) + r"connection (\d+), (?:client (.*), broker (.*)|broker leg)", re.S)
-_LOST = re.compile(re.escape(MARK) + r"(\d+) bytes lost before this packet")
+LOST = re.compile(re.escape(MARK) + r"(\d+) bytes lost before this packet")
+"""A comment of ours: what is missing in front of a packet."""
 _TOKEN = "SASL token"  # the only bytes that are no messages, and framed all the same
 
 
@@ -82,7 +83,7 @@ class Follower:
     ) -> None:
         self.pieces = Pieces() if pieces is None else pieces
         self.lost = 0
-        self.reassembler = Reassembler(self._awaited, ports, in_order=own)
+        self.reassembler = Reassembler(self._awaited, ports, in_order=own, cuts=own)
         self.streams: dict[int, Stream] = {} if streams is None else streams
         self.now_ns = 0  # the time of the latest packet
         self._own, self._name, self._topics = own, name, topics
@@ -189,7 +190,7 @@ class Follower:
     def _data(self, stream: Stream, data: Data) -> Iterator[Happening]:
         if self._own:
             if stream.repeated and data.direction == 0:
-                stream.repeated = max(stream.repeated - len(data.data), 0)
+                stream.repeated = max(stream.repeated - data.length, 0)
                 return
             if data.comments:
                 reason = next((c[len(OPAQUE_COMMENT) :] for c in data.comments if c.startswith(OPAQUE_COMMENT)), None)
@@ -205,6 +206,8 @@ class Follower:
         receive = stream.decoder.receive_from_broker if data.direction else stream.decoder.receive_from_client
         try:
             events = receive(data.data, data.time_ns)
+            if data.cut and self._own:
+                events += stream.decoder.skip(Direction(data.direction), data.cut, data.time_ns)
         except Exception:  # a fault of the decoder ends this connection's frames, not the reading
             stream.broken = True
             return
@@ -215,10 +218,10 @@ class Follower:
                 continue
             exchange = event.exchange
             if isinstance(event, RequestSeen):
-                yield from self._located(stream, exchange, 0, len(exchange.request or b""))
+                yield from self._located(stream, exchange, 0, exchange.request_size or 0)
             else:
                 if exchange.state in (State.PAIRED, State.ORPHAN):
-                    yield from self._located(stream, exchange, 1, len(exchange.response or b""))
+                    yield from self._located(stream, exchange, 1, exchange.response_size or 0)
                 if stream.changed:
                     stream.changed.discard(exchange.correlation_id)
             yield event
@@ -232,7 +235,7 @@ class Follower:
             if exchange.correlation_id == correlation_id and exchange.request_time_ns == data.time_ns:
                 exchange.marks |= {"request_offset": data.offset, "carried": True, "segment": self._name}
                 size = 4 + int.from_bytes(data.data[:4], "big")
-                stream.repeated = max(size - len(data.data), 0)
+                stream.repeated = max(size - data.length, 0)
                 return True
         return False
 
@@ -241,11 +244,11 @@ class Follower:
         chunks, taken = stream.chunks[direction], []
         while size > 0 and chunks:
             chunk, start = chunks[0], stream.used[direction]
-            length = min(len(chunk.data) - start, size)
+            length = min(chunk.length - start, size)
             taken.append((chunk, start, length))
             size -= length
             stream.used[direction] += length
-            if stream.used[direction] == len(chunk.data):
+            if stream.used[direction] == chunk.length:
                 chunks.popleft()
                 stream.used[direction] = 0
         return taken
@@ -273,7 +276,7 @@ class Follower:
                 marks.setdefault("notes", []).append(comment)
 
     def _missing(self, stream: Stream, data: Data) -> Iterator[Happening]:
-        for lost in filter(None, map(_LOST.fullmatch, data.comments)):
+        for lost in filter(None, map(LOST.fullmatch, data.comments)):
             yield Missing(stream.decoder.number, Direction(data.direction), int(lost[1]), data.time_ns)
 
     def _leg_data(self, data: Data) -> Iterator[LegSeen]:
@@ -285,7 +288,7 @@ class Follower:
             size = int.from_bytes(data.data[:4], "big")
             leg.frame = LegFrame(leg.number, correlation_id, data.direction, size, data.offset)
             leg.missing, leg.parts, leg.comments = 4 + size, [], data.comments
-        leg.missing = max(leg.missing - len(data.data), 0)
+        leg.missing = max(leg.missing - data.length, 0)
         leg.parts.append(data.data)
         if leg.missing:
             return

@@ -229,6 +229,8 @@ class Happenings:
     def _attach(self, exchange: Exchange, leg: LegSeen) -> None:
         exchange.marks["changed"] = True
         exchange.marks[_mark(leg)] = [leg.data]
+        if leg.frame.size > len(leg.data):
+            exchange.marks[f"{_mark(leg)}_cut"] = leg.frame.size - len(leg.data)
         notes = [comment for comment in leg.comments if not comment.startswith(MARK)]
         if notes:
             exchange.marks[f"{_mark(leg)}_notes"] = notes

@@ -43,7 +43,8 @@ class Importer:
     `wanted` picks exchanges; without it everything of the Kafka connections goes over. `redact` masks secrets as the
     recorder does. Files are added one after the other, as parts of one capture: connections go on over them. `close`
     leaves a complete recording of what was read so far, whenever it is called. `advance` raises OSError when the
-    recording cannot be written.
+    recording cannot be written; with `on_trouble`, which hears of it, it goes on counting instead, and the recording
+    resumes by itself.
     """
 
     def __init__(
@@ -56,9 +57,10 @@ class Importer:
         segment_bytes: int = SEGMENT_BYTES,
         segment_seconds: float = float("inf"),
         on_segment: Callable[[], None] = lambda: None,
+        on_trouble: Callable[[str], None] | None = None,
     ) -> None:
         self.notes: list[str] = []
-        self._on_segment = on_segment
+        self._on_segment, self._on_trouble = on_segment, on_trouble
         self._ports = ports
         self._source: Source | None = None
         self._failed = ""
@@ -71,15 +73,18 @@ class Importer:
         self._writer.read_pieces = self.scanner.read
 
     def _heard(self, kind: str, text: str) -> None:
-        if kind == "paused":
+        if self._on_trouble is not None and kind in ("paused", "resumed", "error"):
+            self._on_trouble(text)
+        elif kind == "paused":
             self._failed = text
         elif kind == "segment":
             self._on_segment()
 
     @property
     def counts(self) -> dict[str, int]:
-        """connections, exchanges, frames, lost_bytes, segments."""
-        return self._writer.told | {"lost_bytes": self.scanner.lost, "segments": self._recording.segments}
+        """connections, exchanges, frames, lost_bytes, segments, and the frames that are unrecorded."""
+        written = {"segments": self._recording.segments, "unrecorded": self._recording.unrecorded}
+        return self._writer.told | {"lost_bytes": self.scanner.lost} | written
 
     @property
     def progress(self) -> tuple[int, int]:
@@ -104,6 +109,7 @@ class Importer:
         assert self._source is not None
         self._source.fill(self.scanner.offset + WINDOW)
         more = self.scanner.advance()
+        self._writer.count_frames()
         self._recording.tick()
         self._writer.look_after()
         if self._failed:
@@ -185,7 +191,7 @@ class _Writer(Skimmer):
         super().__init__(IndexEncoder(), Pieces(keep=False), lambda pieces: self.read_pieces(pieces))
         self.read_pieces: Callable[[list[tuple[int, int]]], bytes] = lambda pieces: b""
         self.counts = {"connections": 0, "exchanges": 0, "frames": 0}
-        self.frames_cut = 0
+        self.frames_cut = self._frames_counted = 0
         self._redact, self._wanted = redact, wanted
         self._topics = Topics()
         self._connections: dict[int, _Connection] = {}
@@ -213,9 +219,16 @@ class _Writer(Skimmer):
         if self.frames is not None:
             self.frames.stop = 0
 
+    def count_frames(self) -> None:
+        """Add the accelerator's frames to those that the segment would lose if it could not be written."""
+        if self.frames is not None:
+            self.recording.unflushed_frames(self.frames.frames - self._frames_counted)
+            self._frames_counted = self.frames.frames
+
     def _pen(self, talk: Talk) -> bool:
         """What the recording does before a frame; whether the accelerator may write frames of this connection."""
         recording, connection = self.recording, self._connections[talk.number].open
+        self.count_frames()
         segment = recording.ready()
         if segment is None:
             return False
@@ -317,6 +330,7 @@ class _Writer(Skimmer):
 
     def _write(self, talk: Talk, direction: int, time_ns: int, data: bytes, comments: tuple[str, ...] = ()) -> int:
         connection = self._connections[talk.number]
+        self.count_frames()
         lost, connection.lost[direction] = connection.lost[direction], 0
         talk.lossy = any(connection.lost)
         self.counts["frames"] += 1

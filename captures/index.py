@@ -23,9 +23,10 @@ CLOSED = 1  # header flag: the segment is complete, and so is its index
 
 STATES = (State.PAIRED, State.NO_RESPONSE, State.ORPHAN, State.PENDING)
 STATE_MASK = 3
-UNDECODED, CHANGED, NOTED, CARRIED, CONTINUED, SURPLUS = 4, 8, 16, 32, 64, 128
+UNDECODED, CHANGED, NOTED, CARRIED, CONTINUED, SURPLUS, CUT = 4, 8, 16, 32, 64, 128, 256
 """Record flags: a frame could not be decoded; the two legs differ; a rule left a note; the request came with the
-segment's head from an earlier segment; the exchange goes on in the next segment; bytes behind a message's end."""
+segment's head from an earlier segment; the exchange goes on in the next segment; bytes behind a message's end; only
+the beginning of a frame was kept."""
 
 _ENTRY = struct.Struct("<IHH")  # length of what follows, kind, 0
 _STRING, _CONNECTION, _LEG, _LOST = 1, 2, 3, 4
@@ -153,6 +154,10 @@ class IndexEncoder:
         """Say that bytes of a connection are missing."""
         self._entry(_LOST, _LOST_ENTRY.pack(connection, direction, size))
 
+    def record(self, record: Record) -> None:
+        """Add a record that is made already."""
+        self.records += RECORD.pack(*record)
+
     def exchange(self, exchange: Exchange, flags: int = 0, pending: bool = False) -> int:
         """Add the record of an exchange; return its flags.
 
@@ -163,7 +168,7 @@ class IndexEncoder:
         error = 0
         try:
             sides = [exchange.request_message]
-            undecoded = exchange.request is not None and sides[0] is None
+            undecoded = exchange.request is not None and sides[0] is None and not exchange.request_cut
             if not pending:
                 error = exchange.error
                 sides.append(exchange.response_message)
@@ -174,6 +179,8 @@ class IndexEncoder:
                 flags |= SURPLUS
         except Exception:  # a fault of the decoder must not end a recording
             flags |= UNDECODED
+        if exchange.request_cut or (exchange.response_cut and not pending):
+            flags |= CUT
         for mark, flag in (("changed", CHANGED), ("notes", NOTED), ("carried", CARRIED)):
             if marks.get(mark):
                 flags |= flag

@@ -141,7 +141,8 @@ def rebuild(path: str | Path) -> int:
 
 
 def payload(reader: CaptureReader, offset: int, size: int) -> tuple[bytes, tuple[str, ...]]:
-    """The frame of `size` bytes whose first packet's block is at `offset` of a segment, and its comments.
+    """The frame of `size` bytes, or what was kept of it, whose first packet's block is at `offset` of a segment, and its
+    comments.
 
     Raises ValueError if there is no such frame.
     """
@@ -149,17 +150,17 @@ def payload(reader: CaptureReader, offset: int, size: int) -> tuple[bytes, tuple
     comments: tuple[str, ...] = ()
     missing = 4 + size
     for packet in reader.packets(offset):
-        segment = packets.parse(packet.linktype, packet.data)
+        segment = packets.parse(packet.linktype, packet.data, packet.size)
         if segment is None:
             break
-        if not checksums_fit(packet.data):
+        if not checksums_fit(packet.data, packet.size):
             raise ValueError(f"{reader.name}: the packet at byte {packet.offset} is damaged")
         if not parts:
             comments = packet.comments
             if segment.payload[:4] != size.to_bytes(4, "big"):
                 break
         parts.append(segment.payload)
-        missing -= len(segment.payload)
+        missing -= len(segment.payload) + segment.cut
         if missing <= 0:
             break
     if missing:

@@ -14,6 +14,7 @@ from . import tunnels
 from .pcapng import LINKTYPE_ETHERNET, enhanced_packet
 
 FIN, SYN, RST, PSH, ACK = 0x01, 0x02, 0x04, 0x08, 0x10
+MAX_LENGTH = 0xFFFF  # that IP can tell
 MAX_PAYLOAD = 65_000  # with its headers below the 65,535 bytes that an IPv4 packet can have
 
 Address = tuple[str, int]
@@ -55,12 +56,23 @@ def _checksum(data: bytes) -> int:
 
 
 def build(
-    source: Address, target: Address, sequence: int, acknowledged: int, flags: int, payload: bytes, side: int = 0
+    source: Address,
+    target: Address,
+    sequence: int,
+    acknowledged: int,
+    flags: int,
+    payload: bytes,
+    side: int = 0,
+    cut: int = 0,
 ) -> bytes:
-    """One Ethernet packet; `side` picks the made-up MAC addresses (0: from the client, 1: from the broker)."""
+    """One Ethernet packet; `side` picks the made-up MAC addresses (0: from the client, 1: from the broker).
+
+    `cut`: bytes of the payload that were not kept. The checksum is that of zeros in their place. A length for which IPv4
+    has no room is 0, as where a network card splits packets; IPv6 has jumbograms (RFC 2675).
+    """
     source_ip, target_ip = _endpoints(source, target)
     options = _SYN_OPTIONS if flags & SYN else b""
-    length = 20 + len(options) + len(payload)
+    length = 20 + len(options) + len(payload) + cut
     tcp = b"%b%b%b" % (
         struct.pack(
             ">HHIIBBHHH",
@@ -78,16 +90,25 @@ def build(
         payload,
     )
     if len(source_ip) == 4:
-        pseudo = struct.pack(">4s4sHH", source_ip, target_ip, 6, length)
-        head = struct.pack(">BBHHHBBH4s4s", 0x45, 0, 20 + length, 0, 0x4000, 64, 6, 0, source_ip, target_ip)
+        pseudo = struct.pack(">4s4sII", source_ip, target_ip, length, 6)
+        said = 20 + length if 20 + length <= MAX_LENGTH else 0
+        head = struct.pack(">BBHHHBBH4s4s", 0x45, 0, said, 0, 0x4000, 64, 6, 0, source_ip, target_ip)
         ip = b"%b%b%b" % (head[:10], struct.pack(">H", _checksum(head)), head[12:])
         kind = b"\x08\x00"
     else:
         pseudo = struct.pack(">16s16sII", source_ip, target_ip, length, 6)
-        ip = struct.pack(">IHBB16s16s", 0x6000_0000, length, 6, 64, source_ip, target_ip)
+        if length <= MAX_LENGTH:
+            ip = struct.pack(">IHBB16s16s", 0x6000_0000, length, 6, 64, source_ip, target_ip)
+        else:
+            ip = struct.pack(">IHBB16s16s", 0x6000_0000, 0, 0, 64, source_ip, target_ip) + jumbo(length)
         kind = b"\x86\xdd"
     checksum = struct.pack(">H", _checksum(pseudo + tcp))
     return b"".join((_MAC[1 - side], _MAC[side], kind, ip, tcp[:16], checksum, tcp[18:]))
+
+
+def jumbo(length: int) -> bytes:
+    """The hop-by-hop header of a jumbogram that carries `length` bytes of TCP."""
+    return struct.pack(">BBBBI", 6, 0, 0xC2, 4, length + 8)
 
 
 def block(

@@ -76,12 +76,13 @@ def interface_description(name: str, linktype: int = LINKTYPE_ETHERNET, snaplen:
 
 
 def enhanced_packet(
-    interface: int, time_ns: int, data: bytes, comments: tuple[str, ...] = (), direction: int = 0
+    interface: int, time_ns: int, data: bytes, comments: tuple[str, ...] = (), direction: int = 0, cut: int = 0
 ) -> bytes:
-    """An enhanced packet block; `direction` is 0 (unknown), `INBOUND` or `OUTBOUND`."""
+    """An enhanced packet block; `direction` is 0 (unknown), `INBOUND` or `OUTBOUND`. `cut`: bytes of the packet behind
+    `data` that were not kept."""
     size = len(data)
     parts = [
-        struct.pack("<IIIII", interface, time_ns >> 32 & 0xFFFFFFFF, time_ns & 0xFFFFFFFF, size, size),
+        struct.pack("<IIIII", interface, time_ns >> 32 & 0xFFFFFFFF, time_ns & 0xFFFFFFFF, size, size + cut),
         data,
         bytes(-size % 4),
     ]

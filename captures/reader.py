@@ -37,6 +37,11 @@ def files_in(directory: Path) -> dict[str, Path]:
     return {e.name.removesuffix(".part"): e for e in directory.iterdir() if e.name.endswith(SUFFIXES)}
 
 
+def _cut(frame: bytes | None, size: int) -> int:
+    """How many bytes of a frame of that size are not there."""
+    return 0 if frame is None else max(size - len(frame), 0)
+
+
 def being_written(file: BinaryIO) -> bool:
     """Whether a recorder holds the segment."""
     try:
@@ -105,6 +110,18 @@ class CaptureFile:
         if self._foreign.reading:
             return None
         return "; ".join(f"{self.path.name}: {note}" for note in self._foreign.notes()) or None
+
+    @property
+    def fault(self) -> str | None:
+        """What is not right with the bytes of the file, or None; of a foreign capture without what it does not hold."""
+        if self._foreign is None:
+            return self._note
+        return "; ".join(note for note in (self._source.note, self._foreign.scanner.note) if note) or None
+
+    @property
+    def stream(self) -> BinaryIO:
+        """The open file, unpacked if it was compressed."""
+        return self._file
 
     @property
     def live(self) -> bool:
@@ -196,7 +213,8 @@ class CaptureFile:
 
         Marks: request_offset, response_offset, segment, and where they apply notes, carried, changed, broker_request
         and broker_response (the frames of the other leg, lists of bytes), broker_request_notes and
-        broker_response_notes (the comments of those). Of a segment that is gone: no frames, and a note.
+        broker_response_notes (the comments of those), broker_request_cut and broker_response_cut (bytes of them that
+        were not kept). Of a segment that is gone: no frames, and a note.
         """
         index = self.index
         ends = index.connections.get(record.connection)
@@ -222,13 +240,15 @@ class CaptureFile:
         if record.request_offset >= 0:
             exchange.request_time_ns = record.time_ns
             exchange.request = self._frame(record.request_offset, record.request_size, notes)
+            exchange.request_cut = _cut(exchange.request, record.request_size)
             marks["request_offset"] = record.request_offset
-            if exchange.request and len(exchange.client_id or "") >= MAX_STRING:  # cut in the table
+            if exchange.request and not exchange.request_cut and len(exchange.client_id or "") >= MAX_STRING:  # cut in the table
                 exchange.client_id = decode_request_header(exchange.request)[0].get("client_id")
         if record.response_offset >= 0:
             has_request = record.request_offset >= 0
             exchange.response_time_ns = record.time_ns + (max(record.latency_ns, 0) if has_request else 0)
             exchange.response = self._frame(record.response_offset, record.response_size, notes)
+            exchange.response_cut = _cut(exchange.response, record.response_size)
             marks["response_offset"] = record.response_offset
         if record.flags & CHANGED:
             marks["changed"] = True
@@ -240,6 +260,8 @@ class CaptureFile:
                     notes.extend(about)
                     continue
                 marks.setdefault(name, []).append(frame)
+                if leg.size > len(frame):
+                    marks[f"{name}_cut"] = leg.size - len(frame)
                 if about:
                     marks[f"{name}_notes"] = about
         if record.flags & CARRIED:

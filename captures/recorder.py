@@ -11,18 +11,32 @@ from pathlib import Path
 from ..decoder import Direction, Exchange, ExchangeDone, Opaque, RequestSeen, secrets
 from .index import UNDECODED, LegFrame
 from .packets import MAX_PAYLOAD, Address
-from .recording import FLUSH_SECONDS, MARK, SEGMENT_BYTES, SEGMENT_SECONDS, Carried, OpenConnection, Recording
+from .recording import (
+    FLUSH_SECONDS,
+    MARK,
+    SEGMENT_BYTES,
+    SEGMENT_SECONDS,
+    Carried,
+    OpenConnection,
+    Recording,
+    Unanswered,
+)
 from .segment import CLIENT_LEG
 from .tracks import Tracked, Tracks
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+LEAST_SNAPLEN, MOST_SNAPLEN = 128, 128 << 10  # the head of a request; what tools take for one packet
 _KEEP = 8  # bytes of an unknown stream that are kept when secrets are masked: enough to see what it was
+
+ASKED_LIMIT = 4096
+"""Most requests of a broker's leg whose response is still to come; then they are forgotten."""
 
 
 class Recorder:
     """Records connections into `directory` (made with mode 0700 if need be; OSError when that is impossible).
 
-    `redact` masks secrets with the same length (see `decoder.secrets`). Call `flush` once a second when there is
+    `redact` masks secrets with the same length (see `decoder.secrets`). `snaplen`: no more than so many bytes of a frame are
+    kept, from `LEAST_SNAPLEN` to `MOST_SNAPLEN` (ValueError). Call `flush` once a second when there is
     no traffic; otherwise flushing, rotation and retries happen by themselves. `on_event(kind, text)` hears
     "paused", "resumed", "segment", "undecoded" and "error". `counts`: frames, bytes, exchanges, errors, lost_bytes,
     undecoded, opaque_bytes, unrecorded (frames that could not be written), segments.
@@ -33,12 +47,15 @@ class Recorder:
         directory: str | Path,
         *,
         redact: bool = True,
+        snaplen: int | None = None,
         segment_bytes: int = SEGMENT_BYTES,
         segment_seconds: float = SEGMENT_SECONDS,
         flush_seconds: float = FLUSH_SECONDS,
         on_event: Callable[[str, str], None] | None = None,
     ) -> None:
-        self._redact = redact
+        if snaplen is not None and not LEAST_SNAPLEN <= snaplen <= MOST_SNAPLEN:
+            raise ValueError(f"a snap length is between {LEAST_SNAPLEN} and {MOST_SNAPLEN} bytes, not {snaplen}")
+        self._redact, self._snaplen = redact, snaplen
         self._on_event = on_event or (lambda kind, text: None)
         self._tracked: dict[int, Tracked] = {}
         self._counts = dict.fromkeys(("frames", "bytes", "exchanges", "errors", "lost_bytes", "undecoded", "opaque_bytes"), 0)
@@ -50,8 +67,9 @@ class Recorder:
             segment_seconds=segment_seconds,
             flush_seconds=flush_seconds,
             waiting=lambda: self._tracks.waiting(self._tracked.values()),
+            unanswered=self._unanswered,
         )
-        self._tracks = Tracks(self._recording, redact)
+        self._tracks = Tracks(self._recording, redact, snaplen)
 
     @property
     def counts(self) -> dict[str, int]:
@@ -89,7 +107,7 @@ class Recorder:
         client = client or ("0.0.0.0", 1024 + conn % 64000)
         if upstream is None or upstream[0] == client[0]:
             upstream = ("barnabas", 1024 + conn % 64000)
-        tracked = Tracked(OpenConnection(conn, time_ns, client, broker, upstream, failed))
+        tracked = Tracked(OpenConnection(conn, time_ns, client, broker, upstream, failed), self._snaplen)
         self._tracked[conn] = tracked
         self._recording.open(tracked.open)
         self._recording.tick()
@@ -110,8 +128,19 @@ class Recorder:
             self._fault(f"connection {conn}", error)
         self._recording.tick()
 
+    def skipped(self, conn: int, direction: int, time_ns: int, nbytes: int) -> None:
+        """`nbytes` of the client leg are not there, and belong to the frame of which the beginning was told last."""
+        tracked = self._connection(conn, time_ns)
+        try:
+            if not self._tracks.skip(tracked, direction, time_ns, nbytes) and not tracked.broken:
+                for event in tracked.decoder.skip(Direction(direction), nbytes, time_ns):
+                    self._event(tracked, event)
+        except Exception as error:
+            self._fault(f"connection {conn}", error)
+        self._recording.tick()
+
     def broker_leg(self, conn: int, direction: int, time_ns: int, frame: bytes, note: str = "") -> None:
-        """A frame as the broker sent or got it (with its size bytes), where the client's differs. It must come
+        """A frame as the broker sent or got it (with its size bytes), where the client's differs; it may be cut. It must come
         before the response of its exchange reaches `data`."""
         tracked = self._connection(conn, time_ns)
         self._tracks.leave(tracked)
@@ -123,13 +152,21 @@ class Recorder:
             api_key, api_version = -1, -1
             if request:
                 api_key, api_version = (int.from_bytes(frame[i : i + 2], "big", signed=True) for i in (4, 6))
+                if len(tracked.asked) >= ASKED_LIMIT:
+                    tracked.asked.clear()
+                tracked.asked[correlation_id] = api_key, api_version
+            elif correlation_id in tracked.asked:  # another version than the client's, or no client's at all
+                api_key, api_version = tracked.asked.pop(correlation_id)
             else:
                 for exchange, _ in tracked.in_flight.values():
                     if exchange.correlation_id == correlation_id:
                         api_key, api_version = exchange.api_key, exchange.api_version
-            data = frame[:4] + self._masked(Direction(direction), api_key, api_version, frame[4:])
-            entry = LegFrame(conn & 0xFFFFFFFF, correlation_id, int(direction), len(frame) - 4, 0)
-            self._recording.broker_leg(tracked.open, time_ns, data, entry, _clean(note))
+            kept = frame[4:] if self._snaplen is None else frame[4 : 4 + self._snaplen]
+            data = frame[:4] + self._masked(Direction(direction), api_key, api_version, kept)
+            size = int.from_bytes(frame[:4], "big")
+            entry = LegFrame(conn & 0xFFFFFFFF, correlation_id, int(direction), size, 0)
+            cut = 4 + size - len(data)
+            self._recording.broker_leg(tracked.open, time_ns, data, entry, _clean(note), cut)
         except Exception as error:
             self._fault(f"connection {conn}", error)
 
@@ -192,6 +229,10 @@ class Recorder:
             for exchange, data in tracked.in_flight.values():
                 yield Carried(tracked.open, exchange, data)
 
+    def _unanswered(self) -> Iterator[Unanswered]:
+        for tracked in self._tracked.values():
+            yield from self._tracks.unanswered(tracked)
+
     def _fast(
         self, tracked: Tracked, direction: int, time_ns: int, data: bytes | bytearray | memoryview
     ) -> bytes | bytearray | memoryview:
@@ -231,7 +272,8 @@ class Recorder:
 
     def _request(self, tracked: Tracked, exchange: Exchange) -> None:
         frame = exchange.request or b""
-        data = _sized(self._masked(Direction.REQUEST, exchange.api_key, exchange.api_version, frame))
+        frame = self._masked(Direction.REQUEST, exchange.api_key, exchange.api_version, frame)
+        data = _sized(frame, exchange.request_cut)
         if exchange.correlation_id in tracked.changed:
             exchange.marks["changed"] = True
         exchange.marks["request_offset"] = self._frame(tracked, exchange, 0, exchange.request_time_ns or 0, data)
@@ -240,7 +282,7 @@ class Recorder:
     def _done(self, tracked: Tracked, exchange: Exchange) -> None:
         if exchange.response is not None:
             key, version = exchange.api_key, exchange.api_version
-            data = _sized(self._masked(Direction.RESPONSE, key, version, exchange.response))
+            data = _sized(self._masked(Direction.RESPONSE, key, version, exchange.response), exchange.response_cut)
             time_ns = exchange.response_time_ns or 0
             exchange.marks["response_offset"] = self._frame(tracked, exchange, 1, time_ns, data)
         flags = self._recording.done(exchange)
@@ -258,7 +300,8 @@ class Recorder:
         notes = tracked.notes.pop(exchange.correlation_id, [])
         self._counts["frames"] += 1
         lost, tracked.lost[direction] = tracked.lost[direction], 0
-        offset = self._recording.write(tracked.open, CLIENT_LEG, direction, time_ns, data, tuple(notes), lost)
+        cut = exchange.response_cut if direction else exchange.request_cut
+        offset = self._recording.write(tracked.open, CLIENT_LEG, direction, time_ns, data, tuple(notes), lost, cut)
         if notes:  # after the writing: if that began a segment, the request was carried over without them
             exchange.marks["notes"] = [*exchange.marks.get("notes", ()), *notes]
         return offset
@@ -310,8 +353,8 @@ class Recorder:
             pass  # whoever listens must not stop the recording
 
 
-def _sized(frame: bytes) -> bytes:
-    return len(frame).to_bytes(4, "big") + frame
+def _sized(frame: bytes, cut: int = 0) -> bytes:
+    return (len(frame) + cut).to_bytes(4, "big") + frame
 
 
 def _clean(text: str) -> str:

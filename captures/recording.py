@@ -9,12 +9,13 @@ import os
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from ..decoder import Exchange
 from .index import CONTINUED, IndexEncoder, IndexFiles, LegFrame, paths
 from .packets import Address
 from .segment import BROKER_LEG, CLIENT_LEG, SYNC_EVERY, InFlight, SegmentWriter, pack_in_flight
+from .trail import Trail
 
 MARK = "barnabas: "  # our own packet comments start with this; docs/formats.md lists them
 CARRIED_COMMENT = MARK + "carried over"
@@ -24,8 +25,8 @@ UPSTREAM_COMMENT = MARK + "upstream "
 SEGMENT_BYTES = 64 << 20
 SEGMENT_SECONDS = 3600.0
 FLUSH_SECONDS = 1.0
-_FLUSH_BYTES = 256 << 10
-_CARRIED_PART = 4  # a segment grows to so many times what was carried over into it
+_FLUSH_BYTES = 1 << 20
+_CARRIED_PART = 8  # a segment grows to so many times what was carried over into it
 _RETRY_SECONDS = 1.0
 
 EventHandler = Callable[[str, str], None]
@@ -42,19 +43,65 @@ class OpenConnection(NamedTuple):
     failed: str = ""  # how the broker was not reached: "refused" or "unreached"
 
 
-class Carried(NamedTuple):
+class Unanswered(Protocol):
     """A request in flight, as the head of the next segment needs it."""
+
+    @property
+    def connection(self) -> OpenConnection: ...
+    @property
+    def offset(self) -> int:
+        """Where it is in this segment; -1 if it is in none."""
+    @property
+    def time_ns(self) -> int: ...
+    @property
+    def data(self) -> bytes:
+        """As it was written: with its size, secrets masked; what was cut off is missing."""
+    @property
+    def cut(self) -> int: ...
+    @property
+    def comments(self) -> tuple[str, ...]: ...
+    def entry(self) -> InFlight:
+        """As a sync block names it."""
+    def pend(self, index: IndexEncoder, flags: int = 0) -> None:
+        """Put it into the index as it is: it waits."""
+    def moved(self, offset: int) -> None:
+        """It was written at the head of another segment."""
+
+
+class Carried(NamedTuple):
+    """An `Unanswered` that is an exchange."""
 
     connection: OpenConnection
     exchange: Exchange
-    data: bytes  # as it was written: with its size, secrets masked
+    data: bytes
 
+    @property
+    def offset(self) -> int:
+        return int(self.exchange.marks.get("request_offset", -1))
 
-def in_flight(connection: OpenConnection, exchange: Exchange) -> InFlight:
-    """A request that waits, as a sync block names it."""
-    marks = exchange.marks
-    key, version = exchange.api_key, exchange.api_version
-    return InFlight(connection.number & 0xFFFFFFFF, exchange.correlation_id, key, version, marks["request_offset"])
+    @property
+    def time_ns(self) -> int:
+        return self.exchange.request_time_ns or 0
+
+    @property
+    def cut(self) -> int:
+        return self.exchange.request_cut
+
+    @property
+    def comments(self) -> tuple[str, ...]:
+        marks = self.exchange.marks
+        return CARRIED_COMMENT + (", changed" if marks.get("changed") else ""), *marks.get("notes", ())
+
+    def entry(self) -> InFlight:
+        exchange = self.exchange
+        number, key, version = self.connection.number & 0xFFFFFFFF, exchange.api_key, exchange.api_version
+        return InFlight(number, exchange.correlation_id, key, version, self.offset)
+
+    def pend(self, index: IndexEncoder, flags: int = 0) -> None:
+        index.exchange(self.exchange, flags, pending=True)
+
+    def moved(self, offset: int) -> None:
+        self.exchange.marks |= {"request_offset": offset, "carried": True}
 
 
 def show_address(address: Address) -> str:
@@ -78,8 +125,10 @@ class Recording:
         flush_seconds: float = FLUSH_SECONDS,
         clock: Callable[[], float] = time.monotonic,
         waiting: Callable[[], bytes] | None = None,
+        unanswered: Callable[[], Iterable[Unanswered]] | None = None,
     ) -> None:
-        """`waiting` may give what `in_flight` has in this segment, packed for a sync block, in a cheaper way."""
+        """`unanswered` may give in a cheaper way what `in_flight` does, and `waiting` the same for a sync block: only what
+        is in this segment, packed."""
         self.directory = directory
         self.identity = os.urandom(16).hex()
         self.unrecorded = 0  # frames that were not written
@@ -87,11 +136,13 @@ class Recording:
         self.segments = 0
         self.index = IndexEncoder()
         self._in_flight, self._on_event = in_flight, on_event
+        self._unanswered: Callable[[], Iterable[Unanswered]] = unanswered or in_flight
         self._waiting = waiting or self._packed
         self._limits = segment_bytes, segment_seconds
         self._flush_seconds, self._clock = flush_seconds, clock
         self._segment: SegmentWriter | None = None
         self._files: IndexFiles | None = None
+        self._trail = Trail()
         self._stamp = ""
         self._most = segment_bytes  # of this segment
         self._lost_at_pause = 0
@@ -127,12 +178,15 @@ class Recording:
         files = None
         try:
             head = segment.size
-            for carried in self._in_flight():
-                self._carry(carried)
+            # The index before the first byte of the segment: who sees a segment, finds its index.
+            files = IndexFiles(path, self.identity, self.segments)
+            for asked in self._unanswered():
+                self._carry(asked)
+                if segment.unflushed >= _FLUSH_BYTES:
+                    files.write(self.index)
+                    segment.flush()
             # Or large requests in flight would be most of every segment.
             most = max(self._limits[0], _CARRIED_PART * (segment.size - head))
-            files = IndexFiles(path, self.identity, self.segments)
-            # The index before the first byte of the segment: who sees a segment, finds its index.
             files.write(self.index)
             segment.flush()
         except OSError:
@@ -140,20 +194,16 @@ class Recording:
             segment.abandon()
             if files:
                 files.close()
-            for left in paths(path):
+            for left in (path, *paths(path)):
                 left.unlink(missing_ok=True)
             raise
         self._files, self._most = files, most
         self.segments += 1
         self._begun = self._flushed = self._clock()
 
-    def _carry(self, carried: Carried) -> None:
-        connection, exchange, data = carried
-        comment = CARRIED_COMMENT + (", changed" if exchange.marks.get("changed") else "")
-        exchange.marks["carried"] = True
-        exchange.marks["request_offset"] = self._put(
-            connection, CLIENT_LEG, 0, exchange.request_time_ns or 0, data, (comment, *exchange.marks.get("notes", ()))
-        )
+    def _carry(self, asked: Unanswered) -> None:
+        data, comments = asked.data, asked.comments
+        asked.moved(self._put(asked.connection, CLIENT_LEG, 0, asked.time_ns, data, comments, cut=asked.cut))
 
     def _rotate(self) -> None:
         segment, files, index = self._segment, self._files, self.index
@@ -162,9 +212,9 @@ class Recording:
         self.flush()  # or a kill in the middle of this leaves a hole between the segments
         if self._segment is not segment:
             return  # paused
-        for carried in self._written_requests():
-            index.exchange(carried.exchange, CONTINUED, pending=True)
-        waiting = self._packed()
+        for asked in self._written_requests():
+            asked.pend(index, CONTINUED)
+        waiting = self._waiting()
         # The new segment first: a reader that finds the old one ended will find its continuation.
         self._start()
         try:
@@ -200,13 +250,12 @@ class Recording:
             except OSError:
                 pass
 
-    def _written_requests(self) -> list[Carried]:
+    def _written_requests(self) -> list[Unanswered]:
         """The requests in flight that are in this segment, in its order."""
-        written = [c for c in self._in_flight() if c.exchange.marks.get("request_offset", -1) >= 0]
-        return sorted(written, key=lambda c: int(c.exchange.marks["request_offset"]))
+        return sorted((asked for asked in self._unanswered() if asked.offset >= 0), key=lambda asked: asked.offset)
 
     def _packed(self) -> bytes:
-        return pack_in_flight(in_flight(connection, exchange) for connection, exchange, _ in self._written_requests())
+        return pack_in_flight(asked.entry() for asked in self._written_requests())
 
     @property
     def stop(self) -> int:
@@ -269,8 +318,10 @@ class Recording:
         data: bytes,
         comments: tuple[str, ...] = (),
         lost: int = 0,
+        cut: int = 0,
     ) -> int:
-        """Write a frame with its size; `lost` bytes are missing in front of it. Returns its offset, -1 if paused."""
+        """Write a frame with its size; `lost` bytes are missing in front of it, `cut` at its end. Returns its offset, -1
+        if paused."""
         segment = self.ready()
         if segment is None:
             self.unrecorded += 1
@@ -278,7 +329,7 @@ class Recording:
         if lost:
             comments = (f"{MARK}{lost} bytes lost before this packet", *comments)
         self.sync(segment)
-        return self._put(connection, leg, direction, time_ns, data, comments, lost)
+        return self._put(connection, leg, direction, time_ns, data, comments, lost, cut)
 
     def sync(self, segment: SegmentWriter) -> None:
         """Write a sync block if it is time."""
@@ -299,6 +350,7 @@ class Recording:
         data: bytes,
         comments: tuple[str, ...],
         lost: int = 0,
+        cut: int = 0,
     ) -> int:
         segment = self._segment
         if segment is None:
@@ -308,7 +360,7 @@ class Recording:
         if lost:
             segment.gap(connection.number, leg, direction, lost)
             self.index.lost(connection.number, direction, lost)
-        return segment.write(connection.number, leg, direction, time_ns, data, comments)
+        return segment.write(connection.number, leg, direction, time_ns, data, comments, cut)
 
     def _introduce(self, segment: SegmentWriter, connection: OpenConnection, leg: int) -> None:
         number, opened_ns, client, broker, upstream, failed = connection
@@ -321,10 +373,12 @@ class Recording:
         segment.begin(number, leg, opened_ns, client, broker, *comments)
         self.index.connection(number, opened_ns, *ends)
 
-    def broker_leg(self, connection: OpenConnection, time_ns: int, data: bytes, frame: LegFrame, note: str) -> None:
+    def broker_leg(
+        self, connection: OpenConnection, time_ns: int, data: bytes, frame: LegFrame, note: str, cut: int = 0
+    ) -> None:
         """Write a frame of the broker leg (with its size) and say in the index where it is."""
         comments = (note,) if note else ()
-        offset = self.write(connection, BROKER_LEG, frame.direction, time_ns, data, comments)
+        offset = self.write(connection, BROKER_LEG, frame.direction, time_ns, data, comments, cut=cut)
         if offset >= 0:
             self.index.leg_frame(frame._replace(offset=offset))
 
@@ -349,6 +403,11 @@ class Recording:
         if segment and (segment.unflushed >= _FLUSH_BYTES or self._clock() - self._flushed >= self._flush_seconds):
             self.flush()
 
+    def unflushed_frames(self, count: int) -> None:
+        """So many frames more were put into the segment's buffer by the accelerator."""
+        if self._segment is not None:
+            self._segment.frames += count
+
     def rotate(self) -> None:
         """End the segment now and go on in the next one."""
         try:
@@ -363,6 +422,7 @@ class Recording:
         try:
             self._segment.flush()
             self._files.write(self.index)
+            self._trail.wrote(self._segment.path, self._segment.flushed)
         except OSError as error:
             self._pause(error)
         self._flushed = self._clock()
@@ -373,10 +433,10 @@ class Recording:
         segment, files = self._segment, self._files
         if segment is None or files is None:
             return
-        for carried in self._written_requests():
-            self.index.exchange(carried.exchange, pending=True)
+        for asked in self._written_requests():
+            asked.pend(self.index)
         try:
-            self._end(segment, files, self.index, self._packed(), continued=False)
+            self._end(segment, files, self.index, self._waiting(), continued=False)
         except OSError as error:
             self._pause(error)
         self._segment = self._files = None

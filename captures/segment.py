@@ -35,6 +35,7 @@ INTERFACES = ("client leg", "broker leg")
 _SYNC = struct.Struct("<8sIIqI")  # magic, CRC-32C, flags, bytes covered, number of requests in flight
 IN_FLIGHT = struct.Struct("<IihhQ")  # connection, correlation id, api key, api version, file offset
 _FIRST_SEQUENCE = 1000
+_AHEAD = 16 << 20  # room on the disk that is reserved in front of the pen, once a segment has grown to a MiB
 
 
 class InFlight(NamedTuple):
@@ -117,6 +118,7 @@ class SegmentWriter:
         self.frames = 0  # frames not flushed yet
         self._streams: dict[tuple[int, int], _Stream] = {}
         self.flushed = 0  # bytes that the operating system has
+        self._reserved = 0  # file offset up to which there is room on the disk
         self.synced = 0  # file offset up to which the last sync block covers the file
         self._crc = 0
         self._summed = 0  # offset in the buffer up to which the running CRC goes
@@ -160,16 +162,24 @@ class SegmentWriter:
         return stream.next, packets.head(client, broker, 0), packets.head(broker, client, 1)
 
     def _packet(
-        self, stream: _Stream, leg: int, side: int, time_ns: int, flags: int, payload: bytes, comments: tuple[str, ...]
+        self,
+        stream: _Stream,
+        leg: int,
+        side: int,
+        time_ns: int,
+        flags: int,
+        payload: bytes,
+        comments: tuple[str, ...],
+        cut: int = 0,
     ) -> None:
         ends, next_ = stream.ends, stream.next
         sequence, acknowledged = next_[side], next_[1 - side] if flags & ACK else 0
-        next_[side] += len(payload) + (1 if flags & (SYN | FIN) else 0)
+        next_[side] += len(payload) + cut + (1 if flags & (SYN | FIN) else 0)
         # Seen from the proxy: requests come in on the client leg and go out on the broker leg.
         direction = pcapng.INBOUND if side == leg else pcapng.OUTBOUND
         packet = ends[side], ends[1 - side], sequence, acknowledged, flags, payload, side
-        if comments:
-            self.buffer += pcapng.enhanced_packet(leg, time_ns, packets.build(*packet), comments, direction)
+        if comments or cut:
+            self.buffer += pcapng.enhanced_packet(leg, time_ns, packets.build(*packet, cut), comments, direction, cut)
         else:
             self.buffer += packets.block(*packet, leg, time_ns, direction)
 
@@ -183,13 +193,21 @@ class SegmentWriter:
         self._packet(stream, leg, 0, time_ns, ACK, b"", ())
 
     def write(
-        self, connection: int, leg: int, direction: int, time_ns: int, data: bytes, comments: tuple[str, ...] = ()
+        self,
+        connection: int,
+        leg: int,
+        direction: int,
+        time_ns: int,
+        data: bytes,
+        comments: tuple[str, ...] = (),
+        cut: int = 0,
     ) -> int:
-        """Write bytes (a frame with its size) as consecutive packets; return the first block's file offset."""
+        """Write bytes (a frame with its size) as consecutive packets; return the first block's file offset. A frame of
+        which `cut` bytes were not kept is one packet, cut as well."""
         stream = self._streams[connection, leg]
         offset = self.size
-        if len(data) <= packets.MAX_PAYLOAD:
-            self._packet(stream, leg, direction, time_ns, ACK | PSH, data, comments)
+        if cut or len(data) <= packets.MAX_PAYLOAD:
+            self._packet(stream, leg, direction, time_ns, ACK | PSH, data, comments, cut)
         else:
             for start in range(0, len(data), packets.MAX_PAYLOAD):
                 part = data[start : start + packets.MAX_PAYLOAD]
@@ -238,6 +256,7 @@ class SegmentWriter:
         if not self.buffer:
             return
         self._sum()
+        self._reserve(self.size)
         view = memoryview(self.buffer)
         try:
             done = 0
@@ -253,6 +272,13 @@ class SegmentWriter:
         self._summed = 0
         self.frames = 0
 
+    def _reserve(self, end: int) -> None:
+        if native is None or end <= max(self._reserved, SYNC_EVERY):
+            return
+        size = end - self._reserved + _AHEAD
+        # Where that is not possible, or there is not so much room any more, it is not asked for again.
+        self._reserved = self._reserved + size if native.reserve(self._file, self._reserved, size) else 1 << 62
+
     def seal(self, in_flight: bytes = b"", continued: bool = False) -> None:
         """Write the last sync block and flush."""
         self.sync(in_flight, FINAL | (CONTINUED if continued else 0))
@@ -262,6 +288,8 @@ class SegmentWriter:
         """Give the file its final name and close it."""
         file, self._file = self._file, -1
         try:
+            if self._reserved:
+                os.ftruncate(file, self.flushed)  # gives back what was reserved and not used
             self.part.rename(self.path)
         finally:
             os.close(file)

@@ -14,13 +14,13 @@ from ..decoder.about import About
 from ..decoder.filter import ColumnTest, Filter, Layout, Need
 from ..decoder.filter.places import apis as apis_with
 from .capture import Capture, Row
-from .index import CARRIED, CHANGED, NOTED, RECORD, STATE_MASK, STATES, SURPLUS, UNDECODED, Index, Record
+from .index import CARRIED, CHANGED, CUT, NOTED, RECORD, STATE_MASK, STATES, SURPLUS, UNDECODED, Index, Record
 
 LAYOUT = Layout(
     Record._fields,
     STATE_MASK,
     STATES,
-    {"undecoded": UNDECODED, "changed": CHANGED, "noted": NOTED, "carried": CARRIED, "surplus": SURPLUS},
+    {"undecoded": UNDECODED, "cut": CUT, "changed": CHANGED, "noted": NOTED, "carried": CARRIED, "surplus": SURPLUS},
 )
 _FIRST_BLOCK, _BLOCK = 1 << 12, 1 << 18
 _API_VERSIONS = facts.api_key("ApiVersions")

@@ -14,13 +14,14 @@ from typing import Any
 
 from ..decoder import Exchange, State, facts
 from ..decoder.accelerator import native
+from ..decoder.beginning import first_error_in
 from ..decoder.codec import decode_request_header
 from ..decoder.connection import expects_no_response, plausible_request
 from ..decoder.decode import FAULTS
 from ..decoder.errors import DecodeError
 from ..decoder.frame import MAX_FRAME, foreign_protocol
 from ..decoder.skim import Skim, first_code, skim
-from .index import MAX_STRING, RECORD, STATES, SURPLUS, UNDECODED, IndexEncoder
+from .index import CUT, MAX_STRING, RECORD, STATES, SURPLUS, UNDECODED, IndexEncoder
 from .pieces import Pieces
 from .talks import Asked, PlainAsked, Talk, Way
 
@@ -223,7 +224,7 @@ class Skimmer:
     def _odd_request(self, talk: Talk, time_ns: int, data: bytes, place: int, size: int) -> None:
         """As `Connection` reads any request."""
         frame = data[4:]
-        exchange = Exchange(request=frame)
+        exchange = Exchange(request=frame, request_cut=size - len(frame))
         body = 0
         try:
             header, body = decode_request_header(frame)
@@ -233,7 +234,9 @@ class Skimmer:
             if len(frame) >= 8:
                 exchange.api_key, exchange.api_version, exchange.correlation_id = struct.unpack_from(">hhi", frame)
         message = exchange.request_message
-        flags = UNDECODED if message is None or size > len(frame) else SURPLUS if message.trailing else 0
+        flags = UNDECODED if message is None else SURPLUS if message.trailing else 0
+        if size > len(frame):
+            flags = CUT
         client_id = self.encoder.string(exchange.client_id)
         key, version = exchange.api_key, exchange.api_version
         asked = Asked(time_ns, place, size, exchange.correlation_id, key, version, client_id, flags)
@@ -303,7 +306,8 @@ class Skimmer:
         if not waiting:
             talk.ids = None  # the oddity is over
         if size > len(data) - 4:
-            self._pair(talk, first, time_ns, data, place, size, 0, UNDECODED)
+            error = first_error_in(data[4:], first.api_key, first.api_version, size - len(data) + 4)
+            self._pair(talk, first, time_ns, data, place, size, error, CUT)
             return
         exchange = Exchange(
             api_key=first.api_key, api_version=first.api_version, response=data[4:], state=State.PAIRED

@@ -55,14 +55,29 @@ class _Growing(Source):
         self._raw, self._ended = None, True
         self._read = self._freed = 0
         self._libc = ctypes.CDLL(None, use_errno=True)
+        self._waiting: bytes | bytearray = b""
+        self.trouble = ""  # why what waits cannot be written just now
 
     def add(self, data: bytes | bytearray) -> None:
-        """More of the capture."""
-        with memoryview(data) as view:
-            done = 0
-            while done < len(view):
-                done += os.pwrite(self.file.fileno(), view[done:], self._read + done)
-        self._read += len(data)
+        """More of the capture; not while something waits. What there is no room for waits until `retry`."""
+        self._waiting = data
+        self.retry()
+
+    def retry(self) -> bool:
+        """Write what waits; whether nothing waits any more."""
+        while self._waiting:
+            try:
+                done = os.pwrite(self.file.fileno(), self._waiting, self._read)
+            except OSError as error:
+                self.trouble = f"no room for packets in {tempfile.gettempdir()}: {error.strerror or error}"
+                return False
+            self._read += done
+            self._waiting = self._waiting[done:]
+        self.trouble = ""
+        self._free()
+        return True
+
+    def _free(self) -> None:
         if self._read - self._freed > 2 * _KEEP_BEHIND:
             size = self._read - _KEEP_BEHIND - self._freed
             free = self._libc.fallocate
@@ -74,8 +89,9 @@ class _Growing(Source):
 class Tap:
     """Listens to `interface`. `by`: "dumpcap", "tcpdump" or "socket"; "" takes the first one that is there.
 
-    `poll` waits for packets a moment and adds them to `source`. `close` ends it; then `packets` and `dropped` count
-    what was taken and what was missed (None: not known). Raises SniffError.
+    `poll` waits for packets a moment and adds them to `source`; while there is no room for them it takes none, so that
+    those which come meanwhile count as dropped (see `source.trouble`). `close` ends it; then `packets` and `dropped`
+    count what was taken and what was missed (None: not known). Raises SniffError.
     """
 
     def __init__(self, interface: str, ports: Collection[int] = (), by: str = "") -> None:
@@ -107,6 +123,9 @@ class Tap:
 
     def poll(self, seconds: float = _POLL_SECONDS) -> bool:
         """Take what comes within that time; False when no more will."""
+        if not self.source.retry():
+            time.sleep(seconds)
+            return True
         return self._poll_socket(seconds) if self._socket is not None else self._poll_program(seconds)
 
     # a program
@@ -149,7 +168,9 @@ class Tap:
     def _words(self) -> str:
         self._said.seek(0)
         lines = self._said.read().decode("utf-8", "replace").splitlines()
-        told = [line.strip() for line in lines if line.strip() and not line.startswith(("Capturing", "Running", "File:"))]
+        told = [
+            line.strip() for line in lines if line.strip() and not line.startswith(("Capturing", "Running", "File:"))
+        ]
         return " ".join(told)[:300] or "it gave no reason"
 
     # a socket of our own
@@ -216,13 +237,15 @@ class Tap:
     def close(self) -> None:
         """Stop listening, and take what is still on its way."""
         if self._socket is not None:
-            self._poll_socket(0)
+            if self.source.retry():
+                self._poll_socket(0)
+            self._count()
             self._socket.close()
         process = self._process
         if process is not None and process.stdout is not None:
             time.sleep(_POLL_SECONDS)  # the kernel's buffer reaches the program in steps
             process.terminate()
-            while not process.stdout.closed and self._poll_program(2.0):
+            while self.source.retry() and self._poll_program(2.0):
                 if process.poll() is not None and not select.select([process.stdout], [], [], 0)[0]:
                     break
             process.stdout.close()
@@ -245,13 +268,24 @@ def _end_with_us() -> None:
         _prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
 
 
-def sniff(tap: Tap, importer: Importer, stopped: Callable[[], bool]) -> None:
-    """Record what `tap` hears until `stopped()`, and end both. May raise OSError when the recording cannot be written."""
+def sniff(
+    tap: Tap, importer: Importer, stopped: Callable[[], bool], trouble: Callable[[str], None] = lambda text: None
+) -> None:
+    """Record what `tap` hears until `stopped()`, and end both. An importer with `on_trouble` goes on when the recording
+    cannot be written, another one raises OSError. `trouble` hears when there is no room for packets."""
+    told = ""
     try:
         importer.begin(tap.source)
         more = True
         while more and not stopped():
             more = tap.poll()
+            if tap.source.trouble != told:
+                told = tap.source.trouble
+                trouble(
+                    f"{told}; those that come now are dropped and counted"
+                    if told
+                    else "there is room for packets again"
+                )
             while importer.advance():
                 pass
             importer.flush()

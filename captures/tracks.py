@@ -10,16 +10,17 @@ that fails.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..decoder import Connection, Direction, Exchange, RequestSeen, facts, secrets
 from ..decoder.accelerator import native
+from ..decoder.exchange import State
 from ..decoder.plan import API_VERSIONS
 from ..decoder.skim import skim
-from .index import CARRIED
-from .recording import OpenConnection, Recording, in_flight, show_address
+from .index import CARRIED, STATES, IndexEncoder, Record
+from .recording import CARRIED_COMMENT, Carried, OpenConnection, Recording, Unanswered, show_address
 from .segment import IN_FLIGHT, InFlight, pack_in_flight
 
 _CARE = 2  # why a track took no more; 1: the segment is to be looked after first
@@ -31,21 +32,63 @@ _PATIENCE, _MOST_PATIENCE = 8, 1024
 class Tracked:
     """One open connection: the decoder's state, and what waits to be written with its next frames."""
 
-    __slots__ = ("broken", "changed", "decoder", "in_flight", "lost", "notes", "opaque", "open", "patience", "track")
+    __slots__ = ("asked", "broken", "changed", "decoder", "in_flight", "lost", "notes", "opaque", "open", "patience", "track")
 
-    def __init__(self, connection: OpenConnection) -> None:
+    def __init__(self, connection: OpenConnection, snaplen: int | None = None) -> None:
         self.open = connection
-        self.decoder = Connection(connection.number, show_address(connection.client), show_address(connection.broker))
+        ends = show_address(connection.client), show_address(connection.broker)
+        self.decoder = Connection(connection.number, *ends, keep=snaplen)
         # Requests that were written and have no response in the file yet. The decoder's own queue is ahead of
         # this one by what the rest of the current chunk holds.
         self.in_flight: dict[int, tuple[Exchange, bytes]] = {}
         self.notes: dict[int, list[str]] = {}
         self.changed: set[int] = set()
+        self.asked: dict[int, tuple[int, int]] = {}  # api key and version of the broker's leg, by correlation id
         self.lost = [0, 0]
         self.opaque = [False, False]
         self.broken = False
         self.track: Any = None  # of the accelerator, while the connection goes the fast way
         self.patience = Patience()
+
+
+class OnTrack(NamedTuple):
+    """An `Unanswered` that is on a track, where it is the `place`-th that waits."""
+
+    connection: OpenConnection
+    track: Any
+    place: int
+    offset: int
+    time_ns: int
+    size: int
+    cut: int
+    correlation_id: int
+    api_key: int
+    api_version: int
+    flags: int
+    client: str | None
+
+    @property
+    def data(self) -> bytes:
+        frame: bytes = self.track.frame(self.place)
+        return frame
+
+    @property
+    def comments(self) -> tuple[str, ...]:
+        return (CARRIED_COMMENT,)
+
+    def entry(self) -> InFlight:
+        number = self.connection.number & 0xFFFFFFFF
+        return InFlight(number, self.correlation_id, self.api_key, self.api_version, self.offset)
+
+    def pend(self, index: IndexEncoder, flags: int = 0) -> None:
+        connection, key, version = self.connection.number & 0xFFFFFFFF, self.api_key, self.api_version
+        flags |= self.flags | STATES.index(State.PENDING)
+        client = index.string(self.client)
+        asked = self.time_ns, -1, self.offset, -1, self.size, 0, self.correlation_id
+        index.record(Record(*asked, connection, key, version, 0, flags, client, 0))
+
+    def moved(self, offset: int) -> None:
+        self.track.moved(self.place, offset, CARRIED)
 
 
 class Patience:
@@ -68,12 +111,13 @@ class Patience:
 
 
 class Tracks:
-    """Takes what it can for a recorder. `redact`: APIs with secrets are left alone."""
+    """Takes what it can for a recorder. `redact`: APIs with secrets are left alone. `snaplen`: most bytes of a frame that
+    are kept."""
 
-    def __init__(self, recording: Recording, redact: bool) -> None:
+    def __init__(self, recording: Recording, redact: bool, snaplen: int | None = None) -> None:
         self._recording = recording
         self._native: Any = native
-        self._tape: Any = native.Tape(partial(_shape, redact)) if native is not None else None
+        self._tape: Any = native.Tape(partial(_shape, redact), snaplen or 0) if native is not None else None
 
     @property
     def counts(self) -> dict[str, int]:
@@ -96,23 +140,44 @@ class Tracks:
             frames = tape.frames
             at = tracked.track.feed(direction, data, at, time_ns, segment.flushed, recording.stop)
             segment.frames += tape.frames - frames
-            if at == size:
+            if at == size or not self._go_on(tracked):
                 break
-            if tape.reason == _CARE:
-                self.leave(tracked)
-                tracked.patience.again()
-                break
-            # What the recording does before every frame.
+        return data[at:]
+
+    def skip(self, tracked: Tracked, direction: int, time_ns: int, count: int) -> bool:
+        """Bytes of a frame that are not there; whether that was taken."""
+        recording, tape = self._recording, self._tape
+        while tracked.track is not None:
             segment = recording.ready()
             if segment is None or tracked.track is None:
                 break
-            recording.sync(segment)
-            if not tracked.track.attached:
-                recording.known(segment, tracked.open)
-                index = recording.index
-                heads = segment.heads(tracked.open.number)
-                tracked.track.attach(*heads, segment.buffer, index.records, index.string)
-        return data[at:]
+            frames = tape.frames
+            taken: bool = tracked.track.skip(direction, count, time_ns, segment.flushed, recording.stop)
+            segment.frames += tape.frames - frames
+            if taken:
+                return True
+            if not self._go_on(tracked):
+                break
+        return False
+
+    def _go_on(self, tracked: Tracked) -> bool:
+        """Do what a track has stopped for; whether it goes on."""
+        recording = self._recording
+        if self._tape.reason == _CARE:
+            self.leave(tracked)
+            tracked.patience.again()
+            return False
+        # What the recording does before every frame.
+        segment = recording.ready()
+        if segment is None or tracked.track is None:
+            return False
+        recording.sync(segment)
+        if not tracked.track.attached:
+            recording.known(segment, tracked.open)
+            index = recording.index
+            heads = segment.heads(tracked.open.number)
+            tracked.track.attach(*heads, segment.buffer, index.records, index.string)
+        return True
 
     def _begin(self, tracked: Tracked) -> bool:
         """Put a connection on a track if it is plain."""
@@ -122,7 +187,8 @@ class Tracks:
         for exchange, data in tracked.in_flight.values():
             marks = exchange.marks
             flags = CARRIED if marks.get("carried") else 0
-            if not track.push(data, exchange.request_time_ns or 0, marks["request_offset"], flags):
+            time_ns = exchange.request_time_ns or 0
+            if not track.push(data, time_ns, marks["request_offset"], flags, exchange.request_cut):
                 tracked.patience.again()
                 return False
         rests = tracked.decoder.hand_over()
@@ -157,18 +223,32 @@ class Tracks:
             return
         requests, *rests = track.release()
         decoder = tracked.decoder
-        for data, time_ns, offset, flags in requests:
-            for event in decoder.receive_from_client(data, time_ns):
+        for data, time_ns, offset, flags, cut in requests:
+            events = decoder.receive_from_client(data, time_ns)
+            for event in events if not cut else decoder.skip(Direction.REQUEST, cut, time_ns):
                 if isinstance(event, RequestSeen):
                     exchange = event.exchange
                     exchange.marks["request_offset"] = offset
                     if flags & CARRIED:
                         exchange.marks["carried"] = True
                     tracked.in_flight[id(exchange)] = exchange, data
-        for direction, (rest, time_ns) in enumerate(rests):
+        for direction, (rest, time_ns, skipped) in enumerate(rests):
             if rest:
                 receive = decoder.receive_from_broker if direction else decoder.receive_from_client
                 receive(rest, time_ns)
+            if skipped:
+                decoder.skip(Direction(direction), skipped, time_ns)
+
+    def unanswered(self, tracked: Tracked) -> Iterator[Unanswered]:
+        """The requests of a connection that wait. On a track they stay there; the segment is let go."""
+        track = tracked.track
+        if track is None:
+            for exchange, data in tracked.in_flight.values():
+                yield Carried(tracked.open, exchange, data)
+            return
+        track.detach()
+        for number, asked in enumerate(track.waiting()):
+            yield OnTrack(tracked.open, track, number, *asked)
 
     def waiting(self, connections: Iterable[Tracked]) -> bytes:
         """The requests in flight that are in this segment, as the entries of a sync block."""
@@ -178,7 +258,7 @@ class Tracks:
             if tracked.track is not None:
                 tracks.append(tracked.track)
             else:
-                others.extend(in_flight(tracked.open, exchange) for exchange, _ in tracked.in_flight.values())
+                others.extend(asked.entry() for asked in self.unanswered(tracked))
         slow = pack_in_flight(entry for entry in others if entry.offset >= 0)
         fast: bytes = self._tape.waiting(tracks) if tracks else b""
         if not slow or not fast:

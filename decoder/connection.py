@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 from . import facts
 from .about import About
+from .acks import produce_acks
 from .codec import decode_request, decode_request_header, decode_response
 from .errors import DecodeError
 from .exchange import Exchange, State
@@ -69,16 +70,18 @@ class Connection:
         *,
         mid_stream: bool = False,
         topics: Topics | None = None,
+        keep: int | None = None,
     ):
         """`mid_stream`: the bytes may begin inside of a frame; the next one is searched for. `topics`: what is
-        known of topic ids, shared by the connections to a cluster."""
+        known of topic ids, shared by the connections to a cluster. `keep`: no more than so many bytes of a frame are
+        kept; the exchange of a longer one has its beginning, and says what is missing (`Exchange.cut`)."""
         self.number, self.client, self.broker = number, client, broker
         self.topics = Topics() if topics is None else topics
         self.about = About()
         self._limit = limit
         # The search for the start of a frame, by direction; None where frames are known.
         self._searched: list[Search | None] = [Search(d, limit) if mid_stream else None for d in Direction]
-        self._framers = (Framer(limit), Framer(limit))
+        self._framers = (Framer(limit, keep), Framer(limit, keep))
         self._opaque: list[str | None] = [None, None]
         # Requests that wait for a response; _TOKEN stands for a raw SASL token, which is answered by another.
         self._waiting: deque[object] = deque()
@@ -98,9 +101,11 @@ class Connection:
     def hand_over(self) -> tuple[tuple[bytes, int], tuple[bytes, int]] | None:
         """Let somebody go on in its place, who has taken what is `pending`: by direction, the bytes that are no whole
         frame yet and the time of the first one. Nothing waits then. None, and nothing is changed, unless there was a
-        frame in both directions and the next bytes are frames for certain. What is fed afterwards is taken up again."""
+        request and the next bytes are frames for certain; of an answer that is the first one, nothing may have come yet.
+        What is fed afterwards is taken up again."""
         odd = self._raw_sasl or self._first_request or any(self._opaque) or any(self._searched)
-        if odd or not all(framer.begun for framer in self._framers):
+        asking, answering = self._framers
+        if odd or not asking.begun or not (answering.begun or answering.empty) or asking.cutting or answering.cutting:
             return None
         self._waiting.clear()
         self._ids.clear()
@@ -114,6 +119,20 @@ class Connection:
     def receive_from_broker(self, data: bytes | bytearray | memoryview, time_ns: int = 0) -> list[Event]:
         """Bytes from the broker, arrived at `time_ns`."""
         return list(self._receive(Direction.RESPONSE, data, time_ns))
+
+    def skip(self, direction: Direction, count: int, time_ns: int = 0) -> list[Event]:
+        """The next `count` bytes of `direction` are not there; they belong to the frame that is being read. Where they
+        do not, it is as if they were lost."""
+        if self._opaque[direction] is not None:
+            return []
+        if self._searched[direction] is None:
+            framer = self._framers[direction]
+            take = self._request if direction is Direction.REQUEST else self._response
+            try:
+                return [event for frame, started in framer.skip(count, time_ns) for event in take(frame, started)]
+            except NotFrames:
+                pass
+        return self.lost(direction, at_frame=False)
 
     def lost(self, direction: Direction, at_frame: bool = True) -> list[Event]:
         """Bytes of `direction` are missing here. What comes next starts at a frame, or else one is searched for."""
@@ -197,6 +216,7 @@ class Connection:
             client=self.client,
             broker=self.broker,
             request=frame,
+            request_cut=self._framers[0].missing,
             request_time_ns=time_ns,
             topics=self.topics,
             about=self.about,
@@ -237,6 +257,7 @@ class Connection:
                 broker=self.broker,
                 correlation_id=correlation_id,
                 response=frame,
+                response_cut=self._framers[1].missing,
                 response_time_ns=time_ns,
                 state=State.ORPHAN,
                 about=self.about,
@@ -249,6 +270,7 @@ class Connection:
                 break
             yield from self._unanswered(first)
         first.response, first.response_time_ns, first.state = frame, time_ns, State.PAIRED
+        first.response_cut = self._framers[1].missing
         if first.api_key == SASL_HANDSHAKE and first.api_version == 0 and first.error == 0:
             # After a version 0 handshake the tokens travel without headers (KIP-43); version 1 wraps them (KIP-152).
             self._raw_sasl = True
@@ -275,6 +297,9 @@ class Connection:
 def expects_no_response(exchange: Exchange) -> bool:
     """Whether this is a Produce with acks=0, which brokers do not answer."""
     message = exchange.request_message
+    if exchange.request_cut:
+        head = bytes(4) + (exchange.request or b"")
+        return produce_acks(head, 0, len(head)) == 0
     return message is not None and message["acks"] == 0
 
 

@@ -6,6 +6,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from . import facts
+from .beginning import first_error_in
 from .codec import decode_request, decode_response, guess_request
 from .errors import DecodeError, TrailingBytes, UnknownVersion
 from .message import Message
@@ -30,7 +31,8 @@ class State(StrEnum):
     """a response whose request was never seen"""
 
 
-_UNREAD: Any = object()
+UNREAD_SIDE: Any = object()
+"""In place of a message that nobody has asked for yet."""
 
 
 class Exchange:
@@ -39,7 +41,11 @@ class Exchange:
     Frames exclude the 4 size bytes; ``request_size``/``response_size`` are the values of those 4 bytes. Times are
     nanoseconds since the epoch. ``marks`` is free for whoever holds the exchange (file offsets, rule names). ``about``
     is what the connection has said of its two ends so far, shared by its exchanges; None where nobody followed it.
+    ``request_cut`` and ``response_cut`` say how many bytes of a frame were not kept behind those that are there; such a
+    frame has no message.
     """
+
+    plain = same = repeated = False  # see findings.foreseen
 
     __slots__ = (
         "_faults",
@@ -54,8 +60,10 @@ class Exchange:
         "correlation_id",
         "marks",
         "request",
+        "request_cut",
         "request_time_ns",
         "response",
+        "response_cut",
         "response_time_ns",
         "state",
         "topics",
@@ -78,17 +86,20 @@ class Exchange:
         state: State = State.PENDING,
         topics: Topics | None = None,
         about: About | None = None,
+        request_cut: int = 0,
+        response_cut: int = 0,
     ):
         self.connection, self.client, self.broker = connection, client, broker
         self.api_key, self.api_version, self.correlation_id = api_key, api_version, correlation_id
         self.client_id = client_id
         self.request, self.request_time_ns = request, request_time_ns
         self.response, self.response_time_ns = response, response_time_ns
+        self.request_cut, self.response_cut = request_cut, response_cut
         self.state = state
         self.topics = topics
         self.about = about
         self.marks: dict[str, Any] = {}
-        self._messages: list[Any] = [_UNREAD, _UNREAD]
+        self._messages: list[Any] = [UNREAD_SIDE, UNREAD_SIDE]
         self._faults: list[DecodeError | None] = [None, None]
 
     def __repr__(self) -> str:
@@ -101,11 +112,11 @@ class Exchange:
 
     @property
     def request_size(self) -> int | None:
-        return None if self.request is None else len(self.request)
+        return None if self.request is None else len(self.request) + self.request_cut
 
     @property
     def response_size(self) -> int | None:
-        return None if self.response is None else len(self.response)
+        return None if self.response is None else len(self.response) + self.response_cut
 
     @property
     def latency_ns(self) -> int | None:
@@ -116,17 +127,18 @@ class Exchange:
 
     @property
     def request_message(self) -> Message | None:
-        """The decoded request, or None if there is none or it cannot be decoded (see `undecoded`)."""
-        return None if self.request is None else self._read_once(0)
+        """The decoded request, or None if there is none or it cannot be decoded (see `undecoded` and `cut`)."""
+        return None if self.request is None or self.request_cut else self._read_once(0)
 
     @property
     def response_message(self) -> Message | None:
-        """The decoded response, or None if there is none or it cannot be decoded (see `undecoded`)."""
+        """The decoded response, or None if there is none or it cannot be decoded (see `undecoded` and `cut`)."""
         # An orphan's API is not known, so nothing says how to read it.
-        return None if self.response is None or self.state is State.ORPHAN else self._read_once(1)
+        odd = self.response is None or self.response_cut or self.state is State.ORPHAN
+        return None if odd else self._read_once(1)
 
     def _read_once(self, which: int) -> Message | None:
-        if self._messages[which] is _UNREAD:
+        if self._messages[which] is UNREAD_SIDE:
             self._messages[which] = self._read(which)
         message: Message | None = self._messages[which]
         return message
@@ -146,7 +158,10 @@ class Exchange:
 
     @property
     def error(self) -> int:
-        """The first error code of the response that is not 0 (shallow fields before deep ones), else 0."""
+        """The first error code of the response that is not 0 (shallow fields before deep ones), else 0. Of a response that
+        was cut: of the codes that were kept."""
+        if self.response_cut and self.state is not State.ORPHAN:
+            return first_error_in(self.response or b"", self.api_key, self.api_version, self.response_cut)
         message = self.response_message
         return first_error(message) if message else 0
 
@@ -159,6 +174,17 @@ class Exchange:
         ]
         return "; ".join(reasons) or None
 
+    @property
+    def cut(self) -> str | None:
+        """What was not kept of the frames of this exchange, or None if both are whole."""
+        frames = (("request", self.request, self.request_cut), ("response", self.response, self.response_cut))
+        said = [
+            f"{side}: cut at {len(frame)} of {len(frame) + missing} bytes"
+            for side, frame, missing in frames
+            if frame is not None and missing
+        ]
+        return "; ".join(said) or None
+
     def _inside(self, values: bool) -> dict[str, Any]:
         asked, answered = self.request_message, self.response_message
         found = {
@@ -170,7 +196,7 @@ class Exchange:
     def guess(self) -> Message | None:
         """What a request of an unknown version would say if it were the nearest known version; None if it is
         known, or does not fit. No more than a guess: a newer version may mean other bytes."""
-        if self.request is None or not isinstance(self._fault(0), UnknownVersion):
+        if self.request is None or self.request_cut or not isinstance(self._fault(0), UnknownVersion):
             return None
         return guess_request(self.request)
 
@@ -210,6 +236,9 @@ class Exchange:
             "request": None,
             "response": None,
         }
+        cut = self.cut
+        if cut is not None:
+            out["cut"] = cut
         if any(self.surplus):
             out["surplus_bytes"] = {"request": self.surplus[0], "response": self.surplus[1]}
         if bodies:

@@ -40,20 +40,32 @@ def foreign_protocol(data: bytes) -> str | None:
 
 
 class Framer:
-    """Cuts a stream into frames. After `NotFrames` it stays failed: feed it no more."""
+    """Cuts a stream into frames. After `NotFrames` it stays failed: feed it no more.
 
-    __slots__ = ("_buffer", "_first", "_start", "limit", "time_ns")
+    `keep`: of a frame no more than so many bytes are given. `missing`: how many are missing at the end of the frame that
+    was given last, for that reason or because they were skipped.
+    """
 
-    def __init__(self, limit: int = MAX_FRAME):
-        self.limit = limit
+    __slots__ = ("_buffer", "_first", "_rest", "_start", "keep", "limit", "missing", "time_ns")
+
+    def __init__(self, limit: int = MAX_FRAME, keep: int | None = None):
+        self.limit, self.keep = limit, keep
         self._buffer = bytearray()
         self._start = 0
         self._first = True
+        self._rest = 0  # bytes to come of a frame of which nothing more is given
+        self.missing = 0
         self.time_ns = 0
         """Arrival of the first byte of the frame that is being read."""
 
     def feed(self, data: bytes | bytearray | memoryview, time_ns: int = 0) -> Iterator[tuple[bytes, int]]:
         """The frames that `data` completes, each with the arrival time of its first byte."""
+        if self._rest:
+            passed = min(self._rest, len(data))
+            yield from self._pass(passed, time_ns)
+            data = memoryview(data)[passed:]
+            if not data:
+                return
         buffer = self._buffer
         if len(buffer) == self._start:
             self.time_ns = time_ns
@@ -61,16 +73,17 @@ class Framer:
         at = self._start
         try:
             while len(buffer) - at >= 4:
-                size = _SIZE(buffer, at)[0]
-                # Read as a size, a TLS hello is 369 MB: only as a stream's first frame is it told from a frame.
-                looks = foreign_protocol(bytes(buffer[at : at + 8])) if self._first else None
-                if looks or not 0 <= size <= self.limit:
-                    raise NotFrames(f"not Kafka: {looks}" if looks else f"not a frame: size {size}")
+                size = self._size(at)
                 end = at + 4 + size
+                stop = end if self.keep is None else min(end, at + 4 + self.keep)
                 if len(buffer) < end:
+                    if stop <= len(buffer):
+                        self._rest = end - len(buffer)
+                        del buffer[stop:]
                     break
-                frame = bytes(memoryview(buffer)[at + 4 : end])
+                frame = bytes(memoryview(buffer)[at + 4 : stop])
                 self._first = False
+                self.missing = end - stop
                 started, self.time_ns, at = self.time_ns, time_ns, end
                 yield frame, started
         finally:
@@ -79,14 +92,59 @@ class Framer:
                 del buffer[:at]
                 self._start = 0
 
+    def _size(self, at: int) -> int:
+        buffer = self._buffer
+        size: int = _SIZE(buffer, at)[0]
+        # Read as a size, a TLS hello is 369 MB: only as a stream's first frame is it told from a frame.
+        looks = foreign_protocol(bytes(buffer[at : at + 8])) if self._first else None
+        if looks or not 0 <= size <= self.limit:
+            raise NotFrames(f"not Kafka: {looks}" if looks else f"not a frame: size {size}")
+        return size
+
+    def skip(self, count: int, time_ns: int = 0) -> Iterator[tuple[bytes, int]]:
+        """The next `count` bytes are not there. They belong to the frame whose size was fed, else `NotFrames`; the
+        frame, if they complete it."""
+        if not self._rest:
+            have = len(self._buffer) - self._start
+            if have < 4:
+                raise NotFrames("bytes are missing where a frame begins")
+            self._rest = 4 + self._size(self._start) - have
+        if count > self._rest:
+            self._rest = 0
+            raise NotFrames("bytes are missing behind the end of a frame")
+        return self._pass(count, time_ns)
+
+    def _pass(self, count: int, time_ns: int) -> Iterator[tuple[bytes, int]]:
+        """So many bytes come of which nothing is given."""
+        self._rest -= count
+        if self._rest:
+            return
+        head = self._buffer[self._start :]
+        self._buffer.clear()
+        self._start = 0
+        self._first = False
+        self.missing = _SIZE(head)[0] + 4 - len(head)
+        started, self.time_ns = self.time_ns, time_ns
+        yield bytes(head[4:]), started
+
     @property
     def begun(self) -> bool:
         """Whether a whole frame has come."""
         return not self._first
 
+    @property
+    def empty(self) -> bool:
+        """Whether no frame has begun that is not whole yet."""
+        return len(self._buffer) == self._start and not self._rest
+
+    @property
+    def cutting(self) -> bool:
+        """Whether the rest of a frame is to come of which nothing is given."""
+        return self._rest > 0
+
     def rest(self) -> bytes:
         """The bytes held that are no whole frame yet; they are given up."""
         rest = bytes(self._buffer[self._start :])
         self._buffer.clear()
-        self._start = 0
+        self._start = self._rest = 0
         return rest

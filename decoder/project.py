@@ -39,6 +39,12 @@ def _cached(of: Plan, paths: tuple[str, ...]) -> Callable[[bytes, int], tuple[tu
     return projected
 
 
+def reader(of: Plan, paths: tuple[str, ...]) -> Callable[[bytes, int], tuple[tuple[list[Any], ...], int]]:
+    """A function from a frame and the place of its body to the values at `paths`, a list per path, and where the body ends;
+    raises one of `decode.FAULTS`."""
+    return _cached(of, paths)
+
+
 def _steps(plan_: StructPlan, path: str) -> list[tuple[int, bool]]:
     """For each step of a path: the field's number, and whether it is an array to go through."""
     way: list[tuple[int, bool]] = []
@@ -140,8 +146,13 @@ def first_error(message: Message) -> int:
 
 @cache
 def _error_ways(of: Plan) -> tuple[list[tuple[int, bool]], ...]:
-    paths = sorted(_error_paths(of.root, ""), key=lambda path: path.count("."))
-    return tuple(_steps(of.root, path) for path in paths)
+    return tuple(_steps(of.root, path) for path in error_paths(of))
+
+
+@cache
+def error_paths(of: Plan) -> tuple[str, ...]:
+    """The paths of all error codes of a message, without items (``"topics.error_code"``), shallow ones first."""
+    return tuple(sorted(_error_paths(of.root, ""), key=lambda path: path.count(".")))
 
 
 def _error_paths(struct: StructPlan, prefix: str) -> Iterator[str]:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from .errors import DecodeError
 from .facts import api_key as key_of
 from .plan import plan
-from .project import _cached, _error_paths
+from .project import _cached, error_paths
 
 Skimmed = tuple[tuple[list[int], ...], int]
 
@@ -37,10 +37,10 @@ def skim(kind: str, api_key: int, api_version: int) -> Skim | None:
     except DecodeError:
         return None
     if kind == "response":
-        paths = sorted(_error_paths(of.root, ""), key=lambda path: path.count("."))
+        paths = error_paths(of)
     else:
-        paths = ["acks"] if api_key == key_of("Produce") else []
-    return Skim(of.header_version, _cached(of, tuple(paths)))
+        paths = ("acks",) if api_key == key_of("Produce") else ()
+    return Skim(of.header_version, _cached(of, paths))
 
 
 def first_code(skimmed: Skimmed) -> int:

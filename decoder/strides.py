@@ -20,13 +20,22 @@ from typing import Any
 from . import facts
 from .accelerator import native
 from .acks import ACKS_REACH, acks_end
+from .decode import FAULTS
 
 PASSED, WATCHED, OVERSIZE, AWAITED = range(4)
 """Why `stride_responses` stopped; PASSED: nothing but the end of the bytes."""
+UNKNOWN, ANSWERED, SILENT, UNCLEAR = range(4)
+"""What `known_head` gives."""
 HEAD_WAIT = 600
 """Bytes of a Produce request's head that are waited for."""
 VERSIONS = 64
 """Versions that a selection has room for, per api key."""
+KEPT_LARGEST = 1 << 16
+"""Bytes of a request that is waited for, where requests are kept."""
+Quiet = tuple[tuple[tuple[Callable[[bytes, int], Any] | None, int, int, int] | None, ...] | None, ...]
+"""By api key and version: (reader, header version, latency, size). A response to a request that was kept is of no concern if
+it comes within this latency (nanoseconds), is not larger than this size, and if all that the reader (see `skim`) finds is 0;
+without reader, nothing needs to be read."""
 _PRODUCE = facts.api_key("Produce")
 _FETCH = facts.api_key("Fetch")
 _LEAST = 30
@@ -39,6 +48,7 @@ _SIZE_WORD = struct.Struct(">II").unpack_from
 _HEAD = struct.Struct(">IQ").unpack_from
 _SHORT_INT = struct.Struct(">HI").unpack_from
 _ENDING = struct.Struct(">HHH").unpack_from
+_ENTRY = struct.Struct("=5I")
 _NOTHING = struct.Struct("0s").unpack_from
 
 
@@ -50,6 +60,29 @@ class PythonQueue(deque[Any]):
     like = b""
     like_end = 12
     like_bytes = staticmethod(_NOTHING)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._frames: dict[int, tuple[bytes, int]] = {}
+
+    def append_kept(self, number: int, frame: bytes, time_ns: int) -> None:
+        """A number with its request (size first) and when that came."""
+        self._frames[number] = frame, time_ns
+        self.append(number)
+
+    def kept(self) -> tuple[bytes, int] | None:
+        """The request of the first entry, if it was kept, and when it came."""
+        return self._frames.get(self[0]) if self and self[0].__class__ is int else None
+
+    def popleft(self) -> Any:
+        entry = super().popleft()
+        if self._frames and entry.__class__ is int:
+            self._frames.pop(entry, None)
+        return entry
+
+    def clear(self) -> None:
+        super().clear()
+        self._frames.clear()
 
     def resembles(self, keyver: int, like: bytes) -> None:
         self.like_keyver, self.like, self.like_end = keyver, like, 12 + len(like)
@@ -158,10 +191,38 @@ def python_stride_watched(
     return at, last, _SIZE(data, last + 8)[0] if last >= 0 else -1, doubtful
 
 
+def known_head(heads: bytes, data: Any, at: int, end: int, size: int, keyver: int) -> int:
+    """What is known of the request at `at` by how it begins: UNKNOWN, ANSWERED (it may pass, and gets a response), SILENT
+    (it may pass and gets none), UNCLEAR (more of it is needed). `heads`: see `proxy.heads.ENTRY`."""
+    place, found = 0, UNKNOWN
+    while place + _ENTRY.size <= len(heads):
+        own, number, wanted, count, answered = _ENTRY.unpack_from(heads, place)
+        if number == keyver and (wanted == size if wanted else count + 8 <= size):
+            there = min(count, end - at - 12)
+            first = place + _ENTRY.size
+            like = int.from_bytes(heads[first : first + there], "little")
+            mask = int.from_bytes(heads[first + count : first + count + there], "little")
+            same = not (int.from_bytes(bytes(data[at + 12 : at + 12 + there]), "little") ^ like) & mask
+            if same and there == count:
+                return ANSWERED if answered else SILENT
+            found = UNCLEAR if same else found
+        place += own
+    return found
+
+
 def python_stride_requests(
-    data: Any, at: int, end: int, most: int, queue: PythonQueue, chosen: frozenset[int]
+    data: Any,
+    at: int,
+    end: int,
+    most: int,
+    queue: PythonQueue,
+    chosen: frozenset[int],
+    heads: bytes,
+    keeping: frozenset[int] = frozenset(),
+    now: int = 0,
 ) -> tuple[int, int, bool]:
-    """Requests of which all are of a selection, those that get a response put into the queue; it stops at any other.
+    """Requests of which all are of a selection, or begin as one of a table does (`known_head`), those that get a response
+    put into the queue, with the whole request and the time `now` if they are of the selection `keeping`; it stops at any other.
 
     Gives also the last one's correlation id or -1, and whether the bytes behind it are the beginning of a request of
     which more is needed (True), or of one that is for others to look at.
@@ -170,29 +231,68 @@ def python_stride_requests(
     while at + 12 <= end:
         size, head = _HEAD(data, at)
         keyver = head >> 32
-        if size > most or size < 8 or keyver not in chosen:
+        stop = at + size + 4
+        awaited = True
+        if size > most or size < 8:
             return at, last, False
-        if keyver >> 16 != _PRODUCE or queue.alike(data, at, end, size, keyver):
-            queue.append(head)
-        else:
+        if keyver not in chosen:
+            known = known_head(heads, data, at, end, size, keyver)
+            if known in (UNKNOWN, UNCLEAR):
+                return at, last, known == UNCLEAR
+            awaited = known == ANSWERED
+        elif keyver >> 16 == _PRODUCE and not queue.alike(data, at, end, size, keyver):
             place = acks_end(data, at, end)
-            if place > end or place > at + size + 4:
+            if place > end or place > stop:
                 return at, last, end - at < HEAD_WAIT and place > end
-            if data[place - 2] or data[place - 1]:
+            awaited = bool(data[place - 2] or data[place - 1])
+            if awaited:
                 queue.resembles(keyver, bytes(data[at + 12 : place]))
-                queue.append(head)
+        if awaited and keyver in keeping:
+            if stop > end:
+                return at, last, size <= KEPT_LARGEST
+            queue.append_kept(head, bytes(data[at:stop]), now)
+        elif awaited:
+            queue.append(head)
         last = head & 0xFFFFFFFF
-        at += size + 4
+        at = stop
     return at, last, True
 
 
+def is_quiet(quiet: Quiet, keyver: int, frame: bytes, latency: int) -> bool:
+    """Whether a response (size first) is of no concern: see `Quiet`. False says nothing."""
+    key, version = keyver >> 16, keyver & 0xFFFF
+    row = quiet[key] if key < len(quiet) else None
+    way = row[version] if row and version < len(row) else None
+    if way is None:
+        return False
+    reader, header, patience, largest = way
+    if latency > patience or len(frame) - 4 > largest:
+        return False
+    if reader is None:
+        return True
+    if len(frame) < 8 + header or (header and frame[8]):
+        return False
+    try:
+        found, _ = reader(frame, 8 + header)
+    except FAULTS:
+        return False
+    return not any(any(values) for values in found)
+
+
 def python_stride_responses(
-    data: Any, at: int, end: int, most: int, queue: PythonQueue, chosen: frozenset[int]
+    data: Any,
+    at: int,
+    end: int,
+    most: int,
+    queue: PythonQueue,
+    chosen: frozenset[int],
+    quiet: Quiet = (),
+    now: int = 0,
 ) -> tuple[int, int, int]:
     """Responses, whose requests leave the queue. Gives also the last one's correlation id or -1, and why it stopped.
 
-    WATCHED: the next one's request is the first in the queue and of a selection, and it is not seen to be without
-    node endpoints. AWAITED: the next one's request is in the queue, but not the first or no number. OVERSIZE.
+    WATCHED: the next one's request is the first in the queue, and of a selection, and it is not seen to be without
+    node endpoints; or that request was kept, and the response, which came `now`, is not seen to be quiet. AWAITED: the next one's request is in the queue, but not the first or no number. OVERSIZE.
     """
     last = -1
     while at + 8 <= end:
@@ -207,6 +307,11 @@ def python_stride_responses(
             head = queue[0]
             if head.__class__ is int and head & 0xFFFFFFFF == correlation:
                 if head >> 32 in chosen and (stop > end or not ends_clean(head >> 48, data, stop, size)):
+                    return at, last, WATCHED
+                kept = queue.kept()
+                if kept is not None and (
+                    stop > end or not is_quiet(quiet, head >> 32, bytes(data[at:stop]), now - kept[1])
+                ):
                     return at, last, WATCHED
                 queue.popleft()
             elif place_of(queue, correlation) >= 0:
@@ -224,7 +329,7 @@ stride: Callable[..., tuple[int, int]] = python_stride
 stride_watched: Callable[..., tuple[int, int, int, int]] = python_stride_watched
 stride_requests: Callable[..., tuple[int, int, bool]] = python_stride_requests
 stride_responses: Callable[..., tuple[int, int, int]] = python_stride_responses
-if native is not None and hasattr(native, "Queue"):  # one that was built before has none
+if native is not None and hasattr(native, "KEEPS"):  # one that was built before has none
     Queue, selection = native.Queue, selection_table
     stride, stride_watched = native.stride, native.stride_watched
     stride_requests, stride_responses = native.stride_requests, native.stride_responses

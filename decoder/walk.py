@@ -28,10 +28,13 @@ class Span(NamedTuple):
 
 
 class Walker:
-    """Reads `data` from `position` by `plan`; ``tree`` and ``spans`` grow as it goes, also when it fails."""
+    """Reads `data` from `position` by `plan`; ``tree`` and ``spans`` grow as it goes, also when it fails.
 
-    def __init__(self, plan: Plan, data: bytes, position: int = 0):
+    `missing`: so many bytes of the message are known to be missing behind `data`, where it is bound to fail."""
+
+    def __init__(self, plan: Plan, data: bytes, position: int = 0, missing: int = 0):
         self.plan, self.data, self.position = plan, data, position
+        self._missing = missing
         self.tree: dict[str, Any] = {}
         self.spans: list[Span] = []
         self._items = 0
@@ -76,7 +79,7 @@ class Walker:
         path = prefix + "_tagged_fields"
         start = self.position
         count = self._uvarint(path)
-        if count * 2 > len(self.data) - self.position:
+        if count * 2 > len(self.data) - self.position + self._missing:
             raise self._fail(BadLength, f"{count} tagged fields do not fit in the bytes left", path, start)
         self._count(count, path, start)
         for _ in range(count):
@@ -109,7 +112,7 @@ class Walker:
         if field.array:
             count = self._length(field, "i", 4, path)
             if count is not None:
-                if count > len(self.data) - self.position:
+                if count > len(self.data) - self.position + self._missing:
                     raise self._fail(BadLength, f"{count} items do not fit in the bytes left", path, start)
                 if field.type not in FIXED:
                     self._count(count, path, start)

@@ -9,32 +9,82 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from .. import decoder
 from ..decoder import Exchange, facts
-from ..decoder.filter.fields import Need
+from ..decoder.filter import Filter
+from ..decoder.filter.fields import Kind, Need
+from ..decoder.filter.paths import Path
+from ..decoder.filter.quiet import Quiet
+from ..decoder.filter.scope import leaves as tests
+from ..decoder.filter.tree import FieldValue, Search
+from . import fetch_sessions
 from .actions import Scene, Seen
 from .fate import Fate
 from .rules import Rule
-from .when import Clockwork
+from .when import Clockwork, Count, Counting
 
 PRODUCE = facts.api_key("Produce")
 API_VERSIONS = facts.api_key("ApiVersions")
 METADATA = facts.api_key("Metadata")
 KNOWN = frozenset(facts.api_keys())
 
+STEADY = frozenset({
+    "api", "ver", "conn", "client", "addr", "broker", "ends", "client.port", "broker.port", "port",
+    "topic", "topic.id", "partition", "group", "member", "instance", "txn", "acks",
+})  # fmt: skip
+"""Fields of filters that the beginning of a request settles: clients, and what names what it is about."""
+
+
+SKELETAL = STEADY | {
+    "corr", "time", "software", "software.version", "broker.min", "broker.max", "err", "errors", "retriable", "partition.err",
+    "topic.err", "throttle", "latency", "paired", "state", "no_response", "orphan", "pending",
+}  # fmt: skip
+"""Fields of filters that can be told without records, and without the size of what is still coming."""
+
+
+def skeletal(wanted: Filter) -> bool:
+    """Whether a filter says the same of a message and of its `decoder.skeleton`."""
+    for leaf in tests(wanted.tree):
+        if isinstance(leaf, Search):
+            return False
+        for field in (leaf.field, *([leaf.value.field] if isinstance(leaf.value, FieldValue) else [])):
+            if field.name not in SKELETAL and not (isinstance(field, Path) and _in_skeleton(field)):
+                return False
+    return True
+
+
+def _in_skeleton(path: Path) -> bool:
+    """Whether a path cannot lead into what a skeleton leaves out: records, and tags behind the last ones."""
+    if path.side == "response":
+        return path.kind is Kind.ERROR or path.steps == "throttle_time_ms"
+    return path.kind not in (Kind.BYTES, Kind.STRUCT)
+
+
+def steady(wanted: Filter) -> bool:
+    """Whether requests that begin alike on one connection are alike to a filter."""
+    for leaf in tests(wanted.tree):
+        if isinstance(leaf, Search) or leaf.field.name not in STEADY:
+            return False
+        if isinstance(leaf.value, FieldValue) and leaf.value.field.name not in STEADY:
+            return False
+    return True
+
 
 class Standing:
     """A rule at work."""
 
-    __slots__ = ("apis", "clock", "decides", "random", "rule", "selects")
+    __slots__ = ("apis", "clock", "random", "rule", "selects", "skeletal", "steady", "whole_fetches")
 
-    def __init__(self, rule: Rule, begun_ns: int, matched: int = 0, hits: int = 0) -> None:
+    def __init__(self, rule: Rule, count: Counting) -> None:
         self.rule = rule
-        self.clock = Clockwork(rule.when, begun_ns, matched, hits)
+        self.clock = Clockwork(rule.when, count)
         keys = rule.filter.apis()
         self.apis = KNOWN if keys is None else keys
         seed = rule.when.seed if rule.when.seed is not None else zlib.crc32(rule.name.encode())
         # A stream of its own, so that what an action draws does not change which matches fire.
         self.random = random.Random(seed ^ 0x5EED)
         self.selects = rule.filter.narrowed()
+        self.steady = steady(rule.filter)
+        self.skeletal = skeletal(rule.filter)
+        self.whole_fetches = not rule.late and fetch_sessions.names_topics(rule.filter)
 
 
 class RuleBook:
@@ -42,7 +92,7 @@ class RuleBook:
 
     def __init__(self, rules: Sequence[Rule], seen: Seen | None = None, now_ns: int | None = None) -> None:
         begun = time.time_ns() if now_ns is None else now_ns
-        self._standing = [Standing(rule, begun) for rule in rules]
+        self._standing = [Standing(rule, Count(begun)) for rule in rules]
         self.seen = seen if seen is not None else Seen()
         self._sort()
 
@@ -54,10 +104,44 @@ class RuleBook:
             self._interest |= {API_VERSIONS}
             self._late |= {API_VERSIONS}
 
+    def early(self, api_key: int) -> bool:
+        """Whether a rule for an API is decided by the request alone."""
+        return any(api_key in each.apis and not each.rule.late for each in self._standing)
+
+    def kept(self) -> frozenset[int]:
+        """Api keys whose requests are of use until the response is there, and are of no other."""
+        return self._late - {API_VERSIONS}
+
+    def quiet(self, api_key: int) -> Quiet | None:
+        """When no rule is about a response of an API; None if each has to be judged."""
+        found = Quiet()
+        for each in self._standing:
+            if each.rule.late and api_key in each.apis:
+                if (quiet := each.rule.filter.quiet) is None:
+                    return None
+                found = found.both(quiet)
+        return found
+
+    def steady(self, api_key: int) -> bool:
+        """Whether a request that concerns no rule tells the same of all that begin like it on its connection."""
+        return all(each.steady for each in self._standing if api_key in each.apis and not each.rule.late)
+
+    def skeletal(self, api_key: int) -> bool:
+        """Whether all rules for an API can do with the `decoder.skeleton` of its messages."""
+        return all(each.skeletal for each in self._standing if api_key in each.apis)
+
+    def concerns(self, exchange: Exchange, late: bool = False) -> bool:
+        """Whether a rule is about a request (or `late`, a response): it may fire. Counts nothing."""
+        return any(True for _ in self._matching(exchange, late))
+
+    def whole_fetches(self) -> bool:
+        """Whether a rule that may still fire has to know all topics of a Fetch (see `fetch_sessions`)."""
+        return any(each.whole_fetches and not each.clock.spent for each in self._standing)
+
     def begin(self, now_ns: int) -> None:
         """Let the rules begin at this time (nanoseconds since the epoch): windows of time count from there."""
         for each in self._standing:
-            each.clock.begun_ns = now_ns
+            each.clock.count.begun_ns = now_ns
 
     @property
     def rules(self) -> list[Rule]:
@@ -77,22 +161,29 @@ class RuleBook:
 
     def hits(self) -> dict[str, int]:
         """How often each rule has fired, by name."""
-        return {each.rule.name: each.clock.hits for each in self._standing}
+        return {each.rule.name: each.clock.count.hits for each in self._standing}
 
     def counts(self) -> dict[str, tuple[int, int]]:
         """How often each rule has matched and fired, by name."""
-        return {each.rule.name: (each.clock.matched, each.clock.hits) for each in self._standing}
+        return {each.rule.name: (each.clock.count.matched, each.clock.count.hits) for each in self._standing}
 
-    def renewed(self, rules: Sequence[Rule], counts: Mapping[str, tuple[int, int]]) -> RuleBook:
+    def renewed(
+        self,
+        rules: Sequence[Rule],
+        counts: Mapping[str, tuple[int, int]],
+        shared: Mapping[str, Counting] | None = None,
+    ) -> RuleBook:
         """A book with other rules that has seen the same; rules named in `counts` go on counting from there, and those
-        that were here before keep the time they began at."""
+        that were here before keep the time they began at. `shared`: counts that stand elsewhere, by name."""
         book = RuleBook((), self.seen)
-        began = {each.rule.name: each.clock.begun_ns for each in self._standing}
+        began = {each.rule.name: each.clock.count.begun_ns for each in self._standing}
         now = time.time_ns()
-        book._standing = [
-            Standing(rule, began.get(rule.name, now) if rule.name in counts else now, *counts.get(rule.name, (0, 0)))
-            for rule in rules
-        ]
+        for rule in rules:
+            count: Counting | None = shared.get(rule.name) if shared is not None else None
+            if count is None:
+                begun = began.get(rule.name, now) if rule.name in counts else now
+                count = Count(begun, *counts.get(rule.name, (0, 0)))
+            book._standing.append(Standing(rule, count))
         book._sort()
         return book
 
@@ -120,9 +211,9 @@ class RuleBook:
 
     def _first(self, exchange: Exchange, late: bool) -> Fate | None:
         for each in self._matching(exchange, late):
-            if each.clock.fires(exchange):
-                fate = Fate(each.rule.name, each.clock.hits)
-                scene = Scene(self.seen, each.random, each.selects, each.clock.hits)
+            if hit := each.clock.fires(exchange):
+                fate = Fate(each.rule.name, hit)
+                scene = Scene(self.seen, each.random, each.selects, hit)
                 for action in each.rule.do:
                     action.shape(fate, exchange, scene)
                 return fate

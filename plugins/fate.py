@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from ..decoder import Exchange
+from ..decoder.hit_notes import hit_note
+from .versions.pretence import Pretence
 
 Change = Callable[[Exchange, bytes], bytes]
 """(the exchange with what is known of it, a frame) -> the frame instead of it. May raise DecodeError."""
@@ -78,13 +80,15 @@ class Fate:
     """Nothing passes on the connection for so long, FOREVER to its end."""
     silent: tuple[bool, bool] = (True, True)
     """Which directions that is about: requests, responses."""
+    dialect: Pretence | None = None
+    """What the connection speaks with its client from this request on."""
     rates: tuple[int, int] = (0, 0)
     """Bytes a second that the connection may send from now on: requests, responses; 0: as many as it likes."""
 
     @property
     def note(self) -> str:
         """A line for the recording."""
-        return f"rule {self.rule!r} (hit {self.hits}): {'; '.join(self.notes)}"
+        return hit_note(self.rule, self.hits, "; ".join(self.notes))
 
     @property
     def late(self) -> bool:

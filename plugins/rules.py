@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..decoder.filter import Filter, compile
-from . import actions, when
+from ..decoder.filter import Filter, Need, compile
+from . import actions, reach, when
 from .actions import Action
 from .given import Given, Wrong, plainly
 from .rules_file import RuleError, read, read_text
@@ -84,6 +84,10 @@ def _rule(given: Given, number: int) -> Rule:
             given.wrong(f"the rule has no {key!r}")
     name = fields["name"].text("name") if "name" in fields else f"rule {number}"
     wanted = fields["match"].filter("match")
+    if why := reach.never(wanted):
+        fields["match"].wrong(f"the match is never true: {why}")
+    if Need.NOTES in wanted.needs:
+        fields["match"].wrong("what rules have hit is not known when they are asked: 'rule' is for recordings and lists")
     do = actions.read(fields["do"], wanted)
     found = when.read(fields["when"]) if "when" in fields else ALWAYS
     return Rule(name, wanted.text, do, found)

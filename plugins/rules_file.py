@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import tomllib
 from pathlib import Path
@@ -73,7 +74,7 @@ def read_text(text: str, name: str) -> Source:
 
 def _yaml(text: str, name: str) -> Given:
     try:
-        root = yaml.compose(text, Loader=yaml.SafeLoader)
+        root = yaml.compose(_without_tabs(text), Loader=yaml.SafeLoader)
         if root is None:
             return Given(None)
         return _Nodes(yaml.SafeLoader("")).given(root, "", 0)
@@ -81,22 +82,44 @@ def _yaml(text: str, name: str) -> Given:
         mark = error.problem_mark
         line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
         raise RuleError(name, line, column, f"is not YAML: {error.problem}") from None
+    except yaml.reader.ReaderError as error:
+        before = text[: error.position]
+        line, column = before.count("\n") + 1, error.position - before.rfind("\n")
+        raise RuleError(name, line, column, f"is not YAML: a character that no text has (#x{error.character:02x})") from None
     except yaml.YAMLError as error:
-        raise RuleError(name, 1, 1, f"is not YAML: {error}") from None
+        raise RuleError(name, 1, 1, f"is not YAML: {' '.join(str(error).split())}") from None
     except RecursionError:
         raise RuleError(name, 1, 1, "is nested too deeply") from None
+
+
+def _without_tabs(text: str) -> str:
+    """JSON that is indented with tabs has spaces instead, so that every place stays; YAML allows no tabs there."""
+    if "\t" in text:
+        try:
+            json.loads(text)  # then they are nothing but space: within a text JSON has them as \\t
+            return text.replace("\t", " ")
+        except (ValueError, RecursionError):
+            pass
+    return text
 
 
 class _Nodes:
     """Turns YAML's nodes into givens. Only plain data: a tag that names anything else leaves a text."""
 
     DEEPEST = 30
+    MOST = 100_000
+    """What aliases stand for counts each time: a few lines of them can mean more than any memory holds."""
 
     def __init__(self, loader: yaml.SafeLoader) -> None:
         self.loader = loader
+        self.seen = 0
 
     def given(self, node: yaml.Node, path: str, depth: int) -> Given:
         place = node.start_mark.line + 1, node.start_mark.column + 1
+        self.seen += 1
+        if self.seen > self.MOST:
+            problem = f"it holds more than {self.MOST} values, counting what its aliases stand for"
+            raise yaml.MarkedYAMLError(problem=problem, problem_mark=node.start_mark)
         if depth > self.DEEPEST:
             raise yaml.MarkedYAMLError(problem="it is nested too deeply", problem_mark=node.start_mark)
         if isinstance(node, yaml.MappingNode):

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import random
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from ..decoder import Exchange
 from ..decoder.filter import Filter, FilterError, compile
@@ -79,19 +80,40 @@ def _bound(text: str) -> int | str:
     return text
 
 
+class Counting(Protocol):
+    """Where a rule is counted. `begun_ns`: when it began. What is done `alone` nobody else does at the same time."""
+
+    matched: int
+    hits: int
+    begun_ns: int
+
+    def alone(self) -> AbstractContextManager[object]: ...
+
+
+class Count:
+    """A count of one process."""
+
+    __slots__ = ("begun_ns", "hits", "matched")
+
+    def __init__(self, begun_ns: int, matched: int = 0, hits: int = 0) -> None:
+        self.begun_ns, self.matched, self.hits = begun_ns, matched, hits
+
+    def alone(self) -> AbstractContextManager[object]:
+        return _NOTHING
+
+
+_NOTHING: AbstractContextManager[object] = nullcontext()
+
+
 class Clockwork:
-    """The counts of one rule: how often it matched and fired. `begun_ns`: when the rule began."""
+    """When one rule fires, by its `count`."""
 
-    __slots__ = ("_from", "_random", "_span", "_until", "begun_ns", "hits", "matched", "when")
+    __slots__ = ("_drawn", "_from", "_random", "_span", "_until", "count", "when")
 
-    def __init__(self, when: When, begun_ns: int, matched: int = 0, hits: int = 0) -> None:
-        self.when, self.begun_ns = when, begun_ns
-        self.matched, self.hits = matched, hits
+    def __init__(self, when: When, count: Counting) -> None:
+        self.when, self.count = when, count
+        self._drawn = 0
         self._random = random.Random(when.seed) if when.probability < 1 else None
-        if self._random is not None and when.seed is not None:
-            # A rule that goes on counting goes on choosing.
-            for _ in range(_chances(when, matched)):
-                self._random.random()
         self._span: Filter | None = None
         self._from = self._until = 0
         first, last = (_bound(text) if text else None for text in (when.start, when.until))
@@ -112,29 +134,34 @@ class Clockwork:
     @property
     def spent(self) -> bool:
         """Whether it will never fire again."""
-        return self.when.times is not None and self.hits >= self.when.times
+        return self.when.times is not None and self.count.hits >= self.when.times
 
-    def fires(self, exchange: Exchange) -> bool:
-        """Count a match; whether the rule fires for it."""
-        when = self.when
+    def fires(self, exchange: Exchange) -> int:
+        """Count a match; if the rule fires for it, which hit that is, else 0."""
         if self._from or self._until:
-            age = (exchange.request_time_ns or self.begun_ns) - self.begun_ns
+            age = (exchange.request_time_ns or self.count.begun_ns) - self.count.begun_ns
             if age < self._from or (self._until and age >= self._until):
-                return False
+                return 0
         if self._span is not None and not self._span(exchange):
-            return False
-        self.matched += 1
-        if self.matched <= when.after or self.spent:
-            return False
-        if (self.matched - when.after - 1) % when.every:
-            return False
-        if self._random is not None and self._random.random() >= when.probability:
-            return False
-        self.hits += 1
-        return True
+            return 0
+        count = self.count
+        with count.alone():
+            count.matched += 1
+            if not self._falls_on(count.matched) or self.spent:
+                return 0
+            count.hits += 1
+            return count.hits
 
-
-def _chances(when: When, matched: int) -> int:
-    """How often chance was asked for so many matches."""
-    beyond = max(matched - when.after, 0)
-    return (beyond + when.every - 1) // when.every
+    def _falls_on(self, matched: int) -> bool:
+        """Whether it is this match's turn, by number and by chance."""
+        beyond = matched - self.when.after - 1
+        if beyond < 0 or beyond % self.when.every:
+            return False
+        if self._random is None:
+            return True
+        # A choice for each turn, whoever counted those before.
+        while self._drawn < beyond // self.when.every:
+            self._random.random()
+            self._drawn += 1
+        self._drawn += 1
+        return self._random.random() < self.when.probability

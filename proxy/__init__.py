@@ -1,6 +1,21 @@
 """Sockets: the relay between clients and brokers, the ring it writes to, its observers and their supervisor."""
 
-from . import recording_events, security_events
-from .supervisor import Proxy, ProxyConfig, ProxyError
+from __future__ import annotations
 
-__all__ = ["Proxy", "ProxyConfig", "ProxyError", "recording_events", "security_events"]
+from typing import TYPE_CHECKING, Any
+
+from . import dialect_events, recording_events, security_events
+
+if TYPE_CHECKING:
+    from .supervisor import Proxy, ProxyConfig, ProxyError
+
+__all__ = ["Proxy", "ProxyConfig", "ProxyError", "dialect_events", "recording_events", "security_events"]
+
+
+def __getattr__(name: str) -> Any:
+    """The supervisor when it is asked for: the processes that it starts do without it, and are there sooner."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from . import supervisor
+
+    return getattr(supervisor, name)

@@ -4,6 +4,7 @@
                from word 64 on a block of 8 words per worker: state, open connections, accepted ones, clients wait
     log        JSON, one entry a line; only ever appended to
     own        65,536 words by source port: a mark of the worker's own connection to a broker (`transparent`)
+    tally      counts of rules (`tally`), written under the lock
 
 Each word has one writer. The log and the next port are written under a lock that goes with its holder, however that
 ends; a worker that cannot get it in time goes on alone. Whoever reads the log reads as far as its length says.
@@ -21,6 +22,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from .bells import shared_memory
+from .tally import SIZE as TALLY
 
 MOST_WORKERS = 32
 LOCK_SECONDS = 0.25
@@ -30,7 +32,7 @@ LOG_BYTES = 1 << 20
 _MAGIC = 0x44524F424E5242
 _HEADER = 4096
 _OWN = 1 << 16
-_SIZE = _HEADER + LOG_BYTES + 8 * _OWN
+_SIZE = _HEADER + LOG_BYTES + 8 * _OWN + TALLY
 _W_MAGIC, _W_WORKERS, _W_LOGGED, _W_PORT = range(4)
 _W_BLOCKS = 64
 _STATE, _OPEN, _ACCEPTED, _WAITS = range(4)
@@ -47,7 +49,9 @@ class Board:
         self._buffer = memoryview(self._map)
         self._words = self._buffer[:_HEADER].cast("Q")
         self._log = self._buffer[_HEADER : _HEADER + LOG_BYTES]
-        self._own = self._buffer[_HEADER + LOG_BYTES :].cast("Q")
+        self._own = self._buffer[_HEADER + LOG_BYTES : _SIZE - TALLY].cast("Q")
+        self.tally = self._buffer[_SIZE - TALLY :]
+        """Counts of rules (`tally`)."""
         self._read = 0
         if not self._words[_W_MAGIC]:
             return
@@ -65,7 +69,7 @@ class Board:
         return board
 
     def close(self) -> None:
-        for view in (self._own, self._log, self._words, self._buffer):
+        for view in (self.tally, self._own, self._log, self._words, self._buffer):
             view.release()
         self._map.close()
         os.close(self.fd)

@@ -15,7 +15,7 @@ from ..plugins.fate import FOREVER, At, Cut, Fate
 from .sinks import Nowhere, Paced
 
 if TYPE_CHECKING:
-    from .holding import Holding
+    from .answering import Answering
     from .lane import Lane
 
 SENT_WITHIN = 5.0
@@ -57,7 +57,7 @@ def _nothing(now: int) -> None:
     pass
 
 
-def cut(connection: Holding, how: Cut, lane: Lane) -> None:
+def cut(connection: Answering, how: Cut, lane: Lane) -> None:
     """End the connection, as soon as what the lane has to send is sent."""
     deadline = time.monotonic() + SENT_WITHIN
 
@@ -72,7 +72,7 @@ def cut(connection: Holding, how: Cut, lane: Lane) -> None:
     look()
 
 
-def before_the_broker(connection: Holding, fate: Fate, frame: bytes, original: bytes, now: int) -> bool:
+def before_the_broker(connection: Answering, fate: Fate, frame: bytes, original: bytes, now: int) -> bool:
     """What happens before a request goes on; whether it does not go on after that."""
     if fate.rates != (0, 0):
         pace(connection, fate.rates)
@@ -98,7 +98,7 @@ def before_the_broker(connection: Holding, fate: Fate, frame: bytes, original: b
     return False
 
 
-def silence(connection: Holding, fate: Fate, then: Callable[[int], None]) -> None:
+def silence(connection: Answering, fate: Fate, then: Callable[[int], None]) -> None:
     """Let nothing pass for a while, then call `then` and go on."""
     if fate.silent[1]:
         wait(connection.response, fate.silence, _nothing)
@@ -108,7 +108,7 @@ def silence(connection: Holding, fate: Fate, then: Callable[[int], None]) -> Non
         then(time.time_ns())
 
 
-def pace(connection: Holding, rates: tuple[int, int]) -> None:
+def pace(connection: Answering, rates: tuple[int, int]) -> None:
     """Limit the bytes a second of the connection's directions."""
     relay = connection.relay
     for lane, rate in zip((connection.request, connection.response), rates, strict=True):
@@ -125,7 +125,7 @@ def pace(connection: Holding, rates: tuple[int, int]) -> None:
 
 
 def respond(
-    connection: Holding, fate: Fate, exchange: Exchange, original: bytes | None, frame: bytes, note: str, now: int
+    connection: Answering, fate: Fate, exchange: Exchange, original: bytes | None, frame: bytes, note: str, now: int
 ) -> None:
     """Give the client its response as the fate wants it. `original`: the broker's, None if it was made here. With sizes."""
     if fate.response_delay:
@@ -139,7 +139,7 @@ def respond(
 
 
 def _respond(
-    connection: Holding, fate: Fate, exchange: Exchange, original: bytes | None, frame: bytes, note: str, now: int
+    connection: Answering, fate: Fate, exchange: Exchange, original: bytes | None, frame: bytes, note: str, now: int
 ) -> None:
     at = fate.cut.at if fate.cut is not None else None
     data = frame
@@ -149,11 +149,15 @@ def _respond(
         data = data[: max(len(data) // 2, 1)]
     elif at is At.BEFORE_RESPONSE or fate.forget_response:
         data = b""
-    if original is not None and data != original:
-        connection.broker_leg(1, original, note, now)
     if data:
         connection.response.last_id = int.from_bytes(frame[4:8], "big")
-        connection.response.emit(data, now)
+    if data and not fate.damage and at is None:
+        connection.respond(original, data, note, now)
+    else:
+        if original is not None and data != original:
+            connection.broker_leg(1, original, note, now)
+        if data:
+            connection.response.emit(data, now)
     if fate.mute:
         wait(connection.request, fate.mute, _nothing)
     if fate.cut is not None:

@@ -1,4 +1,4 @@
-"""The proxy's processes: fresh interpreters, each with one end of a control socket; started, told, and ended."""
+"""The proxy's processes: fresh interpreters (or forks of a fork server), each with one end of a control socket; started, told, ended."""
 
 from __future__ import annotations
 
@@ -10,6 +10,10 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+from .fork_server import Forked, ForkServer, ForkServerGone
+
+Process = subprocess.Popen[bytes] | Forked
+
 OBSERVER_SECONDS = 30.0
 """How long the observer may take to finish the recording: it is niced, so on a starved machine it comes late."""
 READER_SECONDS = 20.0
@@ -17,11 +21,18 @@ READER_SECONDS = 20.0
 CONTROL_SECONDS = 5.0
 
 
-def start_child(module: str, settings: dict[str, Any], fds: Sequence[int]) -> tuple[subprocess.Popen[bytes], socket.socket]:
+def start_child(
+    module: str, settings: dict[str, Any], fds: Sequence[int], fork_server: ForkServer | None = None
+) -> tuple[Process, socket.socket]:
     """Run `barnabas.proxy.<module>` with these settings and descriptors; our end of its control socket."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     try:
         ours.send(json.dumps(settings).encode())
+        if fork_server is not None:
+            try:
+                return fork_server.start(module, [theirs.fileno(), *fds]), ours
+            except ForkServerGone:
+                pass
         # -P: nothing of the current directory can stand in for a module
         child = subprocess.Popen(
             [sys.executable, "-P", "-m", f"{__package__}.{module}", str(theirs.fileno())],
@@ -37,7 +48,7 @@ def start_child(module: str, settings: dict[str, Any], fds: Sequence[int]) -> tu
     return child, ours
 
 
-def wait_or_kill(child: subprocess.Popen[bytes], seconds: float) -> None:
+def wait_or_kill(child: Process, seconds: float) -> None:
     """Give it so long to end."""
     try:
         child.wait(max(seconds, 0.0))
@@ -49,14 +60,15 @@ def wait_or_kill(child: subprocess.Popen[bytes], seconds: float) -> None:
 class Children:
     """All of a proxy's, by name."""
 
-    def __init__(self) -> None:
-        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+    def __init__(self, fork_server: ForkServer | None = None) -> None:
+        self._fork_server = fork_server
+        self.processes: dict[str, Process] = {}
         self.controls: dict[str, socket.socket] = {}
         """Our ends of their control sockets."""
 
     def start(self, name: str, module: str, settings: dict[str, Any], fds: Sequence[int]) -> None:
         """Start one, perhaps in the place of another."""
-        self.processes[name], self.controls[name] = start_child(module, settings, fds)
+        self.processes[name], self.controls[name] = start_child(module, settings, fds, self._fork_server)
 
     def tell(self, name: str, command: dict[str, Any]) -> None:
         """Nothing happens if it is not there."""

@@ -37,7 +37,9 @@ class Commands:
             "rules.dump": self._rules_dump,
             "rules.remove": self._rules_remove,
             "rules.enable": self._rules_enable,
+            "rules.hits": self._rules_hits,
             "brokers": self._brokers,
+            "plugins": self._plugins,
             "close": self._close,
             "intercepts": self._intercepts,
             "intercepts.add": self._intercepts_add,
@@ -45,6 +47,7 @@ class Commands:
             "intercepts.take": self._intercepts_take,
             "intercepts.spent": self._intercepts_spent,
             "decide": self._decide,
+            "extend": self._extend,
         }
 
     # -- the channel -----------------------------------------------------------------------------------------
@@ -118,6 +121,9 @@ class Commands:
         self._relay.rules.enable(message["name"], bool(message["enabled"]))
         return self._rules(message, data)
 
+    def _rules_hits(self, message: dict[str, Any], data: bytes) -> Answer:
+        return self._relay.rules.hits(message["name"], int(message.get("since", 0)))
+
     def _wait(self, message: dict[str, Any]) -> None:
         asked = message["id"]
 
@@ -139,6 +145,10 @@ class Commands:
         addresses = self._relay.addresses
         addresses.catch_up()
         return {"brokers": [asdict(found) for found in addresses.found]}
+
+    def _plugins(self, message: dict[str, Any], data: bytes) -> Answer:
+        plugged = self._relay.plugged
+        return {"plugins": plugged.listed() if plugged is not None else []}
 
     def _close(self, message: dict[str, Any], data: bytes) -> Answer:
         how = message["how"]
@@ -181,3 +191,8 @@ class Commands:
         if refused:
             return {"error": "invalid", "text": refused}
         return {"held": message["held"], "action": message["action"]}
+
+    def _extend(self, message: dict[str, Any], data: bytes) -> Answer:
+        if not self._relay.intercepts.extend(int(message["held"]), float(message["seconds"])):
+            return {"error": "missing", "text": f"held {message['held']} does not wait any more"}
+        return {"held": message["held"]}

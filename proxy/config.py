@@ -14,6 +14,7 @@ names file, line and column, and the nearest key.
 from __future__ import annotations
 
 import difflib
+import os
 import re
 import tomllib
 from collections.abc import Mapping
@@ -22,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 CLUSTER = "cluster"
+PLUGIN = "plugin"
 _HEADER = re.compile(r"\s*(\[\[?)\s*([^\]]*?)\s*\]")
 _KEY = re.compile(r"""\s*(?:"([^"]*)"|'([^']*)'|([A-Za-z0-9_-]+))\s*=""")
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
@@ -153,8 +155,18 @@ def _checked(
             raise ConfigError(f"{where}: {written} is {_WORDS[kind]}, not {value!r}")
         if key in checked:
             raise ConfigError(f"{where}: {key} is there twice, with '-' and with '_'")
+        if key == PLUGIN:
+            value = [_beside(path.parent, each) for each in value]
         checked[key] = path.parent / Path(value).expanduser() if kind is Path else value
     return checked
+
+
+def _beside(folder: Path, plugin: str) -> str:
+    """A plugin whose file is relative to the config file; one that is installed stays as it is."""
+    place, question, settings = plugin.partition("?")
+    if ".py" not in place and os.sep not in place:
+        return plugin
+    return f"{folder / Path(place).expanduser()}{question}{settings}"
 
 
 def _alone(clusters: list[Cluster], key: str) -> None:

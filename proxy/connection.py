@@ -15,6 +15,7 @@ import time
 from typing import TYPE_CHECKING
 
 from ..decoder.frame import MAX_FRAME, Direction, foreign_protocol
+from . import dialects
 from .addresses import reason
 from .events import Address, ConnectionClosed, ConnectionOpened, NotKafka, UpstreamFailed
 from .holding import Holding
@@ -144,12 +145,15 @@ class Connection(Holding):
             return
         self.established = True
         self.stage = ""
+        self.relay.spoken.begin(self)
         self.request.source = self.response.sink = self.client
         self.request.sink = self.response.source = sock
         self.request.open = self.response.open = True
         self._announce(self.describe())
         self.relay.established(self)
         self.relay.emit(ConnectionOpened(self.number, self.peer, self.broker))
+        if self.relay.plugged is not None:
+            self.relay.plugged.opened(self)
 
     def describe(self) -> bytes:
         """The connection's addresses and how far its streams are (for readers that lost chunks), as JSON."""
@@ -202,6 +206,8 @@ class Connection(Holding):
             else:
                 why = f"{side} sent an impossible frame size ({size}); {then}"
         self.relay.intercepts.free(self)
+        if self.relay.plugged is not None:
+            self.relay.plugged.free(self)
         self.request.opaque = self.response.opaque = True
         other = self.request if lane.direction else self.response
         other.spill(now)
@@ -233,6 +239,7 @@ class Connection(Holding):
         """Nothing is in flight as far as the heads of the last frames tell."""
         return (
             self.request.last_id == self.response.last_id
+            and not self.asking
             and not self.request.pending
             and not self.response.pending
             and self.request.at_boundary()
@@ -250,6 +257,8 @@ class Connection(Holding):
             return
         self.closed = True
         self.relay.intercepts.gone(self)
+        if self.relay.plugged is not None:
+            self.relay.plugged.gone(self)
         if self.established:
             self.ended_by = self.ended_by or self._who_ended()
         for lane in (self.request, self.response):
@@ -259,6 +268,7 @@ class Connection(Holding):
                 self.relay.held -= len(lane.hold)
                 lane.hold = None
             lane.pending = bytearray()
+            lane.drop_pipe()
         for sock in (self.client, self.upstream):
             if sock is None:
                 continue
@@ -270,6 +280,8 @@ class Connection(Holding):
                     pass
             sock.close()
         if self.established:
+            if self.ended_by == "broker":
+                dialects.ended(self)
             self._conclude(how, self.ended_by)
             streams = self.request.position, self.response.position
             self.relay.emit(ConnectionClosed(self.number, how, *streams, self.ended_by, len(self.in_flight)))

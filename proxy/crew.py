@@ -9,14 +9,15 @@ from __future__ import annotations
 import os
 import socket
 import time
-from collections import Counter, deque
-from dataclasses import replace
+from collections import deque
 from typing import Any
 
 from .bells import new_bell
 from .board import Board
-from .events import Address, Capped, Event, ListenerFailed, RuleHit
+from .dialect_events import NotHonoured
+from .events import Address, Capped, Event, ListenerFailed
 from .life_events import ConnectionsFull, PortPassedOver, RulesKept, RulesReplaced
+from .plugin_events import PluginsKept, PluginsLoaded
 from .ring import Kind, Ring, RingWriter
 from .security_events import NotVerified
 from .several_rings import resume
@@ -28,11 +29,12 @@ AGAIN = 5
 """A worker is started again at most so often ..."""
 AGAIN_SECONDS = 60.0
 """... in so long."""
-_TOLD_BY_ALL = (Capped, ListenerFailed, PortPassedOver, ConnectionsFull, RulesReplaced, RulesKept, NotVerified)
+_TOLD_BY_ALL = (
+    Capped, ListenerFailed, PluginsKept, PluginsLoaded, PortPassedOver, ConnectionsFull, RulesReplaced, RulesKept, NotVerified,
+    NotHonoured,
+)  # fmt: skip
 """Events that every worker tells for itself; people want to hear them once."""
 _TOLD_SECONDS = 30.0
-_BEFORE = -1
-"""Stands for the workers that have ended."""
 
 
 class Crew:
@@ -159,14 +161,9 @@ class Voices:
 
     def __init__(self) -> None:
         self._told: dict[Event, tuple[int, float]] = {}
-        self._hits: dict[str, Counter[int]] = {}
 
     def merged(self, worker: int, event: Event) -> Event | None:
         """The event as it is to be told; None if another worker has told it."""
-        if isinstance(event, RuleHit):
-            hits = self._hits.setdefault(event.rule, Counter())
-            hits[worker] = event.hits
-            return replace(event, hits=hits.total())
         if isinstance(event, _TOLD_BY_ALL):
             now = time.monotonic()
             by, when = self._told.get(event, (worker, now))
@@ -174,8 +171,3 @@ class Voices:
                 return None
             self._told[event] = worker, now
         return event
-
-    def gone(self, worker: int) -> None:
-        """The worker has ended; the one in its place counts hits anew."""
-        for hits in self._hits.values():
-            hits[_BEFORE] += hits.pop(worker, 0)

@@ -17,6 +17,7 @@ from ..decoder.plan import StructPlan, plan
 from ..plugins.book import RuleBook
 from ..plugins.fate import Fate
 from .addresses import AddressMap
+from .keeping import Keeping
 from .tail import ENDPOINTS
 
 ADDRESS_APIS = frozenset(facts.api_key(name) for name in ("Metadata", "FindCoordinator", "DescribeCluster"))
@@ -76,6 +77,8 @@ class Editor:
     def __init__(self, addresses: AddressMap, rules: RuleBook) -> None:
         self._addresses = addresses
         self.rules = rules
+        self.others: frozenset[int] = frozenset()
+        """Api keys whose requests others than the rules want to see, whatever the rules say."""
         self.requests = frozenset(rules.interest())
         self.topics: decoder.Topics | None = None
         """Names of topics by their ids, where filters may ask for them."""
@@ -90,6 +93,9 @@ class Editor:
         self._requests = keys
         self.held = keys | ADDRESS_REQUESTS
         """Api keys whose requests are held where every request is followed."""
+        self.keeping = Keeping(self.rules, self.others, HIGHEST_VERSION)
+        self.unkept = self.held - self.keeping.free
+        """Those of them that cannot pass even if they are kept."""
 
     def readdress(self, data: bytes, api_key: int, api_version: int, local_host: str) -> bytes | None:
         """A response with the proxy's own addresses, None if it names no broker."""
@@ -174,10 +180,9 @@ class Editor:
 
     def decide(self, exchange: Exchange) -> tuple[Fate | None, bool]:
         """What the rules say to a request, and whether a broker would answer it at all."""
-        try:
-            message = decoder.decode_request(exchange.request or b"")
-        except decoder.DecodeError as error:
-            raise Unreadable(str(error)) from None
+        message = exchange.request_message
+        if message is None:
+            raise Unreadable(exchange.undecoded or "it cannot be read")
         answered = message.api_key != PRODUCE or message["acks"] != 0
         return self.rules.decide(exchange), answered
 

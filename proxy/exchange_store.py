@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from ..decoder import Exchange
@@ -45,8 +45,10 @@ def fresh(exchange: Exchange, frames: bool = True) -> Exchange:
         correlation_id=exchange.correlation_id,
         client_id=exchange.client_id,
         request=exchange.request if frames else None,
+        request_cut=exchange.request_cut,
         request_time_ns=exchange.request_time_ns,
         response=exchange.response if frames else None,
+        response_cut=exchange.response_cut,
         response_time_ns=exchange.response_time_ns,
         state=exchange.state,
         topics=exchange.topics,
@@ -93,6 +95,20 @@ class ExchangeStore:
         """An exchange by its number, None if it is not here (any more)."""
         index = number - self.oldest
         return self._kept[index] if 0 <= index < len(self._kept) else None
+
+    def noted(self, wanted: Iterable[tuple[int, str, int]]) -> list[int | None]:
+        """The numbers of the exchanges of a connection that carry a note, each as (connection, note, about when): None
+        for those that are not here (yet, or any more)."""
+        known: dict[tuple[int, str], list[Stored]] = {}
+        for stored in self._kept:
+            for note in stored.exchange.marks.get("notes", ()):
+                known.setdefault((stored.exchange.connection, note), []).append(stored)
+        found: list[int | None] = []
+        for connection, note, when in wanted:
+            same = known.get((connection, note), [])
+            nearest = min(same, key=lambda stored: abs((stored.exchange.request_time_ns or 0) - when), default=None)
+            found.append(nearest.number if nearest is not None else None)
+        return found
 
     def described(self, stored: Stored, bodies: bool, values: bool) -> dict[str, Any]:
         """An exchange as JSON can hold it: its number as `id`, what rules and people did to it as `notes`."""

@@ -31,6 +31,7 @@ from ..captures.index import (
     _STRING,
     CARRIED,
     CHANGED,
+    CUT,
     NOTED,
     RECORD,
     STATE_MASK,
@@ -158,6 +159,7 @@ def _row(number: int, record: Record, client_id: str | None, ends: ConnectionEnt
         segment=0,
         request_offset=None,
         response_offset=None,
+        cut=bool(flags & CUT),
     )
 
 

@@ -20,8 +20,9 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from ..decoder.acks import acks_end, produce_acks
-from ..decoder.strides import Queue, place_of, selection
+from ..decoder.strides import PythonQueue, Queue, place_of, selection
 from ..plugins.fate import Fate
+from ..plugins.versions.dialect import Asked, Dialect
 from .editing import HIGHEST_VERSION, KNOWN, PRODUCE
 from .switching import ANY_API
 
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from ..decoder import Exchange
     from .intercepts import Kept
     from .lane import Lane
+    from .plugged.own_request import OwnRequest
+    from .plugged.questions import Seen
     from .relay import Relay
 
 IN_FLIGHT_LIMIT = 8192
@@ -71,9 +74,13 @@ def passing(wanted: Collection[int]) -> Any:
 
 class InFlight:
     """A request with a response of its own. `answer`: the response made here; `fate`: what is to happen to the response;
-    `exchange`: the request, for rules; `kept`: the request, if its response may be held for a decision."""
+    `exchange`: the request, for rules; `kept`: the request, if its response may be held for a decision; `plugged`: the
+    request for plugins, or the one that a plugin made; `asked`, `before`, `dialect`, `sent`: see `dialects`."""
 
-    __slots__ = ("answer", "api_key", "api_version", "correlation", "exchange", "fate", "kept", "rule")
+    __slots__ = (
+        "answer", "api_key", "api_version", "asked", "before", "correlation", "dialect", "exchange", "fate", "kept",
+        "plugged", "rule", "sent",
+    )  # fmt: skip
 
     def __init__(self, api_key: int, api_version: int, correlation: int) -> None:
         self.api_key = api_key
@@ -83,7 +90,13 @@ class InFlight:
         self.fate: Fate | None = None
         self.exchange: Exchange | None = None
         self.kept: Kept | None = None
+        self.plugged: Seen | OwnRequest | None = None
         self.rule = ""
+        self.asked: Asked | None = None
+        self.before: int | None = None
+        self.dialect: Dialect | None = None
+        self.sent = 0
+        """Api key << 16 | version as the broker has it."""
 
 
 class Flights:
@@ -96,7 +109,7 @@ class Flights:
     """Whether every request is followed."""
 
     def __init__(self, relay: Relay) -> None:
-        self.in_flight: deque[int | InFlight] = Queue()
+        self.in_flight: PythonQueue = Queue()
         self.watch = watching(relay.watch)
         self.changes = 0
         """How many of them are more than a number."""
@@ -111,6 +124,14 @@ class Flights:
     def deliver(self, now: int) -> None:
         """Send the answers that are next."""
         raise NotImplementedError
+
+    def passing(self) -> Any:
+        """The requests that pass at a glance, as `strides` takes them."""
+        return passing(self.relay.editor.unkept)
+
+    def keeps(self, key: int) -> bool:
+        """Whether a request of this API passes with its bytes kept for when its response is there."""
+        return key in self.relay.editor.keeping.apis and self.unsure is None
 
     def expect(self, data: bytes | memoryview, at: int, end: int) -> None:
         """A request passes whose response may have to be held. At least 12 bytes of its frame stand at `at`."""
@@ -133,8 +154,12 @@ class Flights:
 
     def remember(self, data: bytes | memoryview, at: int) -> None:
         """Where rules stand, a request goes on: its response is awaited, unless it is a Produce that gets none."""
-        _, key, version, correlation = REQUEST(data, at)
+        size, key, version, correlation = REQUEST(data, at)
         if key == PRODUCE and produce_acks(data, at, len(data)) == 0:
+            return
+        if self.keeps(key) and at + size + 4 <= len(data):
+            number = (key << 16 | version) << 32 | correlation
+            self.in_flight.append_kept(number, bytes(data[at : at + size + 4]), time.time_ns())
             return
         self.in_flight.append((key << 16 | version) << 32 | correlation)
 
@@ -164,7 +189,7 @@ class Flights:
         if self.overtaken:
             self._overtaken_for -= 1
             if not behind and self._again(correlation):
-                return queue[0]
+                return self._head()
             if self._overtaken_for <= 0:
                 self.overtaken.clear()
         if not behind:
@@ -178,7 +203,11 @@ class Flights:
                     return None  # they cannot be delivered: the connection is ending
             else:
                 self.overtake(self.take())
-        return queue[0]
+        return self._head()
+
+    def _head(self) -> int | InFlight:
+        head: int | InFlight = self.in_flight[0]
+        return head
 
     def _entries_from(self, correlation: int) -> int:
         """How many entries there are from the one that awaits this response to the end of the queue; 0: none does."""
@@ -209,7 +238,7 @@ class Flights:
 
     def take(self) -> int | InFlight:
         """Take the head of the queue."""
-        entry = self.in_flight.popleft()
+        entry: int | InFlight = self.in_flight.popleft()
         if isinstance(entry, InFlight):
             self.changes -= 1
         return entry

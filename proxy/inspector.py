@@ -17,7 +17,7 @@ from itertools import islice
 from typing import Any
 
 from .. import decoder
-from ..decoder import Direction, Exchange, Opaque
+from ..decoder import Direction, Exchange, Opaque, RequestSeen
 from ..decoder.connection import Event as Told
 from ..decoder.findings import Finding, Inspector, Severity
 from ..decoder.happening import Closed, Happening, Missing, Opened, Stray
@@ -34,6 +34,8 @@ TOLD_IN_SECOND = 50
 MISSED_SECONDS = 10.0
 """How often it is told that bytes were missed."""
 ASKED_SECONDS = 0.1
+EARLY_NOTES = 256
+"""Most requests of a connection that are noted before they come."""
 _TEXT = 4000
 _FACT = 500
 """Most characters of a text, and of what it is about: an event is one packet."""
@@ -55,6 +57,8 @@ class Inspection:
         self._connections: dict[int, decoder.Connection] = {}
         self._failed: dict[int, str] = {}
         self._topics = decoder.Topics()
+        self._early: dict[int, dict[int, list[str]]] = {}
+        """By connection and correlation id: notes of requests that have not come yet."""
 
     @property
     def counts(self) -> dict[str, int]:
@@ -101,7 +105,23 @@ class Inspection:
             self.faults += 1
             del self._connections[conn]
             return
+        if self._early.get(conn):
+            self._attach(conn, events)
         self._feed(_told(conn, events))
+
+    def skipped(self, conn: int, direction: int, time_ns: int, nbytes: int) -> None:
+        connection = self._connections.get(conn)
+        if connection is not None:
+            if self.watcher is not None:
+                self.watcher.moved(conn, direction, time_ns, nbytes)
+            self._feed(_told(conn, connection.skip(Direction(direction), nbytes, time_ns)))
+
+    def _attach(self, conn: int, events: Iterable[Told]) -> None:
+        """Requests that were noted before they came: a rule speaks as soon as it has decided."""
+        early = self._early[conn]
+        for event in events:
+            if isinstance(event, RequestSeen) and (texts := early.pop(event.exchange.correlation_id & 0xFFFFFFFF, None)):
+                event.exchange.marks.setdefault("notes", []).extend(texts)
 
     def broker_leg(self, conn: int, direction: int, time_ns: int, frame: bytes, note: str = "") -> None:
         name = "broker_response" if direction else "broker_request"
@@ -118,6 +138,10 @@ class Inspection:
             if exchange.correlation_id == correlation_id:
                 exchange.marks.setdefault("notes", []).append(text)
                 return
+        early = self._early.setdefault(conn, {})
+        early.setdefault(correlation_id & 0xFFFFFFFF, []).append(text)
+        if len(early) > EARLY_NOTES:
+            del early[next(iter(early))]
 
     def in_flight(self) -> list[Exchange]:
         """The requests that wait for their responses, on all connections."""
@@ -135,6 +159,7 @@ class Inspection:
 
     def closed(self, conn: int, time_ns: int, how: str = "fin", by: str = "") -> None:
         connection = self._connections.pop(conn, None)
+        self._early.pop(conn, None)
         if connection is not None:
             self._feed(_told(conn, connection.close(time_ns)))
         how = self._failed.pop(conn, how)

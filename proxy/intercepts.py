@@ -22,8 +22,9 @@ from .editing import KNOWN, PRODUCE, produce_acks
 from .events import InterceptHeld, InterceptReleased, show
 
 if TYPE_CHECKING:
-    from .holding import Holding
+    from .answering import Answering
     from .inflight import InFlight
+    from .lane import Lane
     from .relay import Relay
     from .sift import Sifting
 
@@ -84,7 +85,7 @@ class Held:
 
     number: int
     intercept: Intercept
-    connection: Holding
+    connection: Answering
     direction: int
     api_key: int
     api_version: int
@@ -190,17 +191,18 @@ class Intercepts:
 
     # -- what the connections ask ----------------------------------------------------------------------------
 
-    def hold_request(self, connection: Holding, frame: bytes, now: int) -> bool:
-        """Whether a request (with its size) is held: then the connection's requests wait."""
+    def hold_request(self, connection: Answering, frame: bytes, now: int, original: bytes = b"") -> bool:
+        """Whether a request (with its size) is held: then the connection's requests wait. `original`: as the client sent
+        it, if plugins have changed it."""
         if not self._all or connection.request.paused:
             return False
         exchange = exchange_of(connection, frame, now)
         for intercept in self._all.values():
             if intercept.request and self._means(intercept, exchange):
-                return self._hold(intercept, connection, exchange, frame, frame, now)
+                return self._hold(intercept, connection, exchange, original or frame, frame, now)
         return False
 
-    def keep(self, connection: Holding, frame: bytes, now: int) -> Kept | None:
+    def keep(self, connection: Answering, frame: bytes, now: int) -> Kept | None:
         """The request, if its response may have to be held."""
         key = int.from_bytes(frame[4:6], "big")
         for intercept in self._all.values():
@@ -216,7 +218,7 @@ class Intercepts:
         return None
 
     def hold_response(
-        self, connection: Holding, entry: InFlight, original: bytes, frame: bytes, note: str, now: int
+        self, connection: Answering, entry: InFlight, original: bytes, frame: bytes, note: str, now: int
     ) -> bool:
         """Whether a response is held; `frame` is what the client would get."""
         kept = entry.kept
@@ -239,7 +241,7 @@ class Intercepts:
     def _hold(
         self,
         intercept: Intercept,
-        connection: Holding,
+        connection: Answering,
         exchange: Exchange,
         original: bytes,
         frame: bytes,
@@ -307,7 +309,8 @@ class Intercepts:
         """Do with a held frame what was decided: "" if it could be, else why not.
 
         `action`: "resume" (as `frame`, if there is one), "answer" (a request is not forwarded and answered by
-        `frame`), "close" (its connection, `how`). Frames with their sizes.
+        `frame`), "drop" (it goes nowhere, and nothing comes instead of it), "close" (its connection, `how`). Frames with
+        their sizes.
         """
         held = self.held.get(number)
         if held is None:
@@ -318,6 +321,8 @@ class Intercepts:
             connection = held.connection
             self._let_go(held, "closed")
             connection.close(how)
+        elif action == "drop":
+            self._drop(held)
         elif action == "answer" and not held.direction:
             if held.connection.unsure is not None:
                 return "the order of responses on this connection is not known yet: resume it, or close the connection"
@@ -354,9 +359,33 @@ class Intercepts:
             connection.answer(held.original, answer, "answered by hand, not forwarded", now)
         else:
             connection.judge(frame or held.frame, held.original, now)
+        self._lane_goes_on(lane, now)
+
+    def _lane_goes_on(self, lane: Lane, now: int) -> None:
         if lane.open and not lane.paused:
             lane.sift(b"", now)
             self._relay.wake(lane)
+
+    def extend(self, number: int, seconds: float) -> bool:
+        """Hold a frame for so long from now on; whether it waits."""
+        held = self.held.get(number)
+        if held is not None:
+            held.deadline = time.monotonic() + min(seconds, HIGHEST_TIMEOUT)
+        return held is not None
+
+    def _drop(self, held: Held) -> None:
+        connection = held.connection
+        lane = connection.response if held.direction else connection.request
+        self._let_go(held, "dropped")
+        now = time.time_ns()
+        note = "dropped by hand"
+        if held.direction:
+            connection.broker_leg(1, held.original, f"{held.note}, {note}" if held.note else note, now)
+            connection.deliver(now)
+        else:
+            connection.note(held.correlation & 0xFFFFFFFF, f"{note}, not forwarded", now)
+            connection.publish_request(held.original, now)
+        self._lane_goes_on(lane, now)
 
     def holds(self, lane: Sifting) -> bool:
         """Whether a frame of this lane waits for a decision."""
@@ -364,12 +393,12 @@ class Intercepts:
             each.connection is lane.connection and each.direction == lane.direction for each in self.held.values()
         )
 
-    def gone(self, connection: Holding) -> None:
+    def gone(self, connection: Answering) -> None:
         """The connection ends; nothing of it can go on."""
         for held in [each for each in self.held.values() if each.connection is connection]:
             self._let_go(held, "connection closed")
 
-    def free(self, connection: Holding) -> None:
+    def free(self, connection: Answering) -> None:
         """The connection's frames go on as they came."""
         self.release((each for each in self.held.values() if each.connection is connection), "connection changed")
 
@@ -382,7 +411,7 @@ def _fits(held: Held, frame: bytes, answer: bool) -> bool:
     return frame[4:12] == held.original[4:12]
 
 
-def exchange_of(connection: Holding, frame: bytes, now: int) -> Exchange:
+def exchange_of(connection: Answering, frame: bytes, now: int) -> Exchange:
     """A request (with its size) as far as it is known."""
     key, version = (int.from_bytes(frame[at : at + 2], "big", signed=True) for at in (4, 6))
     length = int.from_bytes(frame[12:14], "big", signed=True)

@@ -17,11 +17,13 @@ from typing import TYPE_CHECKING
 
 from ..decoder.frame import MAX_FRAME as MAX_FRAME  # `limits` may lower it
 from ..decoder.frame import Direction
-from ..decoder.strides import PASSED, WATCHED, stride, stride_requests, stride_responses, stride_watched
+from ..decoder.skeleton import Skeleton
+from ..decoder.strides import KEPT_LARGEST, PASSED, WATCHED, stride, stride_requests, stride_responses, stride_watched
 from .editing import ADDRESS_APIS, ENDPOINT_LIMIT
-from .inflight import IN_FLIGHT_LIMIT, key_and_version, passing
+from .inflight import IN_FLIGHT_LIMIT, key_and_version
 from .ring import CAREFUL_CHUNK, CHUNK, NONE, Kind
-from .sift import SIZE, Sifting
+from .sift import SIZE
+from .splicing import BEGINNING, LEAST, Splicing
 from .switching import HEAD_KEPT
 from .tail import Tail
 
@@ -45,7 +47,7 @@ _now = time.time_ns
 _DATA = int(Kind.DATA)
 
 
-class Lane(Sifting):
+class Lane(Splicing):
     """See the module. Everything here runs on the relay's one thread."""
 
     __slots__ = ()
@@ -64,6 +66,15 @@ class Lane(Sifting):
         self.hold_left = 0
         self.tail: Tail | None = None
         """Follows the current frame to its end, if that end may have to be changed."""
+        self.skeleton: Skeleton | None = None
+        """Of the frame that is held, if it may turn out in the middle of it that it need not be."""
+        self.kept = 0
+        """At least so many bytes of the current frame have gone through the ring (looked at with a snap length only)."""
+        self.was_large = False
+        """The last frame that was large was spliced, and nothing but large ones has come since."""
+        self.pipe: tuple[int, int] | None = None
+        self.piped = 0
+        """Bytes in the pipe; some of those in front of them are in `pending` then."""
         self.last_id: int | None = None
         """Correlation id of the last frame seen (only the last one of a chunk is looked at)."""
         self.last_head = b""
@@ -90,6 +101,7 @@ class Lane(Sifting):
         data = writer.data
         direction = self.direction
         receive = self.source.recv_into
+        snaplen = relay.pipes.wanted
         for _ in range(TURN):
             if not writer.has_room():
                 relay.wait_for_room(self)
@@ -97,7 +109,8 @@ class Lane(Sifting):
             way = self._way()
             want = CHUNK
             kept = 0
-            if way == SIFT:
+            sifting = way == SIFT
+            if sifting:
                 want = CAREFUL_CHUNK
                 if self.left > CAREFUL_CHUNK:
                     # Inside a large frame that passes there is nothing to look at; its last byte is for `sift` again.
@@ -115,6 +128,16 @@ class Lane(Sifting):
                     if self._at_frame_start() or self.opaque:
                         return False
                     want = min(want, (self.left or self.hold_left or 1) + kept)
+            if snaplen and self.left > LEAST and (unseen := self.unseen(sifting)) >= LEAST:
+                moved = self.splice(unseen, _now())
+                if moved == 0 or self.pending or not self.open:
+                    return False
+                if moved is not None:
+                    if connection.blinded is not None:
+                        connection.tell_blinded(_now())
+                    continue
+            if self.was_large and not self.left:
+                want = min(want, max(BEGINNING, snaplen))
             offset, room = writer.space(want)
             if kept:
                 # What was kept back of a frame that is not complete yet comes in front of its rest.
@@ -136,6 +159,7 @@ class Lane(Sifting):
                 self.ended(now)
                 return False
             if way == SIFT:
+                self.kept, self.was_large = 0, False
                 self.sift(bytes(view[:count]), now)
                 if not self.open or self.paused:
                     return False
@@ -169,6 +193,8 @@ class Lane(Sifting):
                         first = 0 if self.opaque else self._scan(data, offset, cut)
                     writer.take(_DATA, connection.number, direction, now, cut, first, self.position)
                     self.position += cut
+                    if snaplen:
+                        self.note_kept(data, offset, cut, first if first != NONE else -1)
                     if connection.blinded is not None:
                         connection.tell_blinded(now)
                     if self.foreign is not None:
@@ -179,6 +205,7 @@ class Lane(Sifting):
                         connection.sink_failed(self)
                         return False
                 if rest:
+                    self.kept, self.was_large = 0, False
                     self.sift(rest, now)
                     if not self.open or self.paused:
                         return False
@@ -226,8 +253,12 @@ class Lane(Sifting):
             return NONE, count, False
         begin = at
         keep = False
+        quiet = connection.relay.editor.keeping.quiet
+        now = _now() if quiet else 0
         while at < end:
-            at, last, why = stride_responses(data, at, end, MAX_FRAME, connection.in_flight, connection.watch)
+            at, last, why = stride_responses(
+                data, at, end, MAX_FRAME, connection.in_flight, connection.watch, quiet, now
+            )
             if last >= 0:
                 self.last_id = last
             if why != WATCHED:
@@ -235,8 +266,9 @@ class Lane(Sifting):
                 break
             size, correlation = _SIZE_ID(data, at)
             stop = at + size + 4
-            keep = stop > end and size <= KEPT
-            if size <= ENDPOINT_LIMIT or key_and_version(connection.in_flight[0])[0] in ADDRESS_APIS:
+            kept = connection.in_flight.kept() is not None
+            keep = stop > end and size <= (KEPT_LARGEST if kept else KEPT)
+            if kept or size <= ENDPOINT_LIMIT or key_and_version(connection.in_flight[0])[0] in ADDRESS_APIS:
                 break
             self.last_id = correlation
             connection.follow(self)
@@ -275,10 +307,15 @@ class Lane(Sifting):
         if at >= end:
             self.left = at - end
             return NONE, count, False
-        relay = connection.relay
-        at, last, keep = stride_requests(
-            relay.writer.data, at, end, MAX_FRAME, connection.in_flight, passing(relay.editor.held)
-        )
+        data = connection.relay.writer.data
+        queue, passing, heads = connection.in_flight, connection.passing(), connection.known_heads()
+        keeping = connection.relay.editor.keeping
+        if keeping.apis and connection.unsure is None and connection.dialect is None:
+            at, last, keep = stride_requests(
+                data, at, end, MAX_FRAME, queue, passing, heads, keeping.selection, _now()
+            )
+        else:
+            at, last, keep = stride_requests(data, at, end, MAX_FRAME, queue, passing, heads)
         if last >= 0:
             self.last_id = last
         self.left = max(at - end, 0)

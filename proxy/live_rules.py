@@ -6,12 +6,18 @@ what the user wrote, kept as it is. Every change makes a new `RuleBook` that goe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ..decoder import Exchange
 from ..plugins.book import RuleBook
+from ..plugins.fate import Fate
 from ..plugins.rules import Rule
+from ..plugins.when import Counting
+from .hits import Hits
+from .tally import Tally, first_serial
 
 Heard = Callable[[int], None]
 """Is told the hits of a rule."""
@@ -34,28 +40,48 @@ class Standing:
     source: dict[str, Any]
     enabled: bool = True
     origin: str = "api"
+    serial: int = 0
+    """Stands for the rule among all workers (`tally`); 0: not given."""
+    fresh: int = 0
+    """What it is to be, if the rule is new or changed."""
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any], origin: str = "api") -> Standing:
         rule = Rule.from_dict(fields["rule"])
         origin = str(fields.get("origin", origin))
-        return cls(rule, dict(fields.get("source") or rule.source()), bool(fields.get("enabled", True)), origin)
+        source = dict(fields.get("source") or rule.source())
+        enabled, serial, fresh = fields.get("enabled", True), fields.get("serial", 0), fields.get("fresh", 0)
+        return cls(rule, source, bool(enabled), origin, int(serial), int(fresh))
 
     def to_dict(self) -> dict[str, Any]:
         """What `from_dict` takes."""
-        return {"rule": self.rule.to_dict(), "source": self.source, "enabled": self.enabled, "origin": self.origin}
+        said = {"rule": self.rule.to_dict(), "source": self.source, "enabled": self.enabled, "origin": self.origin}
+        return said | {"serial": self.serial}
 
 
 class LiveRules:
     """All rules in their order. `changed` is called with the new book after every change."""
 
-    def __init__(self, rules: Iterable[Rule], changed: Callable[[RuleBook], None]) -> None:
+    def __init__(
+        self,
+        rules: Iterable[Rule],
+        changed: Callable[[RuleBook], None],
+        tally: Tally | None = None,
+        serials: Sequence[int] = (),
+    ) -> None:
         self._standing = [Standing(rule, rule.source(), origin="file") for rule in rules]
+        for each, serial in zip(self._standing, serials, strict=False):
+            each.serial = serial
+        self._tally = tally
+        self._shared: dict[int, Counting] = {}
         self._changed = changed
         self._counts: dict[str, tuple[int, int]] = {}
         self._waiting: dict[int, tuple[str, int, Heard]] = {}
+        self._hits = Hits()
         self._number = 0
         self.book = RuleBook([each.rule for each in self._standing])
+        if tally is not None:
+            self.book = self.book.renewed(self.book.rules, {}, self._counted_together())
 
     def listed(self) -> list[dict[str, Any]]:
         """Every rule: name, source, enabled, matched and hits."""
@@ -75,8 +101,29 @@ class LiveRules:
             )
         return found
 
+    @property
+    def together(self) -> bool:
+        """Whether the counts are those of all workers."""
+        return self._tally is not None
+
+    def _counted_together(self) -> dict[str, Counting] | None:
+        """The counts that all workers share, by the names of their rules; None where there is one worker."""
+        if self._tally is None:
+            return None
+        for each in self._standing:
+            each.serial = each.serial or each.fresh or first_serial(each.rule)
+            if each.serial not in self._shared:
+                self._shared[each.serial] = self._tally.count(each.serial, time.time_ns())
+        standing = {each.serial for each in self._standing}
+        self._tally.keep(standing)
+        self._shared = {serial: count for serial, count in self._shared.items() if serial in standing}
+        return {each.rule.name: self._shared[each.serial] for each in self._standing}
+
     def _remember(self) -> None:
         self._counts.update(self.book.counts())
+        for each in self._standing:
+            if (count := self._shared.get(each.serial)) is not None:
+                self._counts[each.rule.name] = count.matched, count.hits
 
     def _renew(self, forget: Iterable[str] = ()) -> None:
         self._remember()
@@ -84,7 +131,9 @@ class LiveRules:
             self._counts.pop(name, None)
         names = {each.rule.name for each in self._standing}
         self._counts = {name: counts for name, counts in self._counts.items() if name in names}
-        self.book = self.book.renewed([each.rule for each in self._standing if each.enabled], self._counts)
+        self._hits.keep(self._counts)
+        rules = [each.rule for each in self._standing if each.enabled]
+        self.book = self.book.renewed(rules, self._counts, self._counted_together())
         self._changed(self.book)
 
     def _index(self, name: str) -> int:
@@ -104,9 +153,13 @@ class LiveRules:
 
     def replace_all(self, rules: list[Standing]) -> None:
         """Exactly these from now on. Rules that are the same as before keep their counts."""
-        before = {each.rule.name: each.rule for each in self._standing}
+        before = {each.rule.name: each for each in self._standing}
+        changed = [each for each in rules if each.rule.name not in before or before[each.rule.name].rule != each.rule]
+        for each in rules:
+            if each not in changed:
+                each.serial = each.serial or before[each.rule.name].serial
         self._standing = rules
-        self._renew(each.rule.name for each in rules if before.get(each.rule.name) != each.rule)
+        self._renew([each.rule.name for each in changed])
 
     def replace_file(self, rules: list[Standing]) -> None:
         """Exactly these of the file from now on, in the place of those that came from it before; rules that came over
@@ -124,6 +177,7 @@ class LiveRules:
             known = before.get(each.rule.name)
             if known is not None and known.rule == each.rule:
                 each.enabled = known.enabled
+                each.serial = each.serial or known.serial
         changed = [each.rule.name for each in rules if each.rule.name not in before or before[each.rule.name].rule != each.rule]
         self._standing = rules + others
         self._renew(changed)
@@ -154,6 +208,12 @@ class LiveRules:
             each.enabled = enabled
             self._renew()
 
+    def hits(self, name: str, since: int = 0) -> dict[str, Any]:
+        """The newest hits of a rule behind its `since`-th, oldest first; `total`: how many there were in all."""
+        self._index(name)
+        self._remember()
+        return {"hits": self._hits.of(name, since), "total": self._counts.get(name, (0, 0))[1]}
+
     # -- waiting for hits ------------------------------------------------------------------------------------
 
     def wait(self, name: str, hits: int, heard: Heard) -> int | None:
@@ -172,8 +232,10 @@ class LiveRules:
     def forget(self, number: int) -> None:
         self._waiting.pop(number, None)
 
-    def fired(self, name: str, hits: int) -> None:
-        """A rule has fired for the `hits`-th time."""
+    def fired(self, fate: Fate, exchange: Exchange, now_ns: int) -> None:
+        """A rule has fired."""
+        name, hits = fate.rule, fate.hits
+        self._hits.add(fate, exchange, now_ns)
         if self._waiting:
             for number, (wanted, least, heard) in list(self._waiting.items()):
                 if wanted == name and hits >= least:

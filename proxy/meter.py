@@ -100,6 +100,12 @@ class Gauge:
             return
         self._take(followed, told)
 
+    def skipped(self, conn: int, direction: int, time_ns: int, nbytes: int) -> None:
+        self.metrics.stream_bytes[direction] += nbytes
+        followed = self._connections.get(conn)
+        if followed is not None:
+            self._take(followed, followed.decoder.skip(Direction(direction), nbytes, time_ns))
+
     def _take(self, followed: _Followed, told: Iterable[object]) -> None:
         for event in told:
             if type(event) is ExchangeDone:

@@ -46,6 +46,7 @@ class Consumer(Protocol):
         failed: str = "",
     ) -> None: ...
     def data(self, conn: int, direction: int, time_ns: int, data: bytes | memoryview) -> None: ...
+    def skipped(self, conn: int, direction: int, time_ns: int, nbytes: int) -> None: ...
     def broker_leg(self, conn: int, direction: int, time_ns: int, frame: bytes, note: str = "") -> None: ...
     def note(self, conn: int, correlation_id: int, text: str) -> None: ...
     def lost(self, conn: int, direction: int, nbytes: int) -> None: ...
@@ -82,6 +83,11 @@ class Tally:
             return
         feed = connection.receive_from_broker if direction else connection.receive_from_client
         self._count(feed(data, time_ns))
+
+    def skipped(self, conn: int, direction: int, time_ns: int, nbytes: int) -> None:
+        connection = self._connections.get(conn)
+        if connection is not None:
+            self._count(connection.skip(Direction(direction), nbytes, time_ns))
 
     def _count(self, events: list[Any]) -> None:
         counts = self._counts
@@ -134,7 +140,12 @@ class Observer:
 
     def _make_consumer(self, settings: dict[str, Any]) -> Consumer:
         self._recordings = Recordings(
-            settings["record"], Tally, self._emit, settings.get("recording"), settings.get("flight")
+            settings["record"],
+            Tally,
+            self._emit,
+            settings.get("recording"),
+            settings.get("flight"),
+            settings.get("snaplen"),
         )
         return self._recordings
 
@@ -270,6 +281,9 @@ class Observer:
             consumer.note(conn, number - (1 << 32) if number >> 31 else number, bytes(data).decode())
         elif kind == Kind.BROKER_LEG:
             self._leg(record)
+        elif kind == Kind.SKIPPED:
+            self._bytes[direction] += first
+            consumer.skipped(conn, direction, time_ns, first)
         elif kind == Kind.STOP:
             self._finished = True
 

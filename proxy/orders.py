@@ -43,6 +43,9 @@ class Orders:
             relay.drain(order.get("seconds", DRAIN_SECONDS))
         elif order["do"] == "dismiss":
             relay.dismiss(order["reader"])
+        elif order["do"] == "plugins.reload":
+            if relay.plugged is not None:
+                relay.plugged.hosts.reload()
         elif order["do"] == "listen":
             listener = socket.socket(fileno=fds[0])
             if relay.draining:

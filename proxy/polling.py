@@ -44,6 +44,16 @@ def make_poll(interest: Interest) -> Poll:
     return SelectorPoll(interest) if PORTABLE else select.epoll()
 
 
+def rest(poll: Poll, seconds: float) -> float:
+    """Wait as exactly as the system can, for something to be ready or so long; what `poll` may wait after that.
+
+    epoll counts whole milliseconds and rounds them up; `select` of the epoll itself counts microseconds."""
+    if not isinstance(poll, select.epoll):
+        return seconds
+    select.select((poll,), (), (), seconds)
+    return 0.0
+
+
 class SelectorPoll:
     """Selectors behind epoll's face. Costs a look at every socket per wait."""
 

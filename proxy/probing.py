@@ -6,6 +6,7 @@ import os
 import socket
 from typing import TYPE_CHECKING
 
+from . import learning
 from .addresses import reason
 from .events import UpstreamFailed
 from .resolver import Answer
@@ -37,10 +38,16 @@ class Prober:
         sock.setblocking(False)
         rest = answer[1:]
 
-        def outcome() -> None:
-            code = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        def done() -> None:
             relay.forget(sock)
             sock.close()
+
+        def outcome() -> None:
+            code = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+            if not code and relay.spoken.curious and relay.security is None:
+                learning.ask(relay, sock, done)
+                return
+            done()
             if code and rest:
                 self.probe(rest)
             elif code:

@@ -10,9 +10,11 @@ from .control.starting import ControlConfig
 from .events import Address
 from .limits import Limits
 from .metering import MeterConfig
+from .plugged.config import PluginsConfig
 from .retaining import FlightConfig, RecordingConfig
 from .sasl import SaslConfig
 from .security import TlsConfig
+from .spoken import VersionsConfig
 from .transparent import TransparentConfig
 
 
@@ -26,7 +28,8 @@ class ProxyConfig:
 
     upstream: (host, port) of a bootstrap broker. listen: where clients connect; with port 0 every listener gets any
     free port, otherwise brokers get the ports that follow. record: directory for recordings, None to only count.
-    recording: its segments, and how much of it is kept. flight: a flight recorder.
+    recording: its segments, and how much of it is kept. flight: a flight recorder. snaplen: no more than so many bytes
+    of a frame are recorded (`captures.recorder`), and where much more follows nobody in here sees it.
     lossless: the relay waits for the observer instead of dropping what it misses. probe: connect to the broker once
     at the start, to tell early when it cannot be reached. findings: tell what is wrong in the traffic, as it happens
     (`events.FindingSeen`), from severity findings_from on ("info", "low", "medium" or "high"). ring_bytes: 0 for the
@@ -35,7 +38,9 @@ class ProxyConfig:
     with clients or brokers, and a login at the brokers for clients that do not log in. meter: who gets what is counted
     (live feed, Prometheus, StatsD). limits: time to connect, idle time, number of connections, size of a frame.
     control: offer the control API. reloadable: the rules may be replaced while the proxy runs (`replace_rules`).
-    workers: so many relay processes share the listeners, for machines with many cores.
+    workers: so many relay processes share the listeners, for machines with many cores. plugins: classes of the user's own
+    that see messages and change them. versions: what clients are told of the broker's versions, and whether others are
+    translated.
     """
 
     upstream: Address
@@ -43,6 +48,7 @@ class ProxyConfig:
     record: Path | None = None
     recording: RecordingConfig = field(default_factory=RecordingConfig)
     flight: FlightConfig | None = None
+    snaplen: int | None = None
     rules: list[Rule] = field(default_factory=list)
     lossless: bool = False
     probe: bool = True
@@ -58,6 +64,8 @@ class ProxyConfig:
     control: ControlConfig | None = None
     reloadable: bool = False
     workers: int = 1
+    plugins: PluginsConfig | None = None
+    versions: VersionsConfig | None = None
 
     @property
     def flight_wakes(self) -> bool:

@@ -149,7 +149,7 @@ class RingReader:
                 else:
                     yield from self._data(connection, direction, time_ns, data, first, stream)
             else:
-                yield from self._other(kind, connection, direction, time_ns, data, first)
+                yield from self._other(kind, connection, direction, time_ns, data, first, stream)
             words[self._position_word] = position + length
             words[self._sequence_word] = cursor + 1
             # A writer that waits is woken when there is room for more than the next chunk: each time costs both a switch.
@@ -178,7 +178,7 @@ class RingReader:
         yield Record(Kind.DATA, connection, direction, time_ns, data, first)
 
     def _other(
-        self, kind: Kind, connection: int, direction: int, time_ns: int, data: bytes | memoryview, first: int
+        self, kind: Kind, connection: int, direction: int, time_ns: int, data: bytes | memoryview, first: int, stream: int
     ) -> Iterator[Record | Lost]:
         if kind in (Kind.OPENED, Kind.PRESENT):
             if kind == Kind.PRESENT and self._present is not None:
@@ -201,6 +201,14 @@ class RingReader:
             for connection_gone in sorted(gone):
                 self._forget(connection_gone)
                 yield Record(Kind.CLOSED, connection_gone, 0, time_ns, b'{"how": "lost"}', NONE)
+        elif kind == Kind.SKIPPED:
+            key = (connection, direction)
+            expected = self._expected.get(key, 0)
+            self._expected[key] = stream + first
+            if stream == expected and key not in self._unsynced:
+                yield Record(kind, connection, direction, time_ns, data, first)
+            else:
+                self._unsynced.setdefault(key, expected)
         elif kind == Kind.CLOSED:
             announced = connection in self._open
             for direction_of, end in enumerate(json.loads(bytes(data)).get("streams", ())):

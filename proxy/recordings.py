@@ -43,8 +43,11 @@ class Recordings:
         emit: Callable[[Event], None],
         recording: dict[str, Any] | None = None,
         flight: dict[str, Any] | None = None,
+        snaplen: int | None = None,
     ) -> None:
-        """`recording`, `flight`: settings of `RecordingConfig` and `FlightConfig`."""
+        """`recording`, `flight`: settings of `RecordingConfig` and `FlightConfig`. `snaplen`: most bytes of a frame that
+        are kept."""
+        self._snaplen = snaplen
         self._config = RecordingConfig(**recording or {})
         self._flight_config = FlightConfig.of(flight) if flight else None
         self._flight: Flight | None = None
@@ -118,6 +121,7 @@ class Recordings:
         try:
             recorder = Recorder(
                 Path(directory),
+                snaplen=self._snaplen,
                 segment_bytes=config.segment_bytes,
                 segment_seconds=config.segment_seconds,
                 on_event=self._recorder_says,
@@ -259,6 +263,10 @@ class Recordings:
             data = data[first:]
         self._seen.add(key)
         self._consumer.data(conn, direction, time_ns, data)
+
+    def skipped(self, conn: int, direction: int, time_ns: int, nbytes: int) -> None:
+        if (conn, direction) not in self._unsynced:
+            self._consumer.skipped(conn, direction, time_ns, nbytes)
 
     def broker_leg(self, conn: int, direction: int, time_ns: int, frame: bytes, note: str = "") -> None:
         self._consumer.broker_leg(conn, direction, time_ns, frame, note)

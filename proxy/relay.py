@@ -38,12 +38,16 @@ from .live_rules import LiveRules
 from .mapping import make_address_map
 from .negotiation import Security
 from .orders import Orders
+from .plugged.plugged import Plugged
 from .probing import Prober
 from .resolver import Resolver
 from .ring import Kind, Ring, RingWriter
 from .several_rings import resume
 from .sockets import Sockets
+from .splicing import Pipes
+from .spoken import Spoken
 from .switching import switch
+from .tally import Tally
 from .telling import Teller
 from .timers import Timers
 from .transparent import Interception
@@ -74,6 +78,7 @@ class Relay:
         if self.board is not None:
             resume(self.writer)
         self.watch = watched()
+        self.pipes = Pipes(settings.get("snaplen") or 0)
         self.lossless = bool(settings["lossless"])
         self.hold_limit = min(HOLD_LIMIT, self.writer.hold_limit) if settings["lossless"] else HOLD_LIMIT
         self.held = 0
@@ -100,9 +105,12 @@ class Relay:
         secured = settings.get("security")
         self.security = Security(self, secured) if secured else None
         """TLS and logins, if there are any."""
-        self.rules = LiveRules([Rule.from_dict(rule) for rule in settings["rules"]], self._rules_changed)
+        tally = Tally(self.board.tally, self.worker, self.board.locked) if self.board is not None else None
+        rules = [Rule.from_dict(rule) for rule in settings["rules"]]
+        self.rules = LiveRules(rules, self._rules_changed, tally, settings.get("rule_serials", ()))
         self.intercepts = Intercepts(self)
         self.editor = Editor(self.addresses, self.rules.book)
+        self.spoken = Spoken(self, settings.get("versions"))
         commands = Channel(socket.socket(fileno=settings["commands"])) if settings.get("commands") is not None else None
         self.commands = Commands(self, commands)
         self._orders = Orders(self)
@@ -119,6 +127,11 @@ class Relay:
         self._last_snapshot = 0.0
         self._snapshot_due = False
         self._parent = os.getppid()
+        self.plugged = Plugged(self, settings["plugins"]) if settings.get("plugins") else None
+        """Plugins, if there are any."""
+        if self.plugged is not None:
+            self.editor.topics = self.rules.book.seen.topics
+            self.plugged.begin()
         self.acceptor = Acceptor(self, self.board, settings.get("callers", []))
         listen_for = self.sockets.listen_for
         listen_for(control.fileno(), self._orders.come, edge=False)
@@ -211,6 +224,8 @@ class Relay:
             hurry = self.draining or bool(self.lingering) or (security is not None and bool(security.paused))
             now = time.monotonic()
             timeout = 0.0 if ready else 0.02 if hurry else max((min(next_tick, later[0][0]) if later else next_tick) - now, 0.0)
+            if later and timeout:
+                timeout = polling.rest(self.sockets.poll, timeout)
             events = poll(timeout, 256)
             for fd, event in events:
                 end = ends.get(fd)
@@ -292,6 +307,8 @@ class Relay:
         if os.getppid() != self._parent:
             self._stopped = True
         self.intercepts.tick(now)
+        if self.plugged is not None:
+            self.plugged.tick()
         self.acceptor.tick()
         self._orders.tick()
         standing = list(self.connections.values())
@@ -326,9 +343,14 @@ class Relay:
 
     def inline_changed(self) -> None:
         """Other requests than before are to be looked at, on the connections that stand, too."""
-        wanted = self.editor.rules.interest() | self.intercepts.interest()
+        others = self.intercepts.interest()
+        if self.plugged is not None:
+            others |= self.plugged.interest()
+        self.editor.others = others
+        wanted = self.editor.rules.interest() | others
         self.editor.requests = wanted
         for connection in self.connections.values():
+            connection.heads.clear()
             switch(connection, bool(wanted))
 
     def lost_control(self, channel: Channel) -> None:
@@ -368,6 +390,8 @@ class Relay:
     def _end(self) -> None:
         for connection in list(self.connections.values()):
             connection.close("fin")
+        if self.plugged is not None:
+            self.plugged.close()
         self.writer.write(Kind.STOP, 0, 0, time.time_ns(), b"")
         self.writer.ring_bells()
 

@@ -72,6 +72,8 @@ class Kind(IntEnum):
     """Nothing follows."""
     GONE = 9
     """The writer has died, and its connections have ended with it (see `several_rings`)."""
+    SKIPPED = 10
+    """Bytes of the client leg that passed unseen (see `splicing`); no data, `first_frame` says how many."""
 
 
 class Ring:
@@ -165,6 +167,8 @@ class RingWriter:
         """Small chunks need not look at every reader each time."""
         self._read_until = 0
         """Where the last rewind led: every reader had read everything before it, whatever position it shows."""
+        self._rewound_to = 0
+        """The same of every rewind, for the readers that must not lose any."""
 
     # -- room ------------------------------------------------------------------------------------------------
 
@@ -176,7 +180,7 @@ class RingWriter:
         position = sequence = 1 << 62
         for reader in range(READERS):
             if words[ring.reader_word(reader, ACTIVE)] == BLOCK:
-                position = min(position, words[ring.reader_word(reader, POSITION)])
+                position = min(position, max(words[ring.reader_word(reader, POSITION)], self._rewound_to))
                 sequence = min(sequence, words[ring.reader_word(reader, SEQUENCE)])
         # what one chunk may still cause (held frames that are written twice, answers) has to fit behind the limit
         self._limit_position = position + self._size * 3 // 8 - CHUNK
@@ -196,16 +200,16 @@ class RingWriter:
         """Whether to go on at the beginning of the area, whose memory the processor still has at hand.
 
         Yes when every reader has read everything, and also when one is so far behind that it loses most of what
-        comes anyway: then its losses cost the connections nothing. Never when a reader must not lose any.
+        comes anyway: then its losses cost the connections nothing. A reader that must not lose any has read everything then.
         """
         words, ring = self._words, self.ring
         furthest = self.position
         for reader in range(READERS):
             active = words[ring.reader_word(reader, ACTIVE)]
-            if active == BLOCK:
-                self._ask_again = self.position + ASK
-                return False
             if active and words[ring.reader_word(reader, SEQUENCE)] != self.sequence:
+                if active == BLOCK:
+                    self._ask_again = self.position + ASK
+                    return False
                 furthest = min(furthest, max(words[ring.reader_word(reader, POSITION)], self._read_until))
         behind = self.position - furthest
         if not behind:
@@ -224,7 +228,7 @@ class RingWriter:
         if offset >= HOT and self.position >= self._ask_again and self._may_rewind():
             # Said before it is done: a reader must not take what comes for what was here.
             self.position += self._size - offset
-            self._words[_W_POSITION] = self.position
+            self._words[_W_POSITION] = self._rewound_to = self.position
             offset = 0
         room = self._size - offset
         if room >= size:

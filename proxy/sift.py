@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from ..decoder.acks import ACKS_REACH, acks_end
 from ..decoder.frame import MAX_FRAME as MAX_FRAME  # `limits` may lower it
 from ..decoder.frame import foreign_protocol
+from ..decoder.skeleton import Skeleton
 from .editing import PRODUCE
 from .ring import CHUNK, NONE, Kind
 from .tail import Tail
@@ -42,6 +43,7 @@ class Sifting:
         "hangup",
         "hold",
         "hold_left",
+        "kept",
         "last_head",
         "last_id",
         "left",
@@ -49,12 +51,16 @@ class Sifting:
         "open",
         "paused",
         "pending",
+        "pipe",
+        "piped",
         "position",
         "readable",
         "sink",
+        "skeleton",
         "source",
         "tail",
         "waits",
+        "was_large",
     )
 
     connection: Connection
@@ -73,9 +79,14 @@ class Sifting:
     waits: int
     foreign: bytes | None
     tail: Tail | None
+    skeleton: Skeleton | None
     _begun: bool
     _part: bytes
     _carry: bytes
+    kept: int
+    was_large: bool
+    pipe: tuple[int, int] | None
+    piped: int
     pending: bytearray
     done: bool
     eof: bool
@@ -97,11 +108,14 @@ class Sifting:
         while at < end:
             if self.hold is not None:
                 taken = min(self.hold_left, end - at)
-                self.hold += data[at : at + taken]
+                part = data[at : at + taken]
+                self.hold += part
                 self.hold_left -= taken
                 at += taken
                 start, first = at, NONE
                 connection.relay.held += taken
+                if self.skeleton is not None and self._seen_through(part, now):
+                    continue
                 if not self.hold_left:
                     self._held(now)
                     if not self.open:
@@ -114,6 +128,8 @@ class Sifting:
                         return
                 elif connection.relay.held > connection.relay.hold_limit:
                     connection.let_go(self)
+                    if not self.open:
+                        return
                     self._let_go(now)
                 continue
             if self.left:
@@ -157,6 +173,8 @@ class Sifting:
             if first == NONE:
                 first = at - start
             held = connection.holds(self, data, at, size)
+            if not self.open:
+                return
             if self.paused:
                 self._pass(data[start:at], now, first)
                 self._carry = data[at:]  # an answer in front of it is delayed
@@ -176,6 +194,23 @@ class Sifting:
             self._pass(data[start:at], now, first)
         self._carry = data[at:]
 
+    def _seen_through(self, part: bytes, now: int) -> bool:
+        """Whether the rest of a frame that is held need not be seen, and what is there of it has passed."""
+        skeleton = self.skeleton
+        if skeleton is None or self.hold is None or not self.hold_left or skeleton.failed:
+            self.skeleton = None
+            return False
+        if not skeleton.feed(part):
+            return False
+        self.skeleton = None
+        if not self.connection.of_no_concern(self, skeleton.frame, self.hold, now):
+            return False
+        held, self.hold = self.hold, None
+        self.connection.relay.held -= len(held)
+        self.left, self.hold_left = self.hold_left, 0
+        self._pass(bytes(held), now, 0)
+        return True
+
     def _hold_tail(self) -> None:
         """The end of a frame, whose beginning has passed, is held back."""
         if self.left:
@@ -185,6 +220,7 @@ class Sifting:
 
     def _held(self, now: int) -> None:
         """What was held is complete."""
+        self.skeleton = None
         frame, self.hold = bytes(self.hold or b""), None
         self.connection.relay.held -= len(frame)
         if self.tail is None:
@@ -277,6 +313,7 @@ class Sifting:
 
     def _let_go(self, now: int) -> None:
         """Give up holding the current frame: forward what is there and let the rest pass."""
+        self.skeleton = None
         held, self.hold = self.hold, None
         if held is None:
             return
@@ -296,11 +333,19 @@ class Sifting:
         """The stream holds no frames from here on."""
         self.opaque, self.foreign = True, head
 
+    def drain_pipe(self) -> None:
+        """See `splicing`."""
+
+    def empty_pipe(self) -> None:
+        """See `splicing`."""
+
     # -- the sink --------------------------------------------------------------------------------------------
 
     def push(self, data: bytes) -> None:
         """Send, or keep what the sink does not take."""
         if self.pending or self.done:
+            if self.piped:
+                self.empty_pipe()
             self.pending += data
             return
         try:
@@ -326,6 +371,10 @@ class Sifting:
         except OSError:
             self.connection.sink_failed(self)
             return
+        if self.piped:
+            self.drain_pipe()
+            if self.pending or not self.open:
+                return
         if len(pending) == 0:
             self.pending = bytearray()  # give the memory back
         if self.eof:

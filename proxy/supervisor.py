@@ -22,6 +22,7 @@ from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import Any
 
+from ..plugins.hooks.sources import PluginError
 from ..plugins.rules import Rule
 from .addresses import listen, reason
 from .bells import new_bell
@@ -31,13 +32,16 @@ from .children import Children
 from .control.starting import ControlStart, ControlStartError, insecure
 from .crew import Crew, Voices
 from .events import Address, Event, Listening, ProcessFailed, ShutdownAsked, decode, show
+from .fork_server import ForkServer
 from .life_events import WorkerEnded, WorkerStarted
 from .metering import READER as METER
 from .metering import MeterError, Metering, heard
+from .plugged.checking import check
 from .proxy_config import ProxyConfig as ProxyConfig
 from .proxy_config import ProxyError as ProxyError
 from .recording_events import FlightWanted
 from .security import SecurityError, describe, prepare
+from .tally import Serials
 from .transparent import EVERYWHERE, prepare_listener
 
 OBSERVER = 0
@@ -47,11 +51,12 @@ INSPECTOR = 1
 class Proxy:
     """A relay, or several workers, with an observer, and perhaps an inspector. Not restartable: make a new one."""
 
-    def __init__(self, config: ProxyConfig) -> None:
+    def __init__(self, config: ProxyConfig, *, fork_server: ForkServer | None = None) -> None:
+        """`fork_server`: whose forks its processes are to be; else they are fresh interpreters."""
         self.config = config
         self._address: Address | None = None
         self._queue: queue.SimpleQueue[Event | None] = queue.SimpleQueue()
-        self._processes = Children()
+        self._processes = Children(fork_server)
         self._children, self._controls = self._processes.processes, self._processes.controls
         self._thread: threading.Thread | None = None
         self._stopping = False
@@ -61,6 +66,7 @@ class Proxy:
         self._crew: Crew | None = None
         self._voices = Voices()
         self._rules = list(config.rules)
+        self._serials = Serials(self._rules)
         self._relay_settings: dict[str, Any] = {}
         self._given_up: set[str] = set()
         """Workers that are not started again."""
@@ -100,6 +106,12 @@ class Proxy:
             ) from None
         except UnicodeError:
             raise ProxyError(f"cannot listen on {host!r}: this is no host name") from None
+        if self.config.plugins is not None:
+            try:
+                check(self.config.plugins)
+            except PluginError as error:
+                listener.close()
+                raise ProxyError(str(error)) from None
         upstream = EVERYWHERE if transparent else self.config.upstream
         if not transparent and (not self.config.upstream[0] or not 0 < self.config.upstream[1] < 65536):
             listener.close()
@@ -137,6 +149,7 @@ class Proxy:
                     "record": None if self.config.record is None else str(self.config.record.absolute()),
                     "recording": self.config.recording.settings(),
                     "flight": self.config.flight.settings() if self.config.flight else None,
+                    "snaplen": self.config.snaplen,
                     **(control.commands("observer") if control else {}),
                 },
                 [*crew.reader_fds, bell, *(control.fds("observer") if control else ())],
@@ -164,7 +177,10 @@ class Proxy:
                 "upstream": upstream,
                 "transparent": transparent.settings() if transparent else None,
                 "limits": self.config.limits.settings(),
+                "snaplen": self.config.snaplen,
                 "reloadable": self.config.reloadable,
+                "plugins": self.config.plugins.settings() if self.config.plugins else None,
+                "versions": self.config.versions.settings() if self.config.versions else None,
                 "security": security,
                 "probe": self.config.probe and not transparent,
                 "reserved": self._reserved(),
@@ -235,6 +251,7 @@ class Proxy:
     def _start_relay(self, worker: int, commands: dict[str, Any], fds: Sequence[int]) -> None:
         assert self._crew is not None
         settings = self._relay_settings | {"rules": [rule.to_dict() for rule in self._rules]}
+        settings["rule_serials"] = [self._serials.of(rule) for rule in self._rules]
         name = self._relays[worker]
         settings |= self._crew.for_worker(worker) | commands
         self._processes.start(name, "relay", settings, [*self._crew.worker_fds(worker), *fds])
@@ -350,7 +367,6 @@ class Proxy:
             if self._stopping or self._crew is None:
                 return False
             again = self._crew.died(worker)
-            self._voices.gone(worker)
             self._put(WorkerEnded(worker + 1, code, again))
             if not again:
                 self._given_up.add(name)
@@ -377,7 +393,14 @@ class Proxy:
         """Exactly these rules from now on, on the connections that stand, too (`reloadable` has to be set). Rules that
         are as before keep their counts. The event RulesReplaced, or RulesKept, follows."""
         self._rules = list(rules)
-        self._tell_relays({"do": "rules.from_file", "rules": [{"rule": rule.to_dict()} for rule in rules]})
+        self._serials.renew(rules)
+        told = [{"rule": rule.to_dict(), "serial": self._serials.of(rule)} for rule in rules]
+        self._tell_relays({"do": "rules.from_file", "rules": told})
+
+    def reload_plugins(self) -> None:
+        """Load the plugins' files as they are now, as if they had been saved. The event PluginsLoaded, or PluginsKept,
+        follows."""
+        self._tell_relays({"do": "plugins.reload"})
 
     def _tell_relays(self, command: dict[str, object]) -> None:
         for name in self._relays:

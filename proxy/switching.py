@@ -28,7 +28,7 @@ ANY_API = 0x7FFF
 
 def switch(connection: Connection, inline: bool) -> None:
     """Follow every request from now on, or no longer."""
-    inline = inline or connection.between_brokers
+    inline = inline or connection.between_brokers or connection.dialect is not None
     if connection.inline == inline or connection.closed:
         return
     connection.inline = inline

@@ -13,10 +13,10 @@ from collections.abc import Generator
 from functools import cache
 
 from ..decoder.plan import FieldPlan, StructPlan, plan
+from ..decoder.skeleton import SIZES
 from ..decoder.strides import ends_clean as ends_clean
 
 ENDPOINTS = "node_endpoints"
-_SIZES = {"bool": 1, "int8": 1, "int16": 2, "uint16": 2, "int32": 4, "uint32": 4, "int64": 8, "float64": 8, "uuid": 16}
 _UNUSED_TAG = 0x7F
 """A tag that no message has. Readers pass over tags that they do not know."""
 _UNUSED_NODE = 0x7FFFFF00
@@ -93,19 +93,19 @@ def _fixed(struct: StructPlan) -> tuple[int, int]:
     """How many fields at a struct's beginning have a fixed size, and their bytes together."""
     count = size = 0
     for field in struct.fields[: struct.untagged]:
-        if field.array or field.type not in _SIZES:
+        if field.array or field.type not in SIZES:
             break
         count += 1
-        size += _SIZES[field.type]
+        size += SIZES[field.type]
     return count, size
 
 
 def _field(field: FieldPlan) -> Need:
     if field.array:
         count = yield from _uvarint()
-        if field.struct is None and field.type in _SIZES:
+        if field.struct is None and field.type in SIZES:
             if count > 1:
-                yield -(count - 1) * _SIZES[field.type]
+                yield -(count - 1) * SIZES[field.type]
             return
         for _ in range(count - 1):
             yield from _value(field)
@@ -120,8 +120,8 @@ def _field(field: FieldPlan) -> Need:
 def _value(field: FieldPlan) -> Need:
     if field.struct is not None:
         yield from _struct(field.struct)
-    elif field.type in _SIZES:
-        yield -_SIZES[field.type]
+    elif field.type in SIZES:
+        yield -SIZES[field.type]
     else:  # string, bytes, records
         size = yield from _uvarint()
         if size > 1:

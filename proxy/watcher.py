@@ -122,6 +122,8 @@ class Watcher:
                 if stored is None:
                     return {"error": "missing", "text": f"exchange {message['number']} is not here (any more)"}
                 return {"exchange": self.store.described(stored, True, self._values)}
+            case "noted":
+                return {"numbers": self.store.noted((int(conn), str(note), int(when)) for conn, note, when in message["wanted"])}
             case "pending":
                 now = time.time_ns()
                 return {"exchanges": [self._waiting(exchange, now) for exchange in self._pending()]}

@@ -18,19 +18,25 @@ settings.register_profile("ci", settings.get_profile("everyday"), derandomize=Tr
 settings.load_profile("ci" if os.environ.get("CI") else "everyday")
 
 
+FIRST = ("real", "captures/spark", "torture", "docs", "matrix")
+"""Where single tests, or the brokers of a module, take long: begun last, they would leave the other workers idle."""
+ONE_BY_ONE = ("torture/decoder/test_fuzz.py",)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark tests/real as ``real``."""
+    """Mark tests/real as ``real``, and put what takes long in front."""
     for item in items:
         if item.path.is_relative_to(TESTS / "real"):
             item.add_marker(pytest.mark.real)
+    items.sort(key=lambda item: not any(item.path.is_relative_to(TESTS / folder) for folder in FIRST))
 
 
 def share(nodeid: str) -> str:
-    """What a worker takes as a whole: a module with real brokers of its own, all that needs Spark, or one test."""
+    """What a worker takes as a whole: all that needs Spark, a module with what it has made for itself, or one test."""
     path = nodeid.partition("::")[0]
     if "captures/spark/" in path:
         return "spark"
-    return path if "/real/" in f"/{path}" or path.endswith("torture/proxy/test_cluster.py") else nodeid
+    return nodeid if path.endswith(ONE_BY_ONE) else path
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -45,6 +51,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
         def _split_scope(self, nodeid: str) -> str:
             return share(nodeid)
 
+    config.option.loadscopereorder = False  # in the order of `pytest_collection_modifyitems`
     return Shares(config, log)
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 NOT_PACKED = {"tests", "bench", "docs"}
-PACKED = {".py", ".pyi", ".typed", ".kafka", ".txt", ".tcss"}
+PACKED = {".py", ".pyi", ".typed", ".kafka", ".txt", ".tcss", ".html", ".css", ".js"}
 # In two halves, so that this file does not hold what it looks for.
 REGISTRY_HOSTS = [
     ("pypi", "org"), ("pythonhosted", "org"), ("npmjs", "org"), ("npmjs", "com"), ("crates", "io"),

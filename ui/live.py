@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from ..captures import Capture, NotACapture, open_capture
 from ..proxy import Proxy, events
+from ..proxy.control import Control
 
 
 class Watch:
@@ -18,6 +20,8 @@ class Watch:
         self.counts: events.Counts | None = None
         self.hits: dict[str, int] = {}
         self.warnings: list[str] = []
+        self.tell: Callable[[str, bool], None] = lambda text, warning: None
+        """Where events go besides; set by the screen."""
         self.ended = threading.Event()
         self._thread = threading.Thread(target=self._hear, name="watch", daemon=True)
         self._thread.start()
@@ -30,6 +34,8 @@ class Watch:
                 self.hits[event.rule] = event.hits
             elif event.warning:
                 self.warnings.append(event.text)
+            if not isinstance(event, events.Counts):
+                self.tell(event.text, event.warning)
         self.ended.set()
 
     def join(self, seconds: float) -> None:
@@ -64,9 +70,24 @@ def open_when_there(directory: Path, seconds: float = 10.0) -> Capture:
 
 def watch(proxy: Proxy, record: Path, *, title: str) -> Watch:
     """Show the screen until the user quits it."""
-    from .tui.app import run
+    from .tui.app import BarnabasApp
+    from .tui.settings import BadSettings, Settings, read_settings
 
     watching = Watch(proxy)
+    control = None
+    if proxy.control is not None:
+        control = Control(proxy.control.access.url, proxy.control.access.token)
+    fault = ""
+    try:
+        settings = read_settings()
+    except BadSettings as error:  # a proxy that runs must not end for the colours of its screen
+        settings, fault = Settings(), str(error)
     with open_when_there(record) as capture:
-        run(capture, title=title, live=True, status=watching.status)
+        app = BarnabasApp(
+            capture, title=title, live=True, status=watching.status, control=control, settings=settings
+        )  # fmt: skip
+        watching.tell = app.session.tell
+        if fault:
+            app.session.tell(fault, True)
+        app.run()
     return watching

@@ -81,6 +81,12 @@ def yardstick(upstream: int, folder: Path) -> Any:
     return process([str(folder / "yardstick"), str(port), str(upstream)], port)
 
 
+def writing_yardstick(upstream: int, folder: Path) -> Any:
+    """The bound of lossless recording here: the C proxy, with a bare loop that writes every byte to a file."""
+    port = free_port()
+    return process([str(folder / "yardstick"), str(port), str(upstream), str(folder / f"bare-{port}")], port)
+
+
 def haproxy(upstream: int, folder: Path) -> Any:
     port = free_port()
     config = folder / f"haproxy-{port}.cfg"
@@ -148,6 +154,7 @@ ELSEWHERE = [Rule.of("api == ListTransactions", error="INVALID_REQUEST")]
 CANDIDATES: dict[str, tuple[str | None, Callable[[int, Path], Any]]] = {
     "direct": (None, direct),
     "C": (None, yardstick),
+    "C writing": (None, writing_yardstick),
     "haproxy": ("haproxy", haproxy),
     "socat": ("socat", socat),
     "toxiproxy": ("toxiproxy-server", toxiproxy),
@@ -157,6 +164,7 @@ CANDIDATES: dict[str, tuple[str | None, Callable[[int, Path], Any]]] = {
     "barnabas inline": (None, barnabas(rules=ELSEWHERE)),
     "barnabas recording": (None, barnabas(record=True)),
     "barnabas lossless": (None, barnabas(record=True, lossless=True)),
+    "barnabas snaplen": (None, barnabas(record=True, snaplen=4096)),
 }
 
 
@@ -164,15 +172,15 @@ CANDIDATES: dict[str, tuple[str | None, Callable[[int, Path], Any]]] = {
 
 
 def cpu_seconds(pids: list[int]) -> float:
-    """User and system time of processes so far."""
+    """Time that the processes' threads have had on a processor so far; to the nanosecond, unlike their `stat`."""
     total = 0
     for pid in pids:
-        try:
-            words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        except OSError:
-            continue
-        total += int(words[11]) + int(words[12])
-    return total / os.sysconf("SC_CLK_TCK")
+        for task in Path(f"/proc/{pid}/task").glob("*/schedstat"):
+            try:
+                total += int(task.read_text().split()[0])
+            except OSError:
+                continue
+    return total / 1e9
 
 
 def measure(load: Path, port: int, files: tuple[Path, Path], shape: Shape, seconds: float, check: bool) -> dict[str, float]:
@@ -182,6 +190,16 @@ def measure(load: Path, port: int, files: tuple[Path, Path], shape: Shape, secon
         raise RuntimeError(done.stderr.strip() or f"ended with {done.returncode}")
     found: dict[str, float] = json.loads(done.stdout)
     return found
+
+
+def warm(load: Path, port: int, files: tuple[Path, Path], shape: Shape, check: bool) -> None:
+    """Wait until a candidate moves frames: one that listens may still be starting, which is not what is measured."""
+    for _ in range(40):
+        try:
+            if measure(load, port, files, shape, 0.25, check)["frames"] > 10:
+                return
+        except (RuntimeError, subprocess.TimeoutExpired):
+            continue
 
 
 def build(folder: Path) -> None:
@@ -205,6 +223,8 @@ def one_shape(shape: Shape, chosen: dict[str, Any], folder: Path, options: argpa
                 running[name] = stack.enter_context(start(upstream, folder))
             except (OSError, RuntimeError) as error:
                 found[name] = {"failed": str(error)}
+        for port, _ in running.values():
+            warm(folder / "load", port, files, shape, options.check)
         results: dict[str, list[dict[str, float]]] = {name: [] for name in running}
         for _ in range(options.rounds):
             for name, (port, pids) in list(running.items()):

@@ -32,6 +32,9 @@ def dump(exchange: Exchange, values: bool = False) -> Iterator[str]:
         yield f"{exchange.api or '(unknown)'} v{exchange.api_version} {name}, {len(frame)} bytes"
         hidden = [] if values else payload_ranges(exchange, direction, message)
         yield from lines(masked(exchange, direction), hidden, _starts(exchange, direction, message, frame))
+    if exchange.cut:
+        yield ""
+        yield exchange.cut
     if exchange.undecoded:
         yield ""
         yield f"undecoded: {exchange.undecoded}"

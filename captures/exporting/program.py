@@ -66,7 +66,7 @@ def case(exchange: Exchange, values: bool = False) -> str:
         raise NoProgram("no answer is due (acks=0), so there is nothing to assert on; use --as python")
     answered = exchange.response_message
     if answered is None:
-        why = f"its answer cannot be decoded ({exchange.undecoded})" if exchange.response else "it has no answer"
+        why = f"its answer cannot be decoded ({exchange.cut or exchange.undecoded})" if exchange.response else "it has no answer"
         raise NoProgram(f"{why}, so there is nothing to assert on; use --as python")
     name = f"test_{asked.api.lower()}_v{asked.api_version}_is_answered_as_recorded"
     return "\n".join(
@@ -154,7 +154,7 @@ def _request(exchange: Exchange) -> Message:
         raise NoProgram("its request was not recorded")
     message = exchange.request_message
     if message is None:
-        raise NoProgram(f"its request cannot be decoded ({exchange.undecoded}); use --as hex")
+        raise NoProgram(f"its request cannot be decoded ({exchange.cut or exchange.undecoded}); use --as hex")
     return message
 
 

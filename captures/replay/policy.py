@@ -48,6 +48,8 @@ class Policy:
         if by_api is not None:
             return by_api
         message = exchange.request_message
+        if exchange.request_cut:
+            return f"only its beginning was recorded ({exchange.cut})"
         if message is None:
             return f"cannot be decoded ({exchange.undecoded})" if exchange.request else "only its answer was recorded"
         if not self.internal and _follower(message):

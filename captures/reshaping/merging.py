@@ -113,7 +113,7 @@ def _shifted(events: Iterator[Happening], by: int) -> Iterator[Happening]:
             exchange = event.exchange
             known = copies.pop(id(exchange), None)
             copy = known[1] if known else _copied(exchange, by)
-            copy.state, copy.response = exchange.state, exchange.response
+            copy.state, copy.response, copy.response_cut = exchange.state, exchange.response, exchange.response_cut
             copy.marks = exchange.marks
             if exchange.response_time_ns is not None:
                 copy.response_time_ns = exchange.response_time_ns + by
@@ -134,6 +134,7 @@ def _copied(exchange: Exchange, by: int) -> Exchange:
         correlation_id=exchange.correlation_id,
         client_id=exchange.client_id,
         request=exchange.request,
+        request_cut=exchange.request_cut,
         request_time_ns=None if exchange.request_time_ns is None else exchange.request_time_ns + by,
         state=exchange.state,
     )

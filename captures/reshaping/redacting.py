@@ -84,6 +84,7 @@ class Redaction:
             correlation_id=exchange.correlation_id,
             request_time_ns=exchange.request_time_ns,
             request=self._frame(exchange, exchange.request, 8, self.frames.request),
+            request_cut=exchange.request_cut,
             state=exchange.state,
         )
         self._marks(exchange, new)
@@ -98,6 +99,7 @@ class Redaction:
         new.state = exchange.state
         if exchange.response is not None:
             new.response = self._frame(exchange, exchange.response, 4, self.frames.response)
+            new.response_cut = exchange.response_cut
             new.response_time_ns = exchange.response_time_ns
         self._marks(exchange, new)
         return new

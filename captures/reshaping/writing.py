@@ -149,8 +149,7 @@ class Writer:
         self._say(number, exchange)
         self._leg(number, exchange, Direction.REQUEST)
         if exchange.request is not None:
-            time_ns = exchange.request_time_ns or 0
-            self.recorder.data(number, Direction.REQUEST, time_ns, sized(exchange.request))
+            self._frame(number, Direction.REQUEST, exchange.request_time_ns or 0, exchange.request, exchange.request_cut)
 
     def _done(self, number: int, exchange: Exchange) -> None:
         self._say(number, exchange)
@@ -158,9 +157,14 @@ class Writer:
         if exchange.response is not None:
             self._leg(number, exchange, Direction.REQUEST)
             self._leg(number, exchange, Direction.RESPONSE)
-            time_ns = exchange.response_time_ns or 0
-            self.recorder.data(number, Direction.RESPONSE, time_ns, sized(exchange.response))
+            self._frame(number, Direction.RESPONSE, exchange.response_time_ns or 0, exchange.response, exchange.response_cut)
         self._legs.discard(id(exchange))
+
+    def _frame(self, number: int, direction: Direction, time_ns: int, frame: bytes, cut: int) -> None:
+        """A frame, or what was kept of it."""
+        self.recorder.data(number, direction, time_ns, sized(frame, cut))
+        if cut:
+            self.recorder.skipped(number, direction, time_ns, cut)
 
     def _say(self, number: int, exchange: Exchange) -> None:
         """The notes that were not written yet."""
@@ -182,7 +186,8 @@ class Writer:
             self._legs.add(id(exchange))
         time_ns = (exchange.request_time_ns if request else exchange.response_time_ns) or 0
         note = "; ".join(exchange.marks.get(_LEGS[direction] + "_notes", ()))
-        self.recorder.broker_leg(number, direction, time_ns, sized(frames[0]), note)
+        cut = exchange.marks.get(_LEGS[direction] + "_cut", 0)
+        self.recorder.broker_leg(number, direction, time_ns, sized(frames[0], cut), note)
 
     def _stray(self, number: int, event: Stray) -> None:
         opaque = event.opaque
@@ -206,9 +211,9 @@ def beginning(opaque: Opaque) -> bytes:
     return kept + b"*" * (len(data) - len(kept))
 
 
-def sized(frame: bytes) -> bytes:
-    """The frame with its size in front."""
-    return len(frame).to_bytes(4, "big") + frame
+def sized(frame: bytes, cut: int = 0) -> bytes:
+    """The frame with its size in front; `cut`: how many of its bytes were not kept."""
+    return (len(frame) + cut).to_bytes(4, "big") + frame
 
 
 def address(text: str) -> Address:

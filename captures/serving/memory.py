@@ -19,7 +19,8 @@ PRODUCE = facts.api_key("Produce")
 
 @dataclass(slots=True)
 class Kept:
-    """One recorded exchange with its answer. `latency` is in seconds."""
+    """One recorded exchange with its answer. `latency` is in seconds; `from_ns` and `until_ns` are when it was asked and
+    answered."""
 
     position: int
     api_key: int
@@ -28,6 +29,8 @@ class Kept:
     answered: Message | None
     latency: float
     client_id: str | None
+    from_ns: int
+    until_ns: int
 
     @property
     def api(self) -> str:
@@ -46,6 +49,8 @@ class Memory:
         self.brokers: dict[int, tuple[str, int]] = {}
         self.skipped = 0
         """exchanges without an answer, or that cannot be read"""
+        self.cut = 0
+        """those of them of which only the beginning was recorded"""
         for position, exchange in enumerate(exchanges):
             self._take(position, exchange)
 
@@ -55,9 +60,14 @@ class Memory:
         silent = exchange.api_key == PRODUCE and asked is not None and asked["acks"] == 0
         if asked is None or (answered is None and not silent):
             self.skipped += 1
+            self.cut += exchange.cut is not None
             return
         latency = (exchange.latency_ns or 0) / 1e9
-        kept = Kept(position, exchange.api_key, exchange.api_version, asked, answered, latency, exchange.client_id)
+        asked_ns = exchange.request_time_ns or 0
+        kept = Kept(
+            position, exchange.api_key, exchange.api_version, asked, answered, latency, exchange.client_id,
+            asked_ns, asked_ns + (exchange.latency_ns or 0),
+        )  # fmt: skip
         if exchange.api in ("Metadata", "CreateTopics", "FindCoordinator", "DescribeCluster") and answered is not None:
             self.learn(answered)
         self.kept.append(kept)

@@ -38,6 +38,7 @@ class Story:
             for kept in memory.kept
             if not only_reads(kept.api_key) and kept.api not in _KEPT_UP
         ]
+        self._times = {kept.position: (kept.from_ns, kept.until_ns) for kept in memory.kept}
         self._made: set[int] = set()
         self._given: dict[Any, int] = {}
 
@@ -51,6 +52,7 @@ class Story:
         after = max((at for at in related if at in self._made), default=-1)
         before = min((at for at in related if at > after and at not in self._made), default=None)
         fit = [at for at in positions if at > after and (before is None or at < before)]
+        fit = [at for at in fit if self._between(after, at, before)] or fit
         if not fit:
             # Nobody asked between these changes: what was told next comes closest, else what was told last.
             fit = [at for at in positions if at > after][:1] or positions[-1:]
@@ -58,6 +60,14 @@ class Story:
         chosen = next((at for at in fit if at > last), fit[-1])
         self._given[key] = chosen
         return chosen
+
+    def _between(self, after: int, at: int, before: int | None) -> bool:
+        """Whether what was answered at `at` can show neither the state before a change nor that behind the next one: a
+        request that waits behind a long poll is answered long after it was asked."""
+        began, ended = self._times[at]
+        if after >= 0 and began < self._times[after][1]:
+            return False
+        return before is None or ended <= self._times[before][0]
 
     def change(self, key: Any, positions: list[int]) -> int:
         """Which of the recorded changes this one is: the next, and the last again when there are no more."""

@@ -1,80 +1,168 @@
-"""The pipeline: recordings in, a Parquet table out, a report over it.
+"""The pipeline: captures in, a folder of Parquet tables out (`tables.folder`), each file of a capture once.
 
-The table is a folder with one file per segment, `exchanges/CAPTURE-NUMBER.parquet`. Spark writes into a temporary
-folder beside it; each finished file is then moved to its place by one rename. So plain readers see whole files and
-every segment once: a second run replaces a file by the same rows, and a killed run leaves for each segment the old
-file, the new one, or none, and never half a file. What it left in the temporary folder goes with the next run.
+`run` reads what is new or has changed since the last run, on Spark, or with the master `none` in this process alone. A run
+that is killed leaves a folder that every reader can read; the next one completes it. `stream` goes on with what is
+recorded, from checkpoint to checkpoint.
 """
 
 from __future__ import annotations
 
-import fcntl
-import os
-import shutil
-import tempfile
-from collections.abc import Callable, Iterator
+import json
+import time
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .. import tables
+from ..storage import Place, Remote, StorageError, place, text
+from ..tables.folder import DEFAULT, Folder, FolderError, todo
+from ..tables.manifest import Done
 from . import PipelineError
-from .report import Line, Report, report
+from .connect import SCHEME
+from .holding import held
 from .session import check_installed, check_master, session, watched
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 Progress = Callable[[str], None]
+Work = list[tuple[tables.Segment, Done | None]]
 
-TABLE = "exchanges"
-_TEMPORARY = f".{TABLE}-"
-_LOCK = ".barnabas.lock"
+NO_SPARK = "none"
+_CHECKPOINT = ".checkpoint"
 _QUICK_BYTES = 256 << 20  # below this a slower but sooner JVM is done first
+_JOB = 2000
+"""Files of one Spark job."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Outcome:
-    """What a run did: the table's folder, segments read, those still being written, files left out, the report."""
+    """What a run did, or would do: files read, unchanged since the last run, still being written, left out with a line
+    each, rows removed of files that changed; what is not right with those read, a line each."""
 
-    table: Path
-    segments: int
-    live: int
-    left_out: list[str]
-    report: Report
+    output: Place
+    tables: tuple[str, ...]
+    read: int = 0
+    bytes: int = 0
+    unchanged: int = 0
+    live: int = 0
+    removed: int = 0
+    left_out: list[str] = field(default_factory=list)
+    damaged: list[str] = field(default_factory=list)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The document that `barnabas pipeline run --json` prints."""
+        return {
+            "output": str(self.output), "tables": list(self.tables), "read": self.read, "bytes": self.bytes,
+            "unchanged": self.unchanged, "live": self.live, "removed": self.removed, "left_out": self.left_out,
+            "damaged": self.damaged,
+        }  # fmt: skip
 
 
-def run(source: Path, output: Path, master: str = "local[2]", progress: Progress = lambda text: None) -> Outcome:
-    """Read the recordings under `source` into `output`/exchanges and report on the whole table.
+def run(
+    source: str | Place,
+    output: str | Place,
+    master: str = "local[2]",
+    progress: Progress = lambda text: None,
+    *,
+    names: Iterable[str] = DEFAULT,
+    dry: bool = False,
+    wheel: Path | None = None,
+) -> Outcome:
+    """Read the captures under `source` into the tables `names` of `output`; both may be URIs (`captures.storage`).
 
-    `progress` hears one line per step. Raises `PipelineError`; what can go wrong is looked at before Spark starts.
+    `progress` hears one line per step. `dry`: write nothing, and start nothing. `wheel`: of this package, for the executors of
+    a cluster. Raises `PipelineError`; what can go wrong
+    is looked at before Spark starts.
     """
-    source, output = source.absolute(), output.absolute()
-    found = segments(source)
-    check_master(master)
-    check_installed()
-    with _locked(output):
-        size = sum(segment.size for segment in found.segments)
-        progress(f"{_count(len(found.segments), 'segment')}, {size / 1e6:.1f} MB in {source}")
-        progress("starting Spark, this takes some seconds")
-        with session(master, quick=size < _QUICK_BYTES) as spark:
-            table = output / TABLE
-            progress("writing the table")
-            write(spark, found.segments, source, table, progress)
-            progress("computing the report")
-            result = _report(spark, table)
-            progress("stopping Spark")
-    return Outcome(table, len(found.segments), found.live, found.left_out, result)
+    source, output = _place(source), _place(output)
+    if master != NO_SPARK:
+        check_master(master)
+        if not (dry and master.startswith(SCHEME)):
+            check_installed(master)
+    folder = _folder(output, names)
+    done = _done(folder)
+    found = _found(source, done)
+    plan = todo(found.segments, done)
+    size = sum(segment.size for segment, _ in plan.work)
+    outcome = Outcome(
+        output, folder.names, len(plan.work), size, plan.unchanged, found.live, len(plan.gone), found.left_out
+    )
+    progress(
+        f"{_count(len(plan.work), 'file')} to read, {size / 1e6:.1f} MB; {plan.unchanged} unchanged, {found.live} live"
+    )
+    if dry:
+        return outcome
+    with locked(folder):
+        for old in plan.gone:
+            folder.remove(old)
+        told = _told(folder, plan.work, progress if master == NO_SPARK else lambda text: None)
+        if not plan.work:
+            pass
+        elif master == NO_SPARK:
+            for segment, before in plan.work:
+                told(folder.write(segment, before), outcome)
+        else:
+            progress("connecting to Spark" if master.startswith(SCHEME) else "starting Spark, this takes some seconds")
+            with session(master, quick=size < _QUICK_BYTES, wheel=wheel) as spark:
+                write(spark, folder, plan.work, progress, lambda row: told(row, outcome))
+                progress("stopping Spark")
+    return outcome
 
 
-def segments(source: Path) -> tables.Found:
-    """What there is to read. Raises `PipelineError` when that is nothing."""
+def _place(given: str | Place) -> Place:
     try:
-        found = tables.find_segments(source)
+        found = place(given)
+    except StorageError as error:
+        raise PipelineError(str(error)) from error
+    return found if isinstance(found, Remote) else found.absolute()
+
+
+def _done(folder: Folder) -> dict[str, Done]:
+    try:
+        return folder.done()
+    except OSError as error:
+        raise PipelineError(f"{folder.path} cannot be read: {error.strerror or error}") from error
+
+
+def _folder(output: Place, names: Iterable[str]) -> Folder:
+    try:
+        return Folder(output, names)
+    except ValueError as error:
+        raise PipelineError(f"--tables: {error}") from error
+
+
+def _told(folder: Folder, work: Work, progress: Progress) -> Callable[[dict[str, Any], Outcome], None]:
+    """Count a file that was read, and say how far it is about once a second."""
+    count, last = 0, time.monotonic()
+
+    def told(row: dict[str, Any], outcome: Outcome) -> None:
+        nonlocal count, last
+        count += 1
+        folder.learn(row)
+        if row["status"] != "ok":
+            outcome.damaged.append(f"{row['path']}: {row['status']}: {row['detail'] or 'it ends early'}")
+        if time.monotonic() - last >= 1.0 and count < len(work):
+            last = time.monotonic()
+            progress(f"reading: {count} of {_count(len(work), 'file')}")
+
+    return told
+
+
+def _found(source: Place, done: dict[str, Done]) -> tables.Found:
+    """What there is to read. Raises `PipelineError` when that is nothing."""
+    known = {}
+    for old in done.values():
+        if not old.continues:  # it will not be read again, so it does not matter whether it is a recording's segment
+            name, _, number = old.key.rpartition("-")
+            known[old.path, old.size, old.modified_ns] = name, int(number), False
+    try:
+        found = tables.find_segments(source, known)
     except OSError as error:
         text = str(error) if error.errno is None else f"{source}: {error.strerror}"
-        raise PipelineError(f"{text}; give --input a folder of recordings") from error
+        raise PipelineError(f"{text}; give --input a folder of captures") from error
     if found.segments:
         return found
     if found.live:
@@ -83,70 +171,92 @@ def segments(source: Path) -> tables.Found:
         )
     if found.left_out:
         more = f" (and {len(found.left_out) - 1} more)" if len(found.left_out) > 1 else ""
-        raise PipelineError(f"{source}: no recording is in it: {found.left_out[0]}{more}")
-    raise PipelineError(f"{source}: no recording is in it; make one with: barnabas proxy --record {source}")
+        raise PipelineError(f"{source}: no capture is in it: {found.left_out[0]}{more}")
+    raise PipelineError(f"{source}: no capture is in it; make one with: barnabas proxy --record {source}")
 
 
 def write(
-    spark: SparkSession, found: list[tables.Segment], source: Path, table: Path, progress: Progress = lambda text: None
+    spark: SparkSession,
+    folder: Folder,
+    work: Work,
+    progress: Progress = lambda text: None,
+    told: Callable[[dict[str, Any]], None] = lambda row: None,
 ) -> None:
-    """Write one Parquet file per segment into the folder `table`, replacing older ones of the same segments.
+    """Have Spark do it: a task per file. For a cluster, captures and folder are on storage that all its nodes share."""
+    from .work import NAME, PipelineSource, packed
 
-    For a cluster, `table` and `source` must be on storage that all its nodes share.
+    spark.dataSource.register(PipelineSource)
+    for start in range(0, len(work), _JOB):
+        frame = spark.read.format(NAME).options(
+            output=text(folder.path), tables=json.dumps(folder.names), plan=packed(work[start : start + _JOB])
+        ).load()  # fmt: skip
+        with watched(spark, lambda done, of: progress(f"reading: {done} of {_count(of, 'file')}")):
+            for row in frame.collect():
+                told(row.asDict())
+
+
+def stream(
+    source: str | Place,
+    output: str | Place,
+    master: str = "local[2]",
+    progress: Progress = lambda text: None,
+    *,
+    names: Iterable[str] = DEFAULT,
+    checkpoint: Path | None = None,
+    every: float = 10.0,
+    once: bool = False,
+    wheel: Path | None = None,
+) -> None:
+    """Follow `source`: read what is closed every so many seconds, until interrupted; with `once`, what is there now.
+
+    The checkpoint (default: in `output`) says how far it has come; a restart goes on from there, and does the last batch
+    again if it was not finished, into the same places. Raises `PipelineError`.
     """
-    from .source import BarnabasSource
+    source, output = _place(source), _place(output)
+    check_master(master)
+    check_installed(master)
+    if isinstance(source, Path) and not source.is_dir():
+        raise PipelineError(f"{source}: no such folder; give --input a folder of captures")
+    if isinstance(output, Remote) and checkpoint is None:
+        raise PipelineError(f"{output} is in a store, where Spark keeps no checkpoint: give --checkpoint a folder")
+    folder = _folder(output, names)
+    with locked(folder), session(master, wheel=wheel) as spark:
+        from .work import NAME, PipelineSource
 
-    spark.dataSource.register(BarnabasSource)
-    temporary = Path(tempfile.mkdtemp(prefix=_TEMPORARY, dir=table.parent))
-    try:
-        frame = spark.read.format("barnabas").option("table", TABLE).load(str(source))
-        with watched(spark, lambda done, of: progress(f"writing the table: {done} of {_count(of, 'segment')}")):
-            frame.write.mode("append").parquet(str(temporary))
-        table.mkdir(mode=0o700, exist_ok=True)
-        _move(temporary, table, {(s.capture_id, s.path.name.removesuffix(".part")): s for s in found})
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
-
-
-def _move(temporary: Path, table: Path, by_name: dict[tuple[str, str], tables.Segment]) -> None:
-    """Give every file that Spark wrote the name of its segment. One task reads one segment and writes one file."""
-    from pyarrow import parquet
-
-    for part in sorted(temporary.glob("part-*.parquet")):
-        with parquet.ParquetFile(part) as file:
-            if not file.metadata.num_rows:
-                continue
-            first = next(file.iter_batches(1, columns=["capture_id", "segment"])).to_pylist()[0]
-        segment = by_name.get((first["capture_id"], first["segment"]))
-        # A segment that was closed after the folder was looked at waits for the next run.
-        if segment is not None:
-            os.replace(part, table / f"{segment.key}.parquet")
-
-
-def _report(spark: SparkSession, table: Path) -> Report:
-    if not any(table.glob("*.parquet")):
-        return Report(Line(None, None, 0, 0, 0, 0, None, None), [])
-    return report(spark, table)
+        spark.dataSource.register(PipelineSource)
+        options = {"path": text(source), "output": text(output), "tables": json.dumps(folder.names)}
+        frame = spark.readStream.format(NAME).options(**options).load()
+        kept = checkpoint.absolute() if checkpoint is not None else output / _CHECKPOINT
+        writing = frame.writeStream.format("noop").option("checkpointLocation", str(kept))
+        trigger: dict[str, Any] = {"availableNow": True} if once else {"processingTime": f"{every:g} seconds"}
+        query = writing.trigger(**trigger).start()
+        progress(f"following {source}; Ctrl-C ends it")
+        told = -1
+        try:
+            while not query.awaitTermination(1):
+                last = query.lastProgress
+                if last is not None and last["batchId"] != told:
+                    told, count = last["batchId"], sum(each["numInputRows"] or 0 for each in last["sources"])
+                    if count:
+                        progress(f"batch {told}: {_count(count, 'file')}")
+        finally:
+            if query.isActive:
+                query.stop()
 
 
 @contextmanager
-def _locked(output: Path) -> Iterator[None]:
+def locked(folder: Folder) -> Iterator[None]:
     """Hold the output folder for this run, made if need be, and clear what a killed run left there."""
+    output = folder.path
     try:
-        output.mkdir(mode=0o700, parents=True, exist_ok=True)
-        lock = os.open(output / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+        with held(output):
+            folder.prepare()
+            yield
+            folder.finish()
+    except FolderError as error:
+        raise PipelineError(str(error)) from error
     except OSError as error:
-        raise PipelineError(f"cannot write to {output}: {error.strerror}; choose another --output") from error
-    try:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise PipelineError(f"{output}: another pipeline run is writing there; wait for it") from error
-        for left in output.glob(f"{_TEMPORARY}*"):
-            shutil.rmtree(left, ignore_errors=True)
-        yield
-    finally:
-        os.close(lock)
+        raise PipelineError(f"cannot write to {output}: {error.strerror or error}; the next run goes on") from error
 
 
 def _count(number: int, what: str) -> str:

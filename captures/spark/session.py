@@ -21,7 +21,8 @@ from pathlib import Path
 from subprocess import TimeoutExpired
 from typing import TYPE_CHECKING, Any
 
-from . import PipelineError
+from . import PipelineError, connect
+from .shipping import package, unpacked
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,8 +32,14 @@ _STOP_SECONDS = 10.0
 _LOG_TAIL = 1 << 16
 
 
-def check_installed() -> None:
-    """Raise `PipelineError` with the remedy when pyspark, pyarrow, numpy or Java is missing. Starts nothing."""
+def check_installed(master: str = "local[2]") -> None:
+    """Raise `PipelineError` with the remedy when pyspark, pyarrow, numpy or Java is missing. Starts nothing.
+
+    Of a Spark Connect server (`sc://...`): when a library is missing, or nobody listens there.
+    """
+    if master.startswith(connect.SCHEME):
+        connect.check(master)
+        return
     for library in ("pyspark", "pyarrow", "numpy"):
         try:
             __import__(library)
@@ -50,17 +57,25 @@ def check_installed() -> None:
 
 def check_master(master: str) -> None:
     """Raise `PipelineError` when Spark would not know such a master."""
-    if not _MASTER.fullmatch(master):
-        raise PipelineError(f"no such Spark master: {master!r}; use local[2], local[*] or spark://HOST:PORT")
+    if not _MASTER.fullmatch(master) and not master.startswith(connect.SCHEME):
+        raise PipelineError(f"no such Spark master: {master!r}; use local[2], local[*], spark://HOST:PORT or sc://HOST:PORT")
 
 
 @contextmanager
-def session(master: str = "local[2]", *, quick: bool = False) -> Iterator[SparkSession]:
+def session(master: str = "local[2]", *, quick: bool = False, wheel: Path | None = None) -> Iterator[SparkSession]:
     """A Spark session. Raises `PipelineError` if it cannot be had.
+
+    For a cluster the package is shipped to the executors, which need Python with pyarrow and numpy: that of the environment
+    variable PYSPARK_PYTHON, `python3` by default. It goes as a zip of pure Python, or as the `wheel`, with what was compiled.
+    `sc://HOST:PORT` is a Spark Connect server.
 
     `quick` is for jobs of seconds: the JVM then starts faster and computes slower. Not for two at a time.
     """
     check_master(master)
+    if master.startswith(connect.SCHEME):
+        with connect.connected(master) as there:
+            yield there
+        return
     check_installed()
     folder = Path(tempfile.mkdtemp(prefix="barnabas-spark-"))
     log = folder / "spark.log"
@@ -76,10 +91,18 @@ def session(master: str = "local[2]", *, quick: bool = False) -> Iterator[SparkS
                 "SPARK_LOCAL_IP": "127.0.0.1",
             }
         with _quiet():
-            yield jvm.start(_settings(master, quick, folder), log)
+            settings = _settings(master, quick, folder)
+            if wheel is not None and not master.startswith("local"):
+                settings |= unpacked(wheel, folder)
+            spark = jvm.start(settings, log)
+            if wheel is None and not master.startswith("local"):
+                spark.sparkContext.addPyFile(str(package(folder / "barnabas.zip")))
+            yield spark
     except PipelineError:
         raise
     except Exception as error:
+        if _interrupted(error):
+            raise KeyboardInterrupt from error
         keep = True
         raise PipelineError(f"Spark: {reason(error, log)} (Spark's log: {log})") from error
     finally:
@@ -87,11 +110,21 @@ def session(master: str = "local[2]", *, quick: bool = False) -> Iterator[SparkS
             jvm.stop()
             os.environ.clear()
             os.environ.update(before)
-            for entry in folder.iterdir():
+            for entry in folder.iterdir() if folder.is_dir() else ():
                 if not (keep and entry == log):
                     _remove(entry)
             if not keep:
                 _remove(folder)
+
+
+def _interrupted(error: BaseException) -> bool:
+    """Whether an interrupt was the first of it: what PySpark does on the way out then fails for its own reasons."""
+    seen: BaseException | None = error
+    while seen is not None:
+        if isinstance(seen, KeyboardInterrupt):
+            return True
+        seen = seen.__cause__ or seen.__context__
+    return False
 
 
 def _remove(path: Path) -> None:
@@ -103,7 +136,7 @@ def _remove(path: Path) -> None:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep back the tracebacks that Py4J logs for every call that an interrupt cuts short."""
+    """Keep back the tracebacks that Py4J logs for every call that an interrupt cuts short, and a warning about pandas."""
 
     def wanted(record: logging.LogRecord) -> bool:
         return "py4j" not in Path(record.pathname).parts
@@ -114,7 +147,10 @@ def _quiet() -> Iterator[None]:
     level = py4j.level
     py4j.setLevel(logging.CRITICAL)
     try:
-        yield
+        with warnings.catch_warnings():
+            # Printed where only pyarrow and numpy are used.
+            warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
+            yield
     finally:
         py4j.setLevel(level)
         root.removeHandler(sink)
@@ -246,6 +282,10 @@ def _log_lines(log: Path) -> list[str]:
 @contextmanager
 def watched(spark: SparkSession, tell: Callable[[int, int], None], seconds: float = 1.0) -> Iterator[None]:
     """While the body runs, call `tell(tasks done, tasks)` from a thread of its own whenever that has changed."""
+    if hasattr(spark, "registerProgressHandler") and "connect" in type(spark).__module__:
+        with connect.watched(spark, tell):
+            yield
+        return
     over = threading.Event()
     tracker = spark.sparkContext.statusTracker()
 

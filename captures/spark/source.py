@@ -1,33 +1,59 @@
-"""The Spark data source `barnabas` (batch): recordings as data frames.
+"""The Spark data source `barnabas`, batch and streaming: captures as data frames.
 
     spark.dataSource.register(BarnabasSource)
     spark.read.format("barnabas").option("table", "exchanges").option("columns", "api,latency_ns").load(path)
+    spark.readStream.format("barnabas").option("table", "errors").load(path)
 
-Options: `path` (a folder or a segment), `table` (default `exchanges`), `columns` (separated by commas, default all;
-Spark does not prune the columns of a Python data source by itself). One partition per closed segment. Workers open
-the files themselves and hand Arrow batches over: no byte of a file goes through the JVM.
+Options: `path` (a folder or a file, also a URI as `captures.storage` reads it), `table` (default `exchanges`), `columns` (separated by commas, default all; Spark does
+not prune the columns of a Python data source by itself), `filter` (docs/filter.md), `segments_per_batch` of a stream. One
+partition per file. Workers open the files themselves and hand Arrow batches over: no byte of a file goes through the JVM.
+
+The filter is decided in the reader, not as a Spark column: it may ask for what no column holds (topics, fields of bodies,
+what the connection said), the index answers most of it by NumPy before Arrow and the JVM see a row, and a segment whose
+index says that nothing passes is not opened. What Spark pushes down becomes the same kind of filter (`pushdown`).
 """
 
 from __future__ import annotations
 
+import sys
+import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
+from ...decoder.filter import Filter, FilterError, compile
 from .. import tables
+from ..storage import Place, Remote, place
+from ..tables.remote import fetched
+from . import offsets, pushdown
 
-_SQL_TYPES = {"string": "string", "int64": "bigint", "int32": "int", "int16": "smallint", "bool": "boolean", "binary": "binary"}
+try:
+    from pyspark.sql.streaming.datasource import ReadMaxFiles as ReadMaxFiles
+    from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow as SupportsTriggerAvailableNow
+except ImportError:  # before pyspark 4.2: a stream takes all there is
+    ReadMaxFiles = SupportsTriggerAvailableNow = None
+
+_SQL_TYPES = {
+    "string": "string",
+    "int64": "bigint",
+    "int32": "int",
+    "int16": "smallint",
+    "bool": "boolean",
+    "binary": "binary",
+}
+_PUSHING = "pyspark.sql.worker.data_source_pushdown_filters"
+_SETTLED_SECONDS = 60.0
+"""A foreign capture that was written to since then may still grow: a stream, which reads it once, waits."""
 
 
 class SegmentPartition(InputPartition):  # type: ignore[misc]
-    """One segment, to be read by one task."""
+    """One file, to be read by one task."""
 
-    def __init__(self, path: str) -> None:
-        super().__init__(path)
-        self.path = path
+    def __init__(self, segment: tables.Segment) -> None:
+        super().__init__(str(segment.path))
+        self.segment = segment
 
 
 class BarnabasSource(DataSource):  # type: ignore[misc]
@@ -37,35 +63,166 @@ class BarnabasSource(DataSource):  # type: ignore[misc]
     def name(cls) -> str:
         return "barnabas"
 
-    def _table(self) -> tuple[str, list[str]]:
+    def _asked(self) -> tuple[str, list[str], str]:
         table = self.options.get("table", "exchanges")
         columns = [name.strip() for name in self.options.get("columns", "").split(",")]
-        return table, tables.chosen(table, [name for name in columns if name])
+        text = self.options.get("filter", "")
+        if text:
+            wanted(table, text)
+        return table, tables.chosen(table, [name for name in columns if name]), text
 
-    def schema(self) -> str:
-        """The columns as Spark's DDL. Raises ValueError for an unknown table or column."""
-        table, columns = self._table()
-        return ", ".join(f"{name} {_SQL_TYPES[tables.TABLES[table][name]]}" for name in columns)
-
-    def reader(self, schema: StructType) -> SegmentReader:
+    def _path(self) -> str:
         path = self.options.get("path")
         if not path:
             raise ValueError('the data source barnabas needs a path: .load("recordings")')
-        return SegmentReader(path.removeprefix("file://"), *self._table())
+        return str(path)
+
+    def schema(self) -> str:
+        """The columns as Spark's DDL. Raises ValueError for an unknown table or column."""
+        table, columns, _ = self._asked()
+        return ddl(table, columns)
+
+    def reader(self, schema: StructType) -> SegmentReader:
+        # Spark refuses readers that take filters where `spark.sql.python.filterPushdown.enabled` is off, which is its
+        # default; where it is on, this is called in the process that pushes them.
+        main = getattr(sys.modules.get("__main__"), "__spec__", None)
+        pushing = _PUSHING in sys.modules or (main is not None and main.name == _PUSHING)
+        return (PushedReader if pushing else SegmentReader)(self._path(), *self._asked())
+
+    def streamReader(self, schema: StructType) -> SegmentStream:
+        return SegmentStream(self._path(), *self._asked(), int(self.options.get("segments_per_batch", 64)))
+
+
+def ddl(table: str, columns: list[str]) -> str:
+    """Columns of a table as Spark's DDL."""
+    return ", ".join(f"{name} {_SQL_TYPES[tables.TABLES[table][name]]}" for name in columns)
+
+
+def wanted(table: str, text: str) -> Filter | None:
+    """The option `filter`. Raises ValueError that points at what is wrong."""
+    if not text:
+        return None
+    if table == "happenings":
+        raise ValueError("the table happenings tells of requests before their answers are known: it takes no filter")
+    try:
+        return compile(text)
+    except FilterError as error:
+        raise ValueError(f"filter: {error}") from error
 
 
 class SegmentReader(DataSourceReader):  # type: ignore[misc]
-    """Plans one partition per closed segment, and reads one."""
+    """Plans one partition per file, and reads one."""
 
-    def __init__(self, path: str, table: str, columns: list[str]) -> None:
-        self._path, self._table, self._columns = path, table, columns
+    def __init__(self, path: str, table: str, columns: list[str], text: str) -> None:
+        self._path, self._table, self._columns, self._filter = path, table, columns, text
 
     def partitions(self) -> list[InputPartition]:
         """Raises ValueError when there is nothing to read."""
-        found = tables.find_segments(Path(self._path).absolute())
+        found = tables.find_segments(_place(self._path))
         if not found.segments:
-            raise ValueError(f"{self._path}: no closed segment of a recording is in it")
-        return [SegmentPartition(str(segment.path)) for segment in found.segments]
+            raise ValueError(f"{self._path}: no capture is in it, or only a segment that is still being written")
+        return [SegmentPartition(segment) for segment in found.segments]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        return tables.batches(self._table, partition.value, self._columns)
+        return read(partition.segment, self._table, self._columns, self._filter)
+
+
+class PushedReader(SegmentReader):
+    """A reader that takes filters."""
+
+    def pushFilters(self, filters: list[Any]) -> list[Any]:
+        """Remember what the index can answer. Spark tests every row again: an index knows an exchange, not each row."""
+        parts = [self._filter, *(pushdown.text_of(self._table, each) for each in filters)]
+        self._filter = " and ".join(f"({part})" for part in parts if part)
+        return filters
+
+
+def _place(path: str) -> Place:
+    found = place(path)
+    return found if isinstance(found, Remote) else found.absolute()
+
+
+def read(segment: tables.Segment, table: str, columns: list[str], text: str) -> Iterator[Any]:
+    """The Arrow batches of one file."""
+    options = tables.Options(tables.described(table), tables.described(table).chosen(columns))
+    name = segment.capture_id if segment.foreign else ""
+    test = wanted(table, text)
+    with fetched(segment.path, segment.follows, test) as found:
+        if found is None:
+            return
+        path, follows = found
+        for _, batch in tables.Unit(path, [options], test, follows=follows, capture_id=name):
+            yield _where_it_is(batch, segment) if table == "segments" and path != segment.path else batch
+
+
+def _where_it_is(batch: Any, segment: tables.Segment) -> Any:
+    """A row of `segments` about the file in the store, not about its copy."""
+    from ..tables.arrow import pyarrow
+
+    said = {"path": str(segment.path), "modified_ns": segment.modified_ns}
+    rows = [row | {name: said[name] for name in said if name in row} for row in batch.to_pylist()]
+    return pyarrow().RecordBatch.from_pylist(rows, schema=batch.schema)
+
+
+_Known = dict[tuple[str, int, int], tuple[str, int, bool]]
+
+
+def rested(path: str, known: _Known) -> tuple[tables.Found, _Known]:
+    """What a stream may read, and what need not be opened the next time."""
+    found = tables.find_segments(_place(path), known)
+    known = {(str(s.path), s.size, s.modified_ns): (s.capture_id, s.number, s.foreign) for s in found.segments}
+    before = time.time_ns() - int(_SETTLED_SECONDS * 1e9)
+    return found._replace(segments=[s for s in found.segments if not s.foreign or s.modified_ns < before]), known
+
+
+class _Stream(DataSourceStreamReader):  # type: ignore[misc]
+    """Follows a folder: every closed segment once, in the order of its recording; foreign captures once they rest."""
+
+    def __init__(self, path: str, most: int) -> None:
+        self._path, self._most = path, most
+        self._known: _Known = {}
+        self._target: dict[str, int] | None = None
+
+    def _found(self) -> tables.Found:
+        found, self._known = rested(self._path, self._known)
+        return found
+
+    def initialOffset(self) -> dict[str, int]:
+        return {}
+
+    def latestOffset(self, start: dict[str, int] | None = None, limit: Any = None) -> dict[str, int]:
+        most = getattr(limit, "max_files", None)
+        found = self._found()
+        if self._target is not None:
+            target = self._target
+            found = found._replace(segments=[s for s in found.segments if s.number < target.get(s.capture_id, 0)])
+        return offsets.latest(found.segments, found.writing, start or {}, most)
+
+    def getDefaultReadLimit(self) -> Any:
+        return ReadMaxFiles(self._most)
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        found = self._found()
+        self._target = offsets.latest(found.segments, found.writing, {}, None)
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:
+        return [SegmentPartition(segment) for segment in offsets.between(self._all(), start, end)]
+
+    def _all(self) -> list[tables.Segment]:
+        # A batch that is done again has what it had: a foreign capture was at rest then.
+        return tables.find_segments(_place(self._path), self._known).segments
+
+
+if SupportsTriggerAvailableNow is not None:
+    SupportsTriggerAvailableNow.register(_Stream)
+
+
+class SegmentStream(_Stream):
+    """The stream of one table."""
+
+    def __init__(self, path: str, table: str, columns: list[str], text: str, most: int) -> None:
+        super().__init__(path, most)
+        self._table, self._columns, self._filter = table, columns, text
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        return read(partition.segment, self._table, self._columns, self._filter)

@@ -12,11 +12,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from ...decoder.filter import Filter
 from .arrow import BATCH_ROWS, MissingLibrary, schema_of
 from .columns import Column, Table
 from .reading import TABLES as _ALL
-from .reading import Options, Rows, of_segment
+from .reading import Options, Rows
 from .segments import Found, Segment, find_segments
+from .unit import Unit
 
 __all__ = [
     "BATCH_ROWS",
@@ -30,6 +32,7 @@ __all__ = [
     "Rows",
     "Segment",
     "Table",
+    "Unit",
     "batches",
     "chosen",
     "described",
@@ -65,18 +68,26 @@ def schema(table: str = "exchanges", columns: Sequence[str] | None = None) -> An
 
 
 def batches(
-    table: str, segment_path: str | Path, columns: Sequence[str] | None = None, batch_rows: int = BATCH_ROWS
+    table: str,
+    segment_path: str | Path,
+    columns: Sequence[str] | None = None,
+    batch_rows: int = BATCH_ROWS,
+    wanted: Filter | None = None,
 ) -> Iterator[Any]:
     """Yield the `pyarrow.RecordBatch`es of one capture file's rows of a table.
 
     Exchanges come in the order of the file's index. A damaged or torn file gives what can be read of it, perhaps nothing,
     and never raises. An exchange that goes on in the next segment is left to that one, if it is there. `capture_id` is
-    the recording's identity, for a foreign capture its file name. Raises ValueError for unknown tables and columns and
-    `MissingLibrary`, all before the first batch.
+    the recording's identity, for a foreign capture its file name. `wanted`: only of exchanges that pass; a segment whose
+    index says that none does is not opened. Raises ValueError for what cannot be asked and `MissingLibrary`, all before
+    the first batch.
     """
     options = Options(described(table), described(table).chosen(columns))
     schema_of(options.columns)
-    return of_segment(options, Path(segment_path), batch_rows)
+    if wanted is not None and table == "happenings":
+        raise ValueError("the table happenings tells of requests before their answers are known: it takes no filter")
+    unit = Unit(Path(segment_path), [options], wanted, batch_rows=batch_rows)
+    return (batch for _, batch in unit)
 
 
 def exchanges(

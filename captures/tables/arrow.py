@@ -47,29 +47,47 @@ def batches_of(
     rows: Iterable[Mapping[str, Any]], columns: Sequence[Column], batch_rows: int = BATCH_ROWS
 ) -> Iterator[Any]:
     """`pyarrow.RecordBatch`es of rows, one after the other; only one batch of rows is held."""
-    pa, fields = pyarrow(), schema_of(columns)
-    values: list[list[Any]] = [[] for _ in columns]
-    size = 0
+    gathered = Batches(columns, batch_rows)
     for row in rows:
-        for column, kept in zip(columns, values, strict=True):
+        if gathered.add(row):
+            yield gathered.take()
+    if gathered.count:
+        yield gathered.take()
+
+
+class Batches:
+    """Gathers rows until they are a batch."""
+
+    def __init__(self, columns: Sequence[Column], batch_rows: int = BATCH_ROWS) -> None:
+        self.schema = schema_of(columns)
+        self._columns, self._batch_rows = columns, batch_rows
+        self._values: list[list[Any]] = [[] for _ in columns]
+        self._size = 0
+
+    @property
+    def count(self) -> int:
+        """Rows that wait."""
+        return len(self._values[0])
+
+    def add(self, row: Mapping[str, Any]) -> bool:
+        """Add a row; whether it is time to `take` them."""
+        for column, kept in zip(self._columns, self._values, strict=True):
             value = row[column.name]
             if column.type == "json" and value is not None:
                 value = json_text(value)
             elif column.type == "string" and value is not None and not value.isascii():
                 value = value.encode("utf-8", "replace").decode()  # a lone surrogate is no Unicode to Arrow
             if isinstance(value, (str, bytes)):
-                size += len(value)
+                self._size += len(value)
             kept.append(value)
-        if len(values[0]) >= batch_rows or size >= BATCH_BYTES:
-            yield _batch(pa, values, fields)
-            values, size = [[] for _ in columns], 0
-    if values[0]:
-        yield _batch(pa, values, fields)
+        return len(self._values[0]) >= self._batch_rows or self._size >= BATCH_BYTES
 
-
-def _batch(pa: Any, values: list[list[Any]], fields: Any) -> Any:
-    arrays = [pa.array(column, field.type) for column, field in zip(values, fields, strict=True)]
-    return pa.RecordBatch.from_arrays(arrays, schema=fields)
+    def take(self) -> Any:
+        """The `pyarrow.RecordBatch` of the rows that wait."""
+        pa = pyarrow()
+        arrays = [pa.array(column, field.type) for column, field in zip(self._values, self.schema, strict=True)]
+        self._values, self._size = [[] for _ in self._columns], 0
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
 
 def json_text(value: Any) -> str:

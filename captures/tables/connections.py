@@ -5,8 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from ...decoder import Exchange, ExchangeDone, RequestSeen, State
+from ...decoder import Exchange, ExchangeDone, RequestSeen, State, facts
+from ...decoder.about import About
 from ...decoder.happening import Closed, Happening, Missing, Opened, Stray
+from ..capture import Capture
+from ..index import CUT, STATE_MASK, STATES
+from ..outline import Outline, Unlike
+from .arrow import numpy
 from .columns import Column, Table
 from .settling import settled
 
@@ -43,7 +48,8 @@ TABLE = Table(
     ),
 )
 _COUNTS = [column.name for column in TABLE.columns[TABLE.columns.index(TABLE.column("exchanges")) :]]
-_DUE = "no_response", "pending"
+_DUE = State.NO_RESPONSE, State.PENDING
+_API_VERSIONS, _PRODUCE = facts.api_key("ApiVersions"), facts.api_key("Produce")
 
 
 class _Connection:
@@ -74,7 +80,7 @@ class _Connection:
         if exchange.about is not None and exchange.about.software_name:
             row["software_name"] = exchange.about.software_name
             row["software_version"] = exchange.about.software_version
-        if str(exchange.state) in _DUE and not _wants_none(exchange):
+        if exchange.state in _DUE and not _wants_none(exchange):
             row["unanswered"] += 1
 
 
@@ -84,35 +90,39 @@ def _wants_none(exchange: Exchange) -> bool:
     return asked is not None and asked["acks"] == 0
 
 
-def rows(
-    happenings: Iterable[Happening], capture_id: str, wanted: Callable[[Exchange], bool] | None = None
-) -> Iterator[dict[str, Any]]:
-    """The rows; with `wanted`, of the connections of which an exchange passes. Figures are of the whole connection."""
-    still: dict[int, _Connection] = {}
+class Connections:
+    """The rows, of settled happenings; with `wanted`, of the connections of which an exchange passes. Figures are of the
+    whole connection."""
 
-    def of(number: int) -> _Connection:
-        found = still.get(number)
+    def __init__(self, capture_id: str, wanted: Callable[[Exchange], bool] | None = None) -> None:
+        self._capture_id, self._wanted = capture_id, wanted
+        self._still: dict[int, _Connection] = {}
+
+    def _of(self, number: int) -> _Connection:
+        found = self._still.get(number)
         if found is None:
-            found = still[number] = _Connection(capture_id, number)
+            found = self._still[number] = _Connection(self._capture_id, number)
         return found
 
-    for happening in settled(happenings):
+    def _shown(self, here: _Connection) -> bool:
+        return self._wanted is None or here.wanted
+
+    def feed(self, happening: Happening) -> Iterator[dict[str, Any]]:
+        """The rows of connections that ended by it."""
         if isinstance(happening, ExchangeDone):
             exchange = happening.exchange
-            here = of(exchange.connection)
-            if exchange.state is State.ORPHAN:
-                here.frame(exchange, exchange.response, exchange.response_time_ns, "response_bytes")
-            else:
+            here = self._of(exchange.connection)
+            if exchange.state is not State.ORPHAN:
                 here.frame(exchange, exchange.request, exchange.request_time_ns, "request_bytes")
-                here.frame(exchange, exchange.response, exchange.response_time_ns, "response_bytes")
+            here.frame(exchange, exchange.response, exchange.response_time_ns, "response_bytes")
             here.done(exchange)
-            if wanted is not None and not here.wanted:
-                here.wanted = wanted(exchange)
+            if self._wanted is not None and not here.wanted:
+                here.wanted = self._wanted(exchange)
         elif isinstance(happening, Opened):
-            before = still.pop(happening.connection, None)  # another recording in the same folder
-            if before is not None and (wanted is None or before.wanted):
+            before = self._still.pop(happening.connection, None)  # another recording in the same folder
+            if before is not None and self._shown(before):
                 yield before.row
-            here = of(happening.connection)
+            here = self._of(happening.connection)
             here.row |= {
                 "client": happening.client,
                 "broker": happening.broker,
@@ -120,18 +130,113 @@ def rows(
                 "established": happening.established,
             }
         elif isinstance(happening, Stray):
-            of(happening.connection).row["stray_bytes"] += len(happening.opaque.data)
+            self._of(happening.connection).row["stray_bytes"] += len(happening.opaque.data)
         elif isinstance(happening, Missing):
-            of(happening.connection).row["missing_bytes"] += happening.size
+            self._of(happening.connection).row["missing_bytes"] += happening.size
         elif isinstance(happening, Closed):
-            here = of(happening.connection)
-            del still[happening.connection]
+            here = self._of(happening.connection)
+            del self._still[happening.connection]
             if happening.how:
                 here.row |= {"closed_ns": happening.time_ns, "end": happening.how, "ended_by": happening.by or None}
-            if wanted is None or here.wanted:
+            if self._shown(here):
                 yield here.row
         elif isinstance(happening, RequestSeen):
-            of(happening.exchange.connection)
-    for here in still.values():
-        if wanted is None or here.wanted:
-            yield here.row
+            self._of(happening.exchange.connection)
+
+    def rest(self) -> Iterator[dict[str, Any]]:
+        """The rows of those that did not end."""
+        return (here.row for here in self._still.values() if self._shown(here))
+
+
+def rows(
+    happenings: Iterable[Happening], capture_id: str, wanted: Callable[[Exchange], bool] | None = None
+) -> Iterator[dict[str, Any]]:
+    """The rows; see `Connections`."""
+    found = Connections(capture_id, wanted)
+    for happening in settled(happenings):
+        yield from found.feed(happening)
+    yield from found.rest()
+
+
+def of_outline(outline: Outline, capture: Capture, capture_id: str) -> Iterator[dict[str, Any]]:
+    """The rows of one closed segment: counted in its index; only requests by which clients ask for versions, and those that
+    nobody answered, are read. Raises `Unlike` for a segment that is not as it should be, before the first row."""
+    asides = list(outline.asides())
+    figures = _figures(outline, capture)
+    found = Connections(capture_id)
+    ended = [row for aside in asides for row in found.feed(aside.happening)]
+    ended += found.rest()
+    known = {row["connection"] for row in ended}
+    if len(known) < len(ended) or not known >= set(figures):
+        raise Unlike("a number that two connections have")
+    for row in ended:
+        yield row | figures.get(row["connection"], {})
+
+
+def _figures(outline: Outline, capture: Capture) -> dict[int, dict[str, Any]]:
+    """By connection: the columns that frames and exchanges make up."""
+    np, records = numpy(), outline.records
+    numbers, where = np.unique(records["connection"], return_inverse=True)
+    count = len(numbers)
+    states, orphan = records["flags"] & STATE_MASK, STATES.index(State.ORPHAN)
+
+    def counted(mask: Any) -> list[int]:
+        found: list[int] = np.bincount(where[mask], minlength=count).tolist()
+        return found
+
+    sums = {"request_bytes": np.zeros(count, np.int64), "response_bytes": np.zeros(count, np.int64)}
+    low, high = np.full(count, np.iinfo(np.int64).max), np.full(count, -1)
+    frames = np.where(records["latency_ns"] > 0, records["latency_ns"], 0) + records["time_ns"]
+    sides = (
+        ("request", (records["request_offset"] >= 0) & (states != orphan), records["time_ns"]),
+        ("response", records["response_offset"] >= 0, np.where(records["request_offset"] >= 0, frames, records["time_ns"])),
+    )
+    for side, there, times in sides:
+        at = where[there]
+        kept = records[f"{side}_size"].astype(np.int64)
+        for number in np.flatnonzero(there & (records["flags"] & CUT != 0)):
+            frame = getattr(capture.exchange(int(number)), side)
+            kept[number] = len(frame or b"")
+        np.add.at(sums[f"{side}_bytes"], at, kept[there] + 4)
+        np.minimum.at(low, at, times[there])
+        np.maximum.at(high, at, times[there])
+    exchanges, errors, orphans = counted(slice(None)), counted(records["error"] != 0), counted(states == orphan)
+    without = np.isin(states, [STATES.index(state) for state in _DUE])
+    asked = without & (records["api_key"] == _PRODUCE)
+    due = without.copy()
+    for number in np.flatnonzero(asked):
+        due[number] = not _wants_none(capture.exchange(int(number)))
+    unanswered = counted(due)
+    # The first one of a connection that has a client id, in the order in which they were done.
+    named = np.flatnonzero(records["client_id"] != 0)
+    _, firsts = np.unique(where[named], return_index=True)
+    ids = {int(where[named[first]]): capture.exchange(int(named[first])).client_id for first in firsts}
+    abouts = _abouts(records, capture)
+    return {
+        int(number): {
+            "client_id": ids.get(at),
+            "software_name": abouts.get(int(number), (None, None))[0],
+            "software_version": abouts.get(int(number), (None, None))[1],
+            "first_ns": int(low[at]),
+            "last_ns": int(high[at]),
+            "exchanges": exchanges[at],
+            "errors": errors[at],
+            "orphans": orphans[at],
+            "unanswered": unanswered[at],
+            "request_bytes": int(sums["request_bytes"][at]),
+            "response_bytes": int(sums["response_bytes"][at]),
+        }
+        for at, number in enumerate(numbers)
+    }
+
+
+def _abouts(records: Any, capture: Capture) -> dict[int, tuple[str, str]]:
+    """Name and version of the clients' software, by connection."""
+    found: dict[int, tuple[str, str]] = {}
+    paired = records["flags"] & STATE_MASK == STATES.index(State.PAIRED)
+    for number in numpy().flatnonzero((records["api_key"] == _API_VERSIONS) & paired):
+        exchange, about = capture.exchange(int(number)), About()
+        about.learn(exchange)
+        if about.software_name:
+            found[exchange.connection] = about.software_name, about.software_version
+    return found

@@ -36,6 +36,13 @@ def rows(
     inspector = Inspector()
     for happening in happenings:
         inspector.feed(happening)
+    yield from rows_of(inspector, capture_id, wanted)
+
+
+def rows_of(
+    inspector: Inspector, capture_id: str, wanted: Callable[[Exchange], bool] | None = None
+) -> Iterator[dict[str, Any]]:
+    """The rows of what an inspector has found."""
     for finding in inspector.findings():
         if wanted is None or any(map(wanted, finding.exchanges)):
             yield {"capture_id": capture_id, **finding.to_dict()}

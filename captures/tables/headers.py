@@ -91,16 +91,28 @@ def batches(
     index: Index, names: tuple[str, str], numbers: Any, columns: Sequence[Column], batch_rows: int
 ) -> Iterator[Any]:
     """`pyarrow.RecordBatch`es of these records of an index. `names`: capture_id and segment; no bodies."""
+    return batches_by(HeaderBatch, index, names, numbers, columns, batch_rows)
+
+
+def batches_by(
+    kind: type[HeaderBatch],
+    index: Index,
+    names: tuple[str, str],
+    numbers: Any,
+    columns: Sequence[Column],
+    batch_rows: int,
+) -> Iterator[Any]:
+    """`pyarrow.RecordBatch`es of these records of an index, in which `kind` says what a column is."""
     pa, np = pyarrow(), numpy()
     records, fields = index.array(), schema_of(columns)
     for start in range(0, len(numbers), batch_rows):
         some = np.asarray(numbers[start : start + batch_rows], dtype=np.int64)
-        batch = _Batch(pa, np, index, records[some], some, names)
+        batch = kind(pa, np, index, records[some], some, names)
         arrays = [batch.column(column.name).cast(fields.field(column.name).type) for column in columns]
         yield pa.RecordBatch.from_arrays(arrays, schema=fields)
 
 
-class _Batch:
+class HeaderBatch:
     """Some records of an index as Arrow columns."""
 
     def __init__(self, pa: Any, np: Any, index: Index, records: Any, numbers: Any, names: tuple[str, str]) -> None:

@@ -1,4 +1,4 @@
-"""From captures to the rows of a table: of a whole capture one by one, of one segment as Arrow batches.
+"""From captures to the rows of a table, one by one. Those of one segment as Arrow batches: `unit`.
 
 Rows of a whole capture come segment by segment, in a segment in the order of the requests; those of `connections`,
 `versions`, `findings` and `happenings` in the order that their descriptions say. At most one segment's row numbers and
@@ -10,35 +10,53 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any
 
-from ...decoder import Exchange, Topics
+from ...decoder import Exchange
 from ...decoder.filter import Filter, compile
 from ...decoder.present import RECORD_APIS
 from ...decoder.values import SchemaSource
 from ..capture import Capture, Row
 from ..happenings import Happenings
-from ..index import CONTINUED
-from ..pcapng import NotACapture
-from ..reader import CaptureFile
 from ..selection import IndexColumns, Selection
-from . import connections, error_codes, findings, headers, record_batches, records, story, versions
-from .arrow import batches_of, numpy
+from . import (
+    connections,
+    error_codes,
+    files,
+    findings,
+    frames,
+    headers,
+    memberships,
+    record_batches,
+    records,
+    story,
+    throttles,
+    versions,
+)
 from .columns import KEY, Column, Table
-from .segments import successor
 
 TABLES = (
     headers.TABLE,
+    frames.TABLE,
     error_codes.TABLE,
     record_batches.TABLE,
     records.TABLE,
+    memberships.TABLE,
+    throttles.TABLE,
     connections.TABLE,
     versions.TABLE,
     findings.TABLE,
+    files.TABLE,
     story.TABLE,
 )
-_OF_EXCHANGES = {headers.TABLE.name, error_codes.TABLE.name, record_batches.TABLE.name, records.TABLE.name}
+OF_INDEX = {headers.TABLE.name, frames.TABLE.name}
+OF_BODIES: dict[str, Callable[[Exchange], Iterable[dict[str, Any]]]] = {
+    error_codes.TABLE.name: error_codes.rows,
+    record_batches.TABLE.name: record_batches.rows,
+    memberships.TABLE.name: memberships.rows,
+    throttles.TABLE.name: throttles.rows,
+}
+_OF_EXCHANGES = {*OF_INDEX, *OF_BODIES, records.TABLE.name}
 _TELLING = {
     connections.TABLE.name: connections.rows,
     versions.TABLE.name: versions.rows,
@@ -69,7 +87,16 @@ class Options:
         name = self.table.name
         if name == error_codes.TABLE.name:
             return bool(row.error)
-        return name == headers.TABLE.name or row.api in RECORD_APIS
+        if name == memberships.TABLE.name:
+            return row.api_key in memberships.APIS
+        if name == throttles.TABLE.name:
+            return row.response_size is not None and throttles.has_one(row.api_key, row.api_version)
+        return name in OF_INDEX or row.api in RECORD_APIS
+
+    @property
+    def decoded(self) -> bool:
+        """Whether exchanges are read and decoded for it."""
+        return self._decoded or self.table.name not in OF_INDEX
 
     def rows(self, row: Row, place: tuple[str, str, int], read: Callable[[], Exchange]) -> Iterator[dict[str, Any]]:
         """The rows of one exchange. `place`: capture_id, segment and number; `read` reads it back."""
@@ -80,14 +107,15 @@ class Options:
                 found |= {name: shown.get(name) for name in headers.BODIES}
             yield found
             return
+        if self.table.name == frames.TABLE.name:
+            yield from frames.rows_of(row, *place)
+            return
         exchange = read()
         key = dict(zip(_KEY, (*place, *_of(row)), strict=True))
-        if self.table.name == error_codes.TABLE.name:
-            inner: Iterable[dict[str, Any]] = error_codes.rows(exchange)
-        elif self.table.name == record_batches.TABLE.name:
-            inner = record_batches.rows(exchange)
+        if self.table.name == records.TABLE.name:
+            inner: Iterable[dict[str, Any]] = records.rows(exchange, self.names, self.values, self.schemas)
         else:
-            inner = records.rows(exchange, self.names, self.values, self.schemas)
+            inner = OF_BODIES[self.table.name](exchange)
         for each in inner:
             yield {**key, **each}
 
@@ -120,6 +148,8 @@ class Rows:
         self._capture, self._options, self._wanted = capture, options, wanted
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
+        if self._options.table.name == files.TABLE.name:
+            return self._of_files()
         return self._of_exchanges() if self._options.table.name in _OF_EXCHANGES else self._of_happenings()
 
     def _of_exchanges(self) -> Iterator[dict[str, Any]]:
@@ -146,6 +176,18 @@ class Rows:
         if unread:
             self.notes.append(f"{unread} exchanges cannot be read back: the file is damaged, or has changed")
 
+    def _of_files(self) -> Iterator[dict[str, Any]]:
+        capture = self._capture
+        selection = None if self._wanted is None else Selection(capture, self._wanted)
+        for segment, file in enumerate(capture.segments):
+            first, behind = capture.starts[segment : segment + 2]
+            numbers = range(first, behind) if selection is None else sorted(selection.rows(start=first, stop=behind))
+            if selection is not None and not numbers:
+                continue
+            names = (file.own.recording if file.own else file.path.name, file.path.name.removesuffix(".part"))
+            yield files.row_of(file, names, files.counted(file, [number - first for number in numbers], 0))
+            self.done += file.size
+
     def _of_happenings(self) -> Iterator[dict[str, Any]]:
         told = Happenings(self._capture.path)
         recordings = {segment.own.recording if segment.own else None for segment in self._capture.segments}
@@ -169,66 +211,3 @@ def _told(
     if table.name == story.TABLE.name:
         return story.rows(happenings, name)
     return _TELLING[table.name](happenings, name, wanted)
-
-
-def of_segment(options: Options, path: Path, batch_rows: int) -> Iterator[Any]:
-    """The Arrow batches of one segment; what cannot be read of it is left out."""
-    try:
-        file = CaptureFile(path)
-    except (NotACapture, OSError):
-        return
-    own, names = file.own, (file.own.recording if file.own else path.name, path.name.removesuffix(".part"))
-    try:
-        if options.table.name not in _OF_EXCHANGES:
-            rows = _story_of(options.table, path, own.recording if own else path.name)
-            yield from batches_of(rows, options.columns, batch_rows)
-            return
-        after = successor(path, own)
-        if file.rebuilt and after is not None:
-            file.hide(after)
-        if options.table.name == headers.TABLE.name and not options.names & set(headers.BODIES):
-            if file.index.count:
-                np = numpy()
-                flags = file.index.array()["flags"]
-                numbers = np.arange(len(flags), dtype=np.int64)
-                if after is not None:
-                    numbers = numbers[flags & CONTINUED == 0]
-                yield from headers.batches(file.index, names, numbers, options.columns, batch_rows)
-            return
-    finally:
-        file.close()
-    yield from batches_of(_one_segment(options, path, names, after), options.columns, batch_rows)
-
-
-def _story_of(table: Table, path: Path, name: str) -> Iterator[dict[str, Any]]:
-    try:
-        told = Happenings(path)
-    except (NotACapture, OSError):
-        return
-    yield from _told(table, (h for part in (told.read, told.end) for h in part()), name, None)
-
-
-def _one_segment(
-    options: Options, path: Path, names: tuple[str, str], after: set[tuple[int, int, int]] | None
-) -> Iterator[dict[str, Any]]:
-    with Capture(path) as capture:
-        file = capture.segments[0]
-        if file.rebuilt and after is not None:
-            file.hide(after)
-        topics = Topics()
-        for row in capture.rows():
-            if after is not None and file.index.record(row.number).flags & CONTINUED:
-                continue
-
-            def read(number: int = row.number) -> Exchange:
-                exchange = capture.exchange(number)
-                exchange.topics = topics
-                return exchange
-
-            try:
-                if row.api == "Metadata":
-                    topics.learn(capture.exchange(row))
-                if options.may_have(row):
-                    yield from options.rows(row, (*names, row.number), read)
-            except ValueError:
-                continue

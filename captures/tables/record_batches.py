@@ -18,6 +18,7 @@ TABLE = Table(
         *KEY,
         SIDE,
         *bodies.TOPIC,
+        Column("acks", "int16", "of a Produce request: 0, 1 or -1 (all)", null=True),
         Column("base_offset", "int64", "of the first record, as the bytes say", null=True),
         Column("last_offset", "int64", "of the last record", null=True),
         Column("magic", "int16", "format: 0, 1 or 2", null=True),
@@ -63,6 +64,8 @@ def rows(exchange: Exchange) -> Iterator[dict[str, Any]]:
     for area in areas(exchange):
         known = {**empty, "direction": area.direction, **area.about}
         end = 0
+        if area.direction == "request" and exchange.request_message is not None:
+            known["acks"] = exchange.request_message["acks"]
         try:
             for entry in records.batches(area.data):
                 end = entry.end

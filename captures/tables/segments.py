@@ -1,81 +1,185 @@
-"""The closed segments of recordings, and which of their exchanges count where."""
+"""Files of captures as units of work: closed segments of recordings, and foreign captures, each named by what it is."""
 
 from __future__ import annotations
 
 import fcntl
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
+from hashlib import blake2b
 from pathlib import Path
 from typing import NamedTuple
 
+from ..index import CLOSED, HEADER, parse_head, paths
 from ..indexing import Identity, read_identity
 from ..pcapng import NotACapture
-from ..reader import CaptureFile
+from ..reader import SUFFIXES, CaptureFile
+from ..sources import Source
+from ..storage import Place, Remote, listed, place
+from .remote import named
+
+_CHUNK = 1 << 20
 
 
 class Segment(NamedTuple):
-    """A closed segment of a recording. `key` names it uniquely and the same way every time."""
+    """A closed segment of a recording, or a foreign capture. `key` names it uniquely and the same way every time.
 
-    path: Path
+    `number`: of a recording's segment, 0 of a foreign capture, whose `capture_id` is made of its bytes. `follows`: the
+    next segment of the same recording, where it is there. `modified_ns`: when the file was written to last.
+    """
+
+    path: Place
     capture_id: str
     number: int
     size: int
+    modified_ns: int = 0
+    foreign: bool = False
+    follows: Place | None = None
 
     @property
     def key(self) -> str:
         return f"{self.capture_id}-{self.number:06d}"
 
+    @property
+    def name(self) -> str:
+        """What the column `segment` says."""
+        return self.path.name.removesuffix(".part")
+
+
+Known = Mapping[tuple[str, int, int], tuple[str, int, bool]]
+"""`capture_id`, `number` and `foreign` of files by path, size and `modified_ns`: these need not be opened to be named."""
+
 
 class Found(NamedTuple):
-    """What a folder holds: closed segments, how many are still written to, and a line per file left out."""
+    """What a folder holds: files to read, how many segments are still written to, and a line per file left out.
+
+    `writing`: of recordings that are still written to, the number of the first segment that is."""
 
     segments: list[Segment]
     live: int
     left_out: list[str]
+    writing: dict[str, int]
 
 
-def find_segments(path: str | Path) -> Found:
-    """The closed segments of all recordings in a folder and below it (or in one file), in a fixed order.
+def find_segments(path: str | Place, known: Known | None = None) -> Found:
+    """The closed segments of all recordings in a folder and below it (or in one file), and captures of other tools, also
+    compressed ones and those that cannot be read, in a fixed order.
 
-    A `.part` file counts as closed once its recorder is gone. A segment that is there twice counts once.
-    Raises FileNotFoundError when there is no such path.
+    A `.part` file counts as closed once its recorder is gone; in a store nobody knows that, and it counts as written to. What
+    is there twice counts once. Raises FileNotFoundError when there is no such path, and what a store raises.
     """
-    path = Path(path)
-    files = [path] if path.is_file() else sorted(path.rglob("*")) if path.is_dir() else None
-    if files is None:
-        raise FileNotFoundError(f"{path}: no such file or folder")
+    top = place(path)
     found: dict[tuple[str, int], Segment] = {}
+    there: dict[Identity, Place] = {}
     live, left_out = 0, []
-    for file in files:
-        if not file.name.endswith((".pcapng", ".pcapng.part", ".pcap", ".cap")) or not file.is_file():
+    writing: dict[str, int] = {}
+    for file, size, modified_ns in _files(top):
+        if not (file == top or file.name.endswith(SUFFIXES)):
             continue
+        part = file.name.endswith(".part")
+        segment, written = Segment(file, "", 0, size, modified_ns), False
         try:
-            own, written = _identity(file)
-            size = file.stat().st_size
-        except (NotACapture, OSError) as error:
-            left_out.append(str(error) if isinstance(error, NotACapture) else f"{file}: {error.strerror or error}")
+            old = None if part or known is None else known.get((str(file), size, modified_ns))
+            if old is not None:
+                segment = segment._replace(capture_id=old[0], number=old[1], foreign=old[2])
+            else:
+                own, written = named(file, size) if isinstance(file, Remote) else _identity(file)
+                if own is not None:
+                    segment = segment._replace(capture_id=own.recording, number=own.number)
+                else:
+                    segment = segment._replace(capture_id=content_id(file), foreign=True)
+        except OSError as error:
+            if isinstance(file, Remote):  # the store's fault, not the file's
+                raise
+            left_out.append(f"{file}: {error.strerror or error}")
             continue
-        if own is None:
-            left_out.append(f"{file}: not recorded by barnabas")
-        elif written:
+        key = segment.capture_id, segment.number
+        if not segment.foreign:
+            there.setdefault(Identity(*key), file)
+        if written:
             live += 1
-        elif own in found:
-            left_out.append(f"{file}: the same segment as {found[own].path}")
+            writing[key[0]] = min(key[1], writing.get(key[0], key[1]))
+        elif key in found:
+            what = "capture" if segment.foreign else "segment"
+            left_out.append(f"{file}: the same {what} as {found[key].path}")
         else:
-            found[own] = Segment(file, own.recording, own.number, size)
-    return Found([found[key] for key in sorted(found)], live, left_out)
+            found[key] = segment
+    segments = [
+        each if each.foreign else each._replace(follows=there.get(Identity(each.capture_id, each.number + 1)))
+        for _, each in sorted(found.items())
+    ]
+    return Found(segments, live, left_out, writing)
+
+
+def _files(top: Place) -> Iterator[tuple[Place, int, int]]:
+    """The files to look at, with their sizes and times. Raises FileNotFoundError when there is no such path."""
+    if isinstance(top, Path) and top.is_file():
+        status = top.stat()
+        return iter([(top, status.st_size, status.st_mtime_ns)])
+    if not (top.is_dir() if isinstance(top, Path) else top.exists()):
+        raise FileNotFoundError(f"{top}: no such file or folder")
+    if isinstance(top, Remote) and top.is_file():
+        return (each for each in top.parent.files(deep=False) if each.path == top)
+    return ((each.path, each.size, each.modified_ns) for each in listed(top, suffixes=SUFFIXES))
+
+
+def content_id(path: Place) -> str:
+    """A name for a foreign capture, made of its bytes: 32 hexadecimal digits. An empty file is named by its path. May
+    raise OSError."""
+    digest, empty = blake2b(digest_size=16), True
+    for data in path.chunks() if isinstance(path, Remote) else _chunks(path):
+        digest.update(data)
+        empty = False
+    if empty:
+        digest.update(str(path).encode("utf-8", "surrogateescape"))
+    return digest.hexdigest()
+
+
+def _chunks(path: Path) -> Iterator[bytes]:
+    with open(path, "rb") as file:
+        while data := file.read(_CHUNK):
+            yield data
 
 
 def _identity(path: Path) -> tuple[Identity | None, bool]:
-    """Whose segment a file is, and whether a recorder still writes it. Raises `NotACapture`, OSError."""
-    with open(path, "rb") as file:
-        own = read_identity(file, str(path))
-        if not path.name.endswith(".part"):
+    """Whose segment a file is, None for one that is nobody's, and whether a recorder still writes it. A complete index
+    beside a segment tells it without opening the segment. Raises OSError."""
+    part = path.name.endswith(".part")
+    if not part:
+        try:
+            with open(paths(path)[0], "rb") as index:
+                head = parse_head(index.read(HEADER.size))
+            if head is not None and head.flags & CLOSED and head.segment_size == path.stat().st_size:
+                return Identity(head.recording, head.number), False
+        except OSError:
+            pass
+    try:
+        source = Source(path)
+    except NotACapture:
+        return None, False
+    try:
+        own = read_identity(source.file, str(path))
+        if not part:
             return own, False
         try:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            fcntl.flock(source.file, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except OSError:
             return own, True
         return own, False
+    except NotACapture:
+        return None, False
+    finally:
+        source.close()
+
+
+def carried(path: Path) -> set[tuple[int, int, int]] | None:
+    """The requests that a segment carries over from the one before it; None when it cannot be read."""
+    try:
+        file = CaptureFile(path)
+    except (NotACapture, OSError):
+        return None
+    try:
+        return file.carried()
+    finally:
+        file.close()
 
 
 def successor(path: Path, own: Identity | None) -> set[tuple[int, int, int]] | None:
@@ -91,12 +195,8 @@ def successor(path: Path, own: Identity | None) -> set[tuple[int, int, int]] | N
             continue
         try:
             if _identity(other)[0] == (own.recording, own.number + 1):
-                file = CaptureFile(other)
-                try:
-                    return file.carried()
-                finally:
-                    file.close()
-        except (NotACapture, OSError):
+                return carried(other)
+        except OSError:
             continue
     return None
 

@@ -8,11 +8,15 @@ from ...decoder import Exchange, ExchangeDone, RequestSeen
 from ...decoder.happening import Closed, Happening, Opened
 
 
-def settled(happenings: Iterable[Happening]) -> Iterator[Happening]:
-    """The happenings, with an `ExchangeDone` for each request that was still in flight when its connection, or the
-    capture, ended."""
-    flying: dict[int, dict[int, Exchange]] = {}
-    for happening in happenings:
+class Settling:
+    """Adds an `ExchangeDone` for each request that was still in flight when its connection, or the capture, ended."""
+
+    def __init__(self) -> None:
+        self._flying: dict[int, dict[int, Exchange]] = {}
+
+    def feed(self, happening: Happening) -> Iterator[Happening]:
+        """The happening, behind what it settles."""
+        flying = self._flying
         if isinstance(happening, RequestSeen):
             exchange = happening.exchange
             flying.setdefault(exchange.connection, {})[id(exchange)] = exchange
@@ -21,5 +25,16 @@ def settled(happenings: Iterable[Happening]) -> Iterator[Happening]:
         elif isinstance(happening, (Opened, Closed)):
             yield from map(ExchangeDone, flying.pop(happening.connection, {}).values())
         yield happening
-    for left in flying.values():
-        yield from map(ExchangeDone, left.values())
+
+    def rest(self) -> Iterator[Happening]:
+        """What the end of the capture settles."""
+        for left in self._flying.values():
+            yield from map(ExchangeDone, left.values())
+
+
+def settled(happenings: Iterable[Happening]) -> Iterator[Happening]:
+    """The happenings, with those that `Settling` adds."""
+    settling = Settling()
+    for happening in happenings:
+        yield from settling.feed(happening)
+    yield from settling.rest()

@@ -61,7 +61,7 @@ def _row(happening: Happening) -> dict[str, Any]:
             "size_bytes": exchange.response_size,
             "state": str(exchange.state),
             "error": facts.error_name(exchange.error) if exchange.error else None,
-            "detail": exchange.undecoded,
+            "detail": exchange.undecoded or exchange.cut,
             **_exchange(exchange),
         }
     if isinstance(happening, Opened):

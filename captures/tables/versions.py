@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from ...decoder import Exchange, ExchangeDone, State, facts
 from ...decoder.about import About
 from ...decoder.happening import Closed, Happening
+from ..index import STATE_MASK, STATES, Index
+from .arrow import numpy
 from .columns import Column, Table
 from .settling import settled
 
@@ -42,35 +44,41 @@ _Use = list[int]  # exchanges, errors, first, last
 _Key = tuple[str | None, str | None, str | None, int, int]
 
 
-def rows(
-    happenings: Iterable[Happening], capture_id: str, wanted: Callable[[Exchange], bool] | None = None
-) -> Iterator[dict[str, Any]]:
-    """The rows, sorted; with `wanted`, counted over the exchanges that pass."""
-    links: dict[int, tuple[About, dict[tuple[str | None, int, int], _Use]]] = {}
-    total: dict[_Key, _Use] = {}
-    offers: dict[_Key, tuple[int, int]] = {}
+class Versions:
+    """The rows, of settled happenings; with `wanted`, counted over the exchanges that pass."""
 
-    def end(number: int) -> None:
-        about, uses = links.pop(number)
-        software = about.software_name or None, about.software_version or None
+    def __init__(self, capture_id: str, wanted: Callable[[Exchange], bool] | None = None) -> None:
+        self._capture_id, self._wanted = capture_id, wanted
+        self._links: dict[int, tuple[About, dict[tuple[str | None, int, int], _Use]]] = {}
+        self._total: dict[_Key, _Use] = {}
+        self._offers: dict[_Key, tuple[int, int]] = {}
+
+    def _end(self, number: int) -> None:
+        about, uses = self._links.pop(number)
         for (client_id, key, version), use in uses.items():
-            name = client_id, *software, key, version
-            known = total.setdefault(name, [0, 0, use[2], use[3]])
-            known[:] = known[0] + use[0], known[1] + use[1], min(known[2], use[2]), max(known[3], use[3])
-            offered = about.range(key)
-            if offered is not None:
-                before = offers.get(name, offered)
-                offers[name] = max(before[0], offered[0]), min(before[1], offered[1])
+            self.add(about, client_id, key, version, use)
 
-    for happening in settled(happenings):
+    def add(self, about: About, client_id: str | None, key: int, version: int, use: _Use) -> None:
+        """Count what a connection, of whose ends `about` is known, has sent: exchanges, errors, first and last time."""
+        name = client_id, about.software_name or None, about.software_version or None, key, version
+        known = self._total.setdefault(name, [0, 0, use[2], use[3]])
+        known[:] = known[0] + use[0], known[1] + use[1], min(known[2], use[2]), max(known[3], use[3])
+        offered = about.range(key)
+        if offered is not None:
+            before = self._offers.get(name, offered)
+            self._offers[name] = max(before[0], offered[0]), min(before[1], offered[1])
+
+    def feed(self, happening: Happening) -> None:
+        """Count what happened."""
+        links = self._links
         if isinstance(happening, ExchangeDone):
             exchange = happening.exchange
-            if exchange.state is State.ORPHAN or (wanted is not None and not wanted(exchange)):
-                continue
+            if exchange.state is State.ORPHAN or (self._wanted is not None and not self._wanted(exchange)):
+                return
             about = exchange.about or About()
             link = links.get(exchange.connection)
             if link is not None and exchange.about is not None and link[0] is not exchange.about:
-                end(exchange.connection)  # another connection of the same number: of another recording
+                self._end(exchange.connection)  # another connection of the same number: of another recording
                 link = None
             if link is None:
                 link = links[exchange.connection] = about, {}
@@ -80,25 +88,70 @@ def rows(
             )
             use[:] = use[0] + 1, use[1] + bool(exchange.error), min(use[2], time_ns), max(use[3], time_ns)
         elif isinstance(happening, Closed) and happening.connection in links:
-            end(happening.connection)
-    for number in list(links):
-        end(number)
-    for name in sorted(total, key=lambda name: tuple((part is not None, part) for part in name)):
-        client_id, software, version, key, api_version = name
-        offered = offers.get(name)
-        exchanges, errors, first, last = total[name]
-        yield {
-            "capture_id": capture_id,
-            "client_id": client_id,
-            "software_name": software,
-            "software_version": version,
-            "api": facts.api_name(key),
-            "api_key": key,
-            "api_version": api_version,
-            "exchanges": exchanges,
-            "errors": errors,
-            "first_ns": first,
-            "last_ns": last,
-            "offered_min": None if offered is None else offered[0],
-            "offered_max": None if offered is None else offered[1],
-        }
+            self._end(happening.connection)
+
+    def rest(self) -> Iterator[dict[str, Any]]:
+        """The rows, sorted."""
+        for number in list(self._links):
+            self._end(number)
+        total, offers = self._total, self._offers
+        for name in sorted(total, key=lambda name: tuple((part is not None, part) for part in name)):
+            client_id, software, version, key, api_version = name
+            offered = offers.get(name)
+            exchanges, errors, first, last = total[name]
+            yield {
+                "capture_id": self._capture_id,
+                "client_id": client_id,
+                "software_name": software,
+                "software_version": version,
+                "api": facts.api_name(key),
+                "api_key": key,
+                "api_version": api_version,
+                "exchanges": exchanges,
+                "errors": errors,
+                "first_ns": first,
+                "last_ns": last,
+                "offered_min": None if offered is None else offered[0],
+                "offered_max": None if offered is None else offered[1],
+            }
+
+
+def of_index(index: Index, numbers: Any, abouts: Mapping[int, About], capture_id: str) -> Iterator[dict[str, Any]]:
+    """The rows of these records of an index, by NumPy. `abouts`: what connections have said of their ends."""
+    np = numpy()
+    records = index.array()[numbers]
+    records = records[records["flags"] & STATE_MASK != STATES.index(State.ORPHAN)]
+    found = Versions(capture_id)
+    names = ["connection", "client_id", "api_key", "api_version"]
+    order = np.lexsort([records[name] for name in reversed(names)])
+    records = records[order]
+    if len(records):
+        changes = np.zeros(len(records), dtype=bool)
+        for name in names:
+            changes[1:] |= records[name][1:] != records[name][:-1]
+        starts = np.flatnonzero(changes | (np.arange(len(records)) == 0))
+        times, errors = np.ascontiguousarray(records["time_ns"]), (records["error"] != 0).astype(np.int64)
+        figures = zip(
+            records[starts],
+            np.diff(np.append(starts, len(records))).tolist(),
+            np.add.reduceat(errors, starts).tolist(),
+            np.minimum.reduceat(times, starts).tolist(),
+            np.maximum.reduceat(times, starts).tolist(),
+            strict=True,
+        )
+        for record, *use in figures:
+            about = abouts.get(int(record["connection"])) or About()
+            found.add(
+                about, index.string(int(record["client_id"])), int(record["api_key"]), int(record["api_version"]), use
+            )
+    return found.rest()
+
+
+def rows(
+    happenings: Iterable[Happening], capture_id: str, wanted: Callable[[Exchange], bool] | None = None
+) -> Iterator[dict[str, Any]]:
+    """The rows; see `Versions`."""
+    found = Versions(capture_id, wanted)
+    for happening in settled(happenings):
+        found.feed(happening)
+    yield from found.rest()

@@ -24,8 +24,8 @@ from .tree import FieldValue, Op, Span, Test
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How an index writes things down. `columns`: the names of a record's numbers, in order. `flags`: the bits of undecoded, surplus, changed, noted, carried in the column
-    ``flags``; `states` by the number in ``flags & state_mask``."""
+    """How an index writes things down. `columns`: the names of a record's numbers, in order. `flags`: the bits of undecoded, cut, surplus, changed, noted,
+    carried in the column ``flags``; `states` by the number in ``flags & state_mask``."""
 
     columns: tuple[str, ...]
     state_mask: int

@@ -15,6 +15,7 @@ from .errors import FilterError
 from .fields import Need
 from .parser import parse
 from .places import Pair
+from .quiet import Quiet, quiet
 from .tree import Node, Test
 
 
@@ -80,6 +81,11 @@ class Filter:
     def apis(self) -> frozenset[int] | None:
         """The api keys that it can be true for; None: any, or all but some."""
         return None if self._apis.outside else self._apis.keys
+
+    @cached_property
+    def quiet(self) -> Quiet | None:
+        """When it is surely false, whatever else is in request and response; None if that cannot be said simply."""
+        return quiet(self.tree)
 
     @cached_property
     def names_topics(self) -> bool:

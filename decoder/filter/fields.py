@@ -46,6 +46,8 @@ class Need(StrEnum):
     """the index of a recording: nothing is decoded"""
     CONNECTION = "connection"
     """what the connection has said about its ends (see `decoder.about`)"""
+    NOTES = "notes"
+    """what rules have noted on the exchange (see `decoder.hit_notes`)"""
     REQUEST = "request"
     RESPONSE = "response"
 
@@ -140,9 +142,12 @@ FIELDS: tuple[Field, ...] = (
     _index("broker.port", Kind.INTEGER, "the broker's port", "broker.port == 9092", asked=True),
     _index("port", Kind.INTEGER, "either end's port", "port == 9092", "tcp.port", asked=True, many=True),
     _index("undecoded", Kind.FLAG, "a frame could not be decoded", "undecoded", "_ws.malformed"),
+    _index("cut", Kind.FLAG, "only the beginning of a frame was kept (a snap length)", "cut"),
     _index("surplus", Kind.FLAG, "bytes stand behind the end of a message", "surplus"),
     _index("changed", Kind.FLAG, "client and broker saw different bytes", "changed and api != Metadata"),
     _index("noted", Kind.FLAG, "a rule left a note", "noted"),
+    Field("rule", Kind.TEXT, "rules that hit the exchange, by name", 'rule == "leader moved"', frozenset({Need.NOTES}),
+          ("rules",), many=True),
     _index("carried", Kind.FLAG, "the request came over from an earlier segment of the recording", "carried"),
     Field("software", Kind.TEXT, "name of the client's software, as it told (KIP-511)", "software contains java",
           _CONNECTION, ("client.software",), asked=True),

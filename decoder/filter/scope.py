@@ -149,6 +149,9 @@ def index_part(node: tree.Node, negated: bool = False) -> tree.Node | None:
         if isinstance(node, tree.And) is not negated:
             return tree.And(known, node.start, node.end) if len(known) > 1 else known[0] if known else None
         return tree.Or(known, node.start, node.end) if len(known) == len(parts) else None
+    if isinstance(node, Test) and node.field.name == "rule" and negated is node.negated:
+        marked = (Test(BY_NAME[name], Op.TRUE, None, False, node.start, node.end) for name in ("noted", "carried"))
+        return tree.Or(tuple(marked), node.start, node.end)
     found = apis(node, negated)
     if found.outside:
         return None

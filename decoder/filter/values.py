@@ -10,6 +10,7 @@ from typing import Any
 from .. import facts, records
 from ..errors import EncodeError
 from ..exchange import Exchange, State
+from ..hit_notes import rules_in
 from ..message import Message
 from ..plan import Plan
 from ..project import field_at, values_at
@@ -100,6 +101,7 @@ ONE: dict[str, One] = {
     "client.port": lambda e: port_of(e.client),
     "broker.port": lambda e: port_of(e.broker),
     "undecoded": lambda e: e.undecoded is not None,
+    "cut": lambda e: e.cut is not None,
     "surplus": is_surplus,
     "changed": _mark("changed"),
     "noted": lambda e: bool(e.marks.get("noted", e.marks.get("notes"))),
@@ -227,6 +229,7 @@ MANY: dict[str, Many] = {
     "port": lambda e: (port for port in (port_of(e.client), port_of(e.broker)) if port is not None),
     "errors": lambda e: _flat("response", "errors", e),
     "producer.id": _producer_ids,
+    "rule": lambda e: rules_in(e.marks.get("notes")),
     "codec": lambda e: (entry.codec for entry in _areas(e)),
     "magic": lambda e: (entry.magic for entry in _areas(e)),
 }

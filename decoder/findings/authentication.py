@@ -333,6 +333,9 @@ class SaslSessionExpired(_Authenticates):
     """How much before the end a close counts: the session runs from when the broker wrote the answer, and its
     clock is not ours."""
 
+    def follows(self, link: Link, exchange: Exchange, same: bool) -> bool:
+        return link.number in self._states
+
     def request(self, link: Link, exchange: Exchange) -> None:
         state = self._states.get(link.number)
         if state is None or not state.ends_ns or exchange.api_key in _SASL:

@@ -69,6 +69,9 @@ class AuthorizationFailed(Detector):
     severity = Severity.HIGH
     title = "a client asks for what it is not allowed to do"
 
+    def follows(self, link: Link, exchange: Exchange, same: bool) -> bool:
+        return False
+
     def done(self, link: Link, exchange: Exchange) -> None:
         if exchange.response is None or not exchange.error:
             return

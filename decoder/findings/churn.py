@@ -80,6 +80,10 @@ class ConnectionChurn(Detector):
         else:
             work.others[exchange.api_key] = work.others.get(exchange.api_key, 0) + 1
 
+    def follows(self, link: Link, exchange: Exchange, same: bool) -> bool:
+        work = self._work.get(link.number)
+        return work is None or sum(work.others.values()) <= self.REQUESTS
+
     def closed(self, link: Link) -> None:
         work = self._work.pop(link.number, None)
         ended, lived = link.closed_ns or 0, (link.closed_ns or 0) - link.opened_ns
@@ -207,6 +211,9 @@ class ManyConnections(Detector):
         super().__init__(scene)
         self._open: Bounded[tuple[tuple[str, str, str], str], set[int]] = Bounded(4096)
 
+    def follows(self, link: Link, exchange: Exchange, same: bool) -> bool:
+        return link.requests <= 3
+
     def done(self, link: Link, exchange: Exchange) -> None:
         if link.requests > 3:
             return  # counted by then; who it is, is known from the first request or two on
@@ -256,15 +263,9 @@ class ClosedByBroker(Detector):
         super().__init__(scene)
         self._without: Bounded[int, list[Exchange]] = Bounded(1024)
         self._served: Bounded[int, bool] = Bounded(8192)
-        self._quiet: Bounded[int, tuple[int, int]] = Bounded(
-            8192
-        )  # last sign of life, and the pause before the request
 
-    def request(self, link: Link, exchange: Exchange) -> None:
-        at = exchange.request_time_ns or 0
-        before = self._quiet.get(link.number)
-        if len(link.waiting) <= 1:
-            self._quiet[link.number] = at, at - before[0] if before is not None else 0
+    def follows(self, link: Link, exchange: Exchange, same: bool) -> bool:
+        return False
 
     def done(self, link: Link, exchange: Exchange) -> None:
         if exchange.state is State.NO_RESPONSE:
@@ -274,12 +275,9 @@ class ClosedByBroker(Detector):
         self._without.pop(link.number, None)
         if exchange.api_key not in self.LOGIN:
             self._served[link.number] = True
-        before = self._quiet.get(link.number)
-        if before is not None:
-            self._quiet[link.number] = exchange.response_time_ns or 0, before[1]
 
     def closed(self, link: Link) -> None:
-        last = self._quiet.pop(link.number, None)
+        last = (link.sign_ns, link.pause_ns) if link.sign_ns >= 0 else None
         waiting = self._without.pop(link.number, [])
         served = self._served.pop(link.number, False)
         if link.by != "broker" or link.lost or not served:

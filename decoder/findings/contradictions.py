@@ -153,6 +153,9 @@ class TopicRecreated(Detector):
         super().__init__(scene)
         self._ids: Remembered[tuple[str, str], bytes] = Remembered()
 
+    def follows(self, link: Link, exchange: Exchange, same: bool) -> bool:
+        return not same
+
     def done(self, link: Link, exchange: Exchange) -> None:
         message = exchange.response_message if exchange.api_version >= 10 and exchange.state is State.PAIRED else None
         if message is None:
@@ -204,6 +207,9 @@ class OldTopicId(Detector):
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
         self._tallies: Remembered[object, _Tally] = Remembered()
+
+    def follows(self, link: Link, exchange: Exchange, same: bool) -> bool:
+        return False
 
     def done(self, link: Link, exchange: Exchange) -> None:
         for topic, topic_id, partition, code in failed(exchange, self.CODES):
@@ -292,6 +298,9 @@ class ProducerIdNotRenewed(Detector):
         super().__init__(scene)
         # By client: tallies by (producer id, epoch).
         self._tallies: Remembered[tuple[str, str], Remembered[tuple[int, int], _Tally]] = Remembered()
+
+    def follows(self, link: Link, exchange: Exchange, same: bool) -> bool:
+        return exchange.api_key == INIT_PRODUCER_ID
 
     def done(self, link: Link, exchange: Exchange) -> None:
         who = link.client_host, link.client_id or ""

@@ -69,7 +69,7 @@ class CoordinatorTrouble(Detector):
         self._spells: Bounded[tuple[str, bool], _Spell] = Bounded(2000)
 
     def done(self, link: Link, exchange: Exchange) -> None:
-        if exchange.response is None:
+        if exchange.response is None or (not exchange.error and not self._spells):
             return
         if exchange.api_key == FIND_COORDINATOR:
             for group, error, _, _ in coordinators(exchange):
@@ -136,6 +136,9 @@ class CoordinatorMoved(Detector):
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
         self._answers: Bounded[tuple[str, str], deque[tuple[int, int]]] = Bounded(2000)
+
+    def follows(self, link: Link, exchange: Exchange, same: bool) -> bool:
+        return not same
 
     def done(self, link: Link, exchange: Exchange) -> None:
         for group, error, node, address in coordinators(exchange):

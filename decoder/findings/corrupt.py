@@ -15,6 +15,8 @@ from .scene import Link, Scene
 from .wording import times
 
 FETCH = api_key("Fetch")
+FORMAT_2 = 3
+"""The first version of Produce with record batches."""
 
 
 class CorruptBatches(ProduceDetector):
@@ -60,7 +62,13 @@ class CorruptBatches(ProduceDetector):
                 [p for p in sent.parts if (p.topic, p.partition) == (result.topic, result.partition)] if sent else []
             )
             batch = found[0].batch if found else None
-            if batch is None:
+            too_new = batch is not None and exchange.api_version < FORMAT_2
+            if too_new:
+                verdict = (
+                    f"it is of message format 2, and Produce v{exchange.api_version} carries only formats 0 and 1: whoever "
+                    "reads it as these finds a wrong CRC"
+                )
+            elif batch is None:
                 verdict = "its CRC was not checked here (an old message format)"
             elif batch.crc_ok:
                 verdict = "its CRC is right here: the bytes change behind this point, or the broker finds another fault"
@@ -69,7 +77,7 @@ class CorruptBatches(ProduceDetector):
             finding = self.report(
                 ("produce", link.identity),
                 exchange,
-                partial(self._make, link, exchange, result.topic, result.partition, batch is None or batch.crc_ok),
+                partial(self._make, link, exchange, result.topic, result.partition, batch is None or batch.crc_ok, too_new),
             )
             finding.seen = (
                 f"{link.where} answers a batch of {link.who} for {result.topic}-{result.partition} with CORRUPT_MESSAGE "
@@ -90,12 +98,20 @@ class CorruptBatches(ProduceDetector):
                 f"CRC is {batch.crc:#010x} and that of its bytes {batch.crc_computed:#010x}"
             )
 
-    def _make(self, link: Link, exchange: Exchange, topic: str, partition: int, crc_ok: bool) -> Finding:
+    def _make(
+        self, link: Link, exchange: Exchange, topic: str, partition: int, crc_ok: bool, too_new: bool = False
+    ) -> Finding:
         return self.finding(
             "",
-            "The CRC-32C covers everything behind it. Brokers refuse a batch that does not fit and clients send it again "
-            "or give up; consumers stop at it (CorruptRecordException) as long as check.crcs is on.",
-            "look for what changes bytes on the way or in memory: a proxy or interceptor that edits records, a fault of "
+            "Record batches came with Produce v3 and Kafka 0.11 (KIP-98). In an older request the broker reads message "
+            "sets, whose CRC-32 stands elsewhere; sending it again does not help."
+            if too_new
+            else "The CRC-32C covers everything behind it. Brokers refuse a batch that does not fit and clients send it "
+            "again or give up; consumers stop at it (CorruptRecordException) as long as check.crcs is on.",
+            "report it to the makers of the client: it chooses the version by what the broker serves, but not the format "
+            "of its records. Until then use an older release of it, or a broker from 0.11 on"
+            if too_new
+            else "look for what changes bytes on the way or in memory: a proxy or interceptor that edits records, a fault of "
             "the client library or its accelerated CRC, memory or disk of the broker. Of a damaged log, delete the "
             "replica's segment and let it be copied again",
             api=exchange.api,

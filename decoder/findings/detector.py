@@ -49,6 +49,20 @@ class Detector:
     def closed(self, link: Link) -> None:
         """A connection ended; `link.how` and `link.by` say how."""
 
+    def hears(self, name: str) -> bool:
+        """Whether it has to be told what the method `name` is for: those that it overrides."""
+        return getattr(type(self), name) is not getattr(Detector, name)
+
+    def leave(self) -> None:
+        """It is told nothing from now on, because it failed."""
+
+    def follows(self, link: Link, exchange: Exchange, same: bool) -> bool:
+        """Asked when an exchange of a recording is done that was answered well (`foreseen.Foreseen.plain`): whether this
+        detector has to be told of the next such ones of its API, version and client id on this connection. `same`: of those that
+        say just the same again. `Scene.anew` has all be asked again; so has a request that is not answered.
+        """
+        return True
+
     def finish(self, now_ns: int) -> None:
         """Asked for findings at this time (of the traffic, not of any clock); may be asked again later.
 

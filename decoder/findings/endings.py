@@ -113,6 +113,10 @@ class WatchesEndings(Detector):
         if link.established:
             self._talks[link.number] = Talk()
 
+    def follows(self, link: Link, exchange: Exchange, same: bool) -> bool:
+        talk = self._talks.get(link.number)
+        return talk is not None and not talk.well
+
     def done(self, link: Link, exchange: Exchange) -> None:
         talk = self._talks.get(link.number)
         if talk is None or talk.well:

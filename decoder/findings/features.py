@@ -273,6 +273,9 @@ class RackUnaware(_FetchFeature):
         super().__init__(scene)
         self._racks: Remembered[str, frozenset[str]] = Remembered()
 
+    def follows(self, link: Link, exchange: Exchange, same: bool) -> bool:
+        return not (same and exchange.api_key == METADATA)
+
     def used(self, link: Link, exchange: Exchange) -> None:
         if exchange.state is not State.PAIRED:
             return

@@ -93,6 +93,9 @@ class ClientTooNew(Detector):
         self._seen: Remembered[tuple[str, str | None, str], _Seen] = Remembered()
         self._releases: Remembered[str, tuple[dict[int, tuple[int, int]], str | None]] = Remembered()
 
+    def follows(self, link: Link, exchange: Exchange, same: bool) -> bool:
+        return (link.client_host, link.client_id, link.broker) in self._seen
+
     def done(self, link: Link, exchange: Exchange) -> None:
         key = link.client_host, link.client_id, link.broker
         if exchange.api_key == _API_VERSIONS:
@@ -114,6 +117,8 @@ class ClientTooNew(Detector):
         release = self._release(link.broker, offered)
         if release is None or release_order(release) >= release_order(need.release):
             return
+        if key not in self._seen:
+            self.scene.anew()
         seen = self._seen.of(key, lambda: _Seen(link, known.text, need, release))
         self.report(key, exchange, partial(self._say, seen, exchange))
 

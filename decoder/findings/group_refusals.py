@@ -223,7 +223,7 @@ class GroupRefused(GroupDetector):
 
     def done(self, link: Link, exchange: Exchange) -> None:
         super().done(link, exchange)
-        if exchange.api_key == FIND_COORDINATOR:
+        if exchange.api_key == FIND_COORDINATOR and exchange.error:
             for group, error, _, _ in coordinators(exchange):
                 if error in _REFUSED:
                     self._refused(link, exchange, group, error, "")

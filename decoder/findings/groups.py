@@ -12,11 +12,17 @@ from weakref import WeakKeyDictionary
 from .. import facts
 from ..exchange import Exchange
 from .detector import Detector
+from .foreseen import SIGNS
 from .group import Group
 from .group_calls import GROUP_APIS, MEMBER_ID_REQUIRED, Call, read_call
-from .group_members import Member, Step
+from .group_members import Member, State, Step
 from .scene import Cluster, Link, Scene
+from .wording import SECOND
 
+CALM_NS = 6 * SECOND
+"""Longer than detectors wait until an assignment counts as settled."""
+SILENT_NS = 10 * SECOND
+"""Silence that is worth a look, whatever the session timeout is."""
 GROUPS = 5000
 """Groups that are kept; the one that was quiet for longest is forgotten."""
 FETCH = facts.api_key("Fetch")
@@ -30,6 +36,8 @@ class Groups:
         self._open: dict[int, Call] = {}
         self._last: tuple[str, object, Any] = ("", None, None)
         self._on_link: dict[int, dict[tuple[int, str], tuple[Group, Member]]] = {}
+        self.detectors: list[str] = []  # by id: who tells of what happens
+        self._signs: dict[tuple[int, int, str | None], tuple[Call, Member]] = {}
         self.fetched: dict[tuple[str, str, str], int] = {}
         """When a client (`Link.identity`) last sent a Fetch; only known while a detector listens to Fetch."""
 
@@ -95,8 +103,41 @@ class Groups:
                 call.member_id = told
                 self._find(call, made=True)
             call.group.answered(call)
+            if exchange.plain:
+                self._calm(link, exchange, call)
         self._last = "done", exchange, call
         return call
+
+    def _calm(self, link: Link, exchange: Exchange, call: Call) -> None:
+        """Remember a sign of life that was answered well, so that the same again needs not be read."""
+        group, member = call.group, call.member
+        if call.answer.get("assignment") is not None:
+            group.given_ns = call.answered_ns
+        elif exchange.api_key in SIGNS and member is not None and not call.joins and not call.leaves:
+            if call.asked_ns - group.given_ns >= CALM_NS:
+                group.calm_ns = call.asked_ns
+            key = link.number, exchange.api_key, exchange.client_id
+            self._signs[key] = call, member
+            if len(self._signs) > GROUPS:
+                del self._signs[next(iter(self._signs))]
+
+    def sign(self, link: Link, exchange: Exchange) -> bool:
+        """A sign of life that says the same as the one before, and will be answered with the same; whether nothing more is
+        to be told of it, as all is calm."""
+        call, member = self._signs.get((link.number, exchange.api_key, exchange.client_id), (None, None))
+        if call is None or member is None:
+            return False
+        group, now = call.group, exchange.request_time_ns or 0
+        calm = group.rebalance is None and not group.waiting and group.calm_ns > group.given_ns
+        same = member.state is State.STABLE and member.link is link and member.generation == call.generation
+        silence = now - member.seen_ns
+        if not (calm and same) or member.closed_ns or member.torn or not 0 <= silence < SILENT_NS:
+            return False
+        if silence * 3 >= member.session_timeout_ms * 1_000_000 > 0:
+            return False
+        member.seen_ns = member.heartbeat_ns = now
+        member.step(now, Step.HEARTBEAT)
+        return True
 
     def closed(self, link: Link) -> list[tuple[Group, Member]]:
         """The members whose connection ended, as they were on it last."""
@@ -152,6 +193,22 @@ class GroupDetector(Detector):
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
         self.groups = Groups.of(scene)
+        self.groups.detectors.append(self.id)
+
+    def hears(self, name: str) -> bool:
+        own = {"request": "asked", "done": "answered", "closed": "ended"}.get(name)
+        if own is None or getattr(type(self), name) is not getattr(GroupDetector, name):
+            return super().hears(name)
+        # What happens has to be told to the groups, if only by one of us.
+        first = self.groups.detectors[:1] == [self.id]
+        return first or getattr(type(self), own) is not getattr(GroupDetector, own)
+
+    def leave(self) -> None:
+        if self.id in self.groups.detectors:
+            self.groups.detectors.remove(self.id)
+
+    def follows(self, link: Link, exchange: Exchange, same: bool) -> bool:
+        return not same  # `Groups.sign` sees to those
 
     def request(self, link: Link, exchange: Exchange) -> None:
         call = self.groups.request(link, exchange)

@@ -13,6 +13,8 @@ from ..happening import Closed, Happening, Missing, Opened, Stray
 from .catalogue import detectors
 from .detector import Detector
 from .finding import Finding, Severity
+from .foreseen import Foreseen
+from .routes import Routes
 from .scene import Scene
 
 _EVERY = -2  # stands for all api keys in the tables
@@ -29,10 +31,12 @@ class Inspector:
         self.scene = Scene()
         self._detectors = [kind(self.scene) for kind in detectors() if wanted is None or kind.id in wanted]
         self._failed: dict[str, Finding] = {}
+        self._routes = Routes(self.scene)
         self._tables()
 
     def _tables(self) -> None:
         """Who wants to hear what, so that a happening costs only those that look at it."""
+        self.scene.anew()
         self._on_request: dict[int, list[Detector]] = {_EVERY: []}
         self._on_done: dict[int, list[Detector]] = {_EVERY: []}
         keys = {key for d in self._detectors for key in d.apis or ()}
@@ -43,7 +47,7 @@ class Inspector:
         self._on_opened, self._on_stray, self._on_closed = map(self._hearing, ("opened", "stray", "closed"))
 
     def _hearing(self, name: str) -> list[Detector]:
-        return [d for d in self._detectors if getattr(type(d), name) is not getattr(Detector, name)]
+        return [d for d in self._detectors if d.hears(name)]
 
     def feed(self, happening: Happening) -> None:
         """Take one happening."""
@@ -68,11 +72,15 @@ class Inspector:
             torn = self.scene.links.get(happening.connection)
             if torn is not None:
                 torn.lost += happening.size
+                torn.routes.clear()
 
     def request(self, exchange: Exchange) -> None:
         """A request is complete."""
         link = self.scene.request(exchange)
-        for detector in self._on_request.get(exchange.api_key) or self._on_request[_EVERY]:
+        following = None
+        if exchange.plain and isinstance(exchange, Foreseen):
+            following = self._routes.requests(link, exchange)
+        for detector in self._hears(self._on_request, exchange) if following is None else following:
             try:
                 detector.request(link, exchange)
             except Exception as error:
@@ -81,17 +89,29 @@ class Inspector:
     def done(self, exchange: Exchange) -> None:
         """An exchange is done."""
         link = self.scene.done(exchange)
-        for detector in self._on_done.get(exchange.api_key) or self._on_done[_EVERY]:
+        following = None
+        if exchange.plain and isinstance(exchange, Foreseen):
+            following = self._routes.answers(link, exchange)
+        for detector in self._hears(self._on_done, exchange) if following is None else following:
             try:
                 detector.done(link, exchange)
             except Exception as error:
                 self._leave_out(detector, error)
+        if following is None and isinstance(exchange, Foreseen):
+            self._routes.told(
+                link, exchange, (self._hears(self._on_request, exchange), self._hears(self._on_done, exchange))
+            )
+
+    @staticmethod
+    def _hears(table: dict[int, list[Detector]], exchange: Exchange) -> list[Detector]:
+        return table.get(exchange.api_key) or table[_EVERY]
 
     def stray(self, connection: int, opaque: Opaque) -> None:
         """Bytes that are no requests or responses."""
         self.scene.at(opaque.time_ns)
         link = self.scene.links.get(connection)
         if link is not None:
+            link.routes.clear()
             self._tell(self._on_stray, lambda d: d.stray(link, opaque))
 
     def look(self, exchange: Exchange) -> None:
@@ -117,6 +137,7 @@ class Inspector:
             "report it with the capture; everything else was looked for",
         )
         self._detectors = [d for d in self._detectors if d is not detector]
+        detector.leave()
         self._tables()
 
     def findings(self) -> list[Finding]:

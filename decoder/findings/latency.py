@@ -63,6 +63,9 @@ class HeadOfLine(Detector):
         self.waits = Waits.of(scene)
         self._waited: dict[object, _Waited] = {}
 
+    def follows(self, link: Link, exchange: Exchange, same: bool) -> bool:
+        return False
+
     def done(self, link: Link, exchange: Exchange) -> None:
         taken = self.waits.read(link, exchange)
         if taken is None or taken.behind < self.WAITED_NS:
@@ -140,6 +143,9 @@ class SlowAnswers(Detector):
         self.waits = Waits.of(scene)
         self._late: Bounded[tuple[str, int], _Late] = Bounded(4096)
         self._who: Bounded[tuple[str, int], tuple[Link, Exchange]] = Bounded(4096)
+
+    def follows(self, link: Link, exchange: Exchange, same: bool) -> bool:
+        return False
 
     def done(self, link: Link, exchange: Exchange) -> None:
         if exchange.api_key in (JOIN_GROUP, SYNC_GROUP):
@@ -247,12 +253,14 @@ class SlowBroker(Detector):
         self.waits = Waits.of(scene)
         self._links: Bounded[str, tuple[Link, Exchange]] = Bounded(1024)
 
+    def follows(self, link: Link, exchange: Exchange, same: bool) -> bool:
+        return False
+
     def done(self, link: Link, exchange: Exchange) -> None:
         if exchange.state is not State.PAIRED:
             return
         self.waits.read(link, exchange)
-        known = self._links.get(link.broker)
-        if known is None or known[1].api_key == exchange.api_key:
+        if link.broker not in self._links:
             self._links[link.broker] = link, exchange
 
     def finish(self, now_ns: int) -> None:

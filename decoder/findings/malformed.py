@@ -52,6 +52,9 @@ class SurplusBytes(Detector):
     severity = Severity.LOW
     title = "bytes are left over behind the end of a message"
 
+    def follows(self, link: Link, exchange: Exchange, same: bool) -> bool:
+        return False
+
     def done(self, link: Link, exchange: Exchange) -> None:
         for side, surplus, sender in zip(
             ("request", "response"), exchange.surplus, (exchange.client, exchange.broker), strict=True
@@ -85,6 +88,9 @@ class ForbiddenNull(Detector):
     id = "forbidden-null"
     severity = Severity.LOW
     title = "a field is null at a version that does not allow it"
+
+    def follows(self, link: Link, exchange: Exchange, same: bool) -> bool:
+        return not same
 
     def done(self, link: Link, exchange: Exchange) -> None:
         for message, sender in (

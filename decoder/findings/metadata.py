@@ -84,11 +84,9 @@ class MetadataStorm(Detector):
     def done(self, link: Link, exchange: Exchange) -> None:
         if exchange.state is not State.PAIRED or exchange.request_time_ns is None:
             return
-        asked = exchange.request_message
-        all_topics = exchange.api_key == METADATA and asked is not None and asks_for_all(asked)
         # A refused question is asked again by design; who never gets an answer is another finding. Among all topics
         # there may always be one that is not well.
-        if exchange.error and not all_topics:
+        if exchange.error and not self._for_all(exchange):
             return
         key = link.number, exchange.api_key
         pace = self._paces.get(key)
@@ -105,9 +103,14 @@ class MetadataStorm(Detector):
         rate = finding.about["per_second"] = round(max(pace.rate, finding.about.get("per_second", 0.0)), 1)
         finding.severity = Severity.MEDIUM if rate >= self.WORSE_EACH_SECOND else Severity.LOW
         finding.seen = (
-            f"{link.who} sends {exchange.api} {number(rate)} times a second{' for all topics' if all_topics else ''}, "
+            f"{link.who} sends {exchange.api} {number(rate)} times a second{' for all topics' if self._for_all(exchange) else ''}, "
             f"{size(exchange.response_size or 0)} per answer, {times(finding.count)} so far"
         )
+
+    @staticmethod
+    def _for_all(exchange: Exchange) -> bool:
+        asked = exchange.request_message if exchange.api_key == METADATA else None
+        return asked is not None and asks_for_all(asked)
 
     def _say(self, link: Link, exchange: Exchange) -> Finding:
         return self.finding(

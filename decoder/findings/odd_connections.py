@@ -39,6 +39,9 @@ class OddCorrelationIds(Detector):
         super().__init__(scene)
         self._links: dict[int, _Skipped] = {}
 
+    def follows(self, link: Link, exchange: Exchange, same: bool) -> bool:
+        return False
+
     def request(self, link: Link, exchange: Exchange) -> None:
         number = exchange.correlation_id
         for other in islice(link.waiting.values(), self.IN_FLIGHT):
@@ -135,8 +138,11 @@ class _Names:
         self.seen: set[str] = set()
 
     def now(self, client_id: str | None, software: str) -> bool:
-        """Take what a request says; whether it contradicts the one before."""
-        differs = [(repr(self.client_id), repr(client_id))] if client_id != self.client_id else []
+        """Take what a request says; whether it contradicts the one before.
+
+        No client id is null or empty: kafka-go writes the one or the other, by the version of the header.
+        """
+        differs = [(repr(self.client_id), repr(client_id))] if (client_id or "") != (self.client_id or "") else []
         if self.software and software != self.software:  # before ApiVersions it has not said any
             differs.append((self.software, software))
         self.client_id, self.software = client_id, software
@@ -161,6 +167,10 @@ class ChangedIdentity(Detector):
         super().__init__(scene)
         self._names: dict[int, _Names] = {}
 
+    def follows(self, link: Link, exchange: Exchange, same: bool) -> bool:
+        names = self._names.get(link.number)
+        return names is None or names.changes > 0
+
     def done(self, link: Link, exchange: Exchange) -> None:
         if exchange.request is None:
             return
@@ -168,7 +178,10 @@ class ChangedIdentity(Detector):
         if names is None:
             self._names[link.number] = _Names(exchange.client_id, link.software)
             return
-        if not names.now(exchange.client_id, link.software) or names.changes < self.CHANGES:
+        if not names.now(exchange.client_id, link.software):
+            return
+        if names.changes < self.CHANGES:
+            link.routes.clear()  # from now on every one counts
             return
         finding = self.report(
             (link.client_host, link.broker),

@@ -115,6 +115,7 @@ class Offers:
             self.before.of(link.broker, lambda: (known, link.last_ns))
         self.tables.pop(link.broker, None)
         self.tables.of(link.broker, lambda: dict(told))
+        link.scene.anew()
 
     @staticmethod
     def told(link: Link) -> Table | None:
@@ -191,6 +192,9 @@ class OutOfRange(Detector):
         self.offers = offers_of(scene)
         # By connection: the first request that did not fit and got no answer. Connections end, and with them this.
         self._unanswered: dict[int, tuple[Exchange, Judged]] = {}
+
+    def follows(self, link: Link, exchange: Exchange, same: bool) -> bool:
+        return self.offers.judge(link, exchange.api_key, exchange.api_version).fit in self.fits
 
     def done(self, link: Link, exchange: Exchange) -> None:
         if exchange.api_key == API_VERSIONS:

@@ -64,6 +64,9 @@ class RemovedVersions(Detector):
         self._offers = offers_of(scene)
         self._counts: Remembered[object, Counter[tuple[int, int]]] = Remembered()
 
+    def follows(self, link: Link, exchange: Exchange, same: bool) -> bool:
+        return _dropped(exchange.api_key, exchange.api_version)
+
     def done(self, link: Link, exchange: Exchange) -> None:
         if exchange.api_key == API_VERSIONS:
             self._offers.learn(link)
@@ -124,6 +127,9 @@ class OldRecordFormat(Detector):
         super().__init__(scene)
         self._offers = offers_of(scene)
         self._tallies: Remembered[object, list[int]] = Remembered()
+
+    def follows(self, link: Link, exchange: Exchange, same: bool) -> bool:
+        return exchange.api_version < _MAGIC_2.get(exchange.api_key, 1 << 15)
 
     def done(self, link: Link, exchange: Exchange) -> None:
         if exchange.api_key == API_VERSIONS:
@@ -268,12 +274,18 @@ class CompressionOff(Detector):
         # By client: requests and bytes not compressed here, and whether it compresses where v0 is offered.
         self._tallies: Remembered[object, list[int]] = Remembered()
 
+    def follows(self, link: Link, exchange: Exchange, same: bool) -> bool:
+        return self._concerned(link)
+
+    def _concerned(self, link: Link) -> bool:
+        version = re.search(r"rdkafka[- ]v?(\d+)\.(\d+)\.(\d+)", link.software)
+        return version is not None and tuple(map(int, version.groups())) < self.FIXED
+
     def done(self, link: Link, exchange: Exchange) -> None:
         if exchange.api_key == API_VERSIONS:
             self._offers.learn(link)
             return
-        version = re.search(r"rdkafka[- ]v?(\d+)\.(\d+)\.(\d+)", link.software)
-        if version is None or tuple(map(int, version.groups())) >= self.FIXED:
+        if not self._concerned(link):
             return
         table = Offers.told(link)
         if table is None or PRODUCE not in table:

@@ -68,6 +68,9 @@ class _PartitionWatch(Detector, ABC):
     def unwell(self, partition: tuple[Any, ...], at: dict[str, int]) -> tuple[Any, ...] | None:
         """What is wrong with a partition of an answer, None if nothing."""
 
+    def follows(self, link: Link, exchange: Exchange, same: bool) -> bool:
+        return not same or bool(self._wards)
+
     def done(self, link: Link, exchange: Exchange) -> None:
         message = exchange.response_message
         if exchange.state is not State.PAIRED or message is None:

@@ -25,14 +25,18 @@ class Link:
 
     `client`, `broker`: ``host:port``. `client_id`: the last one that a request named. `closed_ns`, `how`, `by`: see
     `happening.Closed`; `closed_ns` is None while open. `requests`: how many were sent. `waiting`: the exchanges
-    without an answer, oldest first, by identity. `lost`: bytes of it that were not captured, so far.
+    without an answer, oldest first, by identity. `lost`: bytes of it that were not captured, so far. `client_host`: the
+    client's address without its port. `sign_ns`: the last sign of life, -1 before the first; `pause_ns`: from the one before to
+    the last request that met nobody waiting. `routes`: who follows what goes well on it (see `Inspector`).
     """
 
     __slots__ = (
+        "_identity",
         "about",
         "broker",
         "by",
         "client",
+        "client_host",
         "client_id",
         "closed_ns",
         "established",
@@ -41,8 +45,11 @@ class Link:
         "lost",
         "number",
         "opened_ns",
+        "pause_ns",
         "requests",
+        "routes",
         "scene",
+        "sign_ns",
         "waiting",
     )
 
@@ -56,11 +63,10 @@ class Link:
         self.requests = self.lost = 0
         self.last_ns = opened_ns
         self.waiting: dict[int, Exchange] = {}
-
-    @property
-    def client_host(self) -> str:
-        """The client's address without its port."""
-        return self.client.rpartition(":")[0]
+        self.client_host = client.rpartition(":")[0]
+        self.sign_ns, self.pause_ns = -1, 0
+        self.routes: dict[tuple[int, int, str | None], Any] = {}
+        self._identity: tuple[str | None, str, str, tuple[str, str, str]] | None = None
 
     @property
     def software(self) -> str:
@@ -70,7 +76,11 @@ class Link:
     @property
     def identity(self) -> tuple[str, str, str]:
         """What makes connections one client's: host, client id, software."""
-        return self.client_host, self.client_id or "", self.software
+        about, known = self.about, self._identity
+        if known is None or known[:3] != (self.client_id, about.software_name, about.software_version):
+            who = self.client_host, self.client_id or "", self.software
+            known = self._identity = self.client_id, about.software_name, about.software_version, who
+        return known[3]
 
     @property
     def who(self) -> str:
@@ -170,8 +180,10 @@ class Scene:
     def at(self, time_ns: int | None) -> None:
         """Time passes."""
         if time_ns:
-            self.start_ns = min(self.start_ns or time_ns, time_ns)
-            self.now_ns = max(self.now_ns, time_ns)
+            if time_ns > self.now_ns:
+                self.now_ns = time_ns
+            if time_ns < self.start_ns or not self.start_ns:
+                self.start_ns = time_ns
 
     def opened(self, number: int, client: str, broker: str, time_ns: int, established: bool = True) -> Link:
         """A connection begins."""
@@ -196,7 +208,11 @@ class Scene:
         link.client_id = exchange.client_id if exchange.client_id is not None else link.client_id
         link.requests += 1
         link.last_ns = exchange.request_time_ns or link.last_ns
-        link.waiting[id(exchange)] = exchange
+        waiting = link.waiting
+        waiting[id(exchange)] = exchange
+        if len(waiting) <= 1:
+            at = exchange.request_time_ns or 0
+            link.pause_ns, link.sign_ns = at - link.sign_ns if link.sign_ns >= 0 else 0, at
         return link
 
     def done(self, exchange: Exchange) -> Link:
@@ -205,13 +221,20 @@ class Scene:
         self.at(exchange.response_time_ns)
         link.waiting.pop(id(exchange), None)
         link.last_ns = exchange.response_time_ns or link.last_ns
+        if link.sign_ns >= 0 and exchange.state is not State.NO_RESPONSE:
+            link.sign_ns = exchange.response_time_ns or 0
         if exchange.about is None:
             link.about.learn(exchange)  # nobody followed the connection
         else:
             link.about = exchange.about
-        if exchange.api_key == _METADATA and exchange.state is State.PAIRED:
+        if exchange.api_key == _METADATA and exchange.state is State.PAIRED and not exchange.same:
             self._metadata(link, exchange)
         return link
+
+    def anew(self) -> None:
+        """Something is known now that may make detectors follow what they did not: they are asked again."""
+        for link in self.links.values():
+            link.routes.clear()
 
     def closed(self, link: Link, time_ns: int, how: str, by: str) -> None:
         """A connection ended."""

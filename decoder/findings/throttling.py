@@ -57,6 +57,9 @@ class Throttled(Detector):
         self._moved: Bounded[tuple[str, str, str], _Moved] = Bounded(5000)
         self._held: Bounded[tuple[tuple[str, str, str], int], _Held] = Bounded(1000)
 
+    def follows(self, link: Link, exchange: Exchange, same: bool) -> bool:
+        return bool(self._held) or exchange.api_key in (PRODUCE, FETCH)
+
     def done(self, link: Link, exchange: Exchange) -> None:
         if exchange.state is not State.PAIRED:
             return
@@ -95,6 +98,7 @@ class Throttled(Detector):
         held = self._held.get(key)
         if held is None:
             held = self._held[key] = _Held(link, first_ns=time_ns)
+            self.scene.anew()
         covered = held.until.get(link.broker, 0)
         until = time_ns + told * 1_000_000
         held.kept_ns += max(0, until - max(time_ns, covered))

@@ -50,6 +50,9 @@ class UnansweredRequest(Detector):
         """How long a request waits; not while a quota keeps the broker from reading it, which is another finding."""
         return now_ns - max(exchange.request_time_ns or now_ns, self.waits.muted_ns(link))
 
+    def follows(self, link: Link, exchange: Exchange, same: bool) -> bool:
+        return False
+
     def done(self, link: Link, exchange: Exchange) -> None:
         self.waits.read(link, exchange)
         if exchange.state is State.NO_RESPONSE and not awaits_nothing(exchange):

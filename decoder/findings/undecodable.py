@@ -18,6 +18,9 @@ class Undecodable(Detector):
     severity = Severity.LOW
     title = "frames that cannot be decoded: an unknown API or version, or bytes that break the protocol"
 
+    def follows(self, link: Link, exchange: Exchange, same: bool) -> bool:
+        return False
+
     def done(self, link: Link, exchange: Exchange) -> None:
         reason = exchange.undecoded if exchange.state is not State.ORPHAN else None
         if reason is None:

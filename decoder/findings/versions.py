@@ -73,6 +73,9 @@ class UnsupportedVersion(OutOfRange):
     title = "a broker answers UNSUPPORTED_VERSION"
     fits = frozenset({Fit.FITS, Fit.UNKNOWN, Fit.OUTSIDE, Fit.NOWHERE})
 
+    def follows(self, link: Link, exchange: Exchange, same: bool) -> bool:
+        return False
+
     def found(self, link: Link, exchange: Exchange, judged: Judged, outcome: str) -> None:
         if outcome != "refused":
             return
@@ -134,6 +137,9 @@ class ClosedOnVersion(OutOfRange):
     id = "closed-on-version"
     title = "a broker closes the connection because of a request's version"
     fits = frozenset({Fit.OUTSIDE, Fit.NOWHERE})
+
+    def follows(self, link: Link, exchange: Exchange, same: bool) -> bool:
+        return False
 
     def found(self, link: Link, exchange: Exchange, judged: Judged, outcome: str) -> None:
         if outcome != "closed":
@@ -329,6 +335,9 @@ class NoApiVersions(Detector):
     def opened(self, link: Link) -> None:
         if link.established:
             self._begun.add(link.number)
+
+    def follows(self, link: Link, exchange: Exchange, same: bool) -> bool:
+        return link.number in self._begun and self._who(link) not in self._asked
 
     def request(self, link: Link, exchange: Exchange) -> None:
         if exchange.api_key == API_VERSIONS:

@@ -127,8 +127,8 @@ class Waits:
             found = _SHARED[scene] = Waits()
         return found
 
-    def read(self, link: Link, exchange: Exchange) -> Taken | None:
-        """What an answer took; None if there is none."""
+    def read(self, link: Link, exchange: Exchange, unthrottled: bool = False) -> Taken | None:
+        """What an answer took; None if there is none. `unthrottled`: it is known to name no throttle time."""
         if self._last is not None and self._last[0] is exchange:
             return self._last[1]
         asked_ns, answered_ns = exchange.request_time_ns, exchange.response_time_ns
@@ -137,18 +137,21 @@ class Waits:
         line = self._lines.get(link.number)
         if line is None:
             line = self._lines[link.number] = _Line()
-        free_ns = max(asked_ns, line.muted_ns, line.answers[-1][0] if line.answers else 0)
-        work = max(answered_ns - free_ns, 0)
+        answers = line.answers
+        free_ns = asked_ns if asked_ns > line.muted_ns else line.muted_ns
+        if answers and answers[-1][0] > free_ns:
+            free_ns = answers[-1][0]
+        work = answered_ns - free_ns if answered_ns > free_ns else 0
         behind, blocker = 0, -1
-        if exchange.api_key not in LONG_POLLS:
-            for ended_ns, took, api in reversed(line.answers):
+        if exchange.api_key not in LONG_POLLS and answers and answers[-1][0] > asked_ns:
+            for ended_ns, took, api in reversed(answers):
                 overlap = ended_ns - max(asked_ns, ended_ns - took)
                 if ended_ns <= asked_ns:
                     break
                 if overlap > behind and api in LONG_POLLS:
                     behind, blocker = overlap, api
-        line.answers.append((answered_ns, work, exchange.api_key))
-        throttle = throttle_ms(exchange)
+        answers.append((answered_ns, work, exchange.api_key))
+        throttle = 0 if unthrottled else throttle_ms(exchange)
         if throttle:
             line.muted_ns = max(line.muted_ns, answered_ns + throttle * 1_000_000)
         held = max(work - own_wait_ns(exchange), 0) if exchange.api_key in LONG_POLLS else work

@@ -7,6 +7,7 @@
 #define PSH_ACK 0x18
 #define ONLY_ACK 0x10
 #define NO_RESPONSE 1 /* state of an index record, see captures/index.py */
+#define CUT 256       /* flag of one */
 
 /* --- the queue ------------------------------------------------------------------------------------------------ */
 
@@ -42,14 +43,17 @@ void queue_take(Track *track) {
 
 /* --- reading a frame ------------------------------------------------------------------------------------------- */
 
-/* The body from `at` on is read to its end; the first code of every sink goes to `codes`. */
-static int body_fits(const Shape *shape, const uint8_t *frame, Py_ssize_t size, Py_ssize_t at, int16_t *codes) {
-    Cursor cursor = {.start = frame, .at = frame + at, .end = frame + size, .codes = codes, .items = MOST_ITEMS(size)};
+/* The body from `at` on is read to its end; the first code of every sink goes to `codes`, `seen` tells which there were.
+   One that was cut is read as far as it goes. */
+static int body_fits(const Shape *shape, const uint8_t *frame, Py_ssize_t size, Py_ssize_t cut, Py_ssize_t at,
+                     int16_t *codes, uint32_t *seen) {
+    Cursor cursor = {.start = frame, .at = frame + at, .end = frame + size, .codes = codes, .items = MOST_ITEMS(size),
+                     .more = cut};
     memset(codes, 0, MOST_CODES * sizeof(int16_t));
-    if (project_struct(shape->reader->root, &cursor) && cursor.at == cursor.end)
-        return 1;
+    int fits = project_struct(shape->reader->root, &cursor) && cursor.at == cursor.end;
     PyErr_Clear();
-    return 0;
+    *seen = cursor.seen;
+    return fits || cut;
 }
 
 /* The client id as an object: the last one's if it is the same. NULL: not text, or no memory. */
@@ -73,7 +77,7 @@ static PyObject *client_of(Track *track, const uint8_t *text, Py_ssize_t size) {
 }
 
 /* What a request says; `acks` is 0 for one that gets no response. Its client is a new reference. */
-int read_request(Track *track, const uint8_t *frame, Py_ssize_t size, Waiting *what, int *acks) {
+int read_request(Track *track, const uint8_t *frame, Py_ssize_t size, Py_ssize_t cut, Waiting *what, int *acks) {
     if (size < 10)
         return CARE;
     *what = (Waiting){.key = (int16_t)get16(frame), .version = (int16_t)get16(frame + 2), .id = (int32_t)get32(frame + 4)};
@@ -84,20 +88,24 @@ int read_request(Track *track, const uint8_t *frame, Py_ssize_t size, Waiting *w
     if (text < -1 || at + (shape->header == 2) > size || (shape->header == 2 && frame[at]))
         return CARE;
     int16_t codes[MOST_CODES];
-    if (!body_fits(shape, frame, size, at + (shape->header == 2), codes))
+    uint32_t seen;
+    if (!body_fits(shape, frame, size, cut, at + (shape->header == 2), codes, &seen))
         return CARE;
-    *acks = !shape->acks || codes[0];
+    *acks = !shape->acks || codes[0] || !(seen & 1);
+    what->cut = cut;
+    what->flags = cut ? CUT : 0;
     what->client = client_of(track, frame + 10, text);
     return what->client ? DONE : CARE;
 }
 
 /* The first error code of the response that the first request waits for. */
-static int read_response(const Waiting *asked, const uint8_t *frame, Py_ssize_t size, int16_t *error) {
+static int read_response(const Waiting *asked, const uint8_t *frame, Py_ssize_t size, Py_ssize_t cut, int16_t *error) {
     Py_ssize_t at = 4 + asked->answer->header;
     if (size < at || (int32_t)get32(frame) != asked->id || (asked->answer->header && frame[4]))
         return CARE;
     int16_t codes[MOST_CODES];
-    if (!body_fits(asked->answer, frame, size, at, codes))
+    uint32_t seen;
+    if (!body_fits(asked->answer, frame, size, cut, at, codes, &seen))
         return CARE;
     *error = 0;
     for (Py_ssize_t i = 0; i < asked->answer->reader->sinks && !*error; i++)
@@ -107,22 +115,22 @@ static int read_response(const Waiting *asked, const uint8_t *frame, Py_ssize_t 
 
 /* --- writing --------------------------------------------------------------------------------------------------- */
 
-/* A frame with its size bytes as consecutive packets. */
-static int write_frame(Track *track, int direction, const uint8_t *data, Py_ssize_t size, int64_t time_ns) {
+/* A frame with its size bytes as consecutive packets; one that was cut is one packet, cut as well. */
+static int write_frame(Track *track, int direction, const uint8_t *data, Py_ssize_t size, Py_ssize_t cut, int64_t time_ns) {
     uint64_t *next = track->next.buf;
     for (Py_ssize_t done = 0; done < size;) {
-        Py_ssize_t part = size - done < MOST_PAYLOAD ? size - done : MOST_PAYLOAD;
-        uint8_t *block = buffer_add(track->buffer, packet_block(track->head_size, part));
+        Py_ssize_t part = cut || size - done < MOST_PAYLOAD ? size - done : MOST_PAYLOAD;
+        uint8_t *block = buffer_add(track->buffer, packet_block(track->head_size, part, cut));
         if (!block)
             return FAILED;
         Packet packet = {
-            .head = track->heads[direction], .head_size = track->head_size, .payload = data + done, .size = part,
+            .head = track->heads[direction], .head_size = track->head_size, .payload = data + done, .size = part, .cut = cut,
             .sequence = (uint32_t)next[direction], .acknowledged = (uint32_t)next[1 - direction],
             .flags = done + part == size ? PSH_ACK : ONLY_ACK, .time_ns = time_ns,
             .direction = direction ? 2 : 1, /* pcapng.INBOUND, OUTBOUND */
         };
         packet_put(block, &packet);
-        next[direction] += part;
+        next[direction] += part + cut;
         done += part;
     }
     track->tape->frames++;
@@ -134,8 +142,9 @@ static void little(uint8_t *p, uint64_t value, int size) {
         p[i] = (uint8_t)(value >> 8 * i);
 }
 
-/* The index record of an exchange; a response of size 0 is none. */
-static int write_record(Track *track, const Waiting *asked, int64_t latency, int64_t offset, Py_ssize_t size, int16_t error) {
+/* The index record of an exchange; a response of size 0 is none, of one that was cut `size` bytes were kept. */
+static int write_record(Track *track, const Waiting *asked, int64_t latency, int64_t offset, Py_ssize_t size, Py_ssize_t cut,
+                        int16_t error) {
     uint32_t client = 0;
     if (asked->client == track->client && track->client_number)
         client = track->client_number;
@@ -156,14 +165,14 @@ static int write_record(Track *track, const Waiting *asked, int64_t latency, int
     little(p + 8, (uint64_t)(size ? (latency > 0 ? latency : 0) : -1), 8);
     little(p + 16, (uint64_t)asked->offset, 8);
     little(p + 24, (uint64_t)offset, 8);
-    little(p + 32, (uint32_t)(asked->size - 4), 4);
-    little(p + 36, (uint32_t)(size ? size - 4 : 0), 4);
+    little(p + 32, (uint32_t)(asked->size + asked->cut - 4), 4);
+    little(p + 36, (uint32_t)(size ? size + cut - 4 : 0), 4);
     little(p + 40, (uint32_t)asked->id, 4);
     little(p + 44, track->number, 4);
     little(p + 48, (uint16_t)asked->key, 2);
     little(p + 50, (uint16_t)asked->version, 2);
     little(p + 52, (uint16_t)error, 2);
-    little(p + 54, asked->flags | (size ? 0 : NO_RESPONSE), 2);
+    little(p + 54, asked->flags | (size ? 0 : NO_RESPONSE) | (cut ? CUT : 0), 2);
     little(p + 56, client, 4);
     little(p + 60, 0, 4);
     track->tape->exchanges++;
@@ -174,9 +183,10 @@ static int write_record(Track *track, const Waiting *asked, int64_t latency, int
 /* --- a frame --------------------------------------------------------------------------------------------------- */
 
 /* A request with its size bytes; `owned` memory of the frame is taken over if it is taken. */
-int take_request(Track *track, const uint8_t *data, Py_ssize_t size, int64_t time_ns, Memory *owned, int64_t base) {
+int take_request(Track *track, const uint8_t *data, Py_ssize_t size, Py_ssize_t cut, int64_t time_ns, Memory *owned,
+                 int64_t base) {
     Waiting what;
-    int acks = 1, state = read_request(track, data + 4, size - 4, &what, &acks);
+    int acks = 1, state = read_request(track, data + 4, size - 4, cut, &what, &acks);
     if (state != DONE)
         return state;
     what.size = size;
@@ -195,11 +205,11 @@ int take_request(Track *track, const uint8_t *data, Py_ssize_t size, int64_t tim
                 tape_back(track->tape, memory.bytes, memory.room);
             goto no_memory;
         }
-        return write_frame(track, 0, data, size, time_ns);
+        return write_frame(track, 0, data, size, cut, time_ns);
     }
-    state = write_frame(track, 0, data, size, time_ns);
+    state = write_frame(track, 0, data, size, cut, time_ns);
     if (state == DONE)
-        state = write_record(track, &what, 0, -1, 0, 0);
+        state = write_record(track, &what, 0, -1, 0, 0, 0);
     Py_DECREF(what.client);
     if (state == DONE && owned)
         tape_back(track->tape, owned->bytes, owned->room);
@@ -210,18 +220,18 @@ no_memory:
     return FAILED;
 }
 
-int take_response(Track *track, const uint8_t *data, Py_ssize_t size, int64_t time_ns, int64_t base) {
+int take_response(Track *track, const uint8_t *data, Py_ssize_t size, Py_ssize_t cut, int64_t time_ns, int64_t base) {
     int16_t error;
     if (!track->count)
         return CARE;
     const Waiting *asked = waiting_at(track, 0);
-    int state = read_response(asked, data + 4, size - 4, &error);
+    int state = read_response(asked, data + 4, size - 4, cut, &error);
     if (state != DONE)
         return state;
     int64_t offset = base + track->buffer->size;
-    state = write_frame(track, 1, data, size, time_ns);
+    state = write_frame(track, 1, data, size, cut, time_ns);
     if (state == DONE)
-        state = write_record(track, asked, time_ns - asked->time_ns, offset, size, error);
+        state = write_record(track, asked, time_ns - asked->time_ns, offset, size, cut, error);
     if (state == DONE)
         queue_take(track);
     return state;

@@ -206,6 +206,7 @@ static PyMethodDef methods[] = {
     {"scan", (PyCFunction)(void (*)(void))records_scan, METH_FASTCALL, NULL},
     {"index", (PyCFunction)(void (*)(void))records_index, METH_FASTCALL, NULL},
     {"packet", (PyCFunction)(void (*)(void))packets_packet, METH_FASTCALL, NULL},
+    {"reserve", (PyCFunction)(void (*)(void))buffer_reserve, METH_FASTCALL, NULL},
     {NULL, NULL, 0, NULL},
 };
 

@@ -61,13 +61,21 @@ static uint32_t checksum(uint64_t total) {
     return 0xFFFF - (uint32_t)total;
 }
 
-Py_ssize_t packet_block(Py_ssize_t head_size, Py_ssize_t payload) {
-    return 28 + ((head_size + payload + 3) & ~(Py_ssize_t)3) + 12 + 4;
+/* What IPv6 needs for a length of TCP that its header has no room for: a jumbogram (RFC 2675). */
+static Py_ssize_t jumbo_of(Py_ssize_t head_size, Py_ssize_t length) {
+    return head_size == ETHERNET + 60 && length > MOST_LENGTH ? 8 : 0;
+}
+
+Py_ssize_t packet_block(Py_ssize_t head_size, Py_ssize_t payload, Py_ssize_t cut) {
+    Py_ssize_t jumbo = jumbo_of(head_size, 20 + payload + cut);
+    return 28 + ((head_size + jumbo + payload + 3) & ~(Py_ssize_t)3) + 12 + 4;
 }
 
 void packet_put(uint8_t *p, const Packet *what) {
-    Py_ssize_t head = what->head_size, size = head + what->size, padded = (size + 3) & ~(Py_ssize_t)3;
-    uint32_t whole = (uint32_t)packet_block(head, what->size);
+    Py_ssize_t length = 20 + what->size + what->cut; /* of the TCP segment */
+    Py_ssize_t jumbo = jumbo_of(what->head_size, length), head = what->head_size + jumbo, size = head + what->size;
+    Py_ssize_t padded = (size + 3) & ~(Py_ssize_t)3;
+    uint32_t whole = (uint32_t)packet_block(what->head_size, what->size, what->cut);
     uint8_t *packet = p + 28, *tcp = packet + head - 20;
     little32(p, 6);
     little32(p + 4, whole);
@@ -75,18 +83,25 @@ void packet_put(uint8_t *p, const Packet *what) {
     little32(p + 12, (uint32_t)((uint64_t)what->time_ns >> 32));
     little32(p + 16, (uint32_t)what->time_ns);
     little32(p + 20, (uint32_t)size);
-    little32(p + 24, (uint32_t)size);
-    memcpy(packet, what->head, head);
+    little32(p + 24, (uint32_t)(size + what->cut));
+    memcpy(packet, what->head, what->head_size - 20);
+    memcpy(tcp, what->head + what->head_size - 20, 20);
     memset(packet + size, 0, padded - size);
     uint8_t *ip = packet + ETHERNET;
-    uint64_t total = 6 + 20 + what->size; /* the pseudo header: protocol and length, then the addresses */
-    if (head == ETHERNET + 40) {
-        put16(ip + 2, (uint32_t)(40 + what->size));
+    /* The pseudo header: protocol and length, then the addresses. */
+    uint64_t total = 6 + (uint64_t)(length & 0xFFFF) + (uint64_t)(length >> 16);
+    if (what->head_size == ETHERNET + 40) {
+        put16(ip + 2, 20 + length > MOST_LENGTH ? 0 : (uint32_t)(20 + length));
         put16(ip + 10, 0);
         put16(ip + 10, checksum(sum(NULL, ip, 20)));
         total += sum(NULL, ip + 12, 8);
     } else {
-        put16(ip + 4, (uint32_t)(20 + what->size));
+        put16(ip + 4, jumbo ? 0 : (uint32_t)length);
+        if (jumbo) {
+            ip[6] = 0; /* hop-by-hop options, with the length in them */
+            memcpy(ip + 40, "\6\0\xC2\4", 4);
+            put32(ip + 44, (uint32_t)(length + 8));
+        }
         total += sum(NULL, ip + 8, 32);
     }
     put32(tcp + 4, what->sequence);
@@ -122,7 +137,7 @@ PyObject *packets_packet(PyObject *module, PyObject *const *a, Py_ssize_t given)
         PyErr_SetString(PyExc_ValueError, "no head of a packet, or too large a payload");
         return NULL;
     }
-    PyObject *block = PyBytes_FromStringAndSize(NULL, packet_block(head, payload));
+    PyObject *block = PyBytes_FromStringAndSize(NULL, packet_block(head, payload, 0));
     if (!block)
         return NULL;
     Packet what = {

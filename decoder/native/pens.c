@@ -80,7 +80,7 @@ long long pen_write(Frames *frames, Talk *talk, int direction, long long time_ns
     long long offset = frames->flushed + frames->buffer->size;
     for (Py_ssize_t done = 0; done < size;) {
         Py_ssize_t part = size - done < MOST_PAYLOAD ? size - done : MOST_PAYLOAD;
-        uint8_t *block = buffer_add(frames->buffer, packet_block(talk->head_size, part));
+        uint8_t *block = buffer_add(frames->buffer, packet_block(talk->head_size, part, 0));
         if (!block)
             return -1;
         Packet packet = {

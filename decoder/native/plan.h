@@ -37,8 +37,10 @@ struct Struct {
 typedef struct {
     const uint8_t *start, *at, *end;
     PyObject **sinks;
-    int16_t *codes; /* instead of lists: the first value of each sink that is not 0; only for int16 fields */
+    int16_t *codes; /* instead of lists: the first value of each sink that is not 0; only for int16 fields; of int32 fields 1 */
     Py_ssize_t items; /* that may still be read */
+    Py_ssize_t more;  /* bytes of the message that are known to be missing behind `end` */
+    uint32_t seen;    /* a bit for each of the first 32 codes that has been read, 0 or not */
 } Cursor;
 
 /* All return 0 and set Bad (or an exception of Python's) when the bytes do not fit. */
@@ -61,5 +63,6 @@ typedef struct {
 PyObject *records_scan(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *records_index(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *packets_packet(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
+PyObject *buffer_reserve(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 
 #endif

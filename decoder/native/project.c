@@ -50,7 +50,7 @@ static int present(const Field *field, Cursor *c) {
 static int count_of(const Field *field, Cursor *c, Py_ssize_t *length) {
     if (!read_length(field, c, 1, length))
         return 0;
-    if (*length > left(c) / field->minimum || (*length > 0 && field->type >= STRING && (c->items -= *length) < 0))
+    if (*length > (left(c) + c->more) / field->minimum || (*length > 0 && field->type >= STRING && (c->items -= *length) < 0))
         return bad();
     return 1;
 }
@@ -101,7 +101,7 @@ static int tagged(const Struct *plan, Cursor *c, int projecting) {
         where[i] = NULL;
     if (!read_uvarint(c, &count))
         return 0;
-    if (count > (uint64_t)left(c) / 2 || (c->items -= (Py_ssize_t)count) < 0)
+    if (count > (uint64_t)(left(c) + c->more) / 2 || (c->items -= (Py_ssize_t)count) < 0)
         return bad();
     while (count--) {
         if (!read_uvarint(c, &tag) || !read_uvarint(c, &size))
@@ -144,11 +144,13 @@ static int pass_struct(const Struct *plan, Cursor *c) {
 
 static int keep(const Field *field, Cursor *c) {
     if (c->codes) {
-        if (field->type != INT16 || field->array || left(c) < 2)
+        Py_ssize_t size = field->type == INT32 ? 4 : 2;
+        if ((field->type != INT16 && field->type != INT32) || field->array || left(c) < size)
             return bad();
         if (!c->codes[field->sink])
-            c->codes[field->sink] = (int16_t)get16(c->at);
-        c->at += 2;
+            c->codes[field->sink] = size == 2 ? (int16_t)get16(c->at) : get32(c->at) != 0;
+        c->seen |= 1u << (field->sink & 31);
+        c->at += size;
         return 1;
     }
     PyObject *value = read_field(field, c);

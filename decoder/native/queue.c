@@ -24,7 +24,16 @@ static int grow(Queue *queue) {
 int queue_push(Queue *queue, uint64_t number) {
     if (!grow(queue))
         return 0;
-    *queue_entry(queue, queue->count++) = (Entry){number, NULL};
+    *queue_entry(queue, queue->count++) = (Entry){.number = number};
+    return 1;
+}
+
+int queue_push_kept(Queue *queue, uint64_t number, PyObject *frame, int64_t time) {
+    if (!frame || !grow(queue)) {
+        Py_XDECREF(frame);
+        return 0;
+    }
+    *queue_entry(queue, queue->count++) = (Entry){.number = number, .frame = frame, .time = time};
     return 1;
 }
 
@@ -42,6 +51,7 @@ static Entry leave(Queue *queue) {
 void queue_drop(Queue *queue) {
     Entry entry = leave(queue);
     Py_XDECREF(entry.more);
+    Py_XDECREF(entry.frame);
 }
 
 Py_ssize_t queue_place(const Queue *queue, uint32_t correlation) {
@@ -56,7 +66,7 @@ Py_ssize_t queue_place(const Queue *queue, uint32_t correlation) {
 /* An int, or an object with an attribute `correlation`. */
 static int entry_of(PyObject *value, Entry *entry) {
     if (PyLong_CheckExact(value)) {
-        *entry = (Entry){PyLong_AsUnsignedLongLong(value), NULL};
+        *entry = (Entry){.number = PyLong_AsUnsignedLongLong(value)};
         return !(entry->number == (uint64_t)-1 && PyErr_Occurred());
     }
     PyObject *correlation = PyObject_GetAttrString(value, "correlation");
@@ -66,7 +76,7 @@ static int entry_of(PyObject *value, Entry *entry) {
     Py_DECREF(correlation);
     if (number == -1 && PyErr_Occurred())
         return 0;
-    *entry = (Entry){(uint64_t)number, Py_NewRef(value)};
+    *entry = (Entry){.number = (uint64_t)number, .more = Py_NewRef(value)};
     return 1;
 }
 
@@ -121,8 +131,10 @@ static int empty(PyObject *self) {
     Py_ssize_t count = queue->count, head = queue->head, capacity = queue->capacity;
     queue->entries = NULL;
     queue->capacity = queue->head = queue->count = 0;
-    for (Py_ssize_t i = 0; i < count; i++)
+    for (Py_ssize_t i = 0; i < count; i++) {
         Py_XDECREF(entries[(head + i) & (capacity - 1)].more);
+        Py_XDECREF(entries[(head + i) & (capacity - 1)].frame);
+    }
     PyMem_Free(entries);
     return 0;
 }
@@ -160,7 +172,31 @@ static void Queue_dealloc(PyObject *self) {
     Py_DECREF(type);
 }
 
+/* append_kept(number, frame, time) */
+static PyObject *Queue_append_kept(PyObject *self, PyObject *arguments) {
+    unsigned long long number;
+    long long time;
+    PyObject *frame;
+    if (!PyArg_ParseTuple(arguments, "KO!L", &number, &PyBytes_Type, &frame, &time))
+        return NULL;
+    if (!queue_push_kept((Queue *)self, number, Py_NewRef(frame), time))
+        return NULL;
+    Py_RETURN_NONE;
+}
+
+/* kept() -> (frame, time) of the first entry, or None */
+static PyObject *Queue_kept(PyObject *self, PyObject *nothing) {
+    (void)nothing;
+    Queue *queue = (Queue *)self;
+    const Entry *first = queue->count ? queue_entry(queue, 0) : NULL;
+    if (!first || !first->frame)
+        Py_RETURN_NONE;
+    return Py_BuildValue("OL", first->frame, (long long)first->time);
+}
+
 static PyMethodDef Queue_methods[] = {
+    {"append_kept", Queue_append_kept, METH_VARARGS, NULL},
+    {"kept", Queue_kept, METH_NOARGS, NULL},
     {"append", Queue_append, METH_O, NULL},
     {"appendleft", Queue_appendleft, METH_O, NULL},
     {"popleft", Queue_popleft, METH_NOARGS, NULL},

@@ -8,6 +8,8 @@
 typedef struct {
     uint64_t number;
     PyObject *more;
+    PyObject *frame; /* of a number: the request, if it may be asked for; bytes */
+    int64_t time;    /* when it came, where there is a frame */
 } Entry;
 
 typedef struct {
@@ -23,6 +25,8 @@ int queue_ready(PyObject *module);
 int strides_ready(PyObject *module);
 
 int queue_push(Queue *queue, uint64_t number);
+/* The same with the request, whose reference is taken over. */
+int queue_push_kept(Queue *queue, uint64_t number, PyObject *frame, int64_t time);
 void queue_drop(Queue *queue);
 /* Where the first entry with this correlation id stands, or -1. */
 Py_ssize_t queue_place(const Queue *queue, uint32_t correlation);

@@ -7,6 +7,7 @@
 extern PyTypeObject *Reader_type; /* module.c */
 
 #define ETHERNET 14
+#define MOST_LENGTH 0xFFFF /* captures/packets.py: MAX_LENGTH */
 #define MOST_PAYLOAD 65000 /* captures/packets.py: MAX_PAYLOAD */
 
 /* buffer.c: bytes that gather until they are written; what was given back is used again. */
@@ -22,14 +23,14 @@ uint8_t *buffer_add(Buffer *buffer, Py_ssize_t size); /* room for that many more
 /* packets.c */
 typedef struct {
     const uint8_t *head; /* Ethernet, IP and TCP headers of a packet without payload and options */
-    Py_ssize_t head_size, size;
+    Py_ssize_t head_size, size, cut; /* cut: bytes of the payload that were not kept */
     const uint8_t *payload;
     uint32_t sequence, acknowledged, interface, direction;
     uint8_t flags;
     int64_t time_ns;
 } Packet;
 
-Py_ssize_t packet_block(Py_ssize_t head_size, Py_ssize_t payload); /* bytes of the block */
+Py_ssize_t packet_block(Py_ssize_t head_size, Py_ssize_t payload, Py_ssize_t cut); /* bytes of the block */
 void packet_put(uint8_t *block, const Packet *packet);
 
 /* tape.c: what is known about the messages of each API and version, and what was counted */
@@ -43,7 +44,15 @@ typedef struct {
 #define MOST_VERSIONS 32
 #define MOST_CODES 32
 
-#define SPARES 8
+#define SPARES 64
+#define SMALL_LEAST 128
+#define SMALLS 10
+#define SMALL_MOST ((Py_ssize_t)SMALL_LEAST << (SMALLS - 1))
+
+typedef struct {
+    void *first; /* each begins with the address of the next */
+    Py_ssize_t count;
+} Small;
 
 typedef struct {
     uint8_t *bytes;
@@ -54,9 +63,12 @@ typedef struct {
     PyObject_HEAD
     PyObject *find;
     Memory spare[SPARES]; /* that held large frames, and will again: fresh pages cost more than the bytes in them */
+    Small small[SMALLS];
     int spares;
+    Py_ssize_t spared; /* bytes of them */
     Shape *rows[2][MOST_KEYS];
     Py_ssize_t frames, exchanges, errors;
+    Py_ssize_t keep; /* of a frame no more than its size and so many bytes are kept; 0: all */
     int reason;
 } Tape;
 
@@ -68,7 +80,7 @@ Shape *tape_shape(Tape *tape, int direction, int key, int version); /* NULL wher
 /* track.c: one connection */
 typedef struct {
     uint8_t *frame; /* with its size bytes */
-    Py_ssize_t size, room;
+    Py_ssize_t size, room, cut; /* of the frame `size` bytes were kept, and `cut` were not */
     int64_t time_ns, offset;
     int32_t id;
     int16_t key, version;
@@ -79,7 +91,7 @@ typedef struct {
 
 typedef struct {
     uint8_t *bytes;
-    Py_ssize_t size, room;
+    Py_ssize_t size, room, skipped; /* skipped: bytes behind those, of which nothing is kept */
     int64_t time_ns;
 } Held;
 
@@ -106,9 +118,11 @@ enum { DONE, STOP, CARE, FAILED = -1 }; /* taken; the segment is to be looked af
 int queue_add(Track *track, const Waiting *what);
 void queue_take(Track *track);
 void waiting_free(Track *track, Waiting *what);
-int read_request(Track *track, const uint8_t *frame, Py_ssize_t size, Waiting *what, int *acks);
-int take_request(Track *track, const uint8_t *data, Py_ssize_t size, int64_t time_ns, Memory *owned, int64_t base);
-int take_response(Track *track, const uint8_t *data, Py_ssize_t size, int64_t time_ns, int64_t base);
+/* `cut`: bytes of the frame behind `size` that were not kept */
+int read_request(Track *track, const uint8_t *frame, Py_ssize_t size, Py_ssize_t cut, Waiting *what, int *acks);
+int take_request(Track *track, const uint8_t *data, Py_ssize_t size, Py_ssize_t cut, int64_t time_ns, Memory *owned,
+                 int64_t base);
+int take_response(Track *track, const uint8_t *data, Py_ssize_t size, Py_ssize_t cut, int64_t time_ns, int64_t base);
 
 extern PyTypeObject *Track_type;
 PyTypeObject *track_type(void);

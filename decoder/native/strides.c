@@ -1,10 +1,12 @@
 /* From frame to frame through a chunk of a stream: what decoder/strides.py does, in C. */
 #include "queue.h"
 #include "cursor.h"
+#include "recording.h"
 
 #define PRODUCE 0
 #define FETCH 1
 #define ACKS_REACH 16384
+#define KEPT_LARGEST 65536 /* bytes of a request that is waited for, to be kept */
 
 typedef struct {
     Py_buffer data, chosen;
@@ -53,11 +55,13 @@ failed:
 }
 
 /* Whether api key and version are in a selection: 64 bits for the versions of each key. */
-static inline int is_chosen(const Chunk *c, uint32_t keyver) {
+static inline int selected(const Py_buffer *selection, uint32_t keyver) {
     uint32_t key = keyver >> 16, version = keyver & 0xFFFF;
-    return version < 64 && key * 8 + 7 < c->chosen.len &&
-           ((const uint8_t *)c->chosen.buf)[key * 8 + (version >> 3)] >> (version & 7) & 1;
+    return version < 64 && key * 8 + 7 < selection->len &&
+           ((const uint8_t *)selection->buf)[key * 8 + (version >> 3)] >> (version & 7) & 1;
 }
+
+static inline int is_chosen(const Chunk *c, uint32_t keyver) { return selected(&c->chosen, keyver); }
 
 static int64_t uvarint(const uint8_t *data, int64_t place, int64_t end, uint64_t *value) {
     *value = 0;
@@ -187,28 +191,88 @@ static PyObject *stride_watched(PyObject *module, PyObject *const *a, Py_ssize_t
     return Py_BuildValue("LLLL", (long long)c.at, (long long)last, (long long)id, (long long)doubtful);
 }
 
-/* stride_requests(data, at, end, most, queue, chosen) -> (at, last id, keep) */
+/* Whether bytes are those of a beginning, but for those that may differ. */
+static int begins_like(const uint8_t *own, const uint8_t *like, const uint8_t *mask, int64_t count) {
+    int64_t i = 0;
+    for (; i + 8 <= count; i += 8) {
+        uint64_t a, b, m;
+        memcpy(&a, own + i, 8);
+        memcpy(&b, like + i, 8);
+        memcpy(&m, mask + i, 8);
+        if ((a ^ b) & m)
+            return 0;
+    }
+    uint8_t differs = 0;
+    for (; i < count; i++)
+        differs |= (own[i] ^ like[i]) & mask[i];
+    return !differs;
+}
+
+/* What is known of a request by how it begins (see proxy/heads.py): 0 nothing, 1 it passes and gets a response, 2 it
+   passes and gets none, 3 more of it is needed. `table`: entries of 5 words (own size, key and version, the frame's size
+   or 0, bytes to compare, whether a response comes), those bytes from the client id on, and their mask. */
+static int known_head(const Py_buffer *table, const uint8_t *p, int64_t here, uint32_t size, uint32_t keyver) {
+    const uint8_t *entry = table->buf, *end = entry + table->len;
+    int more = 0;
+    while (end - entry >= 20) {
+        uint32_t word[5];
+        memcpy(word, entry, sizeof word);
+        if (word[0] < 20 || word[0] > (uint64_t)(end - entry) || (uint64_t)word[3] * 2 + 20 > word[0])
+            return 0;
+        if (word[1] == keyver && (word[2] ? word[2] == size : word[3] + 8 <= size)) {
+            int64_t there = here - 12 < word[3] ? here - 12 : word[3];
+            const uint8_t *like = entry + 20;
+            int alike = begins_like(p + 12, like, like + word[3], there);
+            if (alike && there == word[3])
+                return word[4] ? 1 : 2;
+            more |= alike;
+        }
+        entry += word[0];
+    }
+    return more ? 3 : 0;
+}
+
+/* stride_requests(data, at, end, most, queue, chosen, heads[, keeping, now]) -> (at, last id, keep) */
 static PyObject *stride_requests(PyObject *module, PyObject *const *a, Py_ssize_t given) {
     (void)module;
     Chunk c;
-    if (given != 6) {
-        PyErr_SetString(PyExc_TypeError, "expected 6 arguments");
+    if (given != 7 && given != 9) {
+        PyErr_SetString(PyExc_TypeError, "expected 7 or 9 arguments");
         return NULL;
     }
-    if (!take_in(&c, a, given))
+    int64_t now = given > 7 ? PyLong_AsLongLong(a[8]) : 0;
+    Py_buffer heads, keeping = {.len = 0};
+    if (PyErr_Occurred() || PyObject_GetBuffer(a[6], &heads, PyBUF_SIMPLE) < 0)
         return NULL;
+    if (given > 7 && PyObject_GetBuffer(a[7], &keeping, PyBUF_SIMPLE) < 0) {
+        PyBuffer_Release(&heads);
+        return NULL;
+    }
+    if (!take_in(&c, a, given)) {
+        PyBuffer_Release(&heads);
+        if (given > 7)
+            PyBuffer_Release(&keeping);
+        return NULL;
+    }
     int64_t last = -1;
-    int keep = 1;
+    int keep = 1, failed = 0;
     while (c.at + 12 <= c.end) {
         const uint8_t *p = c.start + c.at;
         uint32_t size = get32(p), keyver = get32(p + 4);
-        if (size > c.most || size < 8 || !is_chosen(&c, keyver)) {
+        if (size > c.most || size < 8) {
             keep = 0;
             break;
         }
         int64_t stop = c.at + size + 4;
         int awaited = 1;
-        if (keyver >> 16 == PRODUCE) {
+        if (!is_chosen(&c, keyver)) {
+            int known = heads.len ? known_head(&heads, p, c.end - c.at, size, keyver) : 0;
+            if (known == 0 || known == 3) {
+                keep = known == 3;
+                break;
+            }
+            awaited = known == 1;
+        } else if (keyver >> 16 == PRODUCE) {
             int64_t place = acks_end(c.start, c.at, c.end);
             if (place > c.end || place > stop) {
                 keep = c.end - c.at < 600 && place > c.end;
@@ -216,26 +280,65 @@ static PyObject *stride_requests(PyObject *module, PyObject *const *a, Py_ssize_
             }
             awaited = c.start[place - 2] || c.start[place - 1];
         }
-        last = get32(p + 8);
-        if (awaited && !queue_push(c.queue, (uint64_t)keyver << 32 | (uint32_t)last)) {
-            give_back(&c);
-            return NULL;
+        int kept = awaited && keeping.len && selected(&keeping, keyver);
+        if (kept && stop > c.end) {
+            keep = size <= KEPT_LARGEST;
+            break;
         }
+        uint64_t number = (uint64_t)keyver << 32 | get32(p + 8);
+        if (awaited && !(kept ? queue_push_kept(c.queue, number, PyBytes_FromStringAndSize((const char *)p, size + 4), now)
+                              : queue_push(c.queue, number))) {
+            failed = 1;
+            break;
+        }
+        last = get32(p + 8);
         c.at = stop;
     }
+    PyBuffer_Release(&heads);
+    if (given > 7)
+        PyBuffer_Release(&keeping);
     give_back(&c);
-    return Py_BuildValue("LLi", (long long)c.at, (long long)last, keep);
+    return failed ? NULL : Py_BuildValue("LLi", (long long)c.at, (long long)last, keep);
 }
 
-/* stride_responses(data, at, end, most, queue, chosen) -> (at, last id, why) */
+/* Whether the whole response at `p` is of no concern, as strides.is_quiet says. */
+static int is_quiet(PyObject *quiet, const Entry *asked, const uint8_t *p, uint32_t size, int64_t now) {
+    Py_ssize_t key = asked->number >> 48, version = asked->number >> 32 & 0xFFFF;
+    PyObject *row = key < PyTuple_GET_SIZE(quiet) ? PyTuple_GET_ITEM(quiet, key) : Py_None;
+    PyObject *way = PyTuple_CheckExact(row) && version < PyTuple_GET_SIZE(row) ? PyTuple_GET_ITEM(row, version) : Py_None;
+    if (!PyTuple_CheckExact(way) || PyTuple_GET_SIZE(way) != 4)
+        return 0;
+    PyObject *reader = PyTuple_GET_ITEM(way, 0);
+    long header = PyLong_AsLong(PyTuple_GET_ITEM(way, 1));
+    long long patience = PyLong_AsLongLong(PyTuple_GET_ITEM(way, 2)), largest = PyLong_AsLongLong(PyTuple_GET_ITEM(way, 3));
+    if (PyErr_Occurred() || now - asked->time > patience || size > largest)
+        return 0;
+    if (reader == Py_None)
+        return 1;
+    const Reader *skim = (const Reader *)reader;
+    if (!PyObject_TypeCheck(reader, Reader_type) || skim->sinks > MOST_CODES || size < 4 + (uint32_t)header ||
+        (header && p[8]))
+        return 0;
+    int16_t codes[MOST_CODES] = {0};
+    Cursor cursor = {.start = p + 4, .at = p + 8 + header, .end = p + 4 + size, .codes = codes, .items = MOST_ITEMS(size)};
+    if (!project_struct(skim->root, &cursor))
+        return 0;
+    for (Py_ssize_t i = 0; i < skim->sinks; i++)
+        if (codes[i])
+            return 0;
+    return 1;
+}
+
+/* stride_responses(data, at, end, most, queue, chosen[, quiet, now]) -> (at, last id, why) */
 static PyObject *stride_responses(PyObject *module, PyObject *const *a, Py_ssize_t given) {
     (void)module;
     Chunk c;
-    if (given != 6) {
-        PyErr_SetString(PyExc_TypeError, "expected 6 arguments");
+    if ((given != 6 && given != 8) || (given == 8 && !PyTuple_CheckExact(a[6]))) {
+        PyErr_SetString(PyExc_TypeError, "expected 6 arguments, or 8 of which the 7th is a tuple");
         return NULL;
     }
-    if (!take_in(&c, a, given))
+    int64_t now = given > 6 ? PyLong_AsLongLong(a[7]) : 0;
+    if (PyErr_Occurred() || !take_in(&c, a, given))
         return NULL;
     int64_t last = -1;
     int why = 0;
@@ -256,6 +359,11 @@ static PyObject *stride_responses(PyObject *module, PyObject *const *a, Py_ssize
                 uint32_t keyver = (uint32_t)(head->number >> 32);
                 if (is_chosen(&c, keyver) &&
                     (stop > c.end || !ends_clean(keyver >> 16, c.start + stop, size))) {
+                    why = 1;
+                    break;
+                }
+                if (head->frame && (given == 6 || stop > c.end || !is_quiet(a[6], head, c.start + c.at, size, now))) {
+                    PyErr_Clear(); /* of one that cannot be read, others tell what is wrong */
                     why = 1;
                     break;
                 }
@@ -280,4 +388,7 @@ static PyMethodDef methods[] = {
     {NULL, NULL, 0, NULL},
 };
 
-int strides_ready(PyObject *module) { return queue_ready(module) && PyModule_AddFunctions(module, methods) == 0; }
+int strides_ready(PyObject *module) { 
+    return queue_ready(module) && PyModule_AddFunctions(module, methods) == 0 &&
+           PyModule_AddIntConstant(module, "HEADS", 1) == 0 && PyModule_AddIntConstant(module, "KEEPS", 1) == 0;
+}

@@ -4,25 +4,56 @@
 
 PyTypeObject *Tape_type;
 
-#define SPARE_LEAST (128 << 10)
-#define SPARE_MOST (2 << 20)
+#define SMALL_ALL (4 << 20) /* bytes that are kept of a size */
+#define SPARE_MOST (64 << 20) /* of all together */
+
+/* Small frames come and go by the hundred thousand: their memory is of a few sizes, and lies in lists of its own. */
+static int small_of(Py_ssize_t size) {
+    int which = 0;
+    while ((Py_ssize_t)SMALL_LEAST << which < size)
+        which++;
+    return which;
+}
 
 Memory tape_memory(Tape *tape, Py_ssize_t size) {
-    if (size >= SPARE_LEAST)
-        for (int i = 0; i < tape->spares; i++)
-            if (tape->spare[i].room >= size) {
-                Memory found = tape->spare[i];
-                tape->spare[i] = tape->spare[--tape->spares];
-                return found;
-            }
+    if (size <= SMALL_MOST) {
+        int which = small_of(size);
+        Small *list = &tape->small[which];
+        void *found = list->first;
+        if (found) {
+            memcpy(&list->first, found, sizeof(void *));
+            list->count--;
+        } else
+            found = malloc((size_t)SMALL_LEAST << which);
+        return (Memory){found, (Py_ssize_t)SMALL_LEAST << which};
+    }
+    for (int i = tape->spares - 1; i >= 0; i--)
+        if (tape->spare[i].room >= size && tape->spare[i].room / 2 <= size) {
+            Memory found = tape->spare[i]; /* the one that was used last, as the processor may still have it */
+            tape->spares--;
+            memmove(&tape->spare[i], &tape->spare[i + 1], (size_t)(tape->spares - i) * sizeof(Memory));
+            tape->spared -= found.room;
+            return found;
+        }
     return (Memory){malloc(size), size};
 }
 
 void tape_back(Tape *tape, uint8_t *bytes, Py_ssize_t room) {
-    if (bytes && room >= SPARE_LEAST && room <= SPARE_MOST && tape->spares < SPARES)
+    if (bytes && room <= SMALL_MOST && room >= SMALL_LEAST) {
+        int which = small_of(room);
+        Small *list = &tape->small[which];
+        if ((Py_ssize_t)SMALL_LEAST << which == room && (list->count + 1) * room <= SMALL_ALL) {
+            memcpy(bytes, &list->first, sizeof(void *));
+            list->first = bytes;
+            list->count++;
+            return;
+        }
+    } else if (bytes && room > SMALL_MOST && tape->spares < SPARES && tape->spared + room <= SPARE_MOST) {
         tape->spare[tape->spares++] = (Memory){bytes, room};
-    else
-        free(bytes);
+        tape->spared += room;
+        return;
+    }
+    free(bytes);
 }
 
 Shape *tape_shape(Tape *tape, int direction, int key, int version) {
@@ -120,11 +151,14 @@ static PyObject *Tape_waiting(PyObject *self, PyObject *tracks) {
 static PyObject *Tape_new(PyTypeObject *type, PyObject *arguments, PyObject *keywords) {
     (void)keywords;
     PyObject *find;
-    if (!PyArg_ParseTuple(arguments, "O", &find))
+    Py_ssize_t keep = 0;
+    if (!PyArg_ParseTuple(arguments, "O|n", &find, &keep))
         return NULL;
     Tape *self = (Tape *)type->tp_alloc(type, 0);
-    if (self)
+    if (self) {
         self->find = Py_NewRef(find);
+        self->keep = keep;
+    }
     return (PyObject *)self;
 }
 
@@ -137,6 +171,12 @@ static void Tape_dealloc(PyObject *self) {
             for (int version = 0; row && version < MOST_VERSIONS; version++)
                 Py_XDECREF(row[version].reader);
             free(row);
+        }
+    for (int which = 0; which < SMALLS; which++)
+        while (tape->small[which].first) {
+            void *first = tape->small[which].first;
+            memcpy(&tape->small[which].first, first, sizeof(void *));
+            free(first);
         }
     while (tape->spares)
         free(tape->spare[--tape->spares].bytes);

@@ -12,9 +12,15 @@ PyTypeObject *Track_type;
 
 /* --- the stream ------------------------------------------------------------------------------------------------ */
 
+/* Bytes of a frame that are kept, its size included. */
+static inline Py_ssize_t most_kept(const Tape *tape) { return tape->keep ? tape->keep + 4 : PY_SSIZE_T_MAX; }
+
+/* Take more bytes of a frame; those that are not to be kept, or are not there (no `data`), are counted. */
 static int hold(Tape *tape, Held *held, const uint8_t *data, Py_ssize_t size, Py_ssize_t whole) {
-    if (held->size + size > held->room) {
-        Py_ssize_t room = held->room * 2, wanted = held->size + size, asked = whole < RESERVED ? whole : RESERVED;
+    Py_ssize_t most = most_kept(tape), part = !data || held->skipped ? 0 : size < most - held->size ? size : most - held->size;
+    if (held->size + part > held->room) {
+        Py_ssize_t room = held->room * 2, wanted = held->size + part, asked = whole < RESERVED ? whole : RESERVED;
+        asked = asked < most ? asked : most;
         room = room > wanted ? room : wanted;
         room = room > asked ? room : asked;
         Memory memory = held->bytes ? (Memory){realloc(held->bytes, room), room} : tape_memory(tape, room);
@@ -23,12 +29,47 @@ static int hold(Tape *tape, Held *held, const uint8_t *data, Py_ssize_t size, Py
         held->bytes = memory.bytes;
         held->room = memory.room;
     }
-    memcpy(held->bytes + held->size, data, size);
-    held->size += size;
+    if (part)
+        memcpy(held->bytes + held->size, data, part);
+    held->size += part;
+    held->skipped += size - part;
     return 1;
 }
 
-static int is_size(int64_t size) { return size >= 0 && size <= MOST_FRAME; }
+/* A TLS hello reads as a size of 369 MB (decoder/frame.py: foreign_protocol): that needs care. */
+static int is_size(int64_t size) { return size >= 0 && size <= MOST_FRAME && size >> 16 != 0x1603; }
+
+/* The last bytes of a frame of which something is held: it is taken with them, or it stays as it was. */
+static int complete(Track *track, int direction, const uint8_t *data, Py_ssize_t size, Py_ssize_t whole, int64_t time_ns,
+                    int64_t base, int64_t stop) {
+    Held *held = &track->held[direction];
+    if (!track->attached || base + track->buffer->size >= stop)
+        return STOP;
+    Py_ssize_t before = held->size, skipped = held->skipped;
+    if (!hold(track->tape, held, data, size, whole))
+        return FAILED;
+    int state;
+    if (direction == 0) {
+        Memory memory = {held->bytes, held->room};
+        state = take_request(track, held->bytes, held->size, held->skipped, held->time_ns, &memory, base);
+        if (state == DONE)
+            *held = (Held){0};
+    } else {
+        state = take_response(track, held->bytes, held->size, held->skipped, held->time_ns, base);
+        if (state == DONE && held->room > (64 << 10)) {
+            tape_back(track->tape, held->bytes, held->room);
+            *held = (Held){0};
+        }
+    }
+    if (state == DONE) {
+        held->size = held->skipped = 0;
+        held->time_ns = time_ns;
+    } else {
+        held->size = before;
+        held->skipped = skipped;
+    }
+    return state;
+}
 
 /* Go on with a frame of which something is held. What came is taken only if the frame is. */
 static int feed_held(Track *track, int direction, const uint8_t *data, Py_ssize_t size, Py_ssize_t *at, int64_t time_ns,
@@ -47,37 +88,48 @@ static int feed_held(Track *track, int direction, const uint8_t *data, Py_ssize_
     if (!is_size(whole))
         return CARE;
     whole += 4;
-    Py_ssize_t missing = whole - held->size, before = held->size;
+    Py_ssize_t missing = whole - held->size - held->skipped;
     if (missing > size - *at) {
         Py_ssize_t all = size - *at;
         *at = size;
         return hold(track->tape, held, data + size - all, all, whole) ? DONE : FAILED;
     }
-    if (!track->attached || base + track->buffer->size >= stop)
-        return STOP;
-    if (!hold(track->tape, held, data + *at, missing, whole))
-        return FAILED;
-    int state;
-    if (direction == 0) {
-        Memory memory = {held->bytes, held->room};
-        state = take_request(track, held->bytes, held->size, held->time_ns, &memory, base);
-        if (state == DONE)
-            *held = (Held){0};
-    } else {
-        state = take_response(track, held->bytes, held->size, held->time_ns, base);
-        if (state == DONE && held->room > (64 << 10)) {
-            tape_back(track->tape, held->bytes, held->room);
-            *held = (Held){0};
-        }
-    }
-    if (state == CARE)
-        held->size = before;
-    if (state == DONE) {
-        held->size = 0;
-        held->time_ns = time_ns;
+    int state = complete(track, direction, data + *at, missing, whole, time_ns, base, stop);
+    if (state == DONE)
         *at += missing;
-    }
     return state;
+}
+
+/* skip(direction, count, time_ns, base, stop) -> whether bytes that are not there were taken; `Tape.reason` says why not.
+   They belong to the frame of which something is held. */
+static PyObject *Track_skip(PyObject *self, PyObject *const *a, Py_ssize_t given) {
+    Track *track = (Track *)self;
+    if (given != 5) {
+        PyErr_SetString(PyExc_TypeError, "skip takes 5 numbers");
+        return NULL;
+    }
+    long direction = PyLong_AsLong(a[0]) & 1;
+    Py_ssize_t count = PyLong_AsSsize_t(a[1]);
+    int64_t time_ns = PyLong_AsLongLong(a[2]), base = PyLong_AsLongLong(a[3]), stop = PyLong_AsLongLong(a[4]);
+    if (PyErr_Occurred())
+        return NULL;
+    Held *held = &track->held[direction];
+    int64_t whole = held->size < 4 ? -1 : (int32_t)get32(held->bytes);
+    int state = CARE;
+    if (is_size(whole)) {
+        Py_ssize_t missing = whole + 4 - held->size - held->skipped;
+        if (count > 0 && count < missing)
+            state = hold(track->tape, held, NULL, count, whole + 4) ? DONE : FAILED;
+        else if (count == missing)
+            state = complete(track, (int)direction, NULL, count, whole + 4, time_ns, base, stop);
+    }
+    if (state == FAILED) {
+        if (!PyErr_Occurred())
+            PyErr_NoMemory();
+        return NULL;
+    }
+    track->tape->reason = state;
+    return PyBool_FromLong(state == DONE);
 }
 
 /* feed(direction, data, start, time_ns, base, stop) -> position behind what was taken; `Tape.reason` says why not all.
@@ -125,8 +177,9 @@ static PyObject *Track_feed(PyObject *self, PyObject *const *a, Py_ssize_t given
             state = STOP;
             break;
         }
-        state = direction ? take_response(track, data + at, whole, time_ns, base)
-                          : take_request(track, data + at, whole, time_ns, NULL, base);
+        Py_ssize_t kept = whole < most_kept(track->tape) ? whole : most_kept(track->tape);
+        state = direction ? take_response(track, data + at, kept, whole - kept, time_ns, base)
+                          : take_request(track, data + at, kept, whole - kept, time_ns, NULL, base);
         if (state == DONE)
             at += whole;
     }
@@ -142,22 +195,22 @@ static PyObject *Track_feed(PyObject *self, PyObject *const *a, Py_ssize_t given
 
 /* --- to and from captures/recorder.py --------------------------------------------------------------------------- */
 
-/* push(frame with its size bytes, time_ns, offset, flags) -> whether a request that waits can be taken over */
+/* push(frame with its size bytes, time_ns, offset, flags, cut) -> whether a request that waits can be taken over */
 static PyObject *Track_push(PyObject *self, PyObject *const *a, Py_ssize_t given) {
     Track *track = (Track *)self;
-    if (given != 4 || !PyBytes_Check(a[0])) {
-        PyErr_SetString(PyExc_TypeError, "expected bytes and 3 numbers");
+    if (given != 5 || !PyBytes_Check(a[0])) {
+        PyErr_SetString(PyExc_TypeError, "expected bytes and 4 numbers");
         return NULL;
     }
     const uint8_t *data = (const uint8_t *)PyBytes_AS_STRING(a[0]);
-    Py_ssize_t size = PyBytes_GET_SIZE(a[0]);
+    Py_ssize_t size = PyBytes_GET_SIZE(a[0]), cut = PyLong_AsSsize_t(a[4]);
     int64_t time_ns = PyLong_AsLongLong(a[1]), offset = PyLong_AsLongLong(a[2]);
     long flags = PyLong_AsLong(a[3]);
     if (PyErr_Occurred())
         return NULL;
     Waiting what;
     int acks = 1;
-    if (size < 4 || read_request(track, data + 4, size - 4, &what, &acks) != DONE)
+    if (size < 4 || read_request(track, data + 4, size - 4, cut, &what, &acks) != DONE)
         Py_RETURN_FALSE;
     if (!acks) {
         Py_DECREF(what.client);
@@ -169,7 +222,7 @@ static PyObject *Track_push(PyObject *self, PyObject *const *a, Py_ssize_t given
     what.size = size;
     what.time_ns = time_ns;
     what.offset = offset;
-    what.flags = (uint16_t)flags;
+    what.flags |= (uint16_t)flags;
     if (!what.frame || !queue_add(track, &what)) {
         waiting_free(track, &what);
         return PyErr_NoMemory();
@@ -190,14 +243,23 @@ static PyObject *Track_hold(PyObject *self, PyObject *const *a, Py_ssize_t given
     if (PyErr_Occurred())
         return NULL;
     Held *held = &track->held[direction & 1];
-    held->size = 0;
+    held->size = held->skipped = 0;
     held->time_ns = time_ns;
     if (!hold(track->tape, held, (const uint8_t *)PyBytes_AS_STRING(a[1]), PyBytes_GET_SIZE(a[1]), 64))
         return PyErr_NoMemory();
     Py_RETURN_NONE;
 }
 
-/* release() -> ([(frame with its size bytes, time_ns, offset, flags), ...], (bytes, time_ns), (bytes, time_ns)): the
+static void let_go(Track *track) {
+    if (track->attached)
+        PyBuffer_Release(&track->next);
+    track->attached = 0;
+    Py_CLEAR(track->buffer);
+    Py_CLEAR(track->records);
+    Py_CLEAR(track->names);
+}
+
+/* release() -> ([(frame with its size bytes, time_ns, offset, flags, cut), ...], (bytes, time_ns, skipped), the same): the
    requests that wait, and what is held by direction. Nothing is left, and the segment is let go. */
 static PyObject *Track_release(PyObject *self, PyObject *nothing) {
     (void)nothing;
@@ -207,8 +269,8 @@ static PyObject *Track_release(PyObject *self, PyObject *nothing) {
         return NULL;
     for (Py_ssize_t i = 0; i < track->count; i++) {
         const Waiting *w = waiting_at(track, i);
-        PyObject *item = Py_BuildValue("(y#LLi)", (const char *)w->frame, w->size, (long long)w->time_ns,
-                                       (long long)w->offset, (int)w->flags);
+        PyObject *item = Py_BuildValue("(y#LLin)", (const char *)w->frame, w->size, (long long)w->time_ns,
+                                       (long long)w->offset, (int)w->flags, w->cut);
         if (!item) {
             Py_DECREF(requests);
             return NULL;
@@ -216,9 +278,9 @@ static PyObject *Track_release(PyObject *self, PyObject *nothing) {
         PyList_SET_ITEM(requests, i, item);
     }
     const Held *h = track->held;
-    PyObject *all = Py_BuildValue("(N(y#L)(y#L))", requests, h[0].bytes ? (const char *)h[0].bytes : "", h[0].size,
-                                  (long long)h[0].time_ns, h[1].bytes ? (const char *)h[1].bytes : "", h[1].size,
-                                  (long long)h[1].time_ns);
+    PyObject *all = Py_BuildValue("(N(y#Ln)(y#Ln))", requests, h[0].bytes ? (const char *)h[0].bytes : "", h[0].size,
+                                  (long long)h[0].time_ns, h[0].skipped, h[1].bytes ? (const char *)h[1].bytes : "",
+                                  h[1].size, (long long)h[1].time_ns, h[1].skipped);
     if (!all)
         return NULL;
     while (track->count)
@@ -227,14 +289,65 @@ static PyObject *Track_release(PyObject *self, PyObject *nothing) {
         free(track->held[direction].bytes);
         track->held[direction] = (Held){0};
     }
-    if (track->attached)
-        PyBuffer_Release(&track->next);
-    track->attached = 0;
-    Py_CLEAR(track->buffer);
-    Py_CLEAR(track->records);
-    Py_CLEAR(track->names);
+    let_go(track);
     Py_CLEAR(track->client);
     return all;
+}
+
+/* waiting() -> [(offset, time_ns, size, cut, correlation id, api key, api version, flags, client), ...] of the requests */
+static PyObject *Track_waiting(PyObject *self, PyObject *nothing) {
+    (void)nothing;
+    Track *track = (Track *)self;
+    PyObject *requests = PyList_New(track->count);
+    for (Py_ssize_t i = 0; requests && i < track->count; i++) {
+        const Waiting *w = waiting_at(track, i);
+        PyObject *item = Py_BuildValue("(LLnniiiiO)", (long long)w->offset, (long long)w->time_ns, w->size + w->cut - 4, w->cut,
+                                       (int)w->id, (int)w->key, (int)w->version, (int)w->flags, w->client);
+        if (!item)
+            Py_CLEAR(requests);
+        else
+            PyList_SET_ITEM(requests, i, item);
+    }
+    return requests;
+}
+
+static Waiting *named(Track *track, PyObject *place) {
+    Py_ssize_t n = PyLong_AsSsize_t(place);
+    if (n < 0 || n >= track->count) {
+        if (!PyErr_Occurred())
+            PyErr_SetString(PyExc_IndexError, "so many requests do not wait");
+        return NULL;
+    }
+    return waiting_at(track, n);
+}
+
+/* frame(place) -> the frame of a request that waits, with its size bytes */
+static PyObject *Track_frame(PyObject *self, PyObject *place) {
+    const Waiting *w = named((Track *)self, place);
+    return w ? PyBytes_FromStringAndSize((const char *)w->frame, w->size) : NULL;
+}
+
+/* moved(place, offset, flags): a request that waits was written somewhere else */
+static PyObject *Track_moved(PyObject *self, PyObject *const *a, Py_ssize_t given) {
+    if (given != 3) {
+        PyErr_SetString(PyExc_TypeError, "moved takes 3 numbers");
+        return NULL;
+    }
+    Waiting *w = named((Track *)self, a[0]);
+    long long offset = PyLong_AsLongLong(a[1]);
+    long flags = PyLong_AsLong(a[2]);
+    if (!w || PyErr_Occurred())
+        return NULL;
+    w->offset = offset;
+    w->flags |= (uint16_t)flags;
+    Py_RETURN_NONE;
+}
+
+/* detach(): the segment is let go; what waits and what is held stays */
+static PyObject *Track_detach(PyObject *self, PyObject *nothing) {
+    (void)nothing;
+    let_go((Track *)self);
+    Py_RETURN_NONE;
 }
 
 /* attach(next, head of the client, head of the broker, buffer, records, names): the segment to write to. `next`: two
@@ -304,9 +417,14 @@ static void Track_dealloc(PyObject *self) {
 
 static PyMethodDef methods[] = {
     {"feed", (PyCFunction)(void (*)(void))Track_feed, METH_FASTCALL, NULL},
+    {"skip", (PyCFunction)(void (*)(void))Track_skip, METH_FASTCALL, NULL},
     {"push", (PyCFunction)(void (*)(void))Track_push, METH_FASTCALL, NULL},
     {"hold", (PyCFunction)(void (*)(void))Track_hold, METH_FASTCALL, NULL},
     {"release", Track_release, METH_NOARGS, NULL},
+    {"waiting", Track_waiting, METH_NOARGS, NULL},
+    {"frame", Track_frame, METH_O, NULL},
+    {"moved", (PyCFunction)(void (*)(void))Track_moved, METH_FASTCALL, NULL},
+    {"detach", Track_detach, METH_NOARGS, NULL},
     {"attach", (PyCFunction)(void (*)(void))Track_attach, METH_FASTCALL, NULL},
     {NULL, NULL, 0, NULL},
 };

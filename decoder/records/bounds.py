@@ -113,6 +113,28 @@ def old_lz4_header(data: bytes) -> bytes:
     return _with_lz4_checksum(data, 0)
 
 
+def without_block_checksums(frame: bytes) -> bytes:
+    """An lz4 frame as Kafka's own clients write it: no checksum behind each block.
+
+    Go's pierrec/lz4, which is in sarama, franz-go and kafka-go, refuses frames that have them and compressed blocks.
+    """
+    flags = frame[4]
+    if not flags & _BLOCK_CHECKSUMS:
+        return frame
+    pos = _lz4_header_length(flags)
+    out = bytearray(frame[:pos])
+    out[4] = flags & ~_BLOCK_CHECKSUMS
+    while size := _U32.unpack_from(frame, pos)[0]:
+        end = pos + 4 + (size & 0x7FFFFFFF)
+        out += frame[pos:end]
+        pos = end + 4
+    out += frame[pos:]
+    return _with_lz4_checksum(bytes(out), 4)
+
+
+_BLOCK_CHECKSUMS = 0x10
+
+
 def _with_lz4_checksum(data: bytes, start: int) -> bytes:
     if len(data) < 7 or _U32.unpack_from(data)[0] != _LZ4_MAGIC:
         return data

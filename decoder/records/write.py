@@ -20,7 +20,7 @@ from .batch import (
     Batch,
 )
 from .errors import RecordsError
-from .record import Record
+from .record import Headers, Record
 from .varint import int64, write_varint
 
 NO_TIMESTAMP = -1
@@ -44,12 +44,13 @@ def encode_batch(
     base_sequence: int = -1,
     record_count: int | None = None,
     crc: int | None = None,
+    level: int | None = None,
 ) -> bytes:
     """One batch of magic 2 with these records, whose offsets are absolute and times in ms (None becomes -1).
 
     What is None is worked out: base offset and base timestamp from the first record (0 and -1 without any),
     the maximum and the last delta from all, count and CRC from what is written. A `delete_horizon` is the
-    base timestamp. Given values are written as they are, right or wrong, so that faults can be made.
+    base timestamp. `level` is the codec's. Given values are written as they are, right or wrong, so that faults can be made.
     Raises `RecordsError` when a value does not fit its field or the codec does not exist.
     """
     all_records = list(records)
@@ -71,10 +72,7 @@ def encode_batch(
         | CONTROL * control
         | DELETE_HORIZON * (delete_horizon is not None)
     )
-    body = bytearray()
-    for record in all_records:
-        _write_record(body, record, base_offset, base_timestamp)
-    payload = codecs.compress(codec, bytes(body))
+    payload = codecs.compress(codec, _write_records(all_records, base_offset, base_timestamp), level=level)
     try:
         batch = bytearray(
             HEADER.pack(
@@ -133,23 +131,61 @@ def _timestamp(record: Record) -> int:
     return NO_TIMESTAMP if record.timestamp is None else record.timestamp
 
 
-def _write_record(out: bytearray, record: Record, base_offset: int, base_timestamp: int) -> None:
-    body = bytearray(b"\0")  # attributes
-    write_varint(body, int64(_timestamp(record) - base_timestamp))
-    write_varint(body, record.offset - base_offset)
-    _write_bytes(body, record.key)
-    _write_bytes(body, record.value)
-    write_varint(body, len(record.headers))
-    for key, value in record.headers:
-        _write_bytes(body, key.encode() if isinstance(key, str) else key)
-        _write_bytes(body, value)
-    write_varint(out, len(body))
-    out += body
+def _write_records(records: list[Record], base_offset: int, base_timestamp: int) -> bytes:
+    steps = range(0, len(records), _STEP)
+    return b"".join([_write_some(records[at : at + _STEP], base_offset, base_timestamp) for at in steps])
+
+
+def _write_some(records: list[Record], base_offset: int, base_timestamp: int) -> bytes:
+    parts: list[bytes] = []
+    for offset, timestamp, key, value, headers, _, _ in records:
+        delta = (NO_TIMESTAMP if timestamp is None else timestamp) - base_timestamp
+        at = offset - base_offset
+        times = _SHORT[delta] if 0 <= delta < _TABLE else _varint(int64(delta))
+        offsets = _SHORT[at] if 0 <= at < _TABLE else _varint(at)
+        if key is None:
+            key, key_size = b"", _NULL
+        else:
+            key_size = _SHORT[len(key)] if len(key) < _TABLE else _varint(len(key))
+        if value is None:
+            value, value_size = b"", _NULL
+        else:
+            value_size = _SHORT[len(value)] if len(value) < _TABLE else _varint(len(value))
+        tail = _headers(headers) if headers else _NO_HEADERS
+        size = 1 + len(times) + len(offsets) + len(key_size) + len(key) + len(value_size) + len(value) + len(tail)
+        parts += (
+            _SHORT[size] if size < _TABLE else _varint(size), _ATTRIBUTES, times, offsets, key_size, key, value_size, value, tail
+        )  # fmt: skip
+    return b"".join(parts)
+
+
+def _varint(value: int) -> bytes:
+    out = bytearray()
+    write_varint(out, value)
+    return bytes(out)
+
+
+_STEP = 1024
+"""Records at a time: the parts of one take several times its bytes."""
+_TABLE = 2048
+_SHORT = [_varint(value) for value in range(_TABLE)]  # most lengths and deltas
+_ATTRIBUTES = b"\0"  # no bit is in use
+_NO_HEADERS = _varint(0)
+_NULL = _varint(-1)
+
+
+def _headers(headers: Headers) -> bytes:
+    out = bytearray()
+    write_varint(out, len(headers))
+    for key, value in headers:
+        _write_bytes(out, key.encode() if isinstance(key, str) else key)
+        _write_bytes(out, value)
+    return bytes(out)
 
 
 def _write_bytes(out: bytearray, value: bytes | None) -> None:
     if value is None:
-        out.append(1)  # -1 in zig-zag
+        out += _NULL
     else:
         write_varint(out, len(value))
         out += value

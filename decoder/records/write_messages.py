@@ -30,6 +30,7 @@ def encode_messages(
     timestamp: int | None = None,
     wrapper_offset: int | None = None,
     crc: int | None = None,
+    level: int | None = None,
 ) -> bytes:
     """A message set of magic 0 or 1 with these records, whose offsets are absolute and times in ms (None becomes -1).
 
@@ -37,37 +38,36 @@ def encode_messages(
     Its inner offsets are `relative` in magic 1 and absolute in magic 0, unless told otherwise; `wrapper_offset` sets
     another one (producers may leave it 0). `log_append` marks the times as the broker's: `timestamp`, or for each
     message its own; in a wrapper only the wrapper's time counts then, and the inner ones keep theirs. `crc` is written
-    as it is, to all messages that are not within a wrapper. Nothing comes of no records.
+    as it is, to all messages that are not within a wrapper. `level` is the codec's. Nothing comes of no records.
     Raises `RecordsError` when a value does not fit its field or the codec does not exist in this magic.
     """
     if magic not in _HEADS:
         raise UnknownMagic(f"messages have magic 0 or 1, not {magic}; batches of magic 2 are made by encode_batch")
-    kept = list(records)
     bits = LOG_APPEND * (log_append and magic == 1)
-    if not kept:
-        return b""
+    made = bytearray()  # grows message by message: the records need not all be there at once
     if not codec:
-        return b"".join(
-            _message(
-                record.offset,
-                magic,
-                bits,
-                _timestamp(record) if timestamp is None or not bits else timestamp,
-                record.key,
-                record.value,
-                crc,
-            )
-            for record in kept
-        )
-    base = kept[0].offset if (magic == 1 if relative is None else relative) else 0
-    inner = b"".join(_message(r.offset - base, magic, 0, _timestamp(r), r.key, r.value, None) for r in kept)
+        for record in records:
+            own = _timestamp(record) if timestamp is None or not bits else timestamp
+            made += _message(record.offset, magic, bits, own, record.key, record.value, crc)
+        return bytes(made)
+    first, last, latest = None, 0, NO_TIMESTAMP
+    base = 0
+    for record in records:
+        own = _timestamp(record)
+        if first is None:
+            first, latest = record.offset, own
+            base = first if (magic == 1 if relative is None else relative) else 0
+        made += _message(record.offset - base, magic, 0, own, record.key, record.value, None)
+        last, latest = record.offset, max(latest, own)
+    if first is None:
+        return b""
     return _message(
-        kept[-1].offset if wrapper_offset is None else wrapper_offset,
+        last if wrapper_offset is None else wrapper_offset,
         magic,
         bits | codec,
-        max(map(_timestamp, kept)) if timestamp is None else timestamp,
+        latest if timestamp is None else timestamp,
         None,
-        codecs.compress(codec, inner, magic=magic),
+        codecs.compress(codec, bytes(made), magic=magic, level=level),
         crc,
     )
 

@@ -10,11 +10,13 @@ from .corrupting import Corrupt
 from .editing import Coordinator, Edit, Leader
 from .endings import Blackhole, Disconnect, Drop
 from .timing import Bandwidth, Delay, Throttle
+from .versions import Cap, Pretend
 
 ACTIONS: dict[str, type[Action]] = {
     action.KEYS[0]: action
     for action in (
         Error, Respond, Delay, Throttle, Bandwidth, Drop, Blackhole, Disconnect, Corrupt, Edit, Leader, Coordinator,
+        Pretend, Cap,
     )
 }  # fmt: skip
 """By name."""
@@ -40,7 +42,9 @@ def read(given: Given, wanted: Filter) -> tuple[Action, ...]:
 def _one(given: Given, wanted: Filter) -> Action:
     if not isinstance(given.value, dict):
         given.wrong(f"'do' consists of 'key: value' with an action: {', '.join(ACTIONS)}")
-    named = [key for key in given.items if key in ACTIONS]
+    given_actions = [key for key in given.items if key in ACTIONS]
+    # `cap` is an action, and a setting of `pretend`, too
+    named = sorted(given_actions, key=lambda name: -sum(other in ACTIONS[name].KEYS for other in given_actions))
     known = ACTIONS[named[0]].KEYS if named else tuple(ACTIONS)
     if len(named) > 1 and named[1] not in known:
         given.items[named[1]].wrong(f"one entry of 'do' is one action: write a list of {named[0]} and {named[1]}")
@@ -58,6 +62,8 @@ def _contradictions(given: Given, actions: tuple[Action, ...]) -> None:
         given.wrong("a request has one answer: error, respond and 'drop: request' exclude each other")
     for name in {name for name in names if names.count(name) > 1 and name not in ("edit", "delay", "corrupt")}:
         given.wrong(f"{name} stands here twice")
+    if "pretend" in names and "cap" in names:
+        given.wrong("pretend and cap are one action here: {pretend: ..., cap: ...}")
     if answering or dropping:
         for action in actions:
             if isinstance(action, Edit | Corrupt) and action.early:

@@ -8,9 +8,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
-from ...decoder import Exchange, Topics
+from ...decoder import Exchange, Topics, TrailingBytes, decode_response
 from ...decoder.filter import Filter
 from ...decoder.filter.places import Pair
+from ...decoder.message import Message
 from ..fate import Fate
 from ..given import Given
 
@@ -66,3 +67,14 @@ def span(ns: int) -> str:
         if ns and ns % size == 0:
             return f"{ns // size}{unit}"
     return f"{ns}ns" if ns else "0"
+
+
+def response_of(exchange: Exchange, frame: bytes) -> Message:
+    """A response, to be changed; bytes that some brokers leave behind it stay. DecodeError if it cannot be read."""
+    try:
+        return decode_response(frame, api_key=exchange.api_key, api_version=exchange.api_version)
+    except TrailingBytes as error:
+        message: Message | None = error.message
+        if message is None:
+            raise
+        return message

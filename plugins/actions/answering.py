@@ -7,13 +7,14 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, ClassVar
 
-from ...decoder import EncodeError, Exchange, decode_response, encode_response, facts
+from ...decoder import EncodeError, Exchange, encode_response, facts
 from ...decoder.filter import Filter
 from ...decoder.message import Message
 from .. import answers
 from ..fate import Fate
 from ..given import Given
-from .action import Action, Scene
+from ..reach import versions
+from .action import Action, Scene, response_of
 
 BROKER = ("skipped", "executed")
 
@@ -40,6 +41,14 @@ class Error(Action):
         if keys is not None and code and not any(answers.carries(key) for key in keys):
             names = ", ".join(sorted(facts.api_name(key) for key in keys))
             fields["error"].wrong(f"no response of {names or 'any API that matches'} has an error code at any version")
+        asked = {key: versions(wanted, key) for key in keys or () if answers.carries(key)}
+        if code and asked and not any(answers.carries(key, version) for key, some in asked.items() for version in some):
+            key = min(asked)
+            least = min(version for version in facts.api(key).versions.every() if answers.carries(key, version))
+            fields["error"].wrong(
+                f"the response of {facts.api_name(key)} has no error code at the versions that match: it has one from "
+                f"version {least} on"
+            )
         return cls(code, forward)
 
     @property
@@ -67,7 +76,7 @@ class Error(Action):
 
     def apply(self, scene: Scene, exchange: Exchange, frame: bytes) -> bytes:
         """The broker's response with the error where the rule means it."""
-        message = decode_response(frame, api_key=exchange.api_key, api_version=exchange.api_version)
+        message = response_of(exchange, frame)
         return answers.with_errors(
             message, self.code, lambda pair: scene.selects(exchange, pair), scene.seen.topics
         ).encode()

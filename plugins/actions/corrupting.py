@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
 
-from ...decoder import DecodeError, Exchange, decode_request, decode_response
+from ...decoder import DecodeError, Exchange, decode_request
 from ...decoder.filter import Filter
 from ...decoder.filter.places import apis
 from ...decoder.message import Message
@@ -16,7 +16,7 @@ from ..fate import Damage, Fate
 from ..given import Given
 from ..leaves import leaves
 from . import damaged_records
-from .action import Action, Scene
+from .action import Action, Scene, response_of
 
 FRAME = ("bits", "length", "correlation", "truncate")
 """Of the frame: flipped bits behind its head; a size that is not its own; another correlation id; half of its bytes under
@@ -89,7 +89,7 @@ class Corrupt(Action):
             fate.notes.append(f"not corrupted: {error}")
 
     def _response(self, scene: Scene, chance: random.Random, exchange: Exchange, frame: bytes) -> bytes:
-        message = decode_response(frame, api_key=exchange.api_key, api_version=exchange.api_version)
+        message = response_of(exchange, frame)
         return self.records(message, exchange, scene, chance).encode()
 
     def records(self, message: Message, exchange: Exchange, scene: Scene, chance: random.Random) -> Message:

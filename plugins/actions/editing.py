@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, ClassVar
 
-from ...decoder import EncodeError, Exchange, decode_response, facts
+from ...decoder import EncodeError, Exchange, facts
 from ...decoder.filter import Filter
 from ...decoder.message import Message
 from ...decoder.plan import StructPlan, plan
 from ..fate import Fate
 from ..given import Given, Wrong
 from ..leaves import leaves, pattern
-from .action import Action, Scene
+from .action import Action, Scene, response_of
 
 METADATA = facts.api_key("Metadata")
 FIND_COORDINATOR = facts.api_key("FindCoordinator")
@@ -85,7 +85,7 @@ class Edit(Action):
         fate.notes.append(f"request edited: {names}")
 
     def change(self, scene: Scene, exchange: Exchange, frame: bytes) -> bytes:
-        message = decode_response(frame, api_key=exchange.api_key, api_version=exchange.api_version)
+        message = response_of(exchange, frame)
         return self.edited(message, exchange, scene).encode()
 
     def edited(self, message: Message, exchange: Exchange, scene: Scene) -> Message:
@@ -127,7 +127,7 @@ class Leader(Action):
         fate.notes.append("no leader" if self.to == "none" else "leader moved")
 
     def change(self, scene: Scene, exchange: Exchange, frame: bytes) -> bytes:
-        message = decode_response(frame, api_key=exchange.api_key, api_version=exchange.api_version)
+        message = response_of(exchange, frame)
         found = list(leaves(message, scene.seen.topics))
         nodes = sorted({leaf.value for leaf in found if pattern(leaf.path) == "brokers.node_id"})
         edits: dict[str, Any] = {}
@@ -161,7 +161,7 @@ class Coordinator(Action):
         fate.notes.append("no coordinator" if self.to == "none" else "coordinator moved")
 
     def change(self, scene: Scene, exchange: Exchange, frame: bytes) -> bytes:
-        message = decode_response(frame, api_key=exchange.api_key, api_version=exchange.api_version)
+        message = response_of(exchange, frame)
         brokers = scene.seen.brokers
         edits: dict[str, Any] = {}
         for leaf in leaves(message):

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from ...decoder import Exchange, decode_response
+from ...decoder import Exchange
 from ...decoder.filter import Filter
 from ..fate import Fate
 from ..given import Given
-from .action import Action, Scene, span
+from .action import Action, Scene, response_of, span
 
 SIDES = ("request", "response")
 SHAPES = ("fixed", "uniform", "normal", "exponential")
@@ -106,7 +106,7 @@ class Throttle(Action):
 
     def tell(self, exchange: Exchange, frame: bytes) -> bytes:
         """The response with its throttle_time_ms; as it is at versions that have none."""
-        message = decode_response(frame, api_key=exchange.api_key, api_version=exchange.api_version)
+        message = response_of(exchange, frame)
         if not any(field.name == "throttle_time_ms" for field in message.plan.root.fields):
             return frame
         return message.replace({"throttle_time_ms": self.time // 1_000_000}).encode()

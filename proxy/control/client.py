@@ -60,6 +60,9 @@ class Control:
     def brokers(self) -> list[Json]:
         return self._list("/v1/brokers", "brokers")
 
+    def plugins(self) -> list[Json]:
+        return self._list("/v1/plugins", "plugins")
+
     def connections(self) -> list[Json]:
         return self._list("/v1/connections", "connections")
 
@@ -144,6 +147,11 @@ class Control:
     def enable_rule(self, name: str, enabled: bool = True) -> Json:
         return self._call("POST", f"/v1/rules/{quote(name, safe='')}/{'enable' if enabled else 'disable'}")
 
+    def hits(self, name: str, since: int = 0, limit: int = 100) -> list[Json]:
+        """The newest hits of a rule, oldest first; `exchange` is what `exchange()` takes, None until it is finished."""
+        query = {"since": since, "limit": limit}
+        return list(self._call("GET", f"/v1/rules/{quote(name, safe='')}/hits", query)["hits"])
+
     def wait_for_hits(self, name: str, hits: int = 1, timeout: float = 30.0) -> int:
         """Wait until a rule has so many hits in all; TimeoutError if it does not get them. How many it has."""
         query = {"hits": hits, "timeout": timeout}
@@ -192,10 +200,14 @@ class Control:
         given = {name: dict(part) for name, part in (("edits", edits), ("body", body)) if part}
         return self._call("POST", f"/v1/held/{held}/resume", body=given)
 
-    def drop(self, held: int, *, error: str = "", close: str = "") -> Json:
-        """Answer with an error instead, or close the connection ("fin" or "rst")."""
-        given = {name: value for name, value in (("error", error), ("close", close)) if value}
+    def drop(self, held: int, *, error: str = "", close: str = "", silent: bool = False) -> Json:
+        """Answer with an error instead, close the connection ("fin" or "rst"), or let nothing come of it."""
+        given = {name: value for name, value in (("error", error), ("close", close), ("silent", silent)) if value}
         return self._call("POST", f"/v1/held/{held}/drop", body=given)
+
+    def extend(self, held: int, timeout: float) -> Json:
+        """Hold a frame for so many seconds from now on."""
+        return self._call("POST", f"/v1/held/{held}/extend", body={"timeout": timeout})
 
     def shutdown(self) -> None:
         """Stop the proxy; responses in flight still arrive."""

@@ -34,6 +34,10 @@ class HeldFrame:
     def of_response(self) -> bool:
         return str(self.said["side"]) == "response"
 
+    def wait_for(self, seconds: float) -> None:
+        """It waits for so long from now on."""
+        self.until = time.monotonic() + seconds
+
     def message(self) -> Message:
         """The frame decoded; DecodeError if it cannot be."""
         try:

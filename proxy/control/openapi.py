@@ -146,6 +146,18 @@ SCHEMAS: dict[str, Schema] = {
     "Brokers": _object(
         {"brokers": _list(_object({"node": WHOLE, "broker": ADDRESS, "listen": ADDRESS, "bootstrap": YES}))}
     ),
+    "Plugins": _object({"plugins": _list("Plugin")}),
+    "Plugin": _object(
+        {
+            "name": TEXT,
+            "source": TEXT | {"description": "As it was given with --plugin."},
+            "hooks": _list(TEXT),
+            "state": {"enum": ["running", "starting", "disabled", "gone"]},
+            "calls": WHOLE | {"description": "How often its hooks were called for a message or an event."},
+            "faults": WHOLE,
+            "last_fault": _or_null("string"),
+        }
+    ),
     "Connection": _object(
         {
             "connection": WHOLE,
@@ -190,6 +202,30 @@ SCHEMAS: dict[str, Schema] = {
         {"name": TEXT, "enabled": YES, "matched": WHOLE, "hits": WHOLE, "origin": {"enum": ["file", "api"]}, "source": _ref("Rule")}
     ),
     "RuleList": _object({"rules": _list("RuleStanding")}),
+    "RuleHits": _object(
+        {
+            "name": TEXT,
+            "total": WHOLE | {"description": "How often the rule has fired in all; the newest 1,000 hits are kept."},
+            "hits": _list("RuleHitLine"),
+        }
+    ),
+    "RuleHitLine": _object(
+        {
+            "hit": WHOLE,
+            "time_ns": WHOLE,
+            "connection": WHOLE,
+            "client": TEXT,
+            "client_id": _or_null("string"),
+            "broker": TEXT,
+            "api_key": WHOLE,
+            "api": TEXT,
+            "api_version": WHOLE,
+            "correlation_id": WHOLE,
+            "done": {"type": "array", "items": TEXT},
+            "note": TEXT | {"description": "As it stands in the exchange's `notes` and in recordings."},
+            "exchange": _or_null("integer") | {"description": "Of GET /v1/exchanges/{id}; null: not finished, or gone."},
+        }
+    ),
     "Removed": _object({"removed": {"type": ["string", "integer"]}}),
     "Waited": _object({"name": TEXT, "hits": WHOLE, "reached": YES}),
     "Recording": _object(
@@ -261,8 +297,16 @@ SCHEMAS: dict[str, Schema] = {
     "Held": _object(_HELD, {"body": _or_null("object")}),
     "HeldList": _object({"held": _list("Held")}),
     "Resume": _object({}, {"edits": OBJECT, "body": OBJECT}),
-    "Drop": _object({}, {"error": TEXT | {"description": "A Kafka error code's name."}, "close": {"enum": ["fin", "rst"]}}),
-    "Decided": _object({"id": WHOLE, "done": {"enum": ["resumed", "edited", "answered", "closed"]}}),
+    "Drop": _object(
+        {},
+        {
+            "error": TEXT | {"description": "A Kafka error code's name."},
+            "close": {"enum": ["fin", "rst"]},
+            "silent": {"const": True, "description": "It goes nowhere, and nothing comes instead."},
+        },
+    ),
+    "Extend": _object({}, {"timeout": NUMBER | {"description": "Seconds from now on (default 30)."}}),
+    "Decided": _object({"id": WHOLE, "done": {"enum": ["resumed", "edited", "answered", "closed", "dropped"]}}),
     "Stopping": _object({"stopping": YES}),
 }
 

@@ -12,13 +12,16 @@ import socket
 from collections.abc import Coroutine
 from typing import Any
 
+from ..hits import KEPT
 from .links import ASK_SECONDS, Answer, Failed, Link, Notice
 
 _CHANGES = frozenset(
     {"rules.add", "rules.put", "rules.replace", "rules.remove", "rules.enable", "intercepts.add", "intercepts.remove"}
 )
-_ADDED = {"rules": "name", "intercepts": "id"}
-_SUMS = ("matched", "hits", "held", "passed")
+_ADDED = {"rules": "name", "intercepts": "id", "plugins": "name"}
+_SUMS = ("held", "passed", "calls", "faults")
+_SHARED = ("matched", "hits")
+"""Counted by all workers together (`tally`); one may have heard of more than another."""
 
 
 class Relays:
@@ -41,13 +44,15 @@ class Relays:
 
     async def ask(self, do: str, data: bytes = b"", within: float = ASK_SECONDS, **fields: Any) -> Answer:
         """The answer to a command; Failed if there is none."""
-        if do in ("close", "decide"):
+        if do in ("close", "decide", "extend"):
             number = int(fields["connection" if do == "close" else "held"])
             if number < 1:
                 raise Failed("missing", f"there is no number {number}")
             return await self._links[(number - 1) % len(self._links)].ask(do, data, within, **fields)
         if do == "brokers":
             return await self._one().ask(do, data, within, **fields)
+        if do == "rules.hits":
+            return _one_list(await self._all_of(do, data, within, fields))
         if do == "wait":
             async with asyncio.timeout(within):
                 return await self._wait(fields["name"], fields["hits"])
@@ -69,6 +74,9 @@ class Relays:
         return self._up()[0]
 
     async def _all(self, do: str, data: bytes, within: float, fields: dict[str, Any]) -> Answer:
+        return _added_up(await self._all_of(do, data, within, fields))
+
+    async def _all_of(self, do: str, data: bytes, within: float, fields: dict[str, Any]) -> list[Answer]:
         answers = await asyncio.gather(
             *(link.ask(do, data, within, **fields) for link in self._up()), return_exceptions=True
         )
@@ -77,7 +85,7 @@ class Relays:
             # One that has just died has no say in it.
             if isinstance(failed, BaseException) and not (found and isinstance(failed, Failed) and failed.kind == "gone"):
                 raise failed
-        return _added_up(found)
+        return found
 
     async def _wait(self, name: str, hits: int) -> Answer:
         """Until a rule has so many hits at all workers together."""
@@ -87,15 +95,11 @@ class Relays:
             each = [next((rule["hits"] for rule in answer["rules"] if rule["name"] == name), None) for answer in counts]
             if None in each:
                 raise Failed("missing", f"no rule is named {name!r}")
-            total = sum(count for count in each if count is not None)
+            total = max(count for count in each if count is not None)
             if total >= hits:
                 return {"hits": total}
-            await _first(
-                [
-                    link.ask("wait", within=86400.0, name=name, hits=(count or 0) + 1)
-                    for link, count in zip(up, each, strict=True)
-                ]
-            )
+            # Whichever of them it is that fires next tells it.
+            await _first([link.ask("wait", within=86400.0, name=name, hits=total + 1) for link in up])
 
     # -- frames that are held --------------------------------------------------------------------------------
 
@@ -159,6 +163,12 @@ async def _first(asking: list[Coroutine[Any, Any, Answer]]) -> None:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
+def _one_list(answers: list[Answer]) -> Answer:
+    """The hits of all workers in the order of their times."""
+    hits = sorted((hit for answer in answers for hit in answer["hits"]), key=lambda hit: int(hit["time_ns"]))
+    return {"hits": hits[-KEPT:], "total": max(answer["total"] for answer in answers)}
+
+
 def _added_up(answers: list[Answer]) -> Answer:
     """The first answer, with the counts of all in it."""
     first, *rest = answers
@@ -177,4 +187,7 @@ def _add(one: dict[str, Any], other: dict[str, Any]) -> None:
     for name in _SUMS:
         if name in one:
             one[name] += other[name]
+    for name in _SHARED:
+        if name in one:
+            one[name] = max(one[name], other[name])
 

@@ -43,13 +43,15 @@ _RULES = Body("Rules", "A rule, a list of rules, or a whole rules file; JSON or 
 _RULE = Body("Rule", "One rule; its name is the one in the path.")
 _HOLD = Body("InterceptAsked", "What to hold. Of requests only, if neither side is named.")
 _RESUME = Body("Resume", "Nothing: as it came. `edits`: fields by their paths. `body`: fields of the top level.", False)
-_DROP = Body("Drop", "An error for the client, or the end of its connection.")
+_DROP = Body("Drop", "An error for the client, the end of its connection, or nothing at all.")
+_EXTEND = Body("Extend", "For how long.", False)
 
 ROUTES: tuple[Route, ...] = (
     Route("GET", "/openapi.json", _described, "This description.", "Any"),
     Route("GET", "/metrics", seeing.metrics, "Metrics for Prometheus, if the proxy keeps any.", "text/plain", errors=(404, 503)),
     Route("GET", "/v1/status", seeing.status, "How the proxy is.", "Status"),
     Route("GET", "/v1/brokers", seeing.brokers, "Brokers and the listeners that stand for them.", "Brokers", errors=(503,)),
+    Route("GET", "/v1/plugins", seeing.plugins, "Plugins, what they are at, and what went wrong with them.", "Plugins", errors=(503,)),
     Route("GET", "/v1/connections", seeing.connections, "Open connections.", "Connections", errors=(503,)),
     Route(
         "DELETE",
@@ -123,6 +125,15 @@ ROUTES: tuple[Route, ...] = (
         (200, 201),
         (422, 503),
     ),
+    Route(
+        "GET",
+        "/v1/rules/{name}/hits",
+        steering.rule_hits,
+        "The newest hits of a rule, oldest first, each with the number of its exchange.",
+        "RuleHits",
+        (Query("since", "integer", "Only hits behind this one."), _LIMIT),
+        errors=(404, 422, 503),
+    ),
     Route("DELETE", "/v1/rules/{name}", steering.rule_remove, "Remove a rule.", "Removed", errors=(404, 503)),
     Route("POST", "/v1/rules/{name}/enable", steering.rule_enable, "Switch a rule on.", "RuleStanding", errors=(404, 503)),
     Route("POST", "/v1/rules/{name}/disable", steering.rule_disable, "Switch a rule off.", "RuleStanding", errors=(404, 503)),
@@ -195,10 +206,20 @@ ROUTES: tuple[Route, ...] = (
         "POST",
         "/v1/held/{id}/drop",
         steering.held_drop,
-        "Answer with an error instead of a frame, or close its connection.",
+        "Answer with an error instead of a frame, close its connection, or let nothing come of it.",
         "Decided",
         (),
         _DROP,
+        errors=(404, 422, 503),
+    ),
+    Route(
+        "POST",
+        "/v1/held/{id}/extend",
+        steering.held_extend,
+        "Hold a frame for longer.",
+        "Held",
+        (),
+        _EXTEND,
         errors=(404, 422, 503),
     ),
     Route("POST", "/v1/shutdown", steering.shutdown, "Stop the proxy: responses in flight still arrive.", "Stopping", (), None, (202,)),

@@ -67,6 +67,10 @@ async def status(api: Api, request: web.Request) -> web.Response:
 _COUNTED = ("connections", "opened", "exchanges", "errors", "undecoded", "request_bytes", "response_bytes")
 
 
+async def plugins(api: Api, request: web.Request) -> web.Response:
+    return answer({"plugins": (await api.relay.ask("plugins"))["plugins"]})
+
+
 async def brokers(api: Api, request: web.Request) -> web.Response:
     found = (await api.relay.ask("brokers"))["brokers"]
     listening = api.latest.get("Listening")

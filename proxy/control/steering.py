@@ -8,6 +8,7 @@ from typing import Any
 from aiohttp import web
 
 from ...plugins.rules import Rule, RuleError, parse
+from ..tally import new_serial
 from .api import Api, answer, body_of, flag, in_path, number, only, text_of
 from .links import Failed
 
@@ -40,7 +41,7 @@ def _read(text: str, first: int) -> list[Rule]:
 
 
 def _standing(rule: Rule, enabled: bool = True) -> dict[str, Any]:
-    return {"rule": rule.to_dict(), "source": rule.source(), "enabled": enabled}
+    return {"rule": rule.to_dict(), "source": rule.source(), "enabled": enabled, "fresh": new_serial()}
 
 
 async def _rules(api: Api) -> list[dict[str, Any]]:
@@ -74,6 +75,22 @@ def _one(listed: list[dict[str, Any]], name: str) -> dict[str, Any]:
 
 async def rule(api: Api, request: web.Request) -> web.Response:
     return answer(_one(await _rules(api), request.match_info["name"]))
+
+
+async def rule_hits(api: Api, request: web.Request) -> web.Response:
+    """The newest hits, each with the number of its exchange (`GET /v1/exchanges/{id}`) as far as that is known."""
+    name = request.match_info["name"]
+    since = number("since", request.query.get("since"), 0, 0, 2**53)
+    limit = number("limit", request.query.get("limit"), 100, 1, 1000)
+    found = await api.relay.ask("rules.hits", name=name, since=since)
+    hits = found["hits"][-limit:]
+    wanted = [(hit["connection"], hit["note"], hit["time_ns"]) for hit in hits]
+    try:
+        numbers = (await api.inspector.ask("noted", wanted=wanted))["numbers"]
+    except Failed:
+        numbers = [None] * len(hits)  # nobody keeps exchanges any more; the hits are known all the same
+    listed = [{**hit, "exchange": each} for hit, each in zip(hits, numbers, strict=True)]
+    return answer({"name": name, "total": found["total"], "hits": listed})
 
 
 async def rule_put(api: Api, request: web.Request) -> web.Response:
@@ -216,9 +233,14 @@ async def held_resume(api: Api, request: web.Request) -> web.Response:
 async def held_drop(api: Api, request: web.Request) -> web.Response:
     frame = api.held.get(in_path(request, "id"))
     given = await body_of(request)
-    only(given, "error", "close")
-    if ("error" in given) == ("close" in given):
-        raise Failed("invalid", 'say what the client gets: {"error": NAME}, or {"close": "fin"} or "rst"')
+    only(given, "error", "close", "silent")
+    if len(given) != 1 or given.get("silent", True) is not True:
+        raise Failed(
+            "invalid", 'say what happens instead: {"error": NAME}, {"close": "fin"} or "rst", or {"silent": true}'
+        )
+    if "silent" in given:
+        await api.relay.ask("decide", held=frame.number, action="drop")
+        return answer({"id": frame.number, "done": "dropped"})
     if "close" in given:
         if given["close"] not in ("fin", "rst"):
             raise Failed("invalid", "close is fin or rst")
@@ -227,6 +249,16 @@ async def held_drop(api: Api, request: web.Request) -> web.Response:
     data = frame.failing(str(given["error"]))
     await api.relay.ask("decide", data, held=frame.number, action="resume" if frame.of_response else "answer")
     return answer({"id": frame.number, "done": "answered"})
+
+
+async def held_extend(api: Api, request: web.Request) -> web.Response:
+    frame = api.held.get(in_path(request, "id"))
+    given = await body_of(request)
+    only(given, "timeout")
+    seconds = number("timeout", given.get("timeout"), 30.0, 0.1, LONGEST_HOLD, whole=False)
+    await api.relay.ask("extend", held=frame.number, seconds=seconds)
+    frame.wait_for(seconds)
+    return answer(frame.to_dict(api.values, body=False))
 
 
 # -- the end ---------------------------------------------------------------------------------------------------

@@ -15,12 +15,16 @@ class Serving:
     exchanges: int
     nodes: dict[int, Address] = field(default_factory=dict)
     warning: bool = False
+    cut: int = 0
+    """Exchanges of which only the beginning was recorded: they cannot be answered."""
 
     @property
     def text(self) -> str:
         """For people."""
         rest = {node: address for node, address in sorted(self.nodes.items()) if address != self.address}
         more = "".join(f", broker {node} on {host}:{port}" for node, (host, port) in rest.items())
+        if self.cut:
+            more += f"; {self.cut} were cut when they were recorded (--snaplen), and have no answer"
         return f"serving {self.exchanges} recorded exchanges on {self.address[0]}:{self.address[1]}{more}"
 
 

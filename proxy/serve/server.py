@@ -54,7 +54,8 @@ class Server:
         for node in nodes[1:]:
             await self._add_node(node)
         served = {node: (self.address[0], port) for node, port in self._engine.ports.items()}
-        self._emit(Serving(self.address, len(self._engine.memory.kept), served))
+        memory = self._engine.memory
+        self._emit(Serving(self.address, len(memory.kept), served, cut=memory.cut))
 
     async def _listen(self, address: Address, node: int | None) -> Address:
         async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -30,7 +30,9 @@ class Damaged:
             recorder.opened(conn, NOW, client=("10.0.0.1", 50000 + conn), broker=("10.0.0.2", 9092))
         for i in range(COUNT):
             names = ["x" * 30_000] * (i % 7) if i % 61 == 0 else ["y" * (i % 700)]
-            request = decoder.encode_request(3, 1, {"topics": [{"name": name} for name in names]}, correlation_id=i, client_id="c")
+            request = decoder.encode_request(
+                3, 1, {"topics": [{"name": name} for name in names]}, correlation_id=i, client_id="c"
+            )
             response = decoder.encode_response(3, 1, {"topics": [{"name": name} for name in names]}, correlation_id=i)
             recorder.data(i % 4 + 1, 0, NOW + 1000 * i, sized(request))
             recorder.data(i % 4 + 1, 1, NOW + 1000 * i + 500, sized(response))

@@ -20,7 +20,9 @@ NOW = 1_795_223_022_000_000_000
 class Bench:
     """A recording in short segments with a flight recorder, and a clock of its own."""
 
-    def __init__(self, tmp_path: Path, request_frame: Callable[..., bytes], response_frame: Callable[..., bytes]) -> None:
+    def __init__(
+        self, tmp_path: Path, request_frame: Callable[..., bytes], response_frame: Callable[..., bytes]
+    ) -> None:
         self.frames = request_frame, response_frame
         self.ring, self.out = tmp_path / "out" / "ring", tmp_path / "out"
         self.now = 1000.0
@@ -261,13 +263,23 @@ def test_what_a_killed_writer_leaves(bench: Bench) -> None:
     assert not (bench.out / ".empty-1.part").exists()
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"flight": "x"}', b"[" * 100_000, b"\xff" * 10, bytes(1 << 20)])
+@pytest.mark.parametrize(
+    "content", [b"", b"{", b"[]", b'{"flight": "x"}', b"[" * 100_000, b"\xff" * 10, bytes(1 << 20)]
+)
 def test_notes_that_are_none(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "flight.json").write_bytes(content)
     assert read_note(tmp_path) is None and told(tmp_path) is None
 
 
 def test_a_note_of_anybody_is_told_in_a_line(tmp_path: Path) -> None:
-    note = {"flight": 1, "kind": ["x"], "text": {"a": 1}, "time_ns": 1 << 80, "others": "7", "left_out": -1, "complete": 0}
+    note = {
+        "flight": 1,
+        "kind": ["x"],
+        "text": {"a": 1},
+        "time_ns": 1 << 80,
+        "others": "7",
+        "left_out": -1,
+        "complete": 0,
+    }
     (tmp_path / "flight.json").write_text(json.dumps(note))
     assert told(tmp_path) == "flight recording: {'a': 1}"

@@ -171,7 +171,9 @@ def imported(path: Path, folder: Path, redact: bool) -> list[object]:
     told: list[object] = [importer.counts, importer.notes]
     for segment in sorted(folder.glob("*.pcapng")):
         data = segment.read_bytes()
-        packets = [(p.interface, p.time_ns, p.data, p.comments, p.offset) for p in CaptureReader(segment.open("rb")).packets()]
+        packets = [
+            (p.interface, p.time_ns, p.data, p.comments, p.offset) for p in CaptureReader(segment.open("rb")).packets()
+        ]
         index = segment.with_suffix(".index").read_bytes()
         told += [len(data), packets, index[64:], segment.with_suffix(".strings").read_bytes()]
     return told
@@ -206,7 +208,11 @@ def test_without_the_accelerator(tmp_path: Path) -> None:
     here = Path(__file__).parent
     done = subprocess.run(
         [sys.executable, "-c", PURE, str(here), *map(str, paths)],
-        env={**os.environ, "BARNABAS_PURE": "1", "PYTHONPATH": os.pathsep.join([str(here.parent), *filter(None, sys.path)])},
+        env={
+            **os.environ,
+            "BARNABAS_PURE": "1",
+            "PYTHONPATH": os.pathsep.join([str(here.parent), *filter(None, sys.path)]),
+        },
         capture_output=True,
         text=True,
         check=True,

@@ -150,7 +150,7 @@ def test_snaplen(tmp_path: Path, request_frame, response_frame) -> None:
         at += 16 + size
     path.write_bytes(cut)
     with open_capture(path) as capture:
-        found = [(row.correlation_id, row.state, row.undecoded) for row in capture.rows()]
+        found = [(row.correlation_id, row.state, row.cut) for row in capture.rows()]
         assert found == [(i, "paired", i == 2) for i in range(6)]  # the cut request has its row: its head is there
         exchanges = list(capture.exchanges())
         assert [exchange.response for exchange in exchanges] == [response_frame(i)[4:] for i in range(6)]

@@ -28,7 +28,9 @@ def rows(path: Path) -> list[tuple]:
 
 def frames(path: Path) -> list[tuple]:
     with open_capture(path) as capture:
-        return sorted((e.client, e.request_time_ns or 0, e.request or b"", e.response or b"") for e in capture.exchanges())
+        return sorted(
+            (e.client, e.request_time_ns or 0, e.request or b"", e.response or b"") for e in capture.exchanges()
+        )
 
 
 def brought_in(directory: Path, *paths: Path, **options) -> Importer:
@@ -46,7 +48,7 @@ def test_the_same_exchanges(tmp_path: Path, how: str) -> None:
     path = tmp_path / "foreign.pcap"
     path.write_bytes(as_pcap(traffic(11, how)))
     out = tmp_path / "own"
-    importer = brought_in(out, path, segment_bytes=15_000, redact=False)
+    importer = brought_in(out, path, segment_bytes=6_000, redact=False)
     assert importer.counts["segments"] > 2
     assert rows(out) == rows(path)
     assert frames(out) == frames(path)
@@ -101,14 +103,15 @@ def test_only_what_a_filter_picks(tmp_path: Path) -> None:
     assert rows(out) == picked
 
 
-
-
 def test_secrets_are_masked(tmp_path: Path) -> None:
     token = b"\0alice\0planted-secret"
     asked = sized(encode_request(36, 1, {"auth_bytes": token}, correlation_id=1, client_id="c"))
     answered = sized(
         encode_response(
-            36, 1, {"error_code": 0, "error_message": None, "auth_bytes": b"", "session_lifetime_ms": 0}, correlation_id=1
+            36,
+            1,
+            {"error_code": 0, "error_message": None, "auth_bytes": b"", "session_lifetime_ms": 0},
+            correlation_id=1,
         )
     )
     path = tmp_path / "foreign.pcap"

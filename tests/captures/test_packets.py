@@ -13,9 +13,7 @@ from scapy.packet import Raw
 
 
 @pytest.mark.parametrize("payload", [b"", b"a", b"abc", bytes(1000), b"\xff" * 999, bytes(range(256)) * 200])
-@pytest.mark.parametrize(
-    "ends", [(("10.0.0.1", 50312), ("127.0.0.1", 9092)), (("::1", 1), ("2001:db8::5", 65535))]
-)
+@pytest.mark.parametrize("ends", [(("10.0.0.1", 50312), ("127.0.0.1", 9092)), (("::1", 1), ("2001:db8::5", 65535))])
 def test_checksums_are_what_scapy_computes(ends, payload: bytes) -> None:
     data = build(*ends, 0xFFFFFFFF, 77, SYN | ACK if not payload else ACK, payload)
     packet = Ether(data)

@@ -88,9 +88,7 @@ def test_classic_pcap_of_scapy(tmp_path: Path, nano: bool, order: str) -> None:
     wrpcap(str(path), [packet, packet], nano=nano, endianness=order)
     found, reader = read(path)
     assert reader.note is None
-    assert [(p.time_ns, p.data, p.linktype) for p in found] == [
-        (1_700_000_000_250_000_000, bytes(packet), 1)
-    ] * 2
+    assert [(p.time_ns, p.data, p.linktype) for p in found] == [(1_700_000_000_250_000_000, bytes(packet), 1)] * 2
     path.write_bytes(path.read_bytes()[:-1])
     found, reader = read(path)
     assert len(found) == 1
@@ -119,9 +117,7 @@ def test_pcapng_of_scapy(tmp_path: Path) -> None:
         (0x80 | 10, 1024 * 5 + 512, 5_500_000_000),
     ],
 )
-def test_byte_orders_and_resolutions(
-    tmp_path: Path, order: str, resolution: int, ticks: int, expected: int
-) -> None:
+def test_byte_orders_and_resolutions(tmp_path: Path, order: str, resolution: int, ticks: int, expected: int) -> None:
     def block(kind: int, body: bytes) -> bytes:
         size = len(body) + 12
         return struct.pack(order + "II", kind, size) + body + struct.pack(order + "I", size)

@@ -9,7 +9,7 @@ from barnabas import decoder
 from barnabas.captures import Recorder, open_capture, pcapng
 from barnabas.captures.recording import MARK
 from barnabas.captures.segment import check
-from barnabas.decoder import Direction
+from barnabas.decoder import Direction, facts
 from scapy.layers.inet import TCP
 from scapy.utils import PcapNgReader
 
@@ -191,6 +191,30 @@ def test_two_legs(session: Session, request_frame, response_frame, complaints, t
     assert (marks[1]["broker_request_notes"], marks[1]["broker_response_notes"]) == (["rule: bigger"], ["rule: cut"])
     assert not any("notes" in each for each in marks)  # those are of the exchange, and the index flags them
     assert "broker_request" not in marks[0] and "broker_request" not in marks[2]
+
+
+def test_secrets_of_a_leg_with_another_version(session: Session) -> None:
+    """The broker's leg has a version of its own, and requests of the proxy's own have no exchange: their secrets are
+    hidden all the same, and nothing else is."""
+    key = facts.api_key("CreateDelegationToken")
+    frames = {}
+    for version, number in ((1, 5), (2, 5), (3, 0x7F000001)):
+        fields = {"token_id": "kept", "hmac": b"canary"}
+        frames[version] = (
+            decoder.encode_request(key, version, {"max_lifetime_ms": 1}, correlation_id=number, client_id="t"),
+            decoder.encode_response(key, version, fields, correlation_id=number),
+        )
+    session.open(1)
+    session.ask(1, sized(frames[1][0]))
+    for version in (3, 2):
+        for direction in Direction:
+            session.recorder.broker_leg(1, direction, session.tick(), sized(frames[version][direction]), "another version")
+    session.answer(1, sized(frames[1][1]))
+    session.recorder.closed(1, session.tick())
+    session.recorder.close()
+    (path,) = session.files()
+    data = path.read_bytes()
+    assert b"canary" not in data and data.count(b"kept") == 3
 
 
 def test_legs_of_two_connections_never_share_their_addresses(

@@ -42,6 +42,10 @@ def files(directory: Path) -> dict[str, bytes]:
         (6, 0.02, {"redact": False}),
         (7, 0.3, {}),
         (8, 0.005, {"segment_bytes": 40_000}),
+        (9, 0.0, {"snaplen": 256}),
+        (10, 0.02, {"snaplen": 128, "segment_bytes": 40_000}),
+        (13, 0.1, {"snaplen": 1000, "segment_bytes": 150_000}),
+        (14, 0.02, {"snaplen": 100_000, "redact": False}),
     ],
 )
 def test_the_same_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int, odd: float, options) -> None:

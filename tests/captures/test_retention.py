@@ -186,7 +186,9 @@ def test_of_what_is_sniffed(tmp_path: Path, record: Record) -> None:
             with open(path, "rb") as file:
                 for packet in CaptureReader(file).packets():
                     if out.tell() < 100 or not packet.comments:  # one connection, introduced once
-                        out.write(struct.pack("<IIII", *divmod(packet.time_ns, 10**9), *[len(packet.data)] * 2) + packet.data)
+                        out.write(
+                            struct.pack("<IIII", *divmod(packet.time_ns, 10**9), *[len(packet.data)] * 2) + packet.data
+                        )
     directory = tmp_path / "rec"
     retention = Retention(directory, Keep(bytes=40_000), reserve=6_000)
     names: list[str] = []

@@ -77,13 +77,14 @@ def test_a_segment_that_is_missing_hides_nothing(directory: Path) -> None:
 
 
 def test_names_sort_by_time_even_if_the_clock_steps_back(
-    tmp_path: Path, request_frame, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, request_frame, response_frame, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stamps = iter(["20261121-103000", "20261121-103001", "20261121-102959", "20261121-103002"])
     monkeypatch.setattr("barnabas.captures.recording.time.strftime", lambda *a: next(stamps))
     recorder = Recorder(tmp_path, segment_bytes=4000)
     for i in range(2000):
         recorder.data(1, 0, NOW + i, request_frame(i))
+        recorder.data(1, 1, NOW + i, response_frame(i))
         if recorder.counts["segments"] == 4:
             break
     recorder.close()

@@ -62,20 +62,6 @@ def test_captures_of_every_kind(path: Path) -> None:
     same(path)
 
 
-
-
-
-
-
-
-
-
-
-
-
-
-
-
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("how", ["as sent", "reordered", "doubled", "lost", "late"])
 def test_made_traffic(tmp_path: Path, how: str, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -165,14 +151,18 @@ def test_cut_packets_keep_their_rows(tmp_path: Path, request_frame, response_fra
     path.write_bytes(snapped(found, 96))
     with open_capture(path) as capture:
         rows = list(capture.rows())
-        assert [(row.correlation_id, row.state, row.undecoded) for row in rows] == [(i, "paired", True) for i in range(20)]
+        assert [(row.correlation_id, row.state, row.cut) for row in rows] == [(i, "paired", True) for i in range(20)]
         assert {row.api for row in rows} == {"Metadata"}
         assert [row.request_size for row in rows] == [len(request_frame(i, 600)) - 4 for i in range(20)]
         exchange = capture.exchange(rows[3])
         assert exchange.client_id == "stock-1"
         assert exchange.request == request_frame(3, 600)[4:42]
         assert "cut when it was captured" in exchange.marks["notes"][0]
-        assert exchange.undecoded
+        assert exchange.request_size == rows[3].request_size
+        assert (
+            exchange.cut
+            == f"request: cut at 38 of {rows[3].request_size} bytes; response: cut at 38 of {rows[3].response_size} bytes"
+        )
         assert "80 packets were cut" in str(capture.note)
     path.write_bytes(snapped(found, 20))  # not even the TCP header
     with open_capture(path) as capture:

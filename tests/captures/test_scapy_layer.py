@@ -120,7 +120,9 @@ def test_we_read_what_scapy_writes(tmp_path: Path, form: str) -> None:
             ends = ("10.0.0.1", "10.0.0.2"), (40000, 9092)
             source, target = (0, 1) if side == 0 else (1, 0)
             packet = Ether() / IP(src=ends[0][source], dst=ends[0][target])
-            packet /= TCP(sport=ends[1][source], dport=ends[1][target], seq=next_[side], ack=next_[1 - side], flags="PA")
+            packet /= TCP(
+                sport=ends[1][source], dport=ends[1][target], seq=next_[side], ack=next_[1 - side], flags="PA"
+            )
             packet /= data
             packet.time = 1_700_000_000 + len(packets)
             packets.append(packet)

@@ -16,6 +16,7 @@ from barnabas import decoder
 from barnabas.captures import Capture, Recorder, open_capture
 from barnabas.captures.selection import Selection, count, select
 from barnabas.decoder.filter import compile
+from barnabas.plugins.fate import Fate
 from generated_filters import ALL_TESTS, INDEX_TESTS, filters
 from hypothesis import given, settings
 
@@ -322,3 +323,30 @@ def test_a_selection_asked_again_and_again(tmp_path: Path) -> None:
         for late, expected in ((NOW, []), (NOW + 10**12, waiting)):
             clock[0] = late
             assert list(selections[0].rows()) == expected
+
+
+def test_exchanges_by_the_rule_that_hit_them(tmp_path: Path) -> None:
+    """Of all exchanges with a comment those of one rule; only what has a comment is read."""
+    recorder = Recorder(tmp_path / "r", flush_seconds=3600)
+    recorder.opened(0, NOW, client=("10.0.0.1", 5), broker=("10.0.0.2", 9092))
+    names = ["it's late", 'a "b" \\ c', "other"]
+    for number in range(40):
+        recorder.data(0, 0, NOW + number, sized(decoder.encode_request(12, 4, {}, correlation_id=number)))
+        if number % 4 == 1:
+            recorder.note(0, number, Fate(names[number // 4 % 3], number, ["answered"]).note)
+        elif number % 8 == 2:
+            recorder.note(0, number, "edited by hand; rule other")
+        recorder.data(0, 1, NOW + number + 1, sized(decoder.encode_response(12, 4, {}, correlation_id=number)))
+    recorder.close()
+    with open_capture(tmp_path / "r") as capture:
+        hit = {name: [n for n in range(1, 40, 4) if names[n // 4 % 3] == name] for name in names}
+        for text, expected in (
+            ('rule == "it\'s late"', hit["it's late"]),
+            (r'rule == "a \"b\" \\ c"', hit['a "b" \\ c']),
+            ("api == Heartbeat and rule contains othe", hit["other"]),
+            ("rule", range(1, 40, 4)),
+        ):
+            selection = Selection(capture, compile(text))
+            assert list(selection.rows()) == list(expected), text
+            assert selection.decoded == 15
+        assert len(list(Selection(capture, compile("rule != other")).rows())) == 40 - len(hit["other"])

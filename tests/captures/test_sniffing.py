@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import threading
@@ -10,8 +11,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from barnabas.captures import open_capture, sniffing
+from barnabas.captures import Recorder, open_capture, recording, sniffing
 from barnabas.captures.importing import Importer
+from barnabas.captures.segment import SegmentWriter
 from barnabas.captures.sniffing import SniffError, Tap, sniff
 
 
@@ -122,4 +124,66 @@ def test_old_packets_are_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
     size = os.fstat(growing.file.fileno())
     assert size.st_size == 10 << 20
     assert size.st_blocks * 512 < 4 << 20
+    growing.close()
+
+
+def no_space(*_: object) -> int:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def test_a_full_disk_pauses_the_recording(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request_frame, response_frame
+) -> None:
+    from scapy.utils import rdpcap, wrpcap
+
+    recorder = Recorder(tmp_path / "rec")
+    recorder.opened(1, 10**18, ("10.0.0.1", 5000), ("10.0.0.2", 9092))
+    for i in range(90):
+        recorder.data(1, 0, 10**18 + i * 10**6, request_frame(i, 50))
+        recorder.data(1, 1, 10**18 + i * 10**6 + 1000, response_frame(i, 50))
+    recorder.close()
+    wrpcap(str(tmp_path / "all.pcap"), rdpcap(str(next((tmp_path / "rec").glob("*.pcapng")))))
+    data = (tmp_path / "all.pcap").read_bytes()
+    monkeypatch.setattr(recording, "_RETRY_SECONDS", 0.0)
+
+    said: list[str] = []
+    growing = sniffing._Growing("lo")
+    importer = Importer(tmp_path / "own", on_trouble=said.append)
+    for part in range(3):
+        growing.add(data[len(data) * part // 3 : len(data) * (part + 1) // 3])
+        if not part:
+            importer.begin(growing)
+        with monkeypatch.context() as full:
+            if part == 1:
+                full.setattr(SegmentWriter, "flush", no_space)
+            while importer.advance():
+                pass
+            importer._recording.flush()
+            assert importer.counts["exchanges"] >= 28 * (part + 1)  # counted, whatever the disk says
+    importer.close()
+    growing.close()
+    assert [text.split("; ")[0].split(": ")[0] for text in said] == [
+        f"cannot write to {tmp_path / 'own'}",
+        f"recording goes on in {max((tmp_path / 'own').glob('*.pcapng'))}",
+    ]
+    assert importer.counts["exchanges"] == 90
+    with open_capture(tmp_path / "own") as capture:
+        exchanges = list(capture.exchanges())
+    numbers = {e.correlation_id for e in exchanges if e.request and e.response}
+    assert {*range(29), *range(61, 90)} <= numbers and 45 not in numbers
+    missing = 180 - len(
+        {(e.correlation_id, side) for e in exchanges for side in (0, 1) if (e.response if side else e.request)}
+    )
+    assert 0 < missing <= importer.counts["unrecorded"] + 2
+
+
+def test_packets_wait_for_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    growing = sniffing._Growing("lo")
+    growing.add(b"first")
+    with monkeypatch.context() as full:
+        full.setattr(sniffing.os, "pwrite", no_space)
+        growing.add(b"second")
+        assert not growing.retry() and "No space left" in growing.trouble and growing.read == 5
+    assert growing.retry() and not growing.trouble
+    assert os.pread(growing.file.fileno(), 100, 0) == b"firstsecond"
     growing.close()

@@ -14,6 +14,7 @@ import pyarrow  # noqa: F401
 import pytest
 from barnabas import decoder
 from barnabas.captures import Recorder, open_capture, tables
+from barnabas.captures.tables import throttles
 from barnabas.decoder import facts
 
 SECOND = 1_000_000_000
@@ -133,12 +134,17 @@ def test_a_table_of_segments_and_of_the_whole_capture(traffic: Callable[..., Pat
         for row in batch.to_pylist()
     ]
     assert {f.name: str(f.type) for f in tables.schema(name)} == {c.name: c.arrow for c in table.chosen()}
-    if name in ("exchanges", "errors"):  # each counts in one segment; nothing twice, nothing lost
+    if name in ("exchanges", "frames", "errors"):  # each counts in one segment; nothing twice, nothing lost
         assert sorted(map(repr, whole)) == sorted(map(repr, of_segments)) and len(whole) >= 10
     elif name == "connections":
         assert len(whole) == 2 and sum(row["exchanges"] for row in whole) == 203
     elif name == "versions":
         assert sum(row["exchanges"] for row in whole) == 202  # the orphan has no version
+        added: dict[Any, int] = {}
+        for row in of_segments:
+            key = row["client_id"], row["api_key"], row["api_version"]
+            added[key] = added.get(key, 0) + row["exchanges"]
+        assert added == {(row["client_id"], row["api_key"], row["api_version"]): row["exchanges"] for row in whole}
     elif name == "happenings":
         assert [row["happening"] for row in whole].count("done") >= 197
     assert len(of_segments) >= len(whole) or name == "findings"
@@ -176,8 +182,8 @@ def test_columns_and_batches(traffic: Callable[..., Path]) -> None:
 def test_unknown_columns_and_tables(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"table exchanges has no column 'apis'; it has: capture_id, segment"):
         tables.exchanges(tmp_path / "any.pcapng", ["apis"])
-    with pytest.raises(ValueError, match=r"no table is called 'frames'; there is: exchanges"):
-        tables.chosen("frames")
+    with pytest.raises(ValueError, match=r"no table is called 'packets'; there is: exchanges"):
+        tables.chosen("packets")
 
 
 @pytest.mark.parametrize("cut", [0, 3, 50, 200, 3000, -1])
@@ -218,7 +224,8 @@ def test_a_killed_recorders_segment_counts_as_closed(traffic: Callable[..., Path
     assert rows(left) == before
     with open(left, "rb") as writer:
         fcntl.flock(writer, fcntl.LOCK_EX)
-        assert tables.find_segments(directory) == ([], 1, [])
+        found = tables.find_segments(directory)
+        assert (found.segments, found.live, list(found.writing.values())) == ([], 1, [0])
 
 
 def test_what_is_no_recording_is_left_out(traffic: Callable[..., Path], tmp_path: Path) -> None:
@@ -229,11 +236,11 @@ def test_what_is_no_recording_is_left_out(traffic: Callable[..., Path], tmp_path
     (directory / "empty.pcapng").touch()
     (directory / "note.txt").write_text("not looked at")
     found = tables.find_segments(directory)
-    assert len(found.segments) == 1
-    assert sorted(line.split(": ", 1)[1] for line in found.left_out) == [
-        "the file is empty, not a capture",
-        f"the same segment as {path}",
-    ]
+    empty, segment = sorted(found.segments, key=lambda each: each.size)
+    assert (empty.path.name, empty.foreign, segment.foreign) == ("empty.pcapng", True, False)
+    assert [line.split(": ", 1)[1] for line in found.left_out] == [f"the same segment as {path}"]
+    (row,) = [row for batch in tables.batches("segments", empty.path) for row in batch.to_pylist()]
+    assert (row["status"], row["detail"].split(": ")[1]) == ("unreadable", "the file is empty, not a capture")
     with pytest.raises(FileNotFoundError, match="no such file or folder"):
         tables.find_segments(tmp_path / "absent")
 
@@ -259,3 +266,71 @@ def test_error_and_api_names_are_the_decoders(traffic: Callable[..., Path]) -> N
     for row in every(traffic()):
         assert row["api"] == ("" if row["state"] == "orphan" else facts.api_name(row["api_key"]))
         assert row["error"] == (facts.error_name(row["error_code"]) if row["error_code"] else None)
+
+
+def test_throttles_are_found_by_their_bytes_and_by_decoding_alike(tmp_path: Path) -> None:
+    """Most responses are not read at all; the rows are those of a reading that decodes every one."""
+    recorder = Recorder(tmp_path / "recording")
+    ends = [(("127.0.0.1", 50001), ("127.0.0.1", 9092)), (("::1", 50002), ("::1", 9092))]
+    for conn, (client, broker) in enumerate(ends):
+        recorder.opened(conn, 1_000, client, broker)
+    number = 0
+    for api, version in (
+        ("Heartbeat", 1),
+        ("Heartbeat", 4),
+        ("Heartbeat", 0),
+        ("Metadata", 12),
+        ("Produce", 9),
+        ("Produce", 3),
+    ):
+        for throttle in (0, 0, 700, 0, 1 << 24):
+            key = facts.api_key(api)
+            body = {} if (api, version) == ("Heartbeat", 0) else {"throttle_time_ms": throttle}
+            asked = {"acks": 1} if api == "Produce" else {}
+            for direction, frame in (
+                (0, decoder.encode_request(key, version, asked, correlation_id=number, client_id="c")),
+                (1, decoder.encode_response(key, version, body, correlation_id=number)),
+            ):
+                recorder.data(number % 2, direction, 2_000 + number, len(frame).to_bytes(4, "big") + frame)
+            number += 1
+    recorder.close()
+    table = tables.described("throttles")
+    (segment,) = tables.find_segments(tmp_path / "recording").segments
+    found = [row for batch in tables.batches("throttles", segment.path) for row in batch.to_pylist()]
+    with open_capture(tmp_path / "recording") as capture:
+        whole = list(tables.Rows(capture, tables.Options(table, table.chosen())))
+        records = capture.segments[0].index.array()
+        passed_over = int(throttles.unlikely(segment.path, records).sum())
+    assert sorted(map(repr, found)) == sorted(map(repr, whole))
+    assert [row["throttle_ms"] for row in found] == [700, 1 << 24] * 5
+    assert passed_over == 9  # of Heartbeat and Metadata those with 0; of Produce it stands last
+
+
+def test_versions_from_the_index_are_those_of_the_story(tmp_path: Path) -> None:
+    """Counted by NumPy in the index, and by what happened on the connections, packet by packet."""
+    recorder = Recorder(tmp_path / "recording")
+    offers = [{"api_key": key, "min_version": 0, "max_version": 4 + key} for key in (3, 12, 18)]
+    for conn in range(3):
+        recorder.opened(conn, 1_000, ("127.0.0.1", 50001 + conn), ("127.0.0.1", 9092))
+    for number in range(60):
+        key, version = ((18, 3), (12, 4), (3, 12), (12, 3))[number % 4 if number > 3 else number % 2 * 2]
+        named = {"client_software_name": f"lib-{number % 2}", "client_software_version": "1.2"} if key == 18 else {}
+        said = {"api_keys": offers} if key == 18 else {"error_code": 25 * (number % 5 == 0)} if key == 12 else {}
+        for direction, frame in (
+            (
+                0,
+                decoder.encode_request(
+                    key, version, named, correlation_id=number, client_id=("a", None)[number % 3 == 2]
+                ),
+            ),
+            (1, decoder.encode_response(key, version, said, correlation_id=number)),
+        ):
+            recorder.data(number % 3, direction, 2_000 + number, len(frame).to_bytes(4, "big") + frame)
+    recorder.close()
+    table = tables.described("versions")
+    (segment,) = tables.find_segments(tmp_path / "recording").segments
+    found = [row for batch in tables.batches("versions", segment.path) for row in batch.to_pylist()]
+    with open_capture(tmp_path / "recording") as capture:
+        whole = list(tables.Rows(capture, tables.Options(table, table.chosen())))
+    assert found == whole and {row["software_name"] for row in found} >= {"lib-0"}
+    assert any(row["errors"] for row in found) and any(row["offered_max"] == 16 for row in found)

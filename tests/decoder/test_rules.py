@@ -172,7 +172,9 @@ def test_rule_9_tags_compact_nulls_and_the_zero_uuid():
     body = h("02") + bytes(16) + h("00 00") + h("00 00 00")
     found = decoder.decode_body("request", 3, 12, body)
     assert found["topics[0].name"] is None and found["topics[0].topic_id"] == uuid.UUID(int=0)
-    assert decoder.encode_body("request", 3, 12, {"topics": None, "allow_auto_topic_creation": False}) == h("00 00 00 00")
+    assert decoder.encode_body("request", 3, 12, {"topics": None, "allow_auto_topic_creation": False}) == h(
+        "00 00 00 00"
+    )
 
 
 def test_rule_2_holds_for_versions_that_nobody_knows():

@@ -70,7 +70,10 @@ def test_same_layouts_as_the_json_of_3_9(reference):
     assert count >= 646 and renamed == RENAMED_SINCE_3_9
 
 
-@pytest.mark.parametrize(("release", "least", "renames"), [("3.9.1", 646, RENAMED_SINCE_3_9), ("4.3.1", 604, set()), ("4.4.0", 618, RENAMED_IN_4_4)])
+@pytest.mark.parametrize(
+    ("release", "least", "renames"),
+    [("3.9.1", 646, RENAMED_SINCE_3_9), ("4.3.1", 604, set()), ("4.4.0", 618, RENAMED_IN_4_4)],
+)
 def test_same_layouts_as_the_jars(release, least, renames):
     jars = list(CLIENT_JARS.rglob(f"kafka-clients-{release}.jar"))
     assert jars, "the jar is fetched by: make broker"

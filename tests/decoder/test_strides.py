@@ -14,7 +14,9 @@ from typing import Any
 import pytest
 from barnabas import decoder
 from barnabas.decoder import accelerator, facts, strides
+from barnabas.decoder.filter.quiet import Quiet
 from barnabas.decoder.strides import AWAITED, OVERSIZE, PASSED, WATCHED, PythonQueue
+from barnabas.proxy import keeping
 from torture.decoder import sanitized
 
 native = accelerator.native
@@ -63,6 +65,24 @@ def response(chance: random.Random, number: int) -> bytes:
     return sized(frame[: chance.choice((len(frame), len(frame), len(frame), chance.randrange(len(frame) + 1)))])
 
 
+def heads(chance: random.Random, data: bytes) -> bytes:
+    """Beginnings as `proxy.heads` keeps them, some taken from the stream, some with a byte or a mask that is another."""
+    found = b""
+    at = 0
+    while at + 12 < len(data) and len(found) < 2000:
+        size, keyver = struct.unpack_from(">II", data, at)
+        like = bytearray(data[at + 12 : at + 12 + chance.randrange(max(min(size - 8, 90), 0) + 1)])
+        mask = bytes(chance.choice((255, 255, 255, 0, 15)) for _ in like)
+        if like and chance.random() < 0.5:
+            like[chance.randrange(len(like))] ^= 16
+        wanted = chance.choice((0, size, size ^ 1))
+        entry = struct.pack("=5I", 20 + 2 * len(like), keyver, wanted, len(like), chance.randrange(2))
+        if chance.random() < 0.3:
+            found += entry + bytes(like) + mask
+        at += size + 4
+    return found
+
+
 def stream(chance: random.Random, make: Any, ids: list[int]) -> bytes:
     parts = []
     for number in ids:
@@ -84,6 +104,7 @@ class Both:
         self.queues = native.Queue(), PythonQueue()
         self.functions = getattr(native, name), getattr(strides, f"python_{name}")
         self.chosen = strides.selection_table(chosen), chosen
+        self.keeping: frozenset[int] | None = None
 
     def append(self, entry: Any) -> None:
         for queue in self.queues:
@@ -95,9 +116,13 @@ class Both:
         view = memoryview(data + b"\xee" * (700 if len(data) % 2 else 0))
         for function, own, chosen in zip(self.functions, self.queues, self.chosen, strict=True):
             given = (own, chosen) if queue else ()
-            found.append(function(view, at, len(data), MOST, *given, *more))
+            keeping: tuple[Any, ...] = ()
+            if self.keeping is not None:
+                keeping = (strides.selection_table(self.keeping) if own is self.queues[0] else self.keeping, 77)
+            found.append(function(view, at, len(data), MOST, *given, *more, *keeping))
         assert found[0] == found[1]
         assert entries(self.queues[0]) == entries(self.queues[1])
+        assert self.queues[0].kept() == self.queues[1].kept()
         return found[0]
 
 
@@ -109,9 +134,12 @@ def test_requests_are_the_same(seed: int) -> None:
         data = stream(chance, request, [chance.randrange(1 << 32) for _ in range(chance.randrange(30))])
         watched, every = Both("stride_watched", WATCHED_HERE), Both("stride_requests", FREE)
         limit = chance.choice((0, 3, 8192))
-        for both, more in ((watched, (limit,)), (every, ())):
+        for both, more in ((watched, (limit,)), (every, (b"",))):
             at = 0
             while at < len(data):
+                if both is every:
+                    both.keeping = chance.choice((None, frozenset(), WATCHED_HERE))
+                    more = (heads(chance, data),)
                 end = min(at + chance.choice((1, 11, 12, 13, 40, 700, 5000)), len(data))
                 stopped = both(data[:end], at, *more)[0]
                 # whoever calls goes on behind a frame that these do not want
@@ -141,6 +169,46 @@ def test_responses_are_the_same(seed: int) -> None:
                 for queue in both.queues:
                     queue.popleft()
             at = max(stopped, at + 1) if stopped < end else stopped
+
+
+@needs_native
+@pytest.mark.parametrize("seed", range(10))
+def test_responses_to_kept_requests_are_the_same(seed: int) -> None:
+    """What is quiet passes, in both versions; an error, a throttle time, or bytes that are no response, never do."""
+    chance = random.Random(seed)
+    parts = [(HEARTBEAT, 4), (HEARTBEAT, 0), (PRODUCE, 11), (PRODUCE, 2), (FETCH, 16)]
+    wanted = Quiet(errors=True, throttle=True, latency=50, size=400)
+    ways = {key: tuple(keeping.way(key, version, wanted) for version in range(18)) for key, _ in parts}
+    quiet = tuple(ways.get(key) for key in range(max(ways) + 1))
+    passed = stopped = 0
+    for number in range(150):
+        key, version = chance.choice(parts)
+        both = Both("stride_responses", frozenset())
+        came = chance.choice((0, 0, 0, 60))
+        for queue in both.queues:
+            queue.append_kept((key << 16 | version) << 32 | number, b"request", 100 - came)
+        code = chance.choice((0, 0, 6))
+        throttle = chance.choice((0, 0, 0, 9)) if (key, version) != (HEARTBEAT, 0) else 0
+        fields: dict[str, Any] = {"throttle_time_ms": throttle}
+        if key == HEARTBEAT:
+            fields = {**({"throttle_time_ms": throttle} if version else {}), "error_code": code}
+        elif key == PRODUCE:
+            answers = [{"index": 0}, {"index": 1, "error_code": code}]
+            fields["responses"] = [{"name": "t", "partition_responses": answers}]
+        else:
+            answers = [{"partition_index": 0, "error_code": code, "records": bytes(chance.choice((0, 600)))}]
+            fields["responses"] = [{"topic_id": "00000000-0000-4000-8000-000000000001", "partitions": answers}]
+        frame = bytearray(sized(decoder.encode_response(key, version, fields, correlation_id=number)))
+        large = len(frame) > 404
+        damaged = chance.random() < 0.2
+        if damaged:
+            frame[chance.randrange(8, len(frame))] ^= 1 << chance.randrange(8)
+        end = chance.choice((len(frame), len(frame), len(frame) - 1))
+        _, _, why = both(bytes(frame[:end]), 0, quiet, 100)
+        expected = end == len(frame) and not (code or throttle or large or came)
+        assert damaged or (why == PASSED) == expected
+        passed, stopped = passed + (why == PASSED), stopped + (why == WATCHED)
+    assert passed > 10 and stopped > 10
 
 
 def produce(acks: int, number: int, client_id: str = "t") -> bytes:
@@ -208,7 +276,9 @@ def test_the_queue_has_the_manners_of_a_deque(seed: int) -> None:
     chance = random.Random(seed)
     fast, slow = native.Queue(), deque[Any]()
     for step in range(8000):
-        what = chance.choice(("append", "append", "appendleft", "popleft", "popleft", "clear" if step % 700 == 0 else "append"))
+        what = chance.choice(
+            ("append", "append", "appendleft", "popleft", "popleft", "clear" if step % 700 == 0 else "append")
+        )
         if step % 2000 > 1500:
             what = "popleft"
         if what.startswith("append"):

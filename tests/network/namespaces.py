@@ -1,6 +1,6 @@
 """Network namespaces for tests: own interfaces, addresses and firewall, gone with the test. Linux, root.
 
-    client (10.77.1.2, fd77:1::2) ── router (10.77.1.1, 10.77.2.1, ...) ── broker (10.77.2.2, fd77:2::2)
+client (10.77.1.2, fd77:1::2) ── router (10.77.1.1, 10.77.2.1, ...) ── broker (10.77.2.2, fd77:2::2)
 """
 
 from __future__ import annotations

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
+from barnabas.decoder import facts
+from barnabas.plugins import answers
+from barnabas.plugins.reach import shadowed
 from barnabas.plugins.rules import Rule, RuleError, Wrong, load, parse
 
 
@@ -132,6 +136,9 @@ def test_one_model_for_all_notations(tmp_path: Path) -> None:
     assert load(tmp_path / "rules.toml") == [SAME]
     assert parse(JSON) == [SAME]
     assert load_text(tmp_path, JSON) == [SAME]
+    assert load_text(tmp_path, JSON.replace(" ", "\t").replace("topic\t==\ta", "topic == a")) == [SAME]
+    with pytest.raises(RuleError, match=r"2:2: a rule has no .*mach"):
+        parse('{"name": "n",\n\t"mach": "api == Fetch", "do": {"delay": "1ms"}}')
     assert parse(str(SAME.to_dict())) == [SAME]  # one rule alone
     assert parse(f"[{SAME.to_dict()}]") == [SAME]
 
@@ -160,3 +167,72 @@ def test_python_names_the_path() -> None:
         Rule.of("api == Heartbeat", error="NOT_CORDINATOR")
     with pytest.raises(ValueError, match=r"do\[1\].drop: "):
         Rule.of("api == Heartbeat", [{"delay": "1s"}, {"drop": "all"}])
+
+
+@pytest.mark.parametrize(
+    ("match", "do", "part"),
+    [
+        ("api == Produce and api == Fetch", {"delay": "1s"}, "no API is all of this at once"),
+        ("api == Produce and group == stock", {"delay": "1s"}, "or has all these fields"),
+        ("api == Produce and ver > 40", {"delay": "1s"}, "no version is like that (Produce 0 to "),
+        ("api == Produce and ver == 3 and ver == 4", {"delay": "1s"}, "no version is like that"),
+        ("api == Metadata and ver == 99", {"error": "UNKNOWN_TOPIC_OR_PARTITION"}, "no version is like that"),
+        ("api == DescribeLogDirs", [{"error": "NONE"}, {"respond": {}}], "a request has one answer"),
+        ("api == Fetch and ver < 7", {"error": "FETCH_SESSION_ID_NOT_FUND"}, "did you mean FETCH_SESSION_ID_NOT_FOUND"),
+    ],
+)
+def test_rules_that_cannot_be(match: str, do: Any, part: str) -> None:
+    with pytest.raises(Wrong) as caught:
+        Rule.of(match, do)
+    assert part in str(caught.value)
+
+
+def without_errors() -> list[tuple[int, int, int]]:
+    """(api key, a version whose response has no error code, the first that has one), from the definitions alone."""
+    found = []
+    for key in facts.api_keys():
+        carrying = {version: answers.carries(key, version) for version in facts.api(key).versions.every()}
+        if any(carrying.values()) and not all(carrying.values()):
+            bare = next(version for version, has in carrying.items() if not has)
+            found.append((key, bare, min(version for version, has in carrying.items() if has)))
+    return found
+
+
+def test_an_error_that_this_version_cannot_carry() -> None:
+    for key, bare, first in without_errors():
+        name = facts.api_name(key)
+        with pytest.raises(
+            Wrong, match=f"no error code at the versions that match: it has one from version {first} on"
+        ):
+            Rule.of(f"api == {name} and ver == {bare}", error="UNKNOWN_SERVER_ERROR")
+        Rule.of(f"api == {name} and ver >= {bare}", error="UNKNOWN_SERVER_ERROR")
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "hidden"),
+    [
+        ("api == Produce", "api == Produce and topic == a", True),
+        ("api in {Produce, Fetch}", "api == Fetch and client == x", True),
+        ("topic == a", "api == Produce and topic == a and partition == 3", True),
+        ("client == x and api == Produce", "api  ==  Produce and client == x and acks == 0", True),
+        ("api == Produce", "api == Produce and err != 0", True),
+        ("not api == Metadata", "api == Fetch", True),
+        ("api == Produce and topic == b", "api == Produce and topic == a", False),
+        ("api == Fetch", "api == Produce", False),
+        ("topic == a and partition == 3", "topic == a", False),
+        ("not api == Fetch", "api == Fetch", False),
+        ("api == Produce or client == x", "api == Fetch", False),
+    ],
+)
+def test_rules_that_never_fire_behind_others(first: str, second: str, hidden: bool) -> None:
+    one, two = Rule.of(first, delay="1s", name="one"), Rule.of(second, delay="2s", name="two")
+    assert shadowed([one, two]) == ([(two, one)] if hidden else [])
+    assert shadowed([Rule.of(first, delay="1s", name="one", when={"times": 9}), two]) == []
+
+
+def test_a_rule_about_responses_comes_last() -> None:
+    late, early = (
+        Rule.of("api == Produce and err != 0", drop="response"),
+        Rule.of("api == Produce", delay="1s", name="e"),
+    )
+    assert shadowed([late, early]) == [(late, early)]

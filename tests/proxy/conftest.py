@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import struct
 import threading
@@ -13,8 +14,17 @@ import pytest
 from barnabas import decoder
 from barnabas.proxy import Proxy, ProxyConfig
 from barnabas.proxy.events import Event
+from barnabas.proxy.fork_server import ForkServer
 
 Script = Callable[[socket.socket], None]
+
+
+def settings() -> dict[str, str]:
+    """What the environment says to processes of the product."""
+    return {name: value for name, value in os.environ.items() if name.startswith("BARNABAS_")}
+
+
+SETTINGS = settings()
 
 
 def request(api_key: int, api_version: int, correlation_id: int, body: bytes = b"") -> bytes:
@@ -88,7 +98,8 @@ class Broker:
 class Bench:
     """Brokers, proxies and clients of one test; everything is closed behind it."""
 
-    def __init__(self) -> None:
+    def __init__(self, fork_server: ForkServer | None = None) -> None:
+        self._fork_server = fork_server
         self._closing: list[Callable[[], Any]] = []
 
     def broker(self, script: Script) -> Broker:
@@ -97,7 +108,9 @@ class Bench:
         return broker
 
     def proxy(self, upstream: tuple[str, int], **options: Any) -> Proxy:
-        proxy = Proxy(ProxyConfig(upstream=upstream, **({"probe": False, "drain_seconds": 1.0} | options)))
+        config = ProxyConfig(upstream=upstream, **({"probe": False, "drain_seconds": 1.0} | options))
+        # A process that was loaded before would not see what a test has set for those of its proxy.
+        proxy = Proxy(config, fork_server=self._fork_server if settings() == SETTINGS else None)
         proxy.start()
         self._closing.append(proxy.stop)
         return proxy
@@ -117,9 +130,18 @@ class Bench:
             close()
 
 
+@pytest.fixture(scope="session")
+def fork_server() -> Iterator[ForkServer | None]:
+    """Whose forks the processes of proxies are: hundreds of proxies are started."""
+    server = ForkServer() if ForkServer.available else None
+    yield server
+    if server:
+        server.close()
+
+
 @pytest.fixture
-def bench() -> Iterator[Bench]:
-    bench = Bench()
+def bench(fork_server: ForkServer | None) -> Iterator[Bench]:
+    bench = Bench(fork_server)
     yield bench
     bench.close()
 
@@ -159,9 +181,7 @@ def comes_to_rest(ticks: Callable[[], int], most: int = 4) -> None:
     raise AssertionError(f"ticks used in two seconds each: {used}")
 
 
-def metadata_response(
-    correlation_id: int, brokers: list[tuple[int, str, int]], version: int = 8
-) -> bytes:
+def metadata_response(correlation_id: int, brokers: list[tuple[int, str, int]], version: int = 8) -> bytes:
     """A whole Metadata response frame with these (node id, host, port)."""
     fields = {
         "brokers": [{"node_id": node, "host": host, "port": port} for node, host, port in brokers],

@@ -45,11 +45,11 @@ def test_what_is_too_new_to_be_changed_is_not_offered(bench: Any, wire: Any, ver
     proxy = bench.proxy(bench.broker(answering(wire, ranges, [])).address)
     for number in range(2):
         client = bench.client(proxy.address)
-        message = decoder.decode_response(
-            ask(wire, client, version, number), api_key=API_VERSIONS, api_version=version
-        )
+        message = decoder.decode_response(ask(wire, client, version, number), api_key=API_VERSIONS, api_version=version)
         got = {e["api_key"]: e["max_version"] for e in message.to_dict()["api_keys"]}
-        assert got == {facts.api_key(name): high for name, high in (known | {"Heartbeat": known["Heartbeat"] + 9}).items()}
+        assert got == {
+            facts.api_key(name): high for name, high in (known | {"Heartbeat": known["Heartbeat"] + 9}).items()
+        }
     event = wire.wait_for(proxy, Capped)
     assert (event.api_key, event.offered, event.capped) == (3, known["Metadata"] + 5, known["Metadata"])
     proxy.stop()

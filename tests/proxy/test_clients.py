@@ -61,9 +61,7 @@ def produce(bootstrap: str, topic: str, count: int, **options: Any) -> list[str]
 
 
 def consume(bootstrap: str, topic: str, count: int) -> set[bytes]:
-    consumer = Consumer(
-        {"bootstrap.servers": bootstrap, "group.id": f"g-{topic}", "auto.offset.reset": "earliest"}
-    )
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": f"g-{topic}", "auto.offset.reset": "earliest"})
     consumer.subscribe([topic])
     keys: set[bytes] = set()
     deadline = time.monotonic() + 40

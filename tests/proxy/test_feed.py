@@ -335,7 +335,9 @@ def test_a_reader_survives_whatever_it_is_sent(datagrams: list[bytes]) -> None:
                 assert len(event) * RECORD.size == len(event.data) <= len(datagram)
                 assert len(list(event.rows())) == len(event)
     reader.receive(Header(Kind.WELCOME, 0, 1, 0, (1 << 64) - 1, 0, 0, 1).pack())
-    assert [type(e) for e in reader.receive(Header(Kind.BATCH, 1, 1, 0, (1 << 64) - 1, 0, 0, 1).pack() + bytes(64))] == [Batch]
+    assert [
+        type(e) for e in reader.receive(Header(Kind.BATCH, 1, 1, 0, (1 << 64) - 1, 0, 0, 1).pack() + bytes(64))
+    ] == [Batch]
 
 
 @given(st.binary(max_size=700) | st.builds(Hello, st.integers(0, 255), *[st.integers(0, (1 << 32) - 1)] * 2, st.binary(max_size=512)).map(Hello.pack))  # fmt: skip

@@ -270,8 +270,15 @@ def test_the_command_with_a_real_client(tmp_path: Path) -> None:
     with open_capture(second["path"]) as capture:
         produced = [e for e in capture.exchanges() if e.api == "Produce" and e.error == 0]
         assert len(produced) >= 60
-        assert {topic["name"] for e in produced for topic in e.request_message.to_dict()["topic_data"]} == {"good", "bad"}
+        assert {topic["name"] for e in produced for topic in e.request_message.to_dict()["topic_data"]} == {
+            "good",
+            "bad",
+        }
     shown = subprocess.run(
-        [sys.executable, "-m", "barnabas", "decode", first["path"]], capture_output=True, text=True, timeout=60, check=True
+        [sys.executable, "-m", "barnabas", "decode", first["path"]],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
     )
     assert "flight recording: a filter was true: api == Produce and topic == bad" in shown.stderr

@@ -19,15 +19,15 @@ from retold.error_rules import error_rule
 NOT_LEADER = 6
 
 
-def produce(wire: Any, correlation_id: int, acks: int = -1, version: int = 7, topics: tuple[str, ...] = ("t",)) -> bytes:
+def produce(
+    wire: Any, correlation_id: int, acks: int = -1, version: int = 7, topics: tuple[str, ...] = ("t",)
+) -> bytes:
     fields = {
         "acks": acks,
         "timeout_ms": 1000,
         "topic_data": [{"name": name, "partition_data": [{"index": 0, "records": b"r" * 50}]} for name in topics],
     }
-    frame: bytes = wire.framed(
-        decoder.encode_request(0, version, fields, correlation_id=correlation_id, client_id="t")
-    )
+    frame: bytes = wire.framed(decoder.encode_request(0, version, fields, correlation_id=correlation_id, client_id="t"))
     return frame
 
 

@@ -75,7 +75,9 @@ class Traffic:
     def open(self, conn: int = 1) -> None:
         self.tell("opened", conn, self.time_ns, ("10.0.0.1", 50000 + conn), ("10.0.0.2", 9092))
 
-    def ask(self, key: int, version: int, fields: dict[str, Any] | None = None, conn: int = 1, client: str | None = "c") -> int:
+    def ask(
+        self, key: int, version: int, fields: dict[str, Any] | None = None, conn: int = 1, client: str | None = "c"
+    ) -> int:
         self.number += 1
         frame = decoder.encode_request(key, version, fields or {}, correlation_id=self.number, client_id=client)
         self.tell("data", conn, 0, self.time_ns, framed(frame))
@@ -172,7 +174,9 @@ def test_the_meter_counts_what_the_recording_holds(seed: int, tmp_path: Path) ->
     ):
         assert chosen
         assert of(found, name + "_count", "api") == Counter(row.api for row in chosen)
-        assert sum(of(found, name + "_sum", "api").values()) == pytest.approx(sum(r.latency_ns or 0 for r in chosen) / 1e9)
+        assert sum(of(found, name + "_sum", "api").values()) == pytest.approx(
+            sum(r.latency_ns or 0 for r in chosen) / 1e9
+        )
         for api in {row.api for row in chosen}:
             for bound in BUCKETS:
                 within = sum(row.api == api and (row.latency_ns or 0) <= bound * 1e9 for row in chosen)
@@ -237,16 +241,21 @@ def test_made_up_apis_and_versions_get_no_labels_of_their_own(pairs: list[tuple[
     traffic = Traffic()
     traffic.open()
     for number, (key, version) in enumerate(pairs):
-        frame = key.to_bytes(2, "big", signed=True) + version.to_bytes(2, "big", signed=True) + number.to_bytes(4, "big")
+        frame = (
+            key.to_bytes(2, "big", signed=True) + version.to_bytes(2, "big", signed=True) + number.to_bytes(4, "big")
+        )
         traffic.tell("data", 1, 0, 0, framed(frame + b"\xff\xff" + bytes(30)))
     traffic.tell("closed", 1, 0, "fin")
     names = {facts.api_name(key) for key in facts.api_keys()} | {"other"}
     found = traffic.samples
     assert set(of(found, "barnabas_requests_total", "api")) <= names
-    for (name, labels) in found:
+    for name, labels in found:
         if name == "barnabas_requests_total":
             asked = dict(labels)
-            assert asked["api_version"] == "other" or int(asked["api_version"]) in facts.api(facts.api_key(asked["api"])).versions
+            assert (
+                asked["api_version"] == "other"
+                or int(asked["api_version"]) in facts.api(facts.api_key(asked["api"])).versions
+            )
     assert sum(of(found, "barnabas_requests_total", "api").values()) == len(pairs)
 
 
@@ -316,7 +325,7 @@ def serving(bench: Any, wire: Any, **meter: Any) -> Any:
 
 def scrape(proxy: Any, path: str = "/metrics") -> bytes:
     host, port = proxy.meter.metrics
-    with urllib.request.urlopen(f"http://{host}:{port}{path}", timeout=10) as answer:
+    with urllib.request.urlopen(f"http://{host}:{port}{path}", timeout=60) as answer:
         assert answer.headers["Content-Type"].startswith("text/plain; version=")
         body: bytes = answer.read()
         return body
@@ -346,7 +355,7 @@ def test_only_metrics_are_served(bench: Any, wire: Any) -> None:
     host, port = proxy.meter.metrics
 
     def status(method: str, path: str) -> int:
-        connection = http.client.HTTPConnection(host, port, timeout=10)
+        connection = http.client.HTTPConnection(host, port, timeout=60)
         connection.request(method, path, body=b"x" if method == "POST" else None)
         answer = connection.getresponse()
         body = answer.read()
@@ -359,7 +368,7 @@ def test_only_metrics_are_served(bench: Any, wire: Any) -> None:
     assert status("GET", "/") == 404
     assert status("POST", "/metrics") == 405
     for nonsense in (b"\x00\x00\x00\x10\x00\x12" + bytes(20) + b"\r\n\r\n", b"x" * 40_000, b""):
-        with socket.create_connection((host, port), timeout=10) as raw:
+        with socket.create_connection((host, port), timeout=60) as raw:
             raw.sendall(nonsense)
             raw.shutdown(socket.SHUT_WR)
             try:

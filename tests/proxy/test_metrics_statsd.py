@@ -17,7 +17,9 @@ from barnabas.proxy.metering import MeterConfig
 from barnabas.proxy.metrics import Metrics
 from barnabas.proxy.statsd import DATAGRAM, SAMPLES, StatsD
 
-LINE = re.compile(r"[A-Za-z0-9_.-]+:-?[0-9.]+\|(c|g|ms)(\|@[0-9.]+)?(\|#[a-z_]+:[A-Za-z0-9_-]*(,[a-z_]+:[A-Za-z0-9_-]*)*)?")
+LINE = re.compile(
+    r"[A-Za-z0-9_.-]+:-?[0-9.]+\|(c|g|ms)(\|@[0-9.]+)?(\|#[a-z_]+:[A-Za-z0-9_-]*(,[a-z_]+:[A-Za-z0-9_-]*)*)?"
+)
 
 
 def traffic(prefix: str = "barnabas", tags: bool = False) -> tuple[Gauge, StatsD]:
@@ -102,7 +104,7 @@ def test_a_running_proxy_sends_them(bench: Any, wire: Any, listens: bool) -> Non
 
     with closing(socket.socket(socket.AF_INET, socket.SOCK_DGRAM)) as server:
         server.bind(("127.0.0.1", 0))
-        server.settimeout(10)
+        server.settimeout(60)
         where = server.getsockname()
         if not listens:
             server.close()

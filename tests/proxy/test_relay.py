@@ -126,10 +126,11 @@ def test_reset_by_the_broker_reaches_the_client_as_reset(bench: Any, wire: Any) 
 
 def test_reset_by_the_client_reaches_the_broker_as_reset(bench: Any, wire: Any) -> None:
     outcome: list[str] = []
-    done = threading.Event()
+    arrived, done = threading.Event(), threading.Event()
 
     def script(sock: socket.socket) -> None:
         wire.read_frame(sock)
+        arrived.set()
         try:
             outcome.append("fin" if sock.recv(1) == b"" else "data")
         except ConnectionResetError:
@@ -139,9 +140,9 @@ def test_reset_by_the_client_reaches_the_broker_as_reset(bench: Any, wire: Any) 
     proxy = bench.proxy(bench.broker(script).address)
     client = bench.client(proxy.address)
     client.sendall(wire.request(18, 0, 1))
-    time.sleep(0.1)
+    assert arrived.wait(60)
     reset(client)
-    assert done.wait(5)
+    assert done.wait(60)
     assert outcome == ["rst"]
 
 

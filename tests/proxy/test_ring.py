@@ -203,8 +203,9 @@ def place(setup: Setup) -> int:
     return setup.writer.space()[0]
 
 
-def test_while_readers_keep_up_the_same_memory_is_used_again() -> None:
-    setup = Setup(size=16 * CHUNK)
+@pytest.mark.parametrize("lossless", [False, True])
+def test_while_readers_keep_up_the_same_memory_is_used_again(lossless: bool) -> None:
+    setup = Setup(size=16 * CHUNK, lossless=lossless)
     setup.open(1)
     list(setup.read_all())
     for number in range(200):
@@ -212,7 +213,7 @@ def test_while_readers_keep_up_the_same_memory_is_used_again() -> None:
         setup.data(1, 0, data, 0)
         (record,) = setup.read_all()
         assert isinstance(record, Record) and record.data == data
-        assert place(setup) <= HOT
+        assert place(setup) <= HOT and setup.writer.has_room()
     assert setup.reader.lost_bytes == 0
 
 
@@ -248,6 +249,34 @@ def test_a_reader_that_must_not_lose_any_is_never_passed_over() -> None:
     written = setup.streams[1, 0]
     assert sum(len(r.data) for r in setup.read_all() if isinstance(r, Record) and r.kind == Kind.DATA) == written
     assert setup.reader.lost_bytes == 0
+
+
+def test_bytes_that_are_being_read_stay_where_they_are() -> None:
+    setup = Setup(size=16 * CHUNK, lossless=True)
+    chance = random.Random(5)
+    setup.open(1)
+    (_,) = setup.read_all()
+    written: list[bytes] = []
+    taken, records, record = 0, iter(()), None
+    rewound, before = 0, 0
+    for _ in range(1500):
+        for _ in range(chance.randrange(4)):
+            if setup.writer.has_room():
+                written.append(chance.randbytes(8) * chance.choice((1, 1000, CHUNK // 40)))
+                setup.data(1, 0, written[-1], 0)
+            rewound += place(setup) < before
+            before = place(setup)
+        for _ in range(chance.choice((0, 1, 2, 9))):
+            # what was written meanwhile has not touched it
+            assert record is None or record.data == written[taken - 1]
+            record = next(records, None)
+            if record is None:
+                records = setup.reader.read(chance.randrange(1, 20))
+                continue
+            assert isinstance(record, Record) and record.data == written[taken]
+            taken += 1
+    list(records)
+    assert taken > 500 and rewound > 5 and setup.reader.lost_bytes == 0
 
 
 def test_a_burst_after_the_same_memory_was_used_again_is_not_taken_for_a_hung_reader() -> None:

@@ -284,7 +284,11 @@ def test_a_refused_login_closes_the_client_with_the_brokers_words(bench: Any, wi
 
 @pytest.mark.parametrize(
     ("said", "words"),
-    [(b"", "closed the connection"), (b"HTTP/1.1 400 Bad Request", "no Kafka frame"), (b"\0\0\0\2xx", "cannot be read")],
+    [
+        (b"", "closed the connection"),
+        (b"HTTP/1.1 400 Bad Request", "no Kafka frame"),
+        (b"\0\0\0\2xx", "cannot be read"),
+    ],
 )
 def test_brokers_that_answer_anything_else(bench: Any, wire: Any, said: bytes, words: str) -> None:
     def script(sock: socket.socket) -> None:

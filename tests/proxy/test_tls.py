@@ -114,9 +114,7 @@ def test_bytes_stay_the_same(secure: Any, piece: int) -> None:
     assert hashlib.sha256(received[0]).digest() == hashlib.sha256(up).digest()
 
 
-def both_ways(
-    sock: ssl.SSLSocket, data: bytes, piece: int, slowly: tuple[float, float, int] = (0.0, 0.0, 0)
-) -> bytes:
+def both_ways(sock: ssl.SSLSocket, data: bytes, piece: int, slowly: tuple[float, float, int] = (0.0, 0.0, 0)) -> bytes:
     """Send `data` in pieces while taking what comes, until both sides have ended.
 
     `slowly`: how long to wait before the first read and between reads, in seconds, and what to take at a time.
@@ -150,7 +148,9 @@ def both_ways(
                 end_writing_only_sends(sock)
         if waiting:
             late = readable - time.monotonic()
-            select.select([sock] if reading and late <= 0 else [], [sock] if writing else [], [], late if late > 0 else 20)
+            select.select(
+                [sock] if reading and late <= 0 else [], [sock] if writing else [], [], late if late > 0 else 20
+            )
     return bytes(received)
 
 

@@ -81,9 +81,11 @@ def test_certificates_say_what_clients_check(tmp_path: Path) -> None:
     assert (leaf.not_valid_after_utc - leaf.not_valid_before_utc).days <= 398
     assert serialization.load_pem_private_key(key, None).public_key() == leaf.public_key()  # type: ignore[union-attr]
     assert b"PRIVATE" not in chain
-    (address,) = x509.load_pem_x509_certificates(authority.certify(["::1"])[0])[0].extensions.get_extension_for_class(
-        x509.SubjectAlternativeName
-    ).value
+    (address,) = (
+        x509.load_pem_x509_certificates(authority.certify(["::1"])[0])[0]
+        .extensions.get_extension_for_class(x509.SubjectAlternativeName)
+        .value
+    )
     assert str(address.value) == "::1"
 
 

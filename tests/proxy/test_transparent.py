@@ -290,7 +290,10 @@ def test_responses_keep_the_brokers_addresses(lab: Lab, wire: Any) -> None:
 
     threading.Thread(target=serve, daemon=True).start()
     barnabas(space, "up")
-    for rules in ([], [error_rule("slow", api_key=3, error_code=3, after=100), error_rule("p", api_key=0, error_code=6)]):
+    for rules in (
+        [],
+        [error_rule("slow", api_key=3, error_code=3, after=100), error_rule("p", api_key=0, error_code=6)],
+    ):
         proxy = lab.proxy(space, "redirect", rules=rules)
         with connect(space, ("127.0.0.1", 9092)) as client:
             client.sendall(wire.request(3, 8, 7, b"\xff\xff\xff\xff\x00\x00\x00"))

@@ -81,6 +81,8 @@ class Node:
     process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
     listeners: dict[str, int] = field(default_factory=dict)
     """The ports of further listeners, by listener name."""
+    jars: Path = field(default_factory=jar_directory)
+    """The release that it is."""
 
     @property
     def address(self) -> tuple[str, int]:
@@ -102,7 +104,7 @@ class Node:
 
     def start(self) -> None:
         """Start the JVM; ``wait_until_ready`` tells when it can be used."""
-        command = [*JVM, "-cp", f"{jar_directory()}/*", "kafka.Kafka", str(self.properties)]
+        command = [*JVM, "-cp", f"{self.jars}/*", "kafka.Kafka", str(self.properties)]
         guard = [sys.executable, str(Path(__file__).with_name("broker_guard.py")), str(self.directory), "--"]
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
@@ -187,14 +189,16 @@ def start_cluster(
     *,
     controllers: int = 1,
     advertised: Mapping[str, Sequence[int]] | None = None,
+    jars: Path | None = None,
 ) -> Cluster:
     """Start ``nodes`` brokers and wait until they answer.
 
     ``config`` adds to or replaces the broker settings of ``_settings``; ``listeners`` are further ones, name to
     security protocol; ``advertised``: of such a listener the port that clients are told, node by node. The first
-    ``controllers`` nodes are controllers, too. Raises BrokerFailed.
+    ``controllers`` nodes are controllers, too; ``jars``: another release than that of ``make broker``, from 3.9 on. Raises
+    BrokerFailed.
     """
-    jar_directory()
+    jars = jars or jar_directory()
     more = dict(listeners or {})
     ports = free_ports(nodes * (1 + len(more)) + controllers)
     quorum, ports = ports[:controllers], ports[controllers:]
@@ -213,11 +217,13 @@ def start_cluster(
                 told = (advertised or {}).get(name)
                 for setting, at in (("listeners", own), ("advertised.listeners", told[number - 1] if told else own)):
                     settings[setting] = f"{settings[setting]},{name}://{HOST}:{at}"
-                settings["listener.security.protocol.map"] = f"{settings['listener.security.protocol.map']},{name}:{more[name]}"
+                settings["listener.security.protocol.map"] = (
+                    f"{settings['listener.security.protocol.map']},{name}:{more[name]}"
+                )
             settings["log.dirs"] = folder / "logs"
             properties = folder / "server.properties"
             properties.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
-            node = Node(number, port, folder, properties, listeners=further[number - 1])
+            node = Node(number, port, folder, properties, listeners=further[number - 1], jars=jars)
             cluster.nodes.append(node)
             _format(node, cluster_id, voters if number <= controllers else "")
         deadline = time.monotonic() + START_SECONDS
@@ -276,7 +282,7 @@ def _settings(node_id: int, port: int, quorum: Sequence[int], replicas: int) -> 
 
 
 def _format(node: Node, cluster_id: str, voters: str) -> None:
-    command = [*JVM, "-cp", f"{jar_directory()}/*", "kafka.tools.StorageTool", "format"]
+    command = [*JVM, "-cp", f"{node.jars}/*", "kafka.tools.StorageTool", "format"]
     command += [f"--cluster-id={cluster_id}", "--config", str(node.properties)]  # an id may start with a dash
     command += [f"--initial-controllers={voters}"] if voters else ["--no-initial-controllers"]
     done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=60)

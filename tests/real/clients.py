@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from real import aiokafka_client, confluent_client, kafka_python_client
 from real.workload import CODECS, PARTITIONS, PER_CODEC, everything
 
@@ -20,6 +21,14 @@ WORKLOADS: dict[str, Workload] = {
     for client, module in CLIENTS.items()
     for workload in (module.produce_and_consume, module.transactions, module.admin)
 } | {"confluent-kafka new_group_protocol": confluent_client.new_group_protocol}
+
+EVERY_DAY = {
+    "confluent-kafka produce_and_consume", "confluent-kafka new_group_protocol", "kafka-python produce_and_consume",
+    "kafka-python admin", "aiokafka transactions",
+}  # fmt: skip
+"""Every kind of work, and every client."""
+IN_TURN = [name if name in EVERY_DAY else pytest.param(name, marks=pytest.mark.slow) for name in WORKLOADS]
+"""For tests of each: what is left out of the everyday run is marked."""
 
 
 def expected(name: str) -> dict[str, Any]:

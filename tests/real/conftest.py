@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from real.broker import Cluster, start_cluster
 from real.clients import WORKLOADS
-from real.old_broker import OLDEST, WITH_API_VERSIONS, OldBroker, start_old
+from real.old_broker import OLDEST, WITH_API_VERSIONS, WITH_GROUPS, OldBroker, start_old
 from real.secured import Secured, start_secured
 
 
@@ -42,6 +42,13 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
 def oldest_broker() -> Iterator[OldBroker]:
     """Kafka 0.8.2, the oldest that runs on today's Java: no ApiVersions, message format 0. Topics make themselves."""
     with start_old(OLDEST) as old:
+        yield old
+
+
+@pytest.fixture(scope="session")
+def broker_with_groups() -> Iterator[OldBroker]:
+    """Kafka 0.9.0: no ApiVersions, but groups that the broker coordinates. Topics make themselves."""
+    with start_old(WITH_GROUPS) as old:
         yield old
 
 

@@ -66,9 +66,7 @@ def produce_and_consume(bootstrap: str, run: str) -> dict[str, Any]:
             bootstrap_servers=bootstrap, compression_type=None if codec == "none" else codec, linger_ms=5
         )
         futures = [
-            producer.send(
-                topic, record.value, record.key, list(record.headers), record.partition, record.timestamp_ms
-            )
+            producer.send(topic, record.value, record.key, list(record.headers), record.partition, record.timestamp_ms)
             for record in records(codec)
         ]
         delivered[codec] = sum(future.get(SECONDS).topic == topic for future in futures)

@@ -2,7 +2,8 @@
 
 Two JVMs under ``broker_guard.py``, from the jars that ``make broker`` puts into .cache/old (tests/broker/pom.xml):
 
-- 0.8.2.2, the oldest that was tried. It runs on Java 17 as it is, and so does 0.9.0.1. Neither has ApiVersions.
+- 0.8.2.2, the oldest that was tried, and 0.9.0.1, the first with groups of its own. They run on Java 17 as they are. Neither has
+  ApiVersions.
 - 0.10.2.2, old and with ApiVersions. From 0.10.1 (its cluster id) to 0.10.2 Kafka asks for javax.xml.bind, which Java
   has not had since 11; with the jar of that API beside it, it runs.
 """
@@ -16,14 +17,21 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from real.broker import HOST, REPOSITORY, BrokerFailed, free_ports
 
-OLDEST, WITH_API_VERSIONS = "0.8.2.2", "0.10.2.2"
+OLDEST, WITH_GROUPS, WITH_API_VERSIONS = "0.8.2.2", "0.9.0.1", "0.10.2.2"
 START_SECONDS = 40.0
 JVM = ["java", "-Xms64m", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.awt.headless=true"]
+# ZooKeeper's own: it looks for a class that log4j's successor dropped, answers no question unasked since 3.5, and has a
+# web server that nobody needs. (Kafka 2.2 and 2.3 do not start even so: the client of their ZooKeeper 3.4.14 cannot read
+# how Java 14 and newer write an address.)
+KEEPER = [
+    "-Dzookeeper.jmx.log4j.disable=true", "-Dzookeeper.4lw.commands.whitelist=ruok", "-Dzookeeper.admin.enableServer=false",
+]  # fmt: skip
 LOG4J = """log4j.rootLogger=WARN, out
 log4j.appender.out=org.apache.log4j.ConsoleAppender
 log4j.appender.out.layout=org.apache.log4j.PatternLayout
@@ -38,6 +46,7 @@ class OldBroker:
     release: str
     address: tuple[str, int]
     directory: Path
+    jars: Path
     processes: list[subprocess.Popen[bytes]] = field(default_factory=list, repr=False)
 
     @property
@@ -49,13 +58,12 @@ class OldBroker:
         """Start one of the JVMs; its log is NAME/log under the directory."""
         folder = self.directory / name
         folder.mkdir(mode=0o700)
-        jars = jar_directory(self.release)
         settings = f"-Dlog4j.configuration=file:{self.directory / 'log4j.properties'}"
         guard = [sys.executable, str(Path(__file__).with_name("broker_guard.py")), str(folder), "--"]
         with (folder / "log").open("ab") as log:
             self.processes.append(
                 subprocess.Popen(
-                    [*guard, *JVM, settings, "-cp", f"{jars}/*", *command],
+                    [*guard, *JVM, *KEEPER, settings, "-cp", f"{self.jars}/*", *command],
                     stdin=subprocess.PIPE, stdout=log, stderr=log, start_new_session=True,
                 )
             )  # fmt: skip
@@ -99,15 +107,22 @@ def jar_directory(release: str) -> Path:
     return folder
 
 
-def start_old(release: str = OLDEST) -> OldBroker:
-    """Start ZooKeeper and a broker of `release`, and wait until it answers. Topics make themselves."""
-    jar_directory(release)
+def start_old(
+    release: str = OLDEST, jars: Path | None = None, config: Mapping[str, object] | None = None
+) -> OldBroker:
+    """Start ZooKeeper and a broker of `release`, and wait until it answers. Topics make themselves.
+
+    `jars`: a folder with them, instead of what `make broker` fetched; `config` adds to the broker's settings.
+    """
+    jars = jars or jar_directory(release)
     keeper, port = free_ports(2)
     root = Path(tempfile.mkdtemp(prefix="barnabas-old-kafka-"))
-    broker = OldBroker(release, (HOST, port), root)
-    settings = {
+    broker = OldBroker(release, (HOST, port), root, jars)
+    settings: dict[str, object] = {
         "broker.id": 1,
+        # the second way to say it came with 0.9, and has been the only one since 3.0
         "port": port,
+        "listeners": f"PLAINTEXT://{HOST}:{port}",
         "host.name": HOST,
         "advertised.host.name": HOST,
         "zookeeper.connect": f"{HOST}:{keeper}",
@@ -118,6 +133,7 @@ def start_old(release: str = OLDEST) -> OldBroker:
         "log.cleaner.enable": "false",
         "controlled.shutdown.enable": "false",
         "log.retention.hours": 1_000_000,
+        **(config or {}),
     }
     try:
         (root / "log4j.properties").write_text(LOG4J)

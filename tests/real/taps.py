@@ -17,7 +17,10 @@ def missing() -> str:
     if shutil.which("dumpcap") is None:
         return "dumpcap is not installed (apt-get install wireshark-common)"
     done = subprocess.run(
-        ["dumpcap", "-q", "-i", "lo", "-a", "duration:0", "-w", "/dev/null"], capture_output=True, text=True, check=False
+        ["dumpcap", "-q", "-i", "lo", "-a", "duration:0", "-w", "/dev/null"],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     return "" if done.returncode == 0 else f"no right to capture: {done.stderr.strip()[:200]}"
 

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 from real.broker import BrokerFailed, answers_api_versions, free_ports, jar_directory, start_cluster
-from real.clients import CLIENTS, WORKLOADS, expected
+from real.clients import CLIENTS, IN_TURN, expected
 
 
 @pytest.mark.timeout(90)
-@pytest.mark.parametrize("name", WORKLOADS)
+@pytest.mark.parametrize("name", IN_TURN)
 def test_workload_gives_what_it_must(direct, name):
     assert direct(name) == expected(name)
 

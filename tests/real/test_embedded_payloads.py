@@ -158,7 +158,7 @@ def test_every_record_is_written_back_as_it_was(busy):
 
 def ask(address: tuple[str, int], key: int, version: int, fields: dict[str, Any]) -> decoder.Message:
     frame = decoder.encode_request(key, version, fields, correlation_id=1, client_id="asking")
-    with socket.create_connection(address, timeout=10) as connection, connection.makefile("rb") as stream:
+    with socket.create_connection(address, timeout=60) as connection, connection.makefile("rb") as stream:
         connection.sendall(len(frame).to_bytes(4, "big") + frame)
         answer = stream.read(int.from_bytes(stream.read(4), "big"))
     return decoder.decode_response(answer, api_key=key, api_version=version)

@@ -28,7 +28,9 @@ def test_java_finds_brokers_by_name(secured: Secured, tmp_path: Path, release: s
     with secured.proxy("TLS", tls=tls, record=tmp_path / "recording") as running:
         bootstrap = f"kafka.example:{running.proxy.address[1]}"
         command = [*JVM, f"-Djdk.net.hosts.file={hosts}", "-cp", f"{client}:{jars}/*", str(program), bootstrap]
-        done = subprocess.run([*command, running.ca, "t", "4"], capture_output=True, text=True, timeout=120, check=False)
+        done = subprocess.run(
+            [*command, running.ca, "t", "4"], capture_output=True, text=True, timeout=120, check=False
+        )
         assert done.stdout.strip() == "java 0,java 1,java 2,java 3", done.stderr
         reached = {event.broker[1] for event in running.events(ConnectionOpened)}
         assert reached == {node.listeners["TLS"] for node in secured.cluster.nodes}

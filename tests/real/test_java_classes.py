@@ -31,7 +31,9 @@ def value(random_: random.Random, field: FieldPlan, depth: int, item: bool = Fal
     if field.nullable and not item and random_.random() < 0.2:
         return None
     if field.array and not item:
-        return tuple(value(random_, field, depth + 1, True) for _ in range(random_.choice((0, 1, 2)) if depth < 3 else 1))
+        return tuple(
+            value(random_, field, depth + 1, True) for _ in range(random_.choice((0, 1, 2)) if depth < 3 else 1)
+        )
     if field.struct:
         return own(random_, field.struct, depth + 1)
     if field.type in ("bool", "float64"):
@@ -114,6 +116,10 @@ def test_every_version_of_a_release(release, triples):
         message = decoder.decode_body(of.kind, of.api_key, of.version, body)
         if of.api_key not in (28, 52, 74, 88):  # fields renamed between the releases
             for name, ours, theirs in as_kafkas_json(of.root, message.to_dict(), json.loads(text)):
-                assert ours == pytest.approx(theirs) if isinstance(ours, float) else ours == theirs, (of.name, of.version, name)
+                assert ours == pytest.approx(theirs) if isinstance(ours, float) else ours == theirs, (
+                    of.name,
+                    of.version,
+                    name,
+                )
         checked.add((of.kind, of.api_key, of.version))
     assert len(checked) >= triples - 1

@@ -25,7 +25,18 @@ pytestmark = [pytest.mark.timeout(300), pytest.mark.skipif(bool(missing()), reas
 
 
 def imported(capture: Path, keys: Path, own: Path, *options: str) -> None:
-    command = [sys.executable, "-m", "barnabas", "import", str(capture), "--keylog", str(keys), "-o", str(own), *options]
+    command = [
+        sys.executable,
+        "-m",
+        "barnabas",
+        "import",
+        str(capture),
+        "--keylog",
+        str(keys),
+        "-o",
+        str(own),
+        *options,
+    ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
 
@@ -81,7 +92,9 @@ def test_the_keys_of_the_proxy(secured: Secured, topic: None, tmp_path: Path) ->
         for packet in json.loads(done.stdout):
             layers = packet["_source"]["layers"]
             if int(layers["tcp.dstport"][0]) in ports:
-                told |= set(zip(map(int, layers["kafka.api_key"]), map(int, layers["kafka.correlation_id"]), strict=False))
+                told |= set(
+                    zip(map(int, layers["kafka.api_key"]), map(int, layers["kafka.correlation_id"]), strict=False)
+                )
         # several requests in one record are more than it tells apart in fields
         assert told >= {(e.api_key, e.correlation_id) for e in recorded if e.api in ("Produce", "ApiVersions")}
 
@@ -90,7 +103,9 @@ def test_the_keys_of_the_proxy(secured: Secured, topic: None, tmp_path: Path) ->
     with open_capture(tmp_path / "own") as opened:
         assert opened.note is None
         # both legs are there; the keys are those of both
-        found = [e for e in opened.exchanges() if e.client_id == "over-tls" and int(e.broker.rpartition(":")[2]) in ours]
+        found = [
+            e for e in opened.exchanges() if e.client_id == "over-tls" and int(e.broker.rpartition(":")[2]) in ours
+        ]
     assert Counter(map(same, found)) == Counter(map(same, recorded))
 
 

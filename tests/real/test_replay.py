@@ -19,7 +19,7 @@ from barnabas.proxy.replay.session import Replay
 from barnabas.proxy.replay.settings import Order, Pace, Settings
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from real.broker import Cluster, start_cluster
-from real.clients import WORKLOADS, expected
+from real.clients import IN_TURN, WORKLOADS, expected
 from real.old_broker import OldBroker
 from real.workload import Deadline
 from scapy.all import PcapReader, PcapWriter
@@ -83,7 +83,7 @@ def told(report: Report) -> str:
     return json.dumps(document, indent=1, default=str)
 
 
-@pytest.mark.parametrize("name", WORKLOADS)
+@pytest.mark.parametrize("name", IN_TURN)
 def test_both_clusters_hold_the_same(name: str, origin: Cluster, target: Cluster, tmp_path: Path) -> None:
     run = "replayed-" + name.replace(" ", "-").replace("_", "-")
     assert record(origin.addresses[0], tmp_path / "rec", WORKLOADS[name], run) == expected(name)
@@ -113,7 +113,10 @@ def test_as_fast_as_it_goes_under_other_names(origin: Cluster, target: Cluster, 
     for old, new in names.topics.items():
         assert [r[:2] + r[3:] for r in there[new]] == [r[:2] + r[3:] for r in here[old]] and there[new]
         assert old not in there
-    mine = {(names.topic(topic), number): at for (topic, number), at in committed(origin.bootstrap)[f"booking-{run}"].items()}
+    mine = {
+        (names.topic(topic), number): at
+        for (topic, number), at in committed(origin.bootstrap)[f"booking-{run}"].items()
+    }
     assert committed(target.bootstrap)["booking-b"] == mine
     assert f"booking-{run}" not in committed(target.bootstrap)
 
@@ -139,7 +142,9 @@ def old_client(bootstrap: str, run: str) -> list[bytes]:
     version = (0, 10, 2)
     for codec in (None, "gzip", "snappy"):
         producer = KafkaProducer(bootstrap_servers=bootstrap, api_version=version, compression_type=codec, acks=1)
-        futures = [producer.send("old", f"{codec} {n}".encode(), b"key", timestamp_ms=1_600_000_000_000 + n) for n in range(4)]
+        futures = [
+            producer.send("old", f"{codec} {n}".encode(), b"key", timestamp_ms=1_600_000_000_000 + n) for n in range(4)
+        ]
         for future in futures:
             future.get(20)
         producer.close()
@@ -160,9 +165,7 @@ def old_client(bootstrap: str, run: str) -> list[bytes]:
 
 def test_an_old_client_on_a_new_cluster(old_broker: OldBroker, target: Cluster, tmp_path: Path) -> None:
     read = record(old_broker.address, tmp_path / "rec", old_client, "")
-    report = Replay(
-        tmp_path / "rec", target.addresses[0], create_topics=True, settings=Settings(patience=20)
-    ).run()
+    report = Replay(tmp_path / "rec", target.addresses[0], create_topics=True, settings=Settings(patience=20)).run()
     changed = {text.split()[0] for text in report.versions}
     assert {"Produce", "Fetch"} <= changed, told(report)
     assert not report.failed and not report.skipped, told(report)

@@ -11,7 +11,7 @@ import pytest
 from barnabas.proxy import Proxy, ProxyConfig
 from barnabas.proxy.serve import OnMiss, Served
 from real.broker import start_cluster
-from real.clients import CLIENTS, WORKLOADS, expected
+from real.clients import CLIENTS, EVERY_DAY, IN_TURN, WORKLOADS, expected
 
 
 def run_name(name: str) -> str:
@@ -38,17 +38,17 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
 
     @cache
     def every() -> dict[str, Path]:
-        """All workloads with one broker: it is stopped before any of them is served."""
+        """The everyday workloads with one broker: it is stopped before any of them is served."""
         folders = {}
         with start_cluster() as cluster:
-            for name, work in WORKLOADS.items():
+            for name in sorted(EVERY_DAY):
                 folders[name] = tmp_path_factory.mktemp("recorded")
                 with Proxy(ProxyConfig(upstream=cluster.addresses[0], record=folders[name])) as proxy:
                     host, port = proxy.address
-                    assert work(f"{host}:{port}", run_name(name)) == expected(name)
+                    assert WORKLOADS[name](f"{host}:{port}", run_name(name)) == expected(name)
         return folders
 
-    return lambda name: every()[name] if name in WORKLOADS else record(name)
+    return lambda name: every()[name] if name in EVERY_DAY else record(name)
 
 
 def run(name: str, served: Served) -> dict[str, Any]:
@@ -56,7 +56,7 @@ def run(name: str, served: Served) -> dict[str, Any]:
 
 
 @pytest.mark.timeout(170)
-@pytest.mark.parametrize("name", WORKLOADS)
+@pytest.mark.parametrize("name", IN_TURN)
 def test_a_recorded_workload_runs_without_its_broker(name, recorded):
     with Served(recorded(name)) as served:
         assert run(name, served) == expected(name)

@@ -22,7 +22,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from kafka import KafkaAdminClient
 from kafka import TopicPartition as KafkaTopicPartition
 from real.broker import Cluster, start_cluster
-from real.clients import CLIENTS, WORKLOADS
+from real.clients import CLIENTS, IN_TURN, WORKLOADS
 from real.own_connections import OwnConnections
 from real.workload import Deadline
 
@@ -138,7 +138,7 @@ def check_with_tshark(directory: Path, exchanges: list[Exchange]) -> None:
 
 
 @pytest.mark.timeout(90)
-@pytest.mark.parametrize("name", WORKLOADS)
+@pytest.mark.parametrize("name", IN_TURN)
 def test_same_result_as_without_the_proxy(name, broker, direct, tmp_path):
     with Recorded(broker, tmp_path / "recording") as through:
         result = WORKLOADS[name](through.bootstrap, "proxied-" + name.replace(" ", "-"))

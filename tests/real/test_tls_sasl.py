@@ -14,10 +14,14 @@ import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from barnabas import decoder
 from barnabas.captures import open_capture
+from barnabas.plugins.hooks import parse
 from barnabas.proxy.events import BrokerFound, ConnectionOpened, UpstreamFailed
+from barnabas.proxy.plugged import PluginsConfig
+from barnabas.proxy.plugin_events import PluginFault, PluginSaid
 from barnabas.proxy.sasl import SaslConfig, unsecured_token
 from barnabas.proxy.security import TlsConfig
 from barnabas.proxy.security_events import LoggedIn, LoginFailed, TlsFailed
+from barnabas.proxy.spoken import VersionsConfig
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import (
     AdminClient,
@@ -36,7 +40,9 @@ def confluent(bootstrap: str, partition: int, **security: Any) -> None:
     common = {"bootstrap.servers": bootstrap, "log_level": 0} | security
     producer = Producer(common)
     told: list[Any] = []
-    producer.produce("t", b"confluent", partition=partition, on_delivery=lambda error, record: told.append((error, record)))
+    producer.produce(
+        "t", b"confluent", partition=partition, on_delivery=lambda error, record: told.append((error, record))
+    )
     assert producer.flush(15) == 0 and told[0][0] is None
     consumer = Consumer(common | {"group.id": "g"})
     consumer.assign([TopicPartition("t", partition, told[0][1].offset())])
@@ -147,6 +153,16 @@ def no_canary(folder: Path) -> None:
             assert PASSWORD.encode() not in file.read_bytes(), file
 
 
+def test_logins_of_old_clients_pass_through_a_translation(secured: Secured) -> None:
+    """Their tokens travel without requests around them (SaslHandshake 0), and the broker speaks TLS."""
+    tls = TlsConfig(broker=True, broker_ca=secured.ca.path)
+    with secured.proxy("TLSLOGIN", tls=tls, versions=VersionsConfig(translate=True)) as running:
+        security = {"security_protocol": "SASL_PLAINTEXT", "sasl_plain_username": USER, "sasl_plain_password": PASSWORD}
+        for partition, mechanism in enumerate(("PLAIN", "SCRAM-SHA-256")):
+            kafka_python(running.bootstrap, partition, **security, sasl_mechanism=mechanism, api_version=(0, 10, 2))
+        assert not [event.text for event in running.events() if event.warning]
+
+
 @pytest.mark.parametrize("over_tls", [False, True])
 def test_logins_pass_through(secured: Secured, tmp_path: Path, over_tls: bool) -> None:
     tls = TlsConfig(ca=secured.proxy_ca, broker_ca=secured.ca.path) if over_tls else None
@@ -187,10 +203,10 @@ class RawClient:
     def ask(self, api: str, version: int, fields: dict[str, Any]) -> dict[str, Any]:
         self._correlation += 1
         key = decoder.facts.api_key(api)
-        self.send_frame(
-            decoder.encode_request(key, version, fields, correlation_id=self._correlation, client_id="raw")
-        )
-        answer: dict[str, Any] = decoder.decode_response(self.receive_frame(), api_key=key, api_version=version).to_dict()
+        self.send_frame(decoder.encode_request(key, version, fields, correlation_id=self._correlation, client_id="raw"))
+        answer: dict[str, Any] = decoder.decode_response(
+            self.receive_frame(), api_key=key, api_version=version
+        ).to_dict()
         return answer
 
 
@@ -284,7 +300,9 @@ def test_sessions_are_renewed_between_frames(secured: Secured, tmp_path: Path) -
         deadline = Deadline(90)
         while logins() < 3 + 3:  # each of the three connections twice
             deadline.check("sessions to be renewed")
-            producer.produce("t", b"x" * 100, partition=count % 4, on_delivery=lambda e, _: failed.append(e) if e else None)
+            producer.produce(
+                "t", b"x" * 100, partition=count % 4, on_delivery=lambda e, _: failed.append(e) if e else None
+            )
             count += 1
             producer.poll(0.02)
         assert producer.flush(10) == 0
@@ -310,3 +328,22 @@ def _readable(path: Path) -> bool:
     return True
 
 
+def test_an_own_request_has_the_clients_login(secured: Secured, tmp_path: Path) -> None:
+    """Clients log in themselves, under TLS on both sides; the plugin asks as the client that it asks for."""
+    (tmp_path / "asks.py").write_text(
+        "class Asks:\n"
+        "    apis = {'Metadata'}\n"
+        "    async def request(self, message, ctx):\n"
+        "        answer = await ctx.request('DescribeCluster', {}, timeout=30)\n"
+        "        ctx.log(f'error {answer[\"error_code\"]}, brokers {len(answer[\"brokers\"])}')\n"
+    )
+    tls = TlsConfig(ca=secured.proxy_ca, broker_ca=secured.ca.path)
+    plugins = PluginsConfig((parse(str(tmp_path / "asks.py")),), budget=30.0)
+    with secured.proxy("TLSLOGIN", tls=tls, plugins=plugins) as running:
+        client = {
+            "security.protocol": "SASL_SSL", "ssl.ca.location": running.ca, "sasl.mechanism": "PLAIN",
+            "sasl.username": USER, "sasl.password": PASSWORD,
+        }  # fmt: skip
+        confluent(running.bootstrap, 0, **client)
+        assert running.first(PluginSaid).line == "error 0, brokers 2"
+        assert not running.events(PluginFault)

@@ -29,7 +29,9 @@ sys.stdin.read()
 @pytest.fixture
 def cluster() -> Iterator[list[tuple[str, int]]]:
     """The brokers of a mock cluster in a process of its own."""
-    with subprocess.Popen([sys.executable, "-c", CLUSTER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as run:
+    with subprocess.Popen(
+        [sys.executable, "-c", CLUSTER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as run:
         assert run.stdout is not None and run.stdin is not None
         yield [(host, port) for host, port in json.loads(run.stdout.readline())]
         run.stdin.close()

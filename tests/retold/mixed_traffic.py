@@ -76,7 +76,9 @@ class MixedTraffic:
         key = facts.api_key(name)
         version = pick.choice(list(facts.api(key).versions.every()))
         client_id = peer.client_id if pick.random() < 0.95 else f"other-{pick.randrange(3)}"
-        frame = decoder.encode_request(key, version, self._fields(name), correlation_id=peer.next_id, client_id=client_id)
+        frame = decoder.encode_request(
+            key, version, self._fields(name), correlation_id=peer.next_id, client_id=client_id
+        )
         silent = name == "Produce" and decoder.decode_request(frame)["acks"] == 0
         if pick.random() < self.odd / 3:
             frame = pick.choice((frame + b"behind", frame[: len(frame) // 2 + 5]))

@@ -58,7 +58,9 @@ def conversation(number: int, chance: random.Random, count: int = 30, host: str 
             {
                 "brokers": [{"node_id": 1, "host": "b" * chance.randrange(200), "port": 9092, "rack": None}],
                 "controller_id": 1,
-                "topics": [{"error_code": chance.choice([0, 0, 3]), "name": "t", "is_internal": False, "partitions": []}],
+                "topics": [
+                    {"error_code": chance.choice([0, 0, 3]), "name": "t", "is_internal": False, "partitions": []}
+                ],
             },
             correlation_id=i,
         )

@@ -95,7 +95,9 @@ def dialog() -> list[Said]:
     # Nobody knows the layout of this version, nor what stands behind the end of the last one.
     unknown = b"\x00\x24\x00\x63" + len(found).to_bytes(4, "big") + b"\0\x03app" + secret("unknown version").encode()
     found.append(Said(unknown, len(found).to_bytes(4, "big") + b"\0\0" + secret("unknown version").encode()))
-    cut = decoder.encode_request(36, 0, {"auth_bytes": secret("cut off").encode()}, correlation_id=len(found), client_id="app")
+    cut = decoder.encode_request(
+        36, 0, {"auth_bytes": secret("cut off").encode()}, correlation_id=len(found), client_id="app"
+    )
     cut = cut.replace(b"\x00\x00\x00\x18", b"\x00\x00\x00\x7f")
     found.append(Said(cut, decoder.encode_response(36, 0, {}, correlation_id=len(found))))
     say(36, 0, {"auth_bytes": b"x"}, {}, secret("surplus").encode())

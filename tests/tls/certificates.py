@@ -60,9 +60,7 @@ def make(
     made = Certificate(folder / f"{name}.pem", folder / f"{name}-key.pem", certificate, key)
     pem = serialization.Encoding.PEM
     made.path.write_bytes(certificate.public_bytes(pem))
-    made.key_path.write_bytes(
-        key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    )
+    made.key_path.write_bytes(key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()))
     return made
 
 

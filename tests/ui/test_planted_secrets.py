@@ -224,7 +224,9 @@ COMMANDS: list[tuple[str, ...]] = [
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
 def test_no_command_tells_a_secret(capture: Path, words: tuple[str, ...]) -> None:
     done = CliRunner().invoke(app, [str(capture) if word == "CAPTURE" else word for word in words])
-    assert (done.output or "-t" in words) and (done.exception is None or isinstance(done.exception, SystemExit)), done.exception
+    assert (done.output or "-t" in words) and (done.exception is None or isinstance(done.exception, SystemExit)), (
+        done.exception
+    )
     assert leaks(done.output.encode()) == set()
 
 

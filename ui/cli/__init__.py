@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
-from collections.abc import Iterable
-from importlib import import_module
-from typing import Annotated, Any, NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
-import typer
-
-from ... import __version__
 from .failure import Failure
 
 LIVE, WRONG, RECORDINGS, BREAK, KNOWN = (
@@ -51,8 +48,11 @@ COMMANDS = {
     "replay": _Command("replay", "replay", RECORDINGS),
     "serve": _Command("serve", "serve", RECORDINGS),
     "pipeline": _Command("pipeline", "app", RECORDINGS),
+    "report": _Command("report", "report", RECORDINGS),
     "rules": _Command("rules", "app", BREAK),
+    "plugins": _Command("plugins", "app", BREAK),
     "control": _Command("control", "app", BREAK),
+    "translate": _Command("translate", "translate", KNOWN),
     "filter": _Command("filter", "app", KNOWN),
     "schema": _Command("schema", "app", KNOWN),
     "encode": _Command("frame", "encode", KNOWN),
@@ -60,44 +60,11 @@ COMMANDS = {
 """Every command by its name, in the order of the help."""
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
-        typer.echo(f"barnabas {__version__}")
-        raise typer.Exit
-
-
-def _root(
-    version: Annotated[
-        bool, typer.Option("--version", help="Print the version and end.", callback=_version, is_eager=True)
-    ] = False,
-) -> None:
-    pass
-
-
-def make_app(names: Iterable[str] = COMMANDS) -> typer.Typer:
-    """The command line with these commands. Only their modules are imported."""
-    made = typer.Typer(
-        help="Stand between Apache Kafka clients and brokers: see, record, open again and break the traffic.",
-        no_args_is_help=True,
-        add_completion=True,
-        rich_markup_mode="rich",
-        pretty_exceptions_enable=False,
-        context_settings={"help_option_names": ["-h", "--help"]},
-    )
-    made.callback()(_root)
-    for name in names:
-        command = COMMANDS[name]
-        found = getattr(import_module(f".{command.module}", __name__), command.function)
-        if command.function == "app":
-            made.add_typer(found, name=name, rich_help_panel=command.panel)
-        else:
-            made.command(name, context_settings=command.settings, rich_help_panel=command.panel)(found)
-    return made
-
-
 def __getattr__(name: str) -> Any:
     # `app`, with every command, for those who call commands from Python.
     if name == "app":
+        from .command_line import make_app
+
         return make_app()
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
@@ -108,8 +75,18 @@ def main() -> None:
     # One command is a fifth of the imports of all; help, mistakes and the shell's completion need all of them.
     completing = any(name.endswith("_COMPLETE") for name in os.environ)
     wanted = [first] if first in COMMANDS and not completing else [] if first == "--version" else list(COMMANDS)
+    gc.disable()  # what is imported stays, and there is much of it
     try:
-        make_app(wanted)()
+        if first == "ui" and len(sys.argv) == 3 and not sys.argv[2].startswith("-") and not completing:
+            from .looking import look
+
+            look(Path(sys.argv[2]))
+            return
+        from .command_line import make_app
+
+        made = make_app(wanted)
+        gc.enable()
+        made()
     except Failure as failure:
         print(f"barnabas: {failure}", file=sys.stderr)
         sys.exit(2)

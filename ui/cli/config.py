@@ -125,10 +125,12 @@ listen = "127.0.0.1:19092"    # clients' bootstrap.servers; brokers get the port
 record = "recordings/orders"  # leave out to record nothing
 # keep-size = "10GB"           # of the recording: the oldest segments are removed
 # keep-time = "7d"
+# snaplen = "4KiB"             # keep only the beginning of every frame
 # flight = "flights/orders"    # keep the last minutes, and write them out when something happens
 # flight-on = ["err == NOT_LEADER_OR_FOLLOWER"]
 # rules = "orders-rules.yaml" # read again on SIGHUP
 # lossless = true             # rather slow traffic down than miss any of it in the recording
+# pretend = "2.8"             # to clients, brokers are of this release; cap = ["Fetch=11"], translate = true
 # findings = true             # print what is wrong in the traffic
 
 [[cluster]]

@@ -15,6 +15,7 @@ from ...captures.exporting.text import json_visible
 from ...proxy.control import Control, ControlError
 from ...proxy.control.starting import ControlAccess, running
 from ..tui.safe import visible
+from . import proxy_flight as keeping
 from .failure import Failure
 
 app = typer.Typer(
@@ -53,15 +54,23 @@ def access() -> ControlAccess:
             token = Path(file).read_text().strip()
         except (OSError, UnicodeDecodeError) as error:
             raise Failure(f"the token cannot be read from {file}: {getattr(error, 'strerror', error)}") from None
+    return access_to(url, token, str(file or ""))
+
+
+def access_to(url: str, token: str = "", file: str = "") -> ControlAccess:
+    """The proxy at `url`, "" for the newest that runs; a token that is not given is looked for. Failure if there is none."""
+    token = token or os.environ.get(TOKEN_VARIABLE, "")
     known = running()
     if not url:
         if not known:
-            raise Failure("no running proxy offers a control API: start one with barnabas proxy --control 127.0.0.1:8090")
+            raise Failure(
+                "no running proxy offers a control API: start one with barnabas proxy --control 127.0.0.1:8090"
+            )
         return known[0]
     for each in known:
         if each.url == url and not token:
             return each
-    return ControlAccess(url, token, str(file or ""))
+    return ControlAccess(url, token, file)
 
 
 def _control() -> Control:
@@ -92,12 +101,18 @@ def status(as_json: Annotated[bool, typer.Option("--json", help="As the API says
     where = "{}:{}"
     typer.echo(f"barnabas {said['version']}, up {said['uptime']:.0f} s")
     typer.echo(f"  clients     {where.format(*said['listen'])} for {where.format(*said['upstream'])}")
-    typer.echo(f"  traffic     {counts['connections']} connections, {counts['exchanges']} exchanges, {counts['errors']} errors")
-    typer.echo(f"  not seen    {lost['observer_bytes']} B by the observer, {lost['inspector_bytes']} B by the inspector")
+    typer.echo(
+        f"  traffic     {counts['connections']} connections, {counts['exchanges']} exchanges, {counts['errors']} errors"
+    )
+    typer.echo(
+        f"  not seen    {lost['observer_bytes']} B by the observer, {lost['inspector_bytes']} B by the inspector"
+    )
     recording = said["recording"] or {}
     typer.echo(f"  recording   {visible(recording.get('directory') or 'no')}")
     if flown := recording.get("flight"):
-        typer.echo(f"  flight      {visible(flown['directory'])}: {flown['written']} written, {flown['counted']} only counted")
+        typer.echo(
+            f"  flight      {visible(flown['directory'])}: {flown['written']} written, {flown['counted']} only counted"
+        )
     typer.echo(f"  rules       {said['rules']}, frames held: {said['held']}")
     dead = [name for name, process in said["processes"].items() if not process["alive"]]
     if dead:
@@ -153,6 +168,8 @@ def rules(
     remove: Annotated[str, typer.Option("--remove", help="Remove a rule.", metavar="NAME")] = "",
     enable: Annotated[str, typer.Option("--enable", help="Switch a rule on.", metavar="NAME")] = "",
     disable: Annotated[str, typer.Option("--disable", help="Switch a rule off.", metavar="NAME")] = "",
+    hits: Annotated[str, typer.Option("--hits", help="List a rule's newest hits instead.", metavar="NAME")] = "",
+    as_json: Annotated[bool, typer.Option("--json", help="One object per line.")] = False,
 ) -> None:
     """The rules and how often each has fired; with options, change them first."""
     if add is not None:
@@ -171,9 +188,28 @@ def rules(
         _ask(lambda control: control.enable_rule(enable))
     if disable:
         _ask(lambda control: control.enable_rule(disable, False))
+    if hits:
+        for each in _ask(lambda control: control.hits(hits, limit=1000)):
+            _hit(each, as_json)
+        return
     for each in _ask(Control.rules):
+        if as_json:
+            _json(each)
+            continue
         state = "on " if each["enabled"] else "off"
         typer.echo(visible(f"{state}  {each['hits']:>6} hits  {each['name']}: {each['source']['match']}"))
+
+
+def _hit(each: dict[str, Any], as_json: bool) -> None:
+    """A hit, with the number that `barnabas control exchanges` shows in front of its exchange."""
+    if as_json:
+        _json(each)
+        return
+    stamp = time.strftime("%H:%M:%S", time.localtime(each["time_ns"] / 1e9))
+    exchange = f"exchange {each['exchange']}" if each["exchange"] is not None else "no finished exchange"
+    who = f"{each['client']} {each['client_id'] or ''}".strip()
+    what = f"{each['api']} v{each['api_version']}: {'; '.join(each['done'])}"
+    typer.echo(visible(f"{each['hit']:>6} {stamp} conn {each['connection']} {who} {what} ({exchange})"))
 
 
 @app.command()
@@ -188,12 +224,23 @@ def record(
     directory: Annotated[Path | None, typer.Argument(help="Begin to record into this directory.")] = None,
     rotate: Annotated[bool, typer.Option("--rotate", help="End the segment and go on in the next one.")] = False,
     stop: Annotated[bool, typer.Option("--stop", help="End the recording.")] = False,
+    rotate_size: keeping.RotateSize = "",
+    rotate_time: keeping.RotateTime = "",
+    keep_size: keeping.KeepSize = "",
+    keep_time: keeping.KeepTime = "",
 ) -> None:
-    """Start, rotate or stop the recording; without either, say where it is."""
+    """Start, rotate or stop the recording; without either, say where it is.
+
+    How it is cut and kept is as the proxy was started, where these options do not say.
+    """
     if (directory is not None) + rotate + stop > 1:
         raise Failure("one at a time: a directory to begin with, --rotate, or --stop")
+    kept = keeping.recording_config(rotate_size, rotate_time, keep_size, keep_time).settings()
+    kept = {name: value for name, value in kept.items() if value}
+    if kept and directory is None:
+        raise Failure("--rotate-size, --rotate-time, --keep-size and --keep-time go with a directory to begin with")
     if directory is not None:
-        said = _ask(lambda control: control.start_recording(str(directory.absolute())))
+        said = _ask(lambda control: control.start_recording(str(directory.absolute()), **kept))
     elif rotate:
         said = _ask(Control.rotate_recording)
     elif stop:

@@ -42,13 +42,7 @@ def feed(
 
     It comes over UDP: whoever is too slow misses some of it, and is told how much. A recording misses nothing.
     """
-    where = parse(address, "HOST:PORT", port=parse(DEFAULT, "")[1])
-    token = read_token(token_file) or left_token(where[1])
-    if token is None:
-        raise Failure(
-            f"no token for the feed at {address}: give --token-file FILE or set {TOKEN_VARIABLE}; "
-            "the proxy says where its token is when it starts"
-        )
+    where, token = joined_token(address, token_file)
     lines = json_lines if as_json else plain_lines
     try:
         events = _for(subscribe(where, token, patient=wait), seconds)
@@ -58,6 +52,18 @@ def feed(
         raise Failure(str(error)) from None
     except KeyboardInterrupt:
         sys.exit(0)
+
+
+def joined_token(address: str, token_file: Path | None = None) -> tuple[tuple[str, int], str]:
+    """Where a feed is, and the token that it wants."""
+    where = parse(address, "HOST:PORT", port=parse(DEFAULT, "")[1])
+    token = read_token(token_file) or left_token(where[1])
+    if token is None:
+        raise Failure(
+            f"no token for the feed at {address}: give --token-file FILE or set {TOKEN_VARIABLE}; "
+            "the proxy says where its token is when it starts"
+        )
+    return where, token
 
 
 def _for(events: Iterator[FeedEvent], seconds: float | None) -> Iterator[FeedEvent]:

@@ -15,7 +15,9 @@ from . import proxy_flight as keeping
 from . import proxy_interception as interception
 from . import proxy_limits as limits
 from . import proxy_metering as metering
+from . import proxy_plugins as extending
 from . import proxy_security as options
+from . import proxy_versions as speaking
 from .address import parse
 from .failure import Failure
 from .proxy_running import Cluster, load_rules, run
@@ -94,6 +96,7 @@ def proxy(
     rotate_time: keeping.RotateTime = "",
     keep_size: keeping.KeepSize = "",
     keep_time: keeping.KeepTime = "",
+    snaplen: keeping.Snaplen = "",
     flight: keeping.Directory = None,
     flight_keep: keeping.FlightKeep = "",
     flight_after: keeping.FlightAfter = "",
@@ -102,14 +105,21 @@ def proxy(
     flight_every: keeping.FlightEvery = "",
     flight_most: keeping.FlightMost = None,
     workers: limits.Workers = 1,
+    plugin: extending.Plugins = None,
+    plugin_budget: extending.Budget = "",
+    plugin_faults: extending.Faults = None,
+    plugin_memory: extending.Memory = "",
+    cap: speaking.Cap = None,
+    pretend: speaking.Pretend = "",
+    translate: speaking.Translate = False,
     config: config_file.File = None,
     check: config_file.Check = False,
 ) -> None:
     """Pass traffic between clients and a cluster, and see it.
 
     Point clients at the --listen address: every broker of the cluster gets a listener of its own, and the addresses
-    in responses are rewritten, so that clients stay on this side. Ctrl-C stops it; SIGHUP reads --rules again,
-    SIGUSR1 writes out what the flight recorder holds.
+    in responses are rewritten, so that clients stay on this side. Ctrl-C stops it; SIGHUP reads --rules and loads plugins
+    again, SIGUSR1 writes out what the flight recorder holds.
     """
     given = dict(locals())
     if config is None:
@@ -153,6 +163,7 @@ def cluster_config(name: str, given: dict[str, Any]) -> Cluster:
         recording=keeping.recording_config(
             given["rotate_size"], given["rotate_time"], given["keep_size"], given["keep_time"]
         ),
+        snaplen=keeping.snaplen(given["snaplen"]),
         flight=keeping.flight_config(
             given["flight"], given["flight_keep"], given["flight_after"], given["flight_on"],
             given["flight_on_finding"], given["flight_every"], given["flight_most"],
@@ -165,6 +176,10 @@ def cluster_config(name: str, given: dict[str, Any]) -> Cluster:
         sasl=options.sasl_config(given["sasl_mechanism"], given["sasl_username"], given["sasl_password_file"]),
         meter=meter,
         workers=limits.workers(given["workers"]),
+        plugins=extending.plugins_config(
+            given["plugin"], given["plugin_budget"], given["plugin_faults"], given["plugin_memory"]
+        ),
+        versions=speaking.config(given["cap"], given["pretend"], given["translate"]),
         control=steering.control_config(given["control"], given["control_values"]),
         limits=limits.config(
             given["connect_seconds"], given["idle_seconds"], given["max_connections"], given["max_frame"],

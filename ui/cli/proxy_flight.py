@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from ...captures.recorder import LEAST_SNAPLEN, MOST_SNAPLEN
 from ...captures.retention import Keep
 from ...proxy.retaining import FlightConfig, RecordingConfig
 from . import amounts
@@ -30,6 +31,9 @@ KeepSize = Annotated[
     str, _option("--keep-size", "Keep so much of the recording: the oldest segments are removed, such as 10GB.", "SIZE")
 ]
 KeepTime = Annotated[str, _option("--keep-time", "Keep segments for so long, such as 24h or 7d.", "TIME")]
+Snaplen = Annotated[
+    str, _option("--snaplen", "Keep no more than so many bytes of a frame, such as 4KiB; large frames then cost less.", "SIZE")
+]
 Directory = Annotated[
     Path | None,
     _option(
@@ -61,6 +65,19 @@ FlightEvery = Annotated[
 FlightMost = Annotated[
     int | None, _option("--flight-most", "By itself not while there are so many in DIR (default 20).", "N", FLIGHT)
 ]
+
+
+def snaplen(size: str) -> int | None:
+    """Most bytes of a frame that are kept, None for all; Failure for what makes no sense."""
+    if not size:
+        return None
+    found = int(size) if size.strip().isdecimal() else amounts.size(size, "--snaplen")
+    if not LEAST_SNAPLEN <= found <= MOST_SNAPLEN:
+        raise Failure(
+            f"--snaplen {size}: give {LEAST_SNAPLEN} bytes, which a request's head needs, to {MOST_SNAPLEN >> 10} KiB; "
+            "leave it out to keep whole frames"
+        )
+    return found
 
 
 def keep(keep_size: str, keep_time: str) -> Keep:

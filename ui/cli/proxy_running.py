@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import queue
 import signal
+import stat
 import sys
 import threading
 import time
@@ -229,6 +232,7 @@ class _Heard:
 def _lines(clusters: Sequence[Cluster], heard: _Heard, as_json: bool, quiet: bool) -> None:
     """Print events as they come, until interrupted or every proxy has been stopped over its control API."""
     running = len(clusters)
+    at_terminal = _has_terminal() and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN  # nohup outlives its terminal
     before = signal.signal(signal.SIGHUP, lambda number, frame: heard.queue.put(_Hangup()))
     before_flight = signal.signal(signal.SIGUSR1, lambda number, frame: heard.queue.put(_FlightAsked()))
     try:
@@ -245,15 +249,48 @@ def _lines(clusters: Sequence[Cluster], heard: _Heard, as_json: bool, quiet: boo
                 for each in clusters:
                     each.proxy.write_flight(kind="signal", reason="SIGUSR1")
                 continue
+            if at_terminal and not _has_terminal():
+                raise KeyboardInterrupt  # the signal was the terminal's end
             for each in clusters:
                 _reload(each)
+    except OSError as error:
+        if error.errno == errno.EIO and at_terminal and not _has_terminal():
+            raise KeyboardInterrupt from None  # the line that could not be written came before the signal
+        raise
     finally:
+        if at_terminal and not _has_terminal():
+            _speak_to_nobody()
         signal.signal(signal.SIGHUP, before)
         signal.signal(signal.SIGUSR1, before_flight)
 
 
+def _has_terminal() -> bool:
+    """Whether there is a terminal to stop this from; one that was closed is gone."""
+    try:
+        os.close(os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY))
+    except OSError:
+        return False
+    return True
+
+
+def _speak_to_nobody() -> None:
+    """What is written to a terminal that is gone fails, so it goes nowhere. Files and pipes stay."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in (sys.stdout, sys.stderr):
+        if _is_terminal(stream.fileno()):
+            os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)
+
+
+def _is_terminal(fd: int) -> bool:
+    """Also of one that is gone, which `isatty` takes for none."""
+    return stat.S_ISCHR(os.fstat(fd).st_mode)
+
+
 def _reload(cluster: Cluster) -> None:
-    """Read the rules again; what cannot be read leaves the old ones standing."""
+    """Read the rules and the plugins again; what cannot be read leaves the old ones standing."""
+    if cluster.config.plugins is not None:
+        cluster.proxy.reload_plugins()
     if cluster.rules is None:
         return
     try:

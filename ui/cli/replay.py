@@ -19,10 +19,10 @@ from ...captures.replay.names import Names
 from ...captures.replay.policy import Policy
 from ...captures.replay.preparing import Preparer
 from ...captures.replay.report import Report
-from ...proxy.replay.dialing import Dialer, DialFailed
+from ...proxy.replay.dialing import DialFailed
 from ...proxy.replay.session import Replay
 from ...proxy.replay.settings import Order, Pace, Settings
-from ...proxy.replay.target import Target, TargetFailed
+from ...proxy.replay.target import TargetFailed
 from ..tui.safe import visible
 from . import proxy_security as security
 from .address import parse
@@ -71,7 +71,9 @@ def replay(
     filter_: Annotated[
         str | None,
         typer.Option(
-            "--filter", help="Only requests that this is true of; see: barnabas filter fields.", metavar="FILTER",
+            "--filter",
+            help="Only requests that this is true of; see: barnabas filter fields.",
+            metavar="FILTER",
             rich_help_panel=_PLAN,
         ),
     ] = None,
@@ -87,7 +89,8 @@ def replay(
     include_refused: Annotated[
         bool,
         typer.Option(
-            "--include-refused", help="Also Produce requests that were refused, and sent again by the client.",
+            "--include-refused",
+            help="Also Produce requests that were refused, and sent again by the client.",
             rich_help_panel=_PLAN,
         ),
     ] = False,
@@ -117,15 +120,13 @@ def replay(
     sasl_username: security.SaslUsername = "",
     sasl_password_file: security.SaslPasswordFile = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print what would be sent, re-mapped and left out; send nothing.")
+        bool, typer.Option("--dry-run", help="Print what would be sent, re-mapped and left out; connect to nobody.")
     ] = False,
     report: Annotated[
         Path | None, typer.Option("--report", help="Write the whole report as JSON.", metavar="FILE")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the report (or the plan) as JSON.")] = False,
-    fail_on: Annotated[
-        FailOn | None, typer.Option("--fail-on", help="End with status 1 when there are some.")
-    ] = None,
+    fail_on: Annotated[FailOn | None, typer.Option("--fail-on", help="End with status 1 when there are some.")] = None,
 ) -> None:
     """Send what a capture recorded to a broker again, and compare the answers with the recorded ones.
 
@@ -162,7 +163,9 @@ def replay(
     except NotACapture as error:
         raise Failure(visible(str(error))) from None
     except FileNotFoundError:
-        raise Failure(f"{visible(str(capture))} does not exist; recordings are made by: barnabas proxy --record DIR") from None
+        raise Failure(
+            f"{visible(str(capture))} does not exist; recordings are made by: barnabas proxy --record DIR"
+        ) from None
     except (TargetFailed, DialFailed) as error:
         raise Failure(visible(str(error))) from None
     except BrokenPipeError:
@@ -196,14 +199,8 @@ def _hand_over(found: Report, file: Path | None, as_json: bool) -> None:
 def _dry(plan: Replay, as_json: bool) -> None:
     script = plan.script()
     mapping = IdMapping(plan.names, script.recorded)
-    offers = None
-    try:
-        target = Target(plan.to, Dialer(plan.tls, plan.sasl))
-        offers = target.offers
-        target.close()
-    except (TargetFailed, DialFailed) as error:
-        print(f"barnabas: versions as recorded, since the target cannot be asked: {visible(str(error))}", file=sys.stderr)
-    for planned in plan_of(script, mapping, Preparer(mapping, offers)):
+    print("barnabas: versions as recorded: a dry run asks no broker which ones it offers", file=sys.stderr)
+    for planned in plan_of(script, mapping, Preparer(mapping, None)):
         if as_json:
             exchange = planned.call.exchange
             row: dict[str, Any] = {
@@ -243,5 +240,3 @@ def _pairs(texts: list[str] | None, option: str) -> dict[str, str]:
             raise Failure(f"{option} {text!r} is no A=B: the recorded name, and the name at the target")
         found[old] = new
     return found
-
-

@@ -17,6 +17,7 @@ from ...decoder.exchange import State
 from ...decoder.filter.errors import nearest
 from ...plugins.book import RuleBook
 from ...plugins.fate import Fate
+from ...plugins.reach import shadowed
 from ...plugins.recipes import RECIPES, find
 from ...plugins.rules import Rule, RuleError, load
 from ..tui.safe import visible
@@ -62,6 +63,12 @@ def check(
     for rule in rules:
         typer.echo(f"{visible(rule.name)}: {visible(rule.match)}")
         typer.echo(f"    {_reach(rule)}; {visible(str(yaml_line(rule)))}")
+    for rule, other in shadowed(rules):
+        typer.echo(
+            f"warning: {visible(rule.name)!r} never fires: {visible(other.name)!r} "
+            f"{'comes first, ' if rules.index(other) < rules.index(rule) else 'is decided by the request, '}"
+            "always fires, and matches all that it matches; put it behind, or give it a 'when'"
+        )
     typer.echo(f"ok: {len(rules)} rule{'s' if len(rules) != 1 else ''}")
 
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import signal
 import sys
+import threading
 from dataclasses import asdict
 from pathlib import Path
+from types import FrameType
 from typing import Annotated, Any
 
 import typer
@@ -19,6 +22,8 @@ from ..tui.safe import visible
 from .address import parse
 from .failure import Failure
 from .proxy import stopping_on_signals
+
+_LOOK_SECONDS = 0.2
 
 
 class Timing:
@@ -96,8 +101,9 @@ def serve(
     with stopping_on_signals():
         try:
             served.start()
-            while True:
-                event = served.next_event(1.0)
+            asked = _asked_to_stop()
+            while not asked.is_set():
+                event = served.next_event(_LOOK_SECONDS)
                 if event is not None:
                     _print(event, as_json, quiet)
         except (ServeError, NotACapture) as error:
@@ -107,12 +113,27 @@ def serve(
         except KeyboardInterrupt:
             pass
         finally:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
             served.stop()
     for event in served.events():
         _print(event, as_json, quiet)
     _finish(served, as_json, quiet)
     if served.misses:
         raise typer.Exit(1)
+
+
+def _asked_to_stop() -> threading.Event:
+    """Set by Ctrl-C and SIGTERM from now on: an exception could come when an event is taken and not yet printed. A second
+    Ctrl-C interrupts as ever."""
+    asked = threading.Event()
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        asked.set()
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    signal.signal(signal.SIGINT, stop)
+    signal.signal(signal.SIGTERM, stop)
+    return asked
 
 
 def _print(event: ServeEvent, as_json: bool, quiet: bool) -> None:

@@ -52,8 +52,9 @@ def sniff(
     """Record passively: no client is pointed anywhere, nothing is changed. Ctrl-C ends it.
 
     The recording grows while it runs: barnabas ui DIR shows it live. Needs root, CAP_NET_RAW, or a dumpcap that your
-    user may run. Packets that the system dropped are counted and said. For TLS connections use barnabas proxy, or
-    capture with dumpcap and give barnabas import the clients' key log.
+    user may run. Packets that the system dropped are counted and said. A full disk ends nothing: counting goes on, and
+    so does the recording once there is room. For TLS connections use barnabas proxy, or capture with dumpcap and give
+    barnabas import the clients' key log.
     """
     wanted = compiled(filter_) if filter_ is not None else None
     kept = keeping.recording_config(rotate_size, rotate_time, keep_size, keep_time)
@@ -76,6 +77,7 @@ def sniff(
             segment_bytes=kept.segment_bytes,
             segment_seconds=kept.segment_seconds,
             on_segment=retainer.apply,
+            on_trouble=_warn,
         )
     except OSError as error:
         tap.close()
@@ -90,7 +92,7 @@ def sniff(
 
     with stopping_on_signals():
         try:
-            record(tap, importer, over)
+            record(tap, importer, over, _warn)
         except KeyboardInterrupt:
             pass
         except OSError as error:
@@ -100,5 +102,13 @@ def sniff(
     for note in importer.notes:
         print(f"barnabas: {visible(note)}", file=sys.stderr)
     what = f"{counted(counts['exchanges'], 'exchange')} on {counted(counts['connections'], 'connection')}"
+    if counts["unrecorded"]:
+        what += f" ({counted(counts['unrecorded'], 'frame')} not recorded: the disk was full, or failed)"
     dropped = "not known" if tap.dropped is None else f"{tap.dropped}"
-    print(f"{what}; packets dropped by the system: {dropped}; next: barnabas ui {visible(str(output))}", file=sys.stderr)
+    print(
+        f"{what}; packets dropped by the system: {dropped}; next: barnabas ui {visible(str(output))}", file=sys.stderr
+    )
+
+
+def _warn(text: str) -> None:
+    print(f"barnabas: {visible(text)}", file=sys.stderr, flush=True)

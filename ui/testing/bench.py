@@ -13,6 +13,7 @@ from ...plugins.rules import Rule
 from ...proxy import Proxy, ProxyConfig
 from ...proxy.control import Control, ControlConfig
 from ...proxy.control.client import ControlError
+from ...proxy.fork_server import ForkServer
 
 Address = tuple[str, int]
 Json = dict[str, Any]
@@ -24,6 +25,8 @@ _CONDITIONS = {
 """Arguments of `inject`, and the fields of the filter language that they are."""
 _WHEN = ("after", "times", "every", "probability", "seed", "until")
 SETTLE_SECONDS = 0.05
+LAST_EXCHANGES_SECONDS = 1.0
+HITS = 1000
 PAGE = 500
 
 
@@ -34,6 +37,7 @@ class Injected:
         self.rule, self.required = rule, required
         self._bench = bench
         self._last = 0
+        self._touched: list[Json] = []
         self._removed = False
 
     @property
@@ -47,6 +51,20 @@ class Injected:
             self._last = next(each["hits"] for each in self._bench.control.rules() if each["name"] == self.name)
         return self._last
 
+    @property
+    def exchanges(self) -> list[Json]:
+        """The exchanges that it has touched, in their order, as `Barnabas.exchanges` gives them. Those that have just ended
+        are waited for; those that have not (a response that never came) are left out."""
+        if self._removed:
+            return self._touched
+        deadline = time.monotonic() + LAST_EXCHANGES_SECONDS
+        while True:
+            hits = self._bench.control.hits(self.name, limit=HITS)
+            numbers = [hit["exchange"] for hit in hits if hit["exchange"] is not None]
+            if len(numbers) == len(hits) or time.monotonic() > deadline:
+                return [self._bench.control.exchange(number) for number in numbers]
+            time.sleep(SETTLE_SECONDS)
+
     def wait(self, hits: int = 1, timeout: float = 10.0) -> int:
         """Wait until it has fired so often; how often it has. AssertionError when the time is up."""
         found = self._bench.control.wait_for_hits(self.name, hits, timeout)
@@ -57,7 +75,7 @@ class Injected:
     def remove(self) -> None:
         """Let exchanges pass again; its hits stay known."""
         if not self._removed:
-            self._last = self.hits
+            self._last, self._touched = self.hits, self.exchanges
             self._removed = True
             self._bench.control.remove_rule(self.name)
 
@@ -74,9 +92,11 @@ class Injected:
 class Barnabas:
     """The fixture. `bootstrap`: what clients are given; `proxy` and `control`: all that can be done besides."""
 
-    def __init__(self, upstream: Address, directory: Path, record: Path | None = None) -> None:
+    def __init__(
+        self, upstream: Address, directory: Path, record: Path | None = None, fork_server: ForkServer | None = None
+    ) -> None:
         control = ControlConfig(path=directory / "control.sock", directory=directory)
-        self.proxy = Proxy(ProxyConfig(upstream=upstream, control=control, findings=True, record=record))
+        self.proxy = Proxy(ProxyConfig(upstream=upstream, control=control, findings=True, record=record), fork_server=fork_server)
         self.injected: list[Injected] = []
         self._closing: list[Callable[[], Any]] = []
 

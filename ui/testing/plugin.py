@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
+    from ...proxy.fork_server import ForkServer
     from .bench import Barnabas
     from .cluster import EmbeddedCluster
 
@@ -47,8 +48,23 @@ def _barnabas_cluster() -> Iterator[EmbeddedCluster]:
     cluster.stop()
 
 
+@pytest.fixture(scope="session")
+def _barnabas_fork_server() -> Iterator[ForkServer | None]:
+    """Where the proxies' processes come from: each of a session's tests has a proxy, and must not wait for it to load."""
+    from ...proxy.fork_server import ForkServer
+
+    if not ForkServer.available:
+        yield None
+        return
+    fork_server = ForkServer()
+    yield fork_server
+    fork_server.close()
+
+
 @pytest.fixture
-def barnabas(request: pytest.FixtureRequest, _barnabas_cluster: EmbeddedCluster) -> Iterator[Barnabas]:
+def barnabas(
+    request: pytest.FixtureRequest, _barnabas_fork_server: ForkServer | None, _barnabas_cluster: EmbeddedCluster
+) -> Iterator[Barnabas]:
     """A Kafka cluster through a proxy of this test's own: faults, exchanges, expectations (`ui.testing.bench`)."""
     from .bench import Barnabas
 
@@ -66,7 +82,7 @@ def barnabas(request: pytest.FixtureRequest, _barnabas_cluster: EmbeddedCluster)
         else:
             upstream = _address(given) if given else _barnabas_cluster.address
         where = Path(record) / request.node.name.replace("/", "_") if record else None
-        bench = Barnabas(upstream, directory, where)
+        bench = Barnabas(upstream, directory, where, _barnabas_fork_server)
         for close in closing:
             bench.later(close)
         bench.start()

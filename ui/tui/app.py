@@ -1,91 +1,353 @@
 """The application: a capture, live or not, on a terminal.
 
 Widgets never hold a row or a field each: lists and trees are drawn by line, and ask only for what is on the screen.
-A later screen (connections, groups, versions ...) takes the same `Capture` and the same `Palette`.
+Every view (`views`) takes the same `Session`; what takes long is done in slices between keys (`_work`).
 """
 
 from __future__ import annotations
 
+import asyncio
+import gc
 import os
 import sys
 from collections.abc import Callable
-from typing import ClassVar
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, ClassVar
 
+from textual import events
 from textual.app import App
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
+from textual.screen import Screen
 
-from ...captures import Capture
-from .exchanges import ExchangesScreen
-from .palette import DARK, DARK_THEME, MONO, MONO_THEME
-from .plain import plain_lines
+from .ascii import AsciiFilter
+from .keys import bindings, help_words
+from .opening import Opened, Opening
+from .palette import THEMES
+from .safe import visible
+from .session import Session
+from .settings import Settings
+from .shell import View
+from .views import PLACES
+
+if TYPE_CHECKING:
+    from ...captures import Capture
+    from ...decoder.values import SchemaSource
+    from ...proxy.control import Control
+    from .holding import Holding
+
+LIVE_SECONDS = 0.125
+STATUS_SECONDS = 1.0
+WORK_SECONDS = 0.04
+WANTED_SLICE, SPARE_SLICE = 0.03, 0.004
+"""Seconds of work in every `WORK_SECONDS`: for what is on the screen, and for the rest."""
+LOOK_SECONDS = 0.25
+SMALL = 100_000
+"""Exchanges of a capture whose story is read before anybody asks for it."""
 
 
 class BarnabasApp(App[None]):
-    """The exchanges of `capture`. ``title``: what is looked at (addresses, or the file).
+    """The views of `capture`. ``title``: what is looked at (addresses, or the file). ``open``: gives the capture, when the
+    frame of the screen is there already; what it raises is in `fault` when the screen has ended.
 
     ``live``: pick up what a running recording adds. ``status()``: a short line for the header, asked once a second
     (connections, losses). ``stop()`` is called once, after the terminal is given back. After ``seconds`` it ends by
-    itself.
+    itself. ``control``: the proxy's control API. ``locked``: nobody who looks may allow changes. ``schemas``: of record values.
+    ``ascii``: nothing but ASCII on the screen.
     """
 
     ENABLE_COMMAND_PALETTE = False
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("Q", "quit", "Quit", show=False),
-        Binding("ctrl+c,ctrl+q", "quit", "Quit", show=False, priority=True),
-    ]
+    # Textual gives a line of text a frame while it has the focus; in the one line that it has here, that hides the text.
+    CSS = "Input, Input:focus, Input.-invalid, Input.-invalid:focus { border: none; height: 1; padding: 0 1; }"
+    BINDINGS: ClassVar[list[BindingType]] = bindings("app")
 
     def __init__(
         self,
-        capture: Capture,
+        capture: Capture | None = None,
         *,
         title: str,
+        open: Callable[[], Opened] | None = None,
         live: bool = False,
         status: Callable[[], str] | None = None,
         stop: Callable[[], None] | None = None,
         seconds: float | None = None,
+        control: Control | None = None,
+        allow_edit: bool = False,
+        locked: bool = False,
+        schemas: SchemaSource | None = None,
+        settings: Settings | None = None,
+        theme: str = "",
+        ascii: bool = False,
+        path: Path | None = None,
     ):
+        self.settings = settings or Settings()
         # Under NO_COLOR the terminal keeps its own colours, and bold, reverse and underline tell states apart.
         plain = "NO_COLOR" in os.environ
+        chosen = "mono" if plain else theme or self.settings.theme or "dark"
+        self._title, self._open, self.locked, self.schemas = title, open, locked, schemas
+        self.fault: Exception | None = None
+        if capture is not None:
+            self.session = Session(
+                capture, title=title, live=live, status=status, control=control, allow_edit=allow_edit
+            )
+        self.palette = THEMES[chosen][0]
         super().__init__(ansi_color=True if plain else None)
-        self.palette = MONO if plain else DARK
-        theme = MONO_THEME if plain else DARK_THEME
-        self.register_theme(theme)
-        self.theme = theme.name
+        for _, each in THEMES.values():
+            self.register_theme(each)
+        self.theme = THEMES[chosen][1].name
+        if ascii:
+            self._filters.append(AsciiFilter())
+        self.set_keymap(self.settings.keys)
         self._stop, self._seconds = stop, seconds
-        self._exchanges = ExchangesScreen(capture, self.palette, title=title, live=live, status=status)
+        self._views: dict[int, View] = {}
+        self._looked, self._unseen = 0.0, False
+        self.view = 0
+        self._holding: Holding | None = None
+
+    def get_default_screen(self) -> Screen[Any]:
+        return super().get_default_screen() if self._open is None else Opening(visible(self._title))
 
     def on_mount(self) -> None:
-        self.push_screen(self._exchanges)
+        if self._open is None:
+            self._begin()
+        else:
+            self.call_after_refresh(self.run_worker, self._opened(self._open))
+
+    async def _opened(self, open: Callable[[], Opened]) -> None:
+        """Open the capture while keys are heard, and go on with what was typed meanwhile."""
+        waiting = self.screen
+        try:
+            found = await asyncio.to_thread(open)
+        except Exception as fault:  # the caller of `run` says it, on a terminal that was given back
+            self.fault = fault
+            self.exit()
+            return
+        self.session = Session(found.capture, title=found.title, live=found.live, status=found.status)
+        self._begin()
+        if isinstance(waiting, Opening):
+            self.call_after_refresh(self._type, waiting.typed)
+
+    def _type(self, keys: list[events.Key]) -> None:
+        for key in keys:
+            self.post_message(events.Key(key.key, key.character))
+
+    def _begin(self) -> None:
+        for number in range(1, len(PLACES) + 1):
+            self.add_mode(str(number), partial(self._make, number))
+        self.action_view(1)
         if self._seconds is not None:
             self.set_timer(self._seconds, self.exit)
+        if self.session.live:
+            self.set_interval(LIVE_SECONDS, self._refresh)
+        if self.session.live or self.session.status is not None:
+            self.set_interval(STATUS_SECONDS, self._describe)
+        if self.session.control is not None:
+            self.holding.begin()
+        warm = partial(_warm, len(self.session.capture.rows()) > SMALL)
+        self.set_timer(0.5, partial(self.run_worker, warm, thread=True, exit_on_error=False))
+        # Paused when there is nothing to do: a file that has been read must cost nothing.
+        self._working = self.set_interval(WORK_SECONDS, self._work)
+        self.call_after_refresh(_collect_again)
+
+    def _make(self, number: int) -> Screen[Any]:
+        if number not in self._views:
+            self._views[number] = PLACES[number - 1].make()
+        return self._views[number]
+
+    # --- what is new ---------------------------------------------------------------------------------------
+
+    @property
+    def current(self) -> View | None:
+        """The view that is shown, also below a detail or a dialogue; None while it is being put together."""
+        view = self._views.get(self.view)
+        return view if view is not None and view.is_mounted else None
+
+    def _refresh(self) -> None:
+        """A live recording may have more."""
+        current = self.current
+        if current is None or not self.session.refresh():
+            return
+        self._working.resume()
+        current.look()
+        look_again = getattr(self.screen, "look_again", None)
+        if look_again is not None:
+            look_again()
+
+    def _describe(self) -> None:
+        if self.current is not None and self.screen is self.current:
+            self.current.describe()
+
+    def work(self) -> None:
+        """There is something to do between keys."""
+        if hasattr(self, "_working"):
+            self._working.resume()
+
+    def _work(self) -> None:
+        """A slice of what takes long: the search, the counts, the story of the connections."""
+        current, session = self.current, self.session
+        if current is None:
+            return
+        until = perf_counter() + WANTED_SLICE
+        search_on = getattr(current, "search_on", None)
+        more = bool(search_on()) if search_on is not None else False
+        moved = self._unseen
+        if current.wants_survey and session.survey.behind:
+            session.survey.step(max(until - perf_counter(), 0.005))
+            more, moved = more or session.survey.behind > 0, True
+        wanted = current.wants_story
+        if (wanted or len(session.capture.rows()) <= SMALL) and session.story.unread:
+            story = session.story
+            spare = SPARE_SLICE / 4 if session.live else SPARE_SLICE
+            story.step(max(until - perf_counter(), 0.005) if wanted else spare)
+            more, moved = True, moved or wanted or not story.unread
+        if moved and self.screen is current and (not more or perf_counter() > self._looked + LOOK_SECONDS):
+            current.look()
+            self._looked, moved = perf_counter(), False
+        self._unseen = moved
+        if not more:
+            self._working.pause()
+
+    # --- keys ----------------------------------------------------------------------------------------------
+
+    def watch_app_focus(self, focus: bool) -> None:
+        """A screen that came while the terminal, or the page, had no focus hears keys from now on."""
+        if not focus or not self.screen_stack or self.screen.focused is not None:
+            return
+        wanted = self.screen.AUTO_FOCUS if self.screen.AUTO_FOCUS is not None else self.AUTO_FOCUS
+        for widget in self.screen.query(wanted) if wanted else ():
+            if widget.focusable:
+                self.screen.set_focus(widget)
+                return
+
+    def action_view(self, number: int) -> None:
+        if number != self.view:
+            while self.view and len(self.screen_stack) > 1 and self.screen.is_modal:
+                self.pop_screen()
+            self.view = number
+            self.switch_mode(str(number))
+            self.work()
+
+    async def show_exchanges(self, text: str = "", number: int | None = None) -> None:
+        """The first view, with a filter or with the cursor on an exchange; None changes neither."""
+        self.action_view(1)
+        screen = self._make(1)
+        while len(self.screen_stack) > 1:
+            self.pop_screen()
+        screen.show_filter(text, number)  # type: ignore[attr-defined]
+
+    # --- frames that are held ------------------------------------------------------------------------------
+
+    @property
+    def holding(self) -> Holding:
+        """What is intercepted, and the queue of what is held."""
+        if self._holding is None:
+            from .holding import Holding
+
+            self._holding = Holding(self)
+        return self._holding
+
+    def action_intercept(self) -> None:
+        if not self.screen.is_modal:
+            self.holding.ask_what()
+
+    def action_help(self) -> None:
+        from .help import HelpScreen
+
+        context = getattr(self.screen, "context", "")
+        if self.screen.is_modal:
+            return
+        if context == "detail":
+            words = help_words(("detail", "tree", "hex", "app"), self.settings.keys)
+        else:
+            contexts = getattr(self.screen, "contexts", (context, "list", "view", "app"))
+            words = help_words(contexts, self.settings.keys)
+        self.push_screen(HelpScreen(f"Keys: {'one exchange' if context == 'detail' else context}", words))
+
+    def action_prompt(self) -> None:
+        if not self.screen.is_modal:
+            from .prompt import Prompt
+
+            self.push_screen(Prompt(self.screen))
+
+    def action_palette(self) -> None:
+        self.action_prompt()
+
+    def use_theme(self, name: str) -> None:
+        """Another theme, by its name."""
+        self.palette = THEMES[name][0]
+        self.theme = THEMES[name][1].name
+        for screen in self.screen_stack:
+            screen.refresh(layout=True)
+            for widget in screen.query("*"):
+                widget.refresh()
+
+    def on_unmount(self) -> None:
+        if hasattr(self, "session"):
+            self.session.stop()
 
     def stop_once(self) -> None:
         """Stop what the view was attached to, if that was asked for and has not been done."""
+        session: Session | None = getattr(self, "session", None)  # a capture that could not be opened has none
+        if session is not None:
+            session.held.release_own()
         stop, self._stop = self._stop, None
         if stop is not None:
             stop()
 
 
+class Searching:
+    """A view that searches in slices."""
+
+    def search_on(self) -> bool:
+        """Search for a while; whether there is more to do."""
+        raise NotImplementedError
+
+
+def _collect_again() -> None:
+    """What was loaded stays: it need not be looked through again and again for garbage."""
+    gc.freeze()
+    gc.enable()
+
+
+def _warm(large: bool) -> None:
+    """Load what the first filter would wait for, while the first screen is being read."""
+    selection = import_module("...captures.selection", __package__)
+    import_module("...decoder.filter", __package__)
+    if large and selection.has_numpy():
+        import_module("numpy")
+
+
 def on_terminal() -> bool:
-    """Whether all three standard streams are a terminal; Textual draws on standard error."""
+    """Whether all three standard streams are a terminal (Textual draws on standard error), or something draws for us."""
+    if "TEXTUAL_DRIVER" in os.environ:  # a page in a browser
+        return True
     return all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout, sys.__stderr__))
 
 
-def run(
-    capture: Capture,
-    *,
-    title: str,
-    live: bool = False,
-    status: Callable[[], str] | None = None,
-    stop: Callable[[], None] | None = None,
-    seconds: float | None = None,
-) -> None:
-    """Show `capture` until the user quits or `seconds` are over; plain lines where there is no terminal (`on_terminal`)."""
-    app = BarnabasApp(capture, title=title, live=live, status=status, stop=stop, seconds=seconds)
+def run(capture: Capture, *, title: str, live: bool = False, seconds: float | None = None, **options: Any) -> None:
+    """Show `capture` until the user quits or `seconds` are over; plain lines where there is no terminal (`on_terminal`).
+    The options are those of `BarnabasApp`."""
+    app = BarnabasApp(capture, title=title, live=live, seconds=seconds, **options)
     try:
         if on_terminal():
             app.run()
         else:
+            from .plain import plain_lines
+
             plain_lines(capture, follow=live, seconds=seconds)
     finally:
         app.stop_once()
+
+
+def run_opening(open: Callable[[], Opened], *, title: str, **options: Any) -> None:
+    """Show what `open` gives, on a terminal, and close it; what `open` raises is raised here."""
+    app = BarnabasApp(title=title, open=open, **options)
+    try:
+        app.run()
+        if app.fault is not None:
+            raise app.fault
+    finally:
+        if hasattr(app, "session"):
+            app.session.capture.close()

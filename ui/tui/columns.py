@@ -6,8 +6,9 @@ Used by the exchange list, by the plain lines and by the line about the exchange
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from ...captures import Row
 from ...decoder import facts
@@ -19,13 +20,16 @@ Cell = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column. ``from_width``: the narrowest list that shows it. ``width`` 0: whatever is left."""
+    """One column. ``from_width``: the narrowest list that shows it. ``width`` 0: whatever is left.
+    ``optional``: only for those who choose it; ``field``: what filters call it."""
 
     title: str
     width: int
     cell: Callable[[int, Row], Cell]
     right: bool = False
     from_width: int = 0
+    optional: bool = False
+    field: str = ""
 
 
 def clock(time_ns: int, digits: int = 3) -> str:
@@ -77,6 +81,8 @@ def result(row: Row) -> Cell:
         return "? undecoded", "undecoded"
     if row.error:
         return f"! {facts.error_name(row.error)}", "error"
+    if row.cut and row.state == "paired":
+        return "~ cut", "muted"
     if row.state == "pending":
         return ". waiting", "waiting"
     if row.state == "no_response":
@@ -104,29 +110,42 @@ def _latency(_: int, row: Row) -> Cell:
 
 COLUMNS = (
     Column("No", 6, lambda number, _: (str(number), "muted"), right=True),
-    Column("Time", 12, lambda _, row: (clock(row.time_ns), "muted"), from_width=100),
-    Column("Time", 8, lambda _, row: (clock(row.time_ns, 0), "muted")),
-    Column("Client", 18, lambda _, row: (client_name(row), ""), from_width=120),
-    Column("Client", 11, lambda _, row: (client_name(row), "")),
-    Column("Broker", 15, lambda _, row: (visible(row.broker), "muted"), from_width=130),
-    Column("Broker", 6, lambda _, row: (":" + visible(row.broker).rpartition(":")[2], "muted")),
-    Column("API", 20, lambda _, row: (api(row), "title"), from_width=120),
-    Column("API", 13, lambda _, row: (api(row), "title")),
-    Column("Ver", 3, lambda _, row: ("" if row.state == "orphan" else f"v{row.api_version}", ""), right=True),
-    Column("Latency", 7, _latency, right=True),
-    Column("Req>Resp", 9, lambda _, row: (sizes(row), ""), from_width=100),
-    Column("Result", 0, lambda _, row: result(row)),
+    Column("Time", 12, lambda _, row: (clock(row.time_ns), "muted"), from_width=100, field="time"),
+    Column("Time", 8, lambda _, row: (clock(row.time_ns, 0), "muted"), field="time"),
+    Column("Client", 18, lambda _, row: (client_name(row), ""), from_width=120, field="client"),
+    Column("Client", 11, lambda _, row: (client_name(row), ""), field="client"),
+    Column("Address", 21, lambda _, row: (visible(row.client), "muted"), optional=True, field="addr"),
+    Column("Broker", 15, lambda _, row: (visible(row.broker), "muted"), from_width=130, field="broker"),
+    Column("Broker", 6, lambda _, row: (":" + visible(row.broker).rpartition(":")[2], "muted"), field="broker"),
+    Column("Conn", 5, lambda _, row: (str(row.connection), "muted"), right=True, optional=True, field="conn"),
+    Column("Corr", 6, lambda _, row: (str(row.correlation_id), "muted"), right=True, optional=True, field="corr"),
+    Column("API", 20, lambda _, row: (api(row), "title"), from_width=120, field="api"),
+    Column("API", 13, lambda _, row: (api(row), "title"), field="api"),
+    Column(
+        "Ver", 3, lambda _, row: ("" if row.state == "orphan" else f"v{row.api_version}", ""), right=True, field="ver"
+    ),
+    Column("Latency", 7, _latency, right=True, field="latency"),
+    Column("Req>Resp", 9, lambda _, row: (sizes(row), ""), from_width=100, field="size"),
+    Column("Result", 0, lambda _, row: result(row), field="err"),
 )
 
+TITLES = tuple(dict.fromkeys(column.title for column in COLUMNS))
+USUAL = tuple(dict.fromkeys(column.title for column in COLUMNS if not column.optional))
 
-def layout(screen: int, width: int | None = None) -> list[tuple[Column, int]]:
+
+def layout(screen: int, width: int | None = None, wanted: Sequence[str] = USUAL) -> tuple[tuple[Column, int], ...]:
     """The columns for a screen of `screen` cells, each with its width, `width` cells together (by default all).
 
     Where several columns share a title, the first that fits the screen is taken.
     """
+    return _layout(screen, width, tuple(wanted))
+
+
+@lru_cache(64)
+def _layout(screen: int, width: int | None, wanted: tuple[str, ...]) -> tuple[tuple[Column, int], ...]:
     chosen: dict[str, Column] = {}
     for column in COLUMNS:
-        if screen >= column.from_width:
+        if screen >= column.from_width and column.title in wanted:
             chosen.setdefault(column.title, column)
     used = sum(c.width + 1 for c in chosen.values()) + 1
-    return [(c, c.width or max((width or screen) - used, 8)) for c in chosen.values()]
+    return tuple((c, c.width or max((width or screen) - used, 8)) for c in chosen.values())

@@ -2,30 +2,42 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+import json
+from typing import TYPE_CHECKING, ClassVar
 
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.containers import Container
 from textual.screen import Screen
 
 from ...captures import Capture, Row
 from ...decoder import Exchange, facts
+from .acts import RowActs
+from .asking import Ask, Pages, Pick
 from .bars import Bar, KeyBar
 from .columns import Cell, api, client_name, clock, duration, result
+from .field_list import Tree, field_at
 from .field_tree import FieldTree
-from .fields import Tree, request_tree, response_tree
-from .help import DETAIL_KEYS, HelpScreen
+from .fields import request_tree, response_tree
 from .hex_view import HexView
-from .palette import Palette
+from .keys import bar_words, bindings
+from .related import related
+from .row_words import brief, notes_on
 from .rows import RowView
-from .safe import visible
+from .safe import fit, visible
+from .side_screens import compare_here
+from .terms import api_term, both, field_term
+from .why import why
+
+if TYPE_CHECKING:
+    from .app import BarnabasApp
+    from .copying import Form
 
 STACKED_BELOW = 100
 """Columns; narrower than this, the response stands below the request."""
 
 
-class DetailScreen(Screen[int]):
+class DetailScreen(Screen[int], RowActs):
     """Shows the exchange at a position of a `RowView`; gives back the position it was left at."""
 
     DEFAULT_CSS = """
@@ -40,30 +52,28 @@ class DetailScreen(Screen[int]):
     DetailScreen #reason { display: none; }
     DetailScreen.explained #reason { display: block; }
     """
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,q", "back", "Back", show=False),
-        Binding("h", "bytes", "Bytes", show=False),
-        Binding("v", "values", "Values", show=False),
-        Binding("left_square_bracket", "step(-1)", "Previous", show=False),
-        Binding("right_square_bracket", "step(1)", "Next", show=False),
-        Binding("exclamation_mark", "next_error", "Error", show=False),
-        Binding("tab", "pane(1)", "Pane", show=False, priority=True),
-        Binding("shift+tab", "pane(-1)", "Pane", show=False, priority=True),
-        Binding("question_mark", "help", "Help", show=False),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = bindings("detail")
+    context = "detail"
 
-    def __init__(self, capture: Capture, view: RowView, position: int, palette: Palette):
+    def __init__(self, capture: Capture, view: RowView, position: int):
         super().__init__()
-        self.capture, self.view, self.position, self.palette = capture, view, position, palette
+        self.capture, self.view, self.position = capture, view, position
         self.values_shown = False
         self.row: Row | None = None
         self.exchange = Exchange()
-        self.title_bar, self.reason = Bar(palette, id="headline"), Bar(palette, id="reason")
-        self.request = FieldTree(palette, "Request", id="request")
-        self.response = FieldTree(palette, "Response", id="response")
-        self.bytes = HexView(palette, id="bytes")
-        self.key_bar = KeyBar(palette)
+        self.title_bar, self.reason = Bar(id="headline"), Bar(id="reason")
+        self.request = FieldTree("Request", id="request")
+        self.response = FieldTree("Response", id="response")
+        self.bytes = HexView(id="bytes")
+        self.key_bar = KeyBar()
         self.chosen = self.response
+        self._wanted = ""
+        self._linking = False
+
+    @property
+    def barnabas(self) -> BarnabasApp:
+        """The application, typed."""
+        return self.app  # type: ignore[return-value]
 
     def compose(self) -> ComposeResult:
         yield self.title_bar
@@ -75,16 +85,8 @@ class DetailScreen(Screen[int]):
         yield self.key_bar
 
     def on_mount(self) -> None:
-        self.key_bar.keys(
-            ("Tab", "pane"),
-            ("Enter", "fold"),
-            ("h", "bytes"),
-            ("v", "values"),
-            ("[ ]", "next"),
-            ("!", "error"),
-            ("Esc", "back"),
-            ("?", "help"),
-        )
+        words = bar_words(("detail",), self.barnabas.settings.keys)
+        self.key_bar.keys(*words, ("?", "help"))
         self.set_class(self.app.size.width < STACKED_BELOW, "stacked")
         self.open(self.position)
 
@@ -111,16 +113,16 @@ class DetailScreen(Screen[int]):
         row = self.row
         if row is None:
             return
-        request = request_tree(self.exchange, self.values_shown)
-        response = response_tree(self.exchange, self.values_shown)
+        request = request_tree(self.exchange, self.values_shown, self.barnabas.schemas)
+        response = response_tree(self.exchange, self.values_shown, self.barnabas.schemas)
         self.request.show(request, keep_place)
         self.response.show(response, keep_place)
         version = f"v{row.api_version}"
-        self.request.border_title = f"Request {version}{_octets(request)}"
+        self.request.border_title = f"Request {version}{request.octets}"
         said = self.exchange.response_message
         fallback = said is not None and said.api_version != row.api_version
         answered = f"v{said.api_version} (fallback)" if fallback and said is not None else version
-        self.response.border_title = f"Response {answered if response.frame else ''}{_octets(response)}"
+        self.response.border_title = f"Response {answered if response.frame else ''}{response.octets}"
         self._headline(row)
         reason = self._reason(row, request, response)
         self.reason.show(reason)
@@ -146,7 +148,8 @@ class DetailScreen(Screen[int]):
         cells: list[Cell] = []
         for side, tree in (("request", request), ("response", response)):
             if tree.fault:
-                cells.append((f" ? {side} undecoded: {tree.fault} ", "undecoded"))
+                word = "" if self.exchange.cut else " undecoded"
+                cells.append((f" ? {side}{word}: {tree.fault} ", "undecoded"))
         said = self.exchange.response_message
         errors = list(said.errors()) if said is not None else []
         if row.error:
@@ -157,22 +160,14 @@ class DetailScreen(Screen[int]):
             )
             cells.append((f" ! {facts.error_name(row.error)} ({row.error})", "error"))
             cells.append((f" {kind}", ""))
-        marks = self.exchange.marks
-        notes = [
-            note
-            for name in ("notes", "broker_request_notes", "broker_response_notes")
-            for note in marks.get(name) or ()
-        ]
+        notes = notes_on(self.exchange)
         if notes:
             cells.append((f"  {visible('; '.join(map(str, notes)))}", "waiting"))
         elif row.changed:
             cells.append(("  changed on the way: client and broker saw different bytes", "waiting"))
         if row.surplus:
-            sides = [
-                f"{n} B behind the {s}"
-                for n, s in zip(self.exchange.surplus, ("request", "response"), strict=True)
-                if n
-            ]
+            both = zip(self.exchange.surplus, ("request", "response"), strict=True)
+            sides = [f"{n} B behind the {s}" for n, s in both if n]
             cells.append((f" ? surplus: {', '.join(sides)}", "undecoded"))
         if errors:
             more = f" and {len(errors) - 1} more" if len(errors) > 1 else ""
@@ -198,12 +193,25 @@ class DetailScreen(Screen[int]):
         hidden = "  ·· record bytes hidden, v shows them" if tree.hidden else ""
         self.bytes.border_title = f"Bytes of the {side} (without the 4 size bytes){hidden}"
         field = pane.current
-        self.bytes.mark(field.span if field else None)
+        if not (self._linking and self.bytes.has_focus):
+            self.bytes.mark(field.span if field else None)
         self.bytes.border_subtitle = (
             f"{field.path or field.name} @{field.span[0]}+{field.span[1] - field.span[0]}"
             if field and field.span
             else ""
         )
+
+    def on_hex_view_pointed(self, event: HexView.Pointed) -> None:
+        """From the byte to its field."""
+        tree = self.chosen
+        position = field_at(tree.tree_shown, event.at)
+        if position is None:
+            return
+        if position != tree.position:
+            tree.move_to_field(position)
+        self.bytes.mark(tree.tree_shown.fields[position].span)
+        if event.chosen:
+            tree.focus()
 
     def on_field_tree_moved(self, event: FieldTree.Moved) -> None:
         if event.field_tree is not self.chosen and event.field_tree.has_focus:
@@ -242,21 +250,126 @@ class DetailScreen(Screen[int]):
     def action_next_error(self) -> None:
         """The next field with an error code that is not 0, around the end."""
         tree = self.response
-        fields = tree.tree_shown.fields
-        errors = [i for i, field in enumerate(fields) if field.error]
-        if not errors:
+        said = self.exchange.response_message
+        found = tree.tree_shown.next_error(tree.position, said.errors() if said is not None else ())
+        if found is None:
             self.notify("No error code in this response.", timeout=2)
             return
-        following = [i for i in errors if i > tree.position]
         self.choose(tree)
         tree.focus()
-        tree.move_to_field((following or errors)[0])
+        tree.move_to_field(found)
 
     def action_back(self) -> None:
         self.dismiss(self.position)
 
-    def action_help(self) -> None:
-        self.app.push_screen(HelpScreen(self.palette, "Keys: one exchange", DETAIL_KEYS))
+    # --- from here to elsewhere ----------------------------------------------------------------------------
+
+    def action_why(self) -> None:
+        self.app.push_screen(
+            Pages("Why", why(self.exchange, self.request.palette, min(self.app.size.width * 9 // 10, 100) - 8))
+        )
+
+    def action_related(self) -> None:
+        row = self.row
+        if row is None:
+            return
+        found = related(self.capture, row)
+        if not found:
+            self.notify("Nothing here is related to it.", timeout=2)
+            return
+        rows = self.capture.rows()
+
+        def go(chosen: int | None) -> None:
+            if chosen is not None:
+                number = found[chosen][1]
+                if self.view.position(number) is None:
+                    self.view = RowView(rows)
+                self.open(self.view.position(number) or 0)
+
+        lines = [[(fit(what, 34), "name"), *brief(rows[number])] for what, number in found]
+        self.app.push_screen(Pick(f"Related to #{row.number + 1}", lines), go)
+
+    def action_only(self, wanted: int) -> None:
+        """The exchanges that have this field's value, or (0) that have not."""
+        term, row = self._term(), self.row
+        if row is None:
+            return
+        if not term:
+            self.notify("There is no filter for this field.", timeout=2)
+            return
+        text = both(api_term(row.api_key), term) if term.startswith(("req.", "resp.", "any(", "not ")) else term
+        self.app.call_later(self.barnabas.show_exchanges, text if wanted else f"not ({term})", row.number)
+
+    def _term(self) -> str:
+        """The filter for the value of the field under the cursor; "" where there is none."""
+        field = self.chosen.current
+        is_request = self.chosen is self.request
+        message = self.exchange.request_message if is_request else self.exchange.response_message
+        try:
+            value = message[field.path] if message is not None and field is not None and field.path else None
+        except (KeyError, IndexError, TypeError):
+            value = None
+        if field is None or value is None:
+            return ""
+        return field_term("req" if is_request else "resp", field.path, value)
+
+    def action_stream(self) -> None:
+        """Its connection alone, with the cursor on it."""
+        if self.row is not None:
+            self.app.call_later(self.barnabas.show_exchanges, f"conn == {self.row.connection}", self.row.number)
+
+    def acting_on(self) -> Row | None:
+        return self.row
+
+    def shown_values(self) -> bool:
+        return self.values_shown
+
+    def copy_here(self) -> list[Form]:
+        from .copying import of_field
+
+        return of_field(self.chosen.current, self._term())
+
+    def action_compare(self) -> None:
+        """With the exchange that was chosen before, else at once with the one before of its API."""
+        if self.row is not None:
+            compare_here(self.barnabas, self.row)
+
+    def action_copy(self, whole: int) -> None:
+        """Put the field's value, or the exchange, into the terminal's clipboard. What is hidden stays hidden."""
+        field = self.chosen.current
+        if whole:
+            text = json.dumps(self.exchange.to_dict(bodies=True, values=self.values_shown, schemas=self.barnabas.schemas))
+        elif field is None:
+            return
+        else:
+            text = field.value.strip('"')
+        self.app.copy_to_clipboard(text)
+        self.notify(f"Copied {len(text)} characters.", timeout=2)
+
+    def action_find(self) -> None:
+        def found(text: str | None) -> None:
+            if text:
+                self._wanted = text.lower()
+                self.action_match(1)
+
+        self.app.push_screen(Ask("Find in names and values", self._wanted), found)
+
+    def action_match(self, step: int) -> None:
+        tree, wanted = self.chosen, self._wanted
+        if not wanted:
+            self.notify("/ finds text first.", timeout=2)
+            return
+        here = tree.current
+        tree.tree_shown.complete()
+        fields = tree.tree_shown.fields
+        if here is not None and tree.current is not here:
+            tree.move_to_field(fields.index(here))
+        for i in range(1, len(fields) + 1):
+            at = (tree.position + step * i) % len(fields)
+            if wanted in f"{fields[at].name}: {fields[at].value}".lower():
+                tree.move_to_field(at)
+                return
+        self.notify(f"{visible(wanted)!r} is not in this pane.", timeout=2)
 
     def look_again(self) -> None:
         """Something may have been added to a live recording: read this exchange again if its row is another now."""
@@ -264,7 +377,3 @@ class DetailScreen(Screen[int]):
         if row != self.row:
             self.row, self.exchange = row, self.capture.exchange(row)
             self._show(keep_place=True)
-
-
-def _octets(tree: Tree) -> str:
-    return f"  {len(tree.frame)} B" if tree.frame else "  none"

@@ -1,185 +1,117 @@
-"""The exchange list, drawn by line: it asks only for the rows that are on the screen, however many there are."""
+"""The exchange list: rows of a capture through a `RowView`, with a chosen column, marks, highlights and colour rules."""
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Callable, Sequence
 
 from rich.segment import Segment
 from rich.style import Style
 from textual import events
-from textual.binding import Binding, BindingType
-from textual.geometry import Size
 from textual.message import Message
-from textual.scroll_view import ScrollView
 from textual.strip import Strip
-from textual.widget import Widget
 
 from ...captures import Row
-from .columns import layout
-from .palette import Palette
+from .columns import USUAL, Cell, Column, layout
+from .line_list import LineList
+from .painted import Painted
 from .rows import RowView
 from .safe import fit
 
 
-class ColumnTitles(Widget):
-    """The line of column titles above the list."""
+class ColumnTitles(Painted):
+    """The line of column titles above the list; the one under the cursor stands out, and the one sorted by has an arrow."""
 
     DEFAULT_CSS = "ColumnTitles { height: 1; }"
 
-    def __init__(self, palette: Palette):
+    class Clicked(Message):
+        """A click on a title."""
+
+        def __init__(self, column: int):
+            super().__init__()
+            self.column = column
+
+    def __init__(self, lines: ExchangeList):
         super().__init__()
-        self.palette = palette
+        self.lines = lines
 
     def render_line(self, y: int) -> Strip:
         width = self.size.width
-        # The list below gives one cell to its scrollbar.
-        columns = layout(width, width - 1)
-        text = " " + "".join(fit(c.title, w, c.right) + " " for c, w in columns)
-        return Strip([Segment(fit(text, width), self.rich_style + self.palette.muted + Style(underline=True))])
-
-
-class ExchangeList(ScrollView, can_focus=True):
-    """Rows of a `RowView` with a cursor. While `following`, the cursor stays on the newest row."""
-
-    DEFAULT_CSS = """
-    ExchangeList { height: 1fr; overflow-x: hidden; overflow-y: scroll; scrollbar-size-vertical: 1; }
-    """
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("up,k", "move(-1)", "Up", show=False),
-        Binding("down,j", "move(1)", "Down", show=False),
-        Binding("pageup,ctrl+b", "page(-1)", "Page up", show=False),
-        Binding("pagedown,ctrl+f", "page(1)", "Page down", show=False),
-        Binding("g,home", "first", "First", show=False),
-        Binding("G,end", "last", "Last", show=False),
-        Binding("enter", "open", "Open", show=False),
-    ]
-
-    class Opened(Message):
-        """Enter or a click on the cursor row: open the exchange at this position of the view."""
-
-        def __init__(self, position: int):
-            super().__init__()
-            self.position = position
-
-    class Moved(Message):
-        """The cursor is on another row, or the row under it has changed."""
-
-    def __init__(self, view: RowView, palette: Palette):
-        super().__init__()
-        self.view, self.palette = view, palette
-        self.cursor = 0
-        self.following = False
-        self._painted: dict[int, Row] = {}
-        self._shown = -1
-
-    # --- painting ------------------------------------------------------------------------------------------
-
-    def render_line(self, y: int) -> Strip:
-        width = self.scrollable_content_region.width
-        position = self.scroll_offset.y + y
-        base = self.rich_style
-        if not 0 <= position < len(self.view):
-            return Strip.blank(width, base)
-        row = self.view.row(position)
-        self._painted[position] = row
-        marker = " "
-        if position == self.cursor:
-            base += self.palette.cursor if self.has_focus else self.palette.cursor_away
-            marker = ">"
-        segments = [Segment(marker, base)]
-        number = self.view.number(position) + 1
-        for column, cells in layout(self.app.size.width, width):
-            text, role = column.cell(number, row)
-            segments.append(Segment(fit(text, cells, column.right) + " ", base + self.palette.of(role)))
+        base = self.rich_style + self.palette.muted + Style(underline=True)
+        segments = [Segment(" ", base)]
+        for i, (column, cells) in enumerate(self.lines.columns()):
+            title = column.title
+            if self.lines.sorted_by and self.lines.sorted_by[0] == title:
+                title = ("v" if self.lines.sorted_by[1] else "^") + title
+            style = base + self.palette.title if i == self.lines.cell else base
+            segments += [Segment(fit(title, cells, column.right), style), Segment(" ", base)]
         return Strip(segments).crop_extend(0, width, base)
 
-    def rows_changed(self) -> bool:
-        """Take in that the view may have grown or rows have changed; repaints only what shows. True if anything did."""
-        count = len(self.view)
-        changed = count != self._shown
-        if changed:
-            self._shown = count
-            self.virtual_size = Size(0, count)
-            if self.following or self.cursor >= count:
-                self.move_to(count - 1, keep_following=True)
-        top, bottom = self.scroll_offset.y, self.scroll_offset.y + self.size.height
-        self._painted = {p: row for p, row in self._painted.items() if top <= p < bottom}
-        for position in range(top, min(bottom, count)):
-            row = self.view.row(position)
-            if self._painted.get(position) != row:
-                self.refresh_line(position)
-                changed = True
-                if position == self.cursor:
-                    self.post_message(self.Moved())
-        return changed
+    def on_click(self, event: events.Click) -> None:
+        at = 1
+        for i, (_, cells) in enumerate(self.lines.columns()):
+            if at <= event.x <= at + cells:
+                self.post_message(self.Clicked(i))
+            at += cells + 1
 
-    def restart(self) -> None:
-        """The view shows something else now: start again, at its end when following."""
-        self._painted.clear()
-        self._shown = len(self.view)
-        self.virtual_size = Size(0, self._shown)
-        self.refresh()
-        self.move_to(self._shown - 1 if self.following else 0, keep_following=True)
 
-    # --- moving --------------------------------------------------------------------------------------------
+class ExchangeList(LineList):
+    """`look(row)` gives the role that a row is tinted with ("" for none), `comment(row)` the comment on a marked one."""
+
+    def __init__(self, view: RowView):
+        super().__init__()
+        self.view = view
+        self.wanted: Sequence[str] = USUAL
+        self.cell = -1
+        """The column under the cursor; -1 while none was chosen."""
+        self.sorted_by: tuple[str, bool] | None = None
+        self.look: Callable[[Row], str] = lambda row: ""
+        self.comment: Callable[[Row], str | None] = lambda row: None
+
+    def columns(self) -> tuple[tuple[Column, int], ...]:
+        """The columns with their widths; the list gives one cell to its scroll bar, and one to the marker."""
+        return layout(self.app.size.width, self.app.size.width - 1, self.wanted)
+
+    @property
+    def column(self) -> Column | None:
+        """The column under the cursor: the result, while none was chosen."""
+        columns = self.columns()
+        return columns[min(self.cell, len(columns) - 1)][0] if columns else None
 
     @property
     def current(self) -> Row | None:
         """The row under the cursor."""
         return self.view.row(self.cursor) if self.cursor < len(self.view) else None
 
-    def move_to(self, position: int, keep_following: bool = False) -> None:
-        """Put the cursor on a position and bring it into sight; moving by hand ends following."""
-        position = max(0, min(position, len(self.view) - 1))
-        if not keep_following:
-            self.following = False
-        old, self.cursor = self.cursor, position
-        height = max(self.size.height, 1)
-        top = self.scroll_offset.y
-        if position < top:
-            self.scroll_to(y=position, animate=False)
-        elif position >= top + height:
-            self.scroll_to(y=position - height + 1, animate=False)
-        self.refresh_line(old)
-        self.refresh_line(position)
-        self.post_message(self.Moved())
+    def count(self) -> int:
+        return len(self.view)
 
-    def action_move(self, lines: int) -> None:
-        self.move_to(self.cursor + lines)
+    def state(self, position: int) -> object:
+        row = self.view.row(position)
+        return row, self.look(row), self.comment(row)
 
-    def action_page(self, pages: int) -> None:
-        self.move_to(self.cursor + pages * max(self.size.height - 1, 1))
+    def tint(self, position: int) -> Style:
+        role = self.look(self.view.row(position))
+        return self.palette.of(role) if role else Style()
 
-    def action_first(self) -> None:
-        self.move_to(0)
+    def cells(self, position: int, width: int) -> list[Cell]:
+        row, number = self.view.row(position), self.view.number(position) + 1
+        found: list[Cell] = []
+        comment = self.comment(row)
+        for i, (column, cells) in enumerate(self.columns()):
+            text, role = column.cell(number, row)
+            if comment is not None and column.width == 0:
+                text = f"{text.rstrip()}  * {comment}"
+            chosen = i == self.cell and position == self.cursor
+            mark = comment is not None and column.title == "No"
+            if chosen:
+                found += [(fit(text, cells, column.right), "cell"), (" ", "")]
+            else:
+                found.append((fit(text, cells, column.right) + " ", "marked" if mark else role))
+        return found
 
-    def action_last(self) -> None:
-        self.move_to(len(self.view) - 1)
-
-    def action_open(self) -> None:
-        if len(self.view):
-            self.post_message(self.Opened(self.cursor))
-
-    def on_click(self, event: events.Click) -> None:
-        position = self.scroll_offset.y + event.y
-        if position >= len(self.view):
-            return
-        if position == self.cursor or event.chain > 1:
-            self.move_to(position)
-            self.action_open()
-        else:
-            self.move_to(position)
-
-    def on_mouse_scroll_up(self) -> None:
-        self.following = False
-        self.post_message(self.Moved())
-
-    def on_resize(self) -> None:
-        self.refresh()
-        self.move_to(len(self.view) - 1 if self.following else self.cursor, keep_following=True)
-
-    def on_focus(self) -> None:
+    def move_cell(self, step: int) -> None:
+        """Choose the next column."""
+        last = len(self.columns()) - 1
+        self.cell = max(0, min((last if self.cell < 0 and step < 0 else self.cell) + step, last))
         self.refresh_line(self.cursor)
-
-    def on_blur(self) -> None:
-        self.refresh_line(self.cursor)
+        self.post_message(self.Moved(self))

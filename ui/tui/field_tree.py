@@ -8,18 +8,19 @@ from typing import ClassVar
 
 from rich.segment import Segment
 from textual import events
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.geometry import Size
 from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from .fields import Field, Tree, visible_fields
-from .palette import Palette
+from .field_list import Field, Tree, visible_fields
+from .keys import bindings
+from .painted import Painted
 from .safe import fit
 
 
-class FieldTree(ScrollView, can_focus=True):
+class FieldTree(ScrollView, Painted, can_focus=True):
     """Fields with a cursor; arrays and structs fold. ``tree`` may be replaced at any time with `show`."""
 
     DEFAULT_CSS = """
@@ -27,17 +28,7 @@ class FieldTree(ScrollView, can_focus=True):
         border-title-color: $text-muted; overflow-x: hidden; overflow-y: auto; scrollbar-size-vertical: 1; border: round $border-blurred; }
     FieldTree:focus { border: round $primary; border-title-color: $primary; }
     """
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("up,k", "move(-1)", "Up", show=False),
-        Binding("down,j", "move(1)", "Down", show=False),
-        Binding("pageup,ctrl+b", "page(-1)", "Page up", show=False),
-        Binding("pagedown,ctrl+f", "page(1)", "Page down", show=False),
-        Binding("g,home", "ends(0)", "First", show=False),
-        Binding("G,end", "ends(-1)", "Last", show=False),
-        Binding("enter,space", "fold_or_unfold", "Fold", show=False),
-        Binding("left", "fold", "Fold", show=False),
-        Binding("right,l", "unfold", "Unfold", show=False),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = bindings("tree")
 
     class Moved(Message):
         """The cursor stands on another field."""
@@ -46,9 +37,8 @@ class FieldTree(ScrollView, can_focus=True):
             super().__init__()
             self.field_tree = tree
 
-    def __init__(self, palette: Palette, title: str, id: str):
+    def __init__(self, title: str, id: str):
         super().__init__(id=id)
-        self.palette = palette
         self.tree_shown = Tree()
         self.cursor = 0
         self._lines: list[int] = []
@@ -60,6 +50,10 @@ class FieldTree(ScrollView, can_focus=True):
         self.tree_shown = tree
         if keep_place:
             folds = {(f.depth, f.path, f.name): f.folded for f in old.fields if f.below}
+            for path in [field.path for field in old.fields if field.opened]:
+                at = tree.reveal(path)
+                if at is not None:
+                    tree.open(at)
             for field in tree.fields:
                 field.folded = folds.get((field.depth, field.path, field.name), field.folded)
         else:
@@ -95,16 +89,16 @@ class FieldTree(ScrollView, can_focus=True):
             note = "" if self.tree_shown.fields else self.tree_shown.note
             text = dict(enumerate(textwrap.wrap(note, max(width, 10)))).get(y, "")
             return Strip([Segment(fit(text, width), base + self.palette.muted)])
-        field = self.tree_shown.fields[self._lines[line]]
+        field = self.tree_shown.telling(self._lines[line])
         if line == self.cursor:
             base += self.palette.cursor if self.has_focus else self.palette.cursor_away
-        glyph = ("+ " if field.folded else "- ") if field.below else "  "
+        glyph = ("+ " if field.folded else "- ") if field.holds else "  "
         indent = "  " * field.depth
         head = [Segment(indent + glyph, base + self.palette.muted)]
         name_role = "error" if field.error else ("muted" if field.name.startswith("[") else "name")
         head.append(Segment(field.name, base + self.palette.of(name_role)))
         if field.value:
-            head.append(Segment(": " if not field.below else "  ", base + self.palette.muted))
+            head.append(Segment(": " if not field.holds else "  ", base + self.palette.muted))
             head.append(Segment(field.value, base + self.palette.of(field.role)))
         strip = Strip(head)
         if strip.cell_length > width:
@@ -146,7 +140,8 @@ class FieldTree(ScrollView, can_focus=True):
 
     def action_fold_or_unfold(self) -> None:
         field = self.current
-        if field is not None and field.below:
+        if field is not None and field.holds:
+            self.tree_shown.open(self.position)
             field.folded = not field.folded
             self._fold_lines()
             self.move_to(self.cursor)
@@ -156,7 +151,7 @@ class FieldTree(ScrollView, can_focus=True):
         field = self.current
         if field is None:
             return
-        if field.below and not field.folded:
+        if field.holds and not field.folded:
             self.action_fold_or_unfold()
             return
         for line in range(self.cursor - 1, -1, -1):
@@ -167,7 +162,7 @@ class FieldTree(ScrollView, can_focus=True):
     def action_unfold(self) -> None:
         """Unfold the field, or go in to its first one."""
         field = self.current
-        if field is None or not field.below:
+        if field is None or not field.holds:
             return
         if field.folded:
             self.action_fold_or_unfold()

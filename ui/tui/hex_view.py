@@ -5,37 +5,43 @@ from __future__ import annotations
 from typing import ClassVar
 
 from rich.segment import Segment
-from textual.binding import Binding, BindingType
+from textual import events
+from textual.binding import BindingType
 from textual.geometry import Size
+from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from .palette import Palette
+from .keys import bindings
+from .painted import Painted
 
 Range = tuple[int, int]
 
 
-class HexView(ScrollView, can_focus=True):
-    """``show(frame, hidden)`` then ``mark(span)``: positions count from the frame's first byte."""
+class HexView(ScrollView, Painted, can_focus=True):
+    """``show(frame, hidden)`` then ``mark(span)``: positions count from the frame's first byte. A cursor of its own goes
+    through the bytes while it has the focus, and tells where it is."""
 
     DEFAULT_CSS = """
     HexView {
         border-title-color: $text-muted; border-subtitle-color: $text-muted; overflow-x: hidden; overflow-y: auto; scrollbar-size-vertical: 1; border: round $border-blurred; }
     HexView:focus { border: round $primary; border-title-color: $primary; }
     """
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("up,k", "scroll_lines(-1)", "Up", show=False),
-        Binding("down,j", "scroll_lines(1)", "Down", show=False),
-        Binding("g,home", "scroll_home", "First", show=False),
-        Binding("G,end", "scroll_end", "Last", show=False),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = bindings("hex")
 
-    def __init__(self, palette: Palette, id: str):
+    class Pointed(Message):
+        """The cursor is on this byte; `chosen`: Enter, or a second click."""
+
+        def __init__(self, at: int, chosen: bool = False):
+            super().__init__()
+            self.at, self.chosen = at, chosen
+
+    def __init__(self, id: str):
         super().__init__(id=id)
-        self.palette = palette
         self.frame = b""
         self.hidden: list[Range] = []
         self.marked: Range | None = None
+        self.cursor = 0
 
     @property
     def per_line(self) -> int:
@@ -45,6 +51,7 @@ class HexView(ScrollView, can_focus=True):
     def show(self, frame: bytes, hidden: list[Range]) -> None:
         """Take another frame; byte ranges in `hidden` are not shown."""
         self.frame, self.hidden, self.marked = frame, sorted(hidden), None
+        self.cursor = 0
         self._measure()
 
     def _measure(self) -> None:
@@ -53,33 +60,82 @@ class HexView(ScrollView, can_focus=True):
         self.refresh()
 
     def mark(self, span: Range | None) -> None:
-        """Let a span stand out, and bring its start into sight."""
+        """Let a span stand out, and bring its start into sight. The cursor comes along, unless it is there already."""
         if span == self.marked:
             return
-        self.marked = span
+        old, self.marked = self.marked, span
         if span is not None:
-            first, last = span[0] // self.per_line, max(span[1] - 1, span[0]) // self.per_line
-            top, height = self.scroll_offset.y, max(self.size.height, 1)
-            if first < top or last >= top + height:
-                self.scroll_to(y=max(first - (1 if height > 3 else 0), 0), animate=False)
-        self.refresh()
+            if not (span[0] <= self.cursor < max(span[1], span[0] + 1)):
+                self._lines_of((self.cursor, self.cursor + 1))
+                self.cursor = span[0]
+            self._into_sight(span)
+        for each in (old, span):
+            if each is not None:
+                self._lines_of(each)
+
+    def _lines_of(self, span: Range) -> None:
+        """Paint the lines of a span again, as far as they are on the screen."""
+        top, height = self.scroll_offset.y, max(self.size.height, 1)
+        first, last = span[0] // self.per_line, max(span[1] - 1, span[0]) // self.per_line
+        for line in range(max(first, top), min(last, top + height) + 1):
+            self.refresh_line(line)
+
+    def _into_sight(self, span: Range) -> None:
+        first, last = span[0] // self.per_line, max(span[1] - 1, span[0]) // self.per_line
+        top, height = self.scroll_offset.y, max(self.size.height, 1)
+        if first < top or (last >= top + height and not top <= self.cursor // self.per_line < top + height):
+            self.scroll_to(y=max(first - (1 if height > 3 else 0), 0), animate=False)
+
+    def point(self, at: int, chosen: bool = False) -> None:
+        """Put the cursor on a byte."""
+        if not self.frame:
+            return
+        at = max(0, min(at, len(self.frame) - 1))
+        old, self.cursor = self.cursor, at
+        top, height, line = self.scroll_offset.y, max(self.size.height, 1), at // self.per_line
+        if line < top:
+            self.scroll_to(y=line, animate=False)
+        elif line >= top + height:
+            self.scroll_to(y=line - height + 1, animate=False)
+        self._lines_of((old, old + 1))
+        self._lines_of((at, at + 1))
+        self.post_message(self.Pointed(at, chosen))
 
     def on_resize(self) -> None:
         self._measure()
         marked, self.marked = self.marked, None
         self.mark(marked)
 
-    def action_scroll_lines(self, lines: int) -> None:
-        self.scroll_to(y=self.scroll_offset.y + lines, animate=False)
+    def on_focus(self) -> None:
+        self._lines_of((self.cursor, self.cursor + 1))
 
-    def action_scroll_home(self) -> None:
-        self.scroll_to(y=0, animate=False)
+    def on_blur(self) -> None:
+        self._lines_of((self.cursor, self.cursor + 1))
 
-    def action_scroll_end(self) -> None:
-        self.scroll_to(y=self.virtual_size.height, animate=False)
+    def action_line(self, lines: int) -> None:
+        self.point(self.cursor + lines * self.per_line)
 
-    def _is_hidden(self, at: int) -> bool:
-        return any(start <= at < end for start, end in self.hidden)
+    def action_byte(self, step: int) -> None:
+        self.point(self.cursor + step)
+
+    def action_page(self, pages: int) -> None:
+        self.point(self.cursor + pages * max(self.size.height - 1, 1) * self.per_line)
+
+    def action_end(self, end: int) -> None:
+        self.point(len(self.frame) if end else 0)
+
+    def action_field(self) -> None:
+        self.point(self.cursor, chosen=True)
+
+    def on_click(self, event: events.Click) -> None:
+        offset = event.get_content_offset(self)
+        if offset is None:
+            return
+        per_line, column = self.per_line, offset.x - 6
+        letters = per_line * 3 + per_line // 8
+        within = column - letters if column >= letters else (column - (column > 24)) // 3
+        if 0 <= within < per_line:
+            self.point((self.scroll_offset.y + offset.y) * per_line + within, chosen=event.chain > 1)
 
     def render_line(self, y: int) -> Strip:
         width, base, palette = self.size.width, self.rich_style, self.palette
@@ -106,7 +162,8 @@ class HexView(ScrollView, can_focus=True):
                 pair, letter, role = f"{byte:02x}", chr(byte), palette.string
             else:
                 pair, letter, role = f"{byte:02x}", ".", palette.muted
-            segments.append(Segment(pair, style))
+            pointed = palette.label if at == self.cursor and self.has_focus else None
+            segments.append(Segment(pair, base + pointed if pointed else style))
             segments.append(Segment(" " if i % 8 != 7 else "  ", gap_style if i % 8 != 7 else base))
-            text.append(Segment(letter, style if low <= at < high else base + role))
+            text.append(Segment(letter, base + pointed if pointed else style if low <= at < high else base + role))
         return Strip([*segments, *text]).crop_extend(0, width, base)

@@ -1,6 +1,6 @@
 """Colours and text attributes by role, for the lines that widgets draw themselves.
 
-Two palettes: dark, with hues that people with any colour vision can tell apart (after Okabe and Ito, lightened to
+Three palettes: dark and light, with hues that people with any colour vision can tell apart (after Okabe and Ito, moved to
 a contrast of at least 4.5:1), and mono, which has attributes only and is used under NO_COLOR. No meaning rests on
 colour alone: every state has its glyph and word in the text.
 """
@@ -15,8 +15,8 @@ from textual.theme import Theme
 BACKGROUND = "#11151a"
 TEXT = "#d7dde4"
 PANEL = "#1b222b"
-CURSOR = "#2f4a66"
-MUTED = "#8b98a7"
+CURSOR = "#2a4059"
+MUTED = "#a3afbc"
 SKY = "#7cc4f0"
 ORANGE = "#f0a04b"
 VERMILION = "#ff8f66"
@@ -42,9 +42,12 @@ class Palette:
     masked: Style
     cursor: Style
     cursor_away: Style
+    cell: Style
     span: Style
     key: Style
     warning: Style
+    lit: Style
+    marked: Style
 
     def of(self, role: str) -> Style:
         """The style of a role by its name; the empty name is plain text."""
@@ -66,12 +69,37 @@ DARK = Palette(
     masked=Style(color=MUTED, italic=True),
     cursor=Style(bgcolor=CURSOR),
     cursor_away=Style(bgcolor="#222c38"),
+    cell=Style(underline=True, bold=True),
     span=Style(color=BACKGROUND, bgcolor=YELLOW),
     key=Style(color=YELLOW, bold=True),
     warning=Style(color=BACKGROUND, bgcolor=ORANGE, bold=True),
+    lit=Style(bgcolor="#3f3610"),
+    marked=Style(color=PINK, bold=True),
 )
 
 _PLAIN, _BOLD, _REVERSE = Style(), Style(bold=True), Style(reverse=True)
+
+LIGHT = Palette(
+    muted=Style(color="#5b6570"),
+    title=Style(bold=True),
+    label=Style(color="#ffffff", bgcolor="#0b5c94", bold=True),
+    ok=Style(color="#0b6b4c"),
+    error=Style(color="#a83200", bold=True),
+    waiting=Style(color="#0b5c94"),
+    undecoded=Style(color="#7a5c00", bold=True),
+    name=Style(color="#0b5c94"),
+    number=Style(color="#8a4500"),
+    string=Style(color="#0b6b4c"),
+    masked=Style(color="#5b6570", italic=True),
+    cursor=Style(bgcolor="#cfe3f5"),
+    cursor_away=Style(bgcolor="#e6ecf2"),
+    cell=Style(underline=True, bold=True),
+    span=Style(color="#000000", bgcolor="#f3d36b"),
+    key=Style(color="#7a5c00", bold=True),
+    warning=Style(color="#ffffff", bgcolor="#a83200", bold=True),
+    lit=Style(bgcolor="#fbeeb8"),
+    marked=Style(color="#8a2f6b", bold=True),
+)
 
 MONO = Palette(
     muted=_PLAIN,
@@ -87,9 +115,12 @@ MONO = Palette(
     masked=_PLAIN,
     cursor=_REVERSE,
     cursor_away=Style(underline=True),
+    cell=Style(bold=True, underline=True),
     span=_REVERSE,
     key=_BOLD,
     warning=Style(reverse=True, bold=True),
+    lit=Style(underline=True),
+    marked=_BOLD,
 )
 
 DARK_THEME = Theme(
@@ -120,3 +151,31 @@ MONO_THEME = Theme(
     text_alpha=1.0,
     variables={"border": "#ffffff", "border-blurred": "#ffffff", "scrollbar": "#ffffff"},
 )
+
+LIGHT_THEME = Theme(
+    name="barnabas-light",
+    primary="#0b5c94",
+    secondary="#8a4500",
+    accent="#7a5c00",
+    warning="#8a4500",
+    error="#a83200",
+    success="#0b6b4c",
+    foreground="#1b2127",
+    background="#fbfcfd",
+    surface="#fbfcfd",
+    panel="#e9eef3",
+    dark=False,
+    variables={
+        "border": "#5b6570",
+        "border-blurred": "#b9c3cd",
+        "scrollbar": "#b9c3cd",
+        "scrollbar-background": "#e9eef3",
+    },
+)
+
+THEMES: dict[str, tuple[Palette, Theme]] = {
+    "dark": (DARK, DARK_THEME),
+    "light": (LIGHT, LIGHT_THEME),
+    "mono": (MONO, MONO_THEME),
+}
+"""By the name that ``--theme`` takes."""

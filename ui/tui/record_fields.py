@@ -5,16 +5,29 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from ...decoder import records
 from ...decoder.records.batch import HEADER_SIZE
+from ...decoder.values import SchemaSource, view
 from .safe import visible
 
 _MOST_RECORDS = 500
 """Records shown of one batch; a batch can hold a million."""
 _MOST_TEXT = 400
+_MOST_BYTES = 1 << 12
 _MOST_OUTPUT = 64 << 20
 """Bytes that decompressing one batch for the screen may yield."""
+
+
+class Schemas(NamedTuple):
+    """Where the schemas of keys and values are (`decoder.values`), and of which topic the records are."""
+
+    source: SchemaSource | None = None
+    topic: str | None = None
+
+
+NO_SCHEMAS = Schemas()
 
 
 @dataclass(slots=True)
@@ -34,31 +47,30 @@ class RecordField:
     hidden: tuple[int, int] | None = None
 
 
-def content(data: bytes | None, values_shown: bool) -> str:
-    """Bytes as text: their number, or, when asked for, what they say (text if it is UTF-8, else hexadecimal)."""
+def content(data: bytes | None, values_shown: bool, schemas: Schemas = NO_SCHEMAS, is_key: bool = False) -> str:
+    """Bytes as text: their number, or, when asked for, what they say, and what kind of bytes they are unless they are
+    plain text (`decoder.values`)."""
     if data is None:
         return "null"
     if not values_shown:
         return f"<{len(data)} bytes>"
-    cut = data[:_MOST_TEXT]
-    more = f" … <{len(data)} bytes>" if len(data) > len(cut) else ""
-    text = _text(cut)
-    return (f'"{visible(text)}"' if text is not None else "0x" + cut.hex()) + more
+    if schemas.source is None:
+        found = view(data[:_MOST_BYTES])
+    else:  # a schema fits the whole or not at all
+        found = view(data, registry=schemas.source, topic=schemas.topic, is_key=is_key)
+    more = f" … <{len(data)} bytes>" if len(data) > _MOST_BYTES or len(found.text) > _MOST_TEXT else ""
+    note = f", {visible(found.note[:_MOST_TEXT])}" if found.note and schemas.source is not None else ""
+    text = found.text[:_MOST_TEXT]
+    if found.kind == "empty":
+        return '""'
+    if found.kind == "text":
+        return f'"{visible(text)}"{more}'
+    schema = f", schema id {found.schema_id}" if found.schema_id is not None else ""
+    shown = text if found.kind.endswith("json") or found.value is not None else f"0x{text}"
+    return f"{visible(shown)}{more} ({found.kind}{schema}{note})"
 
 
-def _text(data: bytes) -> str | None:
-    """The text, if it is mostly text (a cut may have split its last letter)."""
-    for end in range(len(data), max(len(data) - 4, -1), -1):
-        try:
-            text = data[:end].decode()
-        except UnicodeDecodeError:
-            continue
-        odd = sum(not letter.isprintable() and letter not in "\t\r\n" for letter in text)
-        return text if odd * 10 <= len(text) else None
-    return None
-
-
-def record_fields(data: bytes, values_shown: bool = False) -> list[RecordField]:
+def record_fields(data: bytes, values_shown: bool = False, schemas: Schemas = NO_SCHEMAS) -> list[RecordField]:
     """The lines for everything in a records area; damage is a line of its own, never an exception."""
     lines: list[RecordField] = []
     reached = 0
@@ -77,7 +89,7 @@ def record_fields(data: bytes, values_shown: bool = False) -> list[RecordField]:
                 lines.extend(_batch_header(entry))
             else:
                 lines.append(_message_line(i, entry))
-            lines.extend(_records(entry, values_shown))
+            lines.extend(_records(entry, values_shown, schemas))
             lines[first].below = len(lines) - first - 1
     except records.RecordsError as fault:
         lines.append(RecordField(0, "(damaged)", visible(str(fault)), "undecoded", (reached, len(data))))
@@ -136,7 +148,7 @@ def _message_line(i: int, message: records.Message) -> RecordField:
     return RecordField(0, f"message {i}", text, role, (message.start, message.end), hidden=(start, message.end))
 
 
-def _records(entry: records.Batch | records.Message, values_shown: bool) -> list[RecordField]:
+def _records(entry: records.Batch | records.Message, values_shown: bool, schemas: Schemas) -> list[RecordField]:
     lines: list[RecordField] = []
     where = _uncompressed_spans(entry)
     try:
@@ -145,7 +157,7 @@ def _records(entry: records.Batch | records.Message, values_shown: bool) -> list
                 count = entry.record_count if isinstance(entry, records.Batch) else "the"
                 lines.append(RecordField(1, "…", f"{_MOST_RECORDS} of {count} records shown", "muted"))
                 break
-            lines.extend(_record(record, values_shown, where[i] if i < len(where) else (entry.start, entry.end)))
+            lines.extend(_record(record, values_shown, where[i] if i < len(where) else (entry.start, entry.end), schemas))
     except records.RecordsError as fault:
         lines.append(RecordField(1, "(damaged)", visible(str(fault)), "undecoded", (entry.start, entry.end)))
     return lines
@@ -164,8 +176,9 @@ def _uncompressed_spans(entry: records.Batch | records.Message) -> list[tuple[in
     return found
 
 
-def _record(record: records.Record, values_shown: bool, span: tuple[int, int]) -> list[RecordField]:
-    key, value = content(record.key, values_shown), content(record.value, values_shown)
+def _record(record: records.Record, values_shown: bool, span: tuple[int, int], schemas: Schemas) -> list[RecordField]:
+    key = content(record.key, values_shown, schemas, is_key=True)
+    value = content(record.value, values_shown, schemas)
     brief = f"key {key[:40]}  value {value[:60]}"
     if record.control is not None:
         brief = f"{record.control.name} marker"

@@ -27,7 +27,7 @@ def _escape(letter: str) -> str:
 
 def fit(text: str, width: int, right: bool = False) -> str:
     """`text` (already `visible`) in exactly `width` terminal cells: padded, or cut with an ellipsis."""
-    size = cell_len(text)
+    size = len(text) if text.isascii() else cell_len(text)
     if size > width:
         return set_cell_size(text, width - 1) + "…" if width > 0 else ""
     return " " * (width - size) + text if right else text + " " * (width - size)

@@ -62,7 +62,9 @@ def test_members_and_generations_wait_for_their_answers() -> None:
 
 def test_producers_in_fields_and_in_records() -> None:
     ids = mapping()
-    batch = encode_batch([Record(0, 5, None, b"v", ())], producer_id=40, producer_epoch=2, base_sequence=9, transactional=True)
+    batch = encode_batch(
+        [Record(0, 5, None, b"v", ())], producer_id=40, producer_epoch=2, base_sequence=9, transactional=True
+    )
     rows = [{"name": "t", "partition_data": [{"index": 0, "records": batch + batch}]}]
     produce = request("Produce", 9, {"transactional_id": "x", "topic_data": rows})
     with pytest.raises(NotKnown) as waits:
@@ -100,17 +102,29 @@ def test_topic_ids_by_name_by_answer_and_not_at_all() -> None:
 
 
 def test_renamed_topics_in_everything_that_names_them() -> None:
-    ids = mapping(topics={"orders": "o"}, groups={"g": "h"}, transactional_ids={"x": "y"}, client_ids={"c": "other client"})
+    ids = mapping(
+        topics={"orders": "o"}, groups={"g": "h"}, transactional_ids={"x": "y"}, client_ids={"c": "other client"}
+    )
     metadata = prepared(ids, request("FindCoordinator", 3, {"key": "g", "key_type": 0}))
     assert metadata["key"] == "h"
-    assert prepared(ids, request("FindCoordinator", 4, {"coordinator_keys": ["x", "g"], "key_type": 1}))["coordinator_keys"] == ["y", "g"]
-    plan = {"topics": ["orders", "kept"], "user_data": b"\0\0\0\1", "owned_partitions": [{"topic": "orders", "partitions": [1]}]}
+    assert prepared(ids, request("FindCoordinator", 4, {"coordinator_keys": ["x", "g"], "key_type": 1}))[
+        "coordinator_keys"
+    ] == ["y", "g"]
+    plan = {
+        "topics": ["orders", "kept"],
+        "user_data": b"\0\0\0\1",
+        "owned_partitions": [{"topic": "orders", "partitions": [1]}],
+    }
     data = b"\0\1" + embedded.encode("ConsumerProtocolSubscription", 1, plan)
     join = prepared(ids, request("JoinGroup", 5, {"group_id": "g", "protocols": [{"name": "range", "metadata": data}]}))
     assert join["group_id"] == "h"
     told = embedded.subscription(join["protocols"][0]["metadata"])
     assert told["topics"] == ["o", "kept"] and told["owned_partitions"] == [{"topic": "o", "partitions": [1]}]
-    configs = request("DescribeConfigs", 1, {"resources": [{"resource_type": 2, "resource_name": "orders"}, {"resource_type": 4, "resource_name": "1"}]})
+    configs = request(
+        "DescribeConfigs",
+        1,
+        {"resources": [{"resource_type": 2, "resource_name": "orders"}, {"resource_type": 4, "resource_name": "1"}]},
+    )
     ids.brokers[1] = 5
     assert [r["resource_name"] for r in prepared(ids, configs)["resources"]] == ["o", "5"]
     frame = encode_request(12, 4, {"group_id": "g", "member_id": "m"}, client_id="c", correlation_id=3)
@@ -123,7 +137,11 @@ def test_offsets_follow_the_partition() -> None:
     ids = mapping()
     rows = [{"name": "orders", "partition_responses": [{"index": 1, "base_offset": 100}]}]
     there = [{"name": "orders", "partition_responses": [{"index": 1, "base_offset": 7}]}]
-    ids.learn(request("Produce", 8, {}), response("Produce", 8, {"responses": rows}), response("Produce", 8, {"responses": there}))
+    ids.learn(
+        request("Produce", 8, {}),
+        response("Produce", 8, {"responses": rows}),
+        response("Produce", 8, {"responses": there}),
+    )
     commit = request("OffsetCommit", 8, {"group_id": "g", "topics": [{"name": "orders", "partitions": [
         {"partition_index": 1, "committed_offset": 103}, {"partition_index": 2, "committed_offset": 50}]}]})  # fmt: skip
     assert [p["committed_offset"] for p in prepared(ids, commit)["topics"][0]["partitions"]] == [10, 50]
@@ -143,7 +161,9 @@ def test_points_are_met_and_offsets_never_negative(points: list[tuple[int, int]]
 def test_what_is_not_changed_keeps_its_bytes() -> None:
     ids = mapping()
     message = request("OffsetCommit", 8, {"group_id": "g", "topics": [{"name": "orders", "partitions": []}]})
-    assert changed(message, lambda role, value, scope, name: ids.change(role, value, scope, name)).frame == message.frame
+    assert (
+        changed(message, lambda role, value, scope, name: ids.change(role, value, scope, name)).frame == message.frame
+    )
 
 
 def test_scopes_tell_where_a_field_stands() -> None:

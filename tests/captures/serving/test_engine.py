@@ -14,7 +14,7 @@ from barnabas.decoder.records import Record
 
 METADATA, PRODUCE, FETCH, LIST_OFFSETS, FIND = 3, 0, 1, 2, 10
 OFFSET_COMMIT, OFFSET_FETCH, JOIN, HEARTBEAT, SYNC = 8, 9, 11, 12, 14
-INIT, API_VERSIONS, CREATE, DESCRIBE_CONFIGS, ALTER_CONFIGS = 22, 18, 19, 32, 44
+INIT, API_VERSIONS, CREATE, DELETE, DESCRIBE_CONFIGS, ALTER_CONFIGS = 22, 18, 19, 20, 32, 44
 
 
 class Tape:
@@ -23,20 +23,20 @@ class Tape:
     def __init__(self) -> None:
         self.exchanges: list[Exchange] = []
 
-    def add(self, api: int, version: int, asked: dict[str, Any], answered: dict[str, Any] | None) -> Tape:
+    def add(self, api: int, version: int, asked: dict[str, Any], answered: dict[str, Any] | None, ms: float = 0.5) -> Tape:
         number = len(self.exchanges)
         frame = decoder.encode_request(api, version, asked, correlation_id=number, client_id="till")
         response = None if answered is None else decoder.encode_response(api, version, answered, correlation_id=number)
         self.exchanges.append(
             Exchange(
                 api_key=api, api_version=version, correlation_id=number, client_id="till", request=frame,
-                request_time_ns=number * 1_000_000, response=response, response_time_ns=number * 1_000_000 + 5_000_000,
+                request_time_ns=number * 1_000_000, response=response, response_time_ns=number * 1_000_000 + int(ms * 1e6),
                 state=State.NO_RESPONSE if response is None else State.PAIRED,
             )
         )  # fmt: skip
         return self
 
-    def metadata(self, topic: str, error: int = 0, partitions: int = 1) -> Tape:
+    def metadata(self, topic: str, error: int = 0, partitions: int = 1, ms: float = 0.5) -> Tape:
         places = [
             {"error_code": 0, "partition_index": n, "leader_id": 1, "replica_nodes": [1], "isr_nodes": [1]}
             for n in range(0 if error else partitions)
@@ -45,7 +45,7 @@ class Tape:
             "brokers": [{"node_id": 1, "host": "kafka", "port": 9092}], "controller_id": 1,
             "topics": [{"error_code": error, "name": topic, "partitions": places}],
         }  # fmt: skip
-        return self.add(METADATA, 4, {"topics": [{"name": topic}], "allow_auto_topic_creation": False}, body)
+        return self.add(METADATA, 4, {"topics": [{"name": topic}], "allow_auto_topic_creation": False}, body, ms)
 
     def produced(self, topic: str, values: list[bytes], base: int, error: int = 0, acks: int = -1) -> Tape:
         answer = {"index": 0, "error_code": error, "base_offset": -1 if error else base}
@@ -140,6 +140,16 @@ def test_a_client_that_does_not_look_first_is_told_of_the_present():
     live = Live(created())
     live.ask(CREATE, 2, CREATION)
     assert topic_error(live.ask(METADATA, 4, NAMED)) == 0
+
+
+def test_an_answer_that_waited_until_a_change_was_made_is_not_told_before_it():
+    """A Metadata request behind a long poll, answered when the topic had been deleted meanwhile."""
+    tape = Tape().metadata("orders").metadata("orders", error=3, ms=8)
+    tape.add(DELETE, 1, {"topic_names": ["orders"]}, {"responses": [{"name": "orders"}]})
+    live = Live(tape)
+    assert [topic_error(live.ask(METADATA, 4, NAMED)) for _ in range(3)] == [0, 0, 0]
+    assert live.ask(DELETE, 1, {"topic_names": ["orders"]})
+    assert topic_error(live.ask(METADATA, 4, NAMED)) == 3
 
 
 def test_addresses_are_those_that_are_served():

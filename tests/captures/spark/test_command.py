@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
+import random
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
+import duckdb
 import pytest
 from barnabas import decoder
 from barnabas.captures import Recorder
+from barnabas.captures.spark import pipeline
 from pyarrow import parquet
 
 pytestmark = pytest.mark.spark
+TABLES = ("exchanges", "errors", "connections")
 
 
 @pytest.fixture
@@ -46,7 +52,7 @@ def start(source: Path, output: Path, *more: str) -> subprocess.Popen[str]:
 
 def nobody_left(group: int) -> bool:
     """No process of the group is alive, the JVM and Spark's Python workers included."""
-    until = time.monotonic() + 5
+    until = time.monotonic() + 60
     while time.monotonic() < until:
         try:
             os.killpg(group, 0)
@@ -56,29 +62,87 @@ def nobody_left(group: int) -> bool:
     return False
 
 
-def test_run_writes_the_table_and_prints_the_report(recording: Path, tmp_path: Path) -> None:
-    process = start(recording, tmp_path / "out", "--json", "--master", "local[1]")
-    stdout, stderr = process.communicate(timeout=120)
+def test_run_writes_the_tables(recording: Path, tmp_path: Path) -> None:
+    process = start(recording, tmp_path / "out", "--json", "--master", "local[1]", "--tables", "exchanges,errors")
+    stdout, stderr = process.communicate(timeout=180)
     assert process.returncode == 0, stderr
     assert nobody_left(process.pid)
     document = json.loads(stdout)
-    assert (document["requests"], document["errors"], document["error_rate"]) == (5, 1, 0.2)
-    assert [line["client_id"] for line in document["by_api_and_client"]] == ["\x1b[31mstock"]
+    assert (document["read"], document["tables"], document["damaged"]) == (1, ["exchanges", "errors", "segments"], [])
     assert parquet.read_table(tmp_path / "out" / "exchanges").num_rows == 5
+    assert parquet.read_table(tmp_path / "out" / "errors").num_rows == 1
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "recording"]
     # Steps only: nothing of what the JVM says about itself.
     steps = [line.split(" s  ", 1)[1] for line in stderr.splitlines()]
-    assert [step.split(":")[0].split(",")[0] for step in steps if ":" not in step] == [
-        "1 segment",
+    assert [step.split(",")[0] for step in steps if not step.startswith("reading")] == [
+        "1 file to read",
         "starting Spark",
-        "writing the table",
-        "computing the report",
         "stopping Spark",
-        f"the table is in {tmp_path / 'out' / 'exchanges'}",
     ]
 
 
-@pytest.mark.parametrize("step", ["starting Spark", "writing the table"])
+def test_a_dry_run_writes_nothing(recording: Path, tmp_path: Path) -> None:
+    process = start(recording, tmp_path / "out", "--dry-run")
+    stdout, stderr = process.communicate(timeout=60)
+    assert process.returncode == 0, stderr
+    assert stdout.startswith("would read 1 files (") and not (tmp_path / "out").exists()
+
+
+def test_killed_at_any_moment_nothing_is_lost_or_doubled(tmp_path: Path) -> None:
+    """Plain readers find no row twice after every kill, and every row once after a run that ends."""
+    recorder = Recorder(tmp_path / "recording", segment_bytes=8_000)
+    recorder.opened(1, 1_000, ("127.0.0.1", 50001), ("127.0.0.1", 9092))
+    for number in range(900):
+        for direction, frame in (
+            (0, decoder.encode_request(12, 4, {}, correlation_id=number, client_id="stock")),
+            (1, decoder.encode_response(12, 4, {"error_code": 25 * (number % 9 == 3)}, correlation_id=number)),
+        ):
+            recorder.data(1, direction, 2_000 + 1_000_000 * number, len(frame).to_bytes(4, "big") + frame)
+    recorder.close()
+    output = tmp_path / "out"
+    # The same without a command line: processes that are there at once, so that kills fall into the work.
+    forks = multiprocessing.get_context("forkserver")
+    forks.set_forkserver_preload(
+        ["barnabas.captures.spark.pipeline", "barnabas.captures.tables.folder", "pyarrow.parquet", "numpy"]
+    )
+
+    def begin() -> Any:
+        process = forks.Process(
+            target=pipeline.run, args=(tmp_path / "recording", output, pipeline.NO_SPARK), kwargs={"names": TABLES}
+        )
+        process.start()
+        return process
+
+    def rows(table: str) -> list[tuple[int, ...]]:
+        if not (output / table).is_dir():
+            return []
+        kept = [int(n) for n in parquet.read_table(output / table, columns=["correlation_id"])[0].to_pylist()]
+        asked = f"select correlation_id from '{output / table}/**/*.parquet' order by 1"
+        assert [n for (n,) in duckdb.connect().execute(asked).fetchall()] == sorted(kept)
+        return sorted(kept)
+
+    chance = random.Random(7)
+    kills = 0
+    for number in range(12):
+        process = begin()
+        if number:  # the first one waits for the fork server
+            process.join(chance.random() * 0.15)
+        process.kill()
+        process.join(60)
+        kills += process.exitcode != 0
+        for table in ("exchanges", "errors"):
+            found = rows(table)
+            assert len(found) == len(set(found))
+    assert kills
+    process = begin()
+    process.join(120)
+    assert process.exitcode == 0
+    assert rows("exchanges") == list(range(900))
+    assert rows("errors") == [n for n in range(900) if n % 9 == 3]
+    assert not (output / ".unfinished").exists()
+
+
+@pytest.mark.parametrize("step", ["starting Spark", "reading"])
 def test_an_interrupt_leaves_nothing_behind(recording: Path, tmp_path: Path, step: str) -> None:
     process = start(recording, tmp_path / "out")
     assert process.stderr is not None
@@ -89,9 +153,9 @@ def test_an_interrupt_leaves_nothing_behind(recording: Path, tmp_path: Path, ste
     os.killpg(process.pid, signal.SIGINT)
     _, stderr = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert stderr == "barnabas: interrupted; the table holds whole segments only, run again to complete it\n"
+    assert stderr == "barnabas: interrupted; the tables hold whole files only, run again to complete them\n"
     assert nobody_left(process.pid)
-    assert {path.name for path in (tmp_path / "out").iterdir()} <= {".barnabas.lock", "exchanges"}
+    assert not list((tmp_path / "out").glob("*/*/.*"))
 
 
 def test_mistakes_end_with_one_line_and_status_2(tmp_path: Path) -> None:
@@ -99,18 +163,4 @@ def test_mistakes_end_with_one_line_and_status_2(tmp_path: Path) -> None:
     process = start(tmp_path / "empty", tmp_path / "out")
     stdout, stderr = process.communicate(timeout=60)
     assert (process.returncode, stdout) == (2, "")
-    assert stderr.startswith(f"barnabas: {tmp_path / 'empty'}: no recording is in it") and stderr.count("\n") == 1
-
-
-def test_the_report_for_people_shows_no_control_characters(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    from barnabas.captures.spark.report import Line, Report
-    from barnabas.ui.cli.pipeline import _show
-
-    total = Line(None, None, 12_345, 29, 1, 2, 7e5, 1.1e9)
-    _show(Report(total, [Line("Heartbeat", "\x1b[31m[red]x", 12_345, 29, 0, 0, 999.0, None), total]))
-    shown = capsys.readouterr().out
-    assert "\x1b" not in shown and "\\x1b[31m[red]x" in shown and "(none)" in shown
-    for text in ("12,345", "0.23%", "1 µs", "1.10 s", "responses without a request: 1", "undecoded exchanges: 2"):
-        assert text in shown
+    assert stderr.startswith(f"barnabas: {tmp_path / 'empty'}: no capture is in it") and stderr.count("\n") == 1

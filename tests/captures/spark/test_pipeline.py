@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import fcntl
+import gzip
 import random
+import sys
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from barnabas import decoder
 from barnabas.captures import Recorder, tables
-from barnabas.captures.spark import PipelineError, pipeline
-from barnabas.captures.spark.report import report
+from barnabas.captures.spark import PipelineError, pipeline, pushdown
+from barnabas.captures.spark.source import PushedReader, SegmentReader
+from barnabas.captures.tables.folder import DEFAULT, Folder, todo
+from barnabas.decoder.filter import compile
 from pyarrow import parquet
+from pyspark.sql.datasource import EqualTo, In, LessThan
+from scapy.utils import rdpcap, wrpcap
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -59,15 +66,20 @@ def ordered(rows: list[dict[str, Any]]) -> list[list[tuple[str, str]]]:
     return sorted(sorted((key, str(value)) for key, value in row.items()) for row in rows)
 
 
-def written(table: Path) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = parquet.read_table(table).to_pylist()
+def written(output: Path, table: str = "exchanges") -> list[dict[str, Any]]:
+    """A plain reader's rows, without the partition's column."""
+    columns = [column.name for column in tables.described(table).chosen()]
+    found: list[dict[str, Any]] = parquet.read_table(output / table, columns=columns).to_pylist()
     return found
 
 
 def run(spark: SparkSession, source: Path, output: Path) -> Path:
-    output.mkdir(exist_ok=True)
-    pipeline.write(spark, pipeline.segments(source).segments, source, output / "exchanges")
-    return output / "exchanges"
+    """What `pipeline.run` does, in the session of these tests."""
+    folder = Folder(output)
+    with pipeline.locked(folder):
+        work = todo(tables.find_segments(source).segments, folder.done()).work
+        pipeline.write(spark, folder, work)
+    return output
 
 
 def test_source_gives_the_same_rows(spark: SparkSession, record: Make) -> None:
@@ -87,7 +99,7 @@ def test_source_reads_only_the_columns_asked_for(spark: SparkSession, record: Ma
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ({"table": "frames"}, "no table is called 'frames'; there is: exchanges"),
+        ({"table": "packets"}, "no table is called 'packets'; there is: exchanges"),
         ({"columns": "api,size"}, "table exchanges has no column 'size'"),
         ({"path": "absent"}, "absent: no such file or folder"),
         ({}, "needs a path"),
@@ -99,75 +111,190 @@ def test_source_says_what_is_wrong(spark: SparkSession, options: dict[str, str],
     assert text in str(caught.value)
 
 
+def opened_by(read: Callable[[], object]) -> set[str]:
+    """The segments that are opened meanwhile, by any means."""
+    seen: list[str] = []
+    _WATCHING.append(seen)
+    try:
+        read()
+    finally:
+        _WATCHING.remove(seen)
+    return {Path(name).name for name in seen if name.endswith(".pcapng")}
+
+
+_WATCHING: list[list[str]] = []
+sys.addaudithook(
+    lambda event, arguments: (
+        [seen.append(str(arguments[0])) for seen in _WATCHING] and None if event == "open" else None
+    )
+)
+
+
+def test_a_segment_whose_index_cannot_match_is_not_opened(record: Make) -> None:
+    directory = record()
+    rows = plain(directory)
+    some = sorted(row["time_ns"] for row in rows)[-20]
+    text = f"time >= {datetime.fromtimestamp(some // 10**9, UTC):%Y-%m-%dT%H:%M:%S}.{some % 10**9:09d}Z"
+    reader = SegmentReader(str(directory), "exchanges", ["time_ns", "segment"], text)
+    partitions = reader.partitions()
+    assert opened_by(reader.partitions) == set()  # the indexes tell whose segments they are
+    found: list[dict[str, Any]] = []
+    opened = opened_by(lambda: found.extend(r for p in partitions for b in reader.read(p) for r in b.to_pylist()))
+    assert opened == {row["segment"] for row in found}
+    assert len(opened) < len(partitions) > 2
+    assert sorted(row["time_ns"] for row in found) == sorted(row["time_ns"] for row in rows if row["time_ns"] >= some)
+
+
+def test_filters_that_spark_pushes_reach_the_index(spark: SparkSession, record: Make) -> None:
+    directory = record()
+    rows = plain(directory)
+    last = sorted(row["time_ns"] for row in rows)[-20]
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    try:
+        for condition, test in (
+            (f"time_ns >= {last}", lambda row: row["time_ns"] >= last),
+            (
+                "api = 'Heartbeat' and error_code = 25",
+                lambda row: row["api"] == "Heartbeat" and row["error_code"] == 25,
+            ),
+            ("client_id in ('stock-1', 'x')", lambda row: row["client_id"] == "stock-1"),
+            ("client_id is null", lambda row: row["client_id"] is None),
+            ("error = 'UNKNOWN_MEMBER_ID'", lambda row: row["error"] == "UNKNOWN_MEMBER_ID"),
+            ("latency_ns < 1000000", lambda row: row["latency_ns"] is not None and row["latency_ns"] < 1000000),
+        ):
+            frame = spark.read.format("barnabas").load(str(directory)).where(condition)
+            assert ordered([row.asDict() for row in frame.collect()]) == ordered(list(filter(test, rows))), condition
+    finally:
+        spark.conf.unset("spark.sql.python.filterPushdown.enabled")
+
+
+@pytest.mark.parametrize(
+    ("absent", "present"),
+    [
+        (LessThan(("time_ns",), 1_600_000_000_000_000_000), LessThan(("time_ns",), 1_800_000_000_000_000_000)),
+        (EqualTo(("api",), "Produce"), EqualTo(("api",), "Heartbeat")),
+        (EqualTo(("client_id",), "nobody"), EqualTo(("client_id",), "stock-1")),
+        (EqualTo(("error",), "NOT_COORDINATOR"), EqualTo(("error",), "UNKNOWN_MEMBER_ID")),
+        (In(("api_key",), (0, 1)), In(("api_key",), (0, 12))),
+    ],
+)
+def test_what_is_pushed_keeps_segments_closed(record: Make, absent: Any, present: Any) -> None:
+    directory = record()
+    for pushed, some in ((absent, False), (present, True)):
+        reader = PushedReader(str(directory), "exchanges", ["time_ns"], "")
+        assert reader.pushFilters([pushed]) == [pushed]  # Spark tests each row again
+        partitions = reader.partitions()
+        found: list[int] = []
+        opened = opened_by(lambda r=reader, p=partitions, f=found: f.extend(b.num_rows for each in p for b in r.read(each)))  # type: ignore[misc]
+        assert bool(opened) is some is bool(sum(found)), pushed
+
+
+@pytest.mark.parametrize(
+    ("table", "pushed", "text"),
+    [
+        ("exchanges", EqualTo(("api",), "Produce"), "api == 0"),
+        ("exchanges", EqualTo(("error",), "NOT_COORDINATOR"), "err == 16"),
+        ("errors", EqualTo(("error_code",), 16), "err != 0"),
+        ("batches", EqualTo(("client_id",), 'a "b" \\'), 'client == "a \\"b\\" \\\\"'),
+        ("frames", LessThan(("time_ns",), 5), ""),
+        ("exchanges", LessThan(("time_ns",), 10**18 + 5), "time < 2001-09-09T01:46:40.000000005Z"),
+        ("connections", EqualTo(("client_id",), "a"), ""),
+        ("exchanges", In(("api",), ("Fetch", "Nonsense")), ""),
+    ],
+)
+def test_what_is_pushed_in_the_words_of_the_filter_language(table: str, pushed: Any, text: str) -> None:
+    assert pushdown.text_of(table, pushed) == text
+    assert not text or compile(text).index_part is not None
+
+
+def test_the_option_filter_selects_in_the_reader(spark: SparkSession, record: Make) -> None:
+    directory = record()
+    frame = spark.read.format("barnabas").option("filter", "api == Heartbeat and err != 0").load(str(directory))
+    expected = [row for row in plain(directory) if row["api"] == "Heartbeat" and row["error_code"]]
+    assert ordered([row.asDict() for row in frame.collect()]) == ordered(expected) and expected
+    with pytest.raises(Exception, match="no API is called 'Hartbeat'"):
+        spark.read.format("barnabas").option("filter", "api == Hartbeat").load(str(directory))
+
+
 def test_two_runs_give_the_same_rows(spark: SparkSession, record: Make, tmp_path: Path) -> None:
     directory = record()
-    table = run(spark, directory, tmp_path / "out")
-    first = written(table)
-    assert ordered(first) == ordered(plain(directory))
-    assert len(list(table.iterdir())) == len(tables.find_segments(directory).segments)
-    assert {path.stat().st_mode & 0o777 for path in table.iterdir()} == {0o600}
-    run(spark, directory, tmp_path / "out")
-    assert ordered(written(table)) == ordered(first)
-    assert [path.name for path in (tmp_path / "out").iterdir()] == ["exchanges"]
+    output = run(spark, directory, tmp_path / "out")
+    first = {name: written(output, name) for name in DEFAULT}
+    assert ordered(first["exchanges"]) == ordered(plain(directory))
+    files = list(output.rglob("*.parquet"))
+    assert {path.stat().st_mode & 0o777 for path in files} == {0o600}
+    assert {
+        field.name: str(field.type)
+        for field in parquet.read_schema(files[0].parents[2] / "exchanges" / "date=1970-01-01" / "nothing.parquet")
+    } == tables.EXCHANGES
+    assert (
+        parquet.read_metadata(next((output / "exchanges").rglob("*-000001.parquet"))).row_group(0).column(0).compression
+        == "ZSTD"
+    )
+    stamps = {path: path.stat().st_mtime_ns for path in files}
+    run(spark, directory, output)
+    assert {path: path.stat().st_mtime_ns for path in output.rglob("*.parquet")} == stamps  # nothing was written again
+    run(spark, record("two", 2), output)
+    assert ordered(written(output)) == ordered(plain(directory) + plain(tmp_path / "two"))
+    # and without Spark it is the same
+    pipeline.run(directory, tmp_path / "none", "none")
+    for name in DEFAULT:
+        drop = {"path"}
+        again = [{k: v for k, v in row.items() if k not in drop} for row in written(tmp_path / "none", name)]
+        assert ordered(again) == ordered([{k: v for k, v in row.items() if k not in drop} for row in first[name]]), name
 
 
-def test_recordings_add_up_and_keep_types(spark: SparkSession, record: Make, tmp_path: Path) -> None:
-    one, two = record("one", 1), record("two", 2)
-    run(spark, one, tmp_path / "out")
-    table = run(spark, two, tmp_path / "out")
-    assert ordered(written(table)) == ordered(plain(one) + plain(two))
-    assert {field.name: str(field.type) for field in parquet.read_table(table).schema} == tables.EXCHANGES
-    metadata = parquet.read_metadata(next(table.iterdir()))
-    assert metadata.row_group(0).column(0).compression == "ZSTD"
+def test_a_stream_gives_every_segment_once(spark: SparkSession, record: Make, tmp_path: Path) -> None:
+    directory = record()
+    out = tmp_path / "stream"
+    seen: list[int] = []
+    for _ in range(2):  # the second one goes on behind the first, and finds nothing
+        query = (
+            spark.readStream.format("barnabas")
+            .option("segments_per_batch", "2")
+            .load(str(directory))
+            .writeStream.format("parquet")
+            .option("checkpointLocation", str(tmp_path / "checkpoint"))
+            .trigger(availableNow=True)
+            .start(str(out))
+        )
+        assert query.awaitTermination(120)
+        seen.append(len([each for each in query.recentProgress if each["numInputRows"]]))
+    found = spark.read.parquet(str(out)).collect()
+    assert ordered([row.asDict() for row in found]) == ordered(plain(directory))
+    assert seen == [-(-len(tables.find_segments(directory).segments) // 2), 0]
 
 
-def test_damaged_segments_do_not_stop_a_run(spark: SparkSession, record: Make, tmp_path: Path) -> None:
+def test_captures_of_any_kind_and_damage(spark: SparkSession, record: Make, tmp_path: Path) -> None:
     directory = record()
     first, second, *_ = (segment.path for segment in tables.find_segments(directory).segments)
     first.write_bytes(first.read_bytes()[:5000])
     second.write_bytes(second.read_bytes()[:300] + bytes(1000))
     (directory / "garbage.pcapng").write_bytes(b"\x01\x02" * 500)
-    table = run(spark, directory, tmp_path / "out")
-    assert ordered(written(table)) == ordered(plain(directory))
-
-
-def test_report_is_what_plain_python_computes(spark: SparkSession, record: Make, tmp_path: Path) -> None:
-    directory = record()
-    found = report(spark, run(spark, directory, tmp_path / "out"))
-    rows = plain(directory)
-
-    def percentile(values: list[int], share: float) -> float | None:
-        values = sorted(values)
-        at = (len(values) - 1) * share
-        low = int(at)
-        high = min(low + 1, len(values) - 1)
-        return values[low] + (values[high] - values[low]) * (at - low) if values else None
-
-    def counted(some: list[dict[str, Any]]) -> list[Any]:
-        latencies = [row["latency_ns"] for row in some if row["latency_ns"] is not None]
-        return [
-            sum(row["state"] != "orphan" for row in some),
-            sum(row["error_code"] != 0 for row in some),
-            sum(row["state"] == "orphan" for row in some),
-            pytest.approx(percentile(latencies, 0.5)) if latencies else None,
-            pytest.approx(percentile(latencies, 0.99)) if latencies else None,
-        ]
-
-    def shown(line: Any) -> list[Any]:
-        return [line.requests, line.errors, line.orphans, line.p50_latency_ns, line.p99_latency_ns]
-
-    keys = {(row["api"], row["client_id"]) for row in rows}
-    assert {(line.api, line.client_id) for line in found.lines} == keys and len(keys) == len(found.lines)
-    for line in found.lines:
-        same = [row for row in rows if (row["api"], row["client_id"]) == (line.api, line.client_id)]
-        assert shown(line) == counted(same)
-    assert shown(found.total) == counted(rows)
-    assert found.total.errors > 5 and found.total.orphans == 1
-    assert found.total.error_rate == found.total.errors / found.total.requests
-    requests = [line.requests for line in found.lines]
-    assert requests == sorted(requests, reverse=True)
-    document = found.to_dict()
-    assert sum(line["requests"] for line in document["by_api_and_client"]) == document["requests"]
+    (directory / "empty.pcap").touch()
+    foreign = record("other", 3)
+    packets = rdpcap(str(next(foreign.glob("*0000.pcapng"))))
+    (directory / "deeper").mkdir()
+    wrpcap(str(directory / "deeper" / "tcpdump.pcap"), packets)
+    with gzip.open(directory / "same.pcap.gz", "wb") as file:
+        file.write((directory / "deeper" / "tcpdump.pcap").read_bytes() + b"torn")
+    output = run(spark, directory, tmp_path / "out")
+    states = {row["segment"]: row["status"] for row in written(output, "segments")}
+    assert states[first.name] == "truncated" and states[second.name] == "corrupt"
+    assert states["garbage.pcapng"] == states["empty.pcap"] == "unreadable"
+    assert states["tcpdump.pcap"] == "ok" and states["same.pcap.gz"] == "truncated"
+    pairs = {
+        name: {
+            (row["correlation_id"], row["api"])
+            for row in written(output)
+            if row["segment"] == name and row["state"] == "paired"
+        }
+        for name in ("tcpdump.pcap", "same.pcap.gz")
+    }
+    assert pairs["tcpdump.pcap"] == pairs["same.pcap.gz"] and len(pairs["tcpdump.pcap"]) > 20
+    before = written(output)
+    run(spark, directory, output)
+    assert ordered(written(output)) == ordered(before)
 
 
 def test_a_second_run_at_the_same_time_is_refused(record: Make, tmp_path: Path) -> None:
@@ -176,7 +303,7 @@ def test_a_second_run_at_the_same_time_is_refused(record: Make, tmp_path: Path) 
     with open(output / ".barnabas.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         with pytest.raises(PipelineError, match="another pipeline run is writing there"):
-            pipeline.run(record(), output)
+            pipeline.run(record(), output, "none")
 
 
 def test_a_second_session_is_refused(spark: SparkSession) -> None:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import fcntl
+import importlib.util
+import socket
+import zipfile
 from pathlib import Path
 
 import numpy  # noqa: F401  whole before a test hides it: it cannot be loaded a second time
-import pyarrow  # noqa: F401
+import pyarrow
 import pytest
 from barnabas.captures import Recorder
-from barnabas.captures.spark import PipelineError, pipeline
+from barnabas.captures.spark import PipelineError, pipeline, shipping
 from barnabas.captures.spark.session import check_installed, check_master, reason
+from pyarrow import parquet
 
 
 @pytest.fixture
@@ -32,9 +36,7 @@ def refusal(source: Path, output: Path, master: str = "local[1]") -> str:
 def test_input_without_a_recording(tmp_path: Path) -> None:
     empty = tmp_path / "empty"
     empty.mkdir()
-    assert "empty: no recording is in it; make one with: barnabas proxy --record" in refusal(empty, tmp_path / "out")
-    (empty / "a.pcapng").write_bytes(b"not a capture at all")
-    assert "no recording is in it: " in refusal(empty, tmp_path / "out")
+    assert "empty: no capture is in it; make one with: barnabas proxy --record" in refusal(empty, tmp_path / "out")
     assert "no such file or folder" in refusal(tmp_path / "absent", tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
@@ -56,6 +58,28 @@ def test_master_that_spark_does_not_know(recording: Path, tmp_path: Path) -> Non
     assert "no such Spark master: 'locale[2]'" in refusal(recording, tmp_path / "out", "locale[2]")
     for master in ("local", "local[*]", "local[4]", "spark://127.0.0.1:7077", "yarn"):
         check_master(master)
+
+
+def test_spark_connect_that_cannot_be_used(recording: Path, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = listening.getsockname()[1]
+    said = refusal(recording, tmp_path / "out", f"sc://127.0.0.1:{port}/;token=nobody-may-see")
+    assert "token" not in said and not (tmp_path / "out").exists()
+    if all(map(importlib.util.find_spec, ("grpc", "grpc_status", "pandas"))):
+        refused = f"no Spark Connect server answers at sc://127.0.0.1:{port} (Connection refused): start one"
+        assert said.startswith(refused)
+    else:
+        assert said.startswith("Spark Connect needs ") and said.endswith("pip install 'barnabas[connect]'")
+    assert "no such Spark Connect server: 'sc://host:many'" in refusal(recording, tmp_path / "out", "sc://host:many")
+
+
+def test_a_wheel_that_is_none(tmp_path: Path) -> None:
+    with pytest.raises(PipelineError, match=r"none\.whl is no wheel that can be read: No such file"):
+        shipping.unpacked(tmp_path / "none.whl", tmp_path)
+    with zipfile.ZipFile(tmp_path / "other.whl", "w") as archive:
+        archive.writestr("other/__init__.py", "")
+    with pytest.raises(PipelineError, match=r"other\.whl is no wheel of barnabas: make one with pip wheel"):
+        shipping.unpacked(tmp_path / "other.whl", tmp_path)
 
 
 def test_missing_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -85,3 +109,20 @@ def test_one_line_of_a_spark_failure(tmp_path: Path) -> None:
     log.write_text("Error: x\njava.lang.UnsupportedClassVersionError: a/B has been compiled by a newer Java\n")
     spark_error = type("PySparkRuntimeError", (Exception,), {})
     assert "Java is too old" in reason(spark_error("[JAVA_GATEWAY_EXITED] gone"), log)
+
+
+def test_tables_of_another_kind_are_not_mixed(recording: Path, tmp_path: Path) -> None:
+    output = tmp_path / "out"
+    pipeline.run(recording, output, "none", names=["exchanges", "errors"])
+    with pytest.raises(PipelineError, match="give --tables exchanges,errors,segments, or another --output"):
+        pipeline.run(recording, output, "none", names=["exchanges"])
+    with pytest.raises(PipelineError, match="--tables: no table is called 'weather'; there is: exchanges"):
+        pipeline.run(recording, output, "none", names=["weather"])
+    place = output / "errors" / "date=1970-01-01" / "nothing.parquet"
+    parquet.write_table(pyarrow.table({"error": ["A"]}), place)
+    with pytest.raises(PipelineError, match=r"written by another version of barnabas \(layout \?, this one writes 1\)"):
+        pipeline.run(recording, output, "none", names=["exchanges", "errors"])
+    (tmp_path / "old" / "exchanges").mkdir(parents=True)
+    parquet.write_table(pyarrow.table({"api": ["A"]}), tmp_path / "old" / "exchanges" / "0-000000.parquet")
+    with pytest.raises(PipelineError, match="holds other Parquet files"):
+        pipeline.run(recording, tmp_path / "old", "none")

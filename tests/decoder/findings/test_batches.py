@@ -5,7 +5,8 @@ from __future__ import annotations
 import random
 
 import pytest
-from barnabas.decoder import Exchange
+from barnabas.decoder import Exchange, decode_request, decode_response, encode_request, encode_response
+from barnabas.decoder.facts import error_code
 from barnabas.decoder.findings.finding import Severity
 from barnabas.decoder.records import Record, encode_batch
 from retold.producing import RECORDS, again, answer, ask, findings, one, repeated, respond, told
@@ -92,6 +93,26 @@ def test_a_batch_that_is_sent_damaged() -> None:
 def test_a_batch_that_is_damaged_behind_this_point() -> None:
     finding = one(again(told("acks-1"), edit=answer("CORRUPT_MESSAGE")), CORRUPT)
     assert finding.about["crc_ok"] is True and "its CRC is right here" in finding.seen
+
+
+def test_a_batch_of_a_format_that_its_request_does_not_carry() -> None:
+    """As aiokafka 0.14 sends it to a broker before 0.11: Produce v2 with format 2."""
+
+    def as_version_2(exchange: Exchange) -> None:
+        if exchange.api == "Produce":
+            told = decode_request(exchange.request or b"").to_dict()
+            said = decode_response(exchange.response or b"", api_key=0, api_version=exchange.api_version).to_dict()
+            del told["transactional_id"]
+            for partition in said["responses"][0]["partition_responses"]:
+                partition["error_code"] = error_code("CORRUPT_MESSAGE")
+                for newer in partition.keys() - {"index", "error_code", "base_offset", "log_append_time_ms"}:
+                    del partition[newer]
+            exchange.request = encode_request(0, 2, told, correlation_id=exchange.correlation_id, client_id="a")
+            exchange.response = encode_response(0, 2, said, correlation_id=exchange.correlation_id)
+            exchange.api_version = 2
+
+    finding = one(again(told("acks-1"), edit=as_version_2), CORRUPT)
+    assert "format 2, and Produce v2 carries only formats 0 and 1" in finding.seen and "KIP-98" in finding.why
 
 
 def test_a_fetched_batch_that_is_damaged() -> None:

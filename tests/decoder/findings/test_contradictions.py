@@ -171,7 +171,7 @@ def test_several_clients_on_one_connection() -> None:
     assert "KIP-13" in finding.why
 
 
-@pytest.mark.parametrize("names", [["first"] * 10, [None, *["first"] * 9]])
+@pytest.mark.parametrize("names", [["first"] * 10, [None, *["first"] * 9], ["", None] * 5])
 def test_a_client_may_find_its_name_once(names: list[str | None]) -> None:
     happenings = without(told("several-clients-on-one-connection"), lambda e: e.correlation_id == 2)
     for e in filter(None, map(exchange_of, happenings)):

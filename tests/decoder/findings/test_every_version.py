@@ -64,7 +64,9 @@ def test_a_fetch_error_of_every_version(version: int) -> None:
 
 @pytest.mark.parametrize("version", [v for v in VERSIONS[0] if v])
 def test_a_followers_fetch_is_no_consumers(version: int) -> None:
-    follower: dict[str, Any] = {"replica_id": 3} if version < 15 else {"replica_state": {"replica_id": 3, "replica_epoch": 1}}
+    follower: dict[str, Any] = (
+        {"replica_id": 3} if version < 15 else {"replica_state": {"replica_id": 3, "replica_epoch": 1}}
+    )
     told = [
         decoder.Exchange(
             connection=e.connection,

@@ -105,7 +105,10 @@ def test_catching_up_and_short_bursts_are_no_lag(replay: Replay) -> None:
 def test_a_consumer_behind_an_open_transaction(replay: Replay) -> None:
     (found,) = replay("fetching-behind-a-transaction", only=["read-committed-stalled"])
     assert found.severity is Severity.MEDIUM
-    assert "stands at offset 0 of f-behind-a-transaction-0" in found.seen and "4 records behind it wait for an open transaction" in found.seen
+    assert (
+        "stands at offset 0 of f-behind-a-transaction-0" in found.seen
+        and "4 records behind it wait for an open transaction" in found.seen
+    )
     assert "transactional.id 'booking-f-behind-a-transaction' of client 'booker'" in found.seen
     assert found.about["transactional_id"] == "booking-f-behind-a-transaction"
     assert found.about["high_watermark"] == 4 and "transaction.timeout.ms" in found.remedy
@@ -160,7 +163,9 @@ def test_batches_within_the_limit_are_none(replay: Replay) -> None:
 
 def test_a_consumer_stuck_before_kip_74() -> None:
     # Brokers of 0.10.0 cut the batch at the limit: the same offset and the same cut batch each time.
-    told = next(e for e in recorded("fetching-small-limit", "Fetch") if e.response_message["responses[0].partitions[0].records"])
+    told = next(
+        e for e in recorded("fetching-small-limit", "Fetch") if e.response_message["responses[0].partitions[0].records"]
+    )
     records = told.response_message["responses[0].partitions[0].records"]
     cut = [again(told, after=n, response={"responses[0].partitions[0].records": records[:100]}) for n in range(4)]
     (found,) = look(cut, "batch-over-fetch-limit")
@@ -204,7 +209,11 @@ def test_a_log_that_is_shorter_than_what_was_read() -> None:
 def test_an_error_of_many_partitions_is_one_finding() -> None:
     told = recorded("fetching-out-of-range-loop", "Fetch")[1:]
     every = [
-        again(e, request={"topics[0].partitions[0].partition": n}, response={"responses[0].partitions[0].partition_index": n})
+        again(
+            e,
+            request={"topics[0].partitions[0].partition": n},
+            response={"responses[0].partitions[0].partition_index": n},
+        )
         for e in told
         for n in range(5)
     ]

@@ -49,7 +49,11 @@ def test_a_request_that_still_waits() -> None:
 def test_commits_behind_a_fetch(replay: Replay) -> None:
     (found,) = replay("fetching-commits-behind-fetch", only=["head-of-line-blocking"])
     assert (found.severity, found.count) == (Severity.LOW, 7)
-    assert found.about["api"] == "OffsetCommit" and "OffsetCommit of client 'one-lane'" in found.seen and "behind a Fetch" in found.seen
+    assert (
+        found.about["api"] == "OffsetCommit"
+        and "OffsetCommit of client 'one-lane'" in found.seen
+        and "behind a Fetch" in found.seen
+    )
     assert found.about["behind"] == "Fetch" and found.about["worst_ms"] >= 350
 
 

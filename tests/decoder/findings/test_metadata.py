@@ -24,7 +24,9 @@ def test_a_storm_of_other_lookups() -> None:
     assert found.severity is Severity.MEDIUM and found.about["api"] == "FindCoordinator"
 
 
-@pytest.mark.parametrize("name", ["lists-topics-seldom", "unknown-topic", "client-per-record", "topic-made-late", "node-stops"])
+@pytest.mark.parametrize(
+    "name", ["lists-topics-seldom", "unknown-topic", "client-per-record", "topic-made-late", "node-stops"]
+)
 def test_what_is_no_storm(replay: Replay, name: str) -> None:
     assert replay(f"fetching-{name}", only=["metadata-storm"]) == []
 

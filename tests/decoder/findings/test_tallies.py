@@ -41,7 +41,12 @@ def test_a_spread_is_right_to_a_fifth() -> None:
 
 
 def test_numbers_in_words() -> None:
-    assert [wording.duration(ns) for ns in (0, 340e6, 12.5 * SECOND, 600 * SECOND)] == ["0 ms", "340 ms", "12.5 s", "10 min"]
+    assert [wording.duration(ns) for ns in (0, 340e6, 12.5 * SECOND, 600 * SECOND)] == [
+        "0 ms",
+        "340 ms",
+        "12.5 s",
+        "10 min",
+    ]
     assert [wording.size(n) for n in (640, 12_500, 3_100_000)] == ["640 B", "12.5 kB", "3.1 MB"]
     assert [wording.number(n) for n in (0, 0.42, 12.0, 12400)] == ["0", "0.4", "12", "12,400"]
     assert wording.some("edcba") == "a, b, c and 2 more" and wording.some("a") == "a"

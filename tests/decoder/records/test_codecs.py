@@ -127,6 +127,15 @@ def test_lz4_header_checksum_counts_only_from_magic_1():
     assert R.decompress(3, frame, magic=0) == b"kafka" * 100
 
 
+@pytest.mark.parametrize("sample", SAMPLES)
+def test_lz4_blocks_have_no_checksums_as_go_clients_want_it(sample):
+    lz4 = pytest.importorskip("lz4.frame")
+    frame = R.compress(3, SAMPLES[sample])
+    told = lz4.get_frame_info(frame)
+    assert not told["block_checksum"] and not told["block_linked"] and not told["content_checksum"]
+    assert lz4.decompress(frame) == SAMPLES[sample]
+
+
 def test_lz4_header_with_content_size_is_repaired():
     frame = pa.compress(b"kafka" * 100, "lz4", asbytes=True)
     sized = frame[:4] + bytes([frame[4] & ~0x0C | 0x08, frame[5]]) + struct.pack("<Q", 500) + b"\0" + frame[7:]
@@ -188,8 +197,8 @@ def xerial():
 
 def lz4():
     frame = R.compress(3, bytes(64 << 10))
-    size = struct.unpack_from("<I", frame, 7)[0]  # a checksum follows
-    return frame[:7] + frame[7 : 15 + size] * 8192 + bytes(4)
+    size = struct.unpack_from("<I", frame, 7)[0]
+    return frame[:7] + frame[7 : 11 + size] * 8192 + bytes(4)
 
 def lz4_empty_promises():
     return bytes.fromhex("04224d18607073") + (struct.pack("<I", 1) + b"\0") * (1 << 20) + bytes(4)

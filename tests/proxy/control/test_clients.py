@@ -37,7 +37,9 @@ def test_a_metadata_response_is_edited(make_desk: Any, cluster: tuple[str, int])
     assert held["body"]["brokers"][0]["port"] == port  # what the client is about to be told is the proxy's address
     desk.control.resume(held["id"], {"cluster_id": "edited by hand", "controller_id": held["body"]["controller_id"]})
     assert admin.list_topics(timeout=60).brokers
-    found = [each for each in desk.control.exchanges("api == Metadata", since=0, wait=20, bodies=True) if each["changed"]]
+    found = [
+        each for each in desk.control.exchanges("api == Metadata", since=0, wait=20, bodies=True) if each["changed"]
+    ]
     assert found[0]["response"]["cluster_id"] == "edited by hand"
 
 
@@ -56,7 +58,9 @@ def test_a_produce_request_is_edited(make_desk: Any, cluster: tuple[str, int]) -
     (held,) = desk.control.held(wait=60)
     assert held["client_id"] == "edited"
     partition = held["body"]["topic_data"][0]["partition_data"][0]
-    assert partition["index"] == 0 and partition["records"][0]["records"][0]["value_size"] == 22  # no values, unless asked for
+    assert (
+        partition["index"] == 0 and partition["records"][0]["records"][0]["value_size"] == 22
+    )  # no values, unless asked for
     desk.control.resume(held["id"], {"topic_data[0].partition_data[0].index": 1})
     producer.flush(60)
     assert len(delivered) == 1

@@ -57,13 +57,27 @@ def test_a_proxy_is_found_seen_steered_and_stopped(bench: Any, wire: Any, beat: 
             asked = subprocess.run(["bash", "-c", curl + " -sf"], capture_output=True, text=True, timeout=30)
             assert asked.returncode == 0 and '"version"' in asked.stdout
             assert "Heartbeat v0" in call("control", "exchanges", "api == Heartbeat", **own).stdout
-            assert "on        0 hits  odd: api == Produce" in call("control", "rules", "--add", str(rules), **own).stdout
+            assert (
+                "on        0 hits  odd: api == Produce" in call("control", "rules", "--add", str(rules), **own).stdout
+            )
             again = call("control", "rules", "--add", str(rules), **own)
             assert again.returncode == 2 and "a rule named 'odd' is there already" in again.stderr
+            rules.write_text("rules:\n  - {name: slow, match: api == Heartbeat, do: {delay: 2ms}}\n")
+            assert call("control", "rules", "--add", str(rules), **own).returncode == 0
+            client.sendall(beat(2))
+            assert wire.read_frame(client)
+            hits = call("control", "rules", "--hits", "slow", **own)
+            assert re.search(r"^ +1 [\d:]+ conn 1 127\.0\.0\.1:\d+ t Heartbeat v0: response delayed by 2 ms \(", hits.stdout), hits
+            assert call("control", "rules", "--hits", "nobody", **own).returncode == 2
             rules.write_text("rules:\n  - {match: api == Produce, do: {eror: X}}\n")
             wrong = call("control", "rules", "--add", str(rules), **own)
             assert wrong.returncode == 2 and "rules.yaml:2:34: 'do' has no key 'eror'" in wrong.stderr
-            assert "recording to" in call("control", "record", str(tmp_path / "rec"), **own).stdout
+            small = call("control", "record", str(tmp_path / "rec"), "--keep-size", "10KB", **own)
+            assert small.returncode == 2 and "less than two segments" in small.stderr
+            nowhere = call("control", "record", "--stop", "--keep-size", "1GB", **own)
+            assert nowhere.returncode == 2 and "go with a directory" in nowhere.stderr
+            kept = ("--keep-size", "1GB", "--keep-time", "7d", "--rotate-time", "5m")
+            assert "recording to" in call("control", "record", str(tmp_path / "rec"), *kept, **own).stdout
             assert call("control", "stop", **own).returncode == 0
             proxy.stdout.read()
             assert proxy.wait(60) == 0
@@ -82,6 +96,8 @@ def test_wrong_options_are_explained(tmp_path: Path) -> None:
         (["--control", "unix:"], "needs a path"),
         (["--control", "off", "--control-values"], "goes with a control API"),
     ):
-        done = call("proxy", "--broker", "127.0.0.1:9", "--listen", "127.0.0.1:0", *words, XDG_RUNTIME_DIR=str(tmp_path))
+        done = call(
+            "proxy", "--broker", "127.0.0.1:9", "--listen", "127.0.0.1:0", *words, XDG_RUNTIME_DIR=str(tmp_path)
+        )
         assert done.returncode == 2 and text in done.stderr, (words, done.stderr)
         assert len(done.stderr.strip().splitlines()) == 1

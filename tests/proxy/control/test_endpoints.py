@@ -220,6 +220,40 @@ def test_rules(desk: Any) -> None:
         assert desk.call(method, f"/v1/rules/nobody{path}")[0] == 404
 
 
+def test_hits_lead_to_their_exchanges(desk: Any, bench: Any, wire: Any, beat: Any) -> None:
+    rule = {"match": "api == Heartbeat", "when": {"every": 2}}
+    desk.control.add_rule(
+        rule
+        | {"name": "answered", "match": "api == Heartbeat and group == a", "do": {"error": "REBALANCE_IN_PROGRESS"}}
+    )
+    desk.control.add_rule(rule | {"name": "slow one", "do": {"delay": "1ms"}})
+    client = bench.client(desk.proxy.address)
+    for number in range(8):
+        # The same correlation id again and again: the note tells which exchange is meant.
+        client.sendall(beat(3, "a" if number < 4 else "b"))
+        assert wire.read_frame(client)
+    client.close()
+    assert desk.control.exchange_page("api == Heartbeat", since=0, wait=10)["exchanges"]
+    while len(found := desk.control.exchange_page(since=0)["exchanges"]) < 8:
+        pass
+    for name, numbers in (("answered", [0, 2]), ("slow one", [1, 4, 6])):
+        status, said = desk.call("GET", f"/v1/rules/{name.replace(' ', '%20')}/hits")
+        assert (status, said["name"], said["total"]) == (200, name, len(numbers))
+        assert [hit["hit"] for hit in said["hits"]] == list(range(1, len(numbers) + 1))
+        assert [hit["exchange"] for hit in said["hits"]] == [found[number]["id"] for number in numbers]
+        for hit in said["hits"]:
+            full = desk.control.exchange(hit["exchange"])
+            assert hit["note"] in full["notes"] and (hit["api"], hit["correlation_id"]) == ("Heartbeat", 3)
+            assert hit["client_id"] == "t" and hit["client"] == full["client"] and hit["connection"] == full["conn"]
+    assert [hit["hit"] for hit in desk.control.hits("slow one", since=1, limit=1)] == [3]
+    assert said["hits"][0]["done"] == ["response delayed by 1 ms"]
+    assert desk.call("GET", "/v1/rules/nobody/hits")[0] == 404
+    desk.control.put_rule("slow one", rule | {"do": {"delay": "2ms"}})
+    assert desk.control.hits("slow one") == []
+    desk.control.enable_rule("answered", False)
+    assert len(desk.control.hits("answered")) == 2
+
+
 def test_a_wrong_rule_says_where(desk: Any) -> None:
     status, said = desk.call("POST", "/v1/rules", b'{"match": "api == Prodce",\n "do": {"error": "NONE"}}')
     assert (status, said["line"], said["column"]) == (422, 1, 19)
@@ -269,7 +303,9 @@ def test_recording_starts_rotates_and_stops(desk: Any, bench: Any, wire: Any, be
     assert desk.call("POST", "/v1/recording/start", {"directory": str(tmp_path / "file" / "x")})[0] == 422
 
 
-def test_a_recording_that_begins_within_a_frame(make_desk: Any, bench: Any, wire: Any, tmp_path: Path, beat: Any) -> None:
+def test_a_recording_that_begins_within_a_frame(
+    make_desk: Any, bench: Any, wire: Any, tmp_path: Path, beat: Any
+) -> None:
     desk = make_desk()
     client = bench.client(desk.proxy.address)
     whole = beat(1)

@@ -37,7 +37,9 @@ def silent(client: socket.socket, seconds: float = 0.3) -> bool:
         client.settimeout(20)
 
 
-def test_a_request_waits_alone_and_goes_on_edited(make_desk: Any, bench: Any, wire: Any, beat: Any, tmp_path: Path) -> None:
+def test_a_request_waits_alone_and_goes_on_edited(
+    make_desk: Any, bench: Any, wire: Any, beat: Any, tmp_path: Path
+) -> None:
     seen: list[bytes] = []
     desk = make_desk(frames_of(seen, wire), record=tmp_path / "rec")
     made = desk.call("POST", "/v1/intercepts", {"filter": "api == Heartbeat and group == held"})[1]
@@ -99,6 +101,42 @@ def test_an_error_instead(make_desk: Any, bench: Any, wire: Any, beat: Any, side
     assert wire.read_frame(client) == wire.response(2, (27).to_bytes(2, "big"))
     assert wire.read_frame(client) == wire.response(3, bytes(2))
     assert len(seen) == (2 if side == "request" else 3)
+
+
+@pytest.mark.parametrize("side", ["request", "response"])
+def test_nothing_instead(
+    make_desk: Any, bench: Any, wire: Any, beat: Any, tmp_path: Path, side: str
+) -> None:
+    seen: list[bytes] = []
+    desk = make_desk(frames_of(seen, wire), record=tmp_path / "rec")
+    desk.control.intercept("group == held", **{side: True})
+    client = bench.client(desk.proxy.address)
+    client.sendall(beat(1) + beat(2, "held") + beat(3))
+    (held,) = desk.control.held(wait=20)
+    assert desk.call("POST", f"/v1/held/{held['id']}/drop", {"silent": False})[0] == 422
+    assert desk.call("POST", f"/v1/held/{held['id']}/drop", {"silent": True})[1]["done"] == "dropped"
+    assert wire.read_frame(client) == wire.response(1, bytes(2))
+    assert wire.read_frame(client) == wire.response(3, bytes(2))  # 2 is never answered
+    assert len(seen) == (2 if side == "request" else 3)
+    desk.proxy.stop()
+    with open_capture(tmp_path / "rec") as capture:
+        (dropped,) = [each for each in capture.exchanges() if each.request == beat(2, "held")[4:]]
+        assert dropped.response is None
+        notes = [*dropped.marks.get("notes", ()), *dropped.marks.get("broker_response_notes", ())]
+        assert any("dropped by hand" in str(note) for note in notes)
+
+
+def test_more_time_and_less(make_desk: Any, bench: Any, wire: Any, beat: Any) -> None:
+    desk = make_desk()
+    desk.control.intercept("api == Heartbeat", timeout=300.0, times=1)
+    client = bench.client(desk.proxy.address)
+    client.sendall(beat(1))
+    (held,) = desk.control.held(wait=20)
+    longer = desk.call("POST", f"/v1/held/{held['id']}/extend", {"timeout": 900})[1]
+    assert 600 < longer["remaining"] <= 900
+    desk.call("POST", f"/v1/held/{held['id']}/extend", {"timeout": 0.1})
+    assert wire.read_frame(client) == wire.response(1, bytes(2))
+    assert desk.call("POST", f"/v1/held/{held['id']}/extend")[0] == 404
 
 
 def test_the_connection_instead(make_desk: Any, bench: Any, wire: Any, beat: Any) -> None:
@@ -236,9 +274,15 @@ def test_what_cannot_be_held_is_refused(make_desk: Any) -> None:
 
 def test_rules_see_what_was_edited(make_desk: Any, bench: Any, wire: Any) -> None:
     desk = make_desk()
-    desk.control.add_rule({"name": "r", "match": "api == Produce and topic == b", "do": {"error": "NOT_LEADER_OR_FOLLOWER"}})
+    desk.control.add_rule(
+        {"name": "r", "match": "api == Produce and topic == b", "do": {"error": "NOT_LEADER_OR_FOLLOWER"}}
+    )
     desk.control.intercept("api == Produce")
-    fields = {"acks": -1, "timeout_ms": 9, "topic_data": [{"name": "a", "partition_data": [{"index": 0, "records": b""}]}]}
+    fields = {
+        "acks": -1,
+        "timeout_ms": 9,
+        "topic_data": [{"name": "a", "partition_data": [{"index": 0, "records": b""}]}],
+    }
     client = bench.client(desk.proxy.address)
     client.sendall(wire.framed(decoder.encode_request(0, 7, fields, correlation_id=5)))
     (held,) = desk.control.held(wait=20)

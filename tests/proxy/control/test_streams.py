@@ -14,7 +14,9 @@ from barnabas.proxy.control import ControlConfig
 from barnabas.proxy.exchange_store import ExchangeStore, Question
 
 
-def read_some(desk: Any, last: str | None, most: int, path: str = "/v1/exchanges/stream") -> tuple[list[Any], str | None]:
+def read_some(
+    desk: Any, last: str | None, most: int, path: str = "/v1/exchanges/stream"
+) -> tuple[list[Any], str | None]:
     """Up to `most` events of a stream as an EventSource would read them: (name, data), and the last id."""
     connection = http.client.HTTPConnection("127.0.0.1", desk.port, timeout=20)
     headers = {"Authorization": f"Bearer {desk.access.token}"}

@@ -69,7 +69,9 @@ def test_rules_come_and_go_under_pipelined_load(make_desk: Any, bench: Any, wire
                 kind = made.choice(("broken", "fine", "beat"))
                 expected.append((number, kind))
                 gate.acquire()
-                pieces += beat(number) if kind == "beat" else produce(number, kind, made.randrange(300), version=version)
+                pieces += (
+                    beat(number) if kind == "beat" else produce(number, kind, made.randrange(300), version=version)
+                )
                 cut = made.randrange(len(pieces) + 1) if made.random() < 0.3 else len(pieces)
                 sock.sendall(pieces[:cut])
                 del pieces[:cut]
@@ -118,7 +120,9 @@ def test_rules_come_and_go_under_pipelined_load(make_desk: Any, bench: Any, wire
     assert not [event for event in desk.proxy.events() if isinstance(event, Undecoded)]
 
 
-def test_an_answer_waits_for_requests_that_were_not_remembered(make_desk: Any, bench: Any, wire: Any, beat: Any) -> None:
+def test_an_answer_waits_for_requests_that_were_not_remembered(
+    make_desk: Any, bench: Any, wire: Any, beat: Any
+) -> None:
     """Two requests of an API that nobody watches are in flight when the first rule comes."""
     go = threading.Event()
 

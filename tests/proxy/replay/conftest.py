@@ -38,7 +38,9 @@ class Heard:
 class Played:
     """A broker. `answers` gives what to say to a request that is not about versions or metadata; `offers` what it can."""
 
-    def __init__(self, answers: Callable[[Message, Heard], Answer], offers: dict[str, tuple[int, int]] | None = None) -> None:
+    def __init__(
+        self, answers: Callable[[Message, Heard], Answer], offers: dict[str, tuple[int, int]] | None = None
+    ) -> None:
         self.answers = answers
         self.offers = offers or {facts.api_name(k): (0, facts.api(k).versions.every()[-1]) for k in facts.api_keys()}
         self.topics: dict[str, tuple[bytes, int]] = {}
@@ -87,7 +89,9 @@ class Played:
 
     def _say(self, heard: Heard, own: bool) -> Answer:
         if heard.api == "ApiVersions":
-            rows = [{"api_key": facts.api_key(n), "min_version": a, "max_version": b} for n, (a, b) in self.offers.items()]
+            rows = [
+                {"api_key": facts.api_key(n), "min_version": a, "max_version": b} for n, (a, b) in self.offers.items()
+            ]
             return {"api_keys": rows}
         if own and heard.api == "Metadata":
             brokers = {1: self, **self.others}

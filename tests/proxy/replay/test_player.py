@@ -26,7 +26,12 @@ def fine(message: Any, heard: Any) -> dict[str, Any]:
 
 def produced(message: Any, heard: Any = None, error: int = 0, offset: int = 0) -> dict[str, Any]:
     rows = [
-        {"name": t["name"], "partition_responses": [{"index": p["index"], "error_code": error, "base_offset": offset} for p in t["partition_data"]]}
+        {
+            "name": t["name"],
+            "partition_responses": [
+                {"index": p["index"], "error_code": error, "base_offset": offset} for p in t["partition_data"]
+            ],
+        }
         for t in message.to_dict()["topic_data"]
     ]
     return {"responses": rows}
@@ -189,7 +194,9 @@ def test_of_a_partly_refused_produce_the_rest_is_sent_again(play: Any, tape: Any
 
     broker = play(answers)
     asked = produce()
-    asked["topic_data"][0]["partition_data"].append({"index": 1, "records": asked["topic_data"][0]["partition_data"][0]["records"]})
+    asked["topic_data"][0]["partition_data"].append(
+        {"index": 1, "records": asked["topic_data"][0]["partition_data"][0]["records"]}
+    )
     rows = [{"index": 0, "base_offset": 0}, {"index": 1, "base_offset": 0}]
     tape.both(0, 0, "Produce", 9, asked, {"responses": [{"name": "t", "partition_responses": rows}]})
     report = Replay(tape.done(), broker.address, settings=MAX).run()
@@ -214,7 +221,14 @@ def test_what_is_left_out_says_why(play: Any, tape: Any) -> None:
     tape.both(5, 0, "DeleteTopics", 1, {"topic_names": ["t"]}, {"responses": [{"name": "t"}]})
     tape.both(10, 0, "ControlledShutdown", 1, {"broker_id": 1}, {})
     tape.both(15, 0, "Fetch", 4, {"replica_id": 2, "topics": []}, {})
-    tape.both(20, 0, "AlterUserScramCredentials", 0, {"upsertions": [{"name": "u", "salt": b"s", "salted_password": b"p"}]}, {})
+    tape.both(
+        20,
+        0,
+        "AlterUserScramCredentials",
+        0,
+        {"upsertions": [{"name": "u", "salt": b"s", "salted_password": b"p"}]},
+        {},
+    )
     tape.both(25, 0, "Heartbeat", 4, BEAT, {})
     folder = tape.done()
     broker = play(fine)
@@ -232,17 +246,38 @@ def test_what_is_left_out_says_why(play: Any, tape: Any) -> None:
 
 
 def test_versions_are_the_targets(play: Any, tape: Any) -> None:
-    offers = {"ApiVersions": (0, 3), "Metadata": (0, 8), "Produce": (3, 7), "Heartbeat": (0, 1), "FindCoordinator": (0, 2)}
+    offers = {
+        "ApiVersions": (0, 3),
+        "Metadata": (0, 8),
+        "Produce": (3, 7),
+        "Heartbeat": (0, 1),
+        "FindCoordinator": (0, 2),
+    }
     broker = play(lambda m, h: produced(m) if m.api == "Produce" else {"node_id": 1, "host": "h", "port": 1} if m.api == "FindCoordinator" else {}, offers=offers)  # fmt: skip
     tape.both(0, 0, "Produce", 9, produce(), ROW)
     tape.both(5, 0, "Heartbeat", 4, BEAT, {})
     tape.both(10, 0, "Heartbeat", 4, BEAT | {"group_instance_id": "me"}, {})
-    tape.both(15, 0, "FindCoordinator", 4, {"coordinator_keys": ["g"]}, {"coordinators": [{"key": "g", "node_id": 7, "host": "x", "port": 3}]})
+    tape.both(
+        15,
+        0,
+        "FindCoordinator",
+        4,
+        {"coordinator_keys": ["g"]},
+        {"coordinators": [{"key": "g", "node_id": 7, "host": "x", "port": 3}]},
+    )
     tape.both(20, 0, "ListGroups", 4, {}, {})
     report = Replay(tape.done(), broker.address, settings=MAX).run()
-    assert [(h.api, h.message.api_version) for h in broker.heard] == [("Produce", 7), ("Heartbeat", 1), ("FindCoordinator", 2)]
+    assert [(h.api, h.message.api_version) for h in broker.heard] == [
+        ("Produce", 7),
+        ("Heartbeat", 1),
+        ("FindCoordinator", 2),
+    ]
     assert report.count == 0
-    assert report.versions == {"Produce v9 sent as v7": 1, "Heartbeat v4 sent as v1": 1, "FindCoordinator v4 sent as v2": 1}
+    assert report.versions == {
+        "Produce v9 sent as v7": 1,
+        "Heartbeat v4 sent as v1": 1,
+        "FindCoordinator v4 sent as v2": 1,
+    }
     words = " / ".join(sorted(report.skipped))
     assert "group_instance_id" in words and "does not offer this API" in words
 

@@ -122,7 +122,7 @@ def consumer_of(served: Served, topic: str, **config: Any) -> Consumer:
 def test_a_consumer_alone_reads_everything_if_asked_for(recorded):
     with Served(recorded("two-members"), everything=True) as served:
         consumer = consumer_of(served, "two-confluent")
-        messages = consumer.consume(40, timeout=10)
+        messages = consumer.consume(40, timeout=60)
         consumer.close()
     assert sorted(message.value() for message in messages) == sorted(b"v%d" % number for number in range(40))
 
@@ -141,7 +141,7 @@ def test_the_end_of_a_log_is_honest_and_says_what_is_missing(recorded):
 def test_a_topic_that_was_not_recorded_is_a_miss_with_the_nearest(recorded):
     with Served(recorded("two-members")) as served:
         admin = AdminClient({"bootstrap.servers": served.bootstrap})
-        topic = admin.list_topics("two-confluant", timeout=10).topics["two-confluant"]
+        topic = admin.list_topics("two-confluant", timeout=60).topics["two-confluant"]
         assert topic.error.name() == "UNKNOWN_TOPIC_OR_PART"
         (miss, *_) = served.misses
     assert miss.what.endswith("for two-confluant") and "two-confluent" in miss.nearest

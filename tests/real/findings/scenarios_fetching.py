@@ -198,7 +198,12 @@ def catches_up(bootstrap: str, topic: str) -> None:
 def _behind_a_transaction(seconds: float, read_on: float) -> Callable[[str, str], None]:
     def run(bootstrap: str, topic: str) -> None:
         writer = Producer(
-            {"bootstrap.servers": bootstrap, "client.id": "booker", "transactional.id": f"booking-{topic}", "linger.ms": 0}
+            {
+                "bootstrap.servers": bootstrap,
+                "client.id": "booker",
+                "transactional.id": f"booking-{topic}",
+                "linger.ms": 0,
+            }
         )
         writer.init_transactions(SECONDS)
         writer.begin_transaction()
@@ -478,7 +483,11 @@ def quota_not_reached(bootstrap: str, topic: str) -> None:
 def client_per_record(bootstrap: str, topic: str) -> None:
     """A client that connects, produces one record and goes."""
     batch = encode_batch([Record(0, 0, None, b"x")])
-    body = {"acks": 1, "timeout_ms": 1000, "topic_data": [{"name": topic, "partition_data": [{"index": 0, "records": batch}]}]}
+    body = {
+        "acks": 1,
+        "timeout_ms": 1000,
+        "topic_data": [{"name": topic, "partition_data": [{"index": 0, "records": batch}]}],
+    }
     for _ in range(13):
         with RawClient(bootstrap, "throwaway") as client:
             client.api_versions()

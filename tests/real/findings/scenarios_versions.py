@@ -61,11 +61,11 @@ def old_kafka_python(bootstrap: str, topic: str) -> None:
             retries=2,
             retry_backoff_ms=200,
             reconnect_backoff_ms=200,
-            max_block_ms=4000,
+            max_block_ms=30_000,  # the proxy may still be starting
             request_timeout_ms=3000,
         )
         with contextlib.suppress(KafkaError):
-            producer.send(topic, VALUE).get(3)
+            producer.send(topic, VALUE).get(10)
         producer.close(1)
 
 

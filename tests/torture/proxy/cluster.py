@@ -131,5 +131,3 @@ def three_brokers(seed: int = 1) -> Iterator[Behind]:
             if node.process is not None and node.process.poll() is None:
                 node.end()  # the last controllers would wait for a quorum
         cluster.stop()
-
-

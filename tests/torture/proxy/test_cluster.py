@@ -33,10 +33,9 @@ def behind() -> Iterator[Behind]:
         yield behind
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize(
-    ("idempotent", "count"), [pytest.param(True, 16), pytest.param(False, 50, marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize(("idempotent", "count"), [(True, 16), (False, 50)])
 def test_faults_of_the_network_and_the_brokers(behind: Behind, idempotent: bool, count: int, scale: float) -> None:
     """Every kind of `FAULTS`; with BARNABAS_TORTURE=20 200 of them."""
     topic = f"faults-{idempotent}"
@@ -122,7 +121,9 @@ class Command:
         self.folder = folder
         words = [sys.executable, "-m", "barnabas", "proxy", "--broker", "{}:{}".format(*broker)]
         words += ["--listen", "{}:{}".format(*listen), "--record", str(folder), "--json"]
-        self.process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True)
+        self.process = subprocess.Popen(
+            words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True
+        )
         assert self.process.stdout is not None
         self.first = json.loads(self.process.stdout.readline())
         # nobody reads on; a full pipe would hold up the supervisor, not the traffic

@@ -143,10 +143,12 @@ def test_killed_at_any_time(who: str, tmp_path: Path, scale: float) -> None:
 def test_sigterm_delivers_what_is_in_flight(tmp_path: Path) -> None:
     """The command ends with 0 after the responses have come."""
     arrived = threading.Event()
+    asked = Author(1).conversation(1)[0].request
 
     def script(sock: socket.socket) -> None:
         frame = read_frame(sock)
-        arrived.set()
+        if frame == asked:  # the proxy has questions of its own
+            arrived.set()
         time.sleep(1.0)
         sock.sendall((len(frame) + 4).to_bytes(4, "big") + frame[8:12] + frame)
         sock.recv(1)
@@ -162,12 +164,11 @@ def test_sigterm_delivers_what_is_in_flight(tmp_path: Path) -> None:
                 line = process.stdout.readline()
                 assert line, "the command ended"
             port = int(line.split("listening on ")[1].split()[0].rpartition(":")[2])
-            frame = Author(1).conversation(1)[0].request
             with connect(("127.0.0.1", port)) as sock:
-                sock.sendall(frame)
+                sock.sendall(asked)
                 assert arrived.wait(20)
                 process.terminate()
-                assert read_frame(sock)[8:] == frame
+                assert read_frame(sock)[8:] == asked
                 assert sock.recv(1) == b""
             assert process.wait(10) == 0
         finally:

@@ -27,7 +27,9 @@ def test_every_module_is_a_command_or_used_by_one() -> None:
     modules = {command.module for command in COMMANDS.values()}
     for path in folder.glob("*.py"):
         name = path.stem
-        assert name in modules or name == "__init__" or f"from .{name} import" in source or f"import {name}" in source, name
+        assert (
+            name in modules or name == "__init__" or f"from .{name} import" in source or f"import {name}" in source
+        ), name
 
 
 @pytest.mark.parametrize("name", ["filter", "decode"])

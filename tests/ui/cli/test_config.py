@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
 import signal
 import socket
 import struct
@@ -199,7 +201,7 @@ def test_two_clusters_in_one_command(tmp_path: Path, brokers) -> None:
     command = Command(tmp_path / "elsewhere", "--config", "../b.toml")
     try:
         for number, name in enumerate(("orders", "payments")):
-            with socket.create_connection(command.address(f"{name}: "), timeout=10) as client:
+            with socket.create_connection(command.address(f"{name}: "), timeout=60) as client:
                 client.sendall(frame(18, 7))
                 assert read(client) == b"\0\0\0\x07" + bytes([number])
             command.line(f"{name}: connection 1", "closed")
@@ -243,7 +245,7 @@ def test_sighup_reads_the_rules_again_without_touching_a_connection(tmp_path: Pa
         tmp_path, "--broker", f"127.0.0.1:{brokers[0][1]}", "--listen", "127.0.0.1:0", "--rules", "rules.yaml"
     )
     try:
-        client = socket.create_connection(command.address(), timeout=10)
+        client = socket.create_connection(command.address(), timeout=60)
         fields = {"acks": -1, "timeout_ms": 1, "topic_data": [{"name": "t", "partition_data": [{"index": 0}]}]}
         produce = decoder.encode_request(0, 3, fields, correlation_id=1, client_id="t")
 
@@ -274,3 +276,18 @@ def test_sighup_reads_the_rules_again_without_touching_a_connection(tmp_path: Pa
     finally:
         assert command.stop() == 0
     assert not [line for line in command.lines if "fault" in line or "Traceback" in line]
+
+
+def test_a_proxy_ends_with_its_terminal(tmp_path: Path, brokers) -> None:
+    """Closing it sends SIGHUP, too; the recording is complete and nothing is left running."""
+    pid, terminal = pty.fork()
+    if pid == 0:  # the command in a session of its own, with this terminal
+        os.chdir(tmp_path)
+        where = ("--broker", f"127.0.0.1:{brokers[0][1]}", "--listen", "127.0.0.1:0", "--record", "rec")
+        os.execv(sys.executable, [sys.executable, "-m", "barnabas", "proxy", *where])
+    shown = b""
+    while b"recording" not in shown:
+        shown += os.read(terminal, 1000)
+    os.close(terminal)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    assert {path.suffix for path in (tmp_path / "rec").iterdir()} == {".pcapng", ".index", ".strings"}

@@ -22,7 +22,10 @@ from typer.testing import CliRunner
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[str]:
     process = subprocess.Popen(
-        [sys.executable, "-m", "barnabas.ui.demo.cluster", "1"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-m", "barnabas.ui.demo.cluster", "1"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
     )
     assert process.stdin and process.stdout
     try:
@@ -46,7 +49,7 @@ def recorded(directory: Path, broker: str) -> Path:
     with socket.create_connection((host, int(port)), 30) as connection, connection.makefile("rb") as stream:
         recorder.opened(1, 1000, client=connection.getsockname(), broker=connection.getpeername())
         for number, (key, version, fields) in enumerate(asked):
-            frame = decoder.encode_request(key, version, fields, correlation_id=number, client_id="it's \"me\"\n")
+            frame = decoder.encode_request(key, version, fields, correlation_id=number, client_id='it\'s "me"\n')
             recorder.data(1, 0, 2000 + 10 * number, len(frame).to_bytes(4, "big") + frame)
             connection.sendall(len(frame).to_bytes(4, "big") + frame)
             size = stream.read(4)
@@ -83,7 +86,9 @@ def test_programs_and_cases_run(run, tmp_path: Path, cluster: str) -> None:
 
 
 def test_tables_in_files(run, tmp_path: Path, recording: Path) -> None:
-    done = run("export", recording, "--columns", "api,error", "--filter", "api != Metadata", "--limit", 2, "-o", "a.csv")
+    done = run(
+        "export", recording, "--columns", "api,error", "--filter", "api != Metadata", "--limit", 2, "-o", "a.csv"
+    )
     assert done.returncode == 0 and "2 rows of exchanges in a.csv" in done.stderr
     with open(tmp_path / "a.csv", newline="") as file:
         assert list(csv.reader(file)) == [["api", "error"], ["Produce", ""], ["Heartbeat", "REBALANCE_IN_PROGRESS"]]
@@ -128,6 +133,10 @@ def test_a_missing_pyarrow_is_named_with_the_extra(tmp_path: Path, recording: Pa
     code = "import sys; sys.modules['pyarrow'] = None; from barnabas.ui.cli import main; main()"
     arguments = [sys.executable, "-c", code, "export", str(recording), "-o"]
     done = subprocess.run([*arguments, str(tmp_path / "x.parquet")], capture_output=True, text=True, timeout=60)
-    assert done.returncode == 2 and "pip install 'barnabas[spark]'" in done.stderr and not (tmp_path / "x.parquet").exists()
+    assert (
+        done.returncode == 2
+        and "pip install 'barnabas[spark]'" in done.stderr
+        and not (tmp_path / "x.parquet").exists()
+    )
     done = subprocess.run([*arguments, str(tmp_path / "x.csv")], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr

@@ -69,7 +69,9 @@ def test_a_finding_with_its_evidence(run, wrong):
     assert "10.0.0.9:9092 refuses ApiVersions v3" in block[1]
     assert "KIP-511" in block[2]
     for number, line in enumerate(block[4:7], 1):
-        assert re.search(rf"\d\d\.00{number}  conn 1  ApiVersions v3  corr {number}  'shop'  UNSUPPORTED_VERSION$", line)
+        assert re.search(
+            rf"\d\d\.00{number}  conn 1  ApiVersions v3  corr {number}  'shop'  UNSUPPORTED_VERSION$", line
+        )
     assert re.search(r"findings? in 3 exchanges on 1 connection: 1 high", done.stdout)
 
 
@@ -255,7 +257,7 @@ def test_follow_prints_what_is_new(tmp_path):
         assert process.poll() is None
     finally:
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=20)
+        out, err = process.communicate(timeout=60)
     assert process.returncode == 0, err
     assert "1 finding in 2 exchanges on 1 connection: 1 high" in out
 
@@ -299,7 +301,7 @@ def test_the_proxy_prints_them_as_they_come(refusing, form, tmp_path):
     try:
         first = process.stdout.readline()
         port = json.loads(first)["address"][1] if form == "json" else int(first.rsplit(":", 1)[1])
-        client = socket.create_connection(("127.0.0.1", port), 10)
+        client = socket.create_connection(("127.0.0.1", port), 60)
         client.sendall(sized(decoder.encode_request(18, 3, {}, correlation_id=1, client_id=HOSTILE)))
         assert client.recv(100)
         while MALFORMED not in (line := process.stdout.readline()):
@@ -313,7 +315,7 @@ def test_the_proxy_prints_them_as_they_come(refusing, form, tmp_path):
         client.close()
     finally:
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=20)
+        out, err = process.communicate(timeout=60)
     assert process.returncode == 0, err
     assert "\x1b" not in out
     if form == "text":

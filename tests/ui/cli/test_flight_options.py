@@ -6,7 +6,7 @@ import pytest
 from barnabas.proxy.retaining import FlightConfig, RecordingConfig
 from barnabas.ui.cli import amounts
 from barnabas.ui.cli.failure import Failure
-from barnabas.ui.cli.proxy_flight import flight_config, recording_config
+from barnabas.ui.cli.proxy_flight import flight_config, recording_config, snaplen
 
 MIB, GIB = 1 << 20, 1 << 30
 
@@ -22,7 +22,9 @@ def test_windows(text: str, seconds: float | None, size: int | None) -> None:
     assert amounts.window(text, "--flight-keep") == (seconds, size)
 
 
-@pytest.mark.parametrize("text", ["5", "", "5m,", "5m,6m", "1GB,2GB", "-5m", "0s", "5 weeks", "1e99h", "m", "5m,1GB,1h", "d"])
+@pytest.mark.parametrize(
+    "text", ["5", "", "5m,", "5m,6m", "1GB,2GB", "-5m", "0s", "5 weeks", "1e99h", "m", "5m,1GB,1h", "d"]
+)
 def test_no_windows(text: str) -> None:
     with pytest.raises(Failure, match="--flight-keep"):
         amounts.window(text, "--flight-keep")
@@ -94,3 +96,10 @@ def test_options_without_a_flight_recorder(place: int) -> None:
     given[place] = ["5m", "1s", ["err"], ["high"], "1m", 3][place]
     with pytest.raises(Failure, match="add --flight DIR"):
         flight_config(None, *given)
+
+
+def test_snap_lengths() -> None:
+    assert (snaplen(""), snaplen("4KiB"), snaplen("128"), snaplen("128KiB")) == (None, 4096, 128, 128 << 10)
+    for wrong in ("127", "129KiB", "1MiB"):
+        with pytest.raises(Failure, match=f"--snaplen {wrong}: give 128 bytes"):
+            snaplen(wrong)

@@ -67,7 +67,12 @@ def test_several_in_the_order_of_their_times(tmp_path: Path, barnabas: Run) -> N
 @pytest.mark.parametrize("form", ["gz", "zst", "-", "- gz"])
 def test_every_command_takes_it(tmp_path: Path, capture: Path, barnabas: Run, form: str) -> None:
     data = as_pcapng(traffic(21))
-    packed = {"gz": gzip.compress(data), "zst": bytes(cramjam.zstd.compress(data)), "-": data, "- gz": gzip.compress(data)}
+    packed = {
+        "gz": gzip.compress(data),
+        "zst": bytes(cramjam.zstd.compress(data)),
+        "-": data,
+        "- gz": gzip.compress(data),
+    }
     path: Path | str = "-"
     if not form.startswith("-"):
         path = tmp_path / f"b.pcapng.{form}"

@@ -26,6 +26,15 @@ def test_check_says_what_rules_are_about(run: Run, tmp_path: Path) -> None:
     assert parse(json.dumps(listed)) == parse((tmp_path / "rules.yaml").read_text())
 
 
+def test_check_warns_of_rules_that_never_fire(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "rules.yaml").write_text(
+        "rules:\n  - {name: all, match: api == Produce, do: {delay: 20ms}}\n"
+        "  - {name: one, match: api == Produce and topic == x, do: {error: NOT_LEADER_OR_FOLLOWER}}\n"
+    )
+    done = run("rules", "check", "rules.yaml")
+    assert done.returncode == 0 and "warning: 'one' never fires: 'all' comes first" in done.stdout
+
+
 def test_what_is_wrong_is_shown_at_its_place(run: Run, tmp_path: Path) -> None:
     (tmp_path / "rules.yaml").write_text("rules:\n  - match: api == Prodce\n    do: {error: NONE}\n")
     done = run("rules", "check", "rules.yaml")

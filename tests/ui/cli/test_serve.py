@@ -42,7 +42,7 @@ class Serving:
 
     def end(self) -> tuple[int, list[dict[str, Any]]]:
         self.process.send_signal(signal.SIGINT)
-        out, errors = self.process.communicate(timeout=20)
+        out, errors = self.process.communicate(timeout=60)
         assert errors == ""
         return self.process.returncode, [json.loads(line) for line in out.splitlines()]
 
@@ -50,7 +50,7 @@ class Serving:
 def test_answers_are_counted_and_the_status_is_0(recording):
     serving = Serving(recording)
     assert serving.first["event"] == "serving" and serving.first["exchanges"] > 10
-    topics = AdminClient({"bootstrap.servers": serving.bootstrap}).list_topics("two-confluent", timeout=10).topics
+    topics = AdminClient({"bootstrap.servers": serving.bootstrap}).list_topics("two-confluent", timeout=60).topics
     assert len(topics["two-confluent"].partitions) == 4
     code, events = serving.end()
     assert code == 0
@@ -61,7 +61,7 @@ def test_answers_are_counted_and_the_status_is_0(recording):
 
 def test_a_miss_is_told_and_the_status_is_1(recording):
     serving = Serving(recording)
-    topics = AdminClient({"bootstrap.servers": serving.bootstrap}).list_topics("other", timeout=10).topics
+    topics = AdminClient({"bootstrap.servers": serving.bootstrap}).list_topics("other", timeout=60).topics
     assert topics["other"].error is not None
     code, events = serving.end()
     assert code == 1

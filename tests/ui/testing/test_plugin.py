@@ -57,6 +57,7 @@ def test_a_client_retries_through_a_fault(run: Run) -> None:
             moved = barnabas.inject(api="Produce", topic="orders", error="NOT_LEADER_OR_FOLLOWER", times=2)
             assert send(barnabas.bootstrap, "orders") == []
             assert moved.wait(2) == 2 == moved.hits
+            assert [each["error"] for each in moved.exchanges] == ["NOT_LEADER_OR_FOLLOWER"] * 2
             barnabas.expect("api == Produce and err == NOT_LEADER_OR_FOLLOWER", exactly=2)
             barnabas.expect("api == Produce and topic == orders and err == 0", at_least=3)
             (first, *_) = barnabas.exchanges("api == Metadata")

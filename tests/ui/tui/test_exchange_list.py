@@ -93,39 +93,56 @@ def test_growing_out_of_sight_asks_for_no_more_rows_than_fit(story: Capture) -> 
     asyncio.run(go())
 
 
-def test_a_search_works_in_slices_and_ends_complete(story: Capture) -> None:
+def every(step: int) -> Any:
+    return lambda start, stop: (number for number in range(start, stop) if number % step == 0)
+
+
+def test_a_search_goes_both_ways_in_slices_and_ends_complete(story: Capture) -> None:
     rows = ManyRows(story.rows()[0], 5_000)
     view = RowView(rows)
-    view.show(lambda row: row.error != 0)
-    view.search(seconds=0)
-    assert view.searched == 256 and view.searching and len(view) == 1
+    view.show(every(1000), around=2500)
+    assert view.search(seconds=0) == 0
+    assert (view.low, view.high) == (2500, 2756) and view.searching
+    before = 0
     while view.searching:
-        view.search(seconds=0)
+        before += view.search(seconds=0)
+    assert before == 3  # rows 0, 1000, 2000: positions of the others moved by so much
     assert [view.number(i) for i in range(len(view))] == [0, 1000, 2000, 3000, 4000]
-    assert view.position(3000) == 3 and view.position(3001) is None and view.row(2).number == 2000
+    assert [view.position(n) for n in (0, 2000, 3000, 3001)] == [0, 2, 3, None]
+    assert [view.nearest(n) for n in (0, 1, 2000, 2001, 3001, 4999)] == [0, 1, 2, 3, 4, 5]
     rows.count = 5_001
-    assert view.searching and view.search() and view.number(5) == 5000
+    assert view.searching and view.search() == 0 and view.number(5) == 5000
     view.show(None)
     assert len(view) == 5_001 and not view.searching and view.position(17) == 17
+
+
+def test_an_order_keeps_what_was_found(story: Capture) -> None:
+    view = RowView(ManyRows(story.rows()[0], 3_000))
+    view.show(every(1000))
+    view.search()
+    view.sort(lambda row: -row.number)
+    assert [view.number(i) for i in range(len(view))] == [2000, 1000, 0] and view.position(1000) == 1
+    view.sort(None)
+    assert [view.number(i) for i in range(len(view))] == [0, 1000, 2000]
+    assert [RowView(view.rows, [7, 9]).row(i).number for i in range(2)] == [7, 9]
 
 
 def test_a_long_search_runs_while_keys_are_answered(story: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
     # A clock that makes every slice the smallest one.
     monkeypatch.setattr("barnabas.ui.tui.rows.perf_counter", itertools.count().__next__)
-    capture = ManyCapture(story.rows()[0], 20_000)
+    monkeypatch.setattr("barnabas.ui.tui.views.exchanges.finder", lambda capture, text: every(100))
+    capture = ManyCapture(story.rows()[0], 4_000)
 
     async def go() -> None:
         app = BarnabasApp(capture, title="many")  # type: ignore[arg-type]
         async with app.run_test(size=(80, 24)) as pilot:
             await pilot.press("E")
             screen: Any = app.screen
-            assert screen.view.searched < 20_000
-            await pilot.press("j")
-            assert screen.list.cursor == 1
-            for _ in range(200):
+            assert screen.view.searched < 4_000
+            for _ in range(500):
                 if not screen.view.searching:
                     break
-                await pilot.pause(0.02)
-            assert len(screen.view) == 20 and screen.view.searched == 20_000
+                await pilot.press("j")
+            assert len(screen.view) == 40 and screen.view.searched == 4_000 and screen.list.cursor > 1
 
     asyncio.run(go())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from types import SimpleNamespace
 
 import pytest
@@ -9,7 +10,9 @@ from barnabas import decoder
 from barnabas.captures import Capture
 from barnabas.decoder import Exchange, State, facts, records
 from barnabas.decoder.records import Record
-from barnabas.ui.tui.fields import Field, Tree, request_tree, response_tree, visible_fields
+from barnabas.ui.tui import fields, frame_fields
+from barnabas.ui.tui.field_list import Field, Tree, field_at, visible_fields
+from barnabas.ui.tui.fields import request_tree, response_tree
 from barnabas.ui.tui.meanings import meaning
 from barnabas.ui.tui.record_fields import record_fields
 
@@ -240,3 +243,94 @@ def test_every_message_of_the_schema_becomes_a_tree() -> None:
             )
             for tree in (request_tree(exchange), response_tree(exchange)):
                 assert tree.fault is None and tree.fields[0].name == "header", (key, version)
+
+
+@pytest.fixture
+def many_topics() -> Exchange:
+    """A Metadata response with long arrays in long arrays, and two errors far inside."""
+    topics = [
+        {
+            "name": f"t{t}",
+            "topic_id": uuid.UUID(int=t + 1),
+            "partitions": [
+                {"partition_index": p, "replica_nodes": [1, 2], "error_code": 5 if (t, p) in ((0, 13), (29, 2)) else 0}
+                for p in range(15)
+            ],
+        }
+        for t in range(30)
+    ]
+    response = decoder.encode_response(3, 12, {"topics": topics, "brokers": [{"host": "b"}]}, correlation_id=1)
+    request = decoder.encode_request(3, 12, {"topics": None}, correlation_id=1)
+    return Exchange(api_key=3, api_version=12, request=request, response=response, state=State.PAIRED)
+
+
+def said(field: Field) -> tuple[object, ...]:
+    return field.depth, field.name, field.value, field.role, field.path, field.span, field.error
+
+
+def lazily(exchange: Exchange, monkeypatch: pytest.MonkeyPatch) -> Tree:
+    monkeypatch.setattr(fields, "LARGE", 0)
+    return response_tree(exchange)
+
+
+def test_a_large_message_is_made_where_somebody_looks(many_topics: Exchange, monkeypatch: pytest.MonkeyPatch) -> None:
+    everything = response_tree(many_topics)
+    tree = lazily(many_topics, monkeypatch)
+    assert len(tree.fields) < 20 < len(everything.fields)
+    whole_path = "topics[29].partitions[2].error_code"
+    at = tree.reveal(whole_path)
+    assert at is not None and said(tree.fields[at]) == said(
+        next(each for each in everything.fields if each.path == whole_path)
+    )
+    assert len(tree.fields) < len(everything.fields) / 2
+    tree.complete()
+    assert [said(each) for each in tree.fields] == [said(each) for each in everything.fields]
+    assert [each.below for each in tree.fields] == [each.below for each in everything.fields]
+
+
+@pytest.mark.parametrize("many", [5, 300])
+def test_a_byte_of_a_large_message_leads_to_its_field(
+    many_topics: Exchange, many: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    everything = response_tree(many_topics)
+    monkeypatch.setattr(frame_fields, "MANY", many)
+    size = len(everything.frame)
+    for byte in (5, size // 3, size // 2, size - 30):
+        tree = lazily(many_topics, monkeypatch)
+        found, expected = field_at(tree, byte), field_at(everything, byte)
+        assert found is not None and expected is not None
+        assert said(tree.fields[found]) == said(everything.fields[expected]), byte
+        assert tree.fields[found].below == everything.fields[expected].below
+        for position, each in enumerate(tree.fields):
+            inside = next((i for i, f in enumerate(tree.fields[position + 1 :]) if f.depth <= each.depth), None)
+            assert each.below == (len(tree.fields) - position - 1 if inside is None else inside)
+
+
+def test_items_that_are_not_open_say_what_is_in_them(many_topics: Exchange, monkeypatch: pytest.MonkeyPatch) -> None:
+    everything = {each.path: each.value for each in response_tree(many_topics).fields}
+    monkeypatch.setattr(frame_fields, "MANY", 5)
+    tree = lazily(many_topics, monkeypatch)
+    tree.reveal("topics[3]")
+    shown = [tree.telling(at) for at, each in enumerate(tree.fields) if each.path in ("topics[0]", "topics[7]")]
+    assert (
+        [each.value for each in shown]
+        == [everything["topics[0]"], everything["topics[7]"]]
+        == ['"t0"  ! 5 LEADER_NOT_AVAILABLE', '"t7"']
+    )
+    assert all(each.later is not None for each in shown)
+
+
+def test_errors_of_a_large_message_are_gone_through_in_order(
+    many_topics: Exchange, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tree = lazily(many_topics, monkeypatch)
+    message = many_topics.response_message
+    assert message is not None
+    found, at = [], 0
+    for _ in range(4):
+        position = tree.next_error(at, message.errors())
+        assert position is not None
+        found.append(tree.fields[position].path)
+        at = position
+    first, second = "topics[0].partitions[13].error_code", "topics[29].partitions[2].error_code"
+    assert found == [first, second, first, second]

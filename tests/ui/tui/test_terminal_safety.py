@@ -28,7 +28,7 @@ def strips(app: BarnabasApp) -> str:
     return "\n".join(strip.text for strip in app.screen._compositor.render_strips(app.size))
 
 
-@pytest.mark.parametrize("size", [(80, 24), (160, 48)])
+@pytest.mark.parametrize("size", [(160, 48)])
 def test_no_screen_shows_a_control_character(
     story: Capture, numbers: dict[str, int], frames: SimpleNamespace, size: tuple[int, int]
 ) -> None:
@@ -43,6 +43,12 @@ def test_no_screen_shows_a_control_character(
                 ("v",),
                 ("h",),
                 ("shift+tab", "h"),
+                ("w",),
+                ("escape", "r"),
+                ("escape", "escape", "1", "escape", "colon", *"52;c"),
+                ("escape", "2"),
+                ("c",),
+                *((key,) for key in "345678"),
             ):
                 await pilot.press(*keys)
                 await pilot.pause()

@@ -1,0 +1,204 @@
+"""What Spark costs over our own reading, and which road into it is the cheapest: one command, one machine.
+
+    python bench/spark/goals.py [--megabytes 500,1000,2000,4000] [--keep DIRECTORY] [--hot 2000000] [--wall]
+
+Small exchanges (`traffic.py`), the table `frames` (or `exchanges`, for pairs) counted by API and client id. CPU-seconds of this
+process, the JVM and Spark's Python workers, in a warm session; so a machine with other work gives nearly the same figures.
+`--wall` adds local[2] against local[1] in seconds: only on a machine that has nothing else to do. `--hot`: exchanges of the
+recording with one connection, read by a process whose memory is looked at (0: not).
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from barnabas.captures import tables
+from barnabas.captures.spark.session import session
+from barnabas.captures.spark.source import BarnabasSource, SegmentReader, ddl
+from pyspark.sql import functions as f
+from traffic import record, written
+
+COLUMNS = ["api", "client_id", "time_ns", "connection", "correlation_id", "direction"]
+TICKS = os.sysconf("SC_CLK_TCK")
+
+
+class TupleReader(SegmentReader):
+    """The same rows, one by one."""
+
+    def read(self, partition: Any) -> Iterator[Any]:
+        for batch in super().read(partition):
+            yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
+
+
+class TupleSource(BarnabasSource):
+    @classmethod
+    def name(cls) -> str:
+        return "tuples"
+
+    def reader(self, schema: Any) -> TupleReader:
+        return TupleReader(self._path(), *self._asked())
+
+
+def tree_cpu() -> float:
+    """CPU-seconds of this process and of all that it has started, living or ended."""
+    children: dict[int, list[int]] = {}
+    used: dict[int, int] = {}
+    for entry in os.listdir("/proc"):
+        if not entry.isdigit():
+            continue
+        try:
+            fields = Path("/proc", entry, "stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        children.setdefault(int(fields[1]), []).append(int(entry))
+        used[int(entry)] = sum(map(int, fields[11:15]))
+    waiting, total = [os.getpid()], 0
+    while waiting:
+        number = waiting.pop()
+        total += used.get(number, 0)
+        waiting += children.get(number, [])
+    return total / TICKS
+
+
+def measured(name: str, size: int, run: Callable[[], int]) -> tuple[float, float]:
+    """MB per CPU-second, and per second."""
+    before, began = tree_cpu(), time.perf_counter()
+    rows = run()
+    used, wall = max(tree_cpu() - before, 1e-3), time.perf_counter() - began
+    print(f"  {name:<34} {size / 1e6 / used:8.1f} MB/CPU-s {used:8.2f} CPU-s {wall:8.2f} s  {rows:,} rows", flush=True)
+    return size / 1e6 / used, size / 1e6 / wall
+
+
+def by_key(frame: Any) -> int:
+    """Rows counted by API and client id, summed."""
+    return sum(row["count"] for row in frame.groupBy("api", "client_id").count().collect())
+
+
+def alone(segments: list[tables.Segment]) -> int:
+    """The same count without Spark, in this process."""
+    import pyarrow
+
+    options = tables.Options(tables.described("frames"), tables.described("frames").chosen(COLUMNS))
+    total = 0
+    for segment in segments:
+        for _, batch in tables.Unit(segment.path, [options], follows=segment.follows):
+            found = pyarrow.Table.from_batches([batch]).group_by(["api", "client_id"]).aggregate([([], "count_all")])
+            total += sum(found["count_all"].to_pylist())
+    return total
+
+
+def rdd_rows(segment: Any) -> Iterator[tuple[Any, ...]]:
+    reader = TupleReader("", "frames", COLUMNS, "")
+    return reader.read(type("Partition", (), {"segment": segment})())
+
+
+class Ways:
+    """The ways into Spark, over the same segments."""
+
+    def __init__(self, spark: Any, path: Path, segments: list[tables.Segment]) -> None:
+        self.spark, self.path, self.segments = spark, path, segments
+
+    def _read(self, name: str, table: str, columns: list[str]) -> Any:
+        return self.spark.read.format(name).option("table", table).option("columns", ",".join(columns)).load(str(self.path))
+
+    def arrow(self) -> int:
+        return by_key(self._read("barnabas", "frames", COLUMNS))
+
+    def tuples(self) -> int:
+        return by_key(self._read("tuples", "frames", COLUMNS))
+
+    def rdd(self) -> int:
+        rows = self.spark.sparkContext.parallelize(self.segments, len(self.segments)).flatMap(rdd_rows)
+        return by_key(self.spark.createDataFrame(rows, ddl("frames", COLUMNS)))
+
+    def paired_by_reader(self) -> int:
+        frame = self._read("barnabas", "exchanges", ["connection", "correlation_id", "latency_ns"])
+        return int(frame.agg(f.count("latency_ns"), f.sum("latency_ns")).collect()[0][0])
+
+    def paired_by_shuffle(self) -> int:
+        frame = self._read("barnabas", "frames", ["capture_id", "connection", "correlation_id", "time_ns", "direction"])
+        ends = frame.groupBy("capture_id", "connection", "correlation_id").agg(
+            f.min("time_ns").alias("asked"), f.max("time_ns").alias("told"), f.count("*").alias("frames")
+        )
+        whole = ends.where("frames = 2").agg(f.count("*"), f.sum(ends.told - ends.asked)).collect()
+        return int(whole[0][0])
+
+
+def goal(what: str, value: float, wanted: float) -> None:
+    print(f"{'met   ' if value >= wanted else 'MISSED'} {what}: {value:.2f} (wanted {wanted})", flush=True)
+
+
+def hot(place: Path, exchanges: int) -> None:
+    """The memory of one process that reads one connection's recording."""
+    if not place.exists():
+        record(place, exchanges, connections=1)
+    script = (
+        "import resource, sys; from pathlib import Path; from barnabas.captures import tables\n"
+        "names = ('exchanges', 'frames', 'errors', 'connections', 'versions')\n"
+        "options = [tables.Options(tables.described(n), tables.described(n).chosen()) for n in names]\n"
+        "rows = sum(b.num_rows for s in tables.find_segments(Path(sys.argv[1])).segments for n, b in "
+        "tables.Unit(s.path, options, follows=s.follows) if n == 'frames')\n"
+        "print(rows, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)"
+    )
+    said = subprocess.run([sys.executable, "-c", script, str(place)], capture_output=True, text=True, check=True).stdout
+    rows, megabytes = said.split()
+    print(f"one connection, {int(rows):,} frames: at most {float(megabytes):.0f} MB in a process")
+    goal("400 MB over what it takes", 400 / float(megabytes), 1.0)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--megabytes", default="500,1000,2000,4000")
+    parser.add_argument("--keep", type=Path, help="where recordings are made, and left")
+    parser.add_argument("--hot", type=int, default=2_000_000)
+    parser.add_argument("--wall", action="store_true")
+    given = parser.parse_args()
+    sizes = sorted(map(int, given.megabytes.split(",")))
+    with tempfile.TemporaryDirectory(prefix="barnabas-bench-") as temporary:
+        base = given.keep or Path(temporary)
+        steady: dict[int, tuple[float, float]] = {}
+        one: dict[int, float] = {}
+        for master in ("local[1]", *(("local[2]",) if given.wall else ())):
+            with session(master) as spark:
+                for source in (BarnabasSource, TupleSource):
+                    spark.dataSource.register(source)
+                for megabytes in sizes:
+                    place = base / f"{megabytes}"
+                    list(written(place, megabytes))
+                    segments = tables.find_segments(place).segments
+                    size, ways = sum(each.size for each in segments), Ways(spark, place, segments)
+                    if megabytes == sizes[0]:
+                        ways.arrow()  # the JVM's first steps
+                    print(f"{master}, {size / 1e6:.0f} MB in {len(segments)} files")
+                    arrow, speed = measured("Arrow batches", size, ways.arrow)
+                    if master != "local[1]":
+                        goal(f"local[2] to local[1] at {megabytes} MB", speed / one[megabytes], 1.7)
+                        continue
+                    one[megabytes] = speed
+                    own, _ = measured("without Spark, one process", size, lambda found=segments: alone(found))  # type: ignore[misc]
+                    steady[megabytes] = arrow, own
+                    goal("Spark to our own process", arrow / own, 0.6)
+                    if megabytes != sizes[0]:
+                        continue
+                    goal("Arrow batches to tuples", arrow / measured("tuples", size, ways.tuples)[0], 2.0)
+                    goal("Arrow batches to an RDD", arrow / measured("RDD", size, ways.rdd)[0], 3.5)
+                    ours, _ = measured("pairs by the reader", size, ways.paired_by_reader)
+                    theirs, _ = measured("pairs by a shuffle", size, ways.paired_by_shuffle)
+                    goal("pairs by the reader to a shuffle", ours / theirs, 1.5)
+        for number, name in enumerate(("Spark", "one process")):
+            figures = [found[number] for found in steady.values()]
+            goal(f"slowest size to the fastest, {name}", min(figures) / max(figures), 0.9)
+        if given.hot:
+            hot(base / "hot", given.hot)
+
+
+if __name__ == "__main__":
+    main()

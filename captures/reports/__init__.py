@@ -1,0 +1,11 @@
+"""Reports over a folder of tables (`tables.folder`): one SQL for DuckDB on one machine and for Spark on a cluster.
+
+`make(engine, ...)` computes them; an engine has `query(sql) -> rows`. `duck.Duck` needs no Java, `spark.engine.Spark` a session.
+"""
+
+from __future__ import annotations
+
+from .making import Engine, Report, make
+from .queries import REPORTS
+
+__all__ = ["REPORTS", "Engine", "Report", "make"]

@@ -1,0 +1,93 @@
+"""Reports computed: rows by an engine, put in order, and the verdicts on a release added."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from . import verdicts
+from .queries import REPORTS, Query
+
+_STRETCHES = (1, 10, 60, 600, 3600, 6 * 3600, 86400, 7 * 86400)
+_CHART = 120
+"""A chart has about so many stretches of time, at most."""
+
+
+class Engine(Protocol):
+    """Something that knows the tables and SQL."""
+
+    @property
+    def tables(self) -> Collection[str]: ...
+
+    def query(self, sql: str) -> list[dict[str, Any]]:
+        """The rows, as dicts of plain Python values."""
+
+
+@dataclass(slots=True)
+class Report:
+    """A report: rows with the same columns. `over`: the column of time that a chart runs along; "" for none."""
+
+    name: str
+    title: str
+    about: str
+    columns: tuple[str, ...]
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    over: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """For programs."""
+        return {"title": self.title, "columns": list(self.columns), "rows": self.rows}
+
+
+def make(
+    engine: Engine, names: Sequence[str] = (), against: str = "", seconds: float = 0.0
+) -> tuple[list[Report], list[str]]:
+    """The reports (all, if none are named), and a line for each that had to be left out.
+
+    `against`: a release, for the report `compatibility`. `seconds`: the stretches of time, 0 for what suits. Raises KeyError
+    for a release that is not known, ValueError for a report that is not.
+    """
+    known = [*REPORTS, verdicts.NAME]
+    for name in names:
+        if name not in known:
+            raise ValueError(f"no report is called {name!r}; there is: {', '.join(known)}")
+    made, left_out = [], []
+    bucket = int(seconds * 1e9) or stretch(engine) * 10**9
+    for name, query in REPORTS.items():
+        if names and name not in names:
+            continue
+        missing = [table for table in query.needs if table not in engine.tables]
+        if missing:
+            left_out.append(f"{name}: it needs the table {missing[0]}, which was not made")
+            continue
+        made.append(_report(engine, name, query, bucket))
+    if (against or verdicts.NAME in names) and (not names or verdicts.NAME in names):
+        if not against:
+            raise ValueError(f"the report {verdicts.NAME} needs a release: --against 4.0")
+        missing = [table for table in verdicts.NEEDS if table not in engine.tables]
+        if missing:
+            left_out.append(f"{verdicts.NAME}: it needs the table {missing[0]}, which was not made")
+        else:
+            rows = verdicts.rows(engine, against)
+            title = f"Compatibility with {against}"
+            made.insert(min(1, len(made)), Report(verdicts.NAME, title, verdicts.ABOUT, verdicts.COLUMNS, rows))
+    return made, left_out
+
+
+def _report(engine: Engine, name: str, query: Query, bucket: int) -> Report:
+    rows = engine.query(query.sql.format(bucket=bucket))
+    for key in reversed(query.order):
+        column = key.removeprefix("-")
+        rows.sort(key=lambda row: (row[column] is not None, row[column]), reverse=key.startswith("-"))
+    columns = tuple(rows[0]) if rows else ()
+    return Report(name, query.title, query.about, columns, rows, query.over)
+
+
+def stretch(engine: Engine) -> int:
+    """Seconds that divide what the tables hold into so many stretches as a chart shows."""
+    if "exchanges" not in engine.tables:
+        return 3600
+    (row,) = engine.query("SELECT min(time_ns) AS first_ns, max(time_ns) AS last_ns FROM exchanges")
+    length = ((row["last_ns"] or 0) - (row["first_ns"] or 0)) / 1e9
+    return next((each for each in _STRETCHES if length / each <= _CHART), _STRETCHES[-1])

@@ -1,0 +1,67 @@
+"""The report `compatibility`: which clients of a fleet would work with another release, as `barnabas compat` judges one capture."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from ...decoder import compat, facts
+from .queries import FORMATS, OFFERS, REPORTS
+
+if TYPE_CHECKING:
+    from .making import Engine
+
+NAME = "compatibility"
+NEEDS = ("exchanges", "connections", "versions", "batches")
+ABOUT = "Every client (client id and software) against brokers of that release: works, may break, breaks; why, and what helps."
+COLUMNS = (
+    "client_id", "software", "verdict", "certainty", "requests", "hosts", "oldest_refused", "reasons", "remedies",
+    "first_ns", "last_ns",
+)  # fmt: skip
+_ASKING = facts.api_key("ApiVersions")
+_Key = tuple[str | None, str | None, str | None]
+
+
+def rows(engine: Engine, against: str) -> list[dict[str, Any]]:
+    """A row per client, the worst first. KeyError when there is no such release."""
+    seen: dict[_Key, compat.ClientSeen] = {}
+    hosts: Counter[_Key] = Counter()
+    for row in engine.query(REPORTS["clients"].sql):
+        key = row["client_id"], row["software_name"], row["software_version"]
+        client = seen.get(key)
+        if client is None:
+            client = seen[key] = compat.ClientSeen("", key[0] or "", key[1] or "", key[2] or "")
+        hosts[key] = max(hosts[key], row["hosts"])
+        use = compat.Use(row["api_key"], row["api_version"], row["requests"], row["refused"])
+        use.first_ns, use.last_ns = row["first_ns"], row["last_ns"]
+        client.uses[row["api_key"], row["api_version"]] = use
+        if row["api_key"] == _ASKING:
+            client.negotiation = compat.Negotiation.ASKS
+    for row in engine.query(OFFERS):
+        client = seen.get((row["client_id"], row["software_name"], row["software_version"]))
+        if client is not None:
+            client.offered.setdefault("", {})[row["api_key"]] = row["offered_min"], row["offered_max"]
+    for row in engine.query(FORMATS):
+        for key, client in seen.items():
+            if key[0] == row["client_id"]:
+                client.formats[row["magic"]] += row["batches"]
+    counts = {id(client): hosts[key] for key, client in seen.items()}
+    return [_row(each, counts[id(each.client)]) for each in compat.report(seen.values(), against).clients]
+
+
+def _row(found: compat.ClientReport, hosts: int) -> dict[str, Any]:
+    client = found.client
+    broken = [reason.use for reason in found.reasons if reason.use is not None and reason.verdict]
+    return {
+        "client_id": client.client_id or None,
+        "software": client.said or None,
+        "verdict": found.verdict.text,
+        "certainty": found.certainty,
+        "requests": client.requests,
+        "hosts": hosts,
+        "oldest_refused": f"{broken[0].api} v{broken[0].version}" if broken else None,
+        "reasons": "; ".join(reason.text for reason in found.reasons) or None,
+        "remedies": "; ".join(found.remedies) or None,
+        "first_ns": client.first_ns,
+        "last_ns": client.last_ns,
+    }

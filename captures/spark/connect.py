@@ -1,0 +1,107 @@
+"""A session on a Spark Connect server, `sc://HOST:PORT`: no Java on this machine, and nothing of the server's is started or ended.
+
+The server runs our code in its own Python, which has to be of the same version as this one; the package is sent to it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import tempfile
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from . import PipelineError
+from .shipping import package
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SCHEME = "sc://"
+_ADDRESS = re.compile(r"sc://(\[[^\]]+\]|[^:/;\[\]]+)(?::(\d+))?(?:/.*)?", re.DOTALL)
+_PORT = 15002  # what Spark takes where none is given
+_REACH_SECONDS = 10.0
+
+
+def shown(remote: str) -> str:
+    """The address without its parameters: a token may be among them."""
+    return remote.partition(";")[0].rstrip("/")
+
+
+def check(remote: str) -> None:
+    """Raise `PipelineError` with the remedy when a library is missing or nobody listens there."""
+    found = _ADDRESS.fullmatch(remote)
+    if found is None or int(found[2] or 0) > 65535:
+        raise PipelineError(f"no such Spark Connect server: {shown(remote)!r}; use sc://HOST:PORT")
+    for library in ("pyspark", "pyarrow", "numpy", "pandas", "grpc", "grpc_status"):
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                __import__(library)
+        except ImportError:
+            raise PipelineError(
+                f"Spark Connect needs {library}: pip install 'barnabas[connect]'"
+            ) from None
+    try:
+        socket.create_connection((found[1].strip("[]"), int(found[2] or _PORT)), _REACH_SECONDS).close()
+    except OSError as error:
+        raise PipelineError(
+            f"no Spark Connect server answers at {shown(remote)} ({error.strerror or error}): start one with Spark's "
+            "sbin/start-connect-server.sh, or give another --remote"
+        ) from error
+
+
+@contextmanager
+def connected(remote: str) -> Iterator[SparkSession]:
+    """A session there, with the package sent along. Raises `PipelineError`."""
+    check(remote)
+    from .session import reason
+
+    # What PySpark finds there would have it look for the server once more, or log for itself.
+    before = {name: os.environ.pop(name, None) for name in ("SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED")}
+    spark: Any = None
+    try:
+        with tempfile.TemporaryDirectory(prefix="barnabas-connect-") as folder, warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
+            from pyspark.sql.connect.session import SparkSession as Connected
+
+            spark = Connected.builder.remote(remote).create()
+            spark.addArtifacts(str(package(Path(folder, "barnabas.zip"))), pyfile=True)
+            spark.conf.set("spark.sql.session.timeZone", "UTC")
+            yield spark
+    except PipelineError:
+        raise
+    except Exception as error:
+        raise PipelineError(f"Spark at {shown(remote)}: {reason(error)}") from error
+    finally:
+        os.environ |= {name: value for name, value in before.items() if value is not None}
+        if spark is not None:
+            try:
+                spark.client.release_session()
+                spark.client.close()
+            except Exception:  # it has gone by itself
+                pass
+
+
+@contextmanager
+def watched(spark: Any, tell: Callable[[int, int], None]) -> Iterator[None]:
+    """While the body runs, call `tell(tasks done, tasks)` whenever that has changed."""
+    last = (0, 0)
+
+    def heard(stages: Any, inflight_tasks: int, operation_id: Any, done: bool) -> None:
+        nonlocal last
+        stages = list(stages or ())
+        now = sum(each.num_completed_tasks for each in stages), sum(each.num_tasks for each in stages)
+        if now[1] and now != last and not done:
+            last = now
+            tell(*now)
+
+    spark.registerProgressHandler(heard)
+    try:
+        yield
+    finally:
+        spark.removeProgressHandler(heard)

@@ -1,0 +1,43 @@
+"""The package as a zip or a wheel, so that executors of a cluster need not have it installed."""
+
+from __future__ import annotations
+
+import shutil
+import zipfile
+from pathlib import Path
+
+from . import PipelineError
+
+_ROOT = Path(__file__).resolve().parents[2]
+_PARTS = ("captures", "decoder")
+_SUFFIXES = (".py", ".txt", ".kafka")
+
+
+def package(target: Path) -> Path:
+    """Write what tasks need of this package as a zip with its own name: the decoder and the captures, in pure Python.
+
+    The accelerator does not go along: a zip cannot hold it. `unpacked` is for that.
+    """
+    name = __name__.split(".")[0]
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.write(_ROOT / "__init__.py", f"{name}/__init__.py")
+        for part in _PARTS:
+            for file in sorted((_ROOT / part).rglob("*")):
+                inside = file.relative_to(_ROOT)
+                if file.suffix in _SUFFIXES and "native" not in inside.parts:
+                    archive.write(file, f"{name}/{inside}")
+    return target
+
+
+def unpacked(wheel: Path, folder: Path) -> dict[str, str]:
+    """Spark's settings to have executors unpack a wheel of this package and take it from there, with what was compiled: it has
+    to be for their Python. Raises `PipelineError`. `folder`: for a copy, whose name tells Spark how to unpack it."""
+    name = __name__.split(".")[0]
+    try:
+        with zipfile.ZipFile(wheel) as archive:
+            if f"{name}/captures/spark/shipping.py" not in archive.namelist():
+                raise PipelineError(f"{wheel} is no wheel of {name}: make one with pip wheel --no-deps")
+        shutil.copy(wheel, folder / f"{name}.zip")
+    except (OSError, zipfile.BadZipFile) as error:
+        raise PipelineError(f"{wheel} is no wheel that can be read: {getattr(error, 'strerror', None) or error}") from error
+    return {"spark.archives": f"{folder / name}.zip#{name}-wheel", "spark.executorEnv.PYTHONPATH": f"{name}-wheel"}

@@ -1,0 +1,260 @@
+"""Files and folders that are not on this machine: object stores and HDFS, by the URIs that `pyarrow.fs` knows.
+
+`place` makes a `Path` of a path or a `file://` URI, and a `Remote` of any other one (`s3://bucket/folder`, `gs://`, `abfs://`,
+`hdfs://`). A `Remote` has those of a path's methods that are needed here, with the same names. Credentials come from where the
+store's own tools take them (environment, configuration, the machine's role), never from a URI, so that none can be shown.
+"""
+
+from __future__ import annotations
+
+import os
+import posixpath
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import quote, unquote, urlsplit
+
+_AT_ONCE = frozenset({"s3", "gcs", "abfs"})
+"""Stores where a file appears when all of it is there. Elsewhere it is written under a hidden name, and moved."""
+_CHUNK = 8 << 20
+
+
+class StorageError(OSError):
+    """A place that cannot be used: one line for the user, without credentials."""
+
+
+class Remote:
+    """A file or folder in a store. What its methods raise is an OSError."""
+
+    def __init__(self, uri: str, path: str | None = None) -> None:
+        self._uri = uri
+        self._path = _opened(uri)[1] if path is None else path
+
+    def __str__(self) -> str:
+        """The URI, without its options: so it is in tables and messages."""
+        parts = urlsplit(self._uri)
+        return f"{parts.scheme}://{parts.netloc}{self._under()}"
+
+    @property
+    def uri(self) -> str:
+        """The URI by which another process opens the same place."""
+        parts = urlsplit(self._uri)
+        return parts._replace(path=quote(self._under())).geturl()
+
+    def _under(self) -> str:
+        """The path as a URI has it: some stores have the bucket in theirs."""
+        top = unquote(urlsplit(self._uri).path).rstrip("/")
+        return self._path[len(_opened(self._uri)[1]) - len(top) :]
+
+    def __repr__(self) -> str:
+        return f"Remote({str(self)!r})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Remote, (self._uri, self._path)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Remote) and str(self) == str(other)
+
+    def __hash__(self) -> int:
+        return hash(str(self))
+
+    def __truediv__(self, name: str) -> Remote:
+        return Remote(self._uri, posixpath.join(self._path, name))
+
+    @property
+    def name(self) -> str:
+        return posixpath.basename(self._path)
+
+    @property
+    def stem(self) -> str:
+        return posixpath.splitext(self.name)[0]
+
+    @property
+    def parent(self) -> Remote:
+        return Remote(self._uri, posixpath.dirname(self._path))
+
+    def with_name(self, name: str) -> Remote:
+        return self.parent / name
+
+    @property
+    def filesystem(self) -> tuple[Any, str]:
+        """The `pyarrow.fs.FileSystem`, and the path there."""
+        return _opened(self._uri)[0], self._path
+
+    def _info(self) -> Any:
+        store, path = self.filesystem
+        return store.get_file_info(path)
+
+    def exists(self) -> bool:
+        return str(self._info().type.name) != "NotFound"
+
+    def is_file(self) -> bool:
+        return str(self._info().type.name) == "File"
+
+    def is_dir(self) -> bool:
+        return str(self._info().type.name) == "Directory"
+
+    @property
+    def size(self) -> int:
+        """Bytes of the file. Raises FileNotFoundError."""
+        size = self._info().size
+        if size is None:
+            raise FileNotFoundError(f"{self}: no such file")
+        return int(size)
+
+    def files(self, deep: bool = True) -> Iterator[Listed]:
+        """The files in this folder, by their names; with `deep`, those of its folders, too."""
+        from pyarrow import fs
+
+        store, path = self.filesystem
+        found = store.get_file_info(fs.FileSelector(path, recursive=deep, allow_not_found=True))
+        for info in sorted(found, key=lambda each: str(each.path)):
+            if info.type == fs.FileType.File:
+                yield Listed(Remote(self._uri, info.path), info.size, info.mtime_ns or 0)
+
+    def read(self, start: int = 0, size: int | None = None) -> bytes:
+        """Some of its bytes."""
+        store, path = self.filesystem
+        with store.open_input_file(path) as file:
+            file.seek(min(start, file.size()))
+            return bytes(file.read() if size is None else file.read(size))
+
+    def chunks(self) -> Iterator[bytes]:
+        """All of its bytes, a piece at a time."""
+        store, path = self.filesystem
+        with store.open_input_stream(path, compression=None) as file:
+            while data := file.read(_CHUNK):
+                yield data
+
+    def fetch(self, target: Path) -> None:
+        """Copy it to a file of this machine."""
+        with open(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            for data in self.chunks():
+                file.write(data)
+
+    def put(self, source: Path) -> None:
+        """Make it a copy of a file of this machine; it is there as a whole or not at all."""
+        from pyarrow import memory_map
+
+        if not source.stat().st_size:
+            return self.write(b"")
+        with memory_map(str(source)) as file:
+            return self.write(file.read_buffer())
+
+    def write(self, data: Any) -> None:
+        """Make it these bytes; they are there as a whole or not at all."""
+        store, path = self.filesystem
+        at_once = store.type_name in _AT_ONCE
+        folder, name = posixpath.split(path)
+        there = path if at_once else posixpath.join(folder, f".{name}.{os.getpid()}-{os.urandom(4).hex()}")
+        if not at_once:
+            store.create_dir(folder, recursive=True)
+        # One call with all of it: an interrupt cannot close, and so put in place, a file of which a part was written.
+        file = store.open_output_stream(there, compression=None)
+        try:
+            file.write(data)
+        finally:
+            file.close()
+        if not at_once:
+            store.move(there, path)
+
+    def unlink(self, missing_ok: bool = False) -> None:
+        store, path = self.filesystem
+        if not missing_ok or self.exists():
+            store.delete_file(path)
+
+
+class Listed(NamedTuple):
+    """A file as it was listed; `modified_ns` since the epoch."""
+
+    path: Path | Remote
+    size: int
+    modified_ns: int
+
+
+Place = Path | Remote
+
+
+def place(text: str | Path | Remote) -> Place:
+    """The place that a path or URI names. Raises StorageError."""
+    if isinstance(text, (Path, Remote)):
+        return text
+    scheme, sign, rest = text.partition("://")
+    if not sign or not scheme.isalnum():
+        return Path(text)
+    if scheme == "file":
+        host, _, path = rest.partition("/")
+        if host not in ("", "localhost"):
+            raise StorageError(f"file://{host.rpartition('@')[2]}/...: a file:// URI has no host: file:///folder")
+        return Path("/" + unquote(path))
+    return Remote(text)
+
+
+def text(where: Place) -> str:
+    """What `place` makes the same place of, also in another process."""
+    return where.uri if isinstance(where, Remote) else str(where)
+
+
+def listed(folder: Place, deep: bool = True, suffixes: tuple[str, ...] = ("",)) -> Iterator[Listed]:
+    """The files in a folder whose names end so, with `deep` those of its folders, too; nothing if it is not there."""
+    if isinstance(folder, Remote):
+        yield from (each for each in folder.files(deep) if each.path.name.endswith(suffixes))
+    else:
+        yield from _scanned(str(folder), deep, suffixes)
+
+
+def _scanned(folder: str, deep: bool, suffixes: tuple[str, ...]) -> Iterator[Listed]:
+    try:
+        with os.scandir(folder) as found:
+            entries = sorted(found, key=_name)
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
+        return
+    for entry in entries:
+        try:
+            if entry.is_dir(follow_symlinks=False):
+                if deep:
+                    yield from _scanned(entry.path, deep, suffixes)
+            elif entry.name.endswith(suffixes) and entry.is_file():
+                status = entry.stat()
+                yield Listed(Path(entry.path), status.st_size, status.st_mtime_ns)
+        except FileNotFoundError:  # it went meanwhile
+            continue
+
+
+def _name(entry: os.DirEntry[str]) -> str:
+    return entry.name
+
+
+def opened(where: Place) -> tuple[Any, str]:
+    """The `pyarrow.fs.FileSystem` and the path in it."""
+    if isinstance(where, Remote):
+        return where.filesystem
+    from pyarrow import fs
+
+    return fs.LocalFileSystem(), str(where)
+
+
+@cache
+def _opened(uri: str) -> tuple[Any, str]:
+    parts = urlsplit(uri)
+    shown = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+    user, at, _ = parts.netloc.rpartition("@")
+    if at and (":" in user or parts.scheme == "s3") and user != "anonymous":
+        raise StorageError(
+            f"{shown}: credentials do not belong into a URI, where others see them; put them where the store's own tools look "
+            "(for s3: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or ~/.aws/credentials)"
+        )
+    try:
+        from pyarrow import fs
+    except ImportError as error:
+        raise StorageError(f"{shown}: stores are read by pyarrow: pip install 'barnabas[spark]'") from error
+    try:
+        store, path = fs.FileSystem.from_uri(uri)
+    except Exception as error:
+        raise StorageError(f"{shown} cannot be opened: {_first(error, uri, shown)}") from error
+    return store, str(path).rstrip("/")
+
+
+def _first(error: Exception, uri: str, shown: str) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0].replace(uri, shown)

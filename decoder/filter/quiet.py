@@ -1,0 +1,143 @@
+"""Responses that a filter cannot be true of, seen without decoding them: quick, and with few errors, most are.
+
+A filter that asks what the response says mostly asks for something unusual: an error, a throttle time, a long latency. So
+it is asked once what it says of an exchange whose response says nothing of the kind. If that is "false" whatever the rest of
+the exchange is, a look at those few fields settles most responses (`decoder.strides`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from . import tree
+from .fields import Field, Kind
+from .paths import Path
+from .predicates import predicate
+from .tree import FieldValue, Op, Span, Test
+
+ANY = (1 << 62) - 1
+"""No limit."""
+_CODES = frozenset({"err", "errors", "partition.err", "topic.err"})
+
+
+@dataclass
+class Quiet:
+    """The filter is false if all of this is so. `errors`: every error code is 0; `throttle`: the throttle time is; the latency
+    is not above `latency` (nanoseconds), the response's size not above `size`."""
+
+    errors: bool = False
+    throttle: bool = False
+    latency: int = ANY
+    size: int = ANY
+
+    def both(self, other: Quiet) -> Quiet:
+        """What it takes for two filters to be false."""
+        return Quiet(
+            self.errors or other.errors,
+            self.throttle or other.throttle,
+            min(self.latency, other.latency),
+            min(self.size, other.size),
+        )
+
+
+def quiet(node: tree.Node) -> Quiet | None:
+    """When a filter is surely false; None if that cannot be said so simply."""
+    asked = _Asked()
+    return asked.of if asked.value(node) is False else None
+
+
+@dataclass
+class _Asked:
+    """Finds the value of a filter for quiet responses (None: it depends), and what it takes to be quiet."""
+
+    of: Quiet = field(default_factory=Quiet)
+
+    def value(self, node: tree.Node) -> bool | None:
+        if isinstance(node, Test):
+            return self.test(node)
+        if isinstance(node, tree.Not):
+            found = self.value(node.term)
+            return None if found is None else not found
+        if isinstance(node, tree.And | tree.Or):
+            values = [self.value(term) for term in node.terms]
+            settles = isinstance(node, tree.Or)
+            return settles if settles in values else None if None in values else not settles
+        if isinstance(node, tree.Pairs):
+            return self.pair(node.term)
+        if isinstance(node, tree.Every | tree.Some) and (passes := self.zero(node.test)) is not None:
+            if isinstance(node, tree.Every):
+                return False if passes is node.test.negated else None
+            return False if passes else None
+        return None
+
+    def test(self, test: Test) -> bool | None:
+        if test.field.name in ("latency", "size.resp"):
+            return self.bound(test)
+        passes = self.zero(test)
+        if passes is None:
+            return None
+        if test.field.name in ("err", "retriable"):
+            return passes is not test.negated
+        # There may be no value at all, and that passes no test.
+        return None if passes else test.negated
+
+    def pair(self, term: tree.Node) -> bool | None:
+        """Whether there is a topic-partition of which all this is true."""
+        if isinstance(term, tree.And | tree.Or):
+            values = [self.pair(each) for each in term.terms]
+            quiet = False in values if isinstance(term, tree.And) else set(values) == {False}
+            return False if quiet else None
+        assert isinstance(term, Test)
+        passes = self.zero(term)
+        return False if passes is not None and passes is term.negated else None
+
+    def zero(self, test: Test) -> bool | None:
+        """Whether 0 passes a test of an error code or a throttle time, which is to be 0 then; None for other fields."""
+        if isinstance(test.value, FieldValue) or not self.is_read(test.field):
+            return None
+        if test.field.name == "retriable":
+            return False
+        found: Any = predicate(test)(0)
+        return bool(found)
+
+    def is_read(self, of: Field | Path) -> bool:
+        if of.name == "throttle" or (isinstance(of, Path) and of.name == "resp.throttle_time_ms"):
+            self.of.throttle = True
+            return True
+        if of.name in _CODES or of.name == "retriable":
+            self.of.errors = True
+            return True
+        if isinstance(of, Path) and of.side == "response" and of.kind is Kind.ERROR and not of.array:
+            self.of.errors = True
+            return True
+        return False
+
+    def bound(self, test: Test) -> bool | None:
+        """A test that only what is above some bound passes is false of all below."""
+        least = None if test.negated else _least(test)
+        if least is None or least <= 0:
+            return None
+        if test.field.name == "latency":
+            self.of.latency = min(self.of.latency, least - 1)
+        else:
+            self.of.size = min(self.of.size, least - 1)
+        return False
+
+
+def _least(test: Test) -> int | None:
+    """The least whole number that may pass."""
+    value = test.value
+    if test.op is Op.IN and isinstance(value, tuple):
+        lows = [each.low if isinstance(each, Span) else each for each in value]
+        return min(int(low) for low in lows if isinstance(low, int | float)) if _numbers(lows) else None
+    if not _numbers([value]):
+        return None
+    assert isinstance(value, int | float)
+    if test.op is Op.GREATER:
+        return int(value) + 1 if isinstance(value, int) else int(value)
+    return int(value) if test.op in (Op.GREATER_EQUAL, Op.EQUAL) else None
+
+
+def _numbers(values: list[Any]) -> bool:
+    return bool(values) and all(isinstance(each, int | float) and not isinstance(each, bool) for each in values)

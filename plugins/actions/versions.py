@@ -1,0 +1,81 @@
+"""Actions on versions: what the client of a connection is told of them from the request on that the rule fires for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from ...decoder import Exchange, facts
+from ...decoder.filter import Filter
+from ..fate import Fate
+from ..given import Given, Wrong
+from ..versions.pretence import Pretence
+from ..versions.profile import Profile, api
+from .action import Action, Scene
+
+
+@dataclass(frozen=True, slots=True)
+class Pretend(Action):
+    """``pretend: "0.10.2"``: to the client of this connection the broker is of that release (`versions.profile`). A `cap`
+    beside it lowers some of its versions."""
+
+    KEYS: ClassVar[tuple[str, ...]] = ("pretend", "cap")
+    EARLY: ClassVar[bool] = True
+
+    profile: Profile
+    dialect: Pretence = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "dialect", Pretence(self.profile))
+
+    @classmethod
+    def read(cls, fields: Mapping[str, Given], wanted: Filter) -> Pretend:
+        given = fields["pretend"]
+        name = given.text("pretend")
+        if not isinstance(given.value, str):
+            given.wrong(f'a release is text: write it in quotes, such as "{name}" (2.10 would be read as 2.1)')
+        try:
+            Profile.of(name)
+        except ValueError as error:
+            given.wrong(str(error))
+        return cls(_with_caps(fields.get("cap"), name))
+
+    def to_dict(self) -> dict[str, Any]:
+        return self.profile.to_dict()
+
+    def shape(self, fate: Fate, exchange: Exchange, scene: Scene) -> None:
+        fate.dialect = self.dialect
+        fate.notes.append(f"the client is told of {self.profile.text}")
+
+
+@dataclass(frozen=True, slots=True)
+class Cap(Pretend):
+    """``cap: {Fetch: 11, Produce: 7}``: the client of this connection gets no higher versions of these APIs."""
+
+    KEYS: ClassVar[tuple[str, ...]] = ("cap",)
+
+    @classmethod
+    def read(cls, fields: Mapping[str, Given], wanted: Filter) -> Cap:
+        return cls(_with_caps(fields["cap"], ""))
+
+
+def _with_caps(given: Given | None, release: str) -> Profile:
+    if given is None:
+        return Profile.of(release)
+    if not isinstance(given.value, Mapping) or not given.items:
+        given.wrong("'cap' holds APIs and their highest versions: {Fetch: 11, Produce: 7}")
+    caps: dict[str, int] = {}
+    for name, item in given.items.items():
+        try:
+            known = facts.api_name(api(name))
+        except ValueError as error:
+            raise Wrong(item, str(error), key=True) from None
+        caps[name] = item.number(known, 0, 0x7FFF)
+        try:
+            Profile.of(release, caps)
+        except ValueError as error:
+            item.wrong(str(error))
+    if given.twice:
+        raise Wrong(given.items[given.twice], f"{given.twice!r} stands here twice", key=True)
+    return Profile.of(release, caps)

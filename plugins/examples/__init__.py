@@ -1,0 +1,1 @@
+"""Plugins to use, and to begin one of your own with. docs/plugins.md explains them."""

@@ -1,0 +1,59 @@
+"""How long producing takes, by topic: a line in the proxy's events every few seconds.
+
+barnabas proxy --broker HOST:PORT --plugin "latency.py?every=10"
+"""
+
+import time
+from typing import Any
+
+BOUNDS_MS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000)
+
+
+class ProduceLatency:
+    """A histogram per topic. It only has `exchange`, so no message ever waits for it."""
+
+    apis = ("Produce",)
+
+    def __init__(self, every: float = 10.0) -> None:
+        self.every = every
+        self.counts: dict[str, list[int]] = {}
+        self.told = time.monotonic()
+
+    def exchange(self, exchange: Any, ctx: Any) -> None:
+        """A request has been answered; with acks=0 there is nothing to measure."""
+        request = exchange.request_message
+        if exchange.latency_ns is None or request is None:
+            return
+        milliseconds = exchange.latency_ns / 1e6
+        place = sum(milliseconds > bound for bound in BOUNDS_MS)
+        for topic in request["topic_data"]:
+            name = topic.get("name") or exchange.topics.name(topic["topic_id"].bytes) or str(topic["topic_id"])
+            self.counts.setdefault(name, [0] * (len(BOUNDS_MS) + 1))[place] += 1
+
+    def tick(self, ctx: Any) -> None:
+        """About once a second."""
+        if time.monotonic() - self.told < self.every:
+            return
+        self.told = time.monotonic()
+        for topic, counts in sorted(self.counts.items()):
+            ctx.log(
+                f"{topic}: {sum(counts)} requests, half within {_within(counts, 0.5)}, 99% within {_within(counts, 0.99)}"
+            )
+
+    def state(self) -> dict[str, list[int]]:
+        """For the next version of this file."""
+        return self.counts
+
+    def restore(self, state: dict[str, list[int]]) -> None:
+        """From the version before."""
+        self.counts = state
+
+
+def _within(counts: list[int], share: float) -> str:
+    """The bound that this share of all is within."""
+    seen = 0
+    for count, bound in zip(counts, BOUNDS_MS, strict=False):
+        seen += count
+        if seen >= share * sum(counts):
+            return f"{bound} ms"
+    return f"more than {BOUNDS_MS[-1]} ms"

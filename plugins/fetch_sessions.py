@@ -1,0 +1,52 @@
+"""Fetch requests that always say which topics they are about, while a rule or a plugin's match asks for topics (KIP-227).
+
+In a fetch session a client repeats only what changes, so most of its requests name no topic, and a rule could not tell whether
+it means them. Nobody has to remember what a session holds if there is none: a request that would begin one (id 0, epoch 0) goes
+on as one without a session (epoch -1, `FetchMetadata.FINAL_EPOCH`), the broker answers with session id 0, and the client sends
+complete requests from then on. A session that stands already is forgotten as brokers forget them: its next request is answered
+with FETCH_SESSION_ID_NOT_FOUND, once, and the client begins anew.
+"""
+
+from __future__ import annotations
+
+from ..decoder import encode_response, facts
+from ..decoder.filter import Filter
+from ..decoder.filter.paths import Path
+from ..decoder.filter.scope import leaves
+from ..decoder.filter.tree import Search
+from ..decoder.message import Message
+
+FETCH = facts.api_key("Fetch")
+SINCE = 7
+"""The version of Fetch that sessions came with."""
+INITIAL_EPOCH, FINAL_EPOCH = 0, -1
+NOT_FOUND = facts.error_code("FETCH_SESSION_ID_NOT_FOUND")
+NOTE = "a rule or plugin asks for topics: sent without a fetch session"
+ENDED = "a rule or plugin asks for topics: the fetch session was ended"
+_TOPICS = frozenset({"topic", "topic.id", "partition"})
+
+
+def names_topics(wanted: Filter) -> bool:
+    """Whether a filter that can be true of a Fetch asks for its topics or partitions."""
+    keys = wanted.apis()
+    if keys is not None and FETCH not in keys:
+        return False
+    for leaf in leaves(wanted.tree):
+        if isinstance(leaf, Search) or leaf.field.name in _TOPICS:
+            return True
+        if isinstance(leaf.field, Path) and "topics" in leaf.field.steps:
+            return True
+    return False
+
+
+def instead(request: Message, correlation_id: int) -> tuple[bytes | None, bytes | None]:
+    """(the request that goes on instead, the response that ends its session), without sizes; None: neither is needed."""
+    if request.api_key != FETCH or request.api_version < SINCE:
+        return None, None
+    session, epoch = request["session_id"], request["session_epoch"]
+    if epoch == INITIAL_EPOCH:
+        return request.replace({"session_epoch": FINAL_EPOCH}).encode(), None
+    if session and epoch > INITIAL_EPOCH:
+        fields = {"error_code": NOT_FOUND, "session_id": 0, "responses": []}
+        return None, encode_response(FETCH, request.api_version, fields, correlation_id=correlation_id)
+    return None, None

@@ -1,0 +1,144 @@
+"""Several plugins and one message: the hooks in their order, each with what the one before has made of it.
+
+Requests go through the plugins in the order they were given, responses the other way round, so that the plugin that is
+nearest to the client is so in both directions. Hooks may be coroutines, so these functions are: what they await is an
+`Ask`, and whoever drives them answers it.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ...decoder import Exchange, Message
+from ...decoder.exchange import State
+from .context import Context, Outcome, PeerView, Surroundings
+from .plugin import Plugin
+
+Fault = Callable[[Plugin, str, BaseException], None]
+"""(plugin, hook, what it raised)."""
+Watch = Callable[[Plugin | None, str], None]
+"""Is told which hook runs from now on; None: none does."""
+
+
+@dataclass(slots=True)
+class Passed:
+    """What the plugins made of a message. `frame`: None: as it came; `by`: who did something; `notes`: for the recording."""
+
+    kind: str = "forward"
+    frame: bytes | None = None
+    delay_ns: int = 0
+    reset: bool = False
+    by: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    hits: list[str] = field(default_factory=list)
+    """The plugins whose hooks were called."""
+
+    def note(self) -> str:
+        """A line for the recording, "" if nothing was done."""
+        if not self.by and not self.notes:
+            return ""
+        what = {
+            "forward": "changed" if self.frame is not None else "delayed" if self.delay_ns else "",
+            "respond": "answered",
+        }
+        did = what.get(self.kind, {"drop": "dropped", "close": "closed"}.get(self.kind, ""))
+        said = [f"plugin {', '.join(map(repr, self.by))}: {did}"] if self.by and did else []
+        return "; ".join([*said, *self.notes])
+
+
+@dataclass(slots=True)
+class Chain:
+    """The plugins of one process, and what they share."""
+
+    plugins: Sequence[Plugin]
+    around: Surroundings
+    fault: Fault
+    watch: Watch
+
+    async def message(self, hook: str, exchange: Exchange, peer: PeerView | None) -> Passed:
+        """The hooks "request" or "response". Whatever one of them does wrong is told, and its message goes on as it came."""
+        passed = Passed()
+        current: Message | None = None
+        for plugin in self.plugins if hook == "request" else reversed(self.plugins):
+            if not self._wanted(plugin, hook, exchange):
+                continue
+            if current is None:
+                current = exchange.request_message if hook == "request" else exchange.response_message
+            if current is None:
+                break  # it cannot be decoded: nobody can change it
+            context = Context(plugin.name, hook, self.around, peer, exchange, current)
+            outcome = await self._called(plugin, hook, context, current)
+            if outcome is None:
+                continue
+            passed.hits.append(plugin.name)
+            passed.notes += context.notes
+            passed.delay_ns += outcome.delay_ns
+            if outcome.kind != "forward" or outcome.frame is not None or outcome.delay_ns:
+                passed.by.append(plugin.name)
+            if outcome.kind != "forward":
+                passed.kind, passed.frame, passed.reset = outcome.kind, outcome.frame, outcome.reset
+                break
+            if outcome.frame is not None:
+                passed.frame = outcome.frame
+                exchange = _changed(exchange, hook, outcome.frame)
+                current = None
+        return passed
+
+    async def told(self, hook: str, argument: Exchange | None, peer: PeerView | None) -> list[str]:
+        """The hooks that change nothing: "exchange", "connected", "disconnected", "tick". The plugins that were called."""
+        called = []
+        for plugin in self.plugins:
+            if hook not in plugin.hooks or (argument is not None and not self._wanted(plugin, hook, argument)):
+                continue
+            context = Context(plugin.name, hook, self.around, peer, argument)
+            arguments = () if argument is None else (argument,)
+            if await self._called(plugin, hook, context, *arguments) is not None:
+                called.append(plugin.name)
+        return called
+
+    def _wanted(self, plugin: Plugin, hook: str, exchange: Exchange) -> bool:
+        try:
+            return plugin.wants(hook, exchange)
+        except MemoryError:
+            raise
+        except Exception as error:
+            self.fault(plugin, hook, error)
+            return False
+
+    async def _called(self, plugin: Plugin, hook: str, context: Context, *arguments: Any) -> Outcome | None:
+        """What a hook wants; None if it did something wrong."""
+        self.watch(plugin, hook)
+        try:
+            returned = plugin.hooks[hook](*arguments, context)
+            if inspect.isawaitable(returned):
+                returned = await returned
+            return context.take(returned)
+        except (Exception, SystemExit) as error:
+            self.fault(plugin, hook, error)
+            return None
+        finally:
+            self.watch(None, "")
+
+
+def _changed(exchange: Exchange, hook: str, frame: bytes) -> Exchange:
+    """The exchange with another request, or response."""
+    request, response = (frame, exchange.response) if hook == "request" else (exchange.request, frame)
+    return Exchange(
+        connection=exchange.connection,
+        client=exchange.client,
+        broker=exchange.broker,
+        api_key=exchange.api_key,
+        api_version=exchange.api_version,
+        correlation_id=exchange.correlation_id,
+        client_id=exchange.client_id,
+        request=request,
+        request_time_ns=exchange.request_time_ns,
+        response=response,
+        response_time_ns=exchange.response_time_ns,
+        state=State.PENDING if response is None else State.PAIRED,
+        topics=exchange.topics,
+        about=exchange.about,
+    )

@@ -1,0 +1,231 @@
+"""What a hook can do: `ctx`. It only notes what is wanted; the relay carries it out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ... import decoder
+from ...decoder import Exchange, Message, facts
+from ...decoder.message import shown_value
+from .. import answers
+from ..leaves import leaves
+
+ENTITIES = {"topicName", "groupId", "transactionalId", "producerId", "brokerId"}
+HIGHEST_DELAY_MS = 600_000
+ASK_SECONDS = 5.0
+
+
+class Misused(Exception):
+    """A hook wanted something that is not possible there."""
+
+
+class AskFailed(Exception):
+    """A request of a plugin's own was not answered; the text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class PeerView:
+    """A connection as plugins see it. `client`, `broker`: HOST:PORT."""
+
+    number: int
+    client: str
+    broker: str
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What one hook wants. `kind`: "forward", "respond", "drop" or "close"; `frame`: the message instead (without its
+    size), None: as it is."""
+
+    kind: str = "forward"
+    frame: bytes | None = None
+    delay_ns: int = 0
+    reset: bool = False
+
+
+@dataclass(slots=True)
+class Ask:
+    """A request of a plugin's own, to the broker of a connection. `frame`: with correlation id 0."""
+
+    connection: int
+    api_key: int
+    api_version: int
+    frame: bytes
+    seconds: float
+
+    def __await__(self) -> Generator[Ask, Message, Message]:
+        return (yield self)
+
+
+Version = Callable[[int, int], int | None]
+"""(connection, api key) -> the newest version that both its broker and this barnabas have, None if that is not known."""
+
+
+@dataclass(slots=True)
+class Surroundings:
+    """What contexts have in common: it belongs to whoever runs the hooks."""
+
+    connections: dict[int, PeerView]
+    version: Version
+    say: Callable[[str, str], None]
+    """(plugin, text): a line for people."""
+    close: Callable[[int, bool], None]
+    """(connection, as a reset): end it."""
+
+
+@dataclass(slots=True)
+class Context:
+    """For one call of one hook. `connection` is None in `tick`."""
+
+    plugin: str
+    hook: str
+    around: Surroundings
+    connection: PeerView | None = None
+    exchange: Exchange | None = None
+    """Request and, in `response`, response, with names, times and ids."""
+    message: Message | None = None
+    outcome: Outcome = field(default_factory=Outcome)
+    notes: list[str] = field(default_factory=list)
+
+    # -- what becomes of the message -------------------------------------------------------------------------
+
+    def forward(self, message: Message | None = None) -> None:
+        """Let it go on, perhaps as another message of the same API, version and correlation id. This is what happens if a
+        hook does nothing; a message that a hook returns is forwarded, too."""
+        self._with_message("forward")
+        self._decide("forward", None if message is None else self._checked(message))
+
+    def respond(self, fields: Mapping[str, Any] | None = None, *, error: str | int | None = None) -> None:
+        """Answer the request here; the broker does not get it. In `response`: this instead of the broker's answer.
+
+        `fields`: of the response at the request's version; what is left out is what the request says of it (its topics and
+        partitions), or has the schema's default. `error`: a Kafka error by name or number, for everything that was asked.
+        """
+        self._with_message("respond")
+        exchange = self.exchange
+        request = exchange.request_message if exchange is not None else None
+        if exchange is None or request is None:
+            raise Misused("respond: the request cannot be read")
+        key, version = request.api_key, request.api_version
+        code = 0 if error is None else facts.error_code(error) if isinstance(error, str) else error
+        if code and not answers.carries(key, version):
+            raise Misused(f"respond: {facts.api_name(key)} v{version} has no error code")
+        body = answers.mirrored(request, code, answers.about_parts(code) if code else False) | dict(fields or {})
+        frame = decoder.encode_response(key, version, body, correlation_id=exchange.correlation_id)
+        self._decide("respond" if self.hook == "request" else "forward", frame)
+
+    def drop(self) -> None:
+        """It goes nowhere: a request is never answered, a response never given."""
+        self._with_message("drop")
+        self._decide("drop", None)
+
+    def delay(self, milliseconds: float) -> None:
+        """Let it go on that much later; what is behind it on the connection waits, too."""
+        self._with_message("delay")
+        if not 0 <= milliseconds <= HIGHEST_DELAY_MS:
+            raise Misused(f"delay: from 0 to {HIGHEST_DELAY_MS} ms, not {milliseconds!r}")
+        self.outcome.delay_ns += int(milliseconds * 1e6)
+
+    def close(self, connection: PeerView | int | None = None, *, reset: bool = False) -> None:
+        """End a connection, this one if none is named. `reset`: with RST."""
+        number = connection.number if isinstance(connection, PeerView) else connection
+        if number is None and self.connection is None:
+            raise Misused(f"close: {self.hook} is about no connection: name one of ctx.connections")
+        if number is None and self.hook in ("request", "response"):
+            self._decide("close", None)
+            self.outcome.reset = reset
+        else:
+            self.around.close(number if number is not None else self.connection.number, reset)  # type: ignore[union-attr]
+
+    # -- around it -------------------------------------------------------------------------------------------
+
+    @property
+    def connections(self) -> Sequence[PeerView]:
+        """All open connections."""
+        return list(self.around.connections.values())
+
+    def fields(self, of: str, message: Message | None = None) -> dict[str, Any]:
+        """Paths and values of all fields of this message (or of another) that hold a ``topicName``, ``groupId``,
+        ``transactionalId``, ``producerId`` or ``brokerId``, at whatever API and version; as `Message.replace` takes them.
+        Fields that are null are left out."""
+        found = message if message is not None else self.message
+        if found is None:
+            raise Misused(f"fields: {self.hook} is about no message: name one")
+        if of not in ENTITIES:
+            raise Misused(f"fields: {of!r} is none of {', '.join(sorted(ENTITIES))}")
+        named = (leaf for leaf in leaves(found) if leaf.field.entity == of and leaf.value is not None)
+        return {leaf.path: shown_value(leaf.field, leaf.value) for leaf in named}
+
+    def log(self, text: str) -> None:
+        """Tell the user: a line among the proxy's events."""
+        self.around.say(self.plugin, str(text))
+
+    def note(self, text: str) -> None:
+        """A comment on this exchange in the recording."""
+        self.notes.append(" ".join(str(text).split())[:500])
+
+    def request(
+        self,
+        api: str,
+        fields: Mapping[str, Any],
+        *,
+        version: int | None = None,
+        connection: PeerView | None = None,
+        timeout: float = ASK_SECONDS,
+    ) -> Ask:
+        """Ask the broker something, in an ``async def`` hook: ``answer = await ctx.request("ListOffsets", {...})``.
+
+        It goes to the broker of the message's connection (or of `connection`), over that connection and with its login, and
+        its answer comes here and never to the client. Not in `response`, where it would wait for itself. `version`: without one, the newest that the broker offers.
+        AskFailed if there is no answer within `timeout` seconds, or the connection ends.
+        """
+        where = connection or self.connection
+        if where is None:
+            raise Misused(f"request: {self.hook} is about no connection: name one of ctx.connections")
+        if self.hook == "response" and where == self.connection:
+            raise Misused(
+                "request: its answer would come behind the response that waits here: ask in request or exchange"
+            )
+        key = facts.api_key(api)
+        wanted = version if version is not None else self.around.version(where.number, key)
+        if wanted is None:
+            raise Misused(
+                f"request: which versions this broker offers has not been seen yet: add version=, one of {api}'s"
+            )
+        frame = decoder.encode_request(key, wanted, dict(fields), correlation_id=0, client_id=f"barnabas-{self.plugin}")
+        return Ask(where.number, key, wanted, frame, min(max(float(timeout), 0.001), 60.0))
+
+    # -- what the hook returned ------------------------------------------------------------------------------
+
+    def take(self, returned: Any) -> Outcome:
+        """The outcome, with what the hook returned; Misused if that is nothing that a hook returns."""
+        if returned is None or isinstance(returned, Outcome):
+            return self.outcome
+        if self.hook not in ("request", "response"):
+            raise Misused(f"{self.hook} returned {type(returned).__name__}: it returns nothing")
+        if not isinstance(returned, Message):
+            raise Misused(
+                f"{self.hook} returned {type(returned).__name__}: return a message (message.replace({{...}})), or nothing"
+            )
+        if self.outcome.kind == "forward":
+            self._decide("forward", self._checked(returned))
+        return self.outcome
+
+    def _checked(self, message: Message) -> bytes | None:
+        """The bytes of a message that takes the place of this one; None if they are the same."""
+        if not isinstance(message, Message) or self.message is None:
+            raise Misused(f"forward: a message, not {type(message).__name__}")
+        frame, before = message.encode(), self.message.encode()
+        same = 8 if self.hook == "request" else 4
+        if frame[:same] != before[:same]:
+            raise Misused(f"{self.hook}: another API, version or correlation id than the message had")
+        return None if frame == before else frame
+
+    def _decide(self, kind: str, frame: bytes | None) -> None:
+        self.outcome.kind, self.outcome.frame = kind, frame
+
+    def _with_message(self, what: str) -> None:
+        if self.hook not in ("request", "response"):
+            raise Misused(f"{what}: {self.hook} holds no message; this is for request and response")

@@ -1,0 +1,99 @@
+"""Where a plugin comes from: a Python file, or a class that a package offers in the entry-point group.
+
+my.py                       every class of the file that has hooks
+my.py:Tenant                this one
+my.py:Tenant?prefix=a.      with settings: arguments of the class, by name
+tenant?prefix=a.            an entry point of the group `barnabas.plugins`, by its name
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+from dataclasses import asdict, dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+GROUP = "barnabas.plugins"
+MOST_BYTES = 1 << 20
+"""A plugin's file may have."""
+
+
+class PluginError(Exception):
+    """A plugin cannot be had: one line that begins with its place, and says what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where to find a plugin. `path`: its file, absolute, "" for an entry point called `name`. `wanted`: the class, "" for
+    all. `text`: what the file says, None as long as it has not been read."""
+
+    given: str
+    path: str
+    name: str
+    wanted: str
+    settings: tuple[tuple[str, str], ...] = ()
+    text: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, fields: dict[str, Any]) -> Source:
+        return cls(**fields | {"settings": tuple((key, value) for key, value in fields["settings"])})
+
+    def read(self) -> Source:
+        """With the file's text as it is now; PluginError if there is none."""
+        if not self.path:
+            return self
+        try:
+            with open(self.path, "rb") as file:
+                data = file.read(MOST_BYTES + 1)
+        except OSError as error:
+            raise PluginError(f"{self.path}: cannot be read: {error.strerror or error}") from None
+        if len(data) > MOST_BYTES:
+            raise PluginError(f"{self.path}: a plugin's file has at most {MOST_BYTES} bytes")
+        try:
+            text = data.decode()
+        except UnicodeDecodeError as error:
+            raise PluginError(f"{self.path}: this is no text in UTF-8 (byte {error.start})") from None
+        return Source(self.given, self.path, self.name, self.wanted, self.settings, text)
+
+
+def parse(given: str, base: Path | None = None) -> Source:
+    """What the user wrote, as above; PluginError if it is nothing of the kind. `base`: what paths are relative to."""
+    place, question, rest = given.partition("?")
+    settings = []
+    for pair in rest.split("&") if question and rest else ():
+        key, equals, value = pair.partition("=")
+        if not equals or not key.isidentifier():
+            raise PluginError(f"{given}: settings are written NAME=VALUE with & between them, and {pair!r} is not")
+        settings.append((key, unquote(value)))
+    before, colon, wanted = place.rpartition(":")
+    if not (colon and wanted.isidentifier()):
+        before, wanted = place, ""
+    if before.endswith(".py") or os.sep in before:
+        path = (base or Path()) / Path(before).expanduser()
+        return Source(given, str(path.absolute()), path.stem, wanted, tuple(settings))
+    if not place:
+        raise PluginError(
+            f"{given!r} names no plugin: give a file (my.py, my.py:Class), or the name of an installed one"
+        )
+    return Source(given, "", place, "", tuple(settings))
+
+
+def installed() -> dict[str, metadata.EntryPoint]:
+    """The plugins that packages offer, by name. Nothing of them is imported."""
+    return {point.name: point for point in metadata.entry_points(group=GROUP)}
+
+
+def entry_point(source: Source) -> metadata.EntryPoint:
+    """The entry point that a source names; PluginError with the nearest name if there is none."""
+    found = installed()
+    if source.name in found:
+        return found[source.name]
+    near = difflib.get_close_matches(source.name, found, 1)
+    hint = f"did you mean {near[0]!r}?" if near else "`barnabas plugins list` shows them; a file's name ends in .py"
+    raise PluginError(f"{source.given}: no plugin of this name is installed: {hint}")

@@ -1,0 +1,100 @@
+"""What rules can reach at all: versions that a match leaves, matches that are never true, rules that others keep from firing.
+
+All of it is decided from the text of the filters, on the safe side: what is said here is so, and not all that is so is said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from ..decoder import facts
+from ..decoder.filter import Filter
+from ..decoder.filter.predicates import predicate
+from ..decoder.filter.scope import apis, leaves
+from ..decoder.filter.tree import And, FieldValue, Node, Op, Pairs, Test
+from .when import ALWAYS
+
+if TYPE_CHECKING:
+    from .rules import Rule
+
+
+def _terms(node: Node) -> Iterator[Node]:
+    """What all has to be true."""
+    if isinstance(node, And):
+        for term in node.terms:
+            yield from _terms(term)
+    else:
+        yield node
+
+
+def versions(wanted: Filter, api_key: int) -> list[int]:
+    """The versions of an API that a filter can be true of, among those that are known."""
+    found = list(facts.api(api_key).versions.every())
+    for term in _terms(wanted.tree):
+        if (
+            isinstance(term, Test)
+            and term.field.name == "ver"
+            and not isinstance(term.value, FieldValue)
+            and term.op is not Op.TRUE
+        ):
+            passes = predicate(term)
+            found = [version for version in found if passes(version) is not term.negated]
+    return found
+
+
+def never(wanted: Filter) -> str:
+    """Why a filter is true of no exchange; empty if it may be."""
+    keys = wanted.apis()
+    if keys is None:
+        return ""
+    if not keys:
+        return "no API is all of this at once, or has all these fields (api in {A, B} is true of both)"
+    known = keys & frozenset(facts.api_keys())
+    if known == keys and not any(versions(wanted, key) for key in known):
+        spans = ", ".join(
+            f"{facts.api_name(key)} {_span(list(facts.api(key).versions.every()))}" for key in sorted(known)[:3]
+        )
+        return f"no version is like that ({spans})"
+    return ""
+
+
+def _span(numbers: Sequence[int]) -> str:
+    return f"{numbers[0]} to {numbers[-1]}" if len(numbers) > 1 else str(numbers[0])
+
+
+def shadowed(rules: Sequence[Rule]) -> list[tuple[Rule, Rule]]:
+    """(a rule, one before it that always fires where it would): the first that fires decides, so it never does."""
+    found = []
+    for number, rule in enumerate(rules):
+        # Rules that ask for the response come when all others have left the exchange alone.
+        others = [*rules[:number], *(each for each in rules[number + 1 :] if rule.late and not each.late)]
+        for other in others:
+            if other.when == ALWAYS and (rule.late or not other.late) and _includes(other.filter, rule.filter):
+                found.append((rule, other))
+                break
+    return found
+
+
+def _includes(wide: Filter, narrow: Filter) -> bool:
+    """Whether a filter is true wherever another is."""
+    there = list(_terms(narrow.tree))
+    return all(_implied(term, wide, there, narrow) for term in _terms(wide.tree))
+
+
+def _implied(term: Node, of: Filter, there: list[Node], narrow: Filter) -> bool:
+    if any(_text(term, of) == _text(other, narrow) for other in there):
+        return True
+    if all(isinstance(leaf, Test) and leaf.field.name == "api" for leaf in leaves(term)):
+        wide, keys = apis(term), narrow.apis()
+        return keys is not None and (not keys & wide.keys if wide.outside else keys <= wide.keys)
+    inner = {_text(each, of) for each in _terms(term.term if isinstance(term, Pairs) else term)}
+    return any(
+        inner <= {_text(each, narrow) for each in _terms(other.term)} for other in there if isinstance(other, Pairs)
+    )
+
+
+def _text(node: Node, of: Filter) -> str:
+    if isinstance(node, Pairs):
+        node = node.term
+    return " ".join(of.text[node.start : node.end].split())

@@ -1,0 +1,51 @@
+"""The records of a message set, checked as a broker checks what producers send: every CRC, also inside of wrappers."""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+from ....decoder.records import Message, Record, RecordsError, decompress
+from ....decoder.records.plain import plain_records
+from .errors import ConversionError
+
+
+def wrong_crc(where: str, offset: int, *, decompressed: bool = False) -> ConversionError:
+    """The error for bytes whose checksum is not the one they carry."""
+    return ConversionError(f"{where}: the CRC is wrong", offset, decompressed=decompressed)
+
+
+def read_wrapper(message: Message, limit: int, number_from: int | None = None) -> tuple[list[Record], int]:
+    """(records, bytes that came out) of a message that is compressed; offsets as the inner messages have them, or counted.
+
+    With log-append time all have the wrapper's time. Raises `RecordsError`.
+    """
+    where = f"message at byte {message.start}"
+    value = message.value
+    if value is None:
+        raise ConversionError(f"{where}: compressed, but its value is null", message.start)
+    try:
+        inner = decompress(message.codec, value, limit=limit, magic=message.magic)
+    except RecordsError as error:
+        raise error.inside(where, message.end - len(value)) from None
+    records, pos = plain_records(inner, 0, len(inner), magic=message.magic, number_from=number_from)
+    if pos != len(inner):
+        explain(message, limit)
+    if message.timestamp_type == "log_append":
+        records = [record._replace(timestamp=message.timestamp) for record in records]
+    return records, len(inner)
+
+
+def explain(message: Message, limit: int) -> NoReturn:
+    """Raise what is wrong with the inner messages of a wrapper, one of which `plain_records` has not taken."""
+    where = f"message at byte {message.start}"
+    for inner in message.messages(limit=limit):
+        if inner.magic != message.magic:
+            text = f"{where}: a message of magic {inner.magic} inside of one of magic {message.magic}"
+            raise ConversionError(text, inner.start + 16, decompressed=True, error="INVALID_RECORD")
+        if not inner.crc_ok:
+            raise wrong_crc(where, inner.start, decompressed=True)
+        try:
+            _ = inner.value
+        except RecordsError as error:
+            raise error.inside(where, 0, decompressed=True) from None
+    raise ConversionError(f"{where}: the inner messages cannot be read", 0, decompressed=True)

@@ -1,0 +1,222 @@
+"""ListOffsets, OffsetCommit, OffsetFetch and OffsetForLeaderEpoch between versions.
+
+Sources: `KafkaApis.handleListOffsetRequest*`, `OffsetFetchResponse`, `OffsetCommitRequest`; KIP-79, KIP-709.
+"""
+
+from __future__ import annotations
+
+from ...decoder import facts
+from .fields import Fields
+from .steps import Asked, Unbridgeable, down, droppable, each_partition, impossible, means, split, up
+
+LATEST, EARLIEST = -1, -2
+UNKNOWN_TOPIC_OR_PARTITION = facts.error_code("UNKNOWN_TOPIC_OR_PARTITION")
+_OF_THE_GROUP = frozenset(
+    map(
+        facts.error_code,
+        ("COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE", "NOT_COORDINATOR", "GROUP_AUTHORIZATION_FAILED"),
+    )
+)
+
+# --- ListOffsets: version 0 answered with a list of offsets before a time, version 1 with one offset and its time -----
+
+
+@up("request", "ListOffsets", 1)
+def _one_offset(fields: Fields, asked: Asked) -> None:
+    for partition in each_partition(fields):
+        del partition["max_num_offsets"]
+
+
+@down("response", "ListOffsets", 1)
+def _offset_lists(fields: Fields, asked: Asked) -> None:
+    for partition in each_partition(fields):
+        offset = partition.pop("offset")
+        partition.pop("timestamp")
+        partition["old_style_offsets"] = [offset] if offset >= 0 else []
+
+
+def _versions_of_offsets(fields: Fields, asked: Asked) -> list[Fields]:
+    """What was asked, the latest offsets where a time may lie behind them, the earliest where more than one is wanted."""
+    latest = _only(fields, LATEST, lambda partition: partition["timestamp"] >= 0)
+    earliest = _only(fields, EARLIEST, lambda p: p["max_num_offsets"] > 1 and p["timestamp"] != EARLIEST)
+    if latest["topics"]:
+        asked.note("offsets before a time: the first record of that time, not a segment's first offset")
+    return [part for part in (fields, latest, earliest) if part is fields or part["topics"]]
+
+
+def _only(fields: Fields, timestamp: int, wanted: object) -> Fields:
+    assert callable(wanted)
+    topics = []
+    for topic in fields["topics"]:
+        chosen = [{**p, "timestamp": timestamp, "max_num_offsets": 1} for p in topic["partitions"] if wanted(p)]
+        if chosen:
+            topics.append({**topic, "partitions": chosen})
+    return {**fields, "topics": topics}
+
+
+def _offsets_together(parts: list[Fields], asked: Asked) -> Fields:
+    wanted = {
+        (topic["name"], partition["partition_index"]): (partition["timestamp"], partition["max_num_offsets"])
+        for topic in asked.request["topics"]
+        for partition in topic["partitions"]
+    }
+    more: dict[tuple[str, int], list[int]] = {}
+    for part in parts[1:]:
+        for topic in part["topics"]:
+            for partition in topic["partitions"]:
+                more.setdefault((topic["name"], partition["partition_index"]), []).extend(
+                    partition["old_style_offsets"]
+                )
+    for topic in parts[0]["topics"]:
+        for partition in topic["partitions"]:
+            place = topic["name"], partition["partition_index"]
+            if partition["error_code"] or place not in more:
+                continue
+            timestamp, most = wanted.get(place, (LATEST, 1))
+            first = partition["old_style_offsets"] or (more[place][:1] if timestamp >= 0 else [])
+            rest = [offset for offset in more[place] if first and offset < first[0]]
+            partition["old_style_offsets"] = [*first, *rest][:most]
+    return parts[0]
+
+
+means("ListOffsets", 1, "of offsets before a time: that of the first record of the time, and the earliest", upward=True)
+means("ListOffsets", 1, "times are looked up by segments, as the broker did then")
+split("ListOffsets", 1, _versions_of_offsets, _offsets_together, upward=True)
+
+
+@down("request", "ListOffsets", 1)
+def _most_one(fields: Fields, asked: Asked) -> None:
+    for partition in each_partition(fields):
+        partition["max_num_offsets"] = 1
+        if partition["timestamp"] >= 0:
+            asked.note("a time is looked up by segments: the broker has no time index for clients")
+
+
+@up("response", "ListOffsets", 1)
+def _first_of_list(fields: Fields, asked: Asked) -> None:
+    for partition in each_partition(fields):
+        offsets = partition.pop("old_style_offsets")
+        partition["offset"] = offsets[0] if offsets else -1
+
+
+def _special_times(version: int, lowest: int, what: str) -> None:
+    @down("request", "ListOffsets", version)
+    def _check(fields: Fields, asked: Asked) -> None:
+        if any(partition["timestamp"] <= lowest for partition in each_partition(fields)):
+            raise Unbridgeable(f"the broker cannot tell {what} (ListOffsets {version})")
+
+
+_special_times(7, -3, "the offset of the newest timestamp")
+_special_times(8, -4, "the earliest local offset")
+_special_times(9, -5, "the latest tiered offset")
+_special_times(11, -6, "the earliest offset pending upload")
+droppable("ListOffsets", "isolation_level", "the broker has no transactions, so everything is committed")
+
+# --- OffsetCommit and OffsetFetch: version 0 kept offsets in ZooKeeper ------------------------------------------------
+
+
+@up("request", "OffsetCommit", 1)
+def _into_kafka(fields: Fields, asked: Asked) -> None:
+    asked.note("version 0 kept offsets in ZooKeeper, they are kept in Kafka now")
+
+
+@down("request", "OffsetCommit", 1)
+def _into_zookeeper(fields: Fields, asked: Asked) -> None:
+    raise Unbridgeable("this broker keeps offsets in ZooKeeper alone (OffsetCommit 0), without members or generations")
+
+
+@up("request", "OffsetCommit", 2)
+def _own_times(fields: Fields, asked: Asked) -> None:
+    for partition in each_partition(fields):
+        if partition.pop("commit_timestamp", -1) != -1:
+            asked.note("the time of a commit is the broker's now")
+
+
+_ID = "it speaks of topic ids, which this broker does not have"
+impossible("OffsetCommit", 10, _ID)
+means(
+    "OffsetCommit", 1, "offsets are kept in Kafka instead of ZooKeeper, by the group's coordinator alone", upward=True
+)
+means("OffsetCommit", 2, "the time of a commit is the broker's", upward=True)
+means("OffsetFetch", 1, "offsets come from Kafka instead of ZooKeeper, from the group's coordinator alone", upward=True)
+means("OffsetFetch", 8, "each group is asked for alone")
+impossible("OffsetFetch", 10, _ID)
+
+
+@down("response", "OffsetFetch", 1)
+def _none_was_an_error(fields: Fields, asked: Asked) -> None:
+    for partition in each_partition(fields):
+        if partition["committed_offset"] == -1 and not partition["error_code"]:
+            partition["error_code"] = UNKNOWN_TOPIC_OR_PARTITION
+
+
+@up("response", "OffsetFetch", 1)
+def _none_is_none(fields: Fields, asked: Asked) -> None:
+    for partition in each_partition(fields):
+        if partition["error_code"] == UNKNOWN_TOPIC_OR_PARTITION:
+            partition["error_code"] = 0
+
+
+@down("request", "OffsetFetch", 2)
+def _not_all(fields: Fields, asked: Asked) -> None:
+    if fields["topics"] is None:
+        raise Unbridgeable("the broker cannot list all offsets of a group (OffsetFetch 2, KIP-88)")
+
+
+@down("response", "OffsetFetch", 2)
+def _error_to_partitions(fields: Fields, asked: Asked) -> None:
+    code = fields.pop("error_code", 0)
+    if not code:
+        return
+    fields["topics"] = [
+        {
+            "name": topic["name"],
+            "partitions": [
+                {"partition_index": index, "committed_offset": -1, "metadata": "", "error_code": code}
+                for index in topic["partition_indexes"]
+            ],
+        }
+        for topic in asked.request.get("topics") or ()
+    ]
+
+
+@up("response", "OffsetFetch", 2)
+def _error_to_group(fields: Fields, asked: Asked) -> None:
+    codes = [partition["error_code"] for partition in each_partition(fields)]
+    fields["error_code"] = next((code for code in codes if code in _OF_THE_GROUP), 0)
+
+
+@up("request", "OffsetFetch", 8)
+def _one_of_groups(fields: Fields, asked: Asked) -> None:
+    fields["groups"] = [{"group_id": fields.pop("group_id"), "topics": fields.pop("topics")}]
+
+
+@down("request", "OffsetFetch", 8)
+def _only_group(fields: Fields, asked: Asked) -> None:
+    (group,) = fields.pop("groups")
+    fields["group_id"], fields["topics"] = group["group_id"], group["topics"]
+
+
+@down("response", "OffsetFetch", 8)
+def _answer_of_one(fields: Fields, asked: Asked) -> None:
+    (group,) = fields.pop("groups")
+    fields["topics"], fields["error_code"] = group["topics"], group["error_code"]
+
+
+@up("response", "OffsetFetch", 8)
+def _answer_as_group(fields: Fields, asked: Asked) -> None:
+    (group,) = asked.request["groups"]
+    topics, code = fields.pop("topics"), fields.pop("error_code")
+    fields["groups"] = [{"group_id": group["group_id"], "topics": topics, "error_code": code}]
+
+
+def _group_by_group(fields: Fields, asked: Asked) -> list[Fields]:
+    return [{**fields, "groups": [group]} for group in fields["groups"]]
+
+
+def _groups_together(parts: list[Fields], asked: Asked) -> Fields:
+    return {**parts[0], "groups": [group for part in parts for group in part["groups"]]}
+
+
+split("OffsetFetch", 8, _group_by_group, _groups_together)
+droppable("OffsetFetch", "require_stable", "the broker gives offsets of open transactions as it finds them")

@@ -1,0 +1,117 @@
+"""Metadata, topics and their settings between versions.
+
+Sources: `MetadataRequest` (version 0: an empty list means all), `DeleteTopicsRequest` (KIP-516), `DescribeConfigsResponse`
+(KIP-226), `CreateTopicsRequest`.
+"""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from ...decoder import facts
+from .fields import Fields
+from .steps import Asked, Unbridgeable, down, droppable, means, up
+
+UNKNOWN_TOPIC_OR_PARTITION = facts.error_code("UNKNOWN_TOPIC_OR_PARTITION")
+NO_ID = UUID(int=0)
+DEFAULT_CONFIG, UNKNOWN_CONFIG = 5, 0  # DescribeConfigsResponse.ConfigSource
+
+
+# --- Metadata ----------------------------------------------------------------------------------------------------------
+
+
+@up("request", "Metadata", 1)
+def _empty_was_all(fields: Fields, asked: Asked) -> None:
+    fields["topics"] = fields["topics"] or None
+
+
+@down("request", "Metadata", 1)
+def _all_is_empty(fields: Fields, asked: Asked) -> None:
+    fields["topics"] = fields["topics"] or []  # none at all cannot be said either: the answer leaves them out
+
+
+@up("response", "Metadata", 1)
+def _those_asked(fields: Fields, asked: Asked) -> None:
+    if asked.request["topics"] == []:
+        fields["topics"] = []
+
+
+@down("request", "Metadata", 4)
+def _without_making_topics(fields: Fields, asked: Asked) -> None:
+    # Brokers before 0.11 make every topic that is asked for by name, if so configured; asked for all, they make none.
+    if not fields.pop("allow_auto_topic_creation") and fields["topics"]:
+        fields["topics"] = None
+
+
+@up("response", "Metadata", 4)
+def _named_topics(fields: Fields, asked: Asked) -> None:
+    wanted = asked.request["topics"]
+    if asked.request["allow_auto_topic_creation"] or not wanted:
+        return
+    found = {topic["name"]: topic for topic in fields["topics"]}
+    nothing = {"error_code": UNKNOWN_TOPIC_OR_PARTITION, "partitions": []}
+    fields["topics"] = [found.get(topic["name"], {"name": topic["name"], **nothing}) for topic in wanted]
+
+
+@down("request", "Metadata", 10)
+def _by_name(fields: Fields, asked: Asked) -> None:
+    for topic in fields["topics"] or ():
+        if topic["name"] is None or topic.get("topic_id", NO_ID) != NO_ID:
+            raise Unbridgeable("it asks for a topic by its id, which the broker does not have (KIP-516)")
+
+
+means("Metadata", 1, "who the controller is, racks and internal topics are not known")
+means("Metadata", 4, "where no topic may be made, all topics are asked for and the others left out")
+_OPERATIONS = "the broker does not tell what a client is authorized to do"
+droppable("Metadata", "include_cluster_authorized_operations", _OPERATIONS)
+droppable("Metadata", "include_topic_authorized_operations", _OPERATIONS)
+
+# --- DeleteTopics ------------------------------------------------------------------------------------------------------
+
+
+@up("request", "DeleteTopics", 6)
+def _names_as_topics(fields: Fields, asked: Asked) -> None:
+    fields["topics"] = [{"name": name} for name in fields.pop("topic_names")]
+
+
+@down("request", "DeleteTopics", 6)
+def _topics_as_names(fields: Fields, asked: Asked) -> None:
+    topics = fields.pop("topics")
+    if any(topic["name"] is None for topic in topics):
+        raise Unbridgeable("it names a topic by its id, which the broker does not have (KIP-516)")
+    fields["topic_names"] = [topic["name"] for topic in topics]
+
+
+# --- CreateTopics ------------------------------------------------------------------------------------------------------
+
+
+@down("request", "CreateTopics", 4)
+def _no_defaults(fields: Fields, asked: Asked) -> None:
+    for topic in fields["topics"]:
+        if not topic["assignments"] and -1 in (topic["num_partitions"], topic["replication_factor"]):
+            raise Unbridgeable(
+                "the broker has no defaults for partitions and replicas here (KIP-464): say both numbers"
+            )
+
+
+# --- DescribeConfigs ---------------------------------------------------------------------------------------------------
+
+
+def _configs(fields: Fields) -> list[Fields]:
+    return [config for result in fields["results"] for config in result["configs"] or ()]
+
+
+@down("response", "DescribeConfigs", 1)
+def _default_or_not(fields: Fields, asked: Asked) -> None:
+    for config in _configs(fields):
+        config["is_default"] = config.pop("config_source") == DEFAULT_CONFIG
+
+
+@up("response", "DescribeConfigs", 1)
+def _source_of_default(fields: Fields, asked: Asked) -> None:
+    for config in _configs(fields):
+        config["config_source"] = DEFAULT_CONFIG if config.pop("is_default") else UNKNOWN_CONFIG
+
+
+droppable("DescribeConfigs", "include_synonyms", "the broker knows no synonyms of settings")
+droppable("DescribeConfigs", "include_documentation", "the broker sends no documentation of settings")

@@ -1,0 +1,155 @@
+"""Produce and Fetch between versions: record formats, limits, sessions.
+
+Sources: `ProduceRequest.validateRecords` (one batch per partition from version 3 on), `KafkaApis.processFetchRequest`
+(down-conversion), `FetchRequest` (KIP-74, KIP-227, KIP-392, KIP-516), `ProduceRequest` (KIP-98).
+"""
+
+from __future__ import annotations
+
+from struct import unpack_from
+
+from ...decoder import records
+from .fields import Fields
+from .message_format import Tally
+from .message_format import down as older
+from .message_format import up as newer
+from .steps import Asked, Unbridgeable, down, droppable, each_partition, impossible, means, up
+
+ALL_REPLICAS = -1
+TIMELESS, TIMED = 0, 1  # magics
+ENTRY = 12  # offset and size in front of each message
+_IDS = "it speaks of topic ids, which this broker does not have (KIP-516)"
+
+# --- Produce -----------------------------------------------------------------------------------------------------------
+
+
+@up("request", "Produce", 3)
+def _as_one_batch(fields: Fields, asked: Asked) -> None:
+    if fields["acks"] not in (0, 1, ALL_REPLICAS):
+        asked.note(f"acks={fields['acks']}, a number of replicas, is acks=all since 0.9")
+        fields["acks"] = ALL_REPLICAS
+    for partition in each_partition(fields, "topic_data", "partition_data"):
+        if partition["records"]:
+            partition["records"] = newer(partition["records"], now_ms=asked.now_ms)
+
+
+@down("request", "Produce", 3)
+def _as_messages(fields: Fields, asked: Asked) -> None:
+    if fields.pop("transactional_id") is not None:
+        raise Unbridgeable("the broker has no transactions")
+    _older_records(fields, asked, TIMED if asked.served >= 2 else TIMELESS)
+
+
+@down("request", "Produce", 2)
+def _without_times(fields: Fields, asked: Asked) -> None:
+    _older_records(fields, asked, TIMELESS)
+
+
+def _older_records(fields: Fields, asked: Asked, magic: int) -> None:
+    tally = Tally()
+    for partition in each_partition(fields, "topic_data", "partition_data"):
+        if partition["records"]:
+            partition["records"] = older(partition["records"], magic=magic, tally=tally)
+    _tell(asked, tally)
+
+
+def _tell(asked: Asked, tally: Tally) -> None:
+    if tally.headers_lost:
+        asked.note(f"{tally.headers_lost} record headers left out: the older message format has none")
+    if tally.times_lost:
+        asked.note(f"{tally.times_lost} records without their times: message format 0 has none")
+
+
+impossible("Produce", 13, _IDS)
+means("Produce", 3, "message sets become one batch; acks above 1 become all", upward=True)
+means("Produce", 3, "batches become message sets: record headers are left out, zstd becomes gzip")
+means("Produce", 2, "records lose their times")
+
+# --- Fetch -------------------------------------------------------------------------------------------------------------
+
+
+@up("request", "Fetch", 4)
+def _from_where_records_are(fields: Fields, asked: Asked) -> None:
+    for topic in fields["topics"]:
+        for partition in topic["partitions"]:
+            known = asked.further.get((topic["topic"], partition["partition"]))
+            if known is not None and known[0] == partition["fetch_offset"]:
+                partition["fetch_offset"] = known[1]
+
+
+@down("response", "Fetch", 4)
+def _messages(fields: Fields, asked: Asked) -> None:
+    _messages_of(fields, asked, TIMED if asked.version >= 2 else TIMELESS)
+
+
+@down("response", "Fetch", 2)
+def _timeless_messages(fields: Fields, asked: Asked) -> None:
+    if asked.served < 4:
+        _messages_of(fields, asked, TIMELESS)
+
+
+def _messages_of(fields: Fields, asked: Asked, magic: int) -> None:
+    offsets = {
+        (topic["topic"], partition["partition"]): partition["fetch_offset"]
+        for topic in asked.request["topics"]
+        for partition in topic["partitions"]
+    }
+    tally = Tally()
+    for topic in fields["responses"]:
+        for partition in topic["partitions"]:
+            data = partition["records"]
+            if not data:
+                partition["records"] = b""  # null was not known
+                continue
+            place = topic["topic"], partition["partition_index"]
+            offset = offsets.get(place, 0)
+            partition["records"] = older(data, magic=magic, first_offset=offset, tally=tally)
+            if last_offset(partition["records"]) >= offset:
+                asked.further.pop(place, None)
+            elif (end := _end_of(data)) is not None and end > offset:
+                # Only transaction markers, or records that compaction took: old clients would ask the same for ever.
+                partition["records"] = b""
+                asked.further[place] = offset, end
+                asked.note(f"nothing for this client in {place[0]}-{place[1]} before offset {end}")
+    if tally.headers_lost:
+        _tell(asked, tally)
+
+
+def last_offset(data: bytes) -> int:
+    """The offset of a message set's last whole message, -1 without any."""
+    found, at = -1, 0
+    while at + ENTRY <= len(data):
+        offset, size = unpack_from(">qi", data, at)
+        at += ENTRY + size
+        if size < 0 or at > len(data):
+            break
+        found = offset
+    return found
+
+
+def _end_of(data: bytes) -> int | None:
+    """The offset behind the last whole batch."""
+    end = None
+    for entry in records.batches(data):
+        if isinstance(entry, records.Batch):
+            end = entry.base_offset + entry.last_offset_delta + 1
+        elif isinstance(entry, records.Message):
+            end = entry.offset + 1
+    return end
+
+
+@down("request", "Fetch", 7)
+def _without_session(fields: Fields, asked: Asked) -> None:
+    if fields["session_id"]:
+        raise Unbridgeable("the broker has no fetch sessions (KIP-227)", "FETCH_SESSION_ID_NOT_FOUND")
+
+
+droppable("Fetch", "topics.partitions.last_fetched_epoch", "the broker does not tell where logs diverge (KIP-595)")
+droppable("Fetch", "isolation_level", "the broker has no transactions, so everything is committed")
+impossible("Fetch", 13, _IDS)
+means(
+    "Fetch", 4, "batches become message sets: no record headers, no transaction markers, zstd becomes gzip", upward=True
+)
+means("Fetch", 2, "records lose their times", upward=True)
+means("Fetch", 7, "no fetch sessions: every request names all partitions")
+means("Fetch", 4, "message sets stay as they are: consumers read all formats")

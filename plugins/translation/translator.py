@@ -1,0 +1,217 @@
+"""One connection's translator: requests at a version that the broker serves, responses as the client asked. Sans-IO.
+
+Nothing else of the house needs to know: a frame of a version that the broker serves comes back as it is.
+"""
+
+from __future__ import annotations
+
+import struct
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from ... import decoder
+from ...decoder import DecodeError, EncodeError, Message, facts
+from ...decoder.plan import plan
+from ...decoder.records import RecordsError
+from .. import answers
+from . import error_codes, offering
+from .fields import Fields, Loss, fitted
+from .fields import error_codes as replace_codes
+from .message_format import ConversionError
+from .steps import Asked, Unbridgeable, splitting, walk, why_droppable, why_impossible
+
+API_VERSIONS = facts.api_key("ApiVersions")
+PRODUCE = facts.api_key("Produce")
+_HEAD = struct.Struct(">hhi")
+_CORRELATION = struct.Struct(">i")
+
+Ranges = Mapping[int, tuple[int, int]]
+"""Api key -> the lowest and the highest version that a broker serves."""
+
+
+@dataclass(frozen=True, slots=True)
+class Translated:
+    """What the broker is sent in place of a request: usually one frame. Its responses go to `Translator.response`."""
+
+    frames: tuple[bytes, ...]
+    asked: tuple[Asked, ...]
+    whole: Asked
+    awaited: bool
+    """Whether there will be responses (not to a Produce with acks=0)."""
+
+    @property
+    def notes(self) -> list[str]:
+        """What was changed in meaning or left out."""
+        return list(dict.fromkeys(note for one in (self.whole, *self.asked) for note in one.notes))
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """The client gets this answer, and the broker nothing; an empty `frame` where no answer can say it.
+
+    `refusal`: the answer is an error, as what the client wants cannot be had."""
+
+    frame: bytes
+    why: str
+    refusal: bool = True
+
+
+@dataclass(slots=True)
+class Translator:
+    """Between one client and a broker that serves `served` (`offering.served_by`).
+
+    `shown`: what ApiVersions says to clients; None: what is served and what can be bridged. `clock`: milliseconds.
+    """
+
+    served: Ranges
+    shown: Ranges | None = None
+    clock: Callable[[], int] = lambda: time.time_ns() // 1_000_000
+    further: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
+
+    def request(self, frame: bytes) -> Translated | Answered | None:
+        """What becomes of a request; None: it goes to the broker as it is, and its response to the client as it is."""
+        if len(frame) < _HEAD.size:
+            return None
+        key, version, _ = _HEAD.unpack_from(frame)
+        target = self.target(key, version)
+        if target == version and key != API_VERSIONS:
+            return None
+        try:
+            message = decoder.decode_request(frame)
+        except DecodeError:
+            return None  # a token, or damage: the broker says what it thinks of it
+        try:
+            if target is None:
+                if key == API_VERSIONS:
+                    return Answered(self._versions(message), "the broker has no ApiVersions", refusal=False)
+                raise Unbridgeable(f"the broker does not have {facts.api_name(key)}")
+            return self._translated(message, target)
+        except (Unbridgeable, EncodeError, RecordsError) as fault:
+            error = fault.error if isinstance(fault, Unbridgeable | ConversionError) else "UNSUPPORTED_VERSION"
+            return refused(message, error, str(fault))
+
+    def target(self, api_key: int, version: int) -> int | None:
+        """The version at which the broker is asked; None if it has no such API. Unknown ones stay as they are."""
+        try:
+            known = facts.api(api_key).versions
+        except KeyError:
+            return version
+        if version not in known:
+            return version
+        ends = self.served.get(api_key)
+        if ends is None:
+            return None
+        return min(max(version, ends[0]), ends[1])
+
+    def _translated(self, message: Message, target: int) -> Translated | Answered:
+        key, version = message.api_key, message.api_version
+        if reason := why_impossible(key, version, target):
+            raise Unbridgeable(reason)
+        now = self.clock()
+        whole = Asked(key, version, target, message.to_dict(), now, self.further)
+        parts = [message.to_dict()]
+        if found := splitting(key, version, target):
+            parts = found[0](parts[0], whole)
+        if not parts:
+            return _nothing(message)
+        frames, asked = [], []
+        for part in parts:
+            one = Asked(key, version, target, message.to_dict() if len(parts) == 1 else _copy(part), now, self.further)
+            frames.append(self._request(message, part, one))
+            asked.append(one)
+        awaited = key != PRODUCE or whole.request["acks"] != 0
+        return Translated(tuple(frames), tuple(asked), whole, awaited)
+
+    def _request(self, message: Message, fields: Fields, asked: Asked) -> bytes:
+        if asked.served == asked.version:
+            return message.frame
+        walk("request", asked.api_key, asked.version, asked.served, fields, asked)
+        losses: list[Loss] = []
+        fields = fitted("request", asked.api_key, asked.served, fields, losses)
+        for loss in losses:
+            why = why_droppable(asked.api_key, loss.path)
+            if why is None:
+                raise Unbridgeable(f"{loss.path} has no place in version {asked.served}, the highest of the broker")
+            asked.note(f"{loss.path}: {why}")
+        header = message.header
+        return decoder.encode_request(
+            asked.api_key,
+            asked.served,
+            fields,
+            correlation_id=header["correlation_id"],
+            client_id=header.get("client_id"),
+        )
+
+    def response(self, translated: Translated, frames: list[bytes]) -> bytes:
+        """The client's response out of the broker's, one for each of ``translated.frames``.
+
+        Raises DecodeError, EncodeError or RecordsError if a response is not what was asked for.
+        """
+        whole = translated.whole
+        key, version = whole.api_key, whole.version
+        parts = [self._response(asked, frame) for asked, frame in zip(translated.asked, frames, strict=True)]
+        fields = parts[0]
+        if len(parts) > 1:
+            found = splitting(key, version, whole.served)
+            assert found is not None
+            fields = found[1](parts, whole)
+        if key == API_VERSIONS:
+            self._extend(fields)
+        losses: list[Loss] = []
+        fields = fitted("response", key, version, fields, losses)
+        replace_codes(plan("response", key, version).root, fields, error_codes.changes(key, version))
+        (correlation,) = _CORRELATION.unpack_from(frames[0])
+        return decoder.encode_response(key, version, fields, correlation_id=correlation)
+
+    def _response(self, asked: Asked, frame: bytes) -> Fields:
+        message = decoder.decode_response(frame, api_key=asked.api_key, api_version=asked.served)
+        fields = message.to_dict()
+        walk("response", asked.api_key, asked.served, asked.version, fields, asked)
+        return fields
+
+    def _versions(self, message: Message) -> bytes:
+        """The answer to ApiVersions for brokers that have none (before 0.10.0)."""
+        fields: Fields = {"api_keys": offering.entries(self.served)}
+        self._extend(fields)
+        key, version = message.api_key, message.api_version
+        return decoder.encode_response(key, version, fields, correlation_id=message.header["correlation_id"])
+
+    def _extend(self, fields: Fields) -> None:
+        if not fields.get("error_code"):
+            shown = offering.shown(self.served) if self.shown is None else self.shown
+            fields["api_keys"] = offering.extended(fields["api_keys"], shown)
+
+
+def _nothing(message: Message) -> Answered:
+    """The answer to a request that asks for nothing."""
+    fields, correlation = answers.mirrored(message), message.header["correlation_id"]
+    frame = decoder.encode_response(message.api_key, message.api_version, fields, correlation_id=correlation)
+    return Answered(frame, "it asks for nothing", refusal=False)
+
+
+def refused(request: Message, error: str, why: str) -> Answered:
+    """A typed error as the answer, in words that this version knows."""
+    key, version = request.api_key, request.api_version
+    if not answers.carries(key, version) or (key == PRODUCE and request["acks"] == 0):
+        return Answered(b"", why)
+    code = facts.error_code(error)
+    code = error_codes.changes(key, version).get(code, code)
+    try:
+        return Answered(answers.error_response(request, code, request.header["correlation_id"]), why)
+    except EncodeError:  # it names nothing that an answer of its version could repeat (Metadata 10 and 11 by id)
+        return Answered(b"", why)
+
+
+def _copy(part: object) -> Fields:
+    copied = _copied(part)
+    assert isinstance(copied, dict)
+    return copied
+
+
+def _copied(value: object) -> object:
+    if isinstance(value, dict):
+        return {name: _copied(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_copied(item) for item in value]
+    return value

@@ -1,0 +1,129 @@
+"""What a connection speaks to its client, where that is not what the broker speaks. No sockets: frames in, steps out.
+
+    client ─► rules, intercepts, plugins ─► Dialect.request ─► broker
+    client ◄─ rules, addresses ◄──────── Dialect.response ◄─ broker
+
+So everything else sees the client's own versions. Frames are without their 4 size bytes, header first. A dialect
+belongs to one connection and is called in the order of the frames. What it raises costs that frame alone: see
+`Dialect.request` and `Dialect.response`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+from ... import decoder
+
+
+@dataclass(frozen=True, slots=True)
+class Forward:
+    """The request goes to the broker as `frame`; its correlation id is the client's.
+
+    `before`: requests of the dialect's own that go in front of it, one after the other; their correlation ids are set on
+    the way. `memo` comes back in `Asked`. `note`: a line for the recording, where `frame` is not what the client sent.
+    """
+
+    frame: bytes
+    before: tuple[bytes, ...] = ()
+    memo: Any = None
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The broker is not asked: the client gets `frame` when all its requests before have been answered. To a request
+    that gets no response (Produce with acks=0) nothing is said."""
+
+    frame: bytes
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Close:
+    """The connection ends, as soon as all requests before have been answered. `reset`: with RST instead of FIN."""
+
+    reset: bool = False
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Silence:
+    """The request is never answered, nor is any behind it; the connection stays open until the client ends it.
+    `onwards`: those behind it are."""
+
+    note: str = ""
+    onwards: bool = False
+
+
+Step = Forward | Answer | Close | Silence
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a response answers: the client's request, by its head, and the `memo` of the `Forward`."""
+
+    api_key: int
+    api_version: int
+    correlation_id: int
+    memo: Any = None
+
+
+class Dialect(Protocol):
+    """One connection's. Frames that are too large to be held (64 MiB) never come here: where they would have to, the
+    connection ends with an event."""
+
+    def wants(self, api_key: int, api_version: int) -> bool:
+        """Whether `request` is asked about requests of this API and version. Everything else passes untouched and
+        fast. Called with APIs that are known here only; the answer is the same for as long as the connection stands."""
+
+    def request(self, frame: bytes) -> Step:
+        """What becomes of a client's request. If it raises, the request goes on as it is."""
+
+    def response(self, asked: Asked, frame: bytes) -> bytes:
+        """The broker's response as the client gets it. If it raises, the broker's own is passed on where the request
+        went out at the client's version; where it did not, nobody could read it, and the connection ends."""
+
+    def response_before(self, asked: Asked, place: int, frame: bytes) -> None:
+        """The response to the request `Forward.before[place]`. May raise: it is told, and nothing else happens."""
+
+
+class Stacked:
+    """Two dialects as one: `outer` faces the client, `inner` the broker. `outer` sends no requests of its own."""
+
+    def __init__(self, outer: Dialect, inner: Dialect) -> None:
+        self.outer, self.inner = outer, inner
+
+    def wants(self, api_key: int, api_version: int) -> bool:
+        return self.outer.wants(api_key, api_version) or self.inner.wants(api_key, api_version)
+
+    def request(self, frame: bytes) -> Step:
+        key, version, _ = decoder.peek_request(frame)
+        first: Step = self.outer.request(frame) if self.outer.wants(key, version) else Forward(frame)
+        if not isinstance(first, Forward):
+            return first
+        outer = Asked(*decoder.peek_request(frame), first.memo)
+        key, version, correlation = decoder.peek_request(first.frame)
+        if not self.inner.wants(key, version):
+            return replace(first, memo=(outer, None))
+        second = self.inner.request(first.frame)
+        if isinstance(second, Answer):
+            return replace(second, frame=self._outwards(outer, second.frame))
+        if not isinstance(second, Forward):
+            return second
+        inner = Asked(key, version, correlation, second.memo)
+        note = "; ".join(filter(None, (first.note, second.note)))
+        return replace(second, memo=(outer, inner), note=note)
+
+    def response(self, asked: Asked, frame: bytes) -> bytes:
+        outer, inner = asked.memo
+        if inner is not None:
+            frame = self.inner.response(inner, frame)
+        return self._outwards(outer, frame)
+
+    def response_before(self, asked: Asked, place: int, frame: bytes) -> None:
+        _, inner = asked.memo
+        self.inner.response_before(inner, place, frame)
+
+    def _outwards(self, asked: Asked, frame: bytes) -> bytes:
+        return self.outer.response(asked, frame) if self.outer.wants(asked.api_key, asked.api_version) else frame

@@ -1,0 +1,98 @@
+"""A connection whose client is told other versions than the broker's, and held to them (`profile`).
+
+ApiVersions is answered as a broker of that kind does, and what such a broker would not understand never reaches this one.
+Seen at real brokers: 0.8 closes the connection; 0.9 does not answer, and goes on with the next request; from 0.10 on the
+connection is closed, and an ApiVersions of another version is answered at version 0 with UNSUPPORTED_VERSION.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ... import decoder
+from ...decoder import facts
+from .dialect import Answer, Asked, Close, Forward, Silence, Step
+from .profile import API_VERSIONS, Profile, Range
+
+UNSUPPORTED = facts.error_code("UNSUPPORTED_VERSION")
+
+
+class Pretence:
+    """The dialect of a profile. It remembers nothing: one serves any number of connections. `translated`: what stands
+    behind it serves all that it says, as translation does."""
+
+    def __init__(self, profile: Profile, translated: bool = False) -> None:
+        self.profile, self.translated = profile, translated
+
+    def wants(self, api_key: int, api_version: int) -> bool:
+        return api_key == API_VERSIONS or not self.profile.takes(api_key, api_version)
+
+    def request(self, frame: bytes) -> Step:
+        key, version, correlation = decoder.peek_request(frame)
+        if self.profile.takes(key, version):
+            return Forward(frame)
+        note = f"{facts.api_name(key)} v{version} refused, as {self.profile.text} does"
+        if key == API_VERSIONS and self.profile.negotiates:
+            return Answer(self._refusal(correlation), note)
+        return Silence(note=note, onwards=True) if self.profile.unanswered else Close(note=note)
+
+    def _refusal(self, correlation: int) -> bytes:
+        low, high = self.range_of_api_versions()
+        known = [{"api_key": API_VERSIONS, "min_version": low, "max_version": high}] if self.profile.tells_range else []
+        body = {"error_code": UNSUPPORTED, "api_keys": known}
+        return decoder.encode_response(API_VERSIONS, 0, body, correlation_id=correlation)
+
+    def range_of_api_versions(self) -> Range:
+        """What it knows of ApiVersions itself."""
+        low, high = 0, facts.api(API_VERSIONS).versions.high or 0
+        if self.profile.release is not None:
+            low, high = self.profile.release.range(API_VERSIONS) or (low, high)
+        return low, min(high, self.profile.caps.get(API_VERSIONS, high))
+
+    def response(self, asked: Asked, frame: bytes) -> bytes:
+        if asked.api_key != API_VERSIONS:
+            return frame
+        message = read(frame, asked.api_version)
+        fields = message.to_dict()
+        if fields["error_code"]:
+            return frame
+        told: dict[str, Any] = {"api_keys": self.told(fields["api_keys"])}
+        features = self.profile.features
+        if features is not None and "supported_features" in fields:
+            told |= features.told(fields)
+        changed = {name: value for name, value in told.items() if value != fields[name]}
+        return message.replace(changed).encode() if changed else frame
+
+    def told(self, offers: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """The entries of an ApiVersions response as the profile has them."""
+        found = []
+        for offer in offers:
+            kept = self.profile.offered(offer["api_key"], offer["min_version"], offer["max_version"], self.translated)
+            if kept is not None:
+                found.append(offer | {"min_version": kept[0], "max_version": kept[1]})
+        return found
+
+    def response_before(self, asked: Asked, place: int, frame: bytes) -> None:
+        raise AssertionError("a pretence sends no requests of its own")
+
+
+def read(frame: bytes, api_version: int) -> decoder.Message:
+    """An ApiVersions response; DecodeError if it is none. Bytes behind its end do not matter."""
+    try:
+        return decoder.decode_response(frame, api_key=API_VERSIONS, api_version=api_version)
+    except decoder.TrailingBytes as error:
+        found: decoder.Message | None = error.message
+        if found is None:
+            raise
+        return found
+
+
+def offers(frame: bytes, api_version: int) -> dict[int, Range] | None:
+    """(min, max) by api key as an ApiVersions response says; None if it refuses."""
+    fields = read(frame, api_version).to_dict()
+    if fields["error_code"]:
+        return None
+    return {each["api_key"]: (each["min_version"], each["max_version"]) for each in fields["api_keys"]}
+
+
+__all__ = ["Pretence", "offers", "read"]

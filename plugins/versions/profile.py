@@ -1,0 +1,197 @@
+"""What clients are told of a broker's versions: those of a release, or the broker's own with some of them capped.
+
+A profile never gives more than the broker behind it serves; `shortfall` says what it cannot keep.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+from ...decoder import facts, releases
+from ...decoder.releases import Release, release_order, served_from
+from .features import Features, of_release
+
+API_VERSIONS = facts.api_key("ApiVersions")
+Range = tuple[int, int]
+_CLOSED = (0, 9)
+"""Up to here an unknown request ended the connection; 0.9 left it unanswered, and from 0.10 it ends it again."""
+_OWN_RANGE = (2, 4)
+"""From here a refused ApiVersions is answered with the range that is served (KIP-511); before with nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shortfall:
+    """An API that the profile has, and of which the broker serves none of its versions (`served`: None, if it has none)."""
+
+    api_key: int
+    promised: Range
+    served: Range | None
+
+    @property
+    def text(self) -> str:
+        low, high = self.promised
+        serves = "the broker has none" if self.served is None else f"the broker serves {span(*self.served)}"
+        return f"{facts.api_name(self.api_key)} {span(low, high)} ({serves})"
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """`release`: whose table holds, None for the broker's own. `caps`: highest version by api key."""
+
+    release: Release | None = None
+    caps: Mapping[int, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, pretend: str = "", cap: Mapping[str, int] | None = None) -> Profile:
+        """From what a user gives: a release's name, and API names with versions. ValueError says what cannot be."""
+        found = find(pretend) if pretend else None
+        caps: dict[int, int] = {}
+        for name, version in (cap or {}).items():
+            key = api(name)
+            known = facts.api(key).versions
+            low, high = known.low or 0, known.high or 0
+            if found is not None:
+                kept = found.served(key)
+                if kept is None:
+                    raise ValueError(f"Kafka {found.name} has no {facts.api_name(key)}: leave its cap out")
+                low, high = kept
+            of = f"Kafka {found.name} serves {facts.api_name(key)}" if found else f"{facts.api_name(key)} has versions"
+            if version < low:
+                raise ValueError(f"a cap of {version} leaves nothing of {facts.api_name(key)}: {of} {span(low, high)}")
+            if version > high:
+                raise ValueError(f"a cap of {version} takes nothing away: {of} {span(low, high)}")
+            if key in caps:
+                raise ValueError(f"{facts.api_name(key)} is capped twice")
+            caps[key] = version
+        return cls(found, caps)
+
+    @classmethod
+    def from_dict(cls, fields: Mapping[str, Any]) -> Profile:
+        """What `to_dict` gives."""
+        return cls.of(str(fields.get("pretend") or ""), fields.get("cap") or {})
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, with the names that users write."""
+        found: dict[str, Any] = {}
+        if self.release is not None:
+            found["pretend"] = self.release.name
+        if self.caps:
+            found["cap"] = {facts.api_name(key): version for key, version in self.caps.items()}
+        return found
+
+    @property
+    def text(self) -> str:
+        """In words, such as ``Kafka 0.10.2, Fetch up to v2``."""
+        parts = [f"Kafka {self.release.name}"] if self.release is not None else []
+        return ", ".join(parts + [f"{facts.api_name(key)} up to v{version}" for key, version in self.caps.items()])
+
+    @property
+    def negotiates(self) -> bool:
+        """Whether it has ApiVersions (0.10.0)."""
+        return self.release is None or self.release.negotiates
+
+    @property
+    def unanswered(self) -> bool:
+        """Whether requests that are not known stay without a response, as with 0.9; others end the connection."""
+        return self.release is not None and _CLOSED <= release_order(self.release.name) < (0, 10)
+
+    @property
+    def tells_range(self) -> bool:
+        """Whether a refused ApiVersions says which are served (KIP-511)."""
+        return self.release is None or release_order(self.release.name) >= _OWN_RANGE
+
+    @property
+    def features(self) -> Features | None:
+        """What it says of features; None: what the broker says."""
+        return None if self.release is None else of_release(self.release)
+
+    def takes(self, api_key: int, api_version: int) -> bool:
+        """Whether a request of this version is one that it understands."""
+        if api_version > self.caps.get(api_key, api_version):
+            return False
+        if api_key == API_VERSIONS and api_version > (facts.api(API_VERSIONS).versions.high or 0):
+            return False  # nobody here could read the answer
+        return self.release is None or self.release.serves(api_key, api_version)
+
+    def offered(self, api_key: int, low: int, high: int, translated: bool = False) -> Range | None:
+        """What is said of an API of which the broker says `low` to `high`; None if it is left out. `translated`: all of
+        these are really served."""
+        kept_from = low if translated else served_from(api_key, (low, high))
+        if self.release is not None:
+            promised = self.release.range(api_key)
+            if promised is None:
+                return None
+            low, high = max(low, promised[0]), min(high, promised[1])
+            kept_from = max(kept_from, (self.release.served(api_key) or promised)[0])
+        high = min(high, self.caps.get(api_key, high))
+        return (low, high) if max(low, kept_from) <= high else None
+
+    def shortfall(self, offers: Mapping[int, Range]) -> list[Shortfall]:
+        """What it says or allows and a broker with these offers does not serve."""
+        promised = dict(self.release.offered) if self.release is not None else {key: offers[key] for key in offers}
+        found = []
+        for key in sorted(promised):
+            low, high = promised[key] if self.release is not None else (0, promised[key][1])
+            high = min(high, self.caps.get(key, high))
+            theirs = offers.get(key)
+            if theirs is None and key not in _of_clients():
+                continue
+            if theirs is None:
+                found.append(Shortfall(key, (low, high), None))
+            elif self.offered(key, *theirs) is None:
+                found.append(Shortfall(key, (low, high), (served_from(key, theirs), theirs[1])))
+        return found
+
+
+@cache
+def _of_clients() -> frozenset[int]:
+    """APIs that clients use: those that the newest brokers have. What came and went was between brokers."""
+    return frozenset(releases.release(releases.releases()[-1]).offers)
+
+
+def find(name: str) -> Release:
+    """A release by its name, also ``0.9`` for the only one of its kind; ValueError with the nearest."""
+    known = releases.releases()
+    fuller = [each for each in known if each.startswith(f"{name}.")]
+    if len(fuller) == 1 and name not in known:
+        name = fuller[0]
+    try:
+        return releases.release(name)
+    except KeyError as error:
+        raise ValueError(str(error.args[0])) from None
+
+
+def api(name: str) -> int:
+    """An API's key by its name; ValueError with the nearest."""
+    try:
+        return facts.api_key(name)
+    except KeyError:
+        names = [facts.api_name(key) for key in facts.api_keys()]
+        near = difflib.get_close_matches(name, names, 1, 0.5)
+        raise ValueError(f"there is no API {name!r}" + (f", did you mean {near[0]}?" if near else "")) from None
+
+
+_CAP = re.compile(r"\s*([A-Za-z]+)\s*=\s*v?(-?\d+)\s*")
+
+
+def caps(texts: Iterable[str]) -> dict[str, int]:
+    """``Fetch=11,Produce=7``, as the command line has it; ValueError for what is not written so."""
+    found: dict[str, int] = {}
+    for part in (part for text in texts for part in text.split(",")):
+        match = _CAP.fullmatch(part)
+        if match is None:
+            raise ValueError(f"{part.strip()!r} is no API=VERSION such as Fetch=11")
+        if match[1] in found:
+            raise ValueError(f"{match[1]} is capped twice")
+        found[match[1]] = int(match[2])
+    return found
+
+
+def span(low: int, high: int) -> str:
+    """``0-3``, or ``0``."""
+    return str(low) if low == high else f"{low}-{high}"

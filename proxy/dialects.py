@@ -1,0 +1,225 @@
+"""Connections that speak other versions to the client than to the broker (`plugins.versions.dialect`).
+
+Such a connection is followed request by request, as with rules. What its dialect wants to see is held; the rest passes.
+The recording has the client's frames on the client's leg and the broker's on the broker's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from ..decoder import Exchange
+from ..decoder.strides import selection
+from ..plugins.fate import FOREVER, At, Cut, Fate
+from ..plugins.versions.dialect import Answer, Asked, Close, Dialect, Forward, Silence, Stacked
+from ..plugins.versions.pretence import Pretence
+from . import carrying
+from .dialect_events import NotTranslated
+from .editing import API_VERSIONS, HIGHEST_VERSION, KNOWN, framed
+from .events import Undecoded
+from .inflight import REQUEST, InFlight
+from .learning import ABOUT, ASKING, learning
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from .answering import Answering
+    from .sift import Sifting
+
+OWN_IDS = 0x7F000000
+"""Correlation ids of requests that are the proxy's own begin here; clients count from 0 or 1."""
+NOTE = "as the client's version has it"
+_OWN = "asked by the proxy itself"
+
+
+def speak(connection: Answering, dialect: Dialect) -> None:
+    """Let a connection on which no request has passed, or that is followed (`Answering.inline`), speak a dialect."""
+    if connection.dialect is dialect:
+        return
+    connection.dialect = dialect
+    connection.free = None
+    connection.inline = True
+
+
+def wants(dialect: Dialect | None, api_key: int, api_version: int) -> bool:
+    """Whether a request whose head says this is for the dialect. Raw SASL tokens, which have no head, never are."""
+    return (
+        dialect is not None
+        and api_key in KNOWN
+        and 0 <= api_version <= HIGHEST_VERSION
+        and dialect.wants(api_key, api_version)
+    )
+
+
+def settles_versions(dialect: Dialect | None) -> bool:
+    """Whether an ApiVersions request of a version that nobody here knows is refused by the dialect."""
+    return isinstance(dialect.outer if isinstance(dialect, Stacked) else dialect, Pretence)
+
+
+def passing(connection: Answering, dialect: Dialect) -> Any:
+    """The requests that pass at a glance (`strides.selection`): those that neither a rule nor the dialect wants."""
+    held = connection.relay.editor.held
+    if connection.free is None or connection.free[0] is not held:
+        numbers = (
+            key << 16 | version
+            for key in KNOWN - held
+            for version in range(HIGHEST_VERSION + 1)
+            if not dialect.wants(key, version)
+        )
+        connection.free = held, selection(numbers)
+    return connection.free[1]
+
+
+def learns(connection: Answering, then: Callable[[int], None], now: int) -> bool:
+    """Whether a request has to wait until it is known what the broker offers; `then` goes on with it."""
+    teacher = learning(connection.dialect)
+    if teacher is None:
+        return False
+    teacher.begin(then)
+    _ask(connection, ABOUT, 0, ASKING, now)
+    return True
+
+
+def ended(connection: Answering) -> None:
+    """The broker has ended the connection."""
+    teacher = learning(connection.dialect)
+    if teacher is not None:
+        teacher.ended()
+
+
+def asked(connection: Answering, entry: InFlight, sent: bytes, original: bytes, answered: bool, now: int) -> bool:
+    """Do with a request what the dialect says; False if it has nothing to say. `sent`: what the broker would get,
+    `original`: what the client sent, both with sizes. `answered`: whether the client expects a response."""
+    dialect = connection.dialect
+    if dialect is None or not wants(dialect, entry.api_key, entry.api_version):
+        return False
+    try:
+        step = dialect.request(sent[4:])
+    except Exception as error:  # fail open: it goes on as it is
+        _tell(connection, entry, error)
+        return False
+    if isinstance(step, Forward):
+        _forward(connection, entry, step, original, answered, now)
+        return True
+    if step.note:
+        connection.note(entry.correlation, step.note, now)
+    if isinstance(step, Answer):
+        if answered:
+            entry.answer = framed(step.frame)
+            connection.stand_in(entry, original, now)
+        else:
+            connection.publish_request(original, now)
+    elif isinstance(step, Close):
+        _close(connection, entry, step, original, now)
+    elif isinstance(step, Silence) and step.onwards:
+        connection.publish_request(original, now)
+    elif isinstance(step, Silence):
+        connection.in_flight.append(entry)  # whatever would be answered behind it has to wait
+        connection.changes += 1
+        fate = Fate("", 0, silence=FOREVER, silent=(True, False))
+        carrying.before_the_broker(connection, fate, sent, original, now)
+    return True
+
+
+def _forward(connection: Answering, entry: InFlight, step: Forward, original: bytes, answered: bool, now: int) -> None:
+    correlation = entry.correlation - (1 << 32) if entry.correlation >> 31 else entry.correlation
+    entry.asked = Asked(entry.api_key, entry.api_version, correlation, step.memo)
+    entry.dialect, entry.sent = connection.dialect, int.from_bytes(step.frame[:4], "big")
+    for place, own in enumerate(step.before):
+        _ask(connection, entry.asked, place, own, now)
+    if answered:
+        connection.in_flight.append(entry)
+        connection.changes += 1
+    frame = framed(step.frame)
+    if frame == original:
+        connection.request.emit(frame, now)
+        return
+    connection.publish_request(original, now)
+    connection.broker_leg(0, frame, step.note or "as the broker's version has it", now)
+    connection.request.push(frame)
+
+
+def _ask(connection: Answering, about: Asked, place: int, own: bytes, now: int) -> None:
+    """Send a request of the dialect's own."""
+    connection.own_requests = (connection.own_requests + 1) & 0xFFFFFF
+    frame = framed(own[:4] + (OWN_IDS + connection.own_requests).to_bytes(4, "big") + own[8:])
+    _, key, version, correlation = REQUEST(frame)
+    entry = InFlight(key, version, correlation)
+    entry.asked, entry.before, entry.dialect = about, place, connection.dialect
+    connection.in_flight.append(entry)
+    connection.changes += 1
+    connection.broker_leg(0, frame, _OWN, now)
+    connection.request.push(frame)
+
+
+def _close(connection: Answering, entry: InFlight, step: Close, original: bytes, now: int) -> None:
+    """An answer without bytes stands in the queue, and the end comes with its turn. Nothing more is read until then."""
+    connection.request.paused = True
+    connection.request.waits += 1
+    entry.fate = Fate("", 0, cut=Cut(At.BEFORE_RESPONSE, step.reset))
+    entry.exchange = Exchange(api_key=entry.api_key, api_version=entry.api_version)
+    entry.answer = b""
+    connection.stand_in(entry, original, now)
+
+
+def responded(connection: Answering, entry: InFlight, frame: bytes, now: int) -> bytes | None:
+    """A broker's response (with its size) as the client gets it; None if nothing goes to the client."""
+    dialect, about = entry.dialect, entry.asked
+    if dialect is None or about is None:
+        return frame
+    if entry.before is not None:
+        connection.broker_leg(1, frame, _OWN, now)
+        try:
+            dialect.response_before(about, entry.before, frame[4:])
+        except Exception as error:
+            _tell(connection, entry, error)
+        return None
+    if about.api_key == API_VERSIONS:
+        connection.relay.spoken.heard(connection.broker, frame[4:], entry.sent & 0xFFFF, dialect)
+    try:
+        return framed(dialect.response(about, frame[4:]))
+    except Exception as error:
+        if _same(entry):
+            _tell(connection, entry, error)
+            return frame  # fail open: it is a response at the client's version
+        connection.broker_leg(1, frame, "not given to the client", now)
+        _end(connection, entry.api_key, entry.api_version, _why(error))
+        return None
+
+
+def unfit(connection: Answering, lane: Sifting, entry: int | InFlight | None, why: str) -> bool:
+    """Whether a frame that cannot be held must not pass either, as its receiver could not read it: then the connection
+    is ended. `entry`: what a response answers, None for a request, whose head is the lane's last."""
+    if lane.direction:
+        if not isinstance(entry, InFlight) or entry.asked is None or (_same(entry) and entry.before is None):
+            return False
+        key, version = entry.api_key, entry.api_version
+    else:
+        key, version = (int.from_bytes(lane.last_head[at : at + 2], "big", signed=True) for at in (4, 6))
+        if not wants(connection.dialect, key, version):
+            return False
+    _end(connection, key, version, why)
+    return True
+
+
+def _same(entry: InFlight) -> bool:
+    """Whether the broker has the request at the client's version."""
+    return entry.sent == entry.api_key << 16 | entry.api_version
+
+
+def _end(connection: Answering, key: int, version: int, why: str) -> None:
+    connection.relay.emit(NotTranslated(connection.number, key, version, why))
+    connection.close("fin")
+
+
+def _tell(connection: Answering, entry: InFlight, error: Exception) -> None:
+    connection.relay.emit(Undecoded(connection.number, entry.api_key, entry.api_version, _why(error)))
+
+
+def _why(error: Exception) -> str:
+    name = type(error).__name__
+    return f"{name}: {error}" if str(error) else name
+
+
+__all__ = ["NOTE", "asked", "ended", "learns", "passing", "responded", "settles_versions", "speak", "unfit", "wants"]

@@ -1,0 +1,97 @@
+"""Beginnings of requests that concern no rule, so that requests which begin alike pass without being held.
+
+A rule that stands asks the same of every request: is it about this client, topic, group? Most of a request says nothing
+to that, and what does is the same from one request of a connection to the next. So when a request was decoded and no
+rule was about it, its bytes are kept with a mask: the bytes that rules can ask for, and those that say where the next
+ones stand, have to be the same again; numbers that no rule can ask for may differ, and so may the records behind the last
+partition. The loop over frames (`decoder.strides`) compares.
+
+Only filters over fields that these bytes settle (`plugins.book.STEADY`) are served; all others are decided for each request.
+"""
+
+from __future__ import annotations
+
+import struct
+
+from ..decoder import Exchange, Topics
+from ..decoder.filter.places import NAMES, PARTITION
+from ..decoder.message import Message
+from ..plugins.book import RuleBook
+from ..plugins.leaves import leaves
+from .editing import PRODUCE
+
+FREE = frozenset({"int16", "int32", "int64", "uint16", "uint32", "float64"})
+"""Types of fields that may differ, unless a filter may ask for them."""
+ASKED = PARTITION.union(*NAMES.values())
+LONGEST = 4096
+"""Bytes of a beginning that is kept."""
+MOST = 8
+"""Beginnings that are kept for a connection."""
+WAIT_LONGEST = 1024
+ENTRY = struct.Struct("=5I")
+"""Its own size in the table, api key << 16 | version, the frame's size (0: any), bytes to compare, whether a response
+comes; then the bytes from the client id on, then the mask."""
+
+
+def beginning(message: Message, named: bool, topics: Topics | None = None) -> tuple[int, bytes, bytes] | None:
+    """(size or 0 for any, bytes from the client id on, mask) of a decoded request; None if nothing can be said.
+
+    `named`: filters compare names of topics; a request with an id that has no name yet may be another's tomorrow.
+    """
+    frame = bytes(message.frame)
+    places = {span.path: (span.start, span.end) for span in message.map()}
+    size, end = len(frame), len(frame)
+    free: list[tuple[int, int]] = []
+    records = False
+    for leaf in leaves(message, topics):
+        if records or (named and leaf.pair.topic is None and leaf.pair.topic_id is not None):
+            return None
+        if leaf.path not in places:
+            continue
+        start, stop = places[leaf.path]
+        if leaf.field.type == "records":
+            # Behind the only partition's records nothing else is told: they may be any.
+            records, size, end = True, 0, start
+        elif leaf.field.type in FREE and not leaf.field.array and leaf.field.name not in ASKED:
+            free.append((start, stop))
+    if end - 8 > LONGEST or end < 8:
+        return None
+    mask = bytearray(b"\xff" * (end - 8))
+    for start, stop in free:
+        mask[start - 8 : stop - 8] = bytes(stop - start)
+    return size, frame[8:end], bytes(mask)
+
+
+class Heads:
+    """Those of one connection. `table`: as `strides.stride_requests` takes it."""
+
+    __slots__ = ("_entries", "_idle", "_wait", "table")
+
+    def __init__(self) -> None:
+        self.table = b""
+        self._entries: list[bytes] = []
+        self._idle = 0
+        self._wait = 1
+
+    def clear(self) -> None:
+        """Other rules stand, or others ask, too."""
+        self.table, self._entries, self._idle, self._wait = b"", [], 0, 1
+
+    def keep(self, exchange: Exchange, rules: RuleBook) -> None:
+        """A request that concerns no rule. Where requests never begin alike, it is tried less and less often."""
+        self._idle += 1
+        message = exchange.request_message
+        if self._idle < self._wait or message is None or not rules.steady(message.api_key):
+            return
+        self._idle = 0
+        self._wait = min(self._wait * 2, WAIT_LONGEST)
+        found = beginning(message, rules.names_topics(), exchange.topics)
+        if found is None:
+            return
+        size, like, mask = found
+        number = (message.api_key << 16 | message.api_version) & 0xFFFFFFFF
+        answered = message.api_key != PRODUCE or message["acks"] != 0
+        entry = ENTRY.pack(ENTRY.size + 2 * len(like), number, size, len(like), answered) + like + mask
+        if entry not in self._entries:
+            self._entries = [entry, *self._entries[: MOST - 1]]
+            self.table = b"".join(self._entries)

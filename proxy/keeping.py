@@ -1,0 +1,55 @@
+"""Requests that are kept until their responses are there, because rules ask what these say.
+
+Such a request passes like any other, and its bytes stay in the queue of requests in flight. Most responses are seen in the
+loop over frames to be of no concern (`decoder.filter.quiet`), and pass. Any other is held and judged, with its request.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..decoder import facts
+from ..decoder.errors import DecodeError
+from ..decoder.filter.places import places
+from ..decoder.filter.quiet import Quiet
+from ..decoder.plan import plan
+from ..decoder.project import error_paths, reader
+from ..decoder.strides import selection
+from ..plugins.book import RuleBook
+
+NOTHING = selection(())
+
+
+class Keeping:
+    """What is kept under the rules of a book. `others`: api keys whose messages others want to see: nothing is kept there."""
+
+    def __init__(self, book: RuleBook, others: frozenset[int], highest: int) -> None:
+        self.apis = book.kept() - others
+        """Api keys of requests that are kept."""
+        self.free = frozenset(key for key in self.apis if not book.early(key))
+        """Those of which no rule asks for the request alone."""
+        self.selection: Any = (
+            selection(key << 16 | version for key in self.apis for version in range(highest + 1))
+            if self.apis
+            else NOTHING
+        )
+        rows = {key: _row(key, found) for key in self.apis if (found := book.quiet(key)) is not None}
+        self.quiet = tuple(rows.get(key) for key in range(max(rows, default=-1) + 1))
+        """See `strides.Quiet`."""
+
+
+def _row(key: int, wanted: Quiet) -> tuple[Any, ...]:
+    """For every version: how its responses are seen to be quiet, or None."""
+    return tuple(way(key, version, wanted) for version in range((facts.api(key).versions.high or 0) + 1))
+
+
+def way(key: int, version: int, wanted: Quiet) -> Any:
+    """One item of `strides.Quiet`; None for a version that is not known."""
+    try:
+        of = plan("response", key, version)
+    except DecodeError:
+        return None
+    paths = error_paths(of) if wanted.errors else ()
+    paths += places(of, "throttle") if wanted.throttle else ()
+    # Bytes that cannot be read are for others to tell of, so they are read in any case.
+    return reader(of, paths), of.header_version, wanted.latency, wanted.size

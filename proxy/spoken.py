@@ -1,0 +1,151 @@
+"""Which dialect the connections of a relay speak with their clients (`plugins.versions`), and what brokers offer."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ..decoder import DecodeError
+from ..plugins.translation.dialect import Translating
+from ..plugins.translation.offering import served_by, shown
+from ..plugins.versions.dialect import Dialect, Stacked
+from ..plugins.versions.pretence import Pretence, offers
+from ..plugins.versions.profile import Profile
+from .dialect_events import NotHonoured, OffersLearned
+from .dialects import speak
+from .events import Address
+from .learning import Learning, offers_of
+
+if TYPE_CHECKING:
+    from .answering import Answering
+    from .connection import Connection
+    from .relay import Relay
+
+Offers = Mapping[int, tuple[int, int]]
+BELIEVED_FOR = 60.0
+"""Seconds: what a broker is taken for, or has said where others are translated for it, is looked at again after so long."""
+
+
+@dataclass(frozen=True, slots=True)
+class VersionsConfig:
+    """What clients are told of versions. `profile`: other versions than the broker's. `translate`: requests of versions
+    that the broker does not serve are brought into ones that it does."""
+
+    profile: Profile | None = None
+    translate: bool = False
+
+    def settings(self) -> dict[str, Any]:
+        """As JSON carries it to the relay."""
+        return {"profile": self.profile.to_dict() if self.profile else None, "translate": self.translate}
+
+    @classmethod
+    def from_settings(cls, settings: Mapping[str, Any]) -> VersionsConfig:
+        profile = settings["profile"]
+        return cls(Profile.from_dict(profile) if profile else None, bool(settings["translate"]))
+
+
+class Spoken:
+    """One for all connections of a relay. `settings`: of `VersionsConfig`; None for none."""
+
+    def __init__(self, relay: Relay, settings: dict[str, Any] | None) -> None:
+        self._relay = relay
+        config = VersionsConfig.from_settings(settings) if settings else VersionsConfig()
+        self._pretence = Pretence(config.profile, config.translate) if config.profile is not None else None
+        self._translate = config.translate
+        self._offers: dict[Address, Offers] = {}
+        self._doubtful: dict[Address, float] = {}
+        self._hung_up: set[Address] = set()
+        self.make: Callable[[Connection], Dialect | None] = self._make
+        """The dialect of a connection that begins."""
+
+    def begin(self, connection: Connection) -> None:
+        """A connection stands, and no byte of its client has been read."""
+        dialect = self.make(connection)
+        if dialect is not None:
+            speak(connection, dialect)
+
+    def _make(self, connection: Connection) -> Dialect | None:
+        pretence = self._pretence
+        if not self._translate:
+            return pretence
+        known = self._known(connection.broker)
+        if known is None:
+            return Learning(self, connection)
+        served = served_by(known)
+        if pretence is None:
+            return Translating(served)
+        release = pretence.profile.release
+        return Stacked(pretence, Translating(served, None if release is None else shown(served, release.name)))
+
+    def renew(self, connection: Connection) -> None:
+        """A connection has learned what its broker offers, or that it does not say."""
+        dialect = self.make(connection)
+        connection.dialect = connection.free = None
+        if dialect is not None and not isinstance(dialect, Learning):
+            speak(connection, dialect)
+
+    def _known(self, broker: Address) -> Offers | None:
+        until = self._doubtful.get(broker)
+        if until is not None and time.monotonic() > until:
+            del self._doubtful[broker]
+            self._offers.pop(broker, None)
+        return self._offers.get(broker)
+
+    @property
+    def curious(self) -> bool:
+        """Whether it is of use to know what brokers offer before clients come."""
+        return self._pretence is not None or self._translate
+
+    def with_profile(self, connection: Answering, pretence: Pretence) -> Dialect:
+        """What a connection speaks when a rule wants a profile for it."""
+        inner = connection.dialect
+        if isinstance(inner, Stacked):
+            if isinstance(inner.outer, Pretence) and inner.outer.profile == pretence.profile:
+                return inner
+            inner = inner.inner
+        if inner is None or isinstance(inner, Pretence):
+            return pretence
+        return Stacked(Pretence(pretence.profile, translated=True), inner)
+
+    def heard(self, broker: Address, frame: bytes, api_version: int, dialect: Dialect | None = None) -> None:
+        """A broker's ApiVersions response (without its size), as it came, on a connection with this dialect."""
+        try:
+            found = offers(frame, api_version)
+        except DecodeError:
+            return
+        if found is not None:
+            self.learned(broker, found)
+            if isinstance(dialect, Pretence):
+                self.compare(dialect.profile, found)
+
+    def learned(self, broker: Address, found: Offers) -> None:
+        """What a broker offers."""
+        self._hung_up.discard(broker)
+        self._doubtful.pop(broker, None)
+        if self._translate:  # clients that never ask show no upgrade: the broker is asked again some time
+            self._doubtful[broker] = time.monotonic() + BELIEVED_FOR
+        if self._offers.get(broker) == found:
+            return
+        self._offers[broker] = found
+        if self._pretence is not None and not self._translate:
+            self.compare(self._pretence.profile, found)
+
+    def taken_for(self, broker: Address, release: str) -> None:
+        """A broker does not say what it offers, as none of this release does."""
+        self._relay.emit(OffersLearned(broker, 0, release))
+        self._offers[broker] = offers_of(release)
+        self._doubtful[broker] = time.monotonic() + BELIEVED_FOR
+
+    def hung_up(self, broker: Address, release: str) -> None:
+        """A broker has closed the connection when it was asked, as brokers of this release do."""
+        if broker in self._hung_up:
+            self.taken_for(broker, release)
+        self._hung_up ^= {broker}
+
+    def compare(self, profile: Profile, found: Offers) -> None:
+        """Tell what of a profile a broker does not serve."""
+        missing = tuple(each.text for each in profile.shortfall(found))
+        if missing:
+            self._relay.emit_once(NotHonoured(profile.text, missing))

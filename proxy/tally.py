@@ -1,0 +1,129 @@
+"""Counts of rules that several workers share, so that `after`, `times` and `every` are exact over all of them.
+
+A table in the workers' shared memory (`board`): SLOTS entries of five 64-bit words: the rule's serial number (0: free), a bit
+for each worker that has the rule, how often it matched, how often it fired, and when it began. A match is counted under the
+board's lock. A serial number stands for one rule from when it was given to when it is changed or removed; whoever changes the
+rules of all workers gives it.
+"""
+
+from __future__ import annotations
+
+import secrets
+import zlib
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
+
+from ..plugins.rules import Rule
+from ..plugins.when import Count, Counting
+
+SLOTS = 1024
+WORDS = 5
+SIZE = SLOTS * WORDS * 8
+_SERIAL, _USERS, _MATCHED, _HITS, _BEGUN = range(WORDS)
+
+Lock = Callable[[], AbstractContextManager[bool]]
+
+
+class SharedCount:
+    """One entry. `matched` and `hits` are those of all workers."""
+
+    __slots__ = ("_at", "_lock", "_words")
+
+    def __init__(self, words: memoryview, at: int, lock: Lock) -> None:
+        self._words, self._at, self._lock = words, at, lock
+
+    @property
+    def matched(self) -> int:
+        return self._words[self._at + _MATCHED]
+
+    @matched.setter
+    def matched(self, count: int) -> None:
+        self._words[self._at + _MATCHED] = count
+
+    @property
+    def hits(self) -> int:
+        return self._words[self._at + _HITS]
+
+    @hits.setter
+    def hits(self, count: int) -> None:
+        self._words[self._at + _HITS] = count
+
+    @property
+    def begun_ns(self) -> int:
+        return self._words[self._at + _BEGUN]
+
+    @begun_ns.setter
+    def begun_ns(self, when: int) -> None:
+        self._words[self._at + _BEGUN] = when
+
+    def alone(self) -> AbstractContextManager[object]:
+        """Nobody else counts meanwhile (or it took too long: traffic goes on, and a match may be lost)."""
+        return self._lock()
+
+
+class Tally:
+    """The table as one worker sees it."""
+
+    def __init__(self, memory: memoryview, worker: int, lock: Lock) -> None:
+        self._words = memory.cast("Q")
+        self._bit = 1 << worker
+        self._lock = lock
+        self.keep(())  # what an earlier worker in this place had
+
+    def count(self, serial: int, begun_ns: int) -> Counting:
+        """The count of a rule; one of this worker's own if there is no room."""
+        words = self._words
+        with self._lock():
+            free = -1
+            for at in range(0, SLOTS * WORDS, WORDS):
+                if words[at + _SERIAL] == serial:
+                    words[at + _USERS] |= self._bit
+                    return SharedCount(words, at, self._lock)
+                if free < 0 and not words[at + _USERS]:
+                    free = at
+            if free < 0:
+                return Count(begun_ns)
+            for word, value in enumerate((serial, self._bit, 0, 0, begun_ns)):
+                words[free + word] = value
+            return SharedCount(words, free, self._lock)
+
+    def keep(self, serials: Iterable[int]) -> None:
+        """This worker has these rules and no others."""
+        kept = set(serials)
+        words = self._words
+        with self._lock():
+            for at in range(0, SLOTS * WORDS, WORDS):
+                if words[at + _USERS] & self._bit and words[at + _SERIAL] not in kept:
+                    words[at + _USERS] &= ~self._bit
+                    if not words[at + _USERS]:
+                        words[at + _SERIAL] = 0
+
+
+def new_serial() -> int:
+    """A number that no other rule has."""
+    return secrets.randbits(62) + 1
+
+
+def first_serial(rule: Rule) -> int:
+    """That of a rule of the start, which every worker finds by itself."""
+    return zlib.crc32(repr((rule.name, rule.to_dict())).encode()) + 1
+
+
+class Serials:
+    """The serial numbers of a file's rules: a rule that stays as it is keeps its own."""
+
+    def __init__(self, rules: Iterable[Rule]) -> None:
+        self._known = {rule.name: (rule, first_serial(rule)) for rule in rules}
+
+    def renew(self, rules: Iterable[Rule]) -> None:
+        """Exactly these rules from now on."""
+        before = self._known
+        self._known = {
+            rule.name: before[rule.name]
+            if rule.name in before and before[rule.name][0] == rule
+            else (rule, new_serial())
+            for rule in rules
+        }
+
+    def of(self, rule: Rule) -> int:
+        return self._known[rule.name][1]

@@ -1,0 +1,146 @@
+"""A standalone cluster of two workers on loopback: the package is shipped, both work, and one is killed in the middle."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from barnabas import decoder
+from barnabas.captures import Recorder
+from barnabas.captures.spark import shipping
+from pyarrow import parquet
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        return int(listening.getsockname()[1])
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[tuple[str, list[subprocess.Popen[bytes]]]]:
+    """The master's address, and the two workers."""
+    import pyspark
+
+    home = Path(pyspark.__file__).parent
+    port = free_port()
+    settings = {"SPARK_HOME": str(home), "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
+    own = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start(role: str, *words: str) -> None:
+        with open(tmp_path / f"{role}-{len(started)}.log", "wb") as log:
+            command = [str(home / "bin" / "spark-class"), f"org.apache.spark.deploy.{role.lower()}.{role}", *words]
+            started.append(
+                subprocess.Popen(
+                    command, env=own | settings, stdout=log, stderr=log, cwd=tmp_path, start_new_session=True
+                )
+            )
+
+    def said(number: int, role: str, words: str) -> None:
+        until = time.monotonic() + 180
+        while words not in (tmp_path / f"{role}-{number}.log").read_text("utf-8", "replace"):
+            assert time.monotonic() < until and started[number].poll() is None, (role, words)
+            time.sleep(0.2)
+
+    try:
+        start("Master", "--host", "127.0.0.1", "--port", str(port), "--webui-port", str(free_port()))
+        said(0, "Master", "I have been elected leader")
+        for number in (1, 2):
+            words = ("--host", "127.0.0.1", "--cores", "1", "--memory", "1g", "--webui-port", str(free_port()))
+            start("Worker", *words, "--work-dir", str(tmp_path / f"work-{number}"), f"spark://127.0.0.1:{port}")
+        for number in (1, 2):
+            said(number, "Worker", "Successfully registered with master")
+        yield f"spark://127.0.0.1:{port}", started[1:]
+    finally:
+        for process in reversed(started):
+            try:
+                os.killpg(process.pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+            process.wait(60)
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The package as a wheel, built from a copy of the sources."""
+    place, root = tmp_path_factory.mktemp("wheel"), Path(shipping.__file__).parents[2]
+    left_out = shutil.ignore_patterns(".*", "*.so", "__pycache__", "build", "tests", "bench", "docs")
+    shutil.copytree(root, place / "source", ignore=left_out)
+    command = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", str(place)]
+    done = subprocess.run([*command, str(place / "source")], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    return next(place.glob("*.whl"))
+
+
+@pytest.mark.parametrize("kind", ["zip", "wheel"])
+def test_a_worker_is_killed_in_the_middle(
+    cluster: tuple[str, list[subprocess.Popen[bytes]]], tmp_path: Path, kind: str, wheel: Path
+) -> None:
+    master, workers = cluster
+    recorder = Recorder(tmp_path / "recording", segment_bytes=100_000)
+    recorder.opened(1, 1_000, ("127.0.0.1", 50001), ("127.0.0.1", 9092))
+    for number in range(6000):
+        for direction, frame in (
+            (0, decoder.encode_request(12, 4, {}, correlation_id=number, client_id="stock")),
+            (1, decoder.encode_response(12, 4, {}, correlation_id=number)),
+        ):
+            recorder.data(1, direction, 2_000 + 1_000_000 * number, len(frame).to_bytes(4, "big") + frame)
+    recorder.close()
+    command = [sys.executable, "-m", "barnabas", "pipeline", "run", "--input", str(tmp_path / "recording")]
+    command += ["--output", str(tmp_path / "out"), "--master", master]
+    command += ["--wheel", str(wheel)] if kind == "wheel" else []
+    process = subprocess.Popen(
+        command,
+        env=os.environ | {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    until = time.monotonic() + 400
+    while not list((tmp_path / "out").glob("segments/date=2*/*.parquet")) + list(
+        (tmp_path / "out").glob("segments/date=1970-01-01/*0.parquet")
+    ):
+        assert time.monotonic() < until and process.poll() is None
+        time.sleep(0.05)
+    inside = "barnabas.zip" if kind == "zip" else "barnabas-wheel/barnabas/decoder/_native*.so"
+    used = [list((tmp_path / f"work-{n}").glob(f"app-*/*/{inside}")) for n in (1, 2)]
+    os.killpg(workers[0].pid, signal.SIGKILL)  # with its executor
+    said, _ = process.communicate(timeout=400)
+    assert process.returncode == 0, said
+    assert all(used), "both workers were given the package"
+    found = parquet.read_table(tmp_path / "out" / "exchanges", columns=["correlation_id"])["correlation_id"].to_pylist()
+    assert sorted(found) == list(range(6000))
+
+
+def test_the_zip_is_the_package(tmp_path: Path) -> None:
+    """Tasks run from the zip alone, with nothing of the package installed beside it."""
+    place = shipping.package(tmp_path / "barnabas.zip")
+    recorder = Recorder(tmp_path / "recording")
+    recorder.opened(1, 1_000, ("127.0.0.1", 50001), ("127.0.0.1", 9092))
+    frame = decoder.encode_request(12, 4, {}, correlation_id=1, client_id="stock")
+    recorder.data(1, 0, 2_000, len(frame).to_bytes(4, "big") + frame)
+    recorder.close()
+    program = (
+        "import sys; sys.path.insert(0, sys.argv[1])\n"
+        "from pathlib import Path\n"
+        "import barnabas; assert '.zip' in barnabas.__file__\n"
+        "from barnabas.captures import tables\n"
+        "from barnabas.captures.tables.folder import DEFAULT, Folder\n"
+        "folder = Folder(sys.argv[3]); folder.prepare()\n"
+        "for segment in tables.find_segments(sys.argv[2]).segments: folder.write(segment)\n"
+        "assert folder.done() and not any('barnabas' in (getattr(m, '__file__', '') or '') and '.zip' not in m.__file__\n"
+        "    for n, m in sys.modules.items() if n.startswith('barnabas'))\n"
+    )
+    words = [sys.executable, "-c", program, str(place), str(tmp_path / "recording"), str(tmp_path / "out")]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr

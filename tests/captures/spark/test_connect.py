@@ -1,0 +1,94 @@
+"""`barnabas pipeline` on a Spark Connect server, PySpark's own, which has nothing of this package but what is sent to it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import duckdb
+import pytest
+from barnabas import decoder
+from barnabas.captures import Recorder
+
+pytest.importorskip("grpc_status", reason="Spark Connect needs pyspark[connect]")
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
+
+
+@pytest.fixture(scope="module")
+def remote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    import pyspark
+
+    home, place = Path(pyspark.__file__).parent, tmp_path_factory.mktemp("connect")
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = listening.getsockname()[1]
+    own = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    own |= {"SPARK_HOME": str(home), "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
+    settings = {
+        "spark.connect.grpc.binding.port": str(port),
+        "spark.connect.grpc.binding.address": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.ui.enabled": "false",
+    }
+    command = [str(home / "bin" / "spark-submit"), "--master", "local[2]"]
+    command += ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer"]
+    command += [word for name, value in settings.items() for word in ("--conf", f"{name}={value}")]
+    with open(place / "log", "wb") as log:
+        process = subprocess.Popen(
+            [*command, "spark-internal"], env=own, cwd=place, stdout=log, stderr=log, start_new_session=True
+        )
+    try:
+        until = time.monotonic() + 300
+        while True:
+            try:
+                socket.create_connection(("127.0.0.1", port)).close()
+                break
+            except OSError:
+                assert time.monotonic() < until and process.poll() is None, (place / "log").read_text()[-2000:]
+                time.sleep(0.2)
+        yield f"sc://127.0.0.1:{port}"
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait(60)
+
+
+def record(directory: Path, first: int) -> None:
+    recorder = Recorder(directory, segment_bytes=10_000)
+    recorder.opened(1, 1_000, ("127.0.0.1", 50001), ("127.0.0.1", 9092))
+    for number in range(first, first + 100):
+        for direction, frame in (
+            (0, decoder.encode_request(12, 4, {}, correlation_id=number, client_id="stock")),
+            (1, decoder.encode_response(12, 4, {}, correlation_id=number)),
+        ):
+            recorder.data(1, direction, 10**18 + 10**6 * number, len(frame).to_bytes(4, "big") + frame)
+    recorder.close()
+
+
+def test_run_stream_and_report_on_a_connect_server(remote: str, tmp_path: Path) -> None:
+    source, output = tmp_path / "captures", tmp_path / "out"
+    own = os.environ | {"SPARK_REMOTE": remote, "PATH": str(Path(sys.executable).parent)}  # no Java is found here
+    own.pop("JAVA_HOME", None)
+
+    def barnabas(*words: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "barnabas", *words]
+        done = subprocess.run(command, env=own, cwd=tmp_path, capture_output=True, text=True, timeout=400)
+        assert done.returncode == 0, done.stderr
+        return done
+
+    paths = ("--input", str(source), "--output", str(output), "--tables", "exchanges,errors")
+    record(source / "one", 0)
+    done = barnabas("pipeline", "run", *paths, "--json")
+    assert json.loads(done.stdout)["read"] == len(list(source.rglob("*.pcapng"))) > 1
+    assert [line for line in done.stderr.splitlines() if " s  " not in line] == []
+    record(source / "two", 100)
+    barnabas("pipeline", "stream", *paths, "--once")
+    asked = f"select correlation_id from '{output}/exchanges/**/*.parquet' order by 1"
+    assert [number for (number,) in duckdb.connect().execute(asked).fetchall()] == list(range(200))
+    done = barnabas("report", str(output), "--engine", "spark", "--master", remote, "--only", "summary", "--json")
+    assert json.loads(done.stdout)["summary"]["rows"][0]["requests"] == 200

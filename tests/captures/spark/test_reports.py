@@ -1,0 +1,217 @@
+"""Reports over a fleet: DuckDB and Spark say the same, and plain Python counts the same from what was recorded."""
+
+from __future__ import annotations
+
+import csv
+import json
+import random
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from barnabas import decoder
+from barnabas.captures import Recorder, reports
+from barnabas.captures.reports.duck import Duck
+from barnabas.captures.spark import pipeline
+from barnabas.decoder import facts
+from kafka.record import MemoryRecordsBuilder
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+START = 1_700_000_000_000_000_000
+Sent = list[dict[str, Any]]
+
+
+def batch(count: int, sequence: int) -> bytes:
+    builder = MemoryRecordsBuilder(magic=2, compression_type=0, batch_size=1 << 20)
+    builder.set_producer_state(7, 0, sequence, False)
+    for number in range(count):
+        builder.append(timestamp=START // 10**6, key=b"k", value=b"v%d" % number)
+    builder.close()
+    return bytes(builder.buffer())
+
+
+def body(chance: random.Random, api: str, number: int) -> tuple[int, dict[str, Any], dict[str, Any]]:
+    """Version, request and response."""
+    if api == "Produce":
+        sequence = number // 40 * 40  # some batches are sent again
+        records = batch(1 + number % 3, sequence)
+        partition = {"index": 0, "records": records}
+        error = 7 if number % 20 == 0 else 0
+        answer = {"index": 0, "error_code": error, "base_offset": number}
+        return (
+            9,
+            {
+                "acks": (-1, 1)[number % 2],
+                "timeout_ms": 1000,
+                "topic_data": [{"name": "orders", "partition_data": [partition]}],
+            },
+            {
+                "responses": [{"name": "orders", "partition_responses": [answer]}],
+                "throttle_time_ms": 30 * (number % 10 == 0),
+            },
+        )
+    if api == "JoinGroup":
+        return (
+            5,
+            {"group_id": "billing", "protocols": []},
+            {"generation_id": number // 50, "member_id": f"m-{number % 3}"},
+        )
+    if api == "Heartbeat":
+        return 4, {"group_id": "billing"}, {"error_code": chance.choice([0, 0, 27, 25])}
+    if api == "ApiVersions":
+        offers = [{"api_key": key, "min_version": 0, "max_version": 9} for key in range(20)]
+        names = {"client_software_name": "apache-kafka-java", "client_software_version": f"3.{number % 4}.0"}
+        return 3, names, {"api_keys": offers}
+    return 1, {"topics": [{"name": "orders"}]}, {"topics": [{"name": "orders"}]}
+
+
+@pytest.fixture(scope="session")
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Sent]:
+    """The tables of two recordings, and what was sent."""
+    place, sent = tmp_path_factory.mktemp("fleet"), []
+    for machine in range(2):
+        chance = random.Random(machine)
+        recorder = Recorder(place / "captures" / f"machine-{machine}", segment_bytes=40_000)
+        time_ns = START + machine * 3600 * 10**9
+        for conn in range(4):
+            recorder.opened(conn, time_ns, (f"10.0.{machine}.{conn}", 50000 + conn), (f"kafka-{machine}", 9092))
+        for number in range(400):
+            conn = number % 4
+            api = "ApiVersions" if number < 4 else chance.choice(["Produce", "JoinGroup", "Heartbeat", "Metadata"])
+            version, request, answer = body(chance, api, number)
+            key, client_id = facts.api_key(api), None if conn == 3 else f"app-{conn}"
+            latency = chance.randrange(10**5, 10**8)
+            asked = decoder.encode_request(key, version, request, correlation_id=number, client_id=client_id)
+            said = decoder.encode_response(key, version, answer, correlation_id=number)
+            time_ns += chance.randrange(10**6, 10**9)
+            recorder.data(conn, 0, time_ns, len(asked).to_bytes(4, "big") + asked)
+            recorder.data(conn, 1, time_ns + latency, len(said).to_bytes(4, "big") + said)
+            sent.append(
+                {
+                    "machine": machine, "api": api, "version": version, "client_id": client_id, "time_ns": time_ns,
+                    "latency": latency, "bytes": len(asked) + 4, "request": request, "answer": answer,
+                }
+            )  # fmt: skip
+        recorder.close()
+    pipeline.run(place / "captures", place / "tables", pipeline.NO_SPARK)
+    return place / "tables", sent
+
+
+def made(engine: reports.Engine) -> dict[str, Sent]:
+    found, left_out = reports.make(engine, against="4.0")
+    assert not left_out
+    return {report.name: report.rows for report in found}
+
+
+def interpolated(values: list[int], share: float) -> Any:
+    values = sorted(values)
+    low, part = divmod((len(values) - 1) * share, 1)
+    return pytest.approx(values[int(low)] + (values[min(int(low) + 1, len(values) - 1)] - values[int(low)]) * part)
+
+
+def test_the_numbers_are_those_of_what_was_sent(fleet: tuple[Path, Sent]) -> None:
+    output, sent = fleet
+    with Duck(output) as engine:
+        found = made(engine)
+    (total,) = found["summary"]
+    assert (total["requests"], total["captures"], total["client_ids"], total["brokers"]) == (800, 2, 3, 2)
+    assert total["request_bytes"] == sum(each["bytes"] for each in sent)
+    assert total["p99_ns"] == interpolated([each["latency"] for each in sent], 0.99)
+    for row in found["latency"]:
+        if row["by_what"] == "client_id":
+            same = [each["latency"] for each in sent if each["client_id"] == row["name"]]
+            assert (row["answers"], row["p50_ns"], row["max_ns"]) == (len(same), interpolated(same, 0.5), max(same))
+        if row["by_what"] == "topic":
+            same = [each["latency"] for each in sent if each["api"] == "Produce"]
+            assert (row["name"], row["answers"], row["p90_ns"]) == ("orders", len(same), interpolated(same, 0.9))
+    produced = [each for each in sent if each["api"] == "Produce"]
+    assert sum(row["throttled"] for row in found["quotas"]) == sum(
+        e["answer"]["throttle_time_ms"] > 0 for e in produced
+    )
+    assert sum(row["sum_ms"] for row in found["quotas"]) == sum(e["answer"]["throttle_time_ms"] for e in produced)
+    refused = sum(e["answer"]["responses"][0]["partition_responses"][0]["error_code"] == 7 for e in produced)
+    errors = {(row["api"], row["error"]): row["errors"] for row in found["errors"]}
+    assert errors["Produce", "REQUEST_TIMED_OUT"] == refused > 0
+    assert sum(row["errors"] for row in found["errors-over-time"]) == sum(errors.values())
+    assert sum(row["requests"] for row in found["throughput"]) == 800
+    assert sum(row["batches"] for row in found["producers"]) == len(produced)
+    assert sum(row["uncompressed"] for row in found["producers"]) == len(produced)
+    assert not any(row[codec] for row in found["producers"] for codec in ("gzip", "snappy", "lz4", "zstd"))
+    assert sum(row["acks_all"] for row in found["producers"]) == sum(e["request"]["acks"] == -1 for e in produced)
+    (group,) = found["groups"]
+    joins = [e for e in sent if e["api"] == "JoinGroup"]
+    assert (group["group_id"], group["joins"], group["members"]) == ("billing", len(joins), 3)
+    assert group["generations"] == len({e["answer"]["generation_id"] for e in joins})
+    assert group["p99_join_ns"] == interpolated([e["latency"] for e in joins], 0.99)
+    beats = [e["answer"]["error_code"] for e in sent if e["api"] == "Heartbeat"]
+    assert (group["rebalancing"], group["thrown_out"]) == (beats.count(27), beats.count(25))
+    clients = {(row["client_id"], row["software_version"]) for row in found["clients"]}
+    assert clients == {("app-0", "3.0.0"), ("app-1", "3.1.0"), ("app-2", "3.2.0"), (None, "3.3.0")}
+    # Metadata v1 is there in 4.0, Heartbeat v4 too; JoinGroup v5 as well: all are served.
+    assert {row["verdict"] for row in found["compatibility"]} <= {"works", "may break", "breaks"}
+    assert {row["software"] for row in found["compatibility"]} == {f"apache-kafka-java 3.{n}.0" for n in range(4)}
+    (files,) = found["files"]
+    assert (files["status"], files["exchanges"], files["lost_bytes"]) == ("ok", 800, 0) and files["files"] > 2
+
+
+@pytest.mark.spark
+def test_spark_says_the_same(spark: SparkSession, fleet: tuple[Path, Sent]) -> None:
+    from barnabas.captures.spark.engine import Spark
+
+    output, _ = fleet
+    with Duck(output) as engine:
+        one = made(engine)
+    other = made(Spark(spark, output))
+    assert list(one) == list(other)
+    for name, rows in one.items():
+        assert len(rows) == len(other[name]) > 0, name
+
+        def key(row: dict[str, Any]) -> list[str]:
+            return [str(value) for value in row.values() if not isinstance(value, float)]
+
+        for mine, its in zip(sorted(rows, key=key), sorted(other[name], key=key), strict=True):
+            assert its == {k: pytest.approx(v) if isinstance(v, float) else v for k, v in mine.items()}, name
+
+
+def barnabas(*arguments: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "barnabas", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL)
+
+
+def test_the_command_over_captures_and_over_tables(fleet: tuple[Path, Sent], tmp_path: Path) -> None:
+    output, _ = fleet
+    page, cells = tmp_path / "page.html", tmp_path / "csv"
+    done = barnabas("report", output, "--json", "--html", page, "--csv", cells, "--against", "4.0")
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    assert document["summary"]["rows"][0]["requests"] == 800
+    assert {path.stem for path in cells.iterdir()} == set(document) == {*reports.REPORTS, "compatibility"}
+    for name, each in document.items():
+        with open(cells / f"{name}.csv", newline="") as file:
+            assert len(list(csv.DictReader(file))) == len(each["rows"]) > 0, name
+        assert f"<h2 id={name}>" in page.read_text("utf-8")
+    with open(cells / "latency.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["name"] for row in rows] == [row["name"] or "" for row in document["latency"]["rows"]]
+    text = page.read_text("utf-8")
+    assert text.count("<svg") == 9 and "<script" not in text and "http" not in text.replace("http-equiv", "")
+    direct = barnabas("report", output.parent / "captures" / "machine-1", "--json", "--only", "summary,latency")
+    assert direct.returncode == 0, direct.stderr
+    assert json.loads(direct.stdout)["summary"]["rows"][0]["requests"] == 400
+    wrong = barnabas("report", output, "--only", "weather")
+    assert wrong.returncode == 2 and "no report is called 'weather'; there is: summary" in wrong.stderr
+    unknown = barnabas("report", output, "--against", "9.9")
+    assert unknown.returncode == 2 and "no such release is known" in unknown.stderr
+
+
+def test_the_page_shows_no_markup_of_anybody() -> None:
+    from barnabas.ui.cli.report_page import html
+
+    evil = "<script>alert(1)</script>\x1b[31m"
+    row = {"client_id": evil, "host": evil, "request_bytes": 1, "response_bytes": 2}
+    page = html([reports.Report("talkers", evil, evil, tuple(row), [row])], evil, [evil])
+    assert "<script" not in page and "\x1b" not in page and page.count("&lt;script&gt;") >= 6

@@ -1,0 +1,70 @@
+"""What `quiet` says of a filter holds: it is false of every exchange whose response is quiet, however it is written."""
+
+from __future__ import annotations
+
+import random
+import re
+from typing import Any
+
+import pytest
+from barnabas.decoder import Exchange, State
+from barnabas.decoder.filter import compile
+from barnabas.decoder.filter.quiet import ANY
+from barnabas.decoder.project import error_paths
+from generated_filters import ALL_TESTS, Sample, exchanges, filters
+from hypothesis import given
+
+UNUSUAL = (
+    "err", "errors != 0", "errors == 6", "partition.err != 0", "topic == orders and topic.err != 0", "retriable",
+    "latency > 1us", "latency in {5ms, 1s..2s}", "size.resp >= 100", "throttle > 10ms", "all(errors == 3)",
+    "any(resp.topics[*].partitions[*].error_code != NONE)", "err in {3, 5}", "any(resp.error_code == NONE)",
+    "err == NONE", "latency < 1s", "all(errors == 0)", "not retriable", "throttle == 0", "partition.err == 0",
+)  # fmt: skip
+INDEX = re.compile(r"\[\d+\]")
+
+
+@pytest.fixture(scope="module")
+def calm(make_generator: Any) -> Sample:
+    """Answered exchanges of every API and version, all their error codes and throttle times 0."""
+    chance = random.Random(4)
+    found = Sample()
+    for exchange in exchanges(make_generator(3))[::2]:
+        message = exchange.response_message
+        if exchange.state is not State.PAIRED or message is None or exchange.request_message is None:
+            continue
+        frame = bytearray(message.frame)
+        zeros = {*error_paths(message.plan), "throttle_time_ms"}
+        for span in message.map():
+            if INDEX.sub("", span.path) in zeros:
+                frame[span.start : span.end] = bytes(span.end - span.start)
+        exchange = Exchange(
+            **{name: getattr(exchange, name) for name in ("api_key", "api_version", "request", "request_time_ns", "topics")},
+            response=bytes(frame), response_time_ns=(exchange.request_time_ns or 0) + chance.randrange(1000), state=State.PAIRED,
+        )  # fmt: skip
+        assert exchange.response_message is not None and not exchange.error
+        found.append(exchange)
+    return found
+
+
+def holds(text: str, calm: Sample) -> bool:
+    wanted = compile(text)
+    quiet = wanted.quiet
+    if quiet is None:
+        return False
+    for exchange in calm:
+        if (exchange.latency_ns or 0) <= quiet.latency and (exchange.response_size or 0) <= quiet.size:
+            assert not wanted(exchange), exchange
+    return True
+
+
+@given(filters(ALL_TESTS))
+def test_quiet_responses_pass_no_filter(calm: Sample, text: str) -> None:
+    holds(text, calm)
+
+
+def test_what_is_quiet(calm: Sample) -> None:
+    """The filters that rules are made of are among those that can be said so; those that ask for the usual are not."""
+    assert [text for text in UNUSUAL if not holds(text, calm)] == list(UNUSUAL[-7:])
+    assert [name for name in ("latency", "size") if getattr(compile("latency > 1s and err").quiet, name) != ANY] == [
+        "latency"
+    ]

@@ -1,0 +1,111 @@
+"""Every command that the documentation shows exists, takes these options, and does its work."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import typer
+from barnabas.ui import cli
+from barnabas.ui.testing.cluster import EmbeddedCluster
+from docs.pages import Command, commands
+from docs.world import World
+
+ROOT: Any = typer.main.get_command(cli.app)
+COMMANDS = commands()
+GO_ON = ("proxy", "serve", "sniff")
+"""They run until they are told to stop."""
+NOT_HERE = {
+    "transparent": "needs the network of the machine (tests/network)",
+    "ui": "needs a terminal (tests/ui/tui)",
+    "demo": "runs a while (tests/ui)",
+    "pipeline": "needs Spark (tests/captures/spark)",
+    "decode -": "reads what another program writes (tests/ui/cli)",
+    "schema import": "needs a jar (tests/ui/cli)",
+    "control": "needs a proxy that runs (tests/proxy/control)",
+    "proxy --transparent": "needs the network of the machine (tests/network)",
+    "feed": "needs a proxy with a feed (tests/proxy)",
+    "import legs.pcap": "needs traffic with TLS (tests/real/test_keylog.py)",
+    "report tables --engine": "needs Spark (tests/captures/spark)",
+    "versions kafka-1": "needs a real broker (tests/real)",
+    "replay": "needs a real broker (tests/real)",
+}
+MAY_FAIL = ("--fail-on", "diff")
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    cluster = EmbeddedCluster(1)
+    try:
+        world = World(tmp_path_factory.mktemp("world"), cluster)
+        try:
+            yield world
+        finally:
+            world.close()
+    finally:
+        cluster.stop()
+
+
+def _found(command: Command) -> tuple[Any, list[str]]:
+    """The command of the words, and the words behind its name."""
+    found, words = ROOT, list(command.words)
+    while hasattr(found, "commands"):
+        if not words or words[0].startswith("-"):
+            assert found.invoke_without_command, f"{command.where}: {command.text}: which command of {found.name}?"
+            break
+        name = words.pop(0)
+        inner = found.commands.get(name)
+        assert inner is not None, f"{command.where}: there is no command {name!r} in {command.text!r}"
+        found = inner
+    return found, words
+
+
+def test_the_commands_are_found() -> None:
+    assert len(COMMANDS) > 120
+    assert {command.words[0] for command in COMMANDS} >= set(cli.COMMANDS) - {"demo"}
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.where)
+def test_it_takes_these_options(command: Command) -> None:
+    found, words = _found(command)
+    known = {name for parameter in found.params for name in (*parameter.opts, *parameter.secondary_opts)}
+    shown = set(re.findall(r"(?<![\w-])--[a-z][\w-]*", " ".join(words) if command.pattern else ""))
+    shown |= {word.partition("=")[0] for word in words if re.match(r"--?[a-z]", word) and not command.pattern}
+    assert shown <= known, command.text
+    if not command.pattern:
+        found.make_parser(found.context_class(found)).parse_args(words)
+
+
+def _runs_here(command: Command) -> bool:
+    text = " ".join(command.words)
+    if text.startswith(("pipeline", "report")) and ("--master none" in text or "--dry-run" in text):
+        return True
+    if command.pattern or "spark" in text or "kafka-clients-X" in text or text.endswith("..."):
+        return False
+    if (text.startswith("replay") and "--dry-run" in text) or (text.startswith("ui") and "--plain" in text):
+        return True
+    return not text.startswith(tuple(NOT_HERE))
+
+
+def _param(command: Command) -> Any:
+    """What the README and the guide show is tried every day."""
+    daily = command.where.startswith(("README.md", "guide.md"))
+    return pytest.param(command, id=command.where, marks=() if daily else pytest.mark.slow)
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("command", [_param(command) for command in COMMANDS if _runs_here(command)])
+def test_it_does_its_work(command: Command, world: World) -> None:
+    if command.words[0] == "sniff" and os.geteuid():
+        pytest.skip("only root may listen at an interface")
+    text = " ".join(command.words)
+    if command.words[0] in GO_ON or "--follow" in command.words:
+        done = world.stopped(command.words) if "--check" not in command.words else world.run(command.words)
+    else:
+        done = world.run(command.words, command.into)
+    allowed = {0, 1} if any(word in text for word in MAY_FAIL) else {0}
+    assert done.status in allowed, f"{command.text}\n{done.out}\n{done.err}"
+    assert "Traceback" not in done.out + done.err

@@ -1,0 +1,207 @@
+"""What the commands of the documentation find: a cluster, recordings, rules, certificates under the names they use."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from barnabas.proxy import Proxy, ProxyConfig
+from barnabas.ui.testing.cluster import EmbeddedCluster
+from confluent_kafka import Consumer, Producer
+from docs.pages import blocks
+from scapy.utils import rdpcap, wrpcap
+from tls.certificates import make
+
+SECONDS = 60.0
+BROKER = re.compile(r"\b(kafka|kafka-1|kafka-4|test|localhost|10\.0\.0\.[15]):909[23]\b")
+RECORDINGS = ("today", "before", "after", "mon", "tue", "staging", "checkout")
+
+
+class Done(NamedTuple):
+    """How a command ended; its output."""
+
+    status: int
+    out: str
+    err: str
+
+
+class World:
+    """A folder with everything in it, and a way to run commands there."""
+
+    def __init__(self, folder: Path, cluster: EmbeddedCluster) -> None:
+        self.folder = folder
+        self._broker = "{}:{}".format(*cluster.address)
+        self._furnish(cluster.address)
+        settings = {**os.environ, "HOME": str(folder), "XDG_RUNTIME_DIR": str(folder), "NO_COLOR": "1", "COLUMNS": "100"}
+        settings.pop("XDG_STATE_HOME", None)
+        self._server = subprocess.Popen(
+            [sys.executable, str(Path(__file__).with_name("server.py"))], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            text=True, env=settings,
+        )  # fmt: skip
+        self._processes: dict[int, int] = {}
+        self._ended: dict[int, int] = {}
+        self._heard = threading.Condition()
+        threading.Thread(target=self._hear, daemon=True).start()
+        self._number = 0
+        self._fill()
+
+    def _fill(self) -> None:
+        """With what the commands of several pages take for made."""
+        done = self.run(["pipeline", "run", "--input", "captures", "--output", "tables", "--master", "none"])
+        assert not done.status, done.err
+
+    def _hear(self) -> None:
+        assert self._server.stdout
+        for line in self._server.stdout:
+            number, process, *status = json.loads(line)
+            with self._heard:
+                self._processes[number] = process
+                if status:
+                    self._ended[number] = status[0]
+                self._heard.notify_all()
+
+    def close(self) -> None:
+        """End what runs commands."""
+        assert self._server.stdin
+        self._server.stdin.close()
+        self._server.wait(SECONDS)
+
+    def _furnish(self, address: tuple[str, int]) -> None:
+        today = self.folder / "recordings" / "today"
+        today.parent.mkdir()
+        with Proxy(ProxyConfig(upstream=address, record=today)) as proxy:
+            bootstrap = "{}:{}".format(*proxy.address)
+            producer = Producer({"bootstrap.servers": bootstrap, "client.id": "shop"})
+            producer.produce("orders", b"one", b"key")
+            assert producer.flush(SECONDS) == 0
+            consumer = Consumer(
+                {"bootstrap.servers": bootstrap, "group.id": "billing", "auto.offset.reset": "earliest"}
+            )
+            consumer.subscribe(["orders"])
+            until = time.monotonic() + SECONDS
+            while consumer.poll(0.2) is None:
+                assert time.monotonic() < until
+            consumer.close()
+        for name in RECORDINGS[1:]:
+            shutil.copytree(today, today.with_name(name))
+        for name in ("DIR", "a", "b", "today"):
+            shutil.copytree(today, self.folder / name)
+        shutil.copytree(today.parent, self.folder / "captures")
+        (segment,) = today.glob("*.pcapng")
+        theirs = self.folder / "capture.pcap"
+        wrpcap(str(theirs), rdpcap(str(segment)))
+        for name in ("kafka-3.9.pcapng", "kafka-4.1.pcapng"):
+            shutil.copy(segment, self.folder / name)
+        for name in ("other.pcap.gz", "capture.pcapng.gz", "trace.pcapng.gz"):
+            (self.folder / name).write_bytes(gzip.compress(theirs.read_bytes()))
+        plugin = next(block for block in blocks() if block.page == "plugins.md" and block.language == "python")
+        (self.folder / "sessions.py").write_text(plugin.text)
+        self._certify()
+        (self.folder / "rules.yaml").write_text(
+            "rules:\n  - name: moved\n    match: api == Produce\n    do: {error: NOT_LEADER_OR_FOLLOWER}\n"
+        )
+        (self.folder / "orders.avsc").write_text('{"type": "record", "name": "O", "fields": []}')
+        (self.folder / "secret.txt").write_text("open sesame\n")
+        (self.folder / "secret.txt").chmod(0o600)
+
+    def _certify(self) -> None:
+        ca = make(self.folder, "ca", ca=True)
+        make(self.folder, "me", issuer=ca)
+        server = make(self.folder, "server", ("kafka.example",), ca)
+        shutil.copy(server.path, self.folder / "server-chain.pem")
+
+    def words(self, words: list[str]) -> list[str]:
+        """The words of a command with what stands for the reader's own put in."""
+        found = [BROKER.sub(self._broker, word) for word in words]
+        if found[0] in ("proxy", "serve") and "--listen" not in found and "--config" not in found:
+            found += ["--listen", "127.0.0.1:0"]
+        for at, word in enumerate(found[1:], 1):
+            if found[at - 1] in ("--listen", "--control", "--metrics") and ":" in word and not word.startswith("unix"):
+                found[at] = "127.0.0.1:0"
+        found = [word.replace("~", str(self.folder)).replace("eth0", "lo") for word in found]
+        found = [re.sub(r"^(unix:)?/(var|tmp)/", rf"\g<1>{self.folder}/", word) for word in found]
+        return ["127.0.0.1:9092" if word == "..." else word for word in found]
+
+    @contextmanager
+    def running(self, words: list[str]) -> Iterator[Running]:
+        """A command that goes on; killed at the end if it is still there."""
+        self._number += 1
+        number = self._number
+        out, err = (self.folder / f".{number}.{kind}" for kind in ("out", "err"))
+        for file in (out, err):
+            file.touch()
+        assert self._server.stdin
+        task = [number, self.words(words), str(self.folder), str(out), str(err)]
+        self._server.stdin.write(json.dumps(task) + "\n")
+        self._server.stdin.flush()
+        with self._heard:
+            assert self._heard.wait_for(lambda: number in self._processes, SECONDS), "no process was made"
+        running = Running(self, number, self._processes[number], out, err)
+        try:
+            yield running
+        finally:
+            if number not in self._ended:
+                os.killpg(running.process, signal.SIGKILL)
+                running.done()
+
+    def ended(self, number: int, seconds: float = SECONDS) -> int | None:
+        """The exit status of a command by its number; None if it does not end in time."""
+        with self._heard:
+            self._heard.wait_for(lambda: number in self._ended, seconds)
+        return self._ended.get(number)
+
+    def run(self, words: list[str], into: str = "") -> Done:
+        """A command that ends by itself. `into`: the file that gets its output, as ``>`` would. What `cut` and `redact` wrote
+        before, of another page's example, is removed."""
+        if words[0] in ("cut", "redact"):
+            shutil.rmtree(self.folder / words[2], ignore_errors=True)
+        with self.running(words) as running:
+            done = running.done()
+            if into:
+                # The ports of the examples may be somebody else's here.
+                text = re.sub(r'^(listen = "127.0.0.1):\d+', r"\1:0", done.out, flags=re.M)
+                (self.folder / into).write_text(text)
+            return done
+
+    def stopped(self, words: list[str]) -> Done:
+        """A command that goes on until Ctrl-C, which it is given once it has said something."""
+        with self.running(words) as running:
+            until = time.monotonic() + SECONDS
+            while not running.said() and time.monotonic() < until and self.ended(running.number, 0.02) is None:
+                pass
+            if running.number not in self._ended:
+                time.sleep(0.2)  # some say what they do just before they do it
+                os.kill(running.process, signal.SIGINT)
+            return running.done()
+
+
+class Running(NamedTuple):
+    """A command that runs, and the files with its output."""
+
+    world: World
+    number: int
+    process: int
+    out: Path
+    err: Path
+
+    def said(self) -> bool:
+        """Whether it has written anything."""
+        return bool(self.out.stat().st_size + self.err.stat().st_size)
+
+    def done(self) -> Done:
+        """Wait for its end."""
+        status = self.world.ended(self.number)
+        assert status is not None, f"no end: {self.out.read_text()} {self.err.read_text()}"
+        return Done(status, self.out.read_text(), self.err.read_text())

@@ -1,0 +1,148 @@
+import java.util.*;
+import java.util.concurrent.*;
+import org.apache.kafka.clients.consumer.*;
+import org.apache.kafka.clients.producer.*;
+import org.apache.kafka.common.TopicPartition;
+
+/** The Java client of whatever release is on the class path; ../stages.py says what it does. Later is what 0.10 lacks. */
+public class Program {
+    static final long WAIT_MS = 12_000;
+
+    interface Stage {
+        Map<String, Object> run(String bootstrap, String run) throws Exception;
+    }
+
+    static Map<String, Object> settings(String bootstrap, Object... more) {
+        Map<String, Object> all = new TreeMap<>();
+        String text = "org.apache.kafka.common.serialization.String";
+        for (String kind : new String[] {"key.", "value."}) {
+            all.put(kind + "serializer", text + "Serializer");
+            all.put(kind + "deserializer", text + "Deserializer");
+        }
+        all.put("bootstrap.servers", bootstrap);
+        all.put("max.block.ms", WAIT_MS);
+        all.put("fetch.max.wait.ms", 200);
+        all.put("auto.offset.reset", "earliest");
+        all.put("enable.auto.commit", false);
+        for (int i = 0; i < more.length; i += 2) all.put((String) more[i], more[i + 1]);
+        return all;
+    }
+
+    /** poll(long) is gone since 4.0, poll(Duration) came with 2.0. */
+    @SuppressWarnings("unchecked")
+    static ConsumerRecords<String, String> poll(KafkaConsumer<String, String> consumer) throws Exception {
+        try {
+            return (ConsumerRecords<String, String>) KafkaConsumer.class.getMethod("poll", java.time.Duration.class)
+                .invoke(consumer, java.time.Duration.ofMillis(200));
+        } catch (NoSuchMethodException old) {
+            return (ConsumerRecords<String, String>) KafkaConsumer.class.getMethod("poll", long.class).invoke(consumer, 200L);
+        }
+    }
+
+    /** Of one partition until 4.0, of several since 2.4. */
+    @SuppressWarnings("unchecked")
+    static long committed(KafkaConsumer<String, String> consumer, TopicPartition of) throws Exception {
+        OffsetAndMetadata found;
+        try {
+            found = ((Map<TopicPartition, OffsetAndMetadata>) KafkaConsumer.class.getMethod("committed", Set.class)
+                .invoke(consumer, Collections.singleton(of))).get(of);
+        } catch (NoSuchMethodException old) {
+            found = (OffsetAndMetadata) KafkaConsumer.class.getMethod("committed", TopicPartition.class).invoke(consumer, of);
+        }
+        return found == null ? 0 : found.offset();
+    }
+
+    static List<String> read(KafkaConsumer<String, String> consumer, int count) throws Exception {
+        List<String> values = new ArrayList<>();
+        long end = System.currentTimeMillis() + WAIT_MS;
+        while (values.size() < count) {
+            if (System.currentTimeMillis() > end) throw new TimeoutException("got " + values.size() + " of " + count + " records");
+            for (ConsumerRecord<String, String> record : poll(consumer)) values.add(record.value());
+        }
+        return values;
+    }
+
+    static Map<String, Object> group(String bootstrap, String run) throws Exception {
+        String topic = run + "-orders";
+        List<TopicPartition> both = Arrays.asList(new TopicPartition(topic, 0), new TopicPartition(topic, 1));
+        List<List<String>> seen = new ArrayList<>();
+        List<Object> committed = new ArrayList<>();
+        for (String word : new String[] {"plain", "gzip"}) {
+            Map<String, Object> settings = settings(bootstrap, "acks", "all", "linger.ms", 20,
+                "compression.type", word.equals("gzip") ? "gzip" : "none");
+            if (ProducerConfig.configNames().contains("enable.idempotence")) settings.put("enable.idempotence", false);
+            try (KafkaProducer<String, String> producer = new KafkaProducer<>(settings)) {
+                List<Future<RecordMetadata>> sent = new ArrayList<>();
+                for (int n = 0; n < 10; n++) sent.add(producer.send(new ProducerRecord<>(topic, n % 2, "k" + n, word + " " + n)));
+                for (Future<RecordMetadata> each : sent) each.get(WAIT_MS, TimeUnit.MILLISECONDS);
+            }
+            try (KafkaConsumer<String, String> member = new KafkaConsumer<>(settings(bootstrap, "group.id", run + "-group"))) {
+                member.subscribe(Collections.singletonList(topic));
+                List<String> values = read(member, 10);
+                Collections.sort(values);
+                member.commitSync();
+                long sum = 0;
+                for (TopicPartition partition : both) sum += committed(member, partition);
+                seen.add(values);
+                committed.add(sum);
+            }
+        }
+        Map<String, Object> said = new TreeMap<>();
+        said.put("first", seen.get(0));
+        said.put("second", seen.get(1));
+        said.put("committed", committed);
+        return said;
+    }
+
+    static String json(Object value) {
+        StringJoiner parts;
+        if (value instanceof Map) {
+            parts = new StringJoiner(", ", "{", "}");
+            for (Map.Entry<?, ?> entry : ((Map<?, ?>) value).entrySet()) parts.add(json(entry.getKey()) + ": " + json(entry.getValue()));
+        } else if (value instanceof List) {
+            parts = new StringJoiner(", ", "[", "]");
+            for (Object each : (List<?>) value) parts.add(json(each));
+        } else if (value instanceof String) {
+            StringBuilder quoted = new StringBuilder("\"");
+            for (char c : ((String) value).toCharArray()) quoted.append(c < ' ' ? ' ' : c == '"' || c == '\\' ? "\\" + c : c);
+            return quoted + "\"";
+        } else {
+            return String.valueOf(value);
+        }
+        return parts.toString();
+    }
+
+    static Map<String, Object> tried(Stage stage, String bootstrap, String run) {
+        ExecutorService alone = Executors.newSingleThreadExecutor();
+        try {
+            return alone.submit(() -> stage.run(bootstrap, run)).get(2 * WAIT_MS, TimeUnit.MILLISECONDS);
+        } catch (Exception error) {
+            Throwable inner = error;
+            while (inner.getCause() != null) inner = inner.getCause();
+            Map<String, Object> said = new TreeMap<>();
+            said.put("error", inner.getClass().getSimpleName());
+            said.put("text", String.valueOf(inner.getMessage()));
+            return said;
+        }
+    }
+
+    public static void main(String[] given) throws Exception {
+        Map<String, Stage> stages = new LinkedHashMap<>();
+        stages.put("group", Program::group);
+        try {
+            @SuppressWarnings("unchecked")
+            Map<String, Stage> later = (Map<String, Stage>) Class.forName("Later").getMethod("stages").invoke(null);
+            stages.putAll(later);
+        } catch (ClassNotFoundException old) {
+            // not compiled: this release has neither transactions nor an admin client
+        }
+        Map<String, Object> said = new LinkedHashMap<>();
+        said.put("client", "Java " + org.apache.kafka.common.utils.AppInfoParser.getVersion());
+        for (Map.Entry<String, Stage> stage : stages.entrySet()) {
+            said.put(stage.getKey(), tried(stage.getValue(), given[0], given[1]));
+            System.out.println(json(said)); // after each: the last line counts, also of a program that hangs
+        }
+        System.out.flush();
+        Runtime.getRuntime().halt(0);
+    }
+}

@@ -1,0 +1,96 @@
+"""kafka-python. See matrix.stages."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import kafka
+from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
+from kafka.admin import ConfigResource, ConfigResourceType
+from kafka.structs import OffsetAndMetadata
+from matrix.stages import BOOKED, GZIP, PLAIN, SECONDS, Waiting, main
+
+MS = int(SECONDS * 1000)
+
+
+def consumer(bootstrap: str, group: str | None, **more: Any) -> KafkaConsumer:
+    own = {"group_id": group, "auto_offset_reset": "earliest", "enable_auto_commit": False}
+    return KafkaConsumer(bootstrap_servers=bootstrap, bootstrap_timeout_ms=MS, **own, **more)
+
+
+def read(reader: KafkaConsumer, count: int) -> list[str]:
+    waiting, found = Waiting(), []
+    while len(found) < count:
+        waiting.on(f"{count} records, got {len(found)}")
+        for records in reader.poll(timeout_ms=300, max_records=count - len(found)).values():
+            found += [record.value.decode() for record in records]
+    return found
+
+
+def producer(bootstrap: str, **more: Any) -> KafkaProducer:
+    return KafkaProducer(bootstrap_servers=bootstrap, bootstrap_timeout_ms=MS, max_block_ms=MS, **more)
+
+
+def group(bootstrap: str, run: str) -> dict[str, Any]:
+    seen, committed = [], []
+    for values, codec in ((PLAIN, None), (GZIP, "gzip")):
+        with producer(bootstrap, compression_type=codec, linger_ms=20, enable_idempotence=False, acks="all") as writer:
+            sent = [
+                writer.send(f"{run}-orders", value.encode(), f"k{number}".encode(), partition=number % 2)
+                for number, value in enumerate(values)
+            ]
+            for each in sent:
+                each.get(SECONDS)
+        reader = consumer(bootstrap, f"{run}-group")
+        reader.subscribe([f"{run}-orders"])
+        seen.append(sorted(read(reader, len(values))))
+        reader.commit()
+        committed.append(sum(reader.committed(TopicPartition(f"{run}-orders", number)) or 0 for number in (0, 1)))
+        reader.close()
+    return {"first": seen[0], "second": seen[1], "committed": committed}
+
+
+def transactions(bootstrap: str, run: str) -> dict[str, Any]:
+    source, target = TopicPartition(f"{run}-orders", 0), TopicPartition(f"{run}-booked", 0)
+    writer = producer(bootstrap, transactional_id=f"{run}-tx")
+    writer.init_transactions()
+    writer.begin_transaction()
+    for value in BOOKED[:3]:
+        writer.send(target.topic, value.encode(), partition=0)
+    offsets = consumer(bootstrap, f"{run}-ledger")
+    writer.send_offsets_to_transaction({source: OffsetAndMetadata(7, "", -1)}, offsets.group_metadata())
+    writer.commit_transaction()
+    writer.begin_transaction()
+    aborted = writer.send(target.topic, b"dropped", partition=0)
+    writer.flush(SECONDS)
+    aborted.get(SECONDS)
+    writer.abort_transaction()
+    writer.begin_transaction()
+    writer.send(target.topic, b"end", partition=0)
+    writer.commit_transaction()
+    writer.close(SECONDS)
+    reader = consumer(bootstrap, None, isolation_level="read_committed")
+    reader.assign([target])
+    reader.seek_to_beginning(target)
+    values = read(reader, len(BOOKED))
+    offset = offsets.committed(source)
+    reader.close()
+    offsets.close()
+    return {"committed": values, "offset": offset}
+
+
+def admin(bootstrap: str, run: str) -> dict[str, Any]:
+    name = f"{run}-made"
+    with KafkaAdminClient(bootstrap_servers=bootstrap, request_timeout_ms=MS, bootstrap_timeout_ms=MS) as client:
+        made = {"num_partitions": 3, "replication_factor": 1, "configs": {"retention.ms": "3600000"}}
+        client.create_topics({name: made}, wait_for_metadata=True)
+        resource = ConfigResource(ConfigResourceType.TOPIC, name)
+        (found,) = client.describe_configs([resource]).values()
+        (described,) = client.describe_topics([name])
+        client.delete_topics([name])
+    retention = found[name]["retention.ms"]["value"]
+    return {"partitions": len(described["partitions"]), "retention": retention, "deleted": True}
+
+
+if __name__ == "__main__":
+    main(f"kafka-python {kafka.__version__}", group=group, transactions=transactions, admin=admin)

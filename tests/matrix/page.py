@@ -1,0 +1,191 @@
+"""What was seen, as docs/compatibility.md."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import Any
+
+from barnabas.decoder import facts
+from matrix import faults
+from matrix.brokers import BROKERS, Broker
+from matrix.building import CLIENTS
+from matrix.pair import differences, succeeded
+from matrix.stages import EXPECTED
+
+Result = dict[str, Any]
+LETTERS = {stage: stage[0].upper() for stage in EXPECTED}
+NOTHING = "–"
+
+HEAD = f"""# Compatibility
+
+Real clients of many kinds on real brokers of many releases, directly and through the proxy. Made by `make matrix`
+(`tests/matrix`): every pair runs the same small program both ways, and the recording is read afterwards.
+
+- **{LETTERS["group"]}**: produces, plain and gzip, and reads in a group; the next member resumes behind what was committed
+- **{LETTERS["transactions"]}**: transactions, one of them aborted, read committed; with a group's offsets where the client has that
+- **{LETTERS["admin"]}**: makes a topic with a setting, describes it and deletes it
+
+The letters stand for what gives the right result directly. Behind an arrow is what does with `--translate`
+([translation](translation.md)), where that is more; {NOTHING}: nothing; an empty cell: not tried yet. kcat makes no topics; kafka-go has no
+transactional producer, and Java before 0.11 has neither transactions nor an admin client.
+`make matrix ARGS="--only kafkajs,2.8 --again"` runs a part; `ARGS=--json` prints every pair with its versions."""
+
+ON_TODAYS_JAVA = """ZooKeeper's servers run with `zookeeper.jmx.log4j.disable=true` (log4j's successor lacks a class that they load) and
+`zookeeper.4lw.commands.whitelist=ruok` (3.5 and later do not answer otherwise); Kafka up to 0.10.2 has the jar of
+`javax.xml.bind` beside it, which Java lost in 11. Kafka 2.2 and 2.3 do not start on Java 14 or newer: the client of their
+ZooKeeper 3.4.14 cannot read how Java writes an address that is not resolved.
+
+```
+java.lang.IllegalArgumentException: Unable to canonicalize address BROKER/<unresolved> because it's not resolvable
+    at org.apache.zookeeper.SaslServerPrincipal.getServerPrincipal(SaslServerPrincipal.java:65)
+```"""
+
+
+def document(everything: dict[str, Any]) -> str:
+    """The page as Markdown."""
+    pairs: dict[str, Result] = everything["pairs"]
+    shown = [broker for broker in BROKERS if broker.name in everything["brokers"]]
+    lines = [
+        HEAD,
+        "",
+        "| client | " + " | ".join(broker.name for broker in shown) + " |",
+        "|---" * (len(shown) + 1) + "|",
+    ]
+    missing = []
+    for client in CLIENTS:
+        found = [pairs.get(f"{client.name} on {broker.name}") for broker in shown]
+        names = [result["client"] for result in found if result and result["client"]]
+        if names:
+            lines.append(f"| {names[0]} | " + " | ".join(cell(result) if result else "" for result in found) + " |")
+        else:
+            missing.append(f"{client.name} ({everything['clients'].get(client.name, {}).get('missing', 'not tried')})")
+    lines += ["", totals(list(pairs.values())), ""]
+    if missing:
+        lines += [f"Left out here: {'; '.join(missing)}.", ""]
+    lines += [
+        "## Brokers",
+        "",
+        *(f"- {start(broker, everything['brokers'])}" for broker in BROKERS),
+        "",
+        ON_TODAYS_JAVA,
+        "",
+    ]
+    lines += ["## Versions", "", "API versions of the requests, on all brokers together, without translation.", ""]
+    for client in CLIENTS:
+        if versions := united(pairs, client.name):
+            seen = sorted(versions.items(), key=lambda each: facts.api_key(each[0]) or 0)
+            lines.append(f"- **{client.name}**: " + "; ".join(f"{api} {ranges(of)}" for api, of in seen))
+    lines += [
+        "",
+        "## What does not work",
+        "",
+        "What the clients say themselves, directly at the broker.",
+        "",
+        *failures(pairs),
+        "",
+    ]
+    lines += ["## Findings", "", "What `barnabas findings` says of these conversations, above information.", ""]
+    lines += findings(pairs.values())
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def letters(said: Result) -> str:
+    """The stages that gave what they must."""
+    return "".join(LETTERS[stage] for stage, good in succeeded(said).items() if good) or NOTHING
+
+
+def cell(result: Result) -> str:
+    """Directly, and where translation gives more, that behind an arrow."""
+    direct = letters(result["direct"])
+    more = letters(result["translated"]["said"]) if result["translated"] else NOTHING
+    return direct if set(more) <= {*direct, NOTHING} else f"{direct} → {more}"
+
+
+def totals(results: list[Result]) -> str:
+    """One sentence that sums up."""
+    sides = [side for result in results for side in (result["proxied"], result["translated"]) if side]
+    exchanges, undecoded = sum(side["exchanges"] for side in sides), sum(len(side["undecoded"]) for side in sides)
+    other = sum(bool(differences(result["direct"], result["proxied"]["said"])) for result in results)
+    versions = {(api, version) for side in sides for api, seen in side["versions"].items() for version in seen}
+    return (
+        f"{len(results)} pairs, {other} of them with another outcome through the proxy than without it; {exchanges:,} "
+        f"exchanges recorded, {undecoded} of them not decoded; {len({api for api, _ in versions})} APIs in "
+        f"{len(versions)} versions."
+    )
+
+
+def start(broker: Broker, brokers: dict[str, Any]) -> str:
+    """How a broker is run, or why not."""
+    how = f"**{broker.name}**: Kafka {broker.release} with {'ZooKeeper' if broker.keeper else 'KRaft'}"
+    if broker.name not in brokers:
+        return f"{how}; not tried"
+    known = brokers[broker.name]
+    if "failed" not in known:
+        return f"{how}, on Java {known['java']}"
+    said = "\n  ".join(anonymous(line)[:150] for line in known["failed"].splitlines()[:5])
+    return f"{how} does not start on Java {known['java']}:\n\n  ```\n  {said}\n  ```\n"
+
+
+def united(pairs: dict[str, Result], client: str) -> dict[str, set[int]]:
+    """Versions by API over all brokers."""
+    found: dict[str, set[int]] = defaultdict(set)
+    for pair, result in pairs.items():
+        if pair.startswith(f"{client} on "):
+            for api, seen in result["proxied"]["versions"].items():
+                found[api].update(seen)
+    return found
+
+
+def ranges(versions: Iterable[int]) -> str:
+    """1, 2, 3, 7 as 1–3, 7."""
+    runs: list[list[int]] = []
+    for version in sorted(versions):
+        if runs and runs[-1][1] == version - 1:
+            runs[-1][1] = version
+        else:
+            runs.append([version, version])
+    return ", ".join(str(a) if a == b else f"{a}–{b}" for a, b in runs)
+
+
+def failures(pairs: dict[str, Result]) -> list[str]:
+    """By client and its words, on which brokers."""
+    where: dict[tuple[str, str], dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+    for pair, result in pairs.items():
+        client, _, broker = pair.partition(" on ")
+        direct = result["direct"]
+        if "broken" in direct:
+            where[client, anonymous(direct["broken"])][broker].append("everything")
+        for stage, good in succeeded(direct).items():
+            if not good:
+                said = direct[stage].get("error", "another result"), direct[stage].get("text", "")
+                where[client, anonymous(": ".join(said))][broker].append(stage)
+    told = []
+    for (client, words), places in where.items():
+        on = ", ".join(f"{broker} ({', '.join(stages)})" for broker, stages in places.items())
+        told.append(f"- **{client}** on {on}: `{words}`")
+    return told or ["Nothing."]
+
+
+def anonymous(text: str) -> str:
+    """Words without what differs from run to run, on one line, and no longer than needed."""
+    text = re.sub(r"(127\.0\.0\.1|localhost)(:\d+|/\d+)", "BROKER", text).replace("127.0.0.1", "HOST")
+    text = re.sub(r"\bm[0-9a-f]{10}\b", "RUN", text)
+    text = re.sub(r"/tmp/[\w/.-]+", "FILE", text)
+    text = re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d+ ", "", text).replace("`", "'")
+    return textwrap.shorten(text, 220, placeholder=" …")
+
+
+def findings(results: Iterable[Result]) -> list[str]:
+    """Every kind once: how often, an example, the reason."""
+    seen: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for result in results:
+        for found in result["proxied"]["findings"]:
+            seen[found["id"]].append(found)
+    told = []
+    for name, of in sorted(seen.items()):
+        why = faults.reason(of[0]) or "Not explained."
+        told.append(f"- `{name}`, {len(of)} times, such as: {anonymous(of[0]['seen'])}. {why}")
+    return told or ["None."]

@@ -1,0 +1,146 @@
+"""One client and one broker: directly, through the proxy at the same time, and through translation where it needs that."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+import uuid
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from barnabas.proxy import Proxy, ProxyConfig
+from barnabas.proxy.events import ConnectionOpened, Event
+from barnabas.proxy.spoken import VersionsConfig
+from matrix import recording, topics
+from matrix.brokers import Address
+from matrix.stages import EXPECTED, reached
+from real.broker import REPOSITORY
+
+PROGRAM_SECONDS = 60.0
+READY_SECONDS = 60.0
+Said = dict[str, Any]
+
+
+def run_program(command: Sequence[str], bootstrap: str, run: str, seconds: float = PROGRAM_SECONDS) -> Said:
+    """What a client program says; `broken` where it ended otherwise than by its own will."""
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(REPOSITORY / "tests"), *_python_path()])}
+    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
+        process = subprocess.Popen(
+            [*command, bootstrap, run],
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=err,
+            env=environment,
+            start_new_session=True,
+        )
+        try:
+            code = process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            code = None
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        out.seek(0), err.seek(0)
+        said: Said = {}
+        with contextlib.suppress(ValueError, IndexError):
+            said = dict(json.loads(out.read().splitlines()[-1]))
+        if code is None:
+            said["broken"] = f"no result within {seconds:.0f} s"
+        elif code or not said:
+            said["broken"] = f"ended with {code}: {_last_words(err.read())}"
+        return said
+
+
+def _last_words(text: str) -> str:
+    """The line that says why a program ended, of what it wrote to standard error."""
+    lines = [line for line in text.splitlines() if line.strip()]
+    told = [line for line in lines if line.startswith(("panic:", "thread '", "Exception in"))]
+    return (told or lines[-1:] or ["nothing"])[0]
+
+
+def _python_path() -> list[str]:
+    return [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
+
+
+def through(command: Sequence[str], broker: Address, translate: bool = False) -> Said:
+    """What the program says behind a proxy, and what the proxy's recording shows."""
+    with tempfile.TemporaryDirectory(prefix="barnabas-matrix-") as folder:
+        directory = Path(folder) / "recording"
+        versions = VersionsConfig(translate=True) if translate else None
+        with Proxy(ProxyConfig(upstream=broker, record=directory, lossless=True, versions=versions)) as proxy:
+            heard = accepting(proxy)
+            said = tried(command, broker, proxy.address)
+            own = proxy.address
+        return {"said": said, **recording.read(directory, own, [*heard, *proxy.events()])}
+
+
+def accepting(proxy: Proxy) -> list[Event]:
+    """Wait until the relay has taken a connection, and give the events until then: on a busy machine that may take longer
+    than a client waits."""
+    heard: list[Event] = []
+    with socket.create_connection(proxy.address):
+        while not (heard and isinstance(heard[-1], ConnectionOpened)):
+            event = proxy.next_event(READY_SECONDS)
+            if event is None:
+                raise TimeoutError(f"the proxy took no connection within {READY_SECONDS:.0f} s")
+            heard.append(event)
+    return heard
+
+
+def tried(command: Sequence[str], broker: Address, at: Address) -> Said:
+    """Make the topics of a run past the proxy, and run the program against that address."""
+    run = f"m{uuid.uuid4().hex[:10]}"
+    topics.make(broker, [f"{run}-orders", f"{run}-booked"])
+    return run_program(command, f"{at[0]}:{at[1]}", run)
+
+
+def succeeded(said: Said) -> dict[str, bool]:
+    """Of each stage that the client has, whether it gave what it must."""
+    return {stage: reached(stage, said[stage]) for stage in EXPECTED if stage in said}
+
+
+def differences(direct: Said, proxied: Said) -> list[str]:
+    """What is not the same with the proxy between. Of a failure only its name counts: texts hold addresses; and of what
+    came too late only that."""
+    found = []
+    for stage in sorted({*direct, *proxied} - {"client", "broken"}):
+        one, other = (_outcome(said, stage) for said in (direct, proxied))
+        if one != other:
+            found.append(f"{stage}: {one} directly, {other} through the proxy")
+    return found
+
+
+LATE = {"Timeout", "TimeoutError", "TimeoutException", "DeadlineExceeded", "_TIMED_OUT", "OperationTimedOut"}
+
+
+def _outcome(said: Said, stage: str) -> Any:
+    outcome = said.get(stage, {"error": "TimeoutError" if "no result" in said.get("broken", "") else "it ended before"})
+    name = outcome.get("error", outcome)
+    return "too late" if isinstance(name, str) and name in LATE else name
+
+
+def run_pair(command: Sequence[str], broker: Address, translate: bool = True) -> Said:
+    """Everything about a pair, as plain values. `translate`: also through translation, where a stage fails directly."""
+    began = time.monotonic()
+    with ThreadPoolExecutor(2) as both:
+        alone = both.submit(tried, command, broker, broker)
+        beside = both.submit(through, command, broker)
+        direct, proxied = alone.result(), beside.result()
+    translated = None
+    if translate and ("broken" in direct or not all(succeeded(direct).values())):
+        translated = through(command, broker, translate=True)
+    return {
+        "client": direct.get("client") or proxied["said"].get("client"),
+        "direct": direct,
+        "proxied": proxied,
+        "translated": translated,
+        "seconds": round(time.monotonic() - began, 1),
+    }

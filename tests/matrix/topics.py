@@ -1,0 +1,35 @@
+"""Topics that are there before a client comes: Metadata v0 makes them on every release."""
+
+from __future__ import annotations
+
+import socket
+import time
+
+from barnabas.decoder import decode_response, encode_request, facts
+from matrix.brokers import Address
+
+SECONDS = 30.0
+METADATA = facts.api_key("Metadata")
+
+
+def ask(address: Address, request: bytes) -> bytes:
+    """The frame that answers this one."""
+    with socket.create_connection(address, SECONDS) as connection, connection.makefile("rb") as answers:
+        connection.sendall(len(request).to_bytes(4, "big") + request)
+        return answers.read(int.from_bytes(answers.read(4), "big"))
+
+
+def make(address: Address, names: list[str]) -> None:
+    """Return when each of these topics has leaders; TimeoutError where that takes too long."""
+    request = encode_request(
+        METADATA, 0, {"topics": [{"name": name} for name in names]}, correlation_id=1, client_id="matrix"
+    )
+    end = time.monotonic() + SECONDS
+    while True:
+        topics = decode_response(ask(address, request), api_key=METADATA, api_version=0).to_dict()["topics"]
+        codes = {topic["error_code"] for topic in topics} | {p["error_code"] for t in topics for p in t["partitions"]}
+        if codes == {0} and all(topic["partitions"] for topic in topics):
+            return
+        if time.monotonic() > end:
+            raise TimeoutError(f"no leaders for {', '.join(names)} within {SECONDS:.0f} s: {topics}")
+        time.sleep(0.1)

@@ -1,0 +1,193 @@
+"""Loading plugins and running their hooks, without a proxy: errors and their places, settings, interest, order."""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import pytest
+from barnabas import decoder
+from barnabas.decoder import Exchange
+from barnabas.plugins.hooks import PeerView, PluginError, load, parse
+from barnabas.plugins.hooks.chain import Chain
+from barnabas.plugins.hooks.context import Surroundings
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Any:
+    """``made(text, "?settings")`` loads a file with this text."""
+
+    def make(text: str, behind: str = "") -> Any:
+        path = tmp_path / "p.py"
+        path.write_text(textwrap.dedent(text))
+        return load(parse(f"{path}{behind}").read())
+
+    return make
+
+
+HOOKED = "def request(self, message, ctx): pass"
+
+
+@pytest.mark.parametrize(
+    ("text", "behind", "said"),
+    [
+        ("class A:\n  def tick(self, ctx)\n", "", "p.py:2:22: SyntaxError: expected ':'"),
+        ("x = 1\n\nraise KeyError('no')\n", "", "p.py:3: KeyError: 'no'"),
+        ("import no_such_module\n", "", "p.py:1: ModuleNotFoundError"),
+        ("class A:\n  def __init__(self):\n    1 / 0\n  def tick(self, ctx): pass\n", "", "p.py:3: ZeroDivisionError"),
+        ("class A:\n  pass\n", "", "p.py:1: A has none of the hooks"),
+        ("class A:\n  def on_request(self, message, ctx): pass\n", "", "did you mean one of them by on_request?"),
+        ("x = 1\n", "", "p.py: no class in it has one of the hooks"),
+        (f"class A:\n  {HOOKED}\n", "", "p.py:2: A has the hook 'request' and does not say for what"),
+        ("class A:\n  apis = {'Fetch'}\n  def request(self, message): pass\n", "", "p.py:3: the hook is defined as def request(self, message, ctx)"),
+        (f"class A:\n  apis = {{'Produec'}}\n  {HOOKED}\n", "", "there is no API 'Produec': did you mean 'Produce'?"),
+        (f"class A:\n  apis = 7\n  {HOOKED}\n", "", "apis is a set of names"),
+        (f"class A:\n  match = 'api = Fetch and'\n  {HOOKED}\n", "", "match: "),
+        (f"class A:\n  match = 'latency > 5ms'\n  {HOOKED}\n", "", "is not known before the response is there"),
+        ("class A:\n  def tick(self, ctx): pass\n", ":B", "it has no class B: there: A"),
+        ("class A:\n  def tick(self, ctx): pass\n", "?a=1", "p.py:1: A has no setting 'a': it has none"),
+        ("class A:\n  def __init__(self, size: int): pass\n  def tick(self, ctx): pass\n", "?size=x", "'size' is a whole number, not 'x'"),
+        ("class A:\n  def __init__(self, size: int): pass\n  def tick(self, ctx): pass\n", "", "needs the setting 'size'"),
+        ("import sys\nsys.exit()\n", "", "it ends the program"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_said_with_its_place(made: Any, text: str, behind: str, said: str) -> None:
+    with pytest.raises(PluginError) as raised:
+        made(text, behind)
+    assert said in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize("text", ["", "x.py?=1", "x.py?a", "x.py?a b=1"])
+def test_what_names_no_plugin(text: str) -> None:
+    with pytest.raises(PluginError):
+        parse(text)
+
+
+def test_settings_have_the_kind_that_the_class_says(made: Any) -> None:
+    (plugin,) = made(
+        """
+        class A:
+            def __init__(self, text, size: "int", share=0.5, loud=False, word: str = "x"):
+                self.given = (text, size, share, loud, word)
+            def tick(self, ctx): pass
+        """,
+        "?text=a%26b&size=3&share=2&loud=yes",
+    )
+    assert plugin.instance.given == ("a&b", 3, 2.0, True, "x")
+
+
+def test_interest_is_both_apis_and_match(made: Any) -> None:
+    both, one, other, none = made(
+        f"""
+        class Both:
+            apis = ("Produce", "fetch")
+            match = "api in {{Produce, Metadata}} and client == x"
+            {HOOKED}
+        class One:
+            apis = "*"
+            def response(self, message, ctx): pass
+        class Other:
+            match = "client == x"
+            def exchange(self, exchange, ctx): pass
+        class Quiet:
+            def connected(self, ctx): pass
+        """
+    )
+    assert both.keys("request") == {0} and both.keys("response") == frozenset()
+    assert one.keys("response") == other.keys("exchange") == frozenset(decoder.facts.api_keys())
+    assert not any(none.keys(hook) for hook in ("request", "response", "exchange"))
+
+
+def heartbeat(group: str = "g", response: bool = False) -> Exchange:
+    frame = decoder.encode_request(12, 1, {"group_id": group}, correlation_id=4, client_id="x")
+    return Exchange(
+        api_key=12, api_version=1, correlation_id=4, client_id="x", request=frame,
+        response=decoder.encode_response(12, 1, {}, correlation_id=4) if response else None,
+    )  # fmt: skip
+
+
+def run(hooks: Any) -> Any:
+    """Hooks that ask nothing."""
+    with pytest.raises(StopIteration) as done:
+        hooks.send(None)
+    return done.value.value
+
+
+def chain(plugins: Any) -> tuple[Chain, list[Any]]:
+    faults: list[Any] = []
+    around = Surroundings({1: PeerView(1, "c:1", "b:2")}, lambda *_: None, lambda *_: None, lambda *_: None)
+    return Chain(
+        plugins, around, lambda plugin, hook, error: faults.append((plugin.name, str(error))), lambda *_: None
+    ), faults
+
+
+ADDS = """
+    class {0}:
+        apis = "Heartbeat"
+        def request(self, message, ctx):
+            return message.replace({{"group_id": message["group_id"] + "{0}"}})
+        def response(self, message, ctx):
+            return message.replace({{"throttle_time_ms": message["throttle_time_ms"] * 10 + {1}}})
+"""
+
+
+def test_requests_go_one_way_and_responses_the_other(made: Any) -> None:
+    plugins = made(textwrap.dedent(ADDS.format("A", 1)) + textwrap.dedent(ADDS.format("B", 2)))
+    hooks, faults = chain(plugins)
+    passed = run(hooks.message("request", heartbeat(), None))
+    assert decoder.decode_request(passed.frame)["group_id"] == "gAB"
+    assert (passed.by, passed.note()) == (["A", "B"], "plugin 'A', 'B': changed")
+    passed = run(hooks.message("response", heartbeat(response=True), None))
+    assert decoder.decode_response(passed.frame, api_key=12, api_version=1)["throttle_time_ms"] == 21
+    assert not faults
+
+
+def test_a_fault_in_the_middle_costs_only_its_own_change(made: Any) -> None:
+    text = "".join(textwrap.dedent(each) for each in (ADDS.format("A", 1), ADDS.format("B", 2), ADDS.format("C", 3)))
+    hooks, faults = chain(made(text.replace('+ "B"', "+ 7")))
+    passed = run(hooks.message("request", heartbeat(), None))
+    assert decoder.decode_request(passed.frame)["group_id"] == "gAC"
+    assert [plugin for plugin, _ in faults] == ["B"]
+
+
+def test_what_decides_ends_the_way(made: Any) -> None:
+    text = textwrap.dedent(
+        """
+        class Answers:
+            apis = "Heartbeat"
+            def request(self, message, ctx):
+                ctx.respond(error="ILLEGAL_GENERATION")
+        """
+    ) + textwrap.dedent(ADDS.format("A", 1))
+    hooks, faults = chain(made(text))
+    passed = run(hooks.message("request", heartbeat(), None))
+    assert (passed.kind, passed.by, faults) == ("respond", ["Answers"], [])
+    assert decoder.decode_response(passed.frame, api_key=12, api_version=1)["error_code"] == 22
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        ("return {}", "return a message"),
+        (
+            "return decoder.decode_request(decoder.encode_request(12, 1, {'group_id': 'g'}, correlation_id=5))",
+            "correlation id",
+        ),
+        ("ctx.respond(error='NO_SUCH_ERROR')", "NO_SUCH_ERROR"),
+        ("ctx.respond({'no_field': 1})", "no_field"),
+        ("ctx.delay(-1)", "delay: from 0"),
+        ("ctx.fields('colour')", "none of"),
+        ("ctx.request('Metadata', {})", "add version="),
+        ("ctx.forward(3)", "forward: a message, not int"),
+    ],
+)
+def test_misuse_is_a_fault_that_says_what_to_do(made: Any, code: str, said: str) -> None:
+    plugins = made(
+        f"from barnabas import decoder\nclass A:\n    apis = 'Heartbeat'\n    def request(self, message, ctx):\n        {code}\n"
+    )
+    hooks, faults = chain(plugins)
+    passed = run(hooks.message("request", heartbeat(), PeerView(1, "c:1", "b:2")))
+    assert passed.kind == "forward" and passed.frame is None
+    assert len(faults) == 1 and said in faults[0][1]

@@ -1,0 +1,84 @@
+"""Whatever is sent to the control API: an answer that its description knows, never a fault of ours, and traffic goes on."""
+
+from __future__ import annotations
+
+import json
+import random
+import socket
+from typing import Any
+from urllib.parse import quote
+
+VALUES: tuple[Any, ...] = (
+    None, True, -1, 0, 1e308, 2**63, "", "x" * 5000, "\x00\x1b[2J", "\ud83d", "../../etc/passwd", "api == Produce", "api ==",
+    [], {}, [[]], {"": None}, [1, "a"], {"error": "NO_SUCH"}, {"delay": "-1s"}, "-1", "NaN", "1e999", " ", "%00", "é",
+)  # fmt: skip
+SEEDS: tuple[dict[str, Any], ...] = (
+    {"name": "r", "match": "api == Heartbeat", "do": {"error": "NOT_COORDINATOR"}, "when": {"times": 1}},
+    {"filter": "api == Fetch", "response": True, "timeout": 1},
+    {"directory": "\x00", "snaplen": 1},
+    {"edits": {"brokers[0].port": 1}},
+    {"label": "a", "reason": "b"},
+)
+NOT_ASKED = ("/v1/shutdown", "/stream")
+"""It would end; it would not."""
+
+
+def changed(chance: random.Random, value: Any) -> Any:
+    """A body with something else in it."""
+    if not isinstance(value, dict) or not value or chance.random() < 0.2:
+        return chance.choice(VALUES)
+    key = chance.choice(list(value))
+    kind = chance.randrange(3)
+    if kind == 0:
+        return {**value, key: changed(chance, value[key])}
+    if kind == 1:
+        return {**value, str(chance.choice(VALUES))[:40]: chance.choice(VALUES)}
+    return {name: each for name, each in value.items() if name != key}
+
+
+def test_every_endpoint_bears_anything(make_desk: Any, bench: Any, wire: Any, beat: Any) -> None:
+    desk = make_desk()
+    chance = random.Random(1)
+    authorization = {"Authorization": f"Bearer {desk.access.token}"}
+    seen: set[int] = set()
+    for number in range(600):
+        path, operations = chance.choice(sorted(desk.description["paths"].items()))
+        if path.endswith(NOT_ASKED):
+            continue
+        method = chance.choice(sorted(operations)).upper()
+        told = path
+        while "{" in told:
+            name = chance.choice(("1", "0", "-1", "r", "%2e%2e", "%00", "x" * 300, "%ff", "9" * 40))
+            told = told[: told.index("{")] + name + told[told.index("}") + 1 :]
+        query = chance.choice(("", "?since=x&wait=y", "?since=-1&limit=0", "?limit=9999999999", "?filter=(", "?hits=1&timeout=0"))
+        if "wait" in path and "timeout" not in query:
+            query = "?hits=1&timeout=0"
+        body = json.dumps(changed(chance, chance.choice(SEEDS))).encode()
+        if chance.random() < 0.2:
+            at = chance.randrange(len(body))
+            body = body[:at] + bytes([chance.randrange(256)]) + body[at:]
+        status, answer = desk.raw(method, told + query, body, **authorization)
+        assert status < 500, (method, told, query, body, answer)
+        if method.lower() in operations and "%" not in told:
+            desk.check(method, told, status, answer)
+        seen.add(status)
+        if number % 50 == 0:
+            for kind, key in (("rules", "name"), ("intercepts", "id")):
+                for each in desk.call("GET", f"/v1/{kind}")[1][kind]:
+                    desk.raw("DELETE", f"/v1/{kind}/{quote(str(each[key]), safe='')}", None, **authorization)
+            client = bench.client(desk.proxy.address)
+            client.sendall(beat(number))
+            assert wire.read_frame(client), "traffic does not go on"
+    assert {200, 404} <= seen and seen & {400, 422}
+    assert desk.call("GET", "/v1/status")[0] == 200
+
+
+def test_what_is_no_http(desk: Any) -> None:
+    chance = random.Random(2)
+    for _ in range(60):
+        with socket.create_connection(("127.0.0.1", desk.port), timeout=60) as sock:
+            sock.sendall(b"GET /v1/status HTTP/1.1\r\n"[: chance.randrange(26)] + chance.randbytes(chance.randrange(300)))
+            sock.shutdown(socket.SHUT_WR)
+            answer = sock.recv(4096)
+            assert not answer or (answer.startswith(b"HTTP/1.") and b" 200 " not in answer.split(b"\r\n")[0])
+    assert desk.call("GET", "/v1/status")[0] == 200

@@ -1,0 +1,128 @@
+"""`barnabas proxy --plugin`: workers, SIGHUP, processes that are killed, and nothing left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+PLUGIN = """
+import os
+class Marks:
+    apis = ("Heartbeat",)
+    def __init__(self, mark: int = 1, loud: bool = False):
+        self.mark = mark
+    def response(self, message, ctx):
+        return message.replace({"throttle_time_ms": self.mark + STEP})
+"""
+
+
+def descendants(pid: int) -> list[int]:
+    """The processes below this one."""
+    found = []
+    for each in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            parent = int(each.read_text().rpartition(")")[2].split()[1])
+        except (OSError, ValueError):
+            continue
+        if parent == pid:
+            below = int(each.parent.name)
+            found += [below, *descendants(below)]
+    return found
+
+
+def names(pids: list[int]) -> dict[int, str]:
+    return {
+        pid: Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ")
+        for pid in pids
+        if Path(f"/proc/{pid}").exists()
+    }
+
+
+class Running:
+    """A proxy in the foreground of nobody's terminal."""
+
+    def __init__(self, *options: str) -> None:
+        self.child = subprocess.Popen(
+            [sys.executable, "-m", "barnabas", "proxy", "--listen", "127.0.0.1:0", "--json", *options],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ | {"PYTHONUNBUFFERED": "1"},
+        )  # fmt: skip
+
+    def event(self, kind: str) -> dict[str, Any]:
+        """The next event of a kind. The proxy says its counts every second, so this does not wait for ever."""
+        assert self.child.stdout is not None
+        until = time.monotonic() + 60
+        while time.monotonic() < until and (line := self.child.stdout.readline()):
+            found = json.loads(line)
+            if found["event"] == kind:
+                return dict(found)
+        raise AssertionError(f"no {kind}")
+
+    def end(self) -> None:
+        if self.child.poll() is None:
+            self.child.send_signal(signal.SIGINT)
+            try:
+                self.child.wait(60)
+            except subprocess.TimeoutExpired:
+                self.child.kill()
+        self.child.communicate()
+
+
+@pytest.fixture
+def broker(make_broker: Any) -> Iterator[Any]:
+    broker = make_broker()
+    yield broker
+    broker.server.close()
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks into /proc")
+def test_two_workers_a_signal_and_the_end(broker: Any, make_client: Any, tmp_path: Path) -> None:
+    path = tmp_path / "marks.py"
+    path.write_text(PLUGIN.replace("STEP", "0"))
+    config = tmp_path / "barnabas.toml"
+    address = "{}:{}".format(*broker.address)
+    config.write_text(
+        f'plugin-budget = "30s"\n[[cluster]]\nname = "c"\nbroker = "{address}"\nplugin = ["marks.py?mark=7&loud=yes"]\n'
+    )
+    running = Running("--config", str(config), "--workers", "2")
+    try:
+        proxy = running.event("Listening")["address"]
+        assert running.event("PluginsLoaded") == {
+            "event": "PluginsLoaded",
+            "cluster": "c",
+            "plugins": ["Marks"],
+            "again": False,
+        }
+        clients = [make_client(tuple(proxy)) for _ in range(6)]
+        assert {client.ask()["throttle_time_ms"] for client in clients} == {7}
+        path.write_text(PLUGIN.replace("STEP", "1"))
+        assert running.event("PluginsLoaded")["again"]
+        running.child.send_signal(signal.SIGHUP)
+        assert running.event("PluginsLoaded")["again"]
+        # each worker has its own; the event is told by the first that is ready
+        until = time.monotonic() + 60
+        while {client.ask()["throttle_time_ms"] for client in clients} != {8}:
+            assert time.monotonic() < until
+        below = descendants(running.child.pid)
+        nurseries = [pid for pid, name in names(below).items() if "plugged.nursery" in name]
+        assert len(nurseries) == 4  # two, and a host below each
+        for pid in nurseries:
+            os.kill(pid, signal.SIGKILL)
+        while {client.ask()["throttle_time_ms"] for client in clients} != {8}:
+            assert time.monotonic() < until
+        below = descendants(running.child.pid)
+    finally:
+        running.end()
+    assert running.child.returncode == 0
+    until = time.monotonic() + 20
+    while left := {pid: name for pid, name in names(below).items() if "barnabas" in name}:
+        assert time.monotonic() < until, left
+        time.sleep(0.05)

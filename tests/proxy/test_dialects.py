@@ -1,0 +1,231 @@
+"""The seam: a connection that speaks other versions to its client than to the broker. Requests and responses go through
+the dialect in order, what it makes or refuses takes its place in the queue, and its faults cost no traffic."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from barnabas import decoder
+from barnabas.plugins.versions.dialect import Answer, Asked, Close, Forward, Silence, Stacked, Step
+from barnabas.proxy.relay import Relay
+from barnabas.proxy.ring import Ring
+
+HEARTBEAT, METADATA, API_VERSIONS, PRODUCE = 12, 3, 18, 0
+
+
+def head(frame: bytes) -> tuple[int, int, int]:
+    """API key, version and correlation id of a request with its size."""
+    return tuple(int.from_bytes(frame[a:b], "big") for a, b in ((4, 6), (6, 8), (8, 12)))  # type: ignore[return-value]
+
+
+@dataclass
+class Scripted:
+    """A dialect made of functions; Heartbeats are its business."""
+
+    ask: Callable[[bytes], Step]
+    back: Callable[[Asked, bytes], bytes] = lambda asked, frame: frame
+    heard: list[tuple[int, bytes]] = field(default_factory=list)
+
+    def wants(self, api_key: int, api_version: int) -> bool:
+        return api_key == HEARTBEAT
+
+    def request(self, frame: bytes) -> Step:
+        return self.ask(frame)
+
+    def response(self, asked: Asked, frame: bytes) -> bytes:
+        return self.back(asked, frame)
+
+    def response_before(self, asked: Asked, place: int, frame: bytes) -> None:
+        self.heard.append((place, frame[4:]))
+        if frame[4:] == b"bad":
+            raise ValueError("bad")
+
+
+class Bed:
+    """A relay on a thread, in front of a broker that answers what it is asked, and tells what that was."""
+
+    def __init__(self, bench: Any, wire: Any) -> None:
+        self.wire, self.bench = wire, bench
+        self.seen: list[bytes] = []
+        self.answers: Callable[[bytes], bytes] = lambda frame: b"ok"
+
+        def script(sock: socket.socket) -> None:
+            while frame := wire.read_frame(sock):
+                self.seen.append(frame)
+                sock.sendall(wire.response(head(frame)[2], self.answers(frame)))
+
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.control = ours
+        listener = socket.create_server(("127.0.0.1", 0))
+        self.address = listener.getsockname()
+        self.relay = Relay(
+            theirs,
+            {
+                "ring": Ring.create().fd, "bells": {}, "room_bell": os.eventfd(0, os.EFD_NONBLOCK), "lossless": False,
+                "upstream": bench.broker(script).address, "listener": listener.detach(), "fixed_ports": False,
+                "rules": [], "probe": False,
+            },
+        )  # fmt: skip
+        theirs.setblocking(False)
+        self.thread = threading.Thread(target=self.relay.run)
+        self.thread.start()
+
+    def speaks(self, dialect: Any) -> socket.socket:
+        """A client whose connection has this dialect."""
+        self.relay.spoken.make = lambda connection: dialect
+        client: socket.socket = self.bench.client(self.address)
+        return client
+
+    def events(self) -> str:
+        """What the relay has told so far."""
+        self.control.setblocking(False)
+        found = []
+        try:
+            while True:
+                found.append(self.control.recv(1 << 16).decode())
+        except BlockingIOError:
+            return "\n".join(found)
+
+    def close(self) -> None:
+        self.relay.stop()
+        self.thread.join()
+
+
+@pytest.fixture
+def bed(bench: Any, wire: Any) -> Iterator[Bed]:
+    bed = Bed(bench, wire)
+    yield bed
+    bed.close()
+
+
+def version(frame: bytes, number: int) -> bytes:
+    return frame[:2] + number.to_bytes(2, "big") + frame[4:]
+
+
+def test_other_versions_on_both_legs(bed: Bed, wire: Any) -> None:
+    def back(asked: Asked, frame: bytes) -> bytes:
+        assert (asked.api_key, asked.api_version, asked.memo) == (HEARTBEAT, 1, "remembered")
+        return frame + b" translated"
+
+    client = bed.speaks(Scripted(lambda frame: Forward(version(frame, 4), memo="remembered"), back))
+    client.sendall(wire.request(API_VERSIONS, 0, 1) + wire.request(HEARTBEAT, 1, 2) + wire.request(API_VERSIONS, 0, 3))
+    assert [wire.read_frame(client) for _ in range(3)] == [
+        wire.response(1, b"ok"), wire.response(2, b"ok translated"), wire.response(3, b"ok")
+    ]  # fmt: skip
+    assert [head(frame) for frame in bed.seen] == [(API_VERSIONS, 0, 1), (HEARTBEAT, 4, 2), (API_VERSIONS, 0, 3)]
+
+
+def test_every_cut_of_the_stream(bed: Bed, wire: Any) -> None:
+    client = bed.speaks(Scripted(lambda frame: Forward(version(frame, 4)), lambda asked, frame: frame + b"!"))
+    stream = b"".join(wire.request(key, 1, number) for number, key in enumerate((HEARTBEAT, 19, HEARTBEAT, HEARTBEAT)))
+    for at in range(0, len(stream), 3):
+        client.sendall(stream[at : at + 3])
+    bodies = [wire.read_frame(client)[8:] for _ in range(4)]
+    assert bodies == [b"ok!", b"ok", b"ok!", b"ok!"]
+
+
+def test_an_answer_and_an_end_wait_for_their_turn(bed: Bed, wire: Any) -> None:
+    def ask(frame: bytes) -> Step:
+        number = frame[4:8]
+        return Answer(number + b"made here") if number[-1] == 2 else Close()
+
+    client = bed.speaks(Scripted(ask))
+    client.sendall(
+        b"".join(wire.request(key, 0, number) for number, key in ((1, 19), (2, HEARTBEAT), (3, HEARTBEAT), (4, 19)))
+    )
+    assert wire.read_frame(client) == wire.response(1, b"ok")
+    assert wire.read_frame(client) == wire.response(2, b"made here")
+    assert wire.read_frame(client) == b""
+    assert [head(frame)[2] for frame in bed.seen] == [1]
+
+
+def test_silence_is_for_ever(bed: Bed, wire: Any) -> None:
+    client = bed.speaks(Scripted(lambda frame: Silence()))
+    client.sendall(wire.request(19, 0, 1) + wire.request(HEARTBEAT, 0, 2) + wire.request(19, 0, 3))
+    assert wire.read_frame(client) == wire.response(1, b"ok")
+    client.settimeout(0.3)
+    with pytest.raises(TimeoutError):
+        client.recv(1)
+    client.settimeout(20)
+    client.shutdown(socket.SHUT_WR)
+    assert client.recv(1) == b""  # and who has given up is let go
+    assert [head(frame)[2] for frame in bed.seen] == [1]
+
+
+def test_requests_of_its_own(bed: Bed, wire: Any) -> None:
+    own = wire.request(API_VERSIONS, 0, 0)[4:]
+    dialect = Scripted(lambda frame: Forward(frame, before=(own, own)))
+    bed.answers = lambda frame: b"bad" if head(frame)[2] == 0x7F000002 else b"ok"
+    client = bed.speaks(dialect)
+    client.sendall(wire.request(HEARTBEAT, 0, 7) + wire.request(19, 0, 8))
+    assert wire.read_frame(client) == wire.response(7, b"ok")
+    assert wire.read_frame(client) == wire.response(8, b"ok")
+    assert dialect.heard == [(0, b"ok"), (1, b"bad")]
+    assert "ValueError: bad" in bed.events()
+
+
+def test_a_dialect_that_raises(bed: Bed, wire: Any) -> None:
+    def fail(*_: object) -> Any:
+        raise RuntimeError("out of luck")
+
+    client = bed.speaks(Scripted(fail))
+    client.sendall(wire.request(HEARTBEAT, 0, 1))
+    assert wire.read_frame(client) == wire.response(1, b"ok")  # as it came
+    client = bed.speaks(Scripted(lambda frame: Forward(frame), fail))
+    client.sendall(wire.request(HEARTBEAT, 0, 1))
+    assert wire.read_frame(client) == wire.response(1, b"ok")  # the same version: the client can read it
+    client = bed.speaks(Scripted(lambda frame: Forward(version(frame, 3)), fail))
+    client.sendall(wire.request(HEARTBEAT, 0, 1))
+    assert wire.read_frame(client) == b""  # it could not
+    assert "NotTranslated" in bed.events()
+
+
+def test_what_cannot_be_held_ends_the_connection(bed: Bed, wire: Any) -> None:
+    bed.relay.hold_limit = 1000
+    client = bed.speaks(Scripted(lambda frame: Forward(version(frame, 3))))
+    client.sendall(wire.request(19, 0, 1, bytes(2000)))
+    assert wire.read_frame(client) == wire.response(1, b"ok")  # not its business
+    client.sendall(wire.request(HEARTBEAT, 0, 2, bytes(2000)))
+    assert wire.read_frame(client) == b""
+    assert "NotTranslated" in bed.events()
+    bed.answers = lambda frame: bytes(2000)
+    client = bed.speaks(Scripted(lambda frame: Forward(version(frame, 3))))
+    client.sendall(wire.request(HEARTBEAT, 0, 2))
+    assert wire.read_frame(client) == b""
+    client = bed.speaks(Scripted(lambda frame: Forward(frame)))
+    client.sendall(wire.request(HEARTBEAT, 0, 2))
+    assert len(wire.read_frame(client)) == 2008  # at the client's version it may pass
+
+
+def test_produce_without_acks(bed: Bed, wire: Any) -> None:
+    body = {"acks": 0, "timeout_ms": 1, "topic_data": []}
+    silent = wire.framed(decoder.encode_request(PRODUCE, 2, body, correlation_id=1, client_id="t"))
+    dialect = Scripted(lambda frame: Forward(version(frame, 3)))
+    dialect.wants = lambda api_key, api_version: True  # type: ignore[method-assign]
+    client = bed.speaks(dialect)
+    client.sendall(silent + wire.request(HEARTBEAT, 0, 2))
+    wire.read_frame(client)  # the scripted broker answers everything; nobody awaits this one
+    assert wire.read_frame(client) == wire.response(2, b"ok")
+    assert [head(frame)[:2] for frame in bed.seen] == [(PRODUCE, 3), (HEARTBEAT, 3)]
+
+
+def test_two_dialects_as_one(bed: Bed, wire: Any) -> None:
+    outer = Scripted(lambda frame: Forward(version(frame, 2)), lambda asked, frame: frame + b" outer")
+    inner = Scripted(lambda frame: Forward(version(frame, 4)), lambda asked, frame: frame + b" inner")
+    client = bed.speaks(Stacked(outer, inner))
+    client.sendall(wire.request(HEARTBEAT, 1, 1) + wire.request(19, 1, 2))
+    assert wire.read_frame(client) == wire.response(1, b"ok inner outer")
+    assert wire.read_frame(client) == wire.response(2, b"ok")
+    assert [head(frame)[1] for frame in bed.seen] == [4, 1]
+    client = bed.speaks(Stacked(Scripted(lambda frame: Close()), inner))
+    client.sendall(wire.request(HEARTBEAT, 1, 1))
+    assert wire.read_frame(client) == b""
+    client = bed.speaks(Stacked(outer, Scripted(lambda frame: Answer(frame[4:8] + b"inner"))))
+    client.sendall(wire.request(HEARTBEAT, 1, 1))
+    assert wire.read_frame(client) == wire.response(1, b"inner outer")

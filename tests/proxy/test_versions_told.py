@@ -1,0 +1,203 @@
+"""What clients are told of versions by a proxy: options, rules, events at the start, and brokers that are asked first."""
+
+from __future__ import annotations
+
+import socket
+from typing import Any
+
+import pytest
+from barnabas import decoder
+from barnabas.decoder import facts, releases
+from barnabas.plugins.rules import Rule, RuleError, parse
+from barnabas.plugins.versions.pretence import offers
+from barnabas.plugins.versions.profile import Profile
+from barnabas.proxy.dialect_events import NotHonoured, OffersLearned
+from barnabas.proxy.spoken import VersionsConfig
+from barnabas.ui.cli.failure import Failure
+from barnabas.ui.cli.proxy_versions import config
+
+API_VERSIONS, FETCH, HEARTBEAT, METADATA = 18, 1, 12, 3
+NEWEST = releases.release(releases.releases()[-1])
+
+
+def asking(version: int = 0, number: int = 1, client_id: str = "t") -> bytes:
+    body = {"client_software_name": "x", "client_software_version": "1"} if version >= 3 else {}
+    return decoder.encode_request(API_VERSIONS, version, body, correlation_id=number, client_id=client_id)
+
+
+class Kafka:
+    """A broker of the newest release as far as ApiVersions goes; everything else it answers with "ok"."""
+
+    def __init__(self, wire: Any, silent: bool = False, closes: bool = False) -> None:
+        self.wire, self.silent, self.closes = wire, silent, closes
+        self.seen: list[tuple[int, int]] = []
+
+    def __call__(self, sock: socket.socket) -> None:
+        while frame := self.wire.read_frame(sock):
+            key, version, number = (int.from_bytes(frame[a:b], "big") for a, b in ((4, 6), (6, 8), (8, 12)))
+            self.seen.append((key, version))
+            if key != API_VERSIONS:
+                sock.sendall(self.wire.response(number, b"ok"))
+            elif self.closes:
+                return
+            elif not self.silent:
+                ranges = [
+                    {"api_key": key, "min_version": low, "max_version": high}
+                    for key, (low, high) in NEWEST.offered.items()
+                ]
+                body = {"api_keys": ranges}
+                sock.sendall(
+                    self.wire.framed(decoder.encode_response(API_VERSIONS, version, body, correlation_id=number))
+                )
+
+
+def ask(wire: Any, client: socket.socket, frame: bytes) -> dict[int, tuple[int, int]]:
+    client.sendall(wire.framed(frame))
+    return offers(wire.read_frame(client)[4:], int.from_bytes(frame[2:4], "big")) or {}
+
+
+def test_capped_for_everybody(bench: Any, wire: Any) -> None:
+    broker = Kafka(wire)
+    versions = VersionsConfig(Profile.of("", {"Heartbeat": 2}))
+    proxy = bench.proxy(bench.broker(broker).address, versions=versions)
+    client = bench.client(proxy.address)
+    for version in range(5):
+        assert ask(wire, client, asking(version, version)) == NEWEST.offered | {HEARTBEAT: (0, 2)}
+    beyond = 1 + (facts.api(API_VERSIONS).versions.high or 0)
+    client.sendall(wire.request(API_VERSIONS, beyond, 7))
+    refusal = decoder.decode_response(wire.read_frame(client)[4:], api_key=API_VERSIONS, api_version=beyond).to_dict()
+    known = {"api_key": API_VERSIONS, "min_version": 0, "max_version": beyond - 1}
+    assert (refusal["error_code"], refusal["api_keys"]) == (35, [known])
+    assert (API_VERSIONS, beyond) not in broker.seen
+    client.sendall(wire.request(HEARTBEAT, 2, 8))
+    assert wire.read_frame(client) == wire.response(8, b"ok")
+    client.sendall(wire.request(HEARTBEAT, 3, 9))
+    assert wire.read_frame(client) == b""
+    assert (HEARTBEAT, 3) not in broker.seen
+
+
+def test_what_the_broker_cannot_keep_is_said_at_the_start(bench: Any, wire: Any) -> None:
+    broker = bench.broker(Kafka(wire))
+    versions = VersionsConfig(Profile.of("2.0", {"Fetch": 3}))
+    proxy = bench.proxy(broker.address, versions=versions, probe=True)
+    event = wire.wait_for(proxy, NotHonoured)
+    assert f"Fetch 0-3 (the broker serves 4-{NEWEST.offered[1][1]})" in event.missing
+    assert "OffsetForLeaderEpoch 0-1 (the broker serves 2-4)" in event.missing and len(event.missing) == 3
+    assert "told of Kafka 2.0, Fetch up to v3" in event.text and "--translate" in event.text
+    # with a translator behind it, it can
+    proxy = bench.proxy(broker.address, versions=VersionsConfig(versions.profile, translate=True), probe=True)
+    assert ask(wire, bench.client(proxy.address), asking())[1] == (0, 3)
+    proxy.stop()
+    assert not [event for event in proxy.events() if isinstance(event, NotHonoured)]
+
+
+def test_a_rule_tells_some_clients(bench: Any, wire: Any) -> None:
+    rules = [
+        Rule.of("api == ApiVersions and client ~ '^old'", {"pretend": "0.11", "cap": {"Heartbeat": 0}}, name="old"),
+        Rule.of("client == capped", {"cap": {"Heartbeat": 1}}, name="capped"),
+    ]
+    proxy = bench.proxy(bench.broker(Kafka(wire)).address, rules=rules)
+    found = {}
+    for name in ("old-1", "capped", "other"):
+        client = bench.client(proxy.address)
+        found[name] = ask(wire, client, asking(client_id=name))
+        client.sendall(wire.request(HEARTBEAT, 1, 2))
+        assert wire.read_frame(client) == (b"" if name == "old-1" else wire.response(2, b"ok"))
+    assert found["other"] == NEWEST.offered
+    assert found["capped"] == NEWEST.offered | {HEARTBEAT: (0, 1)}
+    assert found["old-1"][HEARTBEAT] == (0, 0) and found["old-1"][METADATA] == (0, 4)
+    assert max(found["old-1"]) <= 33
+
+
+def test_a_rule_over_translation(bench: Any, wire: Any) -> None:
+    """What translation serves below the broker's own versions is part of what the pretended release has."""
+    rule = Rule.of("api == ApiVersions and client == old", {"pretend": "0.11"})
+    broker = bench.broker(Kafka(wire)).address
+    plain = bench.proxy(broker, rules=[rule])
+    translating = bench.proxy(broker, rules=[rule], versions=VersionsConfig(translate=True))
+    asked = asking(client_id="old")
+    assert ask(wire, bench.client(plain.address), asked)[FETCH] == (4, 5)
+    assert ask(wire, bench.client(translating.address), asked)[FETCH] == (0, 5)
+    assert ask(wire, bench.client(translating.address), asking())[FETCH] == (0, NEWEST.offered[FETCH][1])
+
+
+def test_old_brokers_do_not_know_api_versions(bench: Any, wire: Any) -> None:
+    broker = bench.broker(Kafka(wire))
+    client = bench.client(bench.proxy(broker.address, versions=VersionsConfig(Profile.of("0.9"))).address)
+    client.sendall(wire.framed(asking()) + wire.request(HEARTBEAT, 0, 2))
+    assert wire.read_frame(client) == wire.response(2, b"ok")  # 0.9 goes on with the next one
+    client = bench.client(bench.proxy(broker.address, versions=VersionsConfig(Profile.of("0.8.2"))).address)
+    client.sendall(wire.request(METADATA, 0, 1) + wire.framed(asking()))
+    assert wire.read_frame(client) == wire.response(1, b"ok")
+    assert wire.read_frame(client) == b""
+
+
+def test_the_broker_is_asked_before_the_first_request(bench: Any, wire: Any) -> None:
+    broker = Kafka(wire)
+    proxy = bench.proxy(bench.broker(broker).address, versions=VersionsConfig(translate=True))
+    for number in range(2):  # on the first connection only
+        client = bench.client(proxy.address)
+        client.sendall(wire.request(HEARTBEAT, 1, 1) + wire.request(HEARTBEAT, 1, 2))
+        assert [wire.read_frame(client) for _ in range(2)] == [wire.response(1, b"ok"), wire.response(2, b"ok")]
+        assert broker.seen.count((API_VERSIONS, 0)) == 1, number
+
+
+@pytest.mark.parametrize(("silent", "release"), [(True, "0.9.0"), (False, "0.8.2")])
+def test_a_broker_that_cannot_say(bench: Any, wire: Any, silent: bool, release: str) -> None:
+    broker = Kafka(wire, silent=silent, closes=not silent)
+    proxy = bench.proxy(bench.broker(broker).address, versions=VersionsConfig(translate=True))
+    for _ in range(1 if silent else 2):  # what hangs up once may have had other reasons
+        client = bench.client(proxy.address)
+        client.sendall(wire.request(METADATA, 0, 1))
+        assert wire.read_frame(client) == b""
+    event = wire.wait_for(proxy, OffersLearned)
+    assert event.release == release and f"taken for Kafka {release}" in event.text
+    client = bench.client(proxy.address)
+    client.sendall(wire.request(METADATA, 0, 1))
+    assert wire.read_frame(client) == wire.response(1, b"ok")
+
+
+@pytest.mark.parametrize(
+    ("do", "said"),
+    [
+        ("{pretend: '0.10.9'}", "unknown Kafka release '0.10.9', did you mean 0.10.2?"),
+        ("{pretend: 2.8}", "a release is text: write it in quotes"),
+        ("{cap: 3}", "'cap' holds APIs and their highest versions"),
+        ("{cap: {Fecht: 3}}", "there is no API 'Fecht', did you mean Fetch?"),
+        ("{cap: {Fetch: 99}}", "a cap of 99 takes nothing away"),
+        ("{cap: {Fetch: 5}, pretend: '0.10.2'}", "Kafka 0.10.2 serves Fetch 0-3"),
+        ("[{cap: {Fetch: 5}}, {pretend: '3.9'}]", "pretend and cap are one action here"),
+    ],
+)
+def test_rules_that_cannot_be(do: str, said: str) -> None:
+    with pytest.raises(RuleError) as raised:
+        parse(f"- match: api == ApiVersions\n  do: {do}\n", "r.yaml")
+    assert said in str(raised.value) and str(raised.value).startswith("r.yaml:2:")
+
+
+def test_a_rule_as_data() -> None:
+    rule = Rule.of("client == x", {"pretend": "0.10.2", "cap": {"Fetch": 2}})
+    assert rule.to_dict()["do"] == {"pretend": "0.10.2", "cap": {"Fetch": 2}}
+    assert Rule.from_dict(rule.to_dict()) == rule
+
+
+@pytest.mark.parametrize(
+    ("pretend", "cap", "said"),
+    [
+        ("0.10.9", [], "--pretend: unknown Kafka release '0.10.9', did you mean 0.10.2?"),
+        ("", ["Fetch"], "--cap: 'Fetch' is no API=VERSION such as Fetch=11"),
+        ("0.9", ["CreateTopics=1"], "--cap: Kafka 0.9.0 has no CreateTopics: leave its cap out"),
+    ],
+)
+def test_options_that_cannot_be(pretend: str, cap: list[str], said: str) -> None:
+    with pytest.raises(Failure) as raised:
+        config(cap, pretend, False)
+    assert str(raised.value) == said
+
+
+def test_options() -> None:
+    assert config(None, "", False) is None
+    assert config(None, "", True) == VersionsConfig(None, True)
+    assert config(["Fetch=11", "Produce=7"], "3.9", False) == VersionsConfig(
+        Profile.of("3.9", {"Fetch": 11, "Produce": 7})
+    )

@@ -1,0 +1,59 @@
+"""What the modules on faults share: a proxy in front of mock brokers, and the wire as it is up to now."""
+
+from __future__ import annotations
+
+import socket
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from barnabas import decoder
+from barnabas.ui.testing.bench import Barnabas
+from barnabas.ui.testing.cluster import EmbeddedCluster
+
+SECONDS = 30.0
+
+
+@contextmanager
+def mocked(directory: Path) -> Iterator[Barnabas]:
+    """A proxy in front of three mock brokers."""
+    cluster = EmbeddedCluster()
+    proxy = Barnabas(cluster.address, directory)
+    try:
+        yield proxy.start()
+    finally:
+        proxy.stop()
+        cluster.stop()
+
+
+def cursor(bench: Barnabas) -> int:
+    """The wire from here on: for `seen`."""
+    return settle(bench)
+
+
+def seen(bench: Barnabas, since: int, filter: str = "") -> list[dict[str, Any]]:
+    """All exchanges since then that a filter selects, and that have ended."""
+    settle(bench)
+    found: list[dict[str, Any]] = []
+    while True:
+        page = bench.control.exchange_page(filter, since=since, limit=1000)
+        found += page["exchanges"]
+        since = page["next"]
+        if not page.get("more"):
+            return found
+
+
+def settle(bench: Barnabas) -> int:
+    """Wait until everything up to now is known: a request of our own goes the same way. Its number."""
+    name = f"mark-{uuid.uuid4().hex}"
+    frame = decoder.encode_request(18, 0, {}, correlation_id=1, client_id=name)
+    with socket.create_connection(bench.proxy.address) as sock:
+        sock.sendall(len(frame).to_bytes(4, "big") + frame)
+        sock.recv(4)
+    deadline = time.monotonic() + SECONDS
+    while not (found := bench.control.exchange_page(f"client == '{name}'", wait=1.0)["exchanges"]):
+        assert time.monotonic() < deadline, "the inspector is far behind"
+    return int(found[0]["id"])

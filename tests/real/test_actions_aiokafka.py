@@ -1,0 +1,47 @@
+"""What aiokafka does about errors that a rule makes: what can be tried again is, anything else is told."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+from aiokafka import AIOKafkaProducer
+from aiokafka.errors import KafkaError
+from barnabas.ui.testing.bench import Barnabas
+from real.fault_bench import cursor, mocked, seen
+
+
+@pytest.fixture(scope="module")
+def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Barnabas]:
+    with mocked(tmp_path_factory.mktemp("control")) as proxy:
+        yield proxy
+
+
+def aiokafka(bootstrap: str, topic: str) -> str:
+    async def work() -> str:
+        async with AIOKafkaProducer(bootstrap_servers=bootstrap, retry_backoff_ms=20) as producer:
+            try:
+                await producer.send_and_wait(topic, b"one")
+            except KafkaError as error:
+                return type(error).__name__
+            return "sent"
+
+    return asyncio.run(asyncio.wait_for(work(), 60))
+
+
+@pytest.mark.parametrize(
+    ("error", "told", "requests"),
+    [
+        ("NOT_LEADER_OR_FOLLOWER", "sent", 2),
+        ("TOPIC_AUTHORIZATION_FAILED", "TopicAuthorizationFailedError", 1),
+    ],
+)
+def test_produce(bench: Barnabas, error: str, told: str, requests: int) -> None:
+    topic = f"aiokafka-{requests}"
+    before = cursor(bench)
+    with bench.inject(api="Produce", error=error, topic=topic, times=1) as fault:
+        assert aiokafka(bench.bootstrap, topic) == told
+        assert fault.hits == 1
+    found = [each["error"] for each in seen(bench, before, "api == Produce")]
+    assert found == [error, None][:requests]

@@ -1,0 +1,112 @@
+"""Every ready rule does something to a real client: librdkafka produces, consumes in a group and has a transaction."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from barnabas.plugins.recipes import RECIPES, Recipe
+from barnabas.ui.testing.bench import Barnabas
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from real.fault_bench import mocked
+
+SECONDS = 90.0
+IN_ORDER = sorted(RECIPES, key=lambda recipe: recipe.name != "slow-network")
+"""What is slow first: it has ended by itself when the proxy has to end."""
+QUICK = {"retry.backoff.ms": 20, "reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 100, "log_level": 0}
+
+
+@pytest.fixture(scope="module")
+def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Barnabas]:
+    with mocked(tmp_path_factory.mktemp("recipes")) as bench:
+        yield bench
+
+
+class Traffic:
+    """Clients that go on whatever happens to them, as new ones where they cannot."""
+
+    def __init__(self, bootstrap: str, name: str) -> None:
+        self.settings: dict[str, Any] = {"bootstrap.servers": bootstrap, "client.id": name, **QUICK}
+        self.name = name
+        self.over = threading.Event()
+
+    def produce(self) -> None:
+        # What is told once to a connection is told to the next one by a new client.
+        while not self.over.is_set():
+            producer = Producer(self.settings | {"linger.ms": 0, "topic.metadata.refresh.interval.ms": 200})
+            until = time.monotonic() + 2
+            while time.monotonic() < until and not self.over.is_set():
+                try:
+                    producer.produce(self.name, b"value")
+                except KafkaException:  # a fatal error, or one that the topic has been found to have
+                    self.over.wait(0.2)
+                producer.flush(0.2)
+            producer.purge()
+
+    def consume(self) -> None:
+        group = {"group.id": self.name, "auto.offset.reset": "earliest", "heartbeat.interval.ms": 50}
+        often = {
+            "auto.commit.interval.ms": 50,
+            "fetch.wait.max.ms": 20,
+            "fetch.error.backoff.ms": 10,
+            "check.crcs": True,
+        }
+        while not self.over.is_set():
+            consumer = Consumer(self.settings | group | often)
+            consumer.subscribe([self.name])
+            until = time.monotonic() + 10
+            while time.monotonic() < until and not self.over.is_set():
+                consumer.poll(0.05)
+            closing = threading.Thread(target=consumer.close, daemon=True)  # may wait for what never comes
+            closing.start()
+            closing.join(1)
+
+    def read(self) -> None:
+        consumer = Consumer(self.settings | {"group.id": "not used"})
+        consumer.assign([TopicPartition(self.name, 0, 0)])
+        while not self.over.is_set():
+            consumer.poll(0.05)
+        consumer.close()
+
+    def transact(self) -> None:
+        producer = Producer(self.settings | {"transactional.id": self.name})
+        try:
+            producer.init_transactions(20)
+            while not self.over.is_set():
+                producer.begin_transaction()
+                producer.produce(f"{self.name}-in-transaction", b"value")
+                producer.commit_transaction(20)
+        except KafkaException as error:
+            assert error.args[0].fatal() or error.args[0].txn_requires_abort() or error.args[0].retriable()
+
+    @contextmanager
+    def running(self, *what: Any) -> Iterator[None]:
+        threads = [threading.Thread(target=each, daemon=True) for each in what]
+        for thread in threads:
+            thread.start()
+        try:
+            yield
+        finally:
+            self.over.set()
+            for thread in threads:
+                thread.join(30)
+
+
+@pytest.mark.timeout(150)
+@pytest.mark.parametrize("recipe", IN_ORDER, ids=lambda recipe: recipe.name)
+def test_every_rule_hits(bench: Barnabas, recipe: Recipe) -> None:
+    traffic = Traffic(bench.bootstrap, recipe.name)
+    rules = recipe.made(topic=recipe.name, group=recipe.name, client=recipe.name)
+    bench.control.replace_rules([rule.to_dict() for rule in rules])
+    ways = [traffic.transact] if recipe.name == "zombie-producer" else [traffic.produce, traffic.consume]
+    if recipe.name == "authorization-denied":  # who may not join a group never comes to read
+        ways.append(traffic.read)
+    deadline = time.monotonic() + SECONDS
+    with traffic.running(*ways):
+        for rule in rules:
+            assert bench.control.wait_for_hits(rule.name, 1, max(deadline - time.monotonic(), 1)) >= 1
+    bench.control.replace_rules([])

@@ -1,0 +1,115 @@
+"""Current clients on old brokers, through the proxy with translation: what works, and what is refused with a clear error."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from barnabas.captures import open_capture
+from barnabas.plugins.versions.profile import Profile
+from barnabas.proxy import Proxy, ProxyConfig
+from barnabas.proxy.spoken import VersionsConfig
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+from kafka import KafkaProducer
+from real.old_broker import OldBroker
+from real.translated_clients import NEW_JARS, expected, java, kafka_python, librdkafka
+from real.workload import Deadline
+
+TRANSLATE = VersionsConfig(translate=True)
+ALL = ("none", "gzip", "snappy", "lz4")
+
+
+@pytest.fixture(scope="module")
+def translated(old_broker: OldBroker) -> Iterator[str]:
+    """A translating proxy in front of 0.10.2."""
+    with Proxy(ProxyConfig(upstream=old_broker.address, versions=TRANSLATE)) as proxy:
+        yield "{}:{}".format(*proxy.address)
+
+
+@pytest.fixture(scope="module")
+def topic(translated: str) -> Callable[[str], str]:
+    """Makes a topic of two partitions: CreateTopics is translated, too."""
+    admin = AdminClient({"bootstrap.servers": translated})
+
+    def make(name: str) -> str:
+        admin.create_topics([NewTopic(name, 2, 1)])[name].result(30)
+        return name
+
+    return make
+
+
+@pytest.mark.timeout(300)
+def test_java_4(translated, topic, tmp_path) -> None:
+    """It needs brokers of 2.1 or newer: Produce 3, Fetch 4. Idempotence cannot be had."""
+    name = topic("new-java")
+    assert java(translated, name, ALL, NEW_JARS, tmp_path, "false") == expected(ALL, timestamps=True)
+
+
+@pytest.mark.timeout(120)
+def test_librdkafka(translated, topic) -> None:
+    name = topic("new-librdkafka")
+    assert librdkafka(translated, name, (*ALL, "zstd"), None) == expected((*ALL, "zstd"), timestamps=True)
+
+
+@pytest.mark.timeout(120)
+def test_kafka_python(translated, topic) -> None:
+    name = topic("new-kafka-python")
+    assert kafka_python(translated, name, ALL, None) == expected(ALL, timestamps=True)
+
+
+@pytest.mark.timeout(120)
+def test_the_face_of_a_newer_release(old_broker: OldBroker, topic: Callable[[str], str], tmp_path: Path) -> None:
+    """With `pretend` clients see what 2.3 has, as far as it can be bridged to 0.10.2."""
+    name = topic("newer-face")
+    versions = VersionsConfig(Profile.of("2.3"), translate=True)
+    with Proxy(ProxyConfig(upstream=old_broker.address, versions=versions, record=tmp_path / "face")) as proxy:
+        assert librdkafka("{}:{}".format(*proxy.address), name, ("lz4",), None) == expected(("lz4",), timestamps=True)
+    with open_capture(tmp_path / "face") as capture:
+        seen = {(e.api, e.api_version) for e in capture.exchanges()}
+    assert {("Produce", 7), ("Fetch", 11), ("JoinGroup", 5), ("ListOffsets", 5)} <= seen
+
+
+def test_idempotence_is_refused(translated, topic) -> None:
+    """The client is not made to believe in what the broker cannot do."""
+    name = topic("new-and-idempotent")
+    producer = Producer({"bootstrap.servers": translated, "enable.idempotence": True, "log_level": 0})
+    deadline = Deadline(30)
+
+    def until_refused() -> None:
+        producer.produce(name, b"never")
+        while True:
+            producer.flush(1)
+            deadline.check("a refusal")
+
+    with pytest.raises(KafkaException, match="Idempotent producer not supported"):
+        until_refused()
+
+
+def test_current_clients_of_the_oldest_broker(oldest_broker: OldBroker) -> None:
+    """0.8.2 has neither ApiVersions nor groups: produce and fetch work, JoinGroup is no API of it."""
+    with Proxy(ProxyConfig(upstream=oldest_broker.address, versions=TRANSLATE)) as proxy:
+        bootstrap = "{}:{}".format(*proxy.address)
+        # without any topic such a broker names no brokers either: a client of its time makes one
+        first = KafkaProducer(bootstrap_servers=oldest_broker.bootstrap, api_version=(0, 8, 2))
+        assert first.send("translated", b"zero").get(30).offset == 0
+        first.close()
+        python = KafkaProducer(bootstrap_servers=bootstrap, enable_idempotence=False)
+        assert python.send("translated", b"one", headers=[("lost", b"h")]).get(30).offset == 1
+        python.close()
+        producer = Producer({"bootstrap.servers": bootstrap, "log_level": 0})
+        producer.produce("translated", b"two")
+        assert producer.flush(30) == 0
+        consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "none", "log_level": 0})
+        consumer.assign([TopicPartition("translated", 0, 0)])
+        values: list[bytes] = []
+        deadline = Deadline(60)
+        while len(values) < 3:
+            deadline.check("three records")
+            message = consumer.poll(0.5)
+            if message is not None:
+                assert message.error() is None, message.error()
+                values.append(message.value())
+        consumer.close()
+    assert values == [b"zero", b"one", b"two"]

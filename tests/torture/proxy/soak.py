@@ -1,0 +1,159 @@
+"""A proxy with everything that watches, for as long as one likes: does it grow, does it slow down, does it lose anything?
+
+    PYTHONPATH=tests python -m torture.proxy.soak --minutes 60 [--rate 300] [--json FILE]
+
+A real broker, a producer, a consumer, and every ten seconds a new client that asks and goes. Each sample sums what the
+processes of ``barnabas proxy`` hold: private memory (KiB), open files, threads. Reported are the slope of the memory over
+the second half (least squares, KiB per hour), and how late acknowledgements were in the first and the last tenth.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import Message
+from confluent_kafka.admin import AdminClient
+from real.broker import start_cluster
+from torture.proxy.clients import QUICK, Consumption, Production, check, make_topic
+
+SAMPLE_SECONDS = 5.0
+
+
+class Timed(Production):
+    """Also keeps when each acknowledgement came (s since the epoch), and how late (ms)."""
+
+    def __init__(self, bootstrap: str, topic: str, pause: float) -> None:
+        super().__init__(bootstrap, topic, True, pause)
+        self.late: list[tuple[float, float]] = []
+
+    def _told(self, error: Any, message: Message) -> None:
+        super()._told(error, message)
+        latency = message.latency()
+        if latency is not None:
+            self.late.append((time.time(), latency * 1e3))
+
+
+def family(pid: int) -> list[int]:
+    """A process and all that come from it."""
+    found = [pid]
+    for each in found:
+        for task in Path(f"/proc/{each}/task").glob("*/children"):
+            found += map(int, task.read_text().split())
+    return found
+
+
+def sample(pid: int) -> dict[str, int]:
+    """What a family of processes holds: private memory in KiB, open files, threads, and how many they are."""
+    memory = files = threads = 0
+    members = family(pid)
+    for each in members:
+        for line in Path(f"/proc/{each}/smaps_rollup").read_text().splitlines():
+            if line.startswith("Private_"):
+                memory += int(line.split()[1])
+        files += len(os.listdir(f"/proc/{each}/fd"))
+        threads += len(os.listdir(f"/proc/{each}/task"))
+    return {"kib": memory, "files": files, "threads": threads, "processes": len(members)}
+
+
+def slope(samples: list[dict[str, Any]]) -> float:
+    """KiB per hour over the second half."""
+    half = samples[len(samples) // 2 :]
+    fit = statistics.linear_regression([each["at"] for each in half], [each["kib"] for each in half])
+    return fit.slope * 3600
+
+
+def p99(values: list[float]) -> float:
+    """The 99th percentile."""
+    return statistics.quantiles(values, n=100)[98] if len(values) > 1 else 0.0
+
+
+def soak(minutes: float, rate: float, tell: bool = False) -> dict[str, Any]:
+    """Run it. Raises AssertionError when a record is lost or comes twice, or the proxy does not stay."""
+    with start_cluster() as cluster, tempfile.TemporaryDirectory() as folder:
+        arguments = ["--broker", cluster.bootstrap, "--listen", "127.0.0.1:0", "--record", f"{folder}/recording"]
+        arguments += ["--rotate-size", "8MiB", "--keep-size", "64MiB", "--findings", "--metrics", "127.0.0.1:0"]
+        arguments += ["--control", "127.0.0.1:0", "--json"]
+        proxy = subprocess.Popen(
+            [sys.executable, "-m", "barnabas", "proxy", *arguments], stdout=subprocess.PIPE, text=True,
+            env={**os.environ, "XDG_RUNTIME_DIR": folder},
+        )  # fmt: skip
+        try:
+            return _soaked(proxy, minutes, rate, tell)
+        finally:
+            proxy.send_signal(signal.SIGTERM)  # a shell's background jobs ignore SIGINT
+            proxy.wait(60)
+
+
+def _soaked(proxy: subprocess.Popen[str], minutes: float, rate: float, tell: bool) -> dict[str, Any]:
+    assert proxy.stdout
+    while (event := json.loads(proxy.stdout.readline()))["event"] != "Listening":
+        pass
+    threading.Thread(target=proxy.stdout.read, daemon=True).start()  # a full pipe would stop it
+    host, port = event["address"]
+    bootstrap = f"{host}:{port}"
+    AdminClient({"bootstrap.servers": bootstrap}).list_topics(timeout=60)  # every process is there
+    make_topic(bootstrap, "soak")
+    production, consumption = Timed(bootstrap, "soak", 1 / rate), Consumption(bootstrap, "soak")
+    production.start()
+    consumption.start()
+    began = time.time()
+    samples: list[dict[str, Any]] = []
+    clients = 0
+    while time.time() - began < minutes * 60:
+        time.sleep(SAMPLE_SECONDS)
+        samples.append({"at": time.time() - began, **sample(proxy.pid)})
+        if len(samples) % 2 == 0:
+            AdminClient({"bootstrap.servers": bootstrap, **QUICK}).list_topics(timeout=30)
+            clients += 1
+        if tell and len(samples) % 12 == 0:
+            last = samples[-1]
+            print(f"{last['at'] / 60:5.1f} min  {last['kib']} KiB  {last['files']} files", file=sys.stderr, flush=True)
+        assert proxy.poll() is None, "the proxy did not stay"
+    ended = time.time()
+    production.stop()
+    consumption.until(production.acknowledged)
+    consumption.stop()
+    check(production, consumption, True)
+    tenth = (ended - began) / 10
+    first = [late for at, late in production.late if at < began + tenth]
+    last = [late for at, late in production.late if at > ended - tenth]
+    return {
+        "minutes": round((ended - began) / 60, 1),
+        "records": len(production.acknowledged),
+        "clients": clients,
+        "kib_after_a_minute": next((each["kib"] for each in samples if each["at"] > 60), samples[0]["kib"]),
+        "kib_at_the_end": samples[-1]["kib"],
+        "kib_per_hour": round(slope(samples)),
+        "files": [samples[len(samples) // 2]["files"], samples[-1]["files"]],
+        "threads": [samples[len(samples) // 2]["threads"], samples[-1]["threads"]],
+        "p99_ms": [round(p99(first), 1), round(p99(last), 1)],
+        "p50_ms": [round(statistics.median(each), 2) for each in (first, last)],
+    }
+
+
+def main() -> None:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="torture.proxy.soak", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--minutes", type=float, default=60)
+    parser.add_argument("--rate", type=float, default=300, help="records a second")
+    parser.add_argument("--json", type=Path, help="write the figures there, too")
+    given = parser.parse_args()
+    found = soak(given.minutes, given.rate, tell=True)
+    print(json.dumps(found, indent=2))
+    if given.json:
+        given.json.write_text(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()

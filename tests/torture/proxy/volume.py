@@ -1,0 +1,185 @@
+"""Many gigabytes through a proxy: what comes out is what went in, per connection and direction, also when peers break off.
+
+    PYTHONPATH=tests python -m torture.proxy.volume --gigabytes 20 [--record] [--lossless]
+
+Connections follow one another, several at a time, each a conversation of every API with large batches in it. One in eight
+is reset somewhere in the middle by its client, one in eight by its broker: what arrived until then is a prefix.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import random
+import socket
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from barnabas.proxy import Proxy, ProxyConfig
+from barnabas.proxy.retaining import RecordingConfig
+from torture.proxy.peers import Broker, connect, reset
+from torture.proxy.traffic import Author
+
+LANES = 4
+"""Connections at a time."""
+STORIES = 8
+EXCHANGES = 1500
+LARGEST = 1 << 20
+
+
+@dataclass
+class Sides:
+    """What one connection's ends have received; `cut`: who breaks off (""), and after how many bytes of its own."""
+
+    story: int
+    cut: str
+    after: int
+    got: dict[str, tuple[int, str]] = field(default_factory=dict)
+    done: threading.Event = field(default_factory=threading.Event)
+
+
+def push(sock: socket.socket, data: bytes, chance: random.Random) -> None:
+    """Send all, in pieces of any size."""
+    at, view = 0, memoryview(data)
+    while at < len(data):
+        size = chance.choice((1, 1460, 65536, 1 << 20, 1 << 20))
+        sock.sendall(view[at : at + size])
+        at += size
+
+
+def pull(sock: socket.socket) -> tuple[int, str]:
+    """(bytes, SHA-256) of all that comes."""
+    found, count, space = hashlib.sha256(), 0, bytearray(1 << 20)
+    view = memoryview(space)
+    try:
+        while size := sock.recv_into(space):
+            found.update(view[:size])
+            count += size
+    except OSError:
+        pass
+    return count, found.hexdigest()
+
+
+class Volume:
+    """The conversations, and the connections that speak them."""
+
+    def __init__(self, seed: int) -> None:
+        self.chance = random.Random(seed)
+        self.stories = []
+        for number in range(STORIES):
+            talk = Author(seed + number).conversation(EXCHANGES, first=number << 20, most=LARGEST)
+            self.stories.append((b"".join(e.request for e in talk), b"".join(e.expected for e in talk)))
+        self.waiting: dict[int, Sides] = {}
+        self.moved = self.connections = self.cuts = 0
+        self._lock = threading.Lock()
+
+    def exchange(self, sock: socket.socket, sides: Sides, who: str) -> None:
+        """One end: speaks and listens at once, to the end or until it breaks off."""
+        data = self.stories[sides.story][0 if who == "client" else 1]
+        chance = random.Random(sides.after)
+
+        def speak() -> None:
+            try:
+                if sides.cut == who:
+                    push(sock, data[: sides.after], chance)
+                    time.sleep(0.01)
+                    reset(sock)
+                else:
+                    push(sock, data, chance)
+                    sock.shutdown(socket.SHUT_WR)
+            except OSError:
+                pass
+
+        speaker = threading.Thread(target=speak)
+        speaker.start()
+        sides.got[who] = pull(sock)
+        speaker.join()
+
+    def broker(self, sock: socket.socket) -> None:
+        """The script of the broker's end. The first correlation id says which conversation it is."""
+        sock.settimeout(60)
+        number = int.from_bytes(sock.recv(12, socket.MSG_PEEK | socket.MSG_WAITALL)[8:12], "big") >> 20
+        with self._lock:
+            sides = self.waiting[number]
+        self.exchange(sock, sides, "broker")
+        sides.done.set()
+
+    def one(self, address: tuple[str, int], story: int) -> None:
+        """One connection. Raises AssertionError when something arrived that was not sent."""
+        up, down = self.stories[story]
+        cut = self.chance.choice(("", "", "", "", "", "", "client", "broker"))
+        sides = Sides(story, cut, self.chance.randrange(64, len(up if cut == "client" else down)))
+        with self._lock:
+            self.waiting[story] = sides
+        with connect(address) as sock:
+            sock.settimeout(60)
+            self.exchange(sock, sides, "client")
+        assert sides.done.wait(60), "the broker's end does not end"
+        for who, data in (("broker", up), ("client", down)):
+            count, found = sides.got[who]
+            assert cut or count == len(data), f"{who}: {count} of {len(data)} bytes"
+            assert found == hashlib.sha256(memoryview(data)[:count]).hexdigest(), f"{who}: other bytes"
+            with self._lock:
+                self.moved += count
+        with self._lock:
+            self.connections += 1
+            self.cuts += bool(cut)
+
+
+def run(gigabytes: float, seed: int, tell: Callable[[str], Any], **options: Any) -> Volume:
+    """Until so many bytes have come out on either side. Raises AssertionError at the first that is wrong."""
+    volume = Volume(seed)
+    wrong: list[BaseException] = []
+
+    def lane(address: tuple[str, int], stories: list[int]) -> None:
+        number = 0
+        while volume.moved < gigabytes * 1e9 and not wrong:
+            try:
+                volume.one(address, stories[number % len(stories)])
+            except BaseException as error:
+                wrong.append(error)
+            number += 1
+
+    with Broker(volume.broker) as broker, Proxy(ProxyConfig(upstream=broker.address, probe=False, **options)) as proxy:
+        lanes = [
+            threading.Thread(target=lane, args=(proxy.address, list(range(STORIES))[n::LANES])) for n in range(LANES)
+        ]
+        for each in lanes:
+            each.start()
+        while any(each.is_alive() for each in lanes):
+            lanes[0].join(5)
+            while proxy.next_event(0) is not None:
+                pass  # so many connections tell much
+            tell(f"{volume.moved / 1e9:.1f} GB, {volume.connections} connections, {volume.cuts} broken off")
+        for each in lanes:
+            each.join()
+    if wrong:
+        raise wrong[0]
+    return volume
+
+
+def main() -> None:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="torture.proxy.volume", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--gigabytes", type=float, default=20)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--record", action="store_true", help="record into a folder that keeps 64 MiB")
+    parser.add_argument("--lossless", action="store_true")
+    given = parser.parse_args()
+    options: dict[str, Any] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        if given.record or given.lossless:
+            kept = RecordingConfig(keep_bytes=64 << 20)
+            options = {"record": Path(folder), "lossless": given.lossless, "recording": kept}
+        found = run(given.gigabytes, given.seed, lambda text: print(text, file=sys.stderr, flush=True), **options)
+    print(f"{found.moved / 1e9:.1f} GB on {found.connections} connections, {found.cuts} broken off: identical")
+
+
+if __name__ == "__main__":
+    main()

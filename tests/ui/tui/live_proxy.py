@@ -1,0 +1,100 @@
+"""A screen on a proxy in front of librdkafka's mock cluster, and a real client behind it."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
+
+from barnabas.proxy import Proxy
+from barnabas.proxy.control import Control
+from barnabas.ui.live import open_when_there
+from barnabas.ui.tui.app import BarnabasApp
+from confluent_kafka import Consumer
+from textual.pilot import Pilot
+
+LONG = 60.0
+"""Seconds that a loaded machine may take for anything."""
+Steps = Callable[[Pilot[None]], Awaitable[None]]
+
+
+def drive(proxy: Proxy, steps: Steps, size: tuple[int, int] = (120, 40), **options: Any) -> None:
+    """Run `steps` on the screen that is attached to a proxy."""
+    assert proxy.control is not None
+    control = Control(proxy.control.access.url, proxy.control.access.token)
+    assert proxy.config.record is not None
+    with open_when_there(Path(proxy.config.record)) as capture:
+        app = BarnabasApp(capture, title="mock", live=True, control=control, **{"allow_edit": True} | options)
+
+        async def go() -> None:
+            async with app.run_test(size=size, notifications=True) as pilot:
+                await pilot.pause()
+                try:
+                    await steps(pilot)
+                except BaseException:
+                    print(text_of(pilot), *app.session.log, sep="\n")  # pytest shows it
+                    raise
+            app.stop_once()
+
+        asyncio.run(go())
+
+
+def text_of(pilot: Pilot[Any]) -> str:
+    strips = pilot.app.screen._compositor.render_strips(pilot.app.size)
+    return "\n".join(strip.text for strip in strips)
+
+
+async def until(pilot: Pilot[Any], wanted: str, absent: str = "") -> str:
+    """The screen, as soon as it shows `wanted` and no `absent`."""
+    shown = ""
+    for _ in range(int(LONG / 0.05)):
+        shown = text_of(pilot)
+        if wanted in shown and (not absent or absent not in shown):
+            return shown
+        await pilot.pause(0.05)
+    raise AssertionError(f"{wanted!r} did not come, or {absent!r} did not go:\n{shown}")
+
+
+async def hold(pilot: Pilot[Any], text: str, side: str = "request", seconds: float = 300) -> None:
+    """Press what a person presses to hold something."""
+    await pilot.press("i")
+    await until(pilot, "Intercept")
+    for name, value in (("filter", text), ("side", side), ("seconds", f"{seconds:g}")):
+        pilot.app.screen.query_one(f"#{name}").value = value  # type: ignore[attr-defined]
+    await pilot.press("enter")
+    await until(pilot, "intercept ON")
+
+
+class Client:
+    """librdkafka's client; what it is asked runs in a thread, as the client waits for answers."""
+
+    def __init__(self, address: tuple[str, int], name: str = "stock-1") -> None:
+        bootstrap = "{}:{}".format(*address)
+        self._own = Consumer(
+            {"bootstrap.servers": bootstrap, "client.id": name, "group.id": name, "log_level": 0}
+        )
+
+    def run(self, ask: Callable[[Consumer], Any]) -> Future[Any]:
+        """The future answer, or the client's error."""
+        found: Future[Any] = Future()
+
+        def work() -> None:
+            try:
+                found.set_result(ask(self._own))
+            except BaseException as error:  # the test looks at it
+                found.set_exception(error)
+
+        threading.Thread(target=work, daemon=True).start()
+        return found
+
+
+async def outcome(pilot: Pilot[Any], future: Future[Any]) -> Any:
+    """What came of it; the screen goes on meanwhile."""
+    for _ in range(int(LONG / 0.05)):
+        if future.done():
+            return future.result()
+        await pilot.pause(0.05)
+    raise AssertionError("the client still waits")

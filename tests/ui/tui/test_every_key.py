@@ -1,0 +1,133 @@
+"""Every key on every screen, at 80x24: it is heard there, it does no harm, and a screen without anything says what to do."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+from barnabas.captures import Capture, open_capture
+from barnabas.ui.tui.app import BarnabasApp
+from barnabas.ui.tui.keys import KEYS, Key
+from barnabas.ui.tui.views import PLACES
+from textual.pilot import Pilot
+from textual.widgets import Input
+
+ENDS = {"app.quit", "app.stop", "view.leave", "detail.back"}
+
+
+@pytest.fixture
+def capture(request: pytest.FixtureRequest, story: Capture, tmp_path: Path, scribe_at: Any) -> Iterator[Capture]:
+    if request.param == "story":
+        yield story
+        return
+    scribe = scribe_at(tmp_path / "empty")
+    scribe.opened(1)
+    scribe.close()
+    with open_capture(tmp_path / "empty") as empty:
+        yield empty
+
+
+class App(BarnabasApp):
+    """Remembers which actions keys have led to."""
+
+    done: ClassVar[list[str]] = []
+
+    async def run_action(self, action: Any, *given: Any, **more: Any) -> bool:
+        found = await super().run_action(action, *given, **more)
+        if found:  # false where a widget had no use for the key, and others were asked
+            self.done.append(action)
+        return found
+
+
+@pytest.mark.parametrize(("capture", "live"), [("story", False), ("nothing", True)], indirect=["capture"])
+def test_every_key_of_every_view(capture: Capture, live: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    async def go() -> None:
+        app = App(capture, title="story", live=live)
+        async with app.run_test(size=(80, 24), notifications=True) as pilot:
+            await pilot.pause()
+            for number, place in enumerate(PLACES, 1):
+                app.action_view(number)
+                await settled(pilot)
+                empty = app.screen.empty_text()  # type: ignore[attr-defined]
+                assert not empty or len(empty.split()) > 5, place.name
+                for key in KEYS:
+                    wanted = key.context == place.module or (key.context in ("list", "view") and not empty)
+                    if wanted and key.id not in ENDS:
+                        await pressed(pilot, key, app.screen)
+                        await back(pilot, number)
+
+    asyncio.run(go())
+
+
+def test_every_key_of_an_exchange(
+    story: Capture, numbers: dict[str, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    async def go() -> None:
+        app = App(story, title="story")
+        async with app.run_test(size=(80, 24), notifications=True) as pilot:
+            await pilot.pause()
+            for pane in ("tree", "hex"):
+                for key in KEYS:
+                    if key.context not in ("detail", pane) or key.id in ENDS or (pane == "hex" != key.context):
+                        continue
+                    if getattr(app.screen, "context", "") != "detail":
+                        await back(pilot, 1)
+                        await pilot.press("escape", "g", *["j"] * numbers["not_leader"], "enter")
+                        await pilot.pause()
+                    screen: Any = app.screen
+                    assert screen.context == "detail"
+                    if pane == "hex":
+                        screen.add_class("hex")
+                        await pilot.pause()
+                        screen.bytes.focus()
+                    else:
+                        screen.response.focus()
+                    await pilot.pause()
+                    await pressed(pilot, key, screen)
+
+    asyncio.run(go())
+
+
+async def pressed(pilot: Pilot[Any], key: Key, screen: Any) -> None:
+    """Each of the keys of one action, from the same screen."""
+    for each in key.keys.split(","):
+        App.done.clear()
+        await pilot.press(each)
+        await pilot.pause()
+        assert pilot.app.is_running
+        assert key.action in App.done, f"{each} is dead on {screen}: {key.id} wanted, {App.done} done"
+        while len(pilot.app.screen_stack) > 1 and pilot.app.screen is not screen and screen in pilot.app.screen_stack:
+            pilot.app.pop_screen()
+            await pilot.pause()
+
+
+async def back(pilot: Pilot[Any], number: int) -> None:
+    """To a view, from wherever a key has led."""
+    app: Any = pilot.app
+    for _ in range(6):
+        if isinstance(app.focused, Input):
+            await pilot.press("escape")
+        if len(app.screen_stack) == 1 and getattr(app.screen, "number", 0) == number:
+            return
+        if len(app.screen_stack) > 1:
+            app.pop_screen()
+        else:
+            app.action_view(number)
+        await pilot.pause()
+    raise AssertionError(f"no way back from {app.screen}")
+
+
+async def settled(pilot: Pilot[Any]) -> None:
+    """The capture has been read."""
+    app: Any = pilot.app
+    for _ in range(400):
+        await pilot.pause(0.01)
+        if not app.session.story.unread and not app.session.survey.behind:
+            return

@@ -1,0 +1,197 @@
+"""The filter: validated and completed while it is typed, made from what is under the cursor, kept in a history."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from barnabas.captures import Capture
+from barnabas.decoder.filter import FilterError, compile
+from barnabas.ui.tui.app import BarnabasApp
+from barnabas.ui.tui.history import History
+from barnabas.ui.tui.rows import RowView
+from barnabas.ui.tui.settings import parse_settings
+from barnabas.ui.tui.terms import both, cell_term, field_term, meant, without
+from textual.pilot import Pilot
+
+_KEYS = {" ": "space", "=": "equals_sign", ">": "greater_than_sign", '"': "quotation_mark", "@": "at"}
+
+
+def typed(text: str) -> list[str]:
+    return [_KEYS.get(letter, letter) for letter in text]
+
+
+def drive(capture: Capture, steps: Callable[[Pilot[None]], Awaitable[None]], **options: Any) -> None:
+    app = BarnabasApp(capture, title="story", **options)
+
+    async def go() -> None:
+        async with app.run_test(size=(120, 40), notifications=True) as pilot:
+            await pilot.pause()
+            await steps(pilot)
+
+    asyncio.run(go())
+
+
+def text(pilot: Pilot[Any]) -> str:
+    return "\n".join(strip.text for strip in pilot.app.screen._compositor.render_strips(pilot.app.size))
+
+
+def test_a_wrong_filter_is_pointed_at_and_changes_nothing(story: Capture) -> None:
+    async def steps(pilot: Pilot[Any]) -> None:
+        screen: Any = pilot.app.screen
+        await pilot.press("slash", *typed("api == Produce"))
+        await pilot.pause()
+        assert len(screen.view) == 5
+        await pilot.press("x", "enter")
+        await pilot.pause()
+        lines = text(pilot).split("\n")
+        assert lines[2].startswith(" api == Producex")
+        assert lines[3].startswith("        ^^^^^^^^ no API is called 'Producex', did you mean Produce?")
+        assert len(screen.view) == 5 and screen.bar.open
+        await pilot.press("backspace", "enter")
+        await pilot.pause()
+        assert not screen.bar.open and screen.list.has_focus and " api == Produce" in text(pilot).split("\n")[2]
+        await pilot.press("escape")
+        assert len(screen.view) == 11
+
+    drive(story, steps)
+
+
+def test_tab_completes_and_up_recalls(story: Capture) -> None:
+    async def steps(pilot: Pilot[Any]) -> None:
+        screen: Any = pilot.app.screen
+        await pilot.press("slash", *typed("api == Pro"), "tab")
+        await pilot.pause()
+        assert screen.bar.input.value == "api == Produce"
+        await pilot.press("enter", "escape", "slash", *typed("er"), "tab", "tab", "shift+tab")
+        await pilot.pause()
+        assert screen.bar.input.value == "err" and "first error code of the response" in text(pilot)
+        await pilot.press("up")
+        await pilot.pause()
+        assert screen.bar.input.value == "api == Produce" and len(screen.view) == 5
+        await pilot.press("down")
+        await pilot.pause()
+        assert screen.bar.input.value == "err"
+
+    drive(story, steps)
+
+
+def test_a_filter_that_decodes_waits_for_enter(story: Capture) -> None:
+    async def steps(pilot: Pilot[Any]) -> None:
+        screen: Any = pilot.app.screen
+        await pilot.press("slash", *typed("topic == logs"))
+        await pilot.pause()
+        assert "decodes messages" in text(pilot) and screen.wanted != "topic == logs"
+        await pilot.press("enter")
+        for _ in range(200):
+            await pilot.pause(0.02)
+            if not screen.view.searching:
+                break
+        assert [screen.view.number(i) for i in range(len(screen.view))] == [4]
+
+    drive(story, steps)
+
+
+def test_saved_filters(story: Capture) -> None:
+    async def steps(pilot: Pilot[Any]) -> None:
+        screen: Any = pilot.app.screen
+        await pilot.press("slash", *typed("@"), "tab", "enter")
+        await pilot.pause()
+        assert screen.bar.input.value == "@bad" and len(screen.view) == 4
+
+    drive(story, steps, settings=parse_settings('[filters]\nbad = "err"'))
+
+
+@pytest.mark.parametrize(
+    ("title", "number", "shown"), [("Client", 2, 4), ("API", 2, 5), ("Result", 2, 1), ("Ver", 0, 1)]
+)
+def test_equals_and_exclamation_mark_take_the_value_under_the_cursor(
+    story: Capture, title: str, number: int, shown: int
+) -> None:
+    async def steps(pilot: Pilot[Any]) -> None:
+        screen: Any = pilot.app.screen
+        await pilot.press(*["j"] * number)
+        while screen.list.column is None or screen.list.cell < 0 or screen.list.column.title != title:
+            await pilot.press("right")
+        await pilot.press("equals_sign")
+        await pilot.pause()
+        assert len(screen.view) == shown and screen.view.number(screen.list.cursor) == number
+        await pilot.press("escape", "exclamation_mark")
+        await pilot.pause()
+        assert len(screen.view) == 11 - shown and screen.view.position(number) is None
+
+    drive(story, steps)
+
+
+def test_a_field_of_a_message_becomes_a_filter(story: Capture, numbers: dict[str, int]) -> None:
+    async def steps(pilot: Pilot[Any]) -> None:
+        await pilot.press(*["j"] * numbers["not_leader"], "enter", "equals_sign")
+        await pilot.pause(0.1)
+        screen: Any = pilot.app.screen
+        assert screen.number == 1 and "error_code == 6" in screen.wanted
+        for _ in range(200):
+            await pilot.pause(0.02)
+            if not screen.view.searching:
+                break
+        assert [screen.view.number(i) for i in range(len(screen.view))] == [numbers["not_leader"]]
+
+    drive(story, steps)
+
+
+def test_every_cell_of_every_row_gives_a_filter_that_selects_the_row(story: Capture) -> None:
+    for row in story.rows():
+        exchange = story.exchange(row)
+        exchange.marks.setdefault("noted", row.noted)
+        for field in ("client", "addr", "broker", "api", "err", "time", "latency", "size", "ver", "conn", "corr"):
+            term = cell_term(row, field)
+            if term and not term.startswith("pending"):
+                assert compile(term)(exchange), (term, row)
+                assert not compile(without(term))(exchange), (without(term), row)
+
+
+def test_terms() -> None:
+    assert both("", "err") == "err" and both("a == 1 or b", "err") == "(a == 1 or b) and err"
+    assert (
+        field_term("resp", "topics[3].partitions[0].error_code", 6)
+        == "any(resp.topics[*].partitions[*].error_code == 6)"
+    )
+    assert field_term("req", "acks", -1) == "req.acks == -1"
+    assert field_term("req", "topic_data[0].name", 'a"b') == 'topic == "a\\"b"'
+    assert field_term("req", "no_such_field", 1) == "" and field_term("req", "acks", b"x") == ""
+    assert compile(meant("not_lead", {})) and meant("@slow", {"slow": "latency > 1s"}) == "latency > 1s"
+    with pytest.raises(FilterError):
+        meant("two words", {})
+
+
+def test_the_history_is_kept_without_doubles(tmp_path: Path) -> None:
+    path = tmp_path / "state" / "filters"
+    first = History(path)
+    for entry in ("err", "api == Fetch", "err"):
+        first.add(entry)
+    again = History(path)
+    assert again.entries == ["api == Fetch", "err"] and path.stat().st_mode & 0o777 == 0o600
+    assert [again.step(-1, "typed"), again.step(-1, ""), again.step(-1, "")] == ["err", "api == Fetch", None]
+    assert [again.step(1, ""), again.step(1, ""), again.step(1, "")] == ["err", "typed", None]
+
+
+def test_sorting_and_columns(story: Capture) -> None:
+    async def steps(pilot: Pilot[Any]) -> None:
+        screen: Any = pilot.app.screen
+        view: RowView = screen.view
+        while screen.list.cell < 0 or screen.list.column.title != "API":
+            await pilot.press("right")
+        await pilot.press("o")
+        keys = [view.row(i).api_key for i in range(len(view))]
+        assert keys == sorted(keys) and len(keys) == 11 and "^API" in text(pilot)
+        await pilot.press("o")
+        assert [view.row(i).api_key for i in range(len(view))] == keys[::-1]
+        await pilot.press("o")
+        assert [view.number(i) for i in range(len(view))] == list(range(11))
+        await pilot.press("c", "down", "space", "enter")
+        await pilot.pause()
+        assert " Time " not in text(pilot).split("\n")[2] and " Client" in text(pilot).split("\n")[2]
+
+    drive(story, steps)

@@ -1,0 +1,278 @@
+"""The held view on a stand-in for the control API: what every key asks of it, and that nothing is asked when it may not be."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from barnabas.captures import Capture
+from barnabas.proxy.control import ControlError
+from barnabas.ui.tui.app import BarnabasApp
+from textual.pilot import Pilot
+
+BODY = {"group_id": "stock", "generation_id": 5, "member_id": "m-1", "group_instance_id": None}
+
+INTERCEPT = {
+    "id": 1, "filter": "api == Heartbeat", "request": True, "response": False, "timeout": 30.0, "most": 16,
+    "times_left": None, "held": 0, "passed": 0, "failed": None,
+}  # fmt: skip
+
+
+class Proxy:
+    """As much of `Control` as the view needs."""
+
+    def __init__(self, *numbers: int) -> None:
+        self.asked: list[tuple[Any, ...]] = []
+        self.numbers = list(numbers)
+        self.holding = [dict(INTERCEPT)]
+        self.refusal = ControlError(0, "")
+
+    def rules(self) -> list[Any]:
+        return []
+
+    def intercepts(self) -> list[dict[str, Any]]:
+        return [dict(each) for each in self.holding]
+
+    def intercept(self, text: str, **options: Any) -> dict[str, Any]:
+        self.asked.append(("intercept", text, options))
+        self.holding.append(INTERCEPT | {"id": 2, "filter": text})
+        return {"id": 2}
+
+    def remove_intercept(self, number: int) -> None:
+        self.asked.append(("remove", number))
+        self.holding = [each for each in self.holding if each["id"] != number]
+        if not self.holding:
+            self.numbers.clear()
+
+    def held(self) -> list[dict[str, Any]]:
+        return [
+            {"id": n, "intercept": 1, "connection": n, "client": f"127.0.0.1:{n}", "broker": "127.0.0.1:9092", "side": "request",
+             "api": "Heartbeat", "api_key": 12, "api_version": 3, "correlation_id": n, "client_id": f"stock-{n}",
+             "time_ns": time.time_ns(), "timeout": 30.0, "remaining": 30.0, "size": 40, "undecoded": None, "body": BODY}
+            for n in self.numbers
+        ]  # fmt: skip
+
+    def _gone(self, number: int) -> None:
+        if self.refusal.status:
+            raise self.refusal
+        self.numbers.remove(number)
+
+    def resume(self, number: int, edits: dict[str, Any]) -> None:
+        self.asked.append(("resume", number, edits))
+        self._gone(number)
+
+    def drop(self, number: int, **how: Any) -> None:
+        self.asked.append(("drop", number, how))
+        self._gone(number)
+
+    def extend(self, number: int, seconds: float) -> None:
+        self.asked.append(("extend", number, round(seconds, -1)))
+
+
+def drive(capture: Capture, proxy: Proxy, steps: Callable[[Pilot[None]], Awaitable[None]], **options: Any) -> None:
+    app = BarnabasApp(capture, title="story", control=proxy, **{"allow_edit": True} | options)
+
+    async def go() -> None:
+        async with app.run_test(size=(100, 34), notifications=True) as pilot:
+            await pilot.press("9")
+            await steps(pilot)
+
+    asyncio.run(go())
+    app.stop_once()
+
+
+async def until(pilot: Pilot[Any], wanted: str) -> str:
+    shown = ""
+    for _ in range(1000):
+        shown = "\n".join(strip.text for strip in pilot.app.screen._compositor.render_strips(pilot.app.size))
+        if wanted in shown:
+            return shown
+        await pilot.pause(0.02)
+    raise AssertionError(f"{wanted!r} did not come:\n{shown}")
+
+
+async def asked(pilot: Pilot[Any], proxy: Proxy, wanted: tuple[Any, ...]) -> None:
+    for _ in range(1000):
+        if wanted in proxy.asked:
+            return
+        await pilot.pause(0.02)
+    raise AssertionError(f"{wanted} was not asked, only {proxy.asked}")
+
+
+def test_the_queue_and_every_decision(story: Capture) -> None:
+    proxy = Proxy(1, 2, 3, 4, 5, 6)
+
+    async def steps(pilot: Pilot[Any]) -> None:
+        shown = await until(pilot, "stock-6")
+        assert "HELD 6" in shown and "requests where api == Heartbeat" in shown and "generation_id: 5" in shown
+        await pilot.press("t")
+        await asked(pilot, proxy, ("extend", 1, 150))
+        await pilot.press("a")
+        await asked(pilot, proxy, ("resume", 1, {}))
+        await until(pilot, "HELD 5")
+        await pilot.press("d")
+        await asked(pilot, proxy, ("drop", 2, {"silent": True}))
+        await until(pilot, "HELD 4")
+        await pilot.press("X")
+        await asked(pilot, proxy, ("drop", 3, {"close": "rst"}))
+        await until(pilot, "HELD 3")
+        await pilot.press("f")
+        shown = await until(pilot, "Answer Heartbeat")
+        # What brokers say to this API comes first.
+        assert "ILLEGAL_GENERATION" in shown and "NOT_LEADER_OR_FOLLOWER" not in shown
+        await pilot.press(*"rebalance_in", "enter")
+        await asked(pilot, proxy, ("drop", 4, {"error": "REBALANCE_IN_PROGRESS"}))
+        await until(pilot, "HELD 2")
+        await pilot.press("A")
+        await asked(pilot, proxy, ("resume", 5, {}))
+        await asked(pilot, proxy, ("resume", 6, {}))
+        await until(pilot, "Nothing is held just now")
+        await pilot.press("I")
+        await until(pilot, "Hold nothing any more?")
+        await pilot.press("y")
+        await asked(pilot, proxy, ("remove", 1))
+        await until(pilot, "Nothing is intercepted")
+
+    drive(story, proxy, steps)
+
+
+def test_fields_are_changed_in_place(story: Capture) -> None:
+    proxy = Proxy(1)
+
+    async def steps(pilot: Pilot[Any]) -> None:
+        await until(pilot, "generation_id: 5")
+        await pilot.press("enter", "j", "enter")  # to the fields, and the second of them
+        await until(pilot, "a whole number, -2,147,483,648")
+        await asked(pilot, proxy, ("extend", 1, 90))  # there is time to type
+        await pilot.press(*"99999999999")
+        await until(pilot, "99999999999 does not fit an int32")
+        await pilot.press("enter")  # not taken
+        await until(pilot, "does not fit")
+        await pilot.press("ctrl+u", *"7", "enter")
+        await until(pilot, "generation_id: 7  * changed")
+        await pilot.press("u")
+        await until(pilot, "generation_id: 5")
+        await pilot.press("enter", *"8", "enter")
+        await until(pilot, "generation_id: 8  * changed")
+        await pilot.press("escape", "a")
+        await asked(pilot, proxy, ("resume", 1, {"generation_id": 8}))
+
+    drive(story, proxy, steps)
+
+
+def test_the_editor_gives_back_what_it_refuses(
+    story: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    proxy = Proxy(1)
+    seen = tmp_path / "seen"
+    # The first time something that is no number, the second time (it is told why) one.
+    script = tmp_path / "editor"
+    script.write_text(
+        f'#!/bin/sh\ncat "$1" >> {seen}; echo ==== >> {seen}\n'
+        f'if grep -q "does not fit\\|no whole number" "$1"; then new=9; else new=nine; fi\n'
+        'sed -i "s/^generation_id: .*/generation_id: $new/" "$1"\n'
+    )
+    script.chmod(0o700)
+    monkeypatch.setenv("VISUAL", str(script))
+    monkeypatch.setattr(BarnabasApp, "suspend", lambda self: contextlib.nullcontext())
+
+    async def steps(pilot: Pilot[Any]) -> None:
+        await until(pilot, "generation_id: 5")
+        await pilot.press("e")
+        await until(pilot, "generation_id: 9  * changed")
+        rounds = seen.read_text().split("====\n")
+        assert "generation_id: 5" in rounds[0] and "Heartbeat v3" in rounds[0]
+        assert rounds[1].startswith("# ! generation_id: 'nine' is no whole number") and "generation_id: nine" in rounds[1]
+        await asked(pilot, proxy, ("extend", 1, 930))  # there is time to write
+        await pilot.press("a")
+        await asked(pilot, proxy, ("resume", 1, {"generation_id": 9}))
+
+    drive(story, proxy, steps)
+
+
+def test_without_a_terminal_the_text_is_edited_on_the_screen(story: Capture) -> None:
+    proxy = Proxy(1)
+
+    async def steps(pilot: Pilot[Any]) -> None:
+        await until(pilot, "generation_id: 5")
+        await pilot.press("e")
+        await until(pilot, "Edit Heartbeat v3")
+        pilot.app.screen.query_one("TextArea").text = "generation: 6"  # type: ignore[attr-defined]
+        await pilot.press("ctrl+s")
+        await until(pilot, "there is no such field at this version, only group_id, generation_id")
+        pilot.app.screen.query_one("TextArea").text = "generation_id: 6"  # type: ignore[attr-defined]
+        await pilot.press("ctrl+s")
+        await until(pilot, "generation_id: 6  * changed")
+
+    drive(story, proxy, steps)
+
+
+def test_nothing_is_done_when_it_may_not_be(story: Capture) -> None:
+    proxy = Proxy(1)
+
+    async def steps(pilot: Pilot[Any]) -> None:
+        await until(pilot, "stock-1")
+        for key in ("a", "A", "d", "X", "f", "e", "t", "i", "I"):
+            await pilot.press(key)
+            await until(pilot, "Read-only: start with --allow-edit")
+        await pilot.press("enter", "enter")
+        await until(pilot, "Read-only")
+        assert proxy.asked == []
+
+    drive(story, proxy, steps, allow_edit=False)
+
+
+def test_a_refusal_is_told_and_the_frame_waits_on(story: Capture) -> None:
+    proxy = Proxy(1)
+    proxy.refusal = ControlError(404, "held 1 does not wait any more")
+
+    async def steps(pilot: Pilot[Any]) -> None:
+        await until(pilot, "stock-1")
+        await pilot.press("a")
+        await until(pilot, "its time was up")
+        assert "HELD 1" in await until(pilot, "stock-1")
+
+    drive(story, proxy, steps)
+
+
+def test_names_from_the_traffic_are_no_markup(story: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    proxy = Proxy(1)
+    hostile = "[/red][@click=app.quit]x\x1b[2J"
+    told = proxy.held()
+    monkeypatch.setattr(proxy, "held", lambda: [told[0] | {"client_id": hostile}])
+    proxy.refusal = ControlError(422, f"{hostile} is refused")
+
+    async def steps(pilot: Pilot[Any]) -> None:
+        await until(pilot, "[/red]")
+        await pilot.press("f")
+        assert "\x1b" not in await until(pilot, "Answer Heartbeat v3 request of [/red][@click=app.quit]x\\x1b[2J")
+        await pilot.press("escape", "a")
+        await until(pilot, "is refused")
+
+    drive(story, proxy, steps)
+
+
+def test_what_to_hold_is_checked_while_it_is_typed(story: Capture) -> None:
+    proxy = Proxy()
+    proxy.holding.clear()
+
+    async def steps(pilot: Pilot[Any]) -> None:
+        await until(pilot, "Nothing is intercepted")
+        await pilot.press("i", *"api == Prodce")
+        await until(pilot, "did you mean Produce")
+        await pilot.press("enter")  # not taken
+        await pilot.press("ctrl+u", *"err", "tab", "tab")
+        await until(pilot, "not known before the response is there")
+        await pilot.press("shift+tab", "ctrl+u", *"resp", "tab", "ctrl+u", *"0")
+        await until(pilot, "0.1 to 3600 seconds")
+        await pilot.press("ctrl+u", *"45", "enter")
+        wanted = ("intercept", "err", {"request": False, "response": True, "timeout": 45.0})
+        await asked(pilot, proxy, wanted)
+
+    drive(story, proxy, steps)
+    assert ("remove", 2) in proxy.asked  # it ends with the screen

@@ -1,0 +1,170 @@
+"""Hold, change, drop, answer and kill from the screen, with a real client behind the proxy: what it gets is judged."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from barnabas.proxy import Proxy, ProxyConfig
+from barnabas.proxy.control import ControlConfig
+from barnabas.ui.testing.cluster import EmbeddedCluster
+from confluent_kafka import KafkaException, Producer, TopicPartition
+from textual.pilot import Pilot
+
+from .live_proxy import LONG, Client, drive, hold, outcome, until
+
+
+@pytest.fixture(scope="module")
+def proxy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Proxy]:
+    cluster = EmbeddedCluster(1)
+    folder = tmp_path_factory.mktemp("held")
+    config = ProxyConfig(
+        upstream=cluster.address, record=folder / "rec", probe=False, drain_seconds=1.0,
+        control=ControlConfig(directory=folder / "control"),
+    )  # fmt: skip
+    try:
+        with Proxy(config) as running:
+            owner = Producer({"bootstrap.servers": "{}:{}".format(*running.address), "log_level": 0})
+            owner.produce("orders", b"one", partition=0)
+            assert owner.flush(LONG) == 0
+            yield running
+    finally:
+        cluster.stop()
+
+
+def topics(client: Client) -> Any:
+    return client.run(lambda own: own.list_topics(timeout=60))
+
+
+def first(client: Client, timeout: float = 60) -> Any:
+    """"told", or the name of the client's error; one ListOffsets request asks for an offset."""
+
+    def ask(own: Any) -> Any:
+        try:
+            (found,) = own.offsets_for_times([TopicPartition("orders", 0, 0)], timeout=timeout)
+        except KafkaException as error:
+            return error.args[0].name()
+        return found.error.name() if found.error else "told"
+
+    return client.run(ask)
+
+
+async def held_again(pilot: Pilot[Any], before: int) -> int:
+    """The number of the only frame that waits, another one than before."""
+    queue = pilot.app.session.held  # type: ignore[attr-defined]
+    for _ in range(int(LONG / 0.05)):
+        if [frame.number for frame in queue.frames] not in ([], [before]):
+            return int(queue.frames[0].number)
+        await pilot.pause(0.05)
+    raise AssertionError("nothing was held")
+
+
+def test_hold_change_go_on_drop_answer_and_kill(proxy: Proxy, tmp_path: Path) -> None:
+    other = Client(proxy.address, "other")
+
+    async def steps(pilot: Pilot[Any]) -> None:
+        client = Client(proxy.address)
+        assert await outcome(pilot, first(client)) == "told"
+        # A response is held, changed in place and goes on: the client sees what was typed.
+        await hold(pilot, 'api == Metadata and client == "stock-1"', "response")
+        asked = topics(client)
+        await until(pilot, "HELD 1")
+        assert "HELD" in await until(pilot, "Metadata")
+        await pilot.press("9")
+        shown = await until(pilot, "cluster_id")
+        assert "holds" in shown and "responses where" in shown and "Metadata" in shown and "stock-1" in shown
+        await pilot.press("enter")  # to the fields
+        tree = pilot.app.screen.query_one("#fields")
+        fields = tree.tree_shown.fields  # type: ignore[attr-defined]
+        tree.move_to_field(next(i for i, f in enumerate(fields) if f.name == "cluster_id"))  # type: ignore[attr-defined]
+        await pilot.press("enter")
+        await until(pilot, "Another value")
+        await pilot.press(*"changed", "enter")
+        await until(pilot, "* changed")
+        assert not asked.done()
+        await pilot.press("a")
+        assert (await outcome(pilot, asked)).cluster_id == "changed"
+        await until(pilot, "Nothing is held just now")
+        # Other connections go on while a request is held. It is answered with an error that the client knows by name.
+        await hold(pilot, 'api == ListOffsets and client == "stock-1"')
+        asked = first(client)
+        number = await held_again(pilot, 0)
+        assert (await outcome(pilot, topics(other))).brokers and (await outcome(pilot, first(other))) == "told"
+        assert not asked.done()
+        await pilot.press("f")
+        await until(pilot, "Answer ListOffsets")
+        await pilot.press(*"topic_auth", "enter")
+        assert await outcome(pilot, asked) == "TOPIC_AUTHORIZATION_FAILED"
+        # Killed: the client finds its connection gone, and asks again on another one, by itself or when it is told to.
+        asked = first(client)
+        number = await held_again(pilot, number)
+        was = pilot.app.session.held.frames[0].key  # type: ignore[attr-defined]
+        await pilot.press("X")
+        await until(pilot, "Nothing is held just now")
+        await pilot.pause(1)
+        asked = first(client) if asked.done() else asked
+        number = await held_again(pilot, number)
+        assert pilot.app.session.held.frames[0].key[0] != was[0]  # type: ignore[attr-defined]
+        await pilot.press("a")
+        assert await outcome(pilot, asked) == "told"
+        # Dropped: nothing comes of it, and the client gives up by itself.
+        asked = first(client, 5)
+        number = await held_again(pilot, number)
+        await pilot.press("d")
+        await until(pilot, "Nothing is held just now")
+        assert await outcome(pilot, asked) == "_TIMED_OUT"
+        await pilot.press("I", "y")
+        await until(pilot, "Nothing is intercepted")
+        assert await outcome(pilot, first(other)) == "told"
+
+    drive(proxy, steps)
+
+
+def test_a_request_is_sent_again_through_the_proxy(proxy: Proxy) -> None:
+    """What it does is seen from the outside: the broker's log grows, and the recording has an exchange more."""
+    client = Client(proxy.address, "looker")
+
+    def end(own: Any) -> int:
+        return int(own.get_watermark_offsets(TopicPartition("orders", 0), timeout=60)[1])
+
+    async def steps(pilot: Pilot[Any]) -> None:
+        producer = Producer({"bootstrap.servers": "{}:{}".format(*proxy.address), "client.id": "again", "log_level": 0})
+        producer.produce("orders", b"two", partition=0)
+        assert await outcome(pilot, client.run(lambda own: producer.flush(LONG))) == 0
+        before = await outcome(pilot, client.run(end))
+        await pilot.press("slash", *"api == Produce", "enter")
+        await until(pilot, "again")
+        await pilot.press("G", "R")
+        await until(pilot, "SEND AGAIN")
+        await pilot.press("R")
+        await until(pilot, "sent twice, it may be done twice. Send it?")
+        await pilot.press("n", "R", "y")
+        await until(pilot, "shows it")  # its row is found
+        assert await outcome(pilot, client.run(end)) == before + 1
+        rows = [row for row in pilot.app.session.capture.rows() if row.client_id == "again" and row.api_key == 0]  # type: ignore[attr-defined]
+        assert len(rows) == 2 and len({row.client for row in rows}) == 2
+        # With a field changed, from the exchange itself: acks 0 gets no answer.
+        await pilot.press("enter", "R")
+        await until(pilot, "SEND AGAIN")
+        await pilot.press("j", "enter", *"0", "enter")
+        await until(pilot, "* changed")
+        await pilot.press("u")
+        await pilot.pause()
+        assert pilot.app.screen.edits == {}  # type: ignore[attr-defined]
+        await pilot.press("escape")
+        await pilot.pause()
+
+    drive(proxy, steps)
+
+
+def test_what_was_intercepted_here_ends_with_the_screen(proxy: Proxy) -> None:
+    from barnabas.proxy.control import Control
+
+    async def steps(pilot: Pilot[Any]) -> None:
+        await hold(pilot, "api == DescribeGroups")
+
+    drive(proxy, steps)
+    assert proxy.control is not None
+    assert Control(proxy.control.access.url, proxy.control.access.token).intercepts() == []

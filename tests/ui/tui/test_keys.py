@@ -1,0 +1,182 @@
+"""The table of keys: no two actions hear the same key, users change them in a file, and every action is there."""
+
+from __future__ import annotations
+
+import asyncio
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+from barnabas.captures import Capture
+from barnabas.ui.tui.app import BarnabasApp
+from barnabas.ui.tui.detail import DetailScreen
+from barnabas.ui.tui.exchange_list import ExchangeList
+from barnabas.ui.tui.field_tree import FieldTree
+from barnabas.ui.tui.help import HelpScreen
+from barnabas.ui.tui.hex_view import HexView
+from barnabas.ui.tui.keys import KEYS, KeyConflict, keymap
+from barnabas.ui.tui.settings import BadSettings, parse_settings, read_settings
+from barnabas.ui.tui.views import PLACES
+from textual import events
+
+
+def owner(context: str) -> Any:
+    fixed = {"app": BarnabasApp, "list": ExchangeList, "detail": DetailScreen, "tree": FieldTree, "hex": HexView}
+    if context in ("dialogue", "compare", "resend"):
+        return getattr(import_module(f"barnabas.ui.tui.{context}"), f"{context.title()}Screen")
+    if context in fixed:
+        return fixed[context]
+    if context == "view":
+        return import_module("barnabas.ui.tui.shell").View
+    place = next(p for p in PLACES if p.module == context)
+    return getattr(import_module(f"barnabas.ui.tui.views.{context}"), place.cls)
+
+
+def test_every_key_has_an_action_that_exists_and_no_two_share_one() -> None:
+    assert keymap({}) == {}
+    for key in KEYS:
+        assert hasattr(owner(key.context), f"action_{key.action.partition('(')[0]}"), key.id
+        assert key.words
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"exchanges.follow": "E"}, "E would be both exchanges.follow and exchanges.errors"),
+        ({"exchanges.filter": "Q"}, "would be both"),
+        ({"exchanges.fly": "x"}, "there is no action 'exchanges.fly'"),
+        ({"exchanges.follow": " "}, "has no key"),
+    ],
+)
+def test_conflicts_are_refused(given: dict[str, str], said: str) -> None:
+    with pytest.raises(KeyConflict, match=said):
+        keymap(given)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("theme = 'pink'", "no theme 'pink'"),
+        ("them = 'dark'", "'them' is no setting"),
+        ("columns = ['Nr']", "no column 'Nr'"),
+        ("[filters]\na = 'api == Prodce'", "did you mean Produce"),
+        ("[[colours]]\nfilter = 'err'\nrole = 'loud'", "no role 'loud'"),
+        ("[keys]\n'exchanges.follow' = 'E'", "would be both"),
+        ("theme = ", "Invalid value"),
+    ],
+)
+def test_bad_settings_say_what_to_change(text: str, said: str) -> None:
+    with pytest.raises(BadSettings, match=said):
+        parse_settings(text)
+
+
+def test_a_file_of_settings(tmp_path: Path) -> None:
+    path = tmp_path / "ui.toml"
+    path.write_text('theme = "light"\n[keys]\n"exchanges.filter" = "/ f9"\n[[colours]]\nfilter = "err"\nrole = "lit"\n')
+    found = read_settings(path)
+    assert (found.theme, found.keys, found.colours) == ("light", {"exchanges.filter": "slash,f9"}, (("err", "lit"),))
+    assert read_settings() == parse_settings("")
+    with pytest.raises(BadSettings, match="no such file"):
+        read_settings(tmp_path / "none.toml")
+
+
+def drive(capture: Capture, steps: Any, **options: Any) -> None:
+    app = BarnabasApp(capture, title="story", **options)
+
+    async def go() -> None:
+        async with app.run_test(size=(100, 44), notifications=True) as pilot:
+            await pilot.pause()
+            await steps(pilot)
+
+    asyncio.run(go())
+
+
+def text(pilot: Any) -> str:
+    return "\n".join(strip.text for strip in pilot.app.screen._compositor.render_strips(pilot.app.size))
+
+
+def test_a_key_of_the_user_works_and_is_in_the_help(story: Capture) -> None:
+    async def steps(pilot: Any) -> None:
+        await pilot.press("E")
+        assert not pilot.app.screen.errors_only
+        await pilot.press("f9")
+        assert pilot.app.screen.errors_only
+        await pilot.press("question_mark")
+        await pilot.pause()
+        assert isinstance(pilot.app.screen, HelpScreen) and "f9 " in text(pilot)
+
+    drive(story, steps, settings=parse_settings("[keys]\n'exchanges.errors' = 'f9'"))
+
+
+def test_the_palette_does_what_keys_do(story: Capture) -> None:
+    async def steps(pilot: Any) -> None:
+        await pilot.press("ctrl+p", *"errors", "space", *"only", "enter")
+        await pilot.pause(0.1)
+        assert pilot.app.screen.errors_only
+        await pilot.press("colon", *"go", "space", "7", "enter")
+        await pilot.pause(0.1)
+        screen = pilot.app.screen
+        assert screen.view.number(screen.list.cursor) == 6
+        await pilot.press("colon", *"theme", "space", *"light", "enter")
+        await pilot.pause()
+        assert pilot.app.theme == "barnabas-light"
+        await pilot.press("colon", *"filter", "space", *"nonsense", "space", "x", "enter")
+        await pilot.pause()
+        assert "filter: " in text(pilot)
+        await pilot.press("escape", "colon", *"filter", "space", *"err", "enter")
+        await pilot.pause(0.1)
+        assert pilot.app.screen.wanted == "err" and len(pilot.app.screen.view) == 4
+
+    drive(story, steps)
+
+
+def test_marks_and_comments_are_kept_beside_the_capture(story: Capture) -> None:
+    async def steps(pilot: Any) -> None:
+        await pilot.press("j", "m", "j", "j", "semicolon", *"odd", "enter")
+        await pilot.pause()
+        assert "* odd" in text(pilot) and "2 marked" in text(pilot)
+        await pilot.press("g", "apostrophe")
+        assert pilot.app.screen.list.cursor == 1
+        await pilot.press("m", "apostrophe", "m")
+        await pilot.pause()
+        assert "marked" not in text(pilot)
+
+    drive(story, steps)
+    assert story.path.joinpath("marks.json").read_text() == "{}"
+
+
+def test_highlighting_hides_nothing(story: Capture) -> None:
+    async def steps(pilot: Any) -> None:
+        screen = pilot.app.screen
+        await pilot.press("H", *"err", "enter", "n")
+        await pilot.pause()
+        assert len(screen.view) == 11 and screen.list.look(screen.list.current) == "lit"
+        first = screen.list.cursor
+        await pilot.press("n", "N")
+        assert screen.list.cursor == first
+
+    drive(story, steps)
+
+
+def test_a_screen_that_opened_without_the_focus_hears_keys_when_it_comes(story: Capture) -> None:
+    """A terminal that tells of its focus, left while the capture was being opened."""
+
+    async def go() -> None:
+        app = BarnabasApp(story, title="story")
+        async with app.run_test() as pilot:
+            app.post_message(events.AppBlur())
+            await pilot.pause()
+            await pilot.press("2", "1", "3")
+            app.post_message(events.AppBlur())
+            await pilot.pause()
+            app.action_view(1)
+            await pilot.pause()
+            screen: Any = app.screen
+            screen.set_focus(None)
+            app.post_message(events.AppFocus())
+            await pilot.press("j", "j")
+            await pilot.pause()
+            assert screen.list.cursor == 2
+
+    asyncio.run(go())

@@ -1,0 +1,66 @@
+"""Keys and values read by their schemas in the field tree: only when they are shown, and by the topic's name or id."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import uuid
+from pathlib import Path
+from typing import Any
+
+import fastavro
+from barnabas.captures import open_capture
+from barnabas.decoder.records import Record, encode_batch
+from barnabas.ui.cli.schemas import schemas_of
+from barnabas.ui.tui.app import BarnabasApp
+
+SCHEMA = {
+    "type": "record",
+    "name": "Order",
+    "fields": [{"name": "item", "type": "string"}, {"name": "n", "type": "int"}],
+}
+TOPIC_ID = uuid.UUID(int=77)
+
+
+def _avro(value: dict[str, Any]) -> bytes:
+    out = io.BytesIO()
+    fastavro.schemaless_writer(out, fastavro.parse_schema(SCHEMA), value)
+    return out.getvalue()
+
+
+def test_values_by_a_schema_file(tmp_path: Path, scribe_at: Any, frames: Any) -> None:
+    (tmp_path / "order.avsc").write_text(json.dumps(SCHEMA))
+    good = encode_batch([Record(0, 1, b"k", _avro({"item": "lamp\x1b[2J", "n": 3}))])
+    bad = encode_batch([Record(0, 1, b"k", b"\xff\xff")])
+    scribe = scribe_at(tmp_path / "run")
+    scribe.opened(1)
+    scribe.exchange(1, "Produce", 9, frames.produce("orders", good), frames.produced("orders"))
+    scribe.exchange(1, "Produce", 9, frames.produce("other", good), frames.produced("other"))
+    scribe.exchange(1, "Produce", 9, frames.produce("orders", bad), frames.produced("orders"))
+    topics = [{"name": "orders", "topic_id": TOPIC_ID, "partitions": []}]
+    scribe.exchange(1, "Metadata", 12, {"topics": None}, {"topics": topics, "brokers": []})
+    by_id = {"topics": [{"topic_id": TOPIC_ID, "partitions": [{"partition": 0}]}]}
+    told = {"responses": [{"topic_id": TOPIC_ID, "partitions": [{"partition_index": 0, "records": good}]}]}
+    scribe.exchange(1, "Fetch", 13, by_id, told)
+    scribe.close()
+    source = schemas_of([f"{tmp_path}/order.avsc=orders"], None)
+
+    async def values(number: int, side: str, *keys: str) -> str:
+        app = BarnabasApp(capture, title="values", schemas=source)
+        async with app.run_test(size=(160, 48)) as pilot:
+            await pilot.press(*["j"] * number, "enter", *keys)
+            await pilot.pause()
+            screen: Any = app.screen
+            return "\n".join(f"{field.name}: {field.value}" for field in getattr(screen, side).tree_shown.fields)
+
+    with open_capture(tmp_path / "run") as capture:
+        hidden = asyncio.run(values(0, "request"))
+        shown = asyncio.run(values(0, "request", "v"))
+        assert "lamp" not in hidden and "value: <" in hidden
+        assert r'value: {"item": "lamp\u001b[2J", "n": 3} (avro)' in shown.replace('":"', '": "').replace(",\"", ', "')
+        assert 'key: "k"' in shown
+        assert r'value: "\x10lamp' in asyncio.run(values(1, "request", "v"))  # the schema is of another topic
+        fault = asyncio.run(values(2, "request", "v"))
+        assert "0xffff (hex" in fault and "Order" in fault  # says where it does not fit
+        assert "lamp" in asyncio.run(values(4, "response", "v"))  # the topic's id was told by Metadata

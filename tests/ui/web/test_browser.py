@@ -1,0 +1,119 @@
+"""The page in Debian's Chromium: what a person sees and types there, and that nothing is fetched from anywhere else."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from browsing.pages import CONTROL, SECONDS, gone, serving
+
+CHROMIUM = shutil.which("chromium")
+SWITCHES = [
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync",
+]  # fmt: skip
+STORM = Path(__file__).parents[2] / "decoder" / "findings" / "captures" / "groups-storm.pcapng"
+# Colours in a part of each line of cells, as the terminal's canvas has them: where text stands there is more than one.
+PAINTED = """() => {
+  const canvas = document.querySelector(".xterm-text-layer"), line = canvas.height / Math.floor(canvas.height / 20);
+  const pixels = canvas.getContext("2d"), found = [];
+  for (let y = 0; y + line <= canvas.height; y += line) {
+    const data = new Uint32Array(pixels.getImageData(100, y, 300, Math.floor(line) - 1).data.buffer);
+    found.push(new Set(data).size);
+  }
+  return found;
+}"""
+
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium: make chromium, or apt-get install chromium")
+
+
+class Drawn:
+    """What the server has sent to the terminal in the page since `mark`."""
+
+    def __init__(self, page: Any):
+        self._page, self._data, self._from = page, b"", 0
+        page.on("websocket", lambda socket: socket.on("framereceived", self._take))
+
+    def _take(self, payload: bytes | str) -> None:
+        if isinstance(payload, bytes):
+            self._data += payload
+
+    def mark(self) -> None:
+        self._from = len(self._data)
+
+    def until(self, wanted: str) -> None:
+        for _ in range(int(SECONDS * 20)):
+            if wanted in CONTROL.sub(b"", self._data[self._from :]).decode("utf-8", "replace"):
+                self._page.wait_for_timeout(300)  # the canvas is painted with the next frames
+                return
+            self._page.wait_for_timeout(50)
+        raise AssertionError(f"{wanted!r} did not come")
+
+
+@pytest.mark.timeout(400)
+def test_a_person_sees_the_list_filters_it_and_opens_an_exchange(tmp_path: Path) -> None:
+    playwright = pytest.importorskip("playwright.sync_api")
+    with serving(tmp_path, STORM) as server, playwright.sync_playwright() as started:
+        browser = started.chromium.launch(executable_path=CHROMIUM, args=SWITCHES)
+        page = browser.new_context(viewport={"width": 1200, "height": 760}).new_page()
+        asked: list[str] = []
+        faults: list[str] = []
+        page.on("request", lambda request: asked.append(request.url))
+        page.on("pageerror", lambda error: faults.append(str(error)))
+        page.on("console", lambda told: faults.append(told.text) if "Refused" in told.text else None)
+        drawn = Drawn(page)
+
+        page.goto(server.address)
+        drawn.until("97 exchanges")
+        assert page.url == f"{server.base}/"  # the token is no longer in the address
+        full = page.evaluate(PAINTED)
+        assert len(full) == 38 and sum(colours > 1 for colours in full) >= 36
+        page.screenshot(path=str(tmp_path / "list.png"))
+
+        drawn.mark()
+        page.keyboard.type("jjjj")  # no click before: the terminal has the keyboard
+        drawn.until("#5")
+        page.keyboard.type("/api == SyncGroup", delay=20)
+        drawn.until(" of 97 exchanges")
+        page.keyboard.press("Enter")
+        page.wait_for_timeout(500)
+        page.screenshot(path=str(tmp_path / "filtered.png"))
+        narrowed = page.evaluate(PAINTED)
+        assert 4 < sum(colours > 1 for colours in narrowed) < sum(colours > 1 for colours in full) - 4
+
+        drawn.mark()
+        page.mouse.dblclick(300, 110)
+        page.keyboard.press("Enter")
+        drawn.until("group_id")
+        page.screenshot(path=str(tmp_path / "detail.png"))
+        assert len({(tmp_path / f"{name}.png").read_bytes() for name in ("list", "filtered", "detail")}) == 3
+
+        (screen,) = server.screens()
+        page.set_viewport_size({"width": 800, "height": 500})
+        drawn.mark()
+        page.keyboard.press("Escape")
+        page.keyboard.press("Escape")
+        drawn.until("exchanges")
+        page.reload()  # with the cookie
+        assert gone(screen)
+        page.wait_for_selector("body.-first-byte", timeout=SECONDS * 1000)
+        drawn.mark()
+        page.keyboard.press("2")
+        drawn.until("Broker")
+        (screen,) = server.screens()
+        drawn.mark()
+        page.keyboard.press("Shift+Q")
+        page.wait_for_selector("body.-closed #ended", timeout=SECONDS * 1000)
+        assert gone(screen)
+        drawn.mark()
+        page.click("#again")
+        drawn.until("97 exchanges")
+        (screen,) = server.screens()
+        browser.close()
+        assert gone(screen)
+        assert asked and all(re.match(f"{re.escape(server.base)}/|data:", url) for url in asked), asked
+        assert faults == []
+        assert server.stop() == 0

@@ -1,0 +1,239 @@
+"""The line in which filters are typed: valid or not is told with every key, with what could stand there."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from rich.segment import Segment
+from textual import events, on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.message import Message
+from textual.strip import Strip
+from textual.widgets import Input
+
+from .history import History
+from .painted import Painted
+from .safe import fit, visible
+
+if TYPE_CHECKING:
+    from ...decoder.filter import Candidate, FilterError
+    from .columns import Cell
+
+CANDIDATES = 8
+
+
+class FilterInput(Input):
+    """Tab completes, Up and Down go through the history."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("tab", "complete(1)", "Complete", show=False, priority=True),
+        Binding("shift+tab", "complete(-1)", "Complete", show=False, priority=True),
+        Binding("up", "history(-1)", "Earlier", show=False),
+        Binding("down", "history(1)", "Later", show=False),
+    ]
+
+    def action_complete(self, step: int) -> None:
+        self.post_message(FilterBar.Asked("complete", step))
+
+    def action_history(self, step: int) -> None:
+        self.post_message(FilterBar.Asked("history", step))
+
+
+class Hints(Painted):
+    """Below the filter: where it is wrong, and what could stand there."""
+
+    DEFAULT_CSS = "Hints { height: auto; background: $panel; }"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: list[list[Cell]] = []
+
+    def show(self, lines: list[list[Cell]]) -> None:
+        """Other lines."""
+        if lines != self.lines:
+            grown = len(lines) != len(self.lines)
+            self.lines = lines
+            self.display = bool(lines)
+            self.refresh(layout=grown)
+
+    def get_content_height(self, container: object, viewport: object, width: int) -> int:
+        return len(self.lines)
+
+    def render_line(self, y: int) -> Strip:
+        base = self.rich_style
+        cells = self.lines[y] if y < len(self.lines) else []
+        strip = Strip([Segment(text, base + self.palette.of(role)) for text, role in cells])
+        return strip.crop_extend(0, self.size.width, base)
+
+
+class FilterBar(Vertical):
+    """`mode`: what the text is for ("filter" or "highlight"). Tells `Changed` when a valid filter may be tried at once,
+    `Kept` on Enter."""
+
+    DEFAULT_CSS = """
+    FilterBar { height: auto; background: $panel; }
+    FilterBar Input { height: 1; border: none; padding: 0 1; background: $panel; }
+    FilterBar Input:focus { border: none; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "give_up", "Clear", show=False)]
+
+    class Changed(Message):
+        """A valid filter that costs little, as it was typed, "" for none."""
+
+        def __init__(self, text: str):
+            super().__init__()
+            self.text = text
+
+    class Kept(Message):
+        """Enter: use it and leave the line. `text` as it was typed."""
+
+        def __init__(self, mode: str, text: str):
+            super().__init__()
+            self.mode, self.text = mode, text
+
+    class GivenUp(Message):
+        """Escape."""
+
+    class Asked(Message):
+        """A key of the input that the bar answers."""
+
+        def __init__(self, what: str, step: int):
+            super().__init__()
+            self.what, self.step = what, step
+
+    def __init__(self, saved: dict[str, str]):
+        super().__init__()
+        self.saved, self.mode = saved, "filter"
+        self.history = History()
+        self.input, self.hints = FilterInput(id="filter", placeholder="api == Produce and err"), Hints()
+        self.fault: FilterError | None = None
+        self._candidates: list[Candidate] = []
+        self._chosen = -1
+        self._base = ""
+        self._setting = ""
+
+    def compose(self) -> ComposeResult:
+        yield self.input
+        yield self.hints
+
+    def on_mount(self) -> None:
+        self.display = self.input.can_focus = self.hints.display = False
+
+    @property
+    def open(self) -> bool:
+        """Whether it is being typed into."""
+        return self.input.has_focus
+
+    def begin(self, mode: str, text: str) -> None:
+        """Open the line for typing."""
+        self.mode = mode
+        self.history.restart()
+        # Not by a class: it must be there at once to get the letters that follow.
+        self.display, self.input.can_focus = True, True
+        self.set_text(text)
+        self.screen.set_focus(self.input)
+        self._hint()
+
+    def leave(self, show: bool) -> None:
+        """Close it; with `show` the text stays to be seen."""
+        self.display, self.input.can_focus = show, False
+        self.hints.show([])
+
+    def set_text(self, text: str) -> None:
+        """Another text, without telling."""
+        self._setting = text
+        self.input.value = text
+        self.input.cursor_position = len(text)
+
+    @on(Input.Changed, "#filter")
+    def _changed(self, event: Input.Changed) -> None:
+        event.stop()
+        if event.value != self._setting:
+            self._chosen = -1
+        self._setting = "\0"
+        from .finding_rows import is_slow
+
+        wanted = self._hint()
+        if wanted is not None and self.mode == "filter" and self.open and not (wanted and is_slow(wanted)):
+            self.post_message(self.Changed(self.input.value.strip()))
+
+    @on(Input.Submitted, "#filter")
+    def _submitted(self, event: Input.Submitted) -> None:
+        event.stop()
+        if self.fault is None:
+            self.history.add(self.input.value)
+            self.post_message(self.Kept(self.mode, self.input.value.strip()))
+
+    def action_give_up(self) -> None:
+        self.post_message(self.GivenUp())
+
+    def on_key(self, event: events.Key) -> None:
+        if event.key == "escape" and self.open:
+            event.stop()
+            self.action_give_up()
+
+    def on_filter_bar_asked(self, event: Asked) -> None:
+        event.stop()
+        if event.what == "history":
+            text = self.history.step(event.step, self.input.value)
+            if text is not None:
+                self.input.value = text
+                self.input.cursor_position = len(text)
+        elif self._candidates:
+            if self._chosen < 0:
+                self._base = self.input.value
+            self._chosen = (self._chosen + event.step) % len(self._candidates)
+            chosen = self._candidates[self._chosen]
+            text = self._base[: chosen.start] + chosen.text
+            self._setting = text + self._base[chosen.end :]
+            self.input.value = self._setting
+            self.input.cursor_position = len(text)
+            self._hint()
+
+    def _hint(self) -> str | None:
+        """Validate, and say what could follow. What is meant, None if it is no filter."""
+        from ...decoder.filter import FilterError
+        from .finding_rows import is_slow
+        from .terms import meant
+
+        text = self.input.value
+        self.fault = None
+        try:
+            wanted = meant(text, self.saved) if text.strip() else ""
+        except FilterError as fault:
+            self.fault = fault
+            wanted = ""
+        if not self.open:
+            return None
+        if self._chosen < 0:
+            self._candidates = self._possible(text)
+        lines: list[list[Cell]] = []
+        if self.fault is not None:
+            where = 1 + self.fault.start
+            caret = "^" * max(1, min(self.fault.end - self.fault.start, 20))
+            message = visible(self.fault.message)
+            if where + len(caret) + len(message) + 2 <= self.size.width or where < len(message) + 2:
+                lines.append([(" " * where, ""), (caret, "error"), (f" {message}", "error")])
+            else:
+                lines.append([(" " * (where - len(message) - 1), ""), (f"{message} ", "error"), (caret, "error")])
+        elif wanted:
+            slow = "  decodes messages: Enter begins" if is_slow(wanted) and self.mode == "filter" else ""
+            word = f"  a word in API, client or error: {visible(wanted)}" if wanted != text.strip() else ""
+            lines.append([(" ok", "ok"), (slow or word, "muted")])
+        first = max(0, min(self._chosen - CANDIDATES + 2, len(self._candidates) - CANDIDATES))
+        for i, each in enumerate(self._candidates[first : first + CANDIDATES], first):
+            role = "cell" if i == self._chosen else "name"
+            lines.append([(" > " if i == self._chosen else "   ", "key"), (fit(visible(each.text), 28), role),
+                          (f" {visible(each.meaning)}", "muted")])  # fmt: skip
+        self.hints.show(lines)
+        return None if self.fault is not None else wanted
+
+    def _possible(self, text: str) -> list[Candidate]:
+        from ...decoder.filter import Candidate, complete
+
+        if text.startswith("@"):
+            return [Candidate("@" + name, 0, len(text), "saved", wanted) for name, wanted in self.saved.items()
+                    if name.startswith(text[1:])]  # fmt: skip
+        return complete(text, self.input.cursor_position)

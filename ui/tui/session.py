@@ -1,0 +1,102 @@
+"""What all screens look at: the capture, the proxy it comes from, what was told, and what was worked out of it."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
+
+from .held_queue import HeldQueue
+from .marks import Marks
+from .safe import visible
+
+if TYPE_CHECKING:
+    from ...captures import Capture, Row
+    from ...proxy.control import Control
+    from .story import Story
+    from .survey import Survey
+
+LOG_LINES = 5000
+NEAR = 20_000
+"""Exchanges of a capture whose story is read in this process."""
+
+
+class LogLine(NamedTuple):
+    """One line of the log; `text` is safe for the terminal."""
+
+    time_ns: int
+    text: str
+    warning: bool = False
+
+
+class Session:
+    """`title`: what is looked at. `live`: a recording that runs. `status()`: a short line about the proxy. `control`:
+    its control API, None for a file. `allow_edit`: traffic may be changed."""
+
+    def __init__(
+        self,
+        capture: Capture,
+        *,
+        title: str,
+        live: bool = False,
+        status: Callable[[], str] | None = None,
+        control: Control | None = None,
+        allow_edit: bool = False,
+    ):
+        self.capture, self.title, self.live, self.status = capture, visible(title), live, status
+        self.control, self.allow_edit = control, allow_edit
+        self.paused = False
+        self.log: deque[LogLine] = deque(maxlen=LOG_LINES)
+        self.logged = 0
+        self.marks = Marks(capture.path)
+        self.chosen: Row | None = None
+        """The exchange that another one is to be compared with."""
+        self.held = HeldQueue(control)
+        """Frames that wait in the proxy for a decision."""
+        self._survey: Survey | None = None
+        self._story: Story | None = None
+
+    def tell(self, text: str, warning: bool = False) -> None:
+        """A line for the log."""
+        self.log.append(LogLine(time.time_ns(), visible(text), warning))
+        self.logged += 1
+
+    def refresh(self) -> int:
+        """Pick up what a live recording has added; the number of new rows."""
+        if self.paused:
+            return 0
+        return self.capture.refresh()
+
+    @property
+    def survey(self) -> Survey:
+        """Counts of everything in the index, made at the first look."""
+        if self._survey is None:
+            from .survey import Survey
+
+            self._survey = Survey(self.capture)
+        return self._survey
+
+    @property
+    def story(self) -> Story:
+        """What happened, connection by connection, with findings and groups; made at the first look."""
+        if self._story is None:
+            if len(self.capture.rows()) > NEAR:
+                from .far_story import FarStory
+
+                self._story = FarStory(self.capture)
+            else:
+                from .story import Story
+
+                self._story = Story(self.capture)
+        return self._story
+
+    def stop(self) -> None:
+        """Nothing is looked at any more."""
+        if self._story is not None:
+            self._story.stop()
+
+    @property
+    def has_story(self) -> bool:
+        """Whether anybody has asked for the story yet."""
+        return self._story is not None

@@ -1,0 +1,160 @@
+"""What all views have around them: the line about the capture, the tabs, the line about the cursor, and the keys."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, ClassVar
+
+from rich.text import Text
+from textual.app import ComposeResult
+from textual.binding import BindingType
+from textual.containers import Center, Middle
+from textual.screen import Screen
+from textual.widget import Widget
+from textual.widgets import Static
+
+from .bars import Bar, KeyBar, TabLine
+from .held_queue import held_cells
+from .keys import bar_words, bindings
+from .safe import visible
+from .session import Session
+
+if TYPE_CHECKING:
+    from .app import BarnabasApp
+    from .columns import Cell
+
+
+class View(Screen[None]):
+    """A screen behind a number key. A subclass gives `number`, `context` (of its keys), its widgets (`body`), and
+    `take_in`, which is called when it comes up and whenever something new may be there while it is shown."""
+
+    DEFAULT_CSS = """
+    View { layout: vertical; }
+    View #empty { display: none; height: 1fr; }
+    View #empty Static { width: auto; max-width: 90%; }
+    View.empty #empty { display: block; }
+    View.empty .body { display: none; }
+    View.empty .body.keep { display: block; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = bindings("view")
+    number: ClassVar[int] = 1
+    context: ClassVar[str] = ""
+    wants_story: ClassVar[bool] = False
+    """Whether the view shows what `Session.story` tells, which is then worked on more quickly."""
+    wants_survey: ClassVar[bool] = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.header, self.about, self.key_bar = Bar(id="header"), Bar(id="about"), KeyBar()
+        self.empty_note = Static(Text(""), markup=False)
+        self.tabs: TabLine | None = None
+        self._panes: list[Widget] = []
+
+    @property
+    def barnabas(self) -> BarnabasApp:
+        """The application, typed."""
+        return self.app  # type: ignore[return-value]
+
+    @property
+    def session(self) -> Session:
+        """What is looked at."""
+        return self.barnabas.session
+
+    # --- for subclasses ------------------------------------------------------------------------------------
+
+    def body(self) -> Iterable[Widget]:
+        """The widgets between the tabs and the line about the cursor."""
+        return ()
+
+    def take_in(self) -> None:
+        """Show what is new."""
+
+    def empty_text(self) -> str:
+        """What to say where there is nothing to show; "" where there is something."""
+        return ""
+
+    def state_cells(self) -> list[Cell]:
+        """What the header says at its right edge: counts, filter, follow."""
+        return []
+
+    # --- the frame -----------------------------------------------------------------------------------------
+
+    def compose(self) -> ComposeResult:
+        from .views import PLACES
+
+        self.tabs = TabLine(tuple((p.name, p.short) for p in PLACES), self.number)
+        yield self.header
+        yield self.tabs
+        self._panes = list(self.body())
+        for widget in self._panes:
+            widget.add_class("body")
+            yield widget
+        with Middle(id="empty"), Center():
+            yield self.empty_note
+        yield self.about
+        yield self.key_bar
+
+    def on_mount(self) -> None:
+        self.key_bar.keys(*bar_words((self.context, "list", "app"), self.barnabas.settings.keys))
+        self.look()
+
+    def on_screen_resume(self) -> None:
+        self.look()
+
+    def look(self) -> None:
+        """Take in what is new, and describe it."""
+        text = self.empty_text()
+        self.set_class(bool(text), "empty")
+        if text:
+            self.empty_note.update(Text(text))
+        self.take_in()
+        self.describe()
+
+    def describe(self) -> None:
+        """The header line and the tabs."""
+        session = self.session
+        capture = session.capture
+        left: list[Cell] = [(" LIVE " if session.live else " FILE ", "label"), (f" {session.title}", "title")]
+        if session.live and not capture.live:
+            left.append((" (recording ended)", "muted"))
+        right = [("  ", ""), *self.state_cells()]
+        if session.status is None:
+            lost = sum(octets for _, _, octets in capture.lost)
+            right.append((f"  lost {lost} B" if lost else "  lost 0", "error" if lost else "muted"))
+        else:
+            right.append((f"  {visible(session.status())}", "muted"))
+        if session.paused:
+            right.append(("  PAUSED", "warning"))
+        if session.control is not None:
+            right += held_cells(session.held)
+            right.append(
+                ("  EDIT " if session.allow_edit else "  READ-ONLY ", "warning" if session.allow_edit else "muted")
+            )
+        self.header.show(left, [*right, (" ", "")])
+        if self.tabs is not None and session.has_story:
+            self.tabs.count(5, problems_count(session))
+        if self.tabs is not None and session.control is not None:
+            self.tabs.count(9, (f"={len(session.held)} ", "waiting") if len(session.held) else ("", ""))
+
+    def on_tab_line_chosen(self, event: TabLine.Chosen) -> None:
+        self.barnabas.action_view(event.number)
+
+    def action_leave(self) -> None:
+        if self.number != 1:
+            self.barnabas.action_view(1)
+        elif self.session.live:
+            self.notify("This view is live. Q quits.", timeout=2)
+        else:
+            self.app.exit()
+
+    def action_pane(self) -> None:
+        """The next of the panes that can have the focus."""
+        self.screen.focus_next()
+
+
+def problems_count(session: Session) -> Cell:
+    """How many findings are high and medium, for the tab line."""
+    high, medium = session.story.severities()
+    if high:
+        return f"!{high + medium} ", "error"
+    return (f"{medium} ", "waiting") if medium else ("", "")

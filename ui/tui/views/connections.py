@@ -1,0 +1,163 @@
+"""Connections and clients: who speaks to whom, how much, how it went, and how it ended."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import ClassVar
+
+from textual.binding import BindingType
+from textual.widget import Widget
+
+from ..columns import Cell, clock, duration, size
+from ..finding_rows import finder
+from ..keys import bindings
+from ..line_list import LineList, Table
+from ..safe import fit, visible
+from ..shell import View
+from ..side_screens import dialogue
+from ..survey import ConnectionCount
+from ..terms import quoted
+from ..titles import Titles
+
+_MOST = 2000
+
+
+class ConnectionsScreen(View):
+    """One line per connection, or per client (client id, software and host)."""
+
+    BINDINGS: ClassVar[list[BindingType]] = bindings("connections")
+    number = 2
+    context = "connections"
+    wants_survey = True
+    wants_story = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.by_client = False
+        self._filters: list[str] = []
+
+    def body(self) -> Iterable[Widget]:
+        self.titles, self.table = Titles(), Table()
+        return self.titles, self.table
+
+    def empty_text(self) -> str:
+        return "" if len(self.session.capture.rows()) else "No connection has carried a request yet."
+
+    def state_cells(self) -> list[Cell]:
+        survey = self.session.survey
+        cells: list[Cell] = [(f"{len(survey.connections):,} connections", "")]
+        if survey.behind:
+            cells.append((f" {100 * survey.done // max(survey.done + survey.behind, 1)}%", "waiting"))
+        return cells
+
+    def take_in(self) -> None:
+        if self.by_client:
+            self._clients()
+        else:
+            self._connections()
+        self._about()
+
+    def _connections(self) -> None:
+        width = self.app.size.width
+        name, address, broker = (18, 22, 21) if width >= 140 else (16, 0, 16) if width >= 100 else (12, 0, 6)
+        self.titles.show(
+            f"  Conn {'Client':<{name}} {fit('Address', address)}{' ' * bool(address)}{fit('Broker', broker)} "
+            "Requests Errors  Sent Recv  Slowest  Opened    Ended"
+        )
+        links = self.session.story.links
+        found = sorted(self.session.survey.connections.items(), key=lambda item: item[1].first_ns)[-_MOST:]
+        rows: list[list[Cell]] = []
+        self._filters = []
+        for (recording, _), each in found:
+            link = links.get(each.number) if recording == 0 else None
+            ended, role = "open", "ok"
+            if link is not None and link.closed_ns is not None:
+                ended, role = f"{link.how or 'unknown'}{f' by {link.by}' if link.by else ''}", "muted"
+            elif link is None:
+                ended, role = "", "muted"
+            rows.append([
+                (f"{each.number:>6} ", "muted"),
+                (fit(visible(each.client_id or "(no id)"), name) + " ", "title" if each.client_id else "muted"),
+                (fit(visible(each.client), address) + " " if address else "", "muted"),
+                (fit(visible(each.broker if broker > 6 else f":{each.broker.rpartition(':')[2]}"), broker) + " ", ""),
+                *_counts(each),
+                (f" {clock(each.first_ns, 0)}  ", "muted"),
+                (visible(ended), "error" if link is not None and link.how == "rst" else role),
+            ])  # fmt: skip
+            self._filters.append(f"conn == {each.number}")
+        self.table.show(rows)
+
+    def _clients(self) -> None:
+        width = self.app.size.width
+        name, told, where = (18, 40, 17) if width >= 130 else (16, 25, 11) if width >= 100 else (12, 16, 0)
+        self.titles.show(
+            f"  Conns {'Client':<{name}} {'Software':<{told}} {fit('Host', where)}{' ' * bool(where)}"
+            "Requests Errors  Sent Recv  Slowest  Brokers"
+        )
+        links = self.session.story.links
+        groups: dict[tuple[str, str, str], list[ConnectionCount]] = {}
+        for (recording, _), each in self.session.survey.connections.items():
+            link = links.get(each.number) if recording == 0 else None
+            key = each.client_id or "", link.software if link else "", each.client.rpartition(":")[0]
+            groups.setdefault(key, []).append(each)
+        for key in [k for k in groups if not k[1]]:
+            same = [k for k in groups if k[0] == key[0] and k[2] == key[2] and k[1]]
+            if len(same) == 1:  # a connection on which it has not said it again
+                groups[same[0]] += groups.pop(key)
+        rows: list[list[Cell]] = []
+        self._filters = []
+        for (client_id, software, host), of in sorted(groups.items())[:_MOST]:
+            total = ConnectionCount(0, "", "", of[0].first_ns)
+            for each in of:
+                total.requests += each.requests
+                total.errors += each.errors
+                total.sent += each.sent
+                total.received += each.received
+                total.slowest_ns = max(total.slowest_ns, each.slowest_ns)
+            rows.append([
+                (f"{len(of):>7} ", "muted"),
+                (fit(visible(client_id or "(no id)"), name) + " ", "title" if client_id else "muted"),
+                (fit(visible(software or "not said"), told) + " ", "" if software else "muted"),
+                (fit(visible(host), where) + " " if where else "", "muted"),
+                *_counts(total),
+                (f"  {len({each.broker for each in of})}", ""),
+            ])  # fmt: skip
+            self._filters.append(f"client == {quoted(client_id)}" if client_id else "not client")
+        self.table.show(rows)
+
+    def _about(self) -> None:
+        at = self.table.cursor
+        if at < len(self._filters):
+            self.about.show([(" Enter: ", "key"), (f"exchanges with {visible(self._filters[at])}", "muted")])
+
+    def on_line_list_moved(self) -> None:
+        self._about()
+
+    def on_line_list_opened(self, event: LineList.Opened) -> None:
+        self.app.call_later(self.barnabas.show_exchanges, self._filters[event.position])
+
+    def action_dialogue(self) -> None:
+        """The connection under the cursor, from its first exchange on."""
+        text = self._filters[self.table.cursor] if self.table.cursor < len(self._filters) else ""
+        if not text.startswith("conn == "):
+            self.notify("One line per connection first (c): a client may have several.", timeout=3)
+            return
+        capture = self.session.capture
+        first = next(iter(finder(capture, text)(0, len(capture.rows()))), None)
+        if first is not None:
+            dialogue(self.barnabas, capture.rows()[first])
+
+    def action_group(self) -> None:
+        self.by_client = not self.by_client
+        self.table.cursor = 0
+        self.take_in()
+
+
+def _counts(each: ConnectionCount) -> list[Cell]:
+    return [
+        (f"{each.requests:>8,} ", ""),
+        (f"{each.errors or '-':>6} ", "error" if each.errors else "muted"),
+        (f"{size(each.sent):>5}", ""),
+        (f"{size(each.received):>5}  ", ""),
+        (f"{duration(each.slowest_ns):>7} ", ""),
+    ]

@@ -1,0 +1,391 @@
+"""The first screen: the list of exchanges, live or of a file, with its filter."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from time import perf_counter
+from typing import TYPE_CHECKING, ClassVar
+
+from textual.binding import BindingType
+from textual.widget import Widget
+
+from ..acts import RowActs
+from ..app import Searching
+from ..columns import TITLES, Cell, is_problem
+from ..empty import nothing_yet
+from ..exchange_list import ColumnTitles, ExchangeList
+from ..filter_bar import FilterBar
+from ..finding_rows import Look, Looks, finder, is_slow
+from ..keys import bindings
+from ..line_list import LineList
+from ..row_words import about_row
+from ..rows import RowView
+from ..safe import visible
+from ..shell import View
+from ..terms import PROBLEMS, both, cell_term, meant, without
+
+if TYPE_CHECKING:
+    from ....captures import Row
+    from ..copying import Form
+
+
+class ExchangesScreen(View, Searching, RowActs):
+    """Rows of the capture through a filter."""
+
+    BINDINGS: ClassVar[list[BindingType]] = bindings("exchanges")
+    AUTO_FOCUS = "ExchangeList"
+    number = 1
+    context = "exchanges"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.errors_only = False
+        self.wanted = ""
+        """The filter as it was typed."""
+        self._lit = ""
+        self._began = 0.0
+
+    def body(self) -> Iterable[Widget]:
+        session, settings = self.session, self.barnabas.settings
+        self.capture = session.capture
+        self.view = RowView(self.capture.rows())
+        self.list = ExchangeList(self.view)
+        self.list.following = session.live
+        self.list.wanted = settings.columns or self.list.wanted
+        self.list.comment = self._comment
+        self.list.look = self._looks()
+        self.titles, self.bar = ColumnTitles(self.list), FilterBar(settings.filters)
+        return self.bar, self.titles, self.list
+
+    def _comment(self, row: Row) -> str | None:
+        """What stands behind a row: that a frame of it is held, or a person's comment."""
+        held = self.session.held.of_row(row.connection, row.correlation_id)
+        if held is not None:
+            return f"HELD {held.age():.0f}s: {held.side}"
+        text = self.session.marks.comment(row)
+        return None if text is None else visible(text)
+
+    def _looks(self) -> Look:
+        rules = [(self._lit, "lit")] if self._lit else []
+        return Looks(self.capture, [*rules, *self.barnabas.settings.colours])
+
+    # --- what is new ---------------------------------------------------------------------------------------
+
+    def take_in(self) -> None:
+        if self.view.searching:
+            self._found(self.view.search(0.01))
+            self.barnabas.work()
+        self.list.rows_changed()
+
+    def search_on(self) -> bool:
+        if not self.view.searching:
+            return False
+        self._found(self.view.search())
+        self.list.rows_changed()
+        self.describe()
+        return self.view.searching
+
+    def _found(self, before: int) -> None:
+        if before:
+            self.list.shift(before)
+
+    def describe(self) -> None:
+        super().describe()
+        self._about()
+
+    def state_cells(self) -> list[Cell]:
+        total = len(self.view.rows)
+        count = f"{total:,} exchanges" if total != 1 else "1 exchange"
+        if self.view.find is not None:
+            count = f"{len(self.view):,} of {count}"
+            if self.view.searching:
+                done = self.view.searched / max(total, 1)
+                left = (perf_counter() - self._began) * (1 - done) / max(done, 0.001)
+                count += f" {int(100 * done)}%" + (f", {left:.0f} s left" if left >= 1 else "")
+        right: list[Cell] = [(count, "")]
+        if self.errors_only:
+            right.append((" errors only", "error"))
+        if self.wanted and not self.bar.open:
+            right.append((f" {visible(self.wanted)[:60]}", "key"))
+        if len(self.session.marks):
+            right.append((f" {len(self.session.marks)} marked", "marked"))
+        if self.session.live:
+            on = self.list.following
+            right.append(("  follow ON " if on else "  follow off ", "ok" if on else "muted"))
+        return right
+
+    def _about(self) -> None:
+        """The line below the list: everything about the row under the cursor, or why there is none."""
+        note = visible(self.capture.note or self.session.marks.fault or "")
+        row = self.list.current
+        if row is not None:
+            self.about.show(about_row(row), [(f" ? {note} ", "undecoded")] if note else [])
+        elif self.view.find is not None:
+            more = "so far. Esc shows all" if self.view.searching else "none matches. Esc shows all again."
+            self.about.show([(f" {self.view.searched:,} exchanges searched, {more}", "waiting")])
+        else:
+            self.about.show([(f" {note}", "undecoded")] if note else [])
+
+    def empty_text(self) -> str:
+        if len(self.capture.rows()):
+            return ""
+        return nothing_yet(self.session)
+
+    # --- rows ----------------------------------------------------------------------------------------------
+
+    def on_line_list_moved(self) -> None:
+        self._about()
+
+    def on_line_list_opened(self, event: LineList.Opened) -> None:
+        from ..detail import DetailScreen
+
+        if not self.capture.has_frames:
+            self.notify("A feed has summaries only. Messages are in recordings: barnabas ui --attach newest.", timeout=4)
+            return
+        self.list.following = False
+        self.app.push_screen(DetailScreen(self.capture, self.view, event.position), self._came_back)
+
+    def _came_back(self, position: int | None) -> None:
+        if position is not None:
+            self.list.move_to(position)
+
+    def action_follow(self) -> None:
+        self.list.following = not self.list.following
+        if self.list.following:
+            if self.list.sorted_by is not None:
+                self._sort(None)
+            self.list.move_to(len(self.view) - 1, keep_following=True)
+        self.describe()
+
+    def action_pause(self) -> None:
+        self.session.paused = not self.session.paused
+        self.describe()
+
+    def _here(self) -> int | None:
+        return self.view.number(self.list.cursor) if self.list.current is not None else None
+
+    def action_cell(self, step: int) -> None:
+        self.list.move_cell(step)
+        self.titles.refresh()
+
+    def on_column_titles_clicked(self, event: ColumnTitles.Clicked) -> None:
+        self.list.cell = event.column
+        self.action_order()
+
+    def action_order(self) -> None:
+        if self.list.cell < 0:
+            self.list.cell = 0
+        column = self.list.column
+        if column is None or self.view.searching:
+            self.notify("Still searching: sort when it is done.", timeout=2)
+            return
+        now = self.list.sorted_by
+        same = now is not None and now[0] == column.title
+        self._sort((column.title, False) if not same else (column.title, True) if now and not now[1] else None)
+
+    def _sort(self, by: tuple[str, bool] | None) -> None:
+        here = self._here()
+        from ..orders import sort
+
+        sort(self.view, self.capture, by)
+        self.list.sorted_by = by
+        self.list.following = False
+        self.list.restart()
+        self.titles.refresh()
+        if here is not None:
+            self.list.move_to(self.view.position(here) or 0)
+        self.describe()
+
+    def action_columns(self) -> None:
+        from ..asking import Choose
+
+        def chosen(titles: list[str] | None) -> None:
+            if titles:
+                self.list.wanted = titles
+                self.list.cell = -1
+                self.list.refresh()
+                self.titles.refresh()
+
+        self.app.push_screen(Choose("Columns", TITLES, list(self.list.wanted)), chosen)
+
+    # --- marks and highlights ------------------------------------------------------------------------------
+
+    def action_mark(self) -> None:
+        row = self.list.current
+        if row is not None:
+            self.session.marks.set(row, None if self.session.marks.comment(row) is not None else "")
+            self.list.rows_changed()
+            self.describe()
+
+    def action_comment(self) -> None:
+        from ..asking import Ask
+
+        row = self.list.current
+        if row is None:
+            return
+
+        def said(text: str | None) -> None:
+            if text is not None:
+                self.session.marks.set(row, text)
+                self.list.rows_changed()
+                self.describe()
+
+        self.app.push_screen(Ask(f"Comment on #{row.number + 1}", self.session.marks.comment(row) or ""), said)
+
+    def action_next_mark(self) -> None:
+        self._go(1, lambda row: self.session.marks.comment(row) is not None, "No marked row.")
+
+    def action_next(self, step: int) -> None:
+        if self._lit:
+            self._go(step, lambda row: self.list.look(row) == "lit", "No highlighted row.")
+        else:
+            self._go(step, is_problem, "No error here.")
+
+    def _go(self, step: int, test, nothing: str) -> None:  # type: ignore[no-untyped-def]
+        """To the next row that passes, around the end; for as long as a key may take."""
+        count, until = len(self.view), perf_counter() + 0.5
+        for i in range(1, count + 1):
+            position = (self.list.cursor + step * i) % count
+            if test(self.view.row(position)):
+                self.list.move_to(position)
+                return
+            if perf_counter() > until:
+                self.notify(f"None among the next {i:,} rows: filter for it with /.", timeout=3)
+                return
+        self.notify(nothing, timeout=2)
+
+    def action_highlight(self) -> None:
+        self.bar.begin("highlight", self._lit)
+
+    # --- the filter ----------------------------------------------------------------------------------------
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        # The filter's key has priority, so that letters typed right behind it are not taken for keys of the list.
+        return not (action == "filter" and self.bar.open)
+
+    def action_filter(self) -> None:
+        self.bar.begin("filter", self.wanted)
+
+    def on_filter_bar_changed(self, event: FilterBar.Changed) -> None:
+        self.wanted = event.text
+        self.apply()
+
+    def on_filter_bar_kept(self, event: FilterBar.Kept) -> None:
+        self.set_focus(self.list)
+        if event.mode == "highlight":
+            self._lit = meant(event.text, self.bar.saved) if event.text else ""
+            self.list.look = self._looks()
+            self.list.refresh()
+            self.bar.leave(False)
+        else:
+            changed = self.wanted != event.text or self.view.find is None
+            self.wanted = event.text
+            self.bar.leave(bool(event.text))
+            if changed:
+                self.apply()
+        self.describe()
+
+    def on_filter_bar_given_up(self) -> None:
+        self.action_clear()
+
+    def action_clear(self) -> None:
+        """Leave the filter line, and show everything again."""
+        was_open, lighting = self.bar.open, self.bar.mode == "highlight"
+        self.set_focus(self.list)
+        if was_open and lighting:
+            self.bar.leave(False)
+            return
+        if self._lit and not self.wanted and not self.errors_only:
+            self._lit = ""
+            self.list.look = self._looks()
+            self.list.refresh()
+        self.errors_only, self.wanted = False, ""
+        self.bar.set_text("")
+        self.bar.leave(False)
+        self.apply()
+
+    def action_errors(self) -> None:
+        self.errors_only = not self.errors_only
+        self.apply()
+
+    def action_narrow(self, exclude: bool) -> None:
+        """Only rows with the value under the cursor, or none with it."""
+        row, column = self.list.current, self.list.column
+        if row is None or column is None:
+            return
+        if column.field == "":
+            self.notify("Left and right choose a column first.", timeout=2)
+            return
+        term = cell_term(row, column.field)
+        if not term:
+            self.notify("There is no filter for this value.", timeout=2)
+            return
+        self.show_filter(both(self.wanted, without(term) if exclude else term), None)
+
+    def action_stream(self) -> None:
+        row = self.list.current
+        if row is not None:
+            self.show_filter(f"conn == {row.connection}", None)
+
+    def acting_on(self) -> Row | None:
+        return self.list.current
+
+    def shown_rows(self) -> tuple[str, int]:
+        return self._meant(), len(self.view)
+
+    def copy_here(self) -> list[Form]:
+        row, column = self.list.current, self.list.column
+        if row is None or column is None:
+            return []
+        from ..copying import of_cell
+
+        return of_cell(row, column)
+
+    def show_filter(self, text: str, number: int | None) -> None:
+        """Show what `text` selects ("" changes nothing), with the cursor on row `number` of the capture."""
+        if text:
+            self.wanted, self.errors_only = text, False
+            self.bar.history.add(text)
+        elif number is not None and self.view.position(number) is None:
+            self.wanted, self.errors_only = "", False
+        else:
+            text = self.wanted
+        self.bar.set_text(self.wanted)
+        self.bar.display = bool(self.wanted)
+        self.apply(number)
+        if number is not None:
+            self.list.move_to(self.view.position(number) or 0)
+
+    def _with_errors(self, text: str) -> str:
+        return both(PROBLEMS, text) if self.errors_only and text else PROBLEMS if self.errors_only else text
+
+    def _meant(self) -> str:
+        """The filter of what is shown; "" where everything is."""
+        return self._with_errors(meant(self.wanted, self.bar.saved) if self.wanted and self.view.find is not None else "")
+
+    def apply(self, around: int | None = None) -> None:
+        """Search for what the filter and the errors switch want, with the cursor on the same exchange where possible."""
+        from ....decoder.filter import FilterError
+
+        here = around if around is not None else self._here()
+        try:
+            text = meant(self.wanted, self.bar.saved) if self.wanted else ""
+        except FilterError as fault:
+            self.notify(visible(str(fault)), severity="error", timeout=4)
+            return
+        if text and not self.capture.has_frames and is_slow(text):
+            self.notify("This filter asks for messages, and a feed has summaries only.", severity="error", timeout=4)
+            return
+        text = self._with_errors(text)
+        following = self.list.following
+        start = len(self.view.rows) if following else here or 0
+        self._began = perf_counter()
+        self.list.sorted_by = None
+        self.view.show(finder(self.capture, text) if text else None, start)
+        self.view.search(0.006)  # what is near is seen at once, the rest comes between keys
+        self.list.restart()
+        if not following and here is not None:
+            self.list.move_to(self.view.nearest(here))
+        self.look()
+        if self.view.searching:
+            self.barnabas.work()

@@ -1,0 +1,204 @@
+"""Consumer groups: their members over time, what each did when, and why they rebalanced."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import ClassVar
+
+from textual.binding import BindingType
+from textual.widget import Widget
+
+from ....decoder.findings.group import Group
+from ....decoder.findings.group_members import Member
+from ..columns import Cell, clock, duration
+from ..keys import bindings
+from ..line_list import LineList, Table
+from ..member_timeline import LEGEND, timeline
+from ..safe import fit, visible
+from ..shell import View
+from ..terms import quoted
+from ..titles import Picture, Titles
+
+_REBALANCES = 6
+_FIXED = 25  # cells of a member's line besides its name and timeline
+
+
+class GroupsScreen(View):
+    """Groups above; the members of the one under the cursor below, a timeline each."""
+
+    DEFAULT_CSS = """
+    GroupsScreen #groups { height: 25%; min-height: 4; }
+    GroupsScreen #members { height: 1fr; }
+    GroupsScreen.low Picture { height: 5; }
+    GroupsScreen Picture { height: 8; padding: 0 1; border-top: solid $border-blurred; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = bindings("groups")
+    number = 3
+    context = "groups"
+    wants_story = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.groups: list[Group] = []
+        self.members: list[Member] = []
+        self.zoom = 0
+        self.pan = 0
+
+    def body(self) -> Iterable[Widget]:
+        self.titles, self.table = Titles(), Table(id="groups")
+        self.axis, self.lines, self.text = Titles(), Table(id="members"), Picture()
+        return self.titles, self.table, self.axis, self.lines, self.text
+
+    def empty_text(self) -> str:
+        story = self.session.story
+        if story.fault:
+            return f"Groups cannot be found out.\n\n{visible(story.fault)}"
+        if story.groups().all():
+            return ""
+        if story.unread:
+            return f"Reading: {story.progress:.0%}, no group so far."
+        return (
+            "No consumer group in this traffic: nobody has sent JoinGroup, SyncGroup, Heartbeat or a group heartbeat."
+        )
+
+    def state_cells(self) -> list[Cell]:
+        story = self.session.story
+        cells: list[Cell] = [(f"{len(self.groups)} group{'s' * (len(self.groups) != 1)}", "")]
+        if story.unread:
+            cells.append((f" {story.progress:.0%}", "waiting"))
+        return cells
+
+    def take_in(self) -> None:
+        self.titles.show(
+            f"  {'Group':<{self._name_room}} State                  Generation  Members  Rebalances  Protocol   Assignor"
+        )
+        self.groups = sorted(self.session.story.groups().all(), key=lambda g: (-len(g.rebalances), g.id))
+        self.table.show([self._group(group) for group in self.groups])
+        self._tell()
+
+    def _group(self, group: Group) -> list[Cell]:
+        state = group.state
+        waiting = group.rebalance
+        since = f" {duration(self._now - waiting.began_ns)}" if waiting is not None else ""
+        return [
+            (" " + fit(visible(group.id), self._name_room) + " ", "title"),
+            (fit(f"{state}{since}", 23), "ok" if state == "Stable" else "waiting" if state == "Empty" else "error"),
+            (f"{group.generation:>10}  ", ""),
+            (f"{len(group.live):>7}  ", ""),
+            (f"{len(group.rebalances):>10}  ", "error" if len(group.rebalances) > 5 else ""),
+            (fit(visible(group.protocol or "?"), 10) + " ", "muted"),
+            (visible(group.assignor), "muted"),
+        ]
+
+    @property
+    def _name_room(self) -> int:
+        """Cells for a group's name: on a narrow screen the number of its rebalances is worth more."""
+        return 30 if self.app.size.width >= 100 else 18
+
+    @property
+    def _room(self) -> int:
+        """Cells for a member's name."""
+        return max(10, min(self.size.width // 5, 26))
+
+    @property
+    def _now(self) -> int:
+        return self.session.story.scene.now_ns
+
+    @property
+    def current(self) -> Group | None:
+        """The group under the cursor."""
+        return self.groups[self.table.cursor] if self.table.cursor < len(self.groups) else None
+
+    def _span(self, group: Group) -> tuple[int, int]:
+        """The stretch of time that is shown."""
+        members = list(group.members.values())
+        first = min((m.first_ns for m in members), default=self._now)
+        whole = max(self._now - first, 1_000_000)
+        length = whole >> self.zoom
+        end = max(self._now - self.pan * length // 4, first + length)
+        return end - length, end
+
+    def _tell(self) -> None:
+        group = self.current
+        if group is None:
+            self.lines.show([])
+            self.text.show([])
+            return
+        start, end = self._span(group)
+        width = max(self.size.width - self._room - _FIXED - 2, 10)
+        axis = f"  {'Member':<{self._room}} {'Last sign':>9} {'Assigned':>9}   {clock(start)}"
+        self.axis.show(fit(axis, self.size.width - 14) + clock(end))
+        self.members = sorted(group.members.values(), key=lambda m: (not m.live, m.first_ns))
+        self.lines.show([self._member(m, start, end, width) for m in self.members])
+        self._rebalances(group)
+
+    def _member(self, member: Member, start: int, end: int, width: int) -> list[Cell]:
+        silent = self._now - member.seen_ns
+        limit = member.session_timeout_ms * 1_000_000
+        late = member.live and not member.waits and 0 < limit < silent
+        name = member.link.client_id or member.instance_id or member.member_id
+        given = sum(len(p) for p in member.assignment.values()) if member.assignment is not None else None
+        last = "left" if not member.live else duration(silent)
+        return [
+            (" " + fit(visible(name), self._room) + " ", "title" if member.live else "muted"),
+            (f"{last:>8}{'!' if late else ' '} ", "error" if late else "" if member.live else "muted"),
+            (f"{'' if given is None else given:>8}   ", ""),
+            *timeline(member, start, end, width),
+        ]
+
+    def _rebalances(self, group: Group) -> None:
+        lines: list[list[Cell]] = []
+        for each in list(group.rebalances)[-_REBALANCES:][::-1]:
+            waits = [
+                m.link.client_id or m.member_id
+                for m in group.live
+                if m.member_id in each.expected and each is group.rebalance
+            ]
+            took = (
+                f"took {duration(each.duration_ns)}"
+                if each.duration_ns
+                else "under way"
+                if each is group.rebalance
+                else ""
+            )
+            lines.append([
+                (f"{clock(each.began_ns)} ", "muted"),
+                (f"{f'to generation {each.generation}' if each.generation >= 0 else 'rebalance':<17}", "name"),
+                (f"{took:<13} ", "error" if each is group.rebalance else ""),
+                (f"waits for {visible(', '.join(waits))}  " if waits else "", "error"),
+                (f"because {visible(each.cause)}", ""),
+                (f": {visible(each.who)}" if each.who else "", "muted"),
+                (f" ({visible(each.said)})" if each.said else "", "muted"),
+            ])  # fmt: skip
+        related = [f for f in self.session.story.findings() if f.about.get("group") == group.id]
+        for finding in reversed(related[:2]):  # the worst on top
+            lines.insert(0, [(f"! {visible(finding.id)}: ", "error"), (visible(finding.seen), "")])
+        self.text.show(lines)
+        self.about.show([(f" {LEGEND}", "muted")])
+
+    def on_line_list_moved(self, event: LineList.Moved) -> None:
+        if event.lines is self.table:
+            self._tell()
+
+    def on_resize(self) -> None:
+        self.set_class(self.app.size.height < 32, "low")
+        self.take_in()
+
+    def on_line_list_opened(self, event: LineList.Opened) -> None:
+        if event.lines is self.table:
+            self.set_focus(self.lines)
+            return
+        group = self.current
+        if group is None or event.position >= len(self.members):
+            return
+        member = self.members[event.position]
+        text = f"conn == {member.link.number} and group == {quoted(group.id)}"
+        self.app.call_later(self.barnabas.show_exchanges, text)
+
+    def action_zoom(self, step: int) -> None:
+        self.zoom = max(0, min(self.zoom + step, 12))
+        self._tell()
+
+    def action_pan(self, step: int) -> None:
+        self.pan = max(0, min(self.pan - step, (4 << self.zoom) - 4))
+        self._tell()

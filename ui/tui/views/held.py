@@ -1,0 +1,341 @@
+"""Frames that wait for a decision: what is intercepted, the queue, and the fields of the one under the cursor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, ClassVar
+
+from textual.binding import BindingType
+from textual.widget import Widget
+
+from ....decoder import DecodeError
+from ....proxy.control import ControlError
+from ..asking import Confirm
+from ..body_fields import body_tree, from_yaml, to_yaml
+from ..columns import Cell, duration
+from ..edit_tree import EditTree
+from ..field_list import Tree
+from ..field_values import BadValue
+from ..held_queue import HeldFrame, HeldQueue
+from ..keys import bindings
+from ..line_list import LineList, Table
+from ..safe import fit, visible
+from ..shell import View
+from ..titles import Picture, Titles
+
+AT_THE_EDITOR = 900.0
+"""Seconds that a frame waits at least while somebody edits it as a text."""
+WHILE_TYPING = 60.0
+"""And while a value is typed."""
+MORE_SECONDS = 120.0
+MOST_INTERCEPTS = 3
+FOR_A_FILE = (
+    "Frames are held in a proxy that runs; this is a recording.\n\n"
+    "This screen on a proxy that runs:\n"
+    "  barnabas ui --attach newest --allow-edit"
+)
+NOTHING = (
+    "Nothing is intercepted: all frames pass.\n\n"
+    "i says what is to be held, by a filter: requests before they are forwarded,\n"
+    "responses before they are delivered. Only the connection of a held frame waits,\n"
+    "and a frame that nobody decides about goes on as it came when its time is up."
+)
+
+
+class HeldScreen(View):
+    """The queue of the proxy that this is attached to."""
+
+    DEFAULT_CSS = """
+    HeldScreen Picture { height: auto; max-height: 3; padding: 0 1; }
+    HeldScreen Table { height: 30%; min-height: 3; }
+    HeldScreen EditTree { height: 1fr; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = bindings("held")
+    AUTO_FOCUS = "Table"
+    number = 9
+    context = "held"
+    contexts = ("held", "list", "tree", "view", "app")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._shown: tuple[object, ...] = ()
+        self._wide = (16, 12)
+
+    @property
+    def queue(self) -> HeldQueue:
+        """What waits."""
+        return self.session.held
+
+    def body(self) -> Iterable[Widget]:
+        self.intercepted, self.titles, self.table = Picture(), Titles(), Table()
+        self.tree_of = EditTree("Fields", id="fields")
+        return self.intercepted, self.titles, self.table, self.tree_of
+
+    def empty_text(self) -> str:
+        if self.session.control is None:
+            return FOR_A_FILE
+        if self.queue.fault:
+            return f"The proxy does not answer.\n\n{self.queue.fault}"
+        return "" if self.queue.frames or self.queue.intercepts else NOTHING
+
+    def state_cells(self) -> list[Cell]:
+        return []  # the count of what is held stands in every header
+
+    def take_in(self) -> None:
+        lines = [self._intercept_line(each) for each in self.queue.intercepts]
+        if len(lines) > MOST_INTERCEPTS:
+            left = len(lines) - MOST_INTERCEPTS + 1
+            lines[MOST_INTERCEPTS - 1 :] = [[(f" and {left} more", "muted")]]
+        self.intercepted.styles.height = max(len(lines), 1)
+        self.intercepted.show(lines)
+        self._wide = (21, 18) if self.app.size.width >= 96 else (16, 12)
+        api, client = self._wide
+        self.titles.show(f"   No    Waits  Left   Side      {fit('API', api)} Ver {fit('Client', client)} Conn   Size")
+        self.table.show([self._line(frame) for frame in self.queue.frames])
+        self._fields()
+
+    def _intercept_line(self, said: dict[str, Any]) -> list[Cell]:
+        sides = " and ".join(f"{side}s" for side in ("request", "response") if said[side])
+        cells: list[Cell] = [
+            (" holds ", "label"),
+            (f" {sides} where ", "muted"),
+            (visible(said["filter"]), "key"),
+            (f"  {said['timeout']:g} s each, {said['most']} at most", "muted"),
+        ]
+        if said["passed"]:
+            cells.append((f"  ! {said['passed']} passed: too many, or too large", "warning"))
+        if said["failed"]:
+            cells.append((f"  ! {visible(said['failed'])}", "error"))
+        return cells
+
+    def _line(self, frame: HeldFrame) -> list[Cell]:
+        said, left = frame.said, frame.left()
+        return [
+            (f"= {frame.number:<5}", "waiting"),
+            (f"{duration(int(frame.age() * 1e9)):>6} ", "waiting"),
+            (f"{left:>4.0f}s  ", "error" if left < 5 else "muted"),
+            (fit(frame.side, 9) + " ", ""),
+            (fit(visible(said["api"]), self._wide[0]) + " ", "title"),
+            (f"v{said['api_version']:<3}", ""),
+            (fit(visible(said["client_id"] or said["client"]), self._wide[1]) + " ", ""),
+            (f"{said['connection']:>4} ", "muted"),
+            (f"{said['size']:>6}", "muted"),
+            (f"  * {len(frame.edits)} changed" if frame.edits else "", "warning"),
+        ]
+
+    @property
+    def current(self) -> HeldFrame | None:
+        """The frame under the cursor."""
+        frames = self.queue.frames
+        return frames[self.table.cursor] if self.table.cursor < len(frames) else None
+
+    def _fields(self) -> None:
+        frame = self.current
+        may = self._why_not()
+        self.tree_of.refused = may
+        shown = (None,) if frame is None else (frame.number, *sorted(frame.edits), repr(frame.edits))
+        if shown == self._shown:
+            return
+        same = bool(self._shown) and shown[0] == self._shown[0]
+        self._shown = shown
+        tree = self.tree_of
+        if frame is None:
+            tree.body = None
+            tree.show(Tree(note="Nothing is held just now." if self.queue.intercepts else ""))
+            tree.border_title = "Fields"
+            self.about.show([])
+            return
+        said = frame.said
+        tree.border_title = f"{'Request' if frame.side == 'request' else 'Response'} {said['api']} v{said['api_version']}"
+        if said.get("body") is None:
+            tree.body = None
+            tree.show(Tree(note=f"It cannot be decoded, so it cannot be edited: {visible(str(said['undecoded']))}"))
+        else:
+            try:
+                tree.show_body(body_tree(*_what(frame), said["body"], frame.edits), same)
+            except DecodeError as fault:
+                tree.body = None
+                tree.show(Tree(note=visible(str(fault))))
+        broker = visible(f"{said['client']} -> {said['broker']}")
+        self.about.show([(f" {broker}  correlation id {said['correlation_id']}", "muted"), (f"  {may}", "waiting")])
+
+    def on_line_list_moved(self) -> None:
+        self._fields()
+
+    def on_line_list_opened(self, event: LineList.Opened) -> None:
+        self.tree_of.focus()
+
+    # --- deciding ------------------------------------------------------------------------------------------
+
+    def _why_not(self) -> str:
+        if self.session.control is None:
+            return "This is a recording: there is no traffic to change."
+        if not self.session.allow_edit:
+            return "Read-only: start with --allow-edit, or :edit on."
+        return ""
+
+    def _chosen(self) -> HeldFrame | None:
+        """The frame under the cursor, if anything may be done to it."""
+        why = self._why_not()
+        frame = self.current
+        if why:
+            self.notify(why, severity="warning", timeout=3)
+            return None
+        if frame is None:
+            self.notify("Nothing is held.", timeout=2)
+        return frame
+
+    def _decide(self, frame: HeldFrame, done: str, how: Callable[[Any], object]) -> None:
+        """Do something to a held frame, in a thread. What is refused is told, and the frame waits on."""
+        name, control, app = f"#{frame.number} {frame.name()}", self.session.control, self.app
+
+        def work() -> None:
+            try:
+                how(control)
+            except ControlError as error:
+                app.call_from_thread(self._refused, frame, name, error)
+            else:
+                app.call_from_thread(self._done, frame.number, f"held {name}: {done}")
+
+        self.run_worker(work, thread=True, group="held", exit_on_error=False)
+
+    def _done(self, number: int, text: str) -> None:
+        self.session.tell(text)
+        self.queue.forget(number)
+        self.queue.soon()
+        self.barnabas.holding.changed()
+
+    def _refused(self, frame: HeldFrame, name: str, error: ControlError) -> None:
+        gone = error.status == 404
+        text = f"{name} does not wait any more: its time was up, or its connection ended" if gone else str(error)
+        self.session.tell(f"held {name}: {text}", True)
+        self.notify(visible(text), severity="error", timeout=6, markup=False)
+        self.queue.soon()
+
+    def action_resume(self) -> None:
+        frame = self._chosen()
+        if frame is not None:
+            self._resume(frame)
+
+    def action_resume_all(self) -> None:
+        if self._chosen() is None:
+            return
+        for frame in list(self.queue.frames):
+            self._resume(frame)
+
+    def _resume(self, frame: HeldFrame) -> None:
+        edits = dict(frame.edits)
+        self._decide(frame, "resumed, changed" if edits else "resumed", lambda c: c.resume(frame.number, edits))
+
+    def action_drop(self) -> None:
+        frame = self._chosen()
+        if frame is not None:
+            self._decide(frame, "dropped", lambda c: c.drop(frame.number, silent=True))
+
+    def action_kill(self) -> None:
+        frame = self._chosen()
+        if frame is not None:
+            self._decide(frame, "connection closed", lambda c: c.drop(frame.number, close="rst"))
+
+    def action_fail(self) -> None:
+        from ..error_names import answerable, error_names
+        from ..finding_box import Find
+
+        frame = self._chosen()
+        if frame is None:
+            return
+        key, version = frame.said["api_key"], frame.said["api_version"]
+        if not answerable(key, version):
+            self.notify(f"A response to {frame.said['api']} v{version} has no place for an error.", timeout=4)
+            return
+
+        def chosen(name: str | None) -> None:
+            if name is not None:
+                self._decide(frame, f"answered with {name}", lambda c: c.drop(frame.number, error=name))
+
+        self.app.push_screen(Find(f"Answer {frame.name()} with", error_names(key)), chosen)
+
+    def action_more_time(self) -> None:
+        frame = self._chosen()
+        if frame is not None:
+            self._extend(frame, MORE_SECONDS)
+
+    def _extend(self, frame: HeldFrame, seconds: float) -> None:
+        control, wanted = self.session.control, frame.left() + seconds
+        assert control is not None
+
+        def work() -> None:
+            try:
+                control.extend(frame.number, min(wanted, 3600.0))
+            except ControlError as error:
+                self.app.call_from_thread(self._refused, frame, f"#{frame.number} {frame.name()}", error)
+            self.queue.soon()
+
+        self.run_worker(work, thread=True, group="held", exit_on_error=False)
+
+    # --- changing ------------------------------------------------------------------------------------------
+
+    def on_edit_tree_changed(self, event: EditTree.Changed) -> None:
+        frame = self.current
+        if frame is not None:
+            frame.edits[event.path] = event.value
+            self.look()
+
+    def on_edit_tree_asking(self) -> None:
+        frame = self.current
+        if frame is not None and frame.left() < WHILE_TYPING:
+            self._extend(frame, WHILE_TYPING)
+
+    def action_undo(self) -> None:
+        frame = self.current
+        if frame is not None and frame.edits:
+            frame.edits.clear()
+            self.look()
+
+    def action_editor(self) -> None:
+        from ..editor import edit
+
+        frame = self._chosen()
+        if frame is None:
+            return
+        body = frame.said.get("body")
+        if body is None:
+            self.notify("It cannot be decoded, so it cannot be edited.", timeout=3)
+            return
+        if frame.left() < AT_THE_EDITOR:
+            self._extend(frame, AT_THE_EDITOR)
+
+        def take(text: str) -> str:
+            try:
+                frame.edits = from_yaml(*_what(frame), body, text)
+            except BadValue as error:
+                return str(error)
+            return ""
+
+        remarks = f"{frame.name()}. Save and leave: the fields are changed; a lets it go on.\nWhat is left out keeps its bytes."
+        edit(self.app, f"Edit {frame.name()}", to_yaml(*_what(frame), body, frame.edits), take, remarks=remarks, done=self.look)
+
+    # --- what is intercepted -------------------------------------------------------------------------------
+
+    def action_release(self) -> None:
+        """Hold nothing any more."""
+        why = self._why_not()
+        if why or not self.queue.intercepts:
+            self.notify(why or "Nothing is intercepted.", timeout=3)
+            return
+
+        def sure(yes: bool | None) -> None:
+            if yes:
+                self.barnabas.holding.nothing()
+
+        count = len(self.queue.frames)
+        waiting = f" What is held ({count}) goes on as it came." if count else ""
+        self.app.push_screen(Confirm(f"Hold nothing any more?{waiting}"), sure)
+
+    def action_to_list(self) -> None:
+        self.table.focus()
+
+
+def _what(frame: HeldFrame) -> tuple[str, int, int]:
+    """Side, api key, and the version that its body has."""
+    return frame.side, frame.said["api_key"], frame.said["api_version"]

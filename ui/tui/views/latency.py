@@ -1,0 +1,252 @@
+"""Latency and rates: percentiles and a histogram per API, and graphs over time of which a stretch can be chosen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import ClassVar
+
+from textual import events
+from textual.binding import BindingType
+from textual.widget import Widget
+
+from ....decoder import facts
+from ..columns import Cell, clock, duration
+from ..graph import bars, side_bar
+from ..keys import bindings
+from ..line_list import LineList, Table
+from ..safe import fit
+from ..shell import View
+from ..survey import ALL, BUCKETS, ApiCount, Bin, Histogram, bucket_ns
+from ..terms import api_term, both, stamp
+from ..titles import Picture, Titles
+
+GRAPHS = ("rate", "p99", "errors")
+_LABEL = 9
+
+
+class LatencyScreen(View):
+    """A graph over time above, the APIs below it, and the histogram of the one under the cursor at the side."""
+
+    DEFAULT_CSS = """
+    LatencyScreen #graph { height: 10; }
+    LatencyScreen Table { height: 1fr; }
+    LatencyScreen #histogram { height: 9; border-top: solid $border-blurred; }
+    LatencyScreen.low #histogram { display: none; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = bindings("latency")
+    number = 6
+    context = "latency"
+    wants_survey = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.graph = 0
+        self.brush: tuple[int, int] | None = None
+        """Columns of the graph, both ends included."""
+        self._keys: list[int] = []
+
+    def body(self) -> Iterable[Widget]:
+        self.picture, self.titles = Picture(id="graph"), Titles()
+        self.table, self.histogram = Table(), Picture(id="histogram")
+        return self.picture, self.titles, self.table, self.histogram
+
+    def empty_text(self) -> str:
+        return "" if len(self.session.capture.rows()) else "Nothing to measure yet: no exchange has come."
+
+    def state_cells(self) -> list[Cell]:
+        survey = self.session.survey
+        cells: list[Cell] = [(f"{survey.done:,} exchanges", "")]
+        if survey.behind:
+            cells.append((f" {100 * survey.done // max(survey.done + survey.behind, 1)}%", "waiting"))
+        return cells
+
+    def take_in(self) -> None:
+        apis = self.session.survey.apis
+        self.titles.show("  API                     Requests Errors      p50      p90      p99      max")
+        self._keys = [ALL, *sorted((key for key in apis if key != ALL), key=lambda key: -apis[key].requests)]
+        self.table.show([self._row(key, apis[key]) for key in self._keys])
+        self._draw()
+
+    def _row(self, key: int, count: ApiCount) -> list[Cell]:
+        cells: list[Cell] = [
+            (" " + fit("all" if key == ALL else facts.api_name(key), 22) + " ", "title"),
+            (f"{count.requests:>8,} ", ""),
+            (f"{count.errors or '-':>6} ", "error" if count.errors else "muted"),
+        ]
+        for share in (0.5, 0.9, 0.99, 1.0):
+            value = (
+                count.latencies.highest if share == 1.0 and count.latencies.count else count.latencies.percentile(share)
+            )
+            cells.append((f"{'-' if value is None else duration(value):>8} ", ""))
+        return cells
+
+    @property
+    def key(self) -> int:
+        """The API under the cursor, `ALL` for all."""
+        return self._keys[self.table.cursor] if self.table.cursor < len(self._keys) else ALL
+
+    # --- the graph over time -------------------------------------------------------------------------------
+
+    @property
+    def _width(self) -> int:
+        return max(self.size.width - _LABEL - 1, 8)
+
+    def _columns(self) -> list[Bin]:
+        survey = self.session.survey
+        found = survey.apis.get(self.key)
+        columns = [Bin() for _ in range(self._width)]
+        if found is None or not survey.first_ns:
+            return columns
+        length = max(survey.last_ns - survey.first_ns + 1, 1)
+        step = found.series.step_ns
+        for at, each in found.series.bins.items():
+            middle = at * step + step // 2 - survey.first_ns
+            columns[max(0, min(middle * self._width // length, self._width - 1))].take(each)
+        return columns
+
+    def _draw(self) -> None:
+        survey = self.session.survey
+        if not survey.done:
+            return
+        columns, height = self._columns(), 7
+        counted = survey.apis[self.key].series.step_ns if self.key in survey.apis else 1
+        seconds = max((survey.last_ns - survey.first_ns) / self._width, counted) / 1e9
+        name = GRAPHS[self.graph]
+        if name == "rate":
+            values = [each.count / seconds for each in columns]
+            top = max(values, default=0)
+            label = f"{top:,.0f}/s" if top >= 10 else f"{top:.1f}/s"
+        elif name == "p99":
+            values = [float(each.percentile(0.99)) for each in columns]
+            label = duration(int(max(values, default=0)))
+        else:
+            values = [each.errors / seconds for each in columns]
+            top = max(values, default=0)
+            label = f"{top:.1f}/s"
+        role = {"rate": "name", "p99": "number", "errors": "error"}[name]
+        drawn = bars(values, self._width, height)
+        about = "all APIs" if self.key == ALL else facts.api_name(self.key)
+        lines: list[list[Cell]] = [[
+            (f" {name}", "title"), (f" of {about}", "muted"),
+            ("   p99 to within a doubling" if name == "p99" else "", "muted"),
+        ]]  # fmt: skip
+        for y, text in enumerate(drawn):
+            head = label if y == 0 else "0" if y == height - 1 else ""
+            lines.append([(f"{head:>{_LABEL - 1}} ", "muted"), *self._brushed(text, role)])
+        first, last = clock(survey.first_ns), clock(survey.last_ns)
+        lines.append([(" " * _LABEL + first + " " * max(self._width - len(first) - len(last), 1) + last, "muted")])
+        self.picture.show(lines)
+        self._histogram()
+        self._about(columns)
+
+    def _brushed(self, text: str, role: str) -> list[Cell]:
+        if self.brush is None:
+            return [(text, role)]
+        low, high = self.brush
+        return [(text[:low], role), (text[low : high + 1], "span"), (text[high + 1 :], role)]
+
+    def _times(self, low: int, high: int) -> tuple[int, int]:
+        survey = self.session.survey
+        length = survey.last_ns - survey.first_ns + 1
+        return survey.first_ns + length * low // self._width, survey.first_ns + length * (high + 1) // self._width - 1
+
+    def _about(self, columns: list[Bin]) -> None:
+        if self.brush is None:
+            self.about.show([(" left right: ", "key"), ("choose a stretch of time  ", "muted"), ("Enter: ", "key"),
+                             ("its exchanges  ", "muted"), ("v: ", "key"), ("rate, p99, errors", "muted")])  # fmt: skip
+            return
+        total = Bin()
+        for each in columns[self.brush[0] : self.brush[1] + 1]:
+            total.take(each)
+        start, end = self._times(*self.brush)
+        self.about.show([(f" {clock(start)} to {clock(end)}: ", "title"), (f"{total.count:,} exchanges, ", ""),
+                         (f"{total.errors} errors, ", "error" if total.errors else "muted"),
+                         (f"p99 up to {duration(total.percentile(0.99))}  ", ""), ("Enter: ", "key"),
+                         ("in the list", "muted")])  # fmt: skip
+
+    # --- the histogram -------------------------------------------------------------------------------------
+
+    def _histogram(self) -> None:
+        found = self.session.survey.apis.get(self.key)
+        if found is None or not found.latencies.count:
+            self.histogram.show([[(" no latency: no response has come", "muted")]])
+            return
+        rows = octaves(found.latencies)
+        most = max(count for _, _, count in rows)
+        height = 8
+        per = -(-len(rows) // height)
+        lines: list[list[Cell]] = []
+        for i in range(0, len(rows), per):
+            part = rows[i : i + per]
+            count = sum(c for _, _, c in part)
+            label = f" {duration(part[0][0]):>7} to {duration(part[-1][1]):<7}"
+            lines.append(
+                [
+                    (label, "muted"),
+                    (f"{count:>9,} ", ""),
+                    (side_bar(count / (most * per), max(self.size.width - 32, 8)), "number"),
+                ]
+            )
+        self.histogram.show(lines)
+
+    # --- keys ----------------------------------------------------------------------------------------------
+
+    def on_line_list_moved(self) -> None:
+        self._draw()
+
+    def on_resize(self) -> None:
+        self.set_class(self.app.size.height < 32, "low")
+        self.brush = None
+        self._draw()
+
+    def action_brush(self, step: int) -> None:
+        low, high = self.brush or ((self._width - 1, self._width - 1) if step < 0 else (0, 0))
+        if self.brush is not None:
+            step = max(-low, min(step * max((high - low + 1) // 2, 1), self._width - 1 - high))
+            low, high = low + step, high + step
+        self.brush = low, high
+        self._draw()
+
+    def action_widen(self, step: int) -> None:
+        low, high = self.brush or (self._width // 2, self._width // 2)
+        if step > 0:
+            low, high = max(low - 1, 0), min(high + 1, self._width - 1)
+        elif high - low >= 2:
+            low, high = low + 1, high - 1
+        self.brush = low, high
+        self._draw()
+
+    def action_graph(self) -> None:
+        self.graph = (self.graph + 1) % len(GRAPHS)
+        self._draw()
+
+    def action_unbrush(self) -> None:
+        self.brush = None
+        self._draw()
+
+    def on_mouse_down(self, event: events.MouseDown) -> None:
+        if event.widget is self.picture and event.x - _LABEL >= 0:
+            at = min(event.x - _LABEL, self._width - 1)
+            self.brush = at, at
+            self._draw()
+
+    def on_mouse_move(self, event: events.MouseMove) -> None:
+        if event.button and event.widget is self.picture and self.brush is not None:
+            at = max(0, min(event.x - _LABEL, self._width - 1))
+            self.brush = min(self.brush[0], at), max(at, self.brush[0])
+            self._draw()
+
+    def on_line_list_opened(self, event: LineList.Opened) -> None:
+        text = "" if self.key == ALL else api_term(self.key)
+        if self.brush is not None:
+            start, end = self._times(*self.brush)
+            text = both(text, f"time in {stamp(start)}..{stamp(end + 999)}")
+        self.app.call_later(self.barnabas.show_exchanges, text)
+
+
+def octaves(histogram: Histogram) -> list[tuple[int, int, int]]:
+    """(from ns, to ns, count) for every doubling between the fastest and the slowest."""
+    per = 8
+    counts = [sum(histogram.counts[i : i + per]) for i in range(0, BUCKETS, per)]
+    used = [i for i, count in enumerate(counts) if count]
+    return [(bucket_ns(i * per), bucket_ns((i + 1) * per), counts[i]) for i in range(used[0], used[-1] + 1)]

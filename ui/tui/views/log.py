@@ -1,0 +1,41 @@
+"""What the proxy and this screen have told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from textual.widget import Widget
+
+from ..columns import Cell, clock
+from ..line_list import Table
+from ..safe import visible
+from ..shell import View
+
+
+class LogScreen(View):
+    """The newest at the end."""
+
+    number = 8
+    context = "log"
+
+    def body(self) -> Iterable[Widget]:
+        self.table = Table()
+        self.table.following = True
+        return (self.table,)
+
+    def take_in(self) -> None:
+        rows: list[list[Cell]] = [
+            [(f" {clock(line.time_ns)} ", "muted"), ("! " if line.warning else "  ", "error"),
+             (line.text, "error" if line.warning else "")]
+            for line in self.session.log
+        ]  # fmt: skip
+        if self.session.capture.note:
+            rows.append([(" capture      ", "muted"), ("? ", "undecoded"), (visible(self.session.capture.note), "")])
+        self.table.show(rows)
+
+    def empty_text(self) -> str:
+        if self.session.log or self.session.capture.note:
+            return ""
+        if self.session.live:
+            return "Nothing was told yet. Connections, losses, rule hits and warnings of the proxy come here."
+        return "Nothing to tell about this capture: it is whole, and nothing was lost."

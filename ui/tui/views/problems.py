@@ -1,0 +1,163 @@
+"""What is wrong, the worst first; Enter opens the exchange that shows it."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable
+from typing import ClassVar
+
+from textual.binding import BindingType
+from textual.widget import Widget
+
+from ....captures import Row
+from ....captures.selection import select
+from ....decoder import Exchange
+from ....decoder.filter import compile
+from ....decoder.findings import Finding
+from ..columns import Cell, clock
+from ..detail import DetailScreen
+from ..keys import bindings
+from ..line_list import LineList, Table
+from ..row_words import brief
+from ..rows import RowView
+from ..safe import fit, visible
+from ..shell import View
+from ..titles import Picture, Titles
+
+ROLES = {"high": "error", "medium": "undecoded", "low": "waiting", "info": "muted"}
+
+
+class ProblemsScreen(View):
+    """The findings above, and below what the one under the cursor means."""
+
+    DEFAULT_CSS = """
+    ProblemsScreen Table { height: 40%; max-height: 40%; }
+    ProblemsScreen Picture { height: 1fr; padding: 0 1; border-top: solid $border-blurred; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = bindings("problems")
+    number = 5
+    context = "problems"
+    wants_story = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.findings: list[Finding] = []
+        self._rows: dict[int, Row | None] = {}
+
+    def body(self) -> Iterable[Widget]:
+        self.titles, self.table, self.text = Titles(), Table(), Picture()
+        return self.titles, self.table, self.text
+
+    def empty_text(self) -> str:
+        story = self.session.story
+        if story.fault:
+            return f"What is wrong cannot be found out.\n\n{visible(story.fault)}"
+        if story.findings():
+            return ""
+        if story.unread:
+            return f"Reading: {story.progress:.0%}, nothing wrong so far."
+        return "Nothing is wrong with this traffic, as far as can be seen from it."
+
+    def state_cells(self) -> list[Cell]:
+        story = self.session.story
+        high, medium = story.severities()
+        cells: list[Cell] = [(f"{len(story.findings())} findings", "")]
+        if high:
+            cells.append((f" {high} high", "error"))
+        if medium:
+            cells.append((f" {medium} medium", "undecoded"))
+        if story.unread:
+            cells.append((f" {story.progress:.0%}", "waiting"))
+        return cells
+
+    def take_in(self) -> None:
+        self.titles.show("  Severity  Times  What was seen")
+        self.findings = self.session.story.findings()
+        self.table.show([
+            [(f" {f.severity!s:<8} ", ROLES[f.severity]), (f"{f.count:>6}  ", "muted"),
+             (f"{visible(f.id)}  ", "title"), (visible(f.seen), "")]
+            for f in self.findings
+        ])  # fmt: skip
+        if self.findings:  # the room that a short list leaves is for what its findings mean
+            self.table.styles.height = len(self.findings)
+        self._tell()
+
+    @property
+    def current(self) -> Finding | None:
+        """The finding under the cursor."""
+        return self.findings[self.table.cursor] if self.table.cursor < len(self.findings) else None
+
+    def _tell(self) -> None:
+        finding = self.current
+        if finding is None:
+            self.text.show([])
+            self.about.show([])
+            return
+        width = max(self.size.width - 12, 30)
+        lines: list[list[Cell]] = []
+        for label, text in (("seen", finding.seen), ("why", finding.why), ("do", finding.remedy)):
+            for i, part in enumerate(textwrap.wrap(visible(text), width) or [""]):
+                lines.append([(fit(label if not i else "", 8), "key"), (part, "" if label != "why" else "muted")])
+        for i, (exchange, row) in enumerate(self._evidence(finding)):
+            cells = brief(row) if row is not None else [(_words(exchange), "muted")]
+            lines.append([(fit("such as" if not i else "", 8), "key"), *cells])
+        self.text.show(lines)
+        when = "" if finding.first_ns is None else f"{clock(finding.first_ns)} to {clock(finding.last_ns or 0)}"
+        self.about.show([(" Enter: ", "key"), ("opens its exchange  ", "muted"), ("f: ", "key"),
+                         ("all of them in the list", "muted")], [(f"{when} ", "muted")])  # fmt: skip
+
+    def _evidence(self, finding: Finding) -> list[tuple[Exchange, Row | None]]:
+        unique = {id(exchange): exchange for exchange in finding.exchanges}
+        return [(exchange, self._row(exchange)) for exchange in unique.values()]
+
+    def _row(self, exchange: Exchange) -> Row | None:
+        """The row of an exchange."""
+        known = self._rows.get(id(exchange))
+        if known is None:
+            rows = self.session.capture.rows()
+            wanted = compile(f"conn == {exchange.connection} and corr == {exchange.correlation_id}")
+            time_ns = exchange.request_time_ns if exchange.request_time_ns is not None else exchange.response_time_ns
+            for number in select(self.session.capture, wanted):
+                if rows[number].time_ns == time_ns and rows[number].api_key == exchange.api_key:
+                    known = self._rows[id(exchange)] = rows[number]
+                    break
+        return known
+
+    def on_line_list_moved(self) -> None:
+        self._tell()
+
+    def on_resize(self) -> None:
+        self._tell()
+
+    def on_line_list_opened(self, event: LineList.Opened) -> None:
+        finding = self.current
+        if finding is None:
+            return
+        found = sorted({row.number for _, row in self._evidence(finding) if row is not None})
+        if not found:
+            self.notify("No exchange belongs to it: it is about connections. 2 shows them.", timeout=3)
+            return
+        first = next(row.number for _, row in self._evidence(finding) if row is not None)
+        view = RowView(self.session.capture.rows(), found)
+        self.app.push_screen(DetailScreen(self.session.capture, view, view.position(first) or 0))
+
+    def action_evidence(self) -> None:
+        finding = self.current
+        if finding is None or not finding.exchanges:
+            self.notify("No exchange belongs to it.", timeout=2)
+            return
+        by_connection: dict[int, set[int]] = {}
+        for exchange in finding.exchanges:
+            by_connection.setdefault(exchange.connection, set()).add(exchange.correlation_id)
+        parts = [
+            f"conn == {connection} and corr in {{{', '.join(map(str, sorted(ids)))}}}"
+            for connection, ids in by_connection.items()
+        ]
+        text = parts[0] if len(parts) == 1 else " or ".join(f"({part})" for part in parts)
+        self.app.call_later(self.barnabas.show_exchanges, text)
+
+
+def _words(exchange: Exchange) -> str:
+    return visible(
+        f"conn {exchange.connection}  {exchange.api} v{exchange.api_version}  corr {exchange.correlation_id}"
+    )

@@ -1,0 +1,216 @@
+"""Rules: what is done to the traffic, how often it was, and adding, changing and switching them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, ClassVar
+
+import yaml
+from textual.binding import BindingType
+from textual.widget import Widget
+
+from ....proxy.control import ControlError
+from ..asking import Confirm, Write
+from ..columns import Cell
+from ..keys import bindings
+from ..line_list import LineList, Table
+from ..safe import fit, visible
+from ..shell import View
+from ..titles import Picture, Titles
+
+EVERY_SECONDS = 1.0
+NEW_RULE = """\
+name: my rule
+match: api == Produce and topic == orders
+do: {error: NOT_LEADER_OR_FOLLOWER}
+when: {times: 3}
+"""
+FOR_A_FILE = (
+    "Rules act on traffic that runs; this is a recording.\n\n"
+    "A proxy with rules from the start:\n"
+    "  barnabas proxy --broker HOST:PORT --rules FILE\n"
+    "This screen on a proxy that runs:\n"
+    "  barnabas ui --attach newest --allow-edit\n"
+    "Ready rules to begin with:\n"
+    "  barnabas rules recipes\n\n"
+    "f shows what rules have done in this recording."
+)
+
+
+class RulesScreen(View):
+    """The rules of the proxy that this is attached to."""
+
+    DEFAULT_CSS = """
+    RulesScreen Table { height: 1fr; }
+    RulesScreen Picture { height: 12; padding: 0 1; border-top: solid $border-blurred; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = bindings("rules")
+    number = 7
+    context = "rules"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rules: list[dict[str, Any]] = []
+        self.fault = ""
+        self._asked = False
+        self._answered = False
+
+    def body(self) -> Iterable[Widget]:
+        self.titles, self.table, self.text = Titles(), Table(), Picture()
+        return self.titles, self.table, self.text
+
+    def on_mount(self) -> None:
+        super().on_mount()
+        if self.session.control is not None:
+            self.set_interval(EVERY_SECONDS, self._ask)
+
+    def on_screen_resume(self) -> None:
+        super().on_screen_resume()
+        self._ask()
+
+    def empty_text(self) -> str:
+        if self.session.control is None:
+            return FOR_A_FILE
+        if self.fault:
+            return f"The proxy does not answer.\n\n{self.fault}"
+        if self.rules:
+            return ""
+        return "No rule: the traffic passes as it is.\n\na adds one." if self._answered else "Asking the proxy ..."
+
+    def state_cells(self) -> list[Cell]:
+        on = sum(bool(rule["enabled"]) for rule in self.rules)
+        return [(f"{on} of {len(self.rules)} rules on", "")] if self.rules else []
+
+    def take_in(self) -> None:
+        self.titles.show("  State     Hits  Name                           Where from  Match")
+        self.table.show([
+            [(" on    " if rule["enabled"] else " off   ", "ok" if rule["enabled"] else "muted"),
+             (f"{rule['hits']:>7}  ", "number" if rule["hits"] else "muted"),
+             (fit(visible(str(rule["name"])), 30) + " ", "title"),
+             (fit(visible(str(rule.get("origin", ""))), 10) + "  ", "muted"),
+             (visible(str(rule["source"].get("match", ""))), "")]
+            for rule in self.rules
+        ])  # fmt: skip
+        self._tell()
+
+    @property
+    def current(self) -> dict[str, Any] | None:
+        """The rule under the cursor."""
+        return self.rules[self.table.cursor] if self.table.cursor < len(self.rules) else None
+
+    def _tell(self) -> None:
+        rule = self.current
+        lines = _yaml(rule["source"]).splitlines() if rule is not None else []
+        self.text.show([[(visible(line), "string")] for line in lines])
+        may = self.session.allow_edit or self.session.control is None
+        said = "" if may else "READ-ONLY: --allow-edit, or the command :edit on, allows changes"
+        self.about.show([(f" {said}", "waiting")])
+
+    def on_line_list_moved(self) -> None:
+        self._tell()
+
+    # --- the proxy -----------------------------------------------------------------------------------------
+
+    def _ask(self) -> None:
+        """Ask for the rules, in a thread: the proxy may be slow, the screen must not be."""
+        if self.session.control is not None and not self._asked and self.barnabas.current is self:
+            self._asked = True
+            self.run_worker(self._read, thread=True, group="rules", exit_on_error=False)
+
+    def _read(self) -> None:
+        control = self.session.control
+        assert control is not None
+        try:
+            found, fault = control.rules(), ""
+        except ControlError as error:
+            found, fault = self.rules, visible(str(error))
+        self.app.call_from_thread(self._show, found, fault)
+
+    def _show(self, rules: list[dict[str, Any]], fault: str) -> None:
+        self._asked, self._answered = False, True
+        if (rules, fault) != (self.rules, self.fault):
+            self.rules, self.fault = rules, fault
+            self.look()
+        elif self.has_class("empty"):
+            self.look()
+
+    def _change(self, what: str, change: Callable[[Any], object], again: Callable[[str], None] | None = None) -> None:
+        """Do something to the proxy, in a thread. What it refuses is told, or given to `again`."""
+
+        def do() -> None:
+            try:
+                change(self.session.control)
+            except ControlError as error:
+                line = error.details.get("line")
+                fault = visible(f"line {line}: {error}" if line else str(error))
+                self.app.call_from_thread(again or self._refused, fault)
+                return
+            self.app.call_from_thread(self._done, what)
+
+        self.run_worker(do, thread=True, group="rules", exit_on_error=False)
+
+    def _done(self, what: str) -> None:
+        self.session.tell(what)
+        self._ask()
+
+    def _refused(self, fault: str) -> None:
+        self.notify(fault, severity="error", timeout=5)
+
+    # --- keys ----------------------------------------------------------------------------------------------
+
+    def _may(self) -> bool:
+        if self.session.control is None:
+            self.notify("This is a recording: there is no traffic to change.", timeout=3)
+        elif not self.session.allow_edit:
+            self.notify("Read-only: start with --allow-edit, or :edit on.", severity="warning", timeout=3)
+        else:
+            return True
+        return False
+
+    def action_add(self) -> None:
+        if self._may():
+            self._write("Add a rule", NEW_RULE, "", lambda text: lambda control: control.add_rule(text))
+
+    def action_edit(self) -> None:
+        rule = self.current
+        if rule is not None and self._may():
+            name = str(rule["name"])
+            self._write(
+                f"Rule {name}", _yaml(rule["source"]), "", lambda text: lambda control: control.put_rule(name, text)
+            )
+
+    def _write(self, question: str, text: str, fault: str, change: Callable[[str], Callable[[Any], object]]) -> None:
+        def written(said: str | None) -> None:
+            if said is not None:
+                again = lambda refused: self._write(question, said, refused, change)  # noqa: E731
+                self._change(question, change(said), again)
+
+        self.app.push_screen(Write(question, text, fault), written)
+
+    def action_switch(self) -> None:
+        rule = self.current
+        if rule is not None and self._may():
+            name, on = str(rule["name"]), not rule["enabled"]
+            self._change(f"rule {name} is {'on' if on else 'off'}", lambda control: control.enable_rule(name, on))
+
+    def action_remove(self) -> None:
+        rule = self.current
+        if rule is None or not self._may():
+            return
+        name = str(rule["name"])
+
+        def sure(yes: bool | None) -> None:
+            if yes:
+                self._change(f"rule {name} removed", lambda control: control.remove_rule(name))
+
+        self.app.push_screen(Confirm(f"Remove the rule {name!r}?"), sure)
+
+    def action_hits(self) -> None:
+        self.app.call_later(self.barnabas.show_exchanges, "noted")
+
+    def on_line_list_opened(self, event: LineList.Opened) -> None:
+        self.action_edit()
+
+
+def _yaml(source: dict[str, Any]) -> str:
+    return yaml.safe_dump(source, sort_keys=False, allow_unicode=True, width=100)

@@ -1,0 +1,220 @@
+"""Who speaks which versions, and what brokers offer: the matrix of APIs and clients."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from time import perf_counter
+from typing import ClassVar
+
+from textual.binding import BindingType
+from textual.widget import Widget
+
+from ....captures import Capture
+from ....decoder import facts
+from ....decoder.compat import ClientSeen, Limit, MatrixRow, Request, Watch, brokers, matrix
+from ....decoder.compat.seen import API_VERSIONS, NEWEST_OLD_FORMAT, PRODUCE
+from ..columns import Cell
+from ..keys import bindings
+from ..line_list import LineList, Table
+from ..safe import fit, visible
+from ..shell import View
+from ..terms import api_term, quoted
+from ..titles import Picture, Titles
+
+_CELL = 18
+
+
+class Clients:
+    """The clients of a capture and what they used, taken in slices."""
+
+    def __init__(self, capture: Capture):
+        self._capture = capture
+        self._watch = Watch()
+        self._watch.capture(all(segment.own is not None for segment in capture.segments))
+        self.done = 0
+        self._known: list[ClientSeen] = []
+        self._known_at = -1
+
+    @property
+    def behind(self) -> int:
+        """Rows that have not been looked at."""
+        return len(self._capture.rows()) - self.done
+
+    def step(self, seconds: float) -> None:
+        """Look at rows for about so long."""
+        until, rows, watch = perf_counter() + seconds, self._capture.rows(), self._watch
+        while self.behind and perf_counter() < until:
+            for row in rows[self.done : self.done + 128]:
+                seen = Request(
+                    row.connection, row.client, row.broker, row.client_id, row.api_key, row.api_version,
+                    row.time_ns, row.error, row.state, row.correlation_id,
+                )  # fmt: skip
+                watch.request(seen)
+                if row.api_key == API_VERSIONS:
+                    watch.api_versions(seen, self._capture.exchange(row))
+                elif row.api_key == PRODUCE and row.api_version <= NEWEST_OLD_FORMAT:
+                    watch.produced(seen, self._capture.exchange(row))
+                self.done += 1
+
+    def clients(self) -> list[ClientSeen]:
+        """Everybody who was seen so far."""
+        if self._known_at != self.done:
+            self._known, self._known_at = self._watch.clients(), self.done
+        return self._known
+
+
+class VersionsScreen(View):
+    """An API per line, a client per column: the version asked for, what is offered, and whose limit it is."""
+
+    DEFAULT_CSS = """
+    VersionsScreen Picture { height: 7; padding: 0 1; border-top: solid $border-blurred; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = bindings("versions")
+    number = 4
+    context = "versions"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = 0
+        self.chosen = 0
+        self._seen: list[ClientSeen] = []
+        self._tables: list[dict[int, MatrixRow]] = []
+        self._keys: list[int] = []
+        self._known_at = -1
+
+    def body(self) -> Iterable[Widget]:
+        self.clients = Clients(self.session.capture)
+        self.titles, self.table, self.text = Titles(), Table(), Picture()
+        return self.titles, self.table, self.text
+
+    def search_on(self) -> bool:
+        """Look at further rows; whether there are more."""
+        if not self.clients.behind:
+            return False
+        self.clients.step(0.025)
+        self.look()
+        return self.clients.behind > 0
+
+    def empty_text(self) -> str:
+        return "" if len(self.session.capture.rows()) else "No request yet: nobody has said which versions it speaks."
+
+    def state_cells(self) -> list[Cell]:
+        cells: list[Cell] = [(f"{len(self._seen)} clients", "")]
+        if self.clients.behind:
+            cells.append((f" {100 * self.clients.done // max(len(self.session.capture.rows()), 1)}%", "waiting"))
+        return cells
+
+    def take_in(self) -> None:
+        if self.clients.behind:
+            self.barnabas.work()
+        if self._known_at != self.clients.done:
+            self._known_at = self.clients.done
+            self._seen = self.clients.clients()
+            self._tables = [{row.api_key: row for row in matrix(client)} for client in self._seen]
+            refused = {key for table in self._tables for key, row in table.items() if row.refused}
+            self._keys = sorted(
+                {key for table in self._tables for key in table}, key=lambda key: (key not in refused, key)
+            )
+        self._draw()
+
+    def _columns(self) -> range:
+        room = max((self.size.width - 26) // (_CELL + 1), 1)
+        self.first = max(min(self.first, self.chosen), self.chosen - room + 1, 0)
+        return range(self.first, min(self.first + room, len(self._seen)))
+
+    def _draw(self) -> None:
+        columns = self._columns()
+        names = [visible(self._seen[i].client_id or self._seen[i].said or self._seen[i].host) for i in columns]
+        left = "<" if columns.start else " "
+        right = ">" if columns.stop < len(self._seen) else ""
+        self.titles.show(f"  API                    {left}" + "".join(
+            fit(("[" + n + "]") if i == self.chosen else n, _CELL) + " " for i, n in zip(columns, names, strict=True)
+        ) + right)  # fmt: skip
+        self.table.show([
+            [(" " + fit(facts.api_name(key), 22) + "  ", "title"), *(c for i in columns for c in self._cell(i, key))]
+            for key in self._keys
+        ])  # fmt: skip
+        self._tell()
+
+    def _cell(self, client: int, key: int) -> list[Cell]:
+        """``v9-v12 of 0-12``, with a mark where it was refused."""
+        row = self._tables[client].get(key)
+        if row is None:
+            return [(" " * (_CELL + 1), "")]
+        used = [use.version for use in row.uses]
+        text = f"v{min(used)}" if len(used) == 1 else f"v{min(used)}-{max(used)}"
+        offered = ",".join(f"{low}-{high}" for low, high in row.offered)
+        text += f" of {offered}" if offered else " of ?"
+        role = (
+            "error"
+            if row.refused
+            else "muted"
+            if row.limit is Limit.UNKNOWN
+            else "ok"
+            if row.limit is Limit.BROKER
+            else ""
+        )
+        chosen = client == self.chosen and self._keys.index(key) == self.table.cursor
+        return [(fit(("! " if row.refused else "  ") + text, _CELL), "cell" if chosen else role), (" ", "")]
+
+    def _tell(self) -> None:
+        if not self._seen:
+            self.text.show([])
+            return
+        self.chosen = min(self.chosen, len(self._seen) - 1)
+        client = self._seen[self.chosen]
+        asks = {
+            "asks": "negotiates its versions",
+            "unanswered": "asks ApiVersions and gets no answer",
+            "never": "never asks ApiVersions: it speaks fixed versions",
+            "unknown": "began before the capture",
+        }[client.negotiation]
+        software = visible(client.said) or (client.software.text if client.software else "software not said")
+        lines: list[list[Cell]] = [[
+            (visible(client.client_id or "(no client id)"), "title"), (f"  {software}", ""),
+            (f"  {visible(client.host)}  {client.connections} connections, {client.requests} requests; {asks}", "muted"),
+        ]]  # fmt: skip
+        if self.table.cursor < len(self._keys):
+            key = self._keys[self.table.cursor]
+            row = self._tables[self.chosen].get(key)
+            lines.append(self._about_row(key, row))
+        for broker in brokers(self._seen):
+            guess = f"Kafka {broker.guess}" if broker.guess else "said nothing but that it refuses"
+            lines.append(
+                [(f"broker {visible(broker.address)}  ", "name"), (guess, ""), (", by what it offers", "muted")]
+            )
+        self.text.show(lines)
+        self.about.show([(" of", "key"), (" what is offered  ", "muted"), ("! ", "error"), ("refused  ", "muted"),
+                         ("green", "ok"), (" the highest that is offered  ", "muted"), ("Enter: ", "key"),
+                         ("its exchanges", "muted")])  # fmt: skip
+
+    def _about_row(self, key: int, row: MatrixRow | None) -> list[Cell]:
+        name = facts.api_name(key)
+        if row is None:
+            return [(f"{name}: not used by this client", "muted")]
+        uses = ", ".join(
+            f"v{use.version} ({use.count} requests{f', {use.refused} REFUSED' if use.refused else ''})"
+            for use in row.uses
+        )
+        limit = {
+            Limit.BROKER: "the highest that is offered",
+            Limit.CLIENT: "the broker offers more",
+            Limit.UNKNOWN: "nobody said what the broker offers",
+        }[row.limit]
+        both = f", v{row.highest} is the highest of both" if row.highest is not None else ""
+        return [(f"{name}: ", "title"), (uses, "error" if row.refused else ""), (f"; {limit}{both}", "muted")]
+
+    def on_line_list_moved(self) -> None:
+        self._draw()
+
+    def on_resize(self) -> None:
+        self._draw()
+
+    def action_pan(self, step: int) -> None:
+        self.chosen = max(0, min(self.chosen + step, len(self._seen) - 1))
+        self._draw()
+
+    def on_line_list_opened(self, event: LineList.Opened) -> None:
+        client, key = self._seen[self.chosen], self._keys[event.position]
+        who = f"client == {quoted(client.client_id)}" if client.client_id else "not client"
+        self.app.call_later(self.barnabas.show_exchanges, f"{who} and {api_term(key)}")

@@ -1,0 +1,49 @@
+"""Who may open a page: whoever has the token of the printed address, and from then on the cookie that it was changed for.
+
+Pages of other sites can send requests to loopback addresses too. They do not know the token, and besides a foreign
+`Host` (DNS rebinding) and a foreign `Origin` (a websocket of another page) are refused.
+"""
+
+from __future__ import annotations
+
+import hmac
+import secrets
+from collections.abc import Mapping
+from urllib.parse import urlsplit
+
+from ...proxy.control.auth import Refused, is_loopback
+
+TOKEN = "token"
+"""The name of the parameter in the address."""
+
+
+class Access:
+    """Checks requests to a server at `host`, `port`; `token`: what the printed address holds."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self.token = secrets.token_urlsafe(24)
+        # Cookies are shared by all ports of a host, so the name tells servers apart.
+        self.cookie = f"barnabas-{port}"
+        self.ticket = secrets.token_urlsafe(24)
+        self._loopback = is_loopback(host)
+
+    def check(self, headers: Mapping[str, str], query: Mapping[str, str], cookies: Mapping[str, str]) -> None:
+        """`Refused` if the request is not to be answered."""
+        host = headers.get("Host", "")
+        # The port may be another: somebody may come through a tunnel.
+        if self._loopback and not is_loopback(urlsplit(f"//{host}").hostname or ""):
+            raise Refused(403, "this name is not one of this server: use 127.0.0.1 or localhost")
+        if TOKEN in query:
+            if not _same(query[TOKEN], self.token):
+                raise Refused(403, "the token is wrong: open the address that barnabas has printed")
+        elif not _same(cookies.get(self.cookie, ""), self.ticket):
+            raise Refused(403, "the token is missing: open the address that barnabas has printed")
+
+    def check_socket(self, headers: Mapping[str, str]) -> None:
+        """`Refused` if a websocket does not come from a page of this server; `check` counts besides."""
+        if urlsplit(headers.get("Origin", "")).netloc != headers.get("Host"):
+            raise Refused(403, "websockets are for pages of this server")
+
+
+def _same(given: str, wanted: str) -> bool:
+    return hmac.compare_digest(given.encode("utf-8", "replace"), wanted.encode())
