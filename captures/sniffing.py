@@ -86,6 +86,23 @@ class _Growing(Source):
             self._freed += size
 
 
+def _in_order(taken: list[tuple[int, bool, bytes]]) -> list[tuple[int, bytes]]:
+    """(time, packet) in the order in which they came, from (time, the kernel noted it on arrival, packet).
+
+    The kernel begins to note arrivals a moment after the first socket asks for it. A packet of before has the time at
+    which it is read, which may be after that of the packets behind it: it came no later than they did.
+    """
+    found: list[tuple[int, bytes]] = []
+    latest: int | None = None
+    for time_ns, noted, data in reversed(taken):
+        if not noted and latest is not None:
+            time_ns = min(time_ns, latest)
+        latest = time_ns
+        found.append((time_ns, data))
+    found.reverse()
+    return found
+
+
 class Tap:
     """Listens to `interface`. `by`: "dumpcap", "tcpdump" or "socket"; "" takes the first one that is there.
 
@@ -179,7 +196,7 @@ class Tap:
         if self.interface == "any":
             raise SniffError("all interfaces at once need dumpcap or tcpdump; or give one with --interface")
         try:
-            listening = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(_ETH_P_ALL))
+            listening = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)  # nothing comes before it is bound
         except PermissionError:
             raise SniffError(
                 "listening to an interface needs root or CAP_NET_RAW: run it with sudo, or install dumpcap for your user"
@@ -187,7 +204,6 @@ class Tap:
         except AttributeError:
             raise SniffError("this system has no packet sockets: install dumpcap or tcpdump") from None
         self._socket = listening
-        listening.bind((self.interface, _ETH_P_ALL))
         for option in (_SO_RCVBUFFORCE, socket.SO_RCVBUF):
             try:
                 listening.setsockopt(socket.SOL_SOCKET, option, _BUFFER)
@@ -196,6 +212,7 @@ class Tap:
                 continue
         listening.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
         listening.setblocking(False)
+        listening.bind((self.interface, _ETH_P_ALL))
         self._loopback = self.interface == "lo" or self.interface.startswith("lo:")
         self.packets = self.dropped = 0
         self.source.add(struct.pack("<IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, 262144, LINKTYPE_ETHERNET))
@@ -203,9 +220,11 @@ class Tap:
     def _poll_socket(self, seconds: float) -> bool:
         assert self._socket is not None and self.packets is not None
         select.select([self._socket], [], [], seconds)
-        taken = bytearray()
+        taken: list[tuple[int, bool, bytes]] = []
+        size = 0
         receive = self._socket.recvmsg
-        while len(taken) < 1 << 20:
+        while size < 1 << 20:
+            before = time.time_ns()
             try:
                 data, ancillary, _, address = receive(1 << 18, 64)
             except BlockingIOError:
@@ -214,14 +233,20 @@ class Tap:
                 continue  # on lo every packet passes twice
             if self._ports and not self._is_wanted(data):
                 continue
-            seconds_, fraction = divmod(time.time_ns(), 10**9)
+            time_ns = before
             for level, kind, value in ancillary:
                 if level == socket.SOL_SOCKET and kind == _SO_TIMESTAMPNS and len(value) == 16:
                     seconds_, fraction = struct.unpack("qq", value)
-            taken += _RECORD.pack(seconds_, fraction, len(data), len(data)) + data
+                    time_ns = seconds_ * 10**9 + fraction
+            taken.append((time_ns, time_ns < before, data))
+            size += len(data)
             self.packets += 1
         if taken:
-            self.source.add(taken)
+            self.source.add(
+                b"".join(
+                    _RECORD.pack(*divmod(time_ns, 10**9), len(data), len(data)) + data for time_ns, data in _in_order(taken)
+                )
+            )
         self._count()
         return True
 

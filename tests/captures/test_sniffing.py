@@ -187,3 +187,35 @@ def test_packets_wait_for_room(monkeypatch: pytest.MonkeyPatch) -> None:
     assert growing.retry() and not growing.trouble
     assert os.pread(growing.file.fileno(), 100, 0) == b"firstsecond"
     growing.close()
+
+
+def times(tap: Tap) -> list[int]:
+    """When the packets came that the tap took so far, in nanoseconds."""
+    data = os.pread(tap.source.file.fileno(), tap.source.read, 0)
+    found, at = [], 24
+    while at < len(data):
+        seconds, fraction, size, _ = sniffing._RECORD.unpack_from(data, at)
+        found.append(seconds * 10**9 + fraction)
+        at += sniffing._RECORD.size + size
+    return found
+
+
+def test_the_first_packets_have_no_later_times_than_those_behind_them() -> None:
+    if os.geteuid():
+        pytest.fail("these tests listen to the loopback interface: run them as root")
+    for _ in range(5):  # the kernel begins to note arrivals somewhere in the middle
+        tap = Tap("lo", by="socket")
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            for _ in range(20):
+                socket.create_connection(server.getsockname()).close()
+                time.sleep(0.001)
+        while len(times(tap)) < 20:
+            tap.poll()
+        tap.close()
+        assert times(tap) == sorted(times(tap))
+        tap.source.close()
+
+
+def test_times_of_reading_give_way_to_times_of_arrival() -> None:
+    taken = [(30, False, b"a"), (31, False, b"b"), (12, True, b"c"), (14, True, b"d"), (40, False, b"e")]
+    assert sniffing._in_order(taken) == [(12, b"a"), (12, b"b"), (12, b"c"), (14, b"d"), (40, b"e")]
