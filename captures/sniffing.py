@@ -244,7 +244,8 @@ class Tap:
         if taken:
             self.source.add(
                 b"".join(
-                    _RECORD.pack(*divmod(time_ns, 10**9), len(data), len(data)) + data for time_ns, data in _in_order(taken)
+                    _RECORD.pack(*divmod(time_ns, 10**9), len(data), len(data)) + data
+                    for time_ns, data in _in_order(taken)
                 )
             )
         self._count()

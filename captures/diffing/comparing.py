@@ -14,11 +14,11 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from typing import Any
 
-from ...decoder import Exchange, Message, facts
-from ...decoder.plan import StructPlan
+from ...decoder import Exchange, facts
 from ..replay.roles import Role
 from ..serving.offsets import NATURAL
 from .flattening import Flattener, Value
+from .places import generic_paths, item_of, message_of, places
 from .report import Difference, Kind, Level, Report
 from .sides import Prepared, Seen, counterparts, folded, prepare
 
@@ -122,6 +122,7 @@ class _Comparison:
             return out
 
         a, b = polls(ours), polls(theirs)
+        both = {name for seen in ours for name in seen.names} & {name for seen in theirs for name in self._names(seen)}
         for api in sorted({*a, *b}):
             if not (a[api] and b[api]):
                 self._only(api, client, "", a[api], b[api])
@@ -130,7 +131,7 @@ class _Comparison:
             if api == "ApiVersions":
                 self._offers(client, a[api], b[api])
             for side in ("request", "response"):
-                self._value_sets(api, client, side, a[api], b[api])
+                self._value_sets(api, client, side, a[api], b[api], both)
 
     def _counts(self, api: str, client: str, a: int, b: int) -> None:
         many, few = max(a, b), min(a, b)
@@ -150,9 +151,13 @@ class _Comparison:
                 _times(len(a)), _times(len(b)), [seen.number for seen in a], [seen.number for seen in b],
             )  # fmt: skip
 
-    def _value_sets(self, api: str, client: str, side: str, a: list[Seen], b: list[Seen]) -> None:
-        seen_a, known_a = _places(a, side, self._flat_a)
-        seen_b, known_b = _places(b, side, self._flat_b)
+    def _value_sets(
+        self, api: str, client: str, side: str, a: list[Seen], b: list[Seen], both: set[str]
+    ) -> None:  # fmt: skip
+        """`both`: the names that this client works with on both sides, whatever it asks of them."""
+        seen_a, known_a = places(a, side, self._flat_a)
+        seen_b, known_b = places(b, side, self._flat_b)
+        unasked = {f"[{name}]" for name in both} & ({item_of(p) for p in seen_a} ^ {item_of(p) for p in seen_b})
         for path in seen_a.keys() | seen_b.keys():
             if api == "ApiVersions" and path.startswith(_OFFERS):
                 continue
@@ -168,6 +173,8 @@ class _Comparison:
             lanes = {self._lanes_a[n] for n in only_a} | {self._lane(self._lanes_b[n]) for n in only_b}
             lane = lanes.pop() if len(lanes) == 1 else ""
             level, kind = _judge(value, values_a, values_b, api)
+            if level is Level.MEDIUM and item_of(path) in unasked:
+                level = Level.LOW  # e.g. a Metadata request came a moment before, or after, the name was first used
             self._add(
                 level, kind, api, client, lane, f"{side} {value.path}", _several(value, values_a), _several(value, values_b),
                 only_a, only_b,
@@ -243,7 +250,7 @@ class _Comparison:
 
     def _pair(self, client: str, lane: str, one: Seen, other: Seen) -> None:
         for side in ("request", "response"):
-            message_a, message_b = _message(one, side), _message(other, side)
+            message_a, message_b = message_of(one, side), message_of(other, side)
             if message_a is None or message_b is None:
                 if (message_a is None) != (message_b is None):
                     words = ["answered" if m is not None else "no answer" for m in (message_a, message_b)]
@@ -261,7 +268,7 @@ class _Comparison:
                     )
                 continue
             a, b = self._flat_a.flat(message_a), self._flat_b.flat(message_b)
-            known = _generic(message_a) & _generic(message_b)
+            known = generic_paths(message_a) & generic_paths(message_b)
             for path in a.keys() | b.keys():
                 value = a.get(path) or b[path]
                 mine = a[path].value if path in a else None
@@ -302,61 +309,6 @@ class _Comparison:
 
 def _is_folded(api: str) -> bool:
     return api in _FOLDED_CHANGES or folded(api)
-
-
-def _message(seen: Seen, side: str) -> Message | None:
-    return seen.exchange.request_message if side == "request" else seen.exchange.response_message
-
-
-def _places(
-    seen: list[Seen], side: str, flattener: Flattener
-) -> tuple[dict[str, dict[tuple[Any, Value], int]], frozenset[str]]:
-    """By path: its values, each with the number of an exchange; and the generic paths that some version has."""
-    out: dict[str, dict[tuple[Any, Value], int]] = defaultdict(dict)
-    known: set[str] = set()
-    told: set[int] = set()  # the same bytes again have nothing to add
-    for each in seen:
-        message = _message(each, side)
-        if message is None or (side == "response" and each.again):
-            continue
-        known |= _generic(message)
-        body = hash((message.plan.kind, message.plan.version, message.frame[message.body_start :]))
-        if body in told:
-            continue
-        told.add(body)
-        failed = side == "response" and _failed(message)
-        for path, value in flattener.flat(message).items():
-            if failed and not path.endswith("error_code"):
-                continue  # the rest of a refusal says nothing
-            out[path].setdefault((value.value, value), each.number)
-    return out, frozenset(known)
-
-
-def _failed(message: Message) -> bool:
-    root = message.plan.root
-    return any(
-        bool(value) for field, value in zip(root.fields, message.values, strict=False) if field.name == "error_code"
-    )
-
-
-def _generic(message: Message) -> frozenset[str]:
-    """All paths that this message's version has."""
-    found = _GENERIC.get(id(message.plan))
-    if found is None:
-        found = _GENERIC[id(message.plan)] = frozenset(_walk(message.plan.root, ""))
-    return found
-
-
-_GENERIC: dict[int, frozenset[str]] = {}  # plans are cached for good
-
-
-def _walk(of: StructPlan, prefix: str) -> Iterable[str]:
-    for field in of.fields:
-        path = prefix + field.name + ("[*]" if field.array else "")
-        if field.struct is None:
-            yield path
-        else:
-            yield from _walk(field.struct, path + ".")
 
 
 def _judge(value: Value, a: set[Any], b: set[Any], api: str) -> tuple[Level, Kind]:

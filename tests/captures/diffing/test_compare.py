@@ -143,6 +143,23 @@ def test_more_polls_and_reconnects_are_noise(transactions):
     assert [d.kind for d in report.differences if d.api == "Fetch"] == [Kind.COUNT]
 
 
+def test_a_poll_that_does_not_name_what_its_client_works_with(transactions):
+    """Which topics a Metadata request names depends on the moment at which it is sent."""
+
+    def about(exchange: Exchange, topic: str) -> bool:
+        return exchange.api == "Metadata" and topic.encode() in (exchange.request or b"")
+
+    assert any(about(e, "ledger") for e in transactions)
+    report = compare([e for e in transactions if not about(e, "ledger")], transactions)
+    assert "request topics[*].name" in {d.what for d in report.above(Level.LOW) if d.b and "ledger" in d.b}
+    assert report.above(Level.MEDIUM) == []
+    # a topic that nobody works with on the other side is another matter
+    asked = next(e for e in transactions if about(e, "ledger"))
+    strange = changed(asked, request=(asked.request or b"").replace(b"ledger", b"rebels"))
+    report = compare(transactions, [*transactions, strange])
+    assert [d.b for d in report.above(Level.MEDIUM)] == ["rebels-c-kafka-python-transactions"]
+
+
 def test_slower_answers_are_said(transactions):
     def edit(exchange: Exchange) -> Exchange:
         slow = changed(exchange)

@@ -1,0 +1,73 @@
+"""The places of messages and the values that each of them ever had, on one side."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import Any
+
+from ...decoder import Message
+from ...decoder.plan import StructPlan
+from .flattening import Flattener, Value
+from .sides import Seen
+
+
+def message_of(seen: Seen, side: str) -> Message | None:
+    return seen.exchange.request_message if side == "request" else seen.exchange.response_message
+
+
+def places(
+    seen: list[Seen], side: str, flattener: Flattener
+) -> tuple[dict[str, dict[tuple[Any, Value], int]], frozenset[str]]:
+    """By path: its values, each with the number of an exchange; and the generic paths that some version has."""
+    out: dict[str, dict[tuple[Any, Value], int]] = defaultdict(dict)
+    known: set[str] = set()
+    told: set[int] = set()  # the same bytes again have nothing to add
+    for each in seen:
+        message = message_of(each, side)
+        if message is None or (side == "response" and each.again):
+            continue
+        known |= generic_paths(message)
+        body = hash((message.plan.kind, message.plan.version, message.frame[message.body_start :]))
+        if body in told:
+            continue
+        told.add(body)
+        refused = side == "response" and failed(message)
+        for path, value in flattener.flat(message).items():
+            if refused and not path.endswith("error_code"):
+                continue  # the rest of a refusal says nothing
+            out[path].setdefault((value.value, value), each.number)
+    return out, frozenset(known)
+
+
+def failed(message: Message) -> bool:
+    root = message.plan.root
+    return any(
+        bool(value) for field, value in zip(root.fields, message.values, strict=False) if field.name == "error_code"
+    )
+
+
+def generic_paths(message: Message) -> frozenset[str]:
+    """All paths that this message's version has."""
+    found = _GENERIC.get(id(message.plan))
+    if found is None:
+        found = _GENERIC[id(message.plan)] = frozenset(_walk(message.plan.root, ""))
+    return found
+
+
+_GENERIC: dict[int, frozenset[str]] = {}  # plans are cached for good
+
+
+def _walk(of: StructPlan, prefix: str) -> Iterable[str]:
+    for field in of.fields:
+        path = prefix + field.name + ("[*]" if field.array else "")
+        if field.struct is None:
+            yield path
+        else:
+            yield from _walk(field.struct, path + ".")
+
+
+def item_of(path: str) -> str:
+    """What the outermost item that a path leads into is about, in brackets: ``[orders]``; "" without one."""
+    start = path.find("[")
+    return path[start : path.find("]", start) + 1] if start >= 0 else ""
