@@ -18,15 +18,7 @@ from ...decoder.secrets import shown
 from ..replay.roles import Role, Tree, tree
 
 _NAMES = frozenset(
-    {
-        Role.TOPIC,
-        Role.TOPIC_ID,
-        Role.GROUP,
-        Role.TRANSACTIONAL_ID,
-        Role.RESOURCE_NAME,
-        Role.COORDINATOR_KEY,
-        Role.PARTITION,
-    }
+    {Role.TOPIC, Role.TOPIC_ID, Role.GROUP, Role.TRANSACTIONAL_ID, Role.RESOURCE_NAME, Role.COORDINATOR_KEY, Role.PARTITION}
 )
 _ABSENT = "(absent)"
 
@@ -79,7 +71,9 @@ def flat(message: Message | None) -> dict[str, tuple[str, bool]]:
     return found
 
 
-def _struct(roles: Tree | None, of: StructPlan, values: dict[str, Any], prefix: str) -> Iterator[tuple[str, str, bool]]:
+def _struct(
+    roles: Tree | None, of: StructPlan, values: dict[str, Any], prefix: str
+) -> Iterator[tuple[str, str, bool]]:
     branches = {} if roles is None else {branch.at: branch for branch in roles.branches}
     for at, field in enumerate(of.fields):
         if field.name not in values:
