@@ -23,8 +23,9 @@ SENT_WITHIN = 5.0
 LOOK_AGAIN_NS = 2_000_000
 
 
-def wait(lane: Lane, ns: int, then: Callable[[int], None]) -> None:
-    """Stop a lane for so long, then call `then` with the time and let the lane go on."""
+def wait(lane: Lane, ns: int, then: Callable[[int], None], since: int | None = None) -> None:
+    """Stop a lane for so long, then call `then` with the time and let the lane go on. `since`: when that began, with what
+    was done in between being part of it; None: now."""
     connection = lane.connection
     lane.paused = True
     lane.waits += 1
@@ -37,6 +38,8 @@ def wait(lane: Lane, ns: int, then: Callable[[int], None]) -> None:
         then(now)
         go_on(lane, now)
 
+    if since is not None:
+        ns -= min(max(time.time_ns() - since, 0), ns)  # the clock may have been set
     connection.relay.timers.after(ns, over)
 
 
@@ -51,6 +54,12 @@ def go_on(lane: Lane, now: int) -> None:
     if lane.open and not lane.paused:
         lane.sift(b"", now)
         connection.relay.wake(lane)
+
+
+def count_in(fate: Fate, since: int) -> None:
+    """What deciding took is part of the delay: the exchange takes so much longer than it would without the rule."""
+    if fate.response_delay:
+        fate.response_delay -= min(max(time.time_ns() - since, 0), fate.response_delay)
 
 
 def _nothing(now: int) -> None:
@@ -133,6 +142,7 @@ def respond(
             connection.response,
             fate.response_delay,
             lambda later: _respond(connection, fate, exchange, original, frame, note, later),
+            now,
         )
     else:
         _respond(connection, fate, exchange, original, frame, note, now)

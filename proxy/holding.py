@@ -275,12 +275,13 @@ class Holding(Responses):
             self._go(frame, original, exchange, None, answered, now)
             return
         self.fired(fate, exchange, now)
+        carrying.count_in(fate, now)
 
         def go(later: int) -> None:
             self._go(frame, original, exchange, fate, answered, later)
 
         if fate.request_delay:
-            carrying.wait(self.request, fate.request_delay, go)
+            carrying.wait(self.request, fate.request_delay, go, now)
         elif fate.silence > 0:
             carrying.silence(self, fate, go)
         else:

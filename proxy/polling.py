@@ -23,6 +23,9 @@ PORTABLE = os.environ.get("BARNABAS_POLL") == "selectors" or not hasattr(select,
 READ, WRITE, ERROR, HANGUP, READ_HANGUP, EDGE = 0x1, 0x4, 0x8, 0x10, 0x2000, 1 << 31
 ALL = READ | WRITE | READ_HANGUP | EDGE
 
+LEAD = 0.0005
+"""Seconds before a time that is to be kept in which the relay does not sleep."""
+
 _REST = {READ: 0.001, WRITE: 0.02}
 """Seconds that a socket which is no lane's is left out after it was reported."""
 
@@ -45,12 +48,15 @@ def make_poll(interest: Interest) -> Poll:
 
 
 def rest(poll: Poll, seconds: float) -> float:
-    """Wait as exactly as the system can, for something to be ready or so long; what `poll` may wait after that.
+    """Wait for something to be ready, or nearly so long; what `poll` may wait after that.
 
-    epoll counts whole milliseconds and rounds them up; `select` of the epoll itself counts microseconds."""
+    epoll counts whole milliseconds and rounds them up; `select` of the epoll itself counts microseconds. Linux lets it be
+    late by a thousandth of its time, and a processor that sleeps takes a while to get up: so the wait ends `LEAD` before
+    the time, and the caller, who asks again until it has come, is awake when it comes."""
     if not isinstance(poll, select.epoll):
         return seconds
-    select.select((poll,), (), (), seconds)
+    if seconds > LEAD:
+        select.select((poll,), (), (), (seconds - LEAD) * 0.999)
     return 0.0
 
 

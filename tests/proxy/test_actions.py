@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 from barnabas import decoder
 from barnabas.captures import open_capture
+from barnabas.plugins.fate import Fate
 from barnabas.plugins.rules import Rule
+from barnabas.proxy import carrying, polling
 from barnabas.proxy.events import ConnectionClosed, RuleHit
 
 HEARTBEAT, METADATA, PRODUCE, FIND_COORDINATOR = 12, 3, 0, 10
@@ -255,3 +257,24 @@ def test_software_is_known_from_api_versions(bench: Any, wire: Any) -> None:
         wire.read_frame(client)
         client.sendall(heartbeat(wire, 2))
         assert wire.read_frame(client) == beaten(wire, 2, error)
+
+
+def test_what_the_decision_took_is_part_of_the_delay(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A clock that stood still or was set back makes no delay longer, and none is less than nothing."""
+    monkeypatch.setattr(carrying.time, "time_ns", lambda: 1_000 * MS)
+    for since, left in ((1_000, 20), (997, 17), (1_001, 20), (900, 0)):
+        fate = Fate("slow", 1, response_delay=20 * MS)
+        carrying.count_in(fate, since * MS)
+        assert fate.response_delay == left * MS
+
+
+def test_the_wait_for_a_timer_ends_before_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By what Linux may be late; from there on the loop asks without waiting, until it has come."""
+    asked: list[float] = []
+    monkeypatch.setattr(polling.select, "select", lambda *given: asked.append(given[3]))
+    with polling.select.epoll() as poll:
+        assert [polling.rest(poll, seconds) for seconds in (0.2, 0.02, polling.LEAD, 0.0)] == [0.0] * 4
+    assert len(asked) == 2
+    assert all(
+        0.9 * due < wait + wait / 1000 < due - polling.LEAD for due, wait in zip((0.2, 0.02), asked, strict=True)
+    ), asked
