@@ -29,6 +29,7 @@ from .sources import Source
 
 SUFFIXES = (".pcapng", ".pcapng.part", ".pcap", ".cap", ".pcapng.gz", ".pcap.gz", ".cap.gz", ".pcapng.zst", ".pcap.zst")
 INTERRUPTED = "the recording was interrupted at the end of this segment"
+_FLAGS = Record._fields.index("flags")
 REMOVED = "the segment {name} was removed from the recording meanwhile, and its frames with it: this is what its index says"
 
 
@@ -40,6 +41,11 @@ def files_in(directory: Path) -> dict[str, Path]:
 def _cut(frame: bytes | None, size: int) -> int:
     """How many bytes of a frame of that size are not there."""
     return 0 if frame is None else max(size - len(frame), 0)
+
+
+def _carried(values: tuple[int, ...]) -> int:
+    """Whether a record, not named yet, is of a request that came from an earlier segment: nearly none is."""
+    return values[_FLAGS] & CARRIED
 
 
 def being_written(file: BinaryIO) -> bool:
@@ -188,8 +194,7 @@ class CaptureFile:
         """(connection, correlation id, time) of every request that came from an earlier segment."""
         return {
             (record.connection, record.correlation_id, record.time_ns)
-            for record in map(Record._make, RECORD.iter_unpack(self.index.records(0, self.index.count)))
-            if record.flags & CARRIED
+            for record in map(Record._make, filter(_carried, RECORD.iter_unpack(self.index.records(0, self.index.count))))
         }
 
     def hide(self, keys: set[tuple[int, int, int]]) -> None:

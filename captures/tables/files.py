@@ -88,10 +88,13 @@ def counted(file: CaptureFile, numbers: Any, continues: int) -> dict[str, Any]:
     """What the index says of these of its records."""
     counts: dict[str, Any] = {"exchanges": len(numbers), "frames": 0, "first_ns": None, "last_ns": None}
     if len(numbers) and has_numpy():
-        some = file.index.array()[numbers]
-        counts["frames"] = int((some["request_offset"] >= 0).sum() + (some["response_offset"] >= 0).sum())
-        counts["first_ns"] = int(some["time_ns"].min())
-        counts["last_ns"] = int((some["time_ns"] + some["latency_ns"].clip(0)).max())
+        records = file.index.array()
+        asked, told, times, latencies = (
+            records[name][numbers] for name in ("request_offset", "response_offset", "time_ns", "latency_ns")
+        )
+        counts["frames"] = int((asked >= 0).sum() + (told >= 0).sum())
+        counts["first_ns"] = int(times.min())
+        counts["last_ns"] = int((times + latencies.clip(0)).max())
     elif len(numbers):
         kept = [file.index.record(number) for number in numbers]
         counts["frames"] = sum((r.request_offset >= 0) + (r.response_offset >= 0) for r in kept)

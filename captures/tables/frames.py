@@ -50,9 +50,9 @@ def batches(
     """`pyarrow.RecordBatch`es: all requests of these records of an index, then all responses."""
     np = numpy()
     numbers = np.asarray(numbers, dtype=np.int64)
-    records = index.array()[numbers]
     for kind, offset in ((_Requests, "request_offset"), (_Responses, "response_offset")):
-        yield from batches_by(kind, index, names, numbers[records[offset] >= 0], columns, batch_rows)
+        there = index.array()[offset][numbers] >= 0
+        yield from batches_by(kind, index, names, numbers[there], columns, batch_rows)
 
 
 class _Requests(HeaderBatch):

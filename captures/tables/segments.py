@@ -182,8 +182,20 @@ def carried(path: Path) -> set[tuple[int, int, int]] | None:
         file.close()
 
 
-def successor(path: Path, own: Identity | None) -> set[tuple[int, int, int]] | None:
-    """What the next segment of the same recording carries over from this one; None when it is not beside it.
+def readable(path: Path) -> bool:
+    """Whether a file is a recording's segment that can be read: the requests that it carries over count there."""
+    try:
+        source = Source(path)
+        try:
+            return read_identity(source.file, str(path)) is not None
+        finally:
+            source.close()
+    except (NotACapture, OSError):
+        return False
+
+
+def successor(path: Path, own: Identity | None) -> Path | None:
+    """The next segment of the same recording; None when it is not beside this one.
 
     Names are ordered by time, so it is nearly always the very next file.
     """
@@ -195,7 +207,7 @@ def successor(path: Path, own: Identity | None) -> set[tuple[int, int, int]] | N
             continue
         try:
             if _identity(other)[0] == (own.recording, own.number + 1):
-                return carried(other)
+                return other
         except OSError:
             continue
     return None

@@ -23,6 +23,7 @@ from ..happenings import Happenings
 from ..index import CLOSED, CONTINUED, open_index
 from ..outline import Outline, Unlike
 from ..pcapng import NotACapture
+from ..reader import CaptureFile
 from ..replay.roles import Role, paths
 from ..selection import IndexColumns, Selection
 from . import connections as connections_table
@@ -30,7 +31,7 @@ from . import files, findings, frames, headers, memberships, story, throttles, v
 from .arrow import BATCH_ROWS, Batches, numpy
 from .connections import Connections
 from .reading import EVERYTHING, OF_INDEX, Options
-from .segments import carried, successor
+from .segments import carried, readable, successor
 from .settling import Settling
 
 _RECORD_KEYS = frozenset(facts.api_key(name) for name in RECORD_APIS)
@@ -81,23 +82,18 @@ class Unit:
     def _opened(self, capture: Capture) -> Iterator[tuple[str, Any]]:
         file = capture.segments[0]
         names = self._names(file.own.recording if file.own else None)
-        after = None
-        if file.own is not None:
-            after = carried(self._follows) if self._follows is not None else successor(self._path, file.own)
         fault = file.fault
-        if file.rebuilt and after is not None:
-            file.hide(after)
+        after = self._after(file)
         np = numpy()
         flags = file.index.array()["flags"] if file.index.count else np.empty(0, dtype=np.uint16)
         numbers = np.arange(len(flags), dtype=np.int64)
         goes_on = flags & CONTINUED != 0
-        if after is not None:
+        if after:
             numbers = numbers[~goes_on]
         selection = Selection(capture, self._wanted or EVERYTHING, topics=self._wanted is not None)
         if self._wanted is not None:
             passing = np.fromiter(selection.rows(), dtype=np.int64)
             numbers = np.intersect1d(numbers, passing)
-        counts = files.counted(file, numbers, int(goes_on.sum()) if after is None else 0)
         for name, table in self._options.items():
             if name in OF_INDEX and not table.decoded:
                 make = headers.batches if name == headers.TABLE.name else frames.batches
@@ -106,11 +102,28 @@ class Unit:
         yield from self._bodies(capture, selection, names, numbers)
         yield from self._versions(capture, names[0], numbers)
         yield from self._story(capture, names[0])
-        row = files.row_of(file, names, counts)
+        if files.TABLE.name not in self._options:  # to know it, all of the file has to be read
+            yield from self._rest([])
+            return
+        row = files.row_of(file, names, files.counted(file, numbers, 0 if after else int(goes_on.sum())))
         if fault and not row["detail"]:
             row["detail"] = fault
         row["detail"] = "; ".join(part for part in (row["detail"], *self._faults) if part) or None
         yield from self._rest([row])
+
+    def _after(self, file: CaptureFile) -> bool:
+        """Whether exchanges that go on in the next segment count there, because it is there; then they are hidden here."""
+        if file.own is None:
+            return False
+        follows = self._follows if self._follows is not None else successor(self._path, file.own)
+        if follows is None:
+            return False
+        if not file.rebuilt:  # the recorder has marked them
+            return readable(follows)
+        known = carried(follows)
+        if known is not None:
+            file.hide(known)
+        return known is not None
 
     def _rest(self, file_rows: list[dict[str, Any]]) -> Iterator[tuple[str, Any]]:
         """What is left in all tables, and the file's own row."""
