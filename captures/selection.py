@@ -157,8 +157,11 @@ class Selection:
     def exchange(self, row: Row | int) -> Exchange:
         """The exchange of a row as filters want it: with topics, and what its connection has said."""
         number = row if isinstance(row, int) else row.number
+        return self.complete(self.capture.exchange(number), number)
+
+    def complete(self, exchange: Exchange, number: int) -> Exchange:
+        """Give an exchange, read in another way, what `exchange` gives."""
         self._learn()
-        exchange = self.capture.exchange(number)
         exchange.topics = self.topics
         segment, within = self.capture.locate(number)
         exchange.about = self._abouts.get(self._recording(segment), {}).get(exchange.connection)

@@ -60,34 +60,46 @@ class Batches:
 
     def __init__(self, columns: Sequence[Column], batch_rows: int = BATCH_ROWS) -> None:
         self.schema = schema_of(columns)
-        self._columns, self._batch_rows = columns, batch_rows
-        self._values: list[list[Any]] = [[] for _ in columns]
+        self._batch_rows = batch_rows
+        self._names = [column.name for column in columns]
+        self._texts = [column.name for column in columns if column.type in ("string", "bytes")]
+        self._json = [column.name for column in columns if column.type == "json"]
+        self._rows: list[Mapping[str, Any]] = []
         self._size = 0
 
     @property
     def count(self) -> int:
         """Rows that wait."""
-        return len(self._values[0])
+        return len(self._rows)
 
     def add(self, row: Mapping[str, Any]) -> bool:
         """Add a row; whether it is time to `take` them."""
-        for column, kept in zip(self._columns, self._values, strict=True):
-            value = row[column.name]
-            if column.type == "json" and value is not None:
-                value = json_text(value)
-            elif column.type == "string" and value is not None and not value.isascii():
-                value = value.encode("utf-8", "replace").decode()  # a lone surrogate is no Unicode to Arrow
-            if isinstance(value, (str, bytes)):
+        if self._json:
+            row = dict(row) | {name: json_text(row[name]) for name in self._json if row[name] is not None}
+            self._size += sum(len(row[name] or "") for name in self._json)
+        for name in self._texts:
+            value = row[name]
+            if value is not None:
                 self._size += len(value)
-            kept.append(value)
-        return len(self._values[0]) >= self._batch_rows or self._size >= BATCH_BYTES
+        self._rows.append(row)
+        return len(self._rows) >= self._batch_rows or self._size >= BATCH_BYTES
 
     def take(self) -> Any:
         """The `pyarrow.RecordBatch` of the rows that wait."""
         pa = pyarrow()
-        arrays = [pa.array(column, field.type) for column, field in zip(self._values, self.schema, strict=True)]
-        self._values, self._size = [[] for _ in self._columns], 0
+        rows, self._rows, self._size = self._rows, [], 0
+        arrays = [
+            _array(pa, [row[name] for row in rows], field.type)
+            for name, field in zip(self._names, self.schema, strict=True)
+        ]
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+
+def _array(pa: Any, values: list[Any], kind: Any) -> Any:
+    try:
+        return pa.array(values, kind)
+    except UnicodeEncodeError:  # a lone surrogate is no Unicode to Arrow
+        return pa.array([value and value.encode("utf-8", "replace").decode() for value in values], kind)
 
 
 def json_text(value: Any) -> str:

@@ -6,7 +6,7 @@ import mmap
 from pathlib import Path
 from typing import Any
 
-from ..damage import spans
+from ..damage import Span, spans
 from ..pcapng import NotACapture
 from ..reader import CaptureFile
 from ..selection import has_numpy
@@ -58,14 +58,17 @@ def unread(path: Path, names: tuple[str, str], why: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def row_of(file: CaptureFile, names: tuple[str, str], counts: dict[str, Any]) -> dict[str, Any]:
-    """The row of a file. `counts`: exchanges, frames, first_ns, last_ns, continues, as they were counted."""
+def row_of(
+    file: CaptureFile, names: tuple[str, str], counts: dict[str, Any], found: list[Span] | None = None
+) -> dict[str, Any]:
+    """The row of a file. `counts`: exchanges, frames, first_ns, last_ns, continues, as they were counted. `found`: what
+    `spans_of` says, where that is known."""
     size = file.size
     status, good, detail = "ok", size, file.note
     if file.fault:
         status = "corrupt" if "damaged" in file.fault else "truncated"
     if file.own is not None:
-        good, unsound = _sound(file.path)
+        good, unsound = _sound(spans_of(file.path) if found is None else found)
         if unsound:
             status, detail = "corrupt", "; ".join(part for part in (detail, unsound) if part)
     return {
@@ -103,13 +106,17 @@ def counted(file: CaptureFile, numbers: Any, continues: int) -> dict[str, Any]:
     return counts | {"continues": continues}
 
 
-def _sound(path: Path) -> tuple[int, str]:
-    """Bytes of a segment that are what was recorded, and a line about the others, "" if there are none."""
+def spans_of(path: Path) -> list[Span]:
+    """Which bytes of a segment are what was recorded; nothing where it cannot be read."""
     try:
         with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-            found = spans(data)
+            return spans(data)
     except (OSError, ValueError, NotACapture):
-        return 0, ""
+        return []
+
+
+def _sound(found: list[Span]) -> tuple[int, str]:
+    """Bytes of a segment that are what was recorded, and a line about the others, "" if there are none."""
     good = sum(span.end - span.start for span in found if span.sound)
     places = [f"bytes {span.start} to {span.end}" for span in found if not span.sound]
     more = f" and {len(places) - 5} places more" if len(places) > 5 else ""

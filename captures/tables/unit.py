@@ -18,6 +18,7 @@ from ...decoder.filter import Filter, Need
 from ...decoder.findings import Inspector
 from ...decoder.present import RECORD_APIS
 from ..capture import Capture
+from ..damage import Span
 from ..foretelling import Foretelling
 from ..happenings import Happenings
 from ..index import CLOSED, CONTINUED, open_index
@@ -33,8 +34,11 @@ from .connections import Connections
 from .reading import EVERYTHING, OF_INDEX, Options
 from .segments import carried, readable, successor
 from .settling import Settling
+from .straight import Straight
 
 _RECORD_KEYS = frozenset(facts.api_key(name) for name in RECORD_APIS)
+_MANY = 500
+"""So many exchanges to read make it worth while to look whether all of a segment is sound."""
 _BY_STORY = ("connections", "findings", story.TABLE.name)
 _API_VERSIONS = facts.api_key("ApiVersions")
 
@@ -63,6 +67,7 @@ class Unit:
         self._options = {each.table.name: each for each in options}
         self._gathered = {each.table.name: Batches(each.columns, batch_rows) for each in options}
         self._faults: list[str] = []
+        self._spans: list[Span] | None = None
 
     def __iter__(self) -> Iterator[tuple[str, Any]]:
         if self._wanted is not None and cannot_match(self._path, self._wanted):
@@ -105,7 +110,8 @@ class Unit:
         if files.TABLE.name not in self._options:  # to know it, all of the file has to be read
             yield from self._rest([])
             return
-        row = files.row_of(file, names, files.counted(file, numbers, 0 if after else int(goes_on.sum())))
+        counts = files.counted(file, numbers, 0 if after else int(goes_on.sum()))
+        row = files.row_of(file, names, counts, self._spans)
         if fault and not row["detail"]:
             row["detail"] = fault
         row["detail"] = "; ".join(part for part in (row["detail"], *self._faults) if part) or None
@@ -148,13 +154,15 @@ class Unit:
         needed = self._needed(capture, chosen, numbers)
         if self._wanted is None and len(needed) and _have_ids(capture.segments[0].index.array()[needed]):
             selection = Selection(capture, EVERYTHING, topics=True)
+        straight = self._straight(capture.segments[0], needed)
         for number in needed:
             row = rows[int(number)]
             read: list[Exchange] = []
 
             def once(number: int = int(number), read: list[Exchange] = read) -> Exchange:
                 if not read:
-                    read.append(selection.exchange(number))
+                    found = straight.exchange(number) if straight is not None else None
+                    read.append(selection.exchange(number) if found is None else selection.complete(found, number))
                 return read[0]
 
             for table in chosen:
@@ -169,6 +177,18 @@ class Unit:
                     unread += 1
         if unread:
             self._faults.append(f"{unread} exchanges cannot be read back")
+
+    def _straight(self, file: CaptureFile, needed: Any) -> Straight | None:
+        """A shorter way to these exchanges, where there is one, and it is worth looking whether the segment is sound."""
+        if file.own is None or file.rebuilt or not file.index.head.flags & CLOSED or not len(needed):
+            return None
+        if files.TABLE.name not in self._options and len(needed) < _MANY:
+            return None
+        self._spans = files.spans_of(self._path)
+        try:
+            return Straight(file, needed) if self._spans and all(span.sound for span in self._spans) else None
+        except (OSError, ValueError, IndexError):  # an index of another file
+            return None
 
     def _needed(self, capture: Capture, chosen: Sequence[Options], numbers: Any) -> Any:
         """The exchanges that some table may have rows of."""
