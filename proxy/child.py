@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import socket
 from typing import Any
@@ -21,3 +22,20 @@ def receive_settings(fd: int) -> tuple[socket.socket, dict[str, Any]]:
         raise SystemExit(0)
     settings: dict[str, Any] = json.loads(packet)
     return control, settings
+
+
+class Parent:
+    """The process that started this one, as it was when this was made.
+
+    A fork of the fork server is that one's child, and outlives it: only the control socket tells it that its proxy is gone.
+    """
+
+    forked = False
+    """Whether this process is such a fork."""
+
+    def __init__(self) -> None:
+        self._pid = os.getppid()
+
+    @property
+    def gone(self) -> bool:
+        return not Parent.forked and os.getppid() != self._pid

@@ -22,6 +22,8 @@ import threading
 from collections.abc import Callable, Sequence
 from importlib import import_module
 
+from .child import Parent
+
 PACKET = 4096
 MOST_FDS = 250
 """That Linux lets through with one packet (SCM_MAX_FD is 253)."""
@@ -141,6 +143,7 @@ def serve(owner: socket.socket) -> Callable[[], None] | None:
         pid = os.fork()
         if not pid:
             owner.detach()
+            Parent.forked = True
             _renumber(sent, asked["fds"])
             os.setpgid(0, 0)  # Ctrl-C in a terminal does not reach it
             sys.argv = [asked["start"], str(asked["fds"][0])]

@@ -278,7 +278,7 @@ class Meter(Observer):
         )
         if self._statsd is not None:
             await self._statsd.send()
-        if os.getppid() != self._parent or (self._stop_at is not None and now >= self._stop_at):
+        if self._parent.gone or (self._stop_at is not None and now >= self._stop_at):
             self._gone = True
 
     async def _start(self) -> None:

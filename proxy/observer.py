@@ -19,7 +19,7 @@ from typing import Any, Protocol
 from .. import decoder
 from ..decoder import Direction, ExchangeDone
 from .channel import Channel
-from .child import receive_settings
+from .child import Parent, receive_settings
 from .events import Address, Counts, Event, RecordingFailed, encode
 from .reading import Lost, Record
 from .recordings import Recordings
@@ -122,7 +122,7 @@ class Observer:
 
     def __init__(self, control: socket.socket, settings: dict[str, Any]) -> None:
         self._control = control
-        self._parent = os.getppid()
+        self._parent = Parent()
         self._reader = open_reader(settings)
         commands = settings.get("commands")
         self._commands = Channel(socket.socket(fileno=commands)) if commands is not None else None
@@ -222,7 +222,7 @@ class Observer:
             self._told(packet, now)
         if self._stop_at is not None and now >= self._stop_at:
             return False
-        return packet != b"" and os.getppid() == self._parent
+        return packet != b"" and not self._parent.gone
 
     def _told(self, packet: bytes, now: float) -> None:
         """The supervisor says something: to stop, or a command whose answer nobody waits for."""

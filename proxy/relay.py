@@ -11,7 +11,6 @@ from __future__ import annotations
 import errno
 import gc
 import json
-import os
 import resource
 import signal
 import socket
@@ -26,6 +25,7 @@ from .accepting import Acceptor
 from .bells import hush, sound
 from .board import Board
 from .channel import Channel
+from .child import Parent
 from .child import receive_settings as receive_settings
 from .commands import Commands
 from .connection import Connection
@@ -126,7 +126,7 @@ class Relay:
         self._waiting_for_room: list[Lane] = []
         self._last_snapshot = 0.0
         self._snapshot_due = False
-        self._parent = os.getppid()
+        self._parent = Parent()
         self.plugged = Plugged(self, settings["plugins"]) if settings.get("plugins") else None
         """Plugins, if there are any."""
         if self.plugged is not None:
@@ -219,6 +219,7 @@ class Relay:
         security, timers, later = self.security, self.timers, self.timers.heap
         next_tick = time.monotonic() + 1.0
         published = writer.sequence
+        self._teller.begin()
         while not self._stopped:
             ready, self._ready = self._ready, []
             hurry = self.draining or bool(self.lingering) or (security is not None and bool(security.paused))
@@ -304,7 +305,7 @@ class Relay:
                 self._ready.append(connection.request)
 
     def _tick(self, now: float) -> None:
-        if os.getppid() != self._parent:
+        if self._parent.gone:
             self._stopped = True
         self.intercepts.tick(now)
         if self.plugged is not None:

@@ -25,9 +25,9 @@ from typing import Any
 from ..plugins.hooks.sources import PluginError
 from ..plugins.rules import Rule
 from .addresses import listen, reason
+from .beginning import ACCEPTING, SECONDS, Said, receive, until_all_accept
 from .bells import new_bell
 from .board import MOST_WORKERS
-from .child import PACKET
 from .children import Children
 from .control.starting import ControlStart, ControlStartError, insecure
 from .crew import Crew, Voices
@@ -59,6 +59,9 @@ class Proxy:
         self._processes = Children(fork_server)
         self._children, self._controls = self._processes.processes, self._processes.controls
         self._thread: threading.Thread | None = None
+        self._begun = threading.Event()
+        """Set when it is known which relays take clients: `_accepting`."""
+        self._accepting: set[str] = set()
         self._stopping = False
         self._lock = threading.Lock()
         self._starting = threading.Lock()
@@ -84,8 +87,8 @@ class Proxy:
         return self._address
 
     def start(self) -> Proxy:
-        """Listen and start the processes; ProxyError when that is impossible. A broker that cannot be reached is
-        not an error: it becomes an event."""
+        """Listen and start the processes; ProxyError when that is impossible. Clients are served when this returns.
+        A broker that cannot be reached is not an error: it becomes an event."""
         if self._address is not None:
             raise ProxyError("the proxy has been started already")
         host, port = self.config.listen
@@ -223,15 +226,24 @@ class Proxy:
                 meter.close_sockets()
         if control is not None:
             control.close()
-        self._address = own
-        self._queue.put(Listening(own, upstream, describe(self.config.tls, self.config.sasl)))
-        if meter is not None:
-            self._queue.put(meter.event)
-        if control is not None:
-            self._put(control.event)
-        self._thread = threading.Thread(target=self._hear, name="proxy events", daemon=True)
+        first: list[Event] = [Listening(own, upstream, describe(self.config.tls, self.config.sasl))]
+        first += [each.event for each in (meter, control) if each is not None]
+        self._thread = threading.Thread(target=self._hear, args=(first,), name="proxy events", daemon=True)
         self._thread.start()
+        self._await_relays()
+        self._address = own
         return self
+
+    def _await_relays(self) -> None:
+        try:
+            in_time = self._begun.wait(SECONDS)
+        except BaseException:
+            self.stop()
+            raise
+        if not self._accepting:
+            self.stop()
+            why = "it ended as it began" if in_time else f"it takes no clients after {SECONDS:.0f} s"
+            raise ProxyError(f"cannot start the relay: {why}")
 
     @property
     def _relays(self) -> list[str]:
@@ -277,11 +289,18 @@ class Proxy:
             self._queue.put(None)
         return event
 
-    def _hear(self) -> None:
-        """Take events from the children until all have closed their sockets."""
+    def _hear(self, first: Sequence[Event]) -> None:
+        """Tell the `first` events once relays take clients; then take events from the children until all have closed
+        their sockets."""
+        relays = set(self._relays)
+        self._accepting, said = until_all_accept({name: self._controls[name] for name in relays})
+        for event in first if self._accepting else ():
+            self._put(event)
+        self._begun.set()
+        for early in said:
+            self._take(early)
         poll = select.poll()
         names = {control.fileno(): name for name, control in self._controls.items()}
-        relays = set(self._relays)
         for fd in names:
             poll.register(fd, select.POLLIN)
         while names:
@@ -289,20 +308,21 @@ class Proxy:
             # The relays first: what the others report at the end comes after what they told before.
             for fd in [fd for fd in ready if names[fd] in relays] or ready:
                 name = names[fd]
-                try:
-                    packet, fds, _, _ = socket.recv_fds(self._controls[name], PACKET, 1)
-                except OSError:
-                    packet, fds = b"", []
-                if fds:
-                    self._share(name, json.loads(packet)["share"], fds[0])
-                elif packet:
-                    self._heard(name, decode(packet))
-                else:
+                if not self._take(receive(name, self._controls[name])):
                     poll.unregister(fd)
                     del names[fd]
                     if self._child_ended(name):
                         names[self._controls[name].fileno()] = name
                         poll.register(self._controls[name].fileno(), select.POLLIN)
+
+    def _take(self, said: Said) -> bool:
+        """Whether there was anything."""
+        name, packet, fds = said
+        if fds:
+            self._share(name, json.loads(packet)["share"], fds[0])
+        elif packet and packet != ACCEPTING:
+            self._heard(name, decode(packet))
+        return packet != b""
 
     def _heard(self, name: str, event: Event) -> None:
         if self.config.workers > 1 and name in self._relays:

@@ -6,6 +6,7 @@ import socket
 import time
 from collections.abc import Callable
 
+from .beginning import ACCEPTING
 from .events import Event, Suppressed, encode
 
 EVENTS_PER_SECOND = 200
@@ -38,6 +39,13 @@ class Teller:
             self._control.send(encode(event), socket.MSG_DONTWAIT)
         except BlockingIOError:
             self._suppressed += 1
+        except OSError:
+            self._gone()
+
+    def begin(self) -> None:
+        """Say that clients are taken from now on."""
+        try:
+            self._control.send(ACCEPTING)
         except OSError:
             self._gone()
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from barnabas.proxy import events
+from barnabas.proxy.beginning import ACCEPTING
 from barnabas.proxy.lane import Lane
 from barnabas.proxy.relay import Relay
 from barnabas.proxy.ring import Ring
@@ -41,6 +42,7 @@ def test_a_fault_costs_one_connection(bench: Any, wire: Any, monkeypatch: pytest
     theirs.setblocking(False)
     thread = threading.Thread(target=relay.run)
     thread.start()
+    assert ours.recv(65536) == ACCEPTING
     try:
         steady = bench.client(address)
         steady.sendall(wire.request(18, 0, 1))
