@@ -50,8 +50,8 @@ _TOKEN = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
-_ESCAPE = re.compile(r"\\(.)", re.DOTALL)
-_ESCAPES = {"\\": "\\", '"': '"', "'": "'", "n": "\n", "t": "\t"}
+_ESCAPE = re.compile(r"\\(x[0-9a-f]{2}|u[0-9a-f]{4}|U[0-9a-f]{8}|.)", re.DOTALL)
+_ESCAPES = {"\\": "\\", '"': '"', "'": "'", "n": "\n", "t": "\t", "r": "\r"}
 _SINGLE = {"=": "==", "&": "&&", "|": "||"}
 
 
@@ -76,8 +76,13 @@ def tokens(text: str) -> list[Token]:
 
 
 def _unescaped(match: re.Match[str]) -> str:
+    code = match[1]
+    if len(code) > 1:
+        number = int(code[1:], 16)
+        letter = chr(number) if number < 0x110000 else "."
+        return match[0] if letter.isprintable() else letter  # as screens show what cannot be printed
     # Any other backslash is kept, so that a regular expression can be written as it is.
-    return _ESCAPES.get(match[1], match[0])
+    return _ESCAPES.get(code, match[0])
 
 
 def _stray(text: str, at: int) -> FilterError:

@@ -88,7 +88,9 @@ def main() -> None:
         gc.enable()
         made()
     except Failure as failure:
-        print(f"barnabas: {failure}", file=sys.stderr)
+        from ..tui.safe import visible_lines
+
+        print("\n".join(visible_lines(f"barnabas: {failure}")), file=sys.stderr)
         sys.exit(2)
     except BrokenPipeError:
         # The reader of a pipe went away (``barnabas decode ... | head``): end quietly, as other filters do.

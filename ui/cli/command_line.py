@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from importlib import import_module
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from ... import __version__
+from ..tui.safe import visible
 from . import COMMANDS
+
+# ClickException, of the click that this release of typer brings or needs.
+_MISTAKE: Any = next(each for each in typer.BadParameter.__mro__ if each.__name__ == "ClickException")
 
 
 def _version(wanted: bool) -> None:
@@ -26,9 +32,31 @@ def _root(
     pass
 
 
+class _Root(TyperGroup):
+    """What is wrong with a command line is said with its words, which may come from elsewhere: made harmless for a terminal."""
+
+    def make_context(self, *arguments: Any, **options: Any) -> Any:
+        with _harmless():
+            return super().make_context(*arguments, **options)
+
+    def invoke(self, ctx: Any) -> Any:
+        with _harmless():
+            return super().invoke(ctx)
+
+
+@contextmanager
+def _harmless() -> Iterator[None]:
+    try:
+        yield
+    except _MISTAKE as error:
+        error.message = visible(error.message)
+        raise
+
+
 def make_app(names: Iterable[str] = COMMANDS) -> typer.Typer:
     """The command line with these commands. Only their modules are imported."""
     made = typer.Typer(
+        cls=_Root,
         help="Stand between Apache Kafka clients and brokers: see, record, open again and break the traffic.",
         no_args_is_help=True,
         add_completion=True,

@@ -26,7 +26,7 @@ from .ascii import AsciiFilter
 from .keys import bindings, help_words
 from .opening import Opened, Opening
 from .palette import THEMES
-from .safe import visible
+from .safe import visible, visible_lines
 from .session import Session
 from .settings import Settings
 from .shell import View
@@ -251,6 +251,10 @@ class BarnabasApp(App[None]):
     def action_intercept(self) -> None:
         if not self.screen.is_modal:
             self.holding.ask_what()
+
+    def notify(self, message: str, *, markup: bool = False, **options: Any) -> None:
+        """Say something in the corner. What is said may hold words of the traffic: they are no markup, and no controls."""
+        super().notify("\n".join(visible_lines(message)), markup=markup, **options)
 
     def action_help(self) -> None:
         from .help import HelpScreen

@@ -16,7 +16,7 @@ from pathlib import Path
 from textual.app import App, SuspendNotSupported
 
 from .asking import Write
-from .safe import visible
+from .safe import visible, visible_lines
 
 _REMARK = "# "
 
@@ -72,11 +72,6 @@ def _commented(remarks: str, fault: str) -> str:
     if fault:
         lines.append("! Leave the text as it is to give up.")
     return "".join(f"{_REMARK}{line}\n" for line in [*lines, *visible_lines(remarks)])
-
-
-def visible_lines(text: str) -> list[str]:
-    """Lines that are safe for a terminal."""
-    return [visible(line) for line in text.splitlines()]
 
 
 def _uncommented(text: str) -> str:

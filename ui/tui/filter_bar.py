@@ -162,9 +162,11 @@ class FilterBar(Vertical):
     @on(Input.Submitted, "#filter")
     def _submitted(self, event: Input.Submitted) -> None:
         event.stop()
-        if self.fault is None:
-            self.history.add(self.input.value)
-            self.post_message(self.Kept(self.mode, self.input.value.strip()))
+        # Letters typed right behind it may be in the line by now: what counts is what Enter was pressed on.
+        text = event.value.strip()
+        if self._meant(text)[1] is None:
+            self.history.add(text)
+            self.post_message(self.Kept(self.mode, text))
 
     def action_give_up(self) -> None:
         self.post_message(self.GivenUp())
@@ -194,17 +196,10 @@ class FilterBar(Vertical):
 
     def _hint(self) -> str | None:
         """Validate, and say what could follow. What is meant, None if it is no filter."""
-        from ...decoder.filter import FilterError
         from .finding_rows import is_slow
-        from .terms import meant
 
         text = self.input.value
-        self.fault = None
-        try:
-            wanted = meant(text, self.saved) if text.strip() else ""
-        except FilterError as fault:
-            self.fault = fault
-            wanted = ""
+        wanted, self.fault = self._meant(text)
         if not self.open:
             return None
         if self._chosen < 0:
@@ -229,6 +224,16 @@ class FilterBar(Vertical):
                           (f" {visible(each.meaning)}", "muted")])  # fmt: skip
         self.hints.show(lines)
         return None if self.fault is not None else wanted
+
+    def _meant(self, text: str) -> tuple[str, FilterError | None]:
+        """What a text means, and what is wrong with it."""
+        from ...decoder.filter import FilterError
+        from .terms import meant
+
+        try:
+            return (meant(text, self.saved) if text.strip() else ""), None
+        except FilterError as fault:
+            return "", fault
 
     def _possible(self, text: str) -> list[Candidate]:
         from ...decoder.filter import Candidate, complete

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from textual import events
 from textual.app import ComposeResult
 from textual.screen import Screen
-from textual.widget import Widget
+from textual.widgets import Static
 
 from .bars import Bar, KeyBar, TabLine
 from .keys import bar_words
@@ -45,7 +45,7 @@ class Opening(Screen[None]):
     def compose(self) -> ComposeResult:
         yield self.header
         yield TabLine(tuple((p.name, p.short) for p in PLACES), 1)
-        yield Widget(id="rows")
+        yield Static("", id="rows")
         yield Bar(id="about")
         yield self.key_bar
 

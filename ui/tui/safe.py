@@ -25,6 +25,11 @@ def _escape(letter: str) -> str:
     return letter.encode("unicode_escape").decode("ascii")
 
 
+def visible_lines(text: str) -> list[str]:
+    """Its lines, each `visible`."""
+    return [visible(line) for line in text.splitlines()]
+
+
 def fit(text: str, width: int, right: bool = False) -> str:
     """`text` (already `visible`) in exactly `width` terminal cells: padded, or cut with an ellipsis."""
     size = len(text) if text.isascii() else cell_len(text)

@@ -7,6 +7,7 @@ from datetime import datetime
 
 from ...captures import Row
 from ...decoder import facts
+from .safe import visible
 
 _PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]*")
 _WORD = re.compile(r"[^\s()\[\]{},\"'=!<>~&|@]+")
@@ -15,9 +16,9 @@ PROBLEMS = "(err or undecoded or orphan)"
 
 
 def quoted(text: str) -> str:
-    """A text as a filter takes it."""
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\t", "\\t")
-    return f'"{escaped}"'
+    """A text as a filter takes it; what cannot be printed is written as the screen shows it (`visible`)."""
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{visible(escaped)}"'
 
 
 def api_term(key: int) -> str:

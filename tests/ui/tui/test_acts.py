@@ -80,7 +80,7 @@ async def exported(pilot: Pilot[Any], down: int, path: Path, replace: bool = Fal
     pilot.app.screen.query_one("Input").value = str(path)  # type: ignore[attr-defined]
     await pilot.press("enter")
     if replace:
-        await until(pilot, "Replace it?")  # a long path may break the words before
+        await until(pilot, "is there already")  # a long path may break the words before
         await pilot.press("y")
 
 

@@ -10,12 +10,16 @@ from typing import Any
 import pytest
 from barnabas.captures import Capture
 from barnabas.decoder.filter import FilterError, compile
+from barnabas.decoder.filter.lexer import TokenKind, tokens
 from barnabas.ui.tui.app import BarnabasApp
 from barnabas.ui.tui.history import History
 from barnabas.ui.tui.rows import RowView
 from barnabas.ui.tui.settings import parse_settings
-from barnabas.ui.tui.terms import both, cell_term, field_term, meant, without
+from barnabas.ui.tui.terms import both, cell_term, field_term, meant, quoted, without
+from hypothesis import given
+from hypothesis import strategies as st
 from textual.pilot import Pilot
+from textual.widgets import Input
 
 _KEYS = {" ": "space", "=": "equals_sign", ">": "greater_than_sign", '"': "quotation_mark", "@": "at"}
 
@@ -193,5 +197,36 @@ def test_sorting_and_columns(story: Capture) -> None:
         await pilot.press("c", "down", "space", "enter")
         await pilot.pause()
         assert " Time " not in text(pilot).split("\n")[2] and " Client" in text(pilot).split("\n")[2]
+
+    drive(story, steps)
+
+
+@given(st.text(alphabet=st.characters(), max_size=20))
+def test_any_value_can_be_filtered_for_and_what_is_written_is_harmless(value: str) -> None:
+    written = quoted(value)
+    assert written.isprintable()
+    (found,) = (token for token in tokens(f"client == {written}") if token.kind is TokenKind.STRING)
+    assert found.value == value
+
+
+def test_a_filter_finds_what_the_screen_shows_of_it(story: Capture, numbers: dict[str, int], frames: Any) -> None:
+    row = story.rows()[numbers["hostile"]]
+    term = cell_term(row, "client")
+    assert r"\x1b]52;c" in term
+    assert RowView(story.rows()).row(numbers["hostile"]).client_id == frames.hostile
+    found = compile(term)
+    assert [each.number for each in story.rows() if found(story.exchange(each))] == [row.number]
+
+
+def test_letters_typed_right_behind_enter_are_not_part_of_the_filter(story: Capture) -> None:
+    async def steps(pilot: Pilot[Any]) -> None:
+        screen: Any = pilot.app.screen
+        await pilot.press("H", *typed("heartbeat"))
+        bar = screen.bar
+        bar.input.value = "?"  # no filter, and Enter was pressed before
+        bar.post_message(Input.Submitted(bar.input, "heartbeat"))
+        await pilot.pause()
+        await pilot.pause()
+        assert not bar.open and bar.history.entries[-1] == "heartbeat"
 
     drive(story, steps)

@@ -3,25 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import pty
-import re
-import select
-import subprocess
 import sys
-import time
 import unicodedata
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from barnabas.captures import Capture
 from barnabas.ui.tui.app import BarnabasApp
-
-# What Textual itself writes: CSI sequences, the modes it sets, and the shape of the mouse pointer.
-_CSI = re.compile(rb"\x1b\[[0-9;:?<>=$ ]*[@-~]")
-_OTHER = re.compile(rb"\x1b(?:[=>78]|P[^\x1b]*\x1b\\|\]22;[a-z]*\x07)")
+from barnabas.ui.tui.safe import visible
+from browsing.hostile import MARK, OFTEN, SEQUENCES, obeyed, record
+from browsing.terminal import terminal
 
 
 def strips(app: BarnabasApp) -> str:
@@ -61,60 +53,59 @@ def test_no_screen_shows_a_control_character(
     asyncio.run(go())
 
 
-def read_for(master: int, seconds: float, until: bytes | None = None) -> bytes:
-    out, end = b"", time.monotonic() + seconds
-    while time.monotonic() < end:
-        ready, _, _ = select.select([master], [], [], 0.1)
-        if ready:
-            try:
-                data = os.read(master, 65536)
-            except OSError:
-                break
-            if not data:
-                break
-            out += data
-            if until is not None and until in out:
-                break
-    return out
+WALK = (
+    ("j", "#2 "), ("lll=", " of "), ("\x1b", "http:"), ("x", "Export"), ("q", "^p palette"), ("y", "Copy"), ("q", "^p palette"),
+    ("d", "chosen"), ("jjd", "v all"), ("q", "^p palette"),
+    ("S", "-->"), ("q", "^p palette"), ("2", "Broker"), ("c", "Software"), ("3", "joins"), ("\r", MARK),
+    ("4", "offered"), ("5", MARK), ("\r", "Request"), ("q", "^p palette"), ("6", "p99"), ("7", "Rules"), ("8", "Nothing to tell"),
+    ("1", "^p palette"), ("g", "#1 "), ("\r", "Request"), ("v", "VALUES SHOWN"), ("h", "Bytes of"), ("w", "Why"),
+    ("q", "Bytes of"), ("r", "Related"), ("q", "Bytes of"), ("c", "Copy"), ("q", "Bytes of"),
+)  # fmt: skip
+"""Keys, and what the screen shows then."""
 
 
-def test_a_real_terminal_gets_only_what_the_interface_writes(
-    story_path: Path, numbers: dict[str, int], tmp_path: Path
-) -> None:
-    code = (
-        "import sys; from barnabas.captures import open_capture; from barnabas.ui.tui.app import run\n"
-        "with open_capture(sys.argv[1]) as capture: run(capture, title='story')\n"
-        "print('given back')"
-    )
-    master, slave = pty.openpty()
-    environment: dict[str, Any] = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "100", "LINES": "30"}
-    process = subprocess.Popen(
-        [sys.executable, "-c", code, str(story_path)], stdin=slave, stdout=slave, stderr=slave, env=environment
-    )
-    os.close(slave)
-    try:
-        out = read_for(master, 20, b"CORRUPT_MESSAGE")
-        assert b"CORRUPT_MESSAGE" in out, out[-500:]
-        for keys, wanted in (
-            (b"j" * numbers["hostile"], b"#9"),
-            (b"\r", b"topic_data"),
-            (b"v", b"VALUES SHOWN"),
-            (b"h", b"Bytes of the"),
-            (b"Q", b"given back"),
-        ):
-            os.write(master, keys)
-            part = read_for(master, 10, wanted)
-            assert wanted in part, (wanted, part[-500:])
-            out += part
-        assert process.wait(10) == 0
-    finally:
-        if process.poll() is None:
-            process.kill()
-            process.wait()
-        os.close(master)
-    assert b"\x07\x1b[2J" not in out and b"\x1b]52" not in out
-    left = _OTHER.sub(b"", _CSI.sub(b"", out))
-    text = left.decode()
-    bad = {hex(ord(c)) for c in text if unicodedata.category(c) in ("Cc", "Cf") and c not in "\r\n"}
-    assert not bad, (bad, left[:300])
-    assert r"\x1b]52;c" in text
+def walked(folder: Path, most: int) -> bytes:
+    """All bytes that a terminal gets on a walk through every view and the first exchanges."""
+    record(folder / "run")
+    with terminal([sys.executable, "-m", "barnabas", "ui", "run"], folder, size=(160, 48)) as screen:
+        screen.until("exchanges")
+        for keys, wanted in WALK:
+            screen.press(keys)
+            screen.until(wanted)
+        for number in range(2, most + 1):
+            screen.press("]")
+            screen.until(f" #{number} ")
+        screen.press("Q")
+        assert screen.ends() == 0
+        return screen.written
+
+
+def test_a_real_terminal_gets_only_what_the_interface_writes(tmp_path: Path) -> None:
+    out = walked(tmp_path, 9)
+    assert obeyed(out.replace(b"\r\n", b"")) == []
+    text = out.decode()
+    for text_of in SEQUENCES[:3]:
+        assert visible(text_of)[:12] in text  # to be read
+
+
+@pytest.mark.slow
+def test_nor_does_it_for_any_api(tmp_path: Path) -> None:
+    assert obeyed(walked(tmp_path, len(SEQUENCES) * len(OFTEN) + 90).replace(b"\r\n", b"")) == []
+
+
+def test_what_would_be_obeyed_is_found() -> None:
+    assert not obeyed(b"\x1b[?25l\x1b[1;1H\x1b[38;5;7m" + MARK.encode() + "größe 温度".encode() + b"\x1b]22;text\x07")
+    for text in SEQUENCES[:13]:
+        assert obeyed(b"\x1b[1;1H" + text.encode())
+
+
+def test_words_of_the_traffic_in_a_message_are_no_markup(story: Capture) -> None:
+    async def go() -> str:
+        app = BarnabasApp(story, title="story")
+        async with app.run_test(size=(120, 30), notifications=True) as pilot:
+            app.notify("[/nope] [red]x[/red]\x1b[7331m\u202e\nsecond")
+            await pilot.pause()
+            return strips(app)
+
+    text = asyncio.run(go())
+    assert r"[/nope] [red]x[/red]\x1b[7331m\u202e" in text and "second" in text
