@@ -19,7 +19,8 @@ from .dialect_events import NotTranslated
 from .editing import API_VERSIONS, HIGHEST_VERSION, KNOWN, framed
 from .events import Undecoded
 from .inflight import REQUEST, InFlight
-from .learning import ABOUT, ASKING, learning
+from .inquiry import ASKING
+from .learning import ABOUT, learning
 
 if TYPE_CHECKING:
     from typing import Any
@@ -76,8 +77,8 @@ def learns(connection: Answering, then: Callable[[int], None], now: int) -> bool
     teacher = learning(connection.dialect)
     if teacher is None:
         return False
-    teacher.begin(then)
-    _ask(connection, ABOUT, 0, ASKING, now)
+    if teacher.begin(then):
+        _ask(connection, ABOUT, 0, ASKING, now)
     return True
 
 

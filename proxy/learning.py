@@ -1,35 +1,27 @@
-"""What a broker offers, asked on a client's connection before that client's first request goes on.
+"""What a broker offers, asked before a client's first request goes on.
 
-So it works over TLS and behind a login as well, and the broker sees no connection more. A broker that has no ApiVersions
-shows that: 0.8 closes the connection (that is believed the second time: brokers close connections for other reasons,
-too), 0.9 never answers. The client's connection is closed then; it comes again, and by then it is known.
+It is asked on a connection of the proxy's own where that is possible (`inquiry`), so that a broker without ApiVersions spoils
+no client's; else on the client's, over its TLS and behind its login. If the broker does not answer there, or closes, the client
+loses its connection; it comes again, and by then it is known.
 """
 
 from __future__ import annotations
 
-import socket
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from .. import decoder
 from ..decoder import releases
 from ..plugins.versions.dialect import Asked, Dialect, Step
 from . import carrying
-from .editing import API_VERSIONS, framed
+from .editing import API_VERSIONS
+from .inquiry import ANSWERED_WITHIN, CLOSES, IS_SILENT, possible
 
 if TYPE_CHECKING:
     from .connection import Connection
-    from .relay import Relay
     from .spoken import Spoken
 
-ANSWERED_WITHIN = 3_000_000_000
-"""Nanoseconds for a broker to answer ApiVersions."""
-CLOSES, IS_SILENT = "0.8.2", "0.9.0"
-"""Which brokers close the connection at an ApiVersions request, and which do not answer it."""
-ASKING = decoder.encode_request(API_VERSIONS, 0, {}, correlation_id=0, client_id="barnabas")
 ABOUT = Asked(API_VERSIONS, 0, 0)
-_LARGEST = 1 << 20
 
 
 class Learning:
@@ -39,6 +31,7 @@ class Learning:
         self._spoken = spoken
         self._connection = connection
         self._then: Callable[[int], None] | None = None
+        self._aside = False
 
     def wants(self, api_key: int, api_version: int) -> bool:
         return True
@@ -49,19 +42,33 @@ class Learning:
     def response(self, asked: Asked, frame: bytes) -> bytes:
         raise AssertionError("no request has gone on")
 
-    def begin(self, then: Callable[[int], None]) -> None:
-        """Let the client's requests wait until the broker has answered; `then` goes on with the first."""
+    def begin(self, then: Callable[[int], None]) -> bool:
+        """Let the client's requests wait until the broker has answered; `then` goes on with the first. Whether the broker is
+        to be asked on this connection."""
         self._then = then
-        lane = self._connection.request
+        connection = self._connection
+        lane = connection.request
         lane.paused = True
         lane.waits += 1
-        self._connection.relay.timers.after(ANSWERED_WITHIN, self._overdue)
+        if possible(connection.relay):
+            self._aside = True
+            self._spoken.inquire(connection, self._go_on)
+            return False
+        connection.relay.timers.after(ANSWERED_WITHIN, self._overdue)
+        return True
 
     def response_before(self, asked: Asked, place: int, frame: bytes) -> None:
+        self._spoken.heard(self._connection.broker, frame, 0)
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """It is known, or cannot be known."""
         connection = self._connection
-        self._spoken.heard(connection.broker, frame, 0)
         then, self._then = self._then, None
-        if then is None:
+        if then is None or connection.closed:
+            return
+        if not self._spoken.knows(connection.broker):
+            connection.close("fin")
             return
         self._spoken.renew(connection)
         lane, now = connection.request, time.time_ns()
@@ -78,7 +85,7 @@ class Learning:
 
     def ended(self) -> None:
         """The broker has closed the connection."""
-        if self._then is None:
+        if self._then is None or self._aside:
             return
         self._then = None
         self._spoken.hung_up(self._connection.broker, CLOSES)
@@ -88,31 +95,6 @@ class Learning:
 def offers_of(release: str) -> dict[int, tuple[int, int]]:
     """What brokers of a release offer, or read, if they have no ApiVersions."""
     return dict(releases.release(release).offered)
-
-
-def ask(relay: Relay, sock: socket.socket, done: Callable[[], None]) -> None:
-    """Ask a broker on a connection that stands, and tell `relay.spoken`; `done` is called in any case."""
-    heard = bytearray()
-
-    def come() -> None:
-        try:
-            while len(heard) < _LARGEST and (more := sock.recv(1 << 16)):
-                heard.extend(more)
-        except BlockingIOError:
-            if len(heard) < 8 or len(heard) < 4 + int.from_bytes(heard[:4], "big"):
-                return
-        except OSError:
-            pass
-        if len(heard) > 8:
-            relay.spoken.heard(relay.upstream, bytes(heard[4:]), 0)
-        done()
-
-    try:
-        sock.send(framed(ASKING))
-    except OSError:
-        done()
-        return
-    relay.attend(sock.fileno(), come)
 
 
 def learning(dialect: Dialect | None) -> Learning | None:

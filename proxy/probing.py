@@ -6,7 +6,6 @@ import os
 import socket
 from typing import TYPE_CHECKING
 
-from . import learning
 from .addresses import reason
 from .events import UpstreamFailed
 from .resolver import Answer
@@ -44,13 +43,12 @@ class Prober:
 
         def outcome() -> None:
             code = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
-            if not code and relay.spoken.curious and relay.security is None:
-                learning.ask(relay, sock, done)
-                return
             done()
-            if code and rest:
+            if not code:
+                relay.spoken.look(relay.upstream, (family, address))
+            elif rest:
                 self.probe(rest)
-            elif code:
+            else:
                 relay.emit(UpstreamFailed(0, relay.upstream, reason(OSError(code, os.strerror(code)))))
 
         sock.connect_ex(address)

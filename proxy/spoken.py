@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -16,12 +17,14 @@ from ..plugins.versions.profile import Profile
 from .dialect_events import NotHonoured, OffersLearned
 from .dialects import speak
 from .events import Address
+from .inquiry import Inquiry, possible
 from .learning import Learning, offers_of
 
 if TYPE_CHECKING:
     from .answering import Answering
     from .connection import Connection
     from .relay import Relay
+    from .resolver import SocketAddress
 
 Offers = Mapping[int, tuple[int, int]]
 BELIEVED_FOR = 60.0
@@ -57,6 +60,8 @@ class Spoken:
         self._offers: dict[Address, Offers] = {}
         self._doubtful: dict[Address, float] = {}
         self._hung_up: set[Address] = set()
+        self._said: set[Address] = set()
+        self._inquiries: dict[Address, Inquiry] = {}
         self.make: Callable[[Connection], Dialect | None] = self._make
         """The dialect of a connection that begins."""
 
@@ -70,7 +75,7 @@ class Spoken:
         pretence = self._pretence
         if not self._translate:
             return pretence
-        known = self._known(connection.broker)
+        known = self._known(connection)
         if known is None:
             return Learning(self, connection)
         served = served_by(known)
@@ -86,17 +91,46 @@ class Spoken:
         if dialect is not None and not isinstance(dialect, Learning):
             speak(connection, dialect)
 
-    def _known(self, broker: Address) -> Offers | None:
+    def knows(self, broker: Address) -> bool:
+        """Whether it is known, or believed, what a broker offers."""
+        return broker in self._offers
+
+    def _known(self, connection: Connection) -> Offers | None:
+        broker = connection.broker
         until = self._doubtful.get(broker)
         if until is not None and time.monotonic() > until:
-            del self._doubtful[broker]
-            self._offers.pop(broker, None)
+            if possible(self._relay):  # what was believed holds until there is an answer
+                self._doubtful[broker] = time.monotonic() + BELIEVED_FOR
+                self.inquire(connection, lambda: None)
+            else:
+                del self._doubtful[broker]
+                self._offers.pop(broker, None)
         return self._offers.get(broker)
 
-    @property
-    def curious(self) -> bool:
-        """Whether it is of use to know what brokers offer before clients come."""
-        return self._pretence is not None or self._translate
+    def inquire(self, connection: Connection, done: Callable[[], None]) -> None:
+        """Ask the broker of a connection what it offers, on another one. `done` is called when that is over."""
+        upstream = connection.upstream
+        if connection.broker not in self._inquiries and upstream is not None:
+            with suppress(OSError):  # it is gone already
+                self._inquire(connection.broker, (upstream.family, upstream.getpeername()))
+        if connection.broker in self._inquiries:
+            self._inquiries[connection.broker].waiting.append(done)
+        else:
+            done()
+
+    def _inquire(self, broker: Address, at: SocketAddress) -> None:
+        inquiry = self._inquiries[broker] = Inquiry(self._relay, broker, at)
+        inquiry.begin()
+
+    def answered(self, broker: Address) -> None:
+        """An inquiry is over."""
+        self._inquiries.pop(broker, None)
+
+    def look(self, broker: Address, at: SocketAddress) -> None:
+        """A broker can be reached there: ask it, if it is of use to know what it offers before clients come."""
+        wanted = self._pretence is not None or self._translate
+        if wanted and possible(self._relay) and broker not in self._offers and broker not in self._inquiries:
+            self._inquire(broker, at)
 
     def with_profile(self, connection: Answering, pretence: Pretence) -> Dialect:
         """What a connection speaks when a rule wants a profile for it."""
@@ -122,6 +156,7 @@ class Spoken:
 
     def learned(self, broker: Address, found: Offers) -> None:
         """What a broker offers."""
+        self._said.add(broker)
         self._hung_up.discard(broker)
         self._doubtful.pop(broker, None)
         if self._translate:  # clients that never ask show no upgrade: the broker is asked again some time
@@ -133,8 +168,13 @@ class Spoken:
             self.compare(self._pretence.profile, found)
 
     def taken_for(self, broker: Address, release: str) -> None:
-        """A broker does not say what it offers, as none of this release does."""
-        self._relay.emit(OffersLearned(broker, 0, release))
+        """A broker does not say what it offers, as none of this release does. What it has said before holds."""
+        if not self._translate:
+            return
+        if broker in self._said:
+            self._doubtful[broker] = time.monotonic() + BELIEVED_FOR
+            return
+        self._relay.emit_once(OffersLearned(broker, 0, release))
         self._offers[broker] = offers_of(release)
         self._doubtful[broker] = time.monotonic() + BELIEVED_FOR
 

@@ -34,6 +34,9 @@ def _all_is_empty(fields: Fields, asked: Asked) -> None:
 def _those_asked(fields: Fields, asked: Asked) -> None:
     if asked.request["topics"] == []:
         fields["topics"] = []
+    # Brokers before 0.10 name none, and a client without one asks for it for ever. With one it learns what they cannot do.
+    if fields["brokers"]:
+        fields["controller_id"] = min(broker["node_id"] for broker in fields["brokers"])
 
 
 @down("request", "Metadata", 4)
@@ -60,7 +63,7 @@ def _by_name(fields: Fields, asked: Asked) -> None:
             raise Unbridgeable("it asks for a topic by its id, which the broker does not have (KIP-516)")
 
 
-means("Metadata", 1, "who the controller is, racks and internal topics are not known")
+means("Metadata", 1, "racks and internal topics are not known, and the first broker is named as the controller")
 means("Metadata", 4, "where no topic may be made, all topics are asked for and the others left out")
 _OPERATIONS = "the broker does not tell what a client is authorized to do"
 droppable("Metadata", "include_cluster_authorized_operations", _OPERATIONS)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -13,7 +15,11 @@ from barnabas.proxy.spoken import VersionsConfig
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from kafka import KafkaProducer
-from real.old_broker import OldBroker
+from matrix.brokers import SETTINGS
+from matrix.pair import tried
+from matrix.stages import reached
+from real.broker import REPOSITORY
+from real.old_broker import WITH_GROUPS, OldBroker, start_old
 from real.translated_clients import NEW_JARS, expected, java, kafka_python, librdkafka
 from real.workload import Deadline
 
@@ -113,3 +119,26 @@ def test_current_clients_of_the_oldest_broker(oldest_broker: OldBroker) -> None:
                 values.append(message.value())
         consumer.close()
     assert values == [b"zero", b"one", b"two"]
+
+
+@pytest.fixture(scope="module")
+def of_the_matrix() -> Iterator[OldBroker]:
+    """0.9, its topics with two partitions each."""
+    with start_old(WITH_GROUPS, config=SETTINGS) as old:
+        yield old
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("client", ["kcat", "aiokafka"])
+def test_the_first_connection_to_a_broker_that_cannot_say_its_versions(of_the_matrix: OldBroker, client: str) -> None:
+    """0.9 never answers ApiVersions. These clients give up with their only connection: it waits, and loses nothing."""
+    if client == "kcat" and shutil.which("kcat") is None:
+        pytest.skip("no kcat on the PATH")
+    address = of_the_matrix.address
+    with Proxy(ProxyConfig(upstream=address, versions=TRANSLATE)) as proxy:
+        program = [sys.executable, str(REPOSITORY / "tests" / "matrix" / client / "program.py")]
+        said = tried(program, address, proxy.address)
+    assert reached("group", said["group"]), said
+    # 0.9 has neither transactions nor CreateTopics: both are refused, and neither is waited for in vain
+    assert all("imed out" not in said[stage]["text"] for stage in ("transactions", "admin") if stage in said), said
