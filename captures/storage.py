@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import os
 import posixpath
+import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,6 +20,22 @@ from urllib.parse import quote, unquote, urlsplit
 _AT_ONCE = frozenset({"s3", "gcs", "abfs"})
 """Stores where a file appears when all of it is there. Elsewhere it is written under a hidden name, and moved."""
 _CHUNK = 8 << 20
+_REMEDIES = {
+    "s3": "give the credentials by AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, ~/.aws/credentials or the machine's role, and the "
+    "URI ?region=... (&endpoint_override=HOST:PORT for a store that is not Amazon's)",
+    "gs": "log in with: gcloud auth application-default login, or set GOOGLE_APPLICATION_CREDENTIALS; gs://anonymous@BUCKET/... "
+    "for what is public",
+    "abfs": "log in with: az login, or set AZURE_TENANT_ID, AZURE_CLIENT_ID and AZURE_CLIENT_SECRET",
+    "hdfs": "set JAVA_HOME, HADOOP_HOME (or ARROW_LIBHDFS_DIR, the folder of libhdfs.so) and "
+    "CLASSPATH=$(hadoop classpath --glob)",
+}
+_ALIKE = {"gcs": "gs", "abfss": "abfs", "viewfs": "hdfs"}
+_REFUSED = re.compile(
+    r"credential|token|authenti|authori[sz]|access.?denied|forbidden|resolve host|connect|libjvm|libhdfs", re.IGNORECASE
+)
+_MOST_SAID = 300
+_GS_SECONDS = 30
+"""How long pyarrow tries to reach Google's store; a quarter of an hour if it is not told."""
 
 
 class StorageError(OSError):
@@ -82,9 +100,23 @@ class Remote:
         """The `pyarrow.fs.FileSystem`, and the path there."""
         return _opened(self._uri)[0], self._path
 
+    @contextmanager
+    def _asking(self) -> Iterator[tuple[Any, str]]:
+        """`filesystem`, for one question. What is not an OSError, as nearly all of Azure's errors, becomes one; where the store
+        does not let us in, it says what to do."""
+        try:
+            yield self.filesystem
+        except FileNotFoundError:
+            raise
+        except Exception as error:
+            said = _first(error)
+            if isinstance(error, StorageError) or (isinstance(error, OSError) and not _REFUSED.search(said)):
+                raise
+            raise StorageError(f"{self} cannot be reached: {said}{_remedy(self._uri)}") from error
+
     def _info(self) -> Any:
-        store, path = self.filesystem
-        return store.get_file_info(path)
+        with self._asking() as (store, path):
+            return store.get_file_info(path)
 
     def exists(self) -> bool:
         return str(self._info().type.name) != "NotFound"
@@ -107,23 +139,21 @@ class Remote:
         """The files in this folder, by their names; with `deep`, those of its folders, too."""
         from pyarrow import fs
 
-        store, path = self.filesystem
-        found = store.get_file_info(fs.FileSelector(path, recursive=deep, allow_not_found=True))
+        with self._asking() as (store, path):
+            found = store.get_file_info(fs.FileSelector(path, recursive=deep, allow_not_found=True))
         for info in sorted(found, key=lambda each: str(each.path)):
             if info.type == fs.FileType.File:
                 yield Listed(Remote(self._uri, info.path), info.size, info.mtime_ns or 0)
 
     def read(self, start: int = 0, size: int | None = None) -> bytes:
         """Some of its bytes."""
-        store, path = self.filesystem
-        with store.open_input_file(path) as file:
+        with self._asking() as (store, path), store.open_input_file(path) as file:
             file.seek(min(start, file.size()))
             return bytes(file.read() if size is None else file.read(size))
 
     def chunks(self) -> Iterator[bytes]:
         """All of its bytes, a piece at a time."""
-        store, path = self.filesystem
-        with store.open_input_stream(path, compression=None) as file:
+        with self._asking() as (store, path), store.open_input_stream(path, compression=None) as file:
             while data := file.read(_CHUNK):
                 yield data
 
@@ -144,7 +174,11 @@ class Remote:
 
     def write(self, data: Any) -> None:
         """Make it these bytes; they are there as a whole or not at all."""
-        store, path = self.filesystem
+        with self._asking() as (store, path):
+            self._put(store, path, data)
+
+    @staticmethod
+    def _put(store: Any, path: str, data: Any) -> None:
         at_once = store.type_name in _AT_ONCE
         folder, name = posixpath.split(path)
         there = path if at_once else posixpath.join(folder, f".{name}.{os.getpid()}-{os.urandom(4).hex()}")
@@ -160,9 +194,9 @@ class Remote:
             store.move(there, path)
 
     def unlink(self, missing_ok: bool = False) -> None:
-        store, path = self.filesystem
         if not missing_ok or self.exists():
-            store.delete_file(path)
+            with self._asking() as (store, path):
+                store.delete_file(path)
 
 
 class Listed(NamedTuple):
@@ -249,12 +283,27 @@ def _opened(uri: str) -> tuple[Any, str]:
         from pyarrow import fs
     except ImportError as error:
         raise StorageError(f"{shown}: stores are read by pyarrow: pip install 'barnabas[spark]'") from error
+    asked = uri
+    if _kind(uri) == "gs" and "retry_limit_seconds" not in parts.query:
+        asked += f"{'&' if parts.query else '?'}retry_limit_seconds={_GS_SECONDS}"
     try:
-        store, path = fs.FileSystem.from_uri(uri)
+        store, path = fs.FileSystem.from_uri(asked)
     except Exception as error:
-        raise StorageError(f"{shown} cannot be opened: {_first(error, uri, shown)}") from error
+        said = _first(error).replace(asked, shown).replace(uri, shown)
+        raise StorageError(f"{shown} cannot be opened: {said}{_remedy(uri)}") from error
     return store, str(path).rstrip("/")
 
 
-def _first(error: Exception, uri: str, shown: str) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0].replace(uri, shown)
+def _first(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0][:_MOST_SAID]
+
+
+def _kind(uri: str) -> str:
+    scheme = urlsplit(uri).scheme
+    return _ALIKE.get(scheme, scheme)
+
+
+def _remedy(uri: str) -> str:
+    """What to do where a store cannot be reached, behind what it says."""
+    known = ", ".join(f"{kind}://" for kind in _REMEDIES)
+    return f"; {_REMEDIES.get(_kind(uri), f'what is known: {known} and file://')}"

@@ -123,6 +123,8 @@ def _place(given: str | Place) -> Place:
 def _done(folder: Folder) -> dict[str, Done]:
     try:
         return folder.done()
+    except StorageError as error:
+        raise PipelineError(str(error)) from error
     except OSError as error:
         raise PipelineError(f"{folder.path} cannot be read: {error.strerror or error}") from error
 
@@ -160,6 +162,8 @@ def _found(source: Place, done: dict[str, Done]) -> tables.Found:
             known[old.path, old.size, old.modified_ns] = name, int(number), False
     try:
         found = tables.find_segments(source, known)
+    except StorageError as error:
+        raise PipelineError(str(error)) from error
     except OSError as error:
         text = str(error) if error.errno is None else f"{source}: {error.strerror}"
         raise PipelineError(f"{text}; give --input a folder of captures") from error

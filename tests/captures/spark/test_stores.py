@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow
 import pytest
 from barnabas import decoder
 from barnabas.captures import Recorder, storage, tables
@@ -209,6 +210,9 @@ def test_another_file_system(captures: Path, tmp_path: Path, monkeypatch: pytest
     [
         (f"s3://testing:{SECRET}@fleet/in", "s3://fleet/in: credentials do not belong into a URI"),
         ("nothing://fleet/in", "nothing://fleet/in cannot be opened: Unrecognized filesystem type"),
+        ("nothing://fleet/in", "; what is known: s3://, gs://, abfs://, hdfs:// and file://"),
+        ("hdfs://fleet:8020/in", "hdfs://fleet:8020/in cannot be opened: Unable to load lib"),
+        ("hdfs://fleet:8020/in", "set JAVA_HOME, HADOOP_HOME (or ARROW_LIBHDFS_DIR"),
         ("file://host/in", "a file:// URI has no host"),
     ],
 )
@@ -216,6 +220,41 @@ def test_uris_that_are_refused(uri: str, said: str) -> None:
     with pytest.raises(PipelineError) as caught:
         pipeline.run(uri, "out", pipeline.NO_SPARK)
     assert said in str(caught.value) and SECRET not in str(caught.value)
+
+
+class Closed:
+    """A store that lets nobody in, and says so as pyarrow's do."""
+
+    type_name = "abfs"
+
+    def __init__(self, fault: Exception) -> None:
+        self._fault = fault
+
+    def __getattr__(self, name: str) -> Any:
+        def ask(*about: Any, **more: Any) -> None:
+            raise self._fault
+
+        return ask
+
+
+@pytest.mark.parametrize(
+    ("uri", "fault", "said"),
+    [
+        ("abfs://c@fleet.dfs.core.windows.net/in", pyarrow.ArrowException("Failed to get token from X\nmore"), "az login"),
+        ("gs://fleet/in", OSError("Could not create a OAuth2 access token"), "gcloud auth application-default login"),
+        ("s3://fleet/in", OSError("AWS Error ACCESS_DENIED during HeadObject"), "AWS_SECRET_ACCESS_KEY"),
+        ("hdfs://fleet/in", OSError("Failed to connect"), "CLASSPATH"),
+    ],
+)
+def test_a_store_that_lets_nobody_in(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, captures: Path, uri: str, fault: Exception, said: str
+) -> None:
+    monkeypatch.setattr(storage, "_opened", lambda uri: (Closed(fault), "in"))
+    for source, output in ((uri, tmp_path / "out"), (captures, uri)):
+        with pytest.raises(PipelineError) as caught:
+            pipeline.run(source, output, pipeline.NO_SPARK)
+        told = str(caught.value)
+        assert said in told and str(fault).splitlines()[0] in told and "\n" not in told
 
 
 def test_a_bucket_that_is_not_there(s3: str, captures: Path) -> None:
