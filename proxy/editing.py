@@ -110,8 +110,7 @@ class Editor:
             raise Unreadable(str(error)) from None
         if api_key in ENDPOINT_APIS and not _endpoints(message):
             return None
-        fields = message.to_dict()
-        found = list(broker_addresses(fields))
+        found = list(broker_addresses(message))
         moves = api_key != DESCRIBE_CLUSTER
         self._addresses.open_in_order(((node, (host, port)) for _, node, host, port in found), moves)
         edits: dict[str, Any] = {}
@@ -199,16 +198,33 @@ def _endpoints(message: decoder.Message) -> bool:
     )
 
 
-def broker_addresses(fields: dict[str, Any], path: str = "") -> Iterator[tuple[str, int, str, int]]:
-    """Every place with a host and a port: (path prefix, node id or -1, host, port)."""
-    if isinstance(fields.get("host"), str) and isinstance(fields.get("port"), int):
-        node = next((fields[name] for name in ("node_id", "broker_id") if isinstance(fields.get(name), int)), -1)
-        yield path, node, fields["host"], fields["port"]
-    for name, value in fields.items():
-        if isinstance(value, list):
-            for index, item in enumerate(value):
-                if isinstance(item, dict):
-                    yield from broker_addresses(item, f"{path}{name}[{index}].")
+def broker_addresses(message: decoder.Message) -> Iterator[tuple[str, int, str, int]]:
+    """Every place of a response with a host and a port: (path prefix, node id or -1, host, port)."""
+    return _addresses(message.plan.root, message.values, "")
+
+
+def _addresses(struct: StructPlan, values: tuple[Any, ...], path: str) -> Iterator[tuple[str, int, str, int]]:
+    # By the plan: the partitions of Metadata, ten thousands of them, are not even looked at.
+    names, arrays = _address_fields(struct)
+    host, port = (None if at is None else values[at] for at in names[:2])
+    if isinstance(host, str) and isinstance(port, int):
+        yield path, -1 if names[2] is None else values[names[2]], host, port
+    for at, name, items in arrays:
+        for index, item in enumerate(values[at] or ()):
+            yield from _addresses(items, item, f"{path}{name}[{index}].")
+
+
+@cache
+def _address_fields(struct: StructPlan) -> tuple[list[int | None], list[tuple[int, str, StructPlan]]]:
+    """Where a struct has host, port and node id, and which of its arrays hold addresses."""
+    at = {field.name: place for place, field in enumerate(struct.fields)}
+    node = next((at[name] for name in ("node_id", "broker_id") if name in at), None)
+    arrays = [
+        (place, field.name, field.struct)
+        for place, field in enumerate(struct.fields)
+        if field.array and field.struct and _has_address(field.struct)
+    ]
+    return [at.get("host"), at.get("port"), node], arrays
 
 
 _NAMED = (("host", "port"), ("host_name", "port"), ("v0_host", "v0_port"))

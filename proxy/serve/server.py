@@ -241,7 +241,7 @@ class Server:
             if message is not None and addresses(message.to_dict()):
                 self._brokers.learn(message)
                 edits: dict[str, Any] = {}
-                for path, node, host, _ in broker_addresses(message.to_dict()):
+                for path, node, host, _ in broker_addresses(message):
                     if host and node >= 0:
                         if node not in self._engine.ports:
                             if not self._engine.ports:

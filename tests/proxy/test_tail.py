@@ -67,7 +67,7 @@ def test_the_endpoints_are_found_wherever_the_frame_is_cut(key: int, version: in
     changed = blind(frame[place:], tail.tagged)
     assert changed is not None
     told = decoder.decode_response(frame[:place] + changed, api_key=key, api_version=version)
-    seen = list(broker_addresses(told.to_dict()))
+    seen = list(broker_addresses(told))
     if tail.tagged:
         assert seen == []  # under a tag that nobody knows
     else:
@@ -184,7 +184,7 @@ def test_no_client_is_told_a_brokers_own_address(bench: Any, wire: Any, key: int
         got = wire.read_frame(client)
         told = decoder.decode_response(got[4:], api_key=key, api_version=version)
         assert told.plan and len(told.frame) <= len(sent) + 40
-        addresses = list(broker_addresses(told.to_dict()))
+        addresses = list(broker_addresses(told))
         assert not [a for a in addresses if a[2] == "10.9.8.7"]
         if not number % 2:
             assert got[4:] == sent
