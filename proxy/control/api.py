@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -14,6 +15,7 @@ from ..events import Event, ProcessFailed
 from ..life_events import WorkerEnded, WorkerStarted
 from .held import HeldFrames
 from .history import History
+from .leases import Leases
 from .links import Failed, Link
 from .relays import Relays
 
@@ -43,6 +45,15 @@ class Api:
     latest: dict[str, Event] = field(default_factory=dict)
     processes: dict[str, dict[str, Any]] = field(default_factory=dict)
     streams: set[asyncio.Task[Any]] = field(default_factory=set)
+    leases: Leases = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.leases = Leases(self.remove_intercept)
+
+    async def remove_intercept(self, number: int) -> None:
+        """Its lease has run out. When the relay does not answer, or has none such, it is gone already."""
+        with contextlib.suppress(Failed):
+            await self.relay.ask("intercepts.remove", intercept=number)
 
     def hear(self, event: Event) -> None:
         """An event of the proxy."""

@@ -184,8 +184,12 @@ class Control:
         return self._list("/v1/intercepts", "intercepts")
 
     def intercept(self, filter: str, **options: Any) -> Json:
-        """Hold frames: request, response (bools), timeout (s), most, times."""
+        """Hold frames: request, response (bools), timeout (s), most, times, lease (s)."""
         return self._call("POST", "/v1/intercepts", body={"filter": filter, **options})
+
+    def renew_intercept(self, number: int) -> None:
+        """Its lease begins anew; ControlError (404) when it has run out."""
+        self._call("POST", f"/v1/intercepts/{number}/renew")
 
     def remove_intercept(self, number: int) -> None:
         self._call("DELETE", f"/v1/intercepts/{number}")

@@ -183,6 +183,14 @@ ROUTES: tuple[Route, ...] = (
     Route("GET", "/v1/intercepts", steering.intercepts, "What is held.", "InterceptList", errors=(503,)),
     Route("POST", "/v1/intercepts", steering.intercept_add, "Hold frames for a decision.", "Intercept", (), _HOLD, (201,), (422, 503)),
     Route(
+        "POST",
+        "/v1/intercepts/{id}/renew",
+        steering.intercept_renew,
+        "The lease of an intercept begins anew.",
+        "Renewed",
+        errors=(404,),
+    ),
+    Route(
         "DELETE",
         "/v1/intercepts/{id}",
         steering.intercept_remove,

@@ -179,7 +179,7 @@ async def intercepts(api: Api, request: web.Request) -> web.Response:
 
 async def intercept_add(api: Api, request: web.Request) -> web.Response:
     given = await body_of(request)
-    only(given, "filter", "request", "response", "timeout", "most", "times")
+    only(given, "filter", "request", "response", "timeout", "most", "times", "lease")
     text = given.get("filter")
     if not isinstance(text, str) or not text.strip():
         raise Failed("invalid", "filter says which exchanges: text in the filter language")
@@ -188,6 +188,7 @@ async def intercept_add(api: Api, request: web.Request) -> web.Response:
         sides["request"] = True
     if not any(sides.values()) or not all(isinstance(value, bool) for value in sides.values()):
         raise Failed("invalid", "request and response are true or false, and one of them is true")
+    lease = number("lease", given.get("lease"), None, 1.0, LONGEST_HOLD, whole=False)
     done = await api.relay.ask(
         "intercepts.add",
         filter=text,
@@ -196,10 +197,21 @@ async def intercept_add(api: Api, request: web.Request) -> web.Response:
         times=number("times", given.get("times"), None, 1, 2**53),
         **sides,
     )
+    if lease is not None:
+        api.leases.begin(done["intercept"]["id"], lease)
     return answer(done["intercept"], 201)
 
 
+async def intercept_renew(api: Api, request: web.Request) -> web.Response:
+    wanted = in_path(request, "id")
+    lease = api.leases.renew(wanted)
+    if lease is None:
+        raise Failed("missing", f"intercept {wanted} has no lease: it has run out, or it never had one")
+    return answer({"id": wanted, "lease": lease})
+
+
 async def intercept_remove(api: Api, request: web.Request) -> web.Response:
+    api.leases.forget(in_path(request, "id"))
     return answer(await api.relay.ask("intercepts.remove", intercept=in_path(request, "id")))
 
 

@@ -6,6 +6,7 @@ While nothing is intercepted the proxy is asked seldom; while something is, ofte
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from ...proxy.control import Control
 
 QUIET_SECONDS, BUSY_SECONDS = 2.0, 0.25
+LEASE_SECONDS = 10.0
+"""After which the proxy takes back what a screen has intercepted that was killed."""
 Json = dict[str, Any]
 
 
@@ -73,6 +76,8 @@ class HeldQueue:
         self.fault = ""
         self._asked = 0.0
         self._asking = False
+        self._ended = threading.Event()
+        self._renewing: threading.Thread | None = None
 
     def __len__(self) -> int:
         return len(self.frames)
@@ -132,8 +137,28 @@ class HeldQueue:
         """It was decided; it is gone before the proxy is asked again."""
         self.frames = [frame for frame in self.frames if frame.number != number]
 
+    def take_over(self, number: int) -> None:
+        """An intercept is this screen's from now on. Its lease is renewed in a thread, as an editor may have the terminal."""
+        self.own.add(number)
+        if self._renewing is None:
+            self._renewing = threading.Thread(target=self._renew, name="leases", daemon=True)
+            self._renewing.start()
+
+    def _renew(self) -> None:
+        from ...proxy.control import ControlError
+
+        assert self._control is not None
+        while not self._ended.wait(LEASE_SECONDS / 4):
+            for number in sorted(self.own):
+                try:
+                    self._control.renew_intercept(number)
+                except ControlError as error:
+                    if error.status == 404:
+                        self.own.discard(number)
+
     def release_own(self, tell: Callable[[str], None] = lambda text: None) -> None:
         """Take back this screen's intercepts: nobody would be there to decide."""
+        self._ended.set()
         own, self.own = self.own, set()
         if not own or self._control is None:
             return

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ...proxy.control import ControlError
+from .held_queue import LEASE_SECONDS
 from .intercept_box import InterceptBox, Wanted
 from .safe import visible
 
@@ -86,9 +87,10 @@ class Holding:
 
         def change(control: Any) -> None:
             made = control.intercept(
-                wanted.filter, request=wanted.request, response=wanted.response, timeout=wanted.seconds
-            )
-            self._queue.own.add(int(made["id"]))
+                wanted.filter, request=wanted.request, response=wanted.response, timeout=wanted.seconds,
+                lease=LEASE_SECONDS,
+            )  # fmt: skip
+            self._queue.take_over(int(made["id"]))
             for number in old:
                 _remove(control, number)
                 self._queue.own.discard(number)

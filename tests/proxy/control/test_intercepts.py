@@ -312,3 +312,22 @@ def test_hundreds_of_held_requests_keep_their_order(make_desk: Any, bench: Any, 
     finally:
         stop.set()
         thread.join()
+
+
+def test_what_has_a_lease_ends_unless_it_is_renewed(make_desk: Any, bench: Any, wire: Any, beat: Any) -> None:
+    desk = make_desk()
+    made = desk.control.intercept("group == held", timeout=3000, lease=3)
+    client = bench.client(desk.proxy.address)
+    client.sendall(beat(1, "held"))
+    desk.control.held(wait=20)
+    assert desk.call("POST", f"/v1/intercepts/{made['id']}/renew")[1] == {"id": made["id"], "lease": 3}
+    client.settimeout(60)
+    assert wire.read_frame(client)  # nobody renewed it, so it goes on
+    assert desk.control.intercepts() == []
+    with pytest.raises(ControlError) as gone:
+        desk.control.renew_intercept(made["id"])
+    assert gone.value.status == 404
+    other = desk.control.intercept("group == held", lease=3000)
+    desk.control.remove_intercept(other["id"])
+    assert desk.call("POST", f"/v1/intercepts/{other['id']}/renew")[0] == 404
+    assert desk.call("POST", "/v1/intercepts", {"filter": "api == Heartbeat", "lease": 0})[0] == 422

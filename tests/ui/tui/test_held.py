@@ -13,6 +13,7 @@ import pytest
 from barnabas.captures import Capture
 from barnabas.proxy.control import ControlError
 from barnabas.ui.tui.app import BarnabasApp
+from barnabas.ui.tui.held_queue import LEASE_SECONDS
 from textual.pilot import Pilot
 
 BODY = {"group_id": "stock", "generation_id": 5, "member_id": "m-1", "group_instance_id": None}
@@ -42,6 +43,9 @@ class Proxy:
         self.asked.append(("intercept", text, options))
         self.holding.append(INTERCEPT | {"id": 2, "filter": text})
         return {"id": 2}
+
+    def renew_intercept(self, number: int) -> None:
+        self.asked.append(("renew", number))
 
     def remove_intercept(self, number: int) -> None:
         self.asked.append(("remove", number))
@@ -271,7 +275,7 @@ def test_what_to_hold_is_checked_while_it_is_typed(story: Capture) -> None:
         await pilot.press("shift+tab", "ctrl+u", *"resp", "tab", "ctrl+u", *"0")
         await until(pilot, "0.1 to 3600 seconds")
         await pilot.press("ctrl+u", *"45", "enter")
-        wanted = ("intercept", "err", {"request": False, "response": True, "timeout": 45.0})
+        wanted = ("intercept", "err", {"request": False, "response": True, "timeout": 45.0, "lease": LEASE_SECONDS})
         await asked(pilot, proxy, wanted)
 
     drive(story, proxy, steps)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from barnabas.proxy import Proxy, ProxyConfig
-from barnabas.proxy.control import ControlConfig
+from barnabas.proxy.control import Control, ControlConfig
 from barnabas.ui.testing.cluster import EmbeddedCluster
+from barnabas.ui.tui.held_queue import LEASE_SECONDS
+from browsing.terminal import terminal
 from confluent_kafka import KafkaException, Producer, TopicPartition
 from textual.pilot import Pilot
 
@@ -160,11 +164,30 @@ def test_a_request_is_sent_again_through_the_proxy(proxy: Proxy) -> None:
 
 
 def test_what_was_intercepted_here_ends_with_the_screen(proxy: Proxy) -> None:
-    from barnabas.proxy.control import Control
-
     async def steps(pilot: Pilot[Any]) -> None:
         await hold(pilot, "api == DescribeGroups")
 
     drive(proxy, steps)
     assert proxy.control is not None
     assert Control(proxy.control.access.url, proxy.control.access.token).intercepts() == []
+
+
+@pytest.mark.slow
+def test_what_a_killed_screen_intercepted_ends_soon(proxy: Proxy, tmp_path: Path) -> None:
+    assert proxy.control is not None
+    access = proxy.control.access
+    control = Control(access.url, access.token)
+    command = [sys.executable, "-m", "barnabas", "ui", "--attach", access.url, "--allow-edit"]
+    with terminal(command, tmp_path, BARNABAS_CONTROL_TOKEN=access.token) as screen:
+        screen.until("EDIT")
+        screen.press("i")
+        screen.until("Seconds")
+        screen.press("api == DescribeGroups\r")
+        screen.until("intercept ON")
+        time.sleep(LEASE_SECONDS * 1.5)
+        assert control.intercepts()  # renewed
+        screen.process.kill()
+        end = time.monotonic() + LONG
+        while control.intercepts():
+            assert time.monotonic() < end, "it is still there"
+            time.sleep(0.1)
