@@ -80,8 +80,13 @@ def ui(
     if web and plain:
         raise Failure("--web is the screen in a browser, --plain is lines: one of them")
     if feed:
-        if capture is not None or attach or web:
-            raise Failure("--feed is for the screen alone: without a capture, --attach or --web")
+        if capture is not None or attach:
+            raise Failure("--feed is for the screen alone: without a capture or --attach")
+        if web:
+            from .web import serve_pages
+
+            serve_pages(context, _heard(feed), host, port, pages)
+            return
         _fed(feed, plain, options)
         return
     if attach:
@@ -135,6 +140,23 @@ def _fed(feed: str, plain: bool, options: dict[str, Any]) -> None:
     capture = feeding.capture
     with capture:
         run(capture, title=capture.title, live=True, status=capture.status, stop=feeding.stop, **options)
+
+
+def _heard(feed: str) -> str:
+    """What the feed is called; Failure when nothing comes of it, which is better said here than in each page."""
+    from ...proxy.events import show
+    from ...proxy.feed_client import FeedError, subscribe
+    from .feed import joined_token
+
+    where, token = joined_token(feed)
+    events = subscribe(where, token)
+    try:
+        next(events)
+    except FeedError as error:
+        raise Failure(str(error)) from None
+    finally:
+        events.close()  # type: ignore[attr-defined]
+    return f"feed {show(where)}"
 
 
 def _print_keys(changed: dict[str, str]) -> None:

@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 import re
-import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
-from browsing.pages import CONTROL, SECONDS, gone, serving
+from browsing.chromium import CHROMIUM, Drawn, browser
+from browsing.pages import SECONDS, gone, serving
 
-CHROMIUM = shutil.which("chromium")
-SWITCHES = [
-    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync",
-]  # fmt: skip
 STORM = Path(__file__).parents[2] / "decoder" / "findings" / "captures" / "groups-storm.pcapng"
 # Colours in a part of each line of cells, as the terminal's canvas has them: where text stands there is more than one.
 PAINTED = """() => {
@@ -30,35 +24,9 @@ PAINTED = """() => {
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium: make chromium, or apt-get install chromium")
 
 
-class Drawn:
-    """What the server has sent to the terminal in the page since `mark`."""
-
-    def __init__(self, page: Any):
-        self._page, self._data, self._from = page, b"", 0
-        page.on("websocket", lambda socket: socket.on("framereceived", self._take))
-
-    def _take(self, payload: bytes | str) -> None:
-        if isinstance(payload, bytes):
-            self._data += payload
-
-    def mark(self) -> None:
-        self._from = len(self._data)
-
-    def until(self, wanted: str) -> None:
-        for _ in range(int(SECONDS * 20)):
-            if wanted in CONTROL.sub(b"", self._data[self._from :]).decode("utf-8", "replace"):
-                self._page.wait_for_timeout(300)  # the canvas is painted with the next frames
-                return
-            self._page.wait_for_timeout(50)
-        raise AssertionError(f"{wanted!r} did not come")
-
-
 @pytest.mark.timeout(400)
 def test_a_person_sees_the_list_filters_it_and_opens_an_exchange(tmp_path: Path) -> None:
-    playwright = pytest.importorskip("playwright.sync_api")
-    with serving(tmp_path, STORM) as server, playwright.sync_playwright() as started:
-        browser = started.chromium.launch(executable_path=CHROMIUM, args=SWITCHES)
-        page = browser.new_context(viewport={"width": 1200, "height": 760}).new_page()
+    with serving(tmp_path, STORM) as server, browser() as page:
         asked: list[str] = []
         faults: list[str] = []
         page.on("request", lambda request: asked.append(request.url))
@@ -112,7 +80,7 @@ def test_a_person_sees_the_list_filters_it_and_opens_an_exchange(tmp_path: Path)
         page.click("#again")
         drawn.until("97 exchanges")
         (screen,) = server.screens()
-        browser.close()
+        page.close()
         assert gone(screen)
         assert asked and all(re.match(f"{re.escape(server.base)}/|data:", url) for url in asked), asked
         assert faults == []
