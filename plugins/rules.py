@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..decoder.filter import Filter, Need, compile
+from ..decoder.filter import Filter, compile
 from . import actions, reach, when
 from .actions import Action
 from .given import Given, Wrong, plainly
@@ -86,8 +86,9 @@ def _rule(given: Given, number: int) -> Rule:
     wanted = fields["match"].filter("match")
     if why := reach.never(wanted):
         fields["match"].wrong(f"the match is never true: {why}")
-    if Need.NOTES in wanted.needs:
-        fields["match"].wrong("what rules have hit is not known when they are asked: 'rule' is for recordings and lists")
+    if wanted.afterwards:
+        what = "is not known when rules are asked, while a message passes: it is for recordings and lists"
+        fields["match"].wrong(f"{wanted.afterwards!r} {what}")
     do = actions.read(fields["do"], wanted)
     found = when.read(fields["when"]) if "when" in fields else ALWAYS
     return Rule(name, wanted.text, do, found)

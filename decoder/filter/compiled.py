@@ -75,6 +75,12 @@ class Filter:
             raise FilterError(f"{name} is not known before the response is there", self.text, found.start, found.end)
 
     @cached_property
+    def afterwards(self) -> str | None:
+        """The first field of it that only says something of exchanges that are over, not of messages that are just passing
+        (such as `pending`, `changed`, `rule`); None if there is none."""
+        return scope.first_afterwards(self.tree)
+
+    @cached_property
     def _apis(self) -> scope.Apis:
         return scope.apis(self.tree)
 

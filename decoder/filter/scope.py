@@ -117,6 +117,22 @@ def first_unasked(node: tree.Node) -> Test | tree.Search | None:
     return None
 
 
+AFTERWARDS = frozenset({"pending", "no_response", "orphan", "cut", "carried", "changed", "noted", "rule"})
+"""Fields of exchanges that have come to their end, or of recordings: where a message is just passing they say nothing."""
+
+
+def first_afterwards(node: tree.Node) -> str | None:
+    """The first field that only says something of what is over; None if there is none."""
+    for leaf in sorted(leaves(node), key=lambda leaf: leaf.start):
+        if isinstance(leaf, tree.Search):
+            continue
+        fields = (leaf.field, leaf.value.field if isinstance(leaf.value, FieldValue) else leaf.field)
+        for field in fields:
+            if isinstance(field, Field) and field.name in AFTERWARDS:
+                return field.name
+    return None
+
+
 def names_topics(node: tree.Node) -> bool:
     """Whether it takes the names of topics to decide it, which newer messages give as ids alone."""
     return any(isinstance(leaf, tree.Search) or leaf.field.name == "topic" for leaf in leaves(node))

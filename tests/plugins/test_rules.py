@@ -92,6 +92,10 @@ HEAD = "rules:\n  - match: api == Produce\n    "
         ("rules:\n  - match: 'api = Produce'\n    do: {error: NONE}", 2, 17, "=="),
         ("rules:\n  - match: err != 0\n    do: {error: NONE}", 3, 17, "comes before the response"),
         ("rules:\n  - match: api == Produce and\n    do: {error: NONE}", 2, 30, ""),
+        ("rules:\n  - match: api == Produce and changed\n    do: {delay: 1s}", 2, 12, "'changed' is not known"),
+        ("rules:\n  - match: err and not noted\n    do: {delay: 1s}", 2, 12, "'noted' is not known"),
+        ("rules:\n  - match: pending > 10s\n    do: {delay: 1s}", 2, 12, "'pending' is not known"),
+        ("rules:\n  - match: rule == x\n    do: {delay: 1s}", 2, 12, "'rule' is not known"),
         ("rules:\n  - match: api == Produce and partition == x\n    do: {error: NONE}", 2, 44, "number"),
         (
             "rules:\n  - {name: a, match: api == Produce, do: {error: NONE}}\n"
