@@ -141,3 +141,53 @@ class Frames:
         type). Why: 0 the window ends; 1 a packet for the careful road, `at` is behind it; 2 another block at `at`, or one
         that is not whole; 3 the packet at `at` is of `due_ns` or later. The time is -1 when there was no packet.
         """
+
+class RingPen:
+    """As `proxy.ring.PlainPen`: `map` with so many slots of 64 bytes at `slots_at`, and the data at `data_at`. `bells`: of the
+    readers, by their numbers."""
+
+    sequence: int
+    position: int
+    total: int
+    def __init__(
+        self, map: Any, slots_at: int, slots: int, data_at: int, data_size: int, bells: list[tuple[int, int]], /
+    ) -> None: ...
+    def has_room(self) -> bool: ...
+    def space(self, size: int = 262144, /) -> tuple[int, int]: ...
+    def take(
+        self, kind: int, connection: int, direction: int, time_ns: int, length: int, first: int, stream: int, /
+    ) -> None: ...
+    def ring_bells(self) -> None: ...
+    def snapshot_wanted(self) -> bool: ...
+    def blocked(self, value: bool, /) -> None: ...
+
+class LaneState:
+    """As `proxy.sift.PlainState`."""
+
+class Pair:
+    """Attributes of a `proxy.connection.Connection`: inline, draining, number, changes, doubtful, in_flight, overtaken, watch,
+    blinded."""
+
+class Mover:
+    """Moves the bytes of lanes whose sockets are of the type `plain`; `fault(connection, error)` hears of exceptions. `most`:
+    bytes of a frame. See `proxy.moving`."""
+
+    def __init__(
+        self,
+        pen: RingPen,
+        data: memoryview,
+        fault: Callable[[Any, Exception], object],
+        plain: type,
+        lossless: bool,
+        switchable: bool,
+        most: int,
+        /,
+    ) -> None: ...
+    def pump(self, lane: LaneState, /) -> bool | None:
+        """As `proxy.lane.Lane.pump`; None: that has to go on, nothing is lost."""
+
+    def turn(
+        self, epoll: int, seconds: float, ends: dict[int, tuple[Any, Any]], ready: list[Any], /
+    ) -> list[tuple[int, int]]:
+        """Wait and move until the time is up or there is something for others: events (file descriptor, bits), which
+        are given, or lanes that may move more, which are put into `ready`."""

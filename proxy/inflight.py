@@ -19,11 +19,13 @@ from collections.abc import Collection
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from ..decoder.accelerator import native
 from ..decoder.acks import acks_end, produce_acks
 from ..decoder.strides import PythonQueue, Queue, place_of, selection
 from ..plugins.fate import Fate
 from ..plugins.versions.dialect import Asked, Dialect
 from .editing import HIGHEST_VERSION, KNOWN, PRODUCE
+from .sift import MOVES
 from .switching import ANY_API
 
 if TYPE_CHECKING:
@@ -99,7 +101,13 @@ class InFlight:
         """Api key << 16 | version as the broker has it."""
 
 
-class Flights:
+if TYPE_CHECKING or not MOVES:
+    Pair = object
+else:
+    Pair = native.Pair  # what the accelerator has to know of a connection
+
+
+class Flights(Pair):
     """The queue of one connection. `Holding` adds what is done when a response comes."""
 
     relay: Relay

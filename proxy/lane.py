@@ -97,6 +97,8 @@ class Lane(Splicing):
             return False
         connection = self.connection
         relay = connection.relay
+        if relay.mover is not None and (moved := relay.mover.pump(self)) is not None:
+            return bool(moved)
         writer = relay.writer
         data = writer.data
         direction = self.direction

@@ -36,6 +36,7 @@ from .lane import Lane
 from .limits import Guard
 from .live_rules import LiveRules
 from .mapping import make_address_map
+from .moving import make_mover, make_turn
 from .negotiation import Security
 from .orders import Orders
 from .plugged.plugged import Plugged
@@ -116,6 +117,7 @@ class Relay:
         self._orders = Orders(self)
         self.editor.topics = self.rules.book.seen.topics if self.switchable or self.rules.book.interest() else None
         self.guard = Guard(self, settings.get("limits") or {})
+        self.mover = make_mover(self)
         self.lingering: list[LastWords] = []
         self.sockets = Sockets(self.interception.forget if self.interception is not None else None)
         self.attend, self.forget = self.sockets.attend, self.sockets.forget
@@ -217,6 +219,7 @@ class Relay:
         poll, ends, others = self.sockets.poll.poll, self.sockets.ends, self.sockets.others
         writer = self.writer
         security, timers, later = self.security, self.timers, self.timers.heap
+        turn = make_turn(self.mover, self.sockets.poll)
         next_tick = time.monotonic() + 1.0
         published = writer.sequence
         self._teller.begin()
@@ -227,7 +230,7 @@ class Relay:
             timeout = 0.0 if ready else 0.02 if hurry else max((min(next_tick, later[0][0]) if later else next_tick) - now, 0.0)
             if later and timeout:
                 timeout = polling.rest(self.sockets.poll, timeout)
-            events = poll(timeout, 256)
+            events = poll(timeout, 256) if turn is None else turn(timeout, ends, self._ready)
             for fd, event in events:
                 end = ends.get(fd)
                 if end is None:
@@ -254,13 +257,13 @@ class Relay:
                     if event & _WRITE and writes.pending and writes.open:
                         self.drained(writes)
                 except Exception as error:
-                    self._fault(reads.connection, error)
+                    self.fault(reads.connection, error)
             for lane in ready:
                 try:
                     if lane.readable and lane.pump():
                         self._ready.append(lane)
                 except Exception as error:
-                    self._fault(lane.connection, error)
+                    self.fault(lane.connection, error)
             if later:
                 timers.run(time.monotonic())
             if writer.sequence != published:
@@ -289,7 +292,7 @@ class Relay:
                 last.end()
         self.lingering = [last for last in self.lingering if not last.over]
 
-    def _fault(self, connection: Connection, error: Exception) -> None:
+    def fault(self, connection: Connection, error: Exception) -> None:
         """Something is wrong in here: it may cost one connection, never the relay."""
         self.emit(RelayFault(connection.number, _described(error)))
         connection.abort()

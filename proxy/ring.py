@@ -23,7 +23,9 @@ import mmap
 import os
 import struct
 from enum import IntEnum
+from typing import TYPE_CHECKING
 
+from ..decoder.accelerator import native
 from .bells import shared_memory, sound
 
 CHUNK = 256 * 1024
@@ -143,12 +145,11 @@ class Ring:
         self.words[self.reader_word(reader, ACTIVE)] = 0
 
 
-class RingWriter:
-    """The one producer. Not thread-safe. `bells` are those of the readers, by reader number."""
+class PlainPen:
+    """What puts chunks into the ring, and looks at its readers. The accelerator has the same (native/ring.c)."""
 
     def __init__(self, ring: Ring, bells: dict[int, int]) -> None:
         self.ring = ring
-        self.data = ring.data
         self._buffer = ring.buffer
         self._words = ring.words
         self._size = ring.data_size
@@ -190,11 +191,6 @@ class RingWriter:
     def blocked(self, value: bool) -> None:
         """Ask the readers to ring when they have made room (or say that it is no longer needed)."""
         self._words[_W_BLOCKED] = int(value)
-
-    @property
-    def hold_limit(self) -> int:
-        """Most bytes of a held frame that still fit (twice) when a reader must not lose any."""
-        return self._size // 4
 
     def _may_rewind(self) -> bool:
         """Whether to go on at the beginning of the area, whose memory the processor still has at hand.
@@ -264,6 +260,51 @@ class RingWriter:
         self.position = words[_W_POSITION] = position + length
         self.sequence = words[_W_SEQUENCE] = sequence + 1
 
+    # -- readers ---------------------------------------------------------------------------------------------
+
+    def ring_bells(self) -> None:
+        """Wake the readers that said they have nothing to do. Once per turn, not per chunk."""
+        words = self._words
+        for word, fd in self._bells:
+            if words[word]:
+                words[word] = 0
+                sound(fd)
+
+    def snapshot_wanted(self) -> bool:
+        """Whether a reader lost chunks since the last call and needs to hear which connections are open."""
+        words = self._words
+        wanted = False
+        for word in self._snapshots:
+            if words[word]:
+                words[word] = 0
+                wanted = True
+        return wanted
+
+
+if TYPE_CHECKING or native is None or not hasattr(native, "RingPen"):
+    Pen = PlainPen
+else:
+
+    class Pen(native.RingPen):
+        """The same in C."""
+
+        def __init__(self, ring: Ring, bells: dict[int, int]) -> None:
+            super().__init__(ring.map, _HEADER, ring.slots, ring.data_at, ring.data_size, list(bells.items()))
+
+
+class RingWriter(Pen):
+    """The one producer. Not thread-safe. `bells` are those of the readers, by reader number."""
+
+    def __init__(self, ring: Ring, bells: dict[int, int]) -> None:
+        super().__init__(ring, bells)
+        self.ring = ring
+        self.data = ring.data
+
+    @property
+    def hold_limit(self) -> int:
+        """Most bytes of a held frame that still fit (twice) when a reader must not lose any."""
+        return self.ring.data_size // 4
+
     def write(
         self,
         kind: int,
@@ -295,23 +336,3 @@ class RingWriter:
                     mark = first - done if first != NONE and done <= first < done + part else NONE
                 self.take(kind, connection, direction, time_ns, part, mark, stream + done)
                 done += part
-
-    # -- readers ---------------------------------------------------------------------------------------------
-
-    def ring_bells(self) -> None:
-        """Wake the readers that said they have nothing to do. Once per turn, not per chunk."""
-        words = self._words
-        for word, fd in self._bells:
-            if words[word]:
-                words[word] = 0
-                sound(fd)
-
-    def snapshot_wanted(self) -> bool:
-        """Whether a reader lost chunks since the last call and needs to hear which connections are open."""
-        words = self._words
-        wanted = False
-        for word in self._snapshots:
-            if words[word]:
-                words[word] = 0
-                wanted = True
-        return wanted

@@ -10,6 +10,7 @@ import socket
 import struct
 from typing import TYPE_CHECKING
 
+from ..decoder.accelerator import native
 from ..decoder.acks import ACKS_REACH, acks_end
 from ..decoder.frame import MAX_FRAME as MAX_FRAME  # `limits` may lower it
 from ..decoder.frame import foreign_protocol
@@ -28,8 +29,8 @@ HEAD = (12, 8)
 """Bytes of a frame, size included, that tell what it is, by direction."""
 
 
-class Sifting:
-    """What a lane knows of the frame it is in. `Lane` adds the hot path and the sockets."""
+class PlainState:
+    """The attributes of a lane (see `lane`). The accelerator has a type for them, so that it can move bytes by itself."""
 
     __slots__ = (
         "_begun",
@@ -62,6 +63,20 @@ class Sifting:
         "waits",
         "was_large",
     )
+
+
+MOVES = native is not None and hasattr(native, "Mover")
+"""Whether the accelerator can move bytes from socket to socket (native/lanes.c)."""
+if TYPE_CHECKING or not MOVES:
+    State = PlainState
+else:
+    State = native.LaneState
+
+
+class Sifting(State):
+    """What a lane knows of the frame it is in. `Lane` adds the hot path and the sockets."""
+
+    __slots__ = ()
 
     connection: Connection
     direction: int

@@ -3,6 +3,7 @@
 #include "flows.h"
 #include "queue.h"
 #include "recording.h"
+#include "relay.h"
 #include <structmember.h>
 
 static PyObject *Bad;
@@ -224,7 +225,8 @@ PyMODINIT_FUNC PyInit__native(void) {
         return NULL;
     }
     Reader_type = (PyTypeObject *)type;
-    if (!flows_ready(self) || !frames_ready(self) || !strides_ready(self) || !recording_ready(self)) {
+    if (!flows_ready(self) || !frames_ready(self) || !strides_ready(self) || !ring_ready(self) ||
+        !lanes_ready(self) || !recording_ready(self)) {
         Py_DECREF(self);
         return NULL;
     }

@@ -1,5 +1,5 @@
 /* From frame to frame through a chunk of a stream: what decoder/strides.py does, in C. */
-#include "queue.h"
+#include "relay.h"
 #include "cursor.h"
 #include "recording.h"
 
@@ -7,14 +7,6 @@
 #define FETCH 1
 #define ACKS_REACH 16384
 #define KEPT_LARGEST 65536 /* bytes of a request that is waited for, to be kept */
-
-typedef struct {
-    Py_buffer data, chosen;
-    const uint8_t *start;
-    int64_t at, end;
-    uint32_t most;
-    Queue *queue;
-} Chunk;
 
 static void give_back(Chunk *c) {
     PyBuffer_Release(&c->data);
@@ -122,23 +114,65 @@ static int ends_clean(uint32_t key, const uint8_t *end, uint32_t size) {
     return key == FETCH && (size < 30 || ((end[-6] | end[-5]) && !(end[-2] | end[-1])));
 }
 
+int64_t stride_over(Chunk *c) {
+    int64_t last = -1;
+    while (c->at + 8 <= c->end) {
+        uint32_t size = get32(c->start + c->at);
+        if (size > c->most)
+            break;
+        if (size >= 4)
+            last = get32(c->start + c->at + 4);
+        c->at += (int64_t)size + 4;
+    }
+    return last;
+}
+
 /* stride(data, at, end, most) -> (at, last id) */
 static PyObject *stride_plain(PyObject *module, PyObject *const *a, Py_ssize_t given) {
     (void)module;
     Chunk c;
     if (!take_in(&c, a, given))
         return NULL;
-    int64_t last = -1;
-    while (c.at + 8 <= c.end) {
-        uint32_t size = get32(c.start + c.at);
-        if (size > c.most)
-            break;
-        if (size >= 4)
-            last = get32(c.start + c.at + 4);
-        c.at += (int64_t)size + 4;
-    }
+    int64_t last = stride_over(&c);
     give_back(&c);
     return Py_BuildValue("LL", (long long)c.at, (long long)last);
+}
+
+int stride_over_watched(Chunk *c, int64_t limit, int64_t *last, int64_t *id, int64_t *doubtful) {
+    *last = *id = *doubtful = -1;
+    while (c->at + 12 <= c->end) {
+        const uint8_t *p = c->start + c->at;
+        uint32_t size = get32(p), keyver = get32(p + 4);
+        if (size > c->most)
+            break;
+        int64_t stop = c->at + size + 4;
+        if (size < 8) { /* no request */
+            c->at = stop;
+            continue;
+        }
+        int awaited = is_chosen(c, keyver), unclear = 0;
+        if (awaited && keyver >> 16 == PRODUCE) {
+            int64_t place = acks_end(c->start, c->at, c->end);
+            if (place > c->end && c->end < stop && place - c->at <= ACKS_REACH)
+                break;
+            if (place <= c->end && place <= stop)
+                awaited = c->start[place - 2] || c->start[place - 1];
+            else
+                unclear = 1;
+        }
+        *last = c->at;
+        *id = get32(p + 8);
+        if (awaited) {
+            if (unclear)
+                *doubtful = *id;
+            if (limit && c->queue->count >= limit)
+                queue_drop(c->queue);
+            if (!queue_push(c->queue, (uint64_t)keyver << 32 | (uint32_t)*id))
+                return 0;
+        }
+        c->at = stop;
+    }
+    return 1;
 }
 
 /* stride_watched(data, at, end, most, queue, chosen, limit) -> (at, place of the last, its id, doubtful id) */
@@ -152,43 +186,10 @@ static PyObject *stride_watched(PyObject *module, PyObject *const *a, Py_ssize_t
     int64_t limit = PyLong_AsSsize_t(a[6]);
     if (PyErr_Occurred() || !take_in(&c, a, given))
         return NULL;
-    int64_t last = -1, id = -1, doubtful = -1;
-    while (c.at + 12 <= c.end) {
-        const uint8_t *p = c.start + c.at;
-        uint32_t size = get32(p), keyver = get32(p + 4);
-        if (size > c.most)
-            break;
-        int64_t stop = c.at + size + 4;
-        if (size < 8) { /* no request */
-            c.at = stop;
-            continue;
-        }
-        int awaited = is_chosen(&c, keyver), unclear = 0;
-        if (awaited && keyver >> 16 == PRODUCE) {
-            int64_t place = acks_end(c.start, c.at, c.end);
-            if (place > c.end && c.end < stop && place - c.at <= ACKS_REACH)
-                break;
-            if (place <= c.end && place <= stop)
-                awaited = c.start[place - 2] || c.start[place - 1];
-            else
-                unclear = 1;
-        }
-        last = c.at;
-        id = get32(p + 8);
-        if (awaited) {
-            if (unclear)
-                doubtful = id;
-            if (limit && c.queue->count >= limit)
-                queue_drop(c.queue);
-            if (!queue_push(c.queue, (uint64_t)keyver << 32 | (uint32_t)id)) {
-                give_back(&c);
-                return NULL;
-            }
-        }
-        c.at = stop;
-    }
+    int64_t last, id, doubtful;
+    int done = stride_over_watched(&c, limit, &last, &id, &doubtful);
     give_back(&c);
-    return Py_BuildValue("LLLL", (long long)c.at, (long long)last, (long long)id, (long long)doubtful);
+    return done ? Py_BuildValue("LLLL", (long long)c.at, (long long)last, (long long)id, (long long)doubtful) : NULL;
 }
 
 /* Whether bytes are those of a beginning, but for those that may differ. */
@@ -329,6 +330,38 @@ static int is_quiet(PyObject *quiet, const Entry *asked, const uint8_t *p, uint3
     return 1;
 }
 
+int stride_over_responses(Chunk *c, PyObject *quiet, int64_t now, int64_t *last) {
+    *last = -1;
+    while (c->at + 8 <= c->end) {
+        uint32_t size = get32(c->start + c->at), correlation = get32(c->start + c->at + 4);
+        if (size > c->most)
+            return OVERSIZE;
+        int64_t stop = c->at + size + 4;
+        if (size < 4) { /* no response */
+            c->at = stop;
+            continue;
+        }
+        if (c->queue->count) {
+            const Entry *head = queue_entry(c->queue, 0);
+            if (!head->more && (uint32_t)head->number == correlation) {
+                uint32_t keyver = (uint32_t)(head->number >> 32);
+                if (is_chosen(c, keyver) && (stop > c->end || !ends_clean(keyver >> 16, c->start + stop, size)))
+                    return WATCHED;
+                if (head->frame && (!quiet || stop > c->end || !is_quiet(quiet, head, c->start + c->at, size, now))) {
+                    PyErr_Clear(); /* of one that cannot be read, others tell what is wrong */
+                    return WATCHED;
+                }
+                queue_drop(c->queue);
+            } else if (queue_place(c->queue, correlation) >= 0) {
+                return AWAITED;
+            }
+        }
+        *last = correlation;
+        c->at = stop;
+    }
+    return PASSED;
+}
+
 /* stride_responses(data, at, end, most, queue, chosen[, quiet, now]) -> (at, last id, why) */
 static PyObject *stride_responses(PyObject *module, PyObject *const *a, Py_ssize_t given) {
     (void)module;
@@ -340,42 +373,8 @@ static PyObject *stride_responses(PyObject *module, PyObject *const *a, Py_ssize
     int64_t now = given > 6 ? PyLong_AsLongLong(a[7]) : 0;
     if (PyErr_Occurred() || !take_in(&c, a, given))
         return NULL;
-    int64_t last = -1;
-    int why = 0;
-    while (c.at + 8 <= c.end) {
-        uint32_t size = get32(c.start + c.at), correlation = get32(c.start + c.at + 4);
-        if (size > c.most) {
-            why = 2;
-            break;
-        }
-        int64_t stop = c.at + size + 4;
-        if (size < 4) { /* no response */
-            c.at = stop;
-            continue;
-        }
-        if (c.queue->count) {
-            const Entry *head = queue_entry(c.queue, 0);
-            if (!head->more && (uint32_t)head->number == correlation) {
-                uint32_t keyver = (uint32_t)(head->number >> 32);
-                if (is_chosen(&c, keyver) &&
-                    (stop > c.end || !ends_clean(keyver >> 16, c.start + stop, size))) {
-                    why = 1;
-                    break;
-                }
-                if (head->frame && (given == 6 || stop > c.end || !is_quiet(a[6], head, c.start + c.at, size, now))) {
-                    PyErr_Clear(); /* of one that cannot be read, others tell what is wrong */
-                    why = 1;
-                    break;
-                }
-                queue_drop(c.queue);
-            } else if (queue_place(c.queue, correlation) >= 0) {
-                why = 3;
-                break;
-            }
-        }
-        last = correlation;
-        c.at = stop;
-    }
+    int64_t last;
+    int why = stride_over_responses(&c, given > 6 ? a[6] : NULL, now, &last);
     give_back(&c);
     return Py_BuildValue("LLi", (long long)c.at, (long long)last, why);
 }

@@ -1,0 +1,80 @@
+/* What the files of the relay's hot path share: strides.c (from frame to frame), ring.c (where the bytes go), lanes.c (from
+   socket to socket) and lane_state.c (what that knows of connections). */
+#ifndef BARNABAS_RELAY_H
+#define BARNABAS_RELAY_H
+
+#include "queue.h"
+
+/* strides.c: a part of a stream that begins with a frame */
+typedef struct {
+    Py_buffer data, chosen; /* chosen: 64 bits for the versions of each api key */
+    const uint8_t *start;
+    int64_t at, end; /* offsets from `start`: of the next frame, and behind what is there */
+    uint32_t most;
+    Queue *queue;
+} Chunk;
+
+enum { PASSED, WATCHED, OVERSIZE, AWAITED }; /* why `stride_over_responses` stopped, as decoder/strides.py has it */
+
+/* Each moves `at` as far as it may; see decoder/strides.py. */
+int64_t stride_over(Chunk *c); /* the last correlation id, or -1 */
+int stride_over_watched(Chunk *c, int64_t limit, int64_t *last, int64_t *id, int64_t *doubtful); /* 0: an exception is set */
+/* `quiet`: NULL, or a tuple */
+int stride_over_responses(Chunk *c, PyObject *quiet, int64_t now, int64_t *last);
+
+/* ring.c: the writer's side of proxy/ring.py */
+#define RING_READERS 7
+#define RING_CHUNK (256 << 10)
+#define RING_CAREFUL (64 << 10)
+#define RING_NONE UINT64_MAX
+enum { RING_DATA = 2 };
+
+typedef struct {
+    PyObject_HEAD
+    Py_buffer map;
+    uint64_t *words;
+    uint8_t *slots, *data;
+    uint64_t size, mask;
+    uint64_t sequence, position, total;
+    uint64_t limit_position, limit_sequence, overrun_until, ask_again, read_until, rewound_to;
+    int bells, bell_word[RING_READERS], bell[RING_READERS];
+} RingPen;
+
+extern PyTypeObject *RingPen_type;
+int ring_has_room(RingPen *pen);
+uint64_t ring_space(RingPen *pen, uint64_t size, uint64_t *room); /* the offset in `data` */
+void ring_take(RingPen *pen, uint64_t kind, uint64_t connection, uint64_t direction, uint64_t time_ns, uint64_t length,
+               uint64_t first, uint64_t stream);
+void ring_sound(RingPen *pen);
+int ring_snapshot_wanted(RingPen *pen, int forget);
+
+/* lane_state.c */
+#define UNSEEN -2 /* of a socket: it was not asked yet for its file descriptor */
+
+/* What is known of a direction; the attributes are described in proxy/lane.py. */
+typedef struct {
+    PyObject_HEAD
+    char open, readable, hangup, eof, done, opaque, paused, begun, was_large;
+    int direction, waits, source_fd, sink_fd; /* -1: no plain socket, UNSEEN: not looked at yet */
+    long long position, left, hold_left, kept, piped;
+    long long last_id; /* -1: none */
+    PyObject *connection, *source, *sink, *pending, *hold, *tail, *skeleton, *pipe, *last_head, *foreign, *part, *carry;
+} LaneState;
+
+/* What both directions of a connection share; see proxy/inflight.py. */
+typedef struct {
+    PyObject_HEAD
+    char inlined, draining;
+    long long number, changes, doubtful;
+    PyObject *in_flight, *overtaken, *watch, *blinded;
+} Pair;
+
+extern PyTypeObject *LaneState_type, *Pair_type;
+void lane_object_free(PyObject *self, int (*clear)(PyObject *));
+
+/* 0: an exception is set */
+int ring_ready(PyObject *module);
+int lane_state_ready(PyObject *module);
+int lanes_ready(PyObject *module);
+
+#endif

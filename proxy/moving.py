@@ -1,0 +1,35 @@
+"""The accelerator's part of the relay: it waits for sockets and moves bytes from one to the other in C (native/lanes.c),
+for connections of which nobody has asked anything.
+
+All that is not plain stays with `Lane.pump` and the loop of `Relay`, which are the reference and do everything where the
+accelerator is missing. A lane may change between the two with every chunk: its state is the same for both.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from ..decoder.accelerator import native
+from . import polling
+from .sift import MOVES
+
+if TYPE_CHECKING:
+    from .relay import Relay
+
+
+def make_mover(relay: Relay) -> Any:
+    """`pump(lane)`: as `Lane.pump`, or None if that has to do it. None where there is no such thing, or with a snap length,
+    whose lanes need care."""
+    if native is None or not MOVES or relay.pipes.wanted:
+        return None
+    writer, most = relay.writer, relay.guard.limits.max_frame
+    return native.Mover(writer, writer.data, relay.fault, socket.socket, relay.lossless, relay.switchable, most)
+
+
+def make_turn(mover: Any, poll: polling.Poll) -> Callable[..., list[tuple[int, int]]] | None:
+    """A turn of the relay's loop, or several: `turn(seconds, ends, ready)` waits so long at most, moves what it can, puts
+    lanes that have more into `ready`, and gives the events that are left for Python. None where there is no such thing."""
+    return None if mover is None or polling.PORTABLE else partial(mover.turn, poll.fileno())  # type: ignore[attr-defined]

@@ -1,0 +1,170 @@
+"""What the accelerator moves from socket to socket is what the lanes in Python would have: the same bytes, the same chunks
+in the ring, the same state behind every segment."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from barnabas.proxy.reading import Record
+from barnabas.proxy.ring import Kind
+from barnabas.proxy.sift import MOVES
+from torture.proxy.desk import cut
+from torture.proxy.test_correlation import RULES, heartbeat
+from torture.proxy.test_cuts import FETCH, PRODUCE, bulk, run, schedule
+from torture.proxy.traffic import ADDRESSED, Author, naming
+from torture.proxy.wires import WiredDesk, WiredSession
+
+pytestmark = pytest.mark.skipif(not MOVES, reason="the accelerator is not built")
+
+EXCHANGES = {
+    "produce": bulk(PRODUCE, 11, 40, False, None),
+    "fetch": bulk(FETCH, 16, 40, False, None),
+    "fetch-endpoints": bulk(FETCH, 17, 40, True, "r1"),
+    "metadata": naming(3, 12, 5),
+}
+
+
+@pytest.fixture
+def desks() -> Iterator[Any]:
+    made: list[WiredDesk] = []
+
+    def give(*arguments: Any, **options: Any) -> WiredDesk:
+        made.append(WiredDesk(*arguments, **options))
+        return made[-1]
+
+    yield give
+    for desk in made:
+        desk.tidy()
+        desk.shut()
+
+
+@pytest.mark.parametrize("lossless", [False, True])
+@pytest.mark.parametrize("name", EXCHANGES)
+def test_every_split_position(desks: Any, name: str, lossless: bool) -> None:
+    desk = desks(None, lossless)
+    exchanges = [heartbeat(1), EXCHANGES[name], heartbeat(9)]
+    asked = b"".join(e.request for e in exchanges)
+    answer = b"".join(e.response or b"" for e in exchanges)
+    for at in range(1, len(asked)):
+        run(desk, exchanges, [asked[:at], asked[at:]], [answer])
+        desk.tidy()
+    for at in range(1, len(answer)):
+        run(desk, exchanges, [asked], [answer[:at], answer[at:]])
+        desk.tidy()
+
+
+def state(session: WiredSession) -> list[Any]:
+    connection = session.connection
+    return [
+        *((lane.left, lane.position, lane.last_id, lane.last_head, lane._part, lane._carry, lane.eof, lane.opaque, lane.hold)
+          for lane in (connection.request, connection.response)),
+        [entry if isinstance(entry, int) else entry.correlation for entry in connection.in_flight],
+        connection.doubtful, connection.changes, len(connection.overtaken), connection.blinded, connection.closed,
+    ]  # fmt: skip
+
+
+def told(desk: WiredDesk) -> list[Any]:
+    """What the ring says, but for numbers of connections and times."""
+    kinds = Kind.DATA, Kind.NOTE, Kind.BROKER_LEG, Kind.CLOSED
+    return [
+        (r.kind, r.direction, bytes(r.data), r.first_frame) for r in desk.read() if isinstance(r, Record) and r.kind in kinds
+    ]
+
+
+@pytest.mark.parametrize("rules", ["none", "elsewhere", "idle"])
+@pytest.mark.parametrize("kind", ["small", "mixed", "whole"])
+def test_the_same_as_in_python(desks: Any, kind: str, rules: str) -> None:
+    """Segment by segment, with large frames and brokers' addresses between."""
+    two = desks(RULES[rules]), desks(RULES[rules], moves=False)
+    for seed in range(3):
+        author = Author(seed)
+        size = 10_000 if kind == "small" else 300_000
+        exchanges = author.conversation(40, first=author.chance.randrange(1 << 32), most=size)
+        for place in range(0, 40, 9):
+            exchanges[place] = naming(*author.chance.choice(ADDRESSED), int.from_bytes(exchanges[place].request[8:12], "big"))
+        exchanges += [bulk(PRODUCE, 11, size, False, None), bulk(FETCH, 16, size, seed == 1, "r1"), heartbeat(9)]
+        streams = b"".join(e.request for e in exchanges), b"".join(e.response or b"" for e in exchanges)
+        sessions = [desk.session() for desk in two]
+        parts = [cut(stream, author.sizes(kind)) for stream in streams]
+        while any(parts):
+            # Requests first, more or less; a part of their answers may come too early, as strays do.
+            side = 0 if parts[0] and (not parts[1] or author.chance.random() < 0.8) else 1
+            part = parts[side].pop(0)
+            for session in sessions:
+                (session.from_broker if side else session.from_client)(part)
+            assert state(sessions[0]) == state(sessions[1])
+        for session in sessions:
+            session.finish()
+        assert [bytes(s.broker.got) for s in sessions] == [streams[0]] * 2
+        assert sessions[0].client.got == sessions[1].client.got
+        ring = [told(desk) for desk in two]
+        assert ring[0] == ring[1] and len(ring[0]) > 20
+        for desk in two:
+            desk.tidy()
+
+
+def test_the_accelerator_is_what_moves_them(desks: Any) -> None:
+    """Or the tests above would compare Python with itself."""
+    desk = desks()
+    session = desk.session()
+    for number in range(3):
+        session.from_client(heartbeat(number).request)
+        session.from_broker(heartbeat(number).response)
+    session.client.far.send(heartbeat(4).request)
+    request = session.connection.request
+    request.readable = True
+    assert desk.mover.pump(request) is False and not request.readable
+    assert session.broker.far.recv(1000).endswith(heartbeat(4).request[4:])
+
+
+@pytest.mark.parametrize("rules", ["none", "idle"])
+def test_slow_peers(desks: Any, rules: str) -> None:
+    """Sinks that take a part, or nothing for a while."""
+    desk = desks(RULES[rules])
+    for seed in range(2):
+        author = Author(seed)
+        exchanges = author.conversation(40, most=200_000)
+        session = desk.session()
+        schedule(session, exchanges, author, "mixed")
+        session.client.room = session.broker.room = float("inf")
+        session.pump()
+        session.finish()
+        assert bytes(session.broker.got) == b"".join(e.request for e in exchanges), f"seed {seed}"
+        assert bytes(session.client.got) == b"".join(e.expected for e in exchanges), f"seed {seed}"
+        assert session.check_ring() == (bytes(session.broker.got), bytes(session.client.got))
+        desk.tidy()
+
+
+def test_what_is_no_kafka(desks: Any) -> None:
+    two = desks(), desks(moves=False)
+    for seed in range(10):
+        author = Author(seed)
+        good = author.conversation(3)
+        streams = [
+            b"".join((e.response if side else e.request) or b"" for e in good) + b"\xff" * 9 + author.chance.randbytes(200)
+            for side in (0, 1)
+        ]
+        sessions = [desk.session() for desk in two]
+        for side in (0, 1):
+            for part in cut(streams[side], author.sizes("small")):
+                for session in sessions:
+                    (session.from_broker if side else session.from_client)(part)
+                assert state(sessions[0]) == state(sessions[1])
+        for session in sessions:
+            session.finish()
+            assert [bytes(session.broker.got), bytes(session.client.got)] == streams
+        assert told(two[0]) == told(two[1])
+
+
+def test_a_client_that_is_gone(desks: Any) -> None:
+    """A sink that cannot be written to ends the connection, with what came from it before."""
+    for moves in (True, False):
+        desk = desks(moves=moves)
+        session = desk.session()
+        session.from_client(heartbeat(1).request)
+        session.client.far.close()
+        session.from_broker(heartbeat(1).response)
+        assert session.connection.closed
+        assert [r[1] for r in told(desk) if r[0] == Kind.DATA] == [0, 1]

@@ -1,0 +1,138 @@
+"""A desk whose connections have real sockets, so that the accelerator moves their bytes (proxy/moving.py).
+
+A session is used as one of `desk`: a segment is put into the socket when its turn has come, so each `recv` gets one at
+most; `room` is what the other side reads, behind a socket that takes no more than a few thousand bytes at a time.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections import deque
+from typing import Any
+
+from barnabas.decoder.accelerator import native
+from barnabas.decoder.frame import MAX_FRAME
+from barnabas.plugins.rules import Rule
+from barnabas.proxy.connection import Connection
+from barnabas.proxy.events import Address
+from barnabas.proxy.lane import Lane
+from torture.proxy.desk import BROKER, OWN_HOST, Desk, Session
+
+
+class Wire(socket.socket):
+    """The relay's end: a stream socket of this machine that says it was TCP."""
+
+    peer: Address = ("", 0)
+
+    def getpeername(self) -> Address:
+        return self.peer
+
+    def getsockname(self) -> Address:
+        return OWN_HOST, 40000
+
+    def setsockopt(self, *_: Any) -> None: ...
+
+    def getsockopt(self, *_: Any) -> int:  # type: ignore[override]
+        return 0
+
+
+class End:
+    """The other end, as `desk.FakeSocket` has it."""
+
+    def __init__(self, peer: Address) -> None:
+        ours, self.far = socket.socketpair()
+        ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1)
+        self.wire = Wire(fileno=ours.detach())
+        self.wire.peer = peer
+        for sock in (self.wire, self.far):
+            sock.setblocking(False)
+        self.inbox: deque[bytes] = deque()
+        self.ended = self._told = False
+        self.room: float = float("inf")
+        self.got = bytearray()
+
+    @property
+    def closed(self) -> bool:
+        return self.wire.fileno() < 0
+
+    @property
+    def shut(self) -> bool:
+        return False  # part of what is compared to see whether anything moves
+
+    def deliver(self) -> bool:
+        """Put the next segment, or the end, into the socket; whether there was one."""
+        if self.inbox:
+            segment = self.inbox.popleft()
+            sent = self.far.send(segment)
+            if sent < len(segment):
+                self.inbox.appendleft(segment[sent:])
+        elif self.ended and not self._told:
+            self._told = True
+            self.far.shutdown(socket.SHUT_WR)
+        else:
+            return False
+        return True
+
+    def collect(self) -> int:
+        """Read as much as there is room for."""
+        before = len(self.got)
+        while self.room:
+            try:
+                part = self.far.recv(int(min(self.room, 1 << 20)))
+            except OSError:  # nothing there, or closed by the test
+                break
+            if not part:
+                break
+            self.room -= len(part)
+            self.got += part
+        return len(self.got) - before
+
+
+class WiredSession(Session):
+    def _pump(self, lane: Lane) -> None:
+        source, sink = (self.broker, self.client) if lane.direction else (self.client, self.broker)
+        lane.readable = True
+        while True:
+            while lane.readable and lane.pump():
+                pass
+            if sink.collect() or lane.pending:  # type: ignore[attr-defined]
+                if lane.pending and lane.open:
+                    before = len(lane.pending)
+                    lane.flush()
+                    if len(lane.pending) == before:
+                        return
+                lane.readable = True
+            elif lane.open and source.deliver():  # type: ignore[attr-defined]
+                lane.readable = True
+            else:
+                return
+
+
+class WiredDesk(Desk):
+    """Its relay moves bytes by the accelerator, as far as that goes; `moves=False`: without it."""
+
+    def __init__(self, rules: list[Rule] | None = None, lossless: bool = False, moves: bool = True) -> None:
+        super().__init__(rules, lossless)
+        self.ends: list[End] = []
+        self.switchable = True  # more is remembered then
+        self.mover = None
+        if moves:
+            assert native is not None
+            more = lossless, self.switchable, MAX_FRAME
+            self.mover = native.Mover(self.writer, self.writer.data, self.fault, Wire, *more)
+
+    def session(self) -> WiredSession:
+        self.events.clear()
+        client, broker = End(("127.0.0.1", 50000)), End(BROKER)
+        self.ends += client, broker
+        connection = Connection(self, next(self._numbers), client.wire, ("127.0.0.1", 50000), BROKER)
+        connection.upstream = broker.wire
+        connection.connected()
+        return WiredSession(self, connection, client, broker)  # type: ignore[arg-type]
+
+    def tidy(self) -> None:
+        """Close the ends of all sessions."""
+        for end in self.ends:
+            end.wire.close()
+            end.far.close()
+        self.ends.clear()
