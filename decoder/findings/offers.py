@@ -169,6 +169,14 @@ def spoken(ends: tuple[int, int] | None) -> str:
     return f"v{ends[0]}" if ends[0] == ends[1] else f"v{ends[0]} to v{ends[1]}"
 
 
+def brokers_version(exchange: Exchange) -> int:
+    """The version at which the broker was asked: a proxy may have translated the request."""
+    for frame in exchange.marks.get("broker_request", ()):
+        if len(frame) >= 4 and int.from_bytes(frame[:2], "big") == exchange.api_key:
+            return int.from_bytes(frame[2:4], "big")
+    return exchange.api_version
+
+
 def refused(exchange: Exchange) -> bool:
     """Whether the answer is UNSUPPORTED_VERSION: first a glance, because nearly all are not, and large ones never."""
     response = exchange.response

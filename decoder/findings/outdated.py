@@ -12,7 +12,19 @@ from ..plan import API_VERSIONS
 from ..project import values_at
 from .detector import Detector
 from .finding import Severity
-from .offers import FETCH, PRODUCE, Offers, Remembered, Table, offers_of, refused, removal, since, spoken
+from .offers import (
+    FETCH,
+    PRODUCE,
+    Offers,
+    Remembered,
+    Table,
+    brokers_version,
+    offers_of,
+    refused,
+    removal,
+    since,
+    spoken,
+)
 from .scene import Link, Scene
 
 _MAGIC_AT = 16
@@ -73,6 +85,8 @@ class RemovedVersions(Detector):
         at = exchange.api_key, exchange.api_version
         if not _dropped(*at) or exchange.state is not State.PAIRED or refused(exchange):
             return
+        if not _dropped(exchange.api_key, brokers_version(exchange)):
+            return  # the broker never saw it: what stands between has translated it
         counts = self._counts.of(link.identity, Counter)
         counts[at] += 1
         finding = self.report(link.identity, exchange, lambda: self.finding("", "", "", **link.facts))
@@ -135,7 +149,7 @@ class OldRecordFormat(Detector):
         if exchange.api_key == API_VERSIONS:
             self._offers.learn(link)
             return
-        if exchange.api_version >= _MAGIC_2[exchange.api_key] or exchange.state is State.NO_RESPONSE:
+        if brokers_version(exchange) >= _MAGIC_2[exchange.api_key] or exchange.state is State.NO_RESPONSE:
             return
         table = self._offers.of(link)
         if table is None or table.get(exchange.api_key, (0, 0))[1] < _MAGIC_2[exchange.api_key]:

@@ -105,6 +105,12 @@ class UnsupportedVersion(OutOfRange):
 
     @staticmethod
     def _reason(exchange: Exchange, judged: Judged) -> tuple[str, str]:
+        if noted := exchange.marks.get("notes"):
+            return (
+                f"noted on it by the proxy, which may have answered itself: {'; '.join(map(str, noted))}.",
+                "if that is a rule's doing, it is what the rule is for; if it could not be translated, use a broker or a "
+                "client of another version",
+            )
         if judged.fit is Fit.UNKNOWN and exchange.api not in _FEATURES:
             came = since(exchange.api_key, exchange.api_version)
             return (

@@ -226,6 +226,29 @@ def test_a_broker_that_has_nothing_newer_is_not_the_clients_fault() -> None:
     assert findings(old, "old-record-format") == []  # it stores what it is sent
 
 
+def test_what_a_proxy_translates_the_broker_never_sees() -> None:
+    """The other leg of an exchange says at which version the broker was asked."""
+    carried = told("old-kafka-python-round")
+    for happening in carried:
+        if (e := exchange_of(happening)) is not None and e.request is not None and e.api in NEWER:
+            e.marks["broker_request"] = [e.request[:2] + NEWER[e.api].to_bytes(2, "big") + e.request[4:]]
+    assert findings(carried, "removed-in-kafka-4") == findings(carried, "old-record-format") == []
+
+
+NEWER = {"Produce": 3, "Fetch": 4, "ListOffsets": 1}
+
+
+def test_a_refusal_names_what_a_proxy_noted_on_it() -> None:
+    refused = told("group-described")
+    plain = findings(refused, "unsupported-version")[0]
+    for happening in refused:
+        if (e := exchange_of(happening)) is not None and e.api == plain.about["api"]:
+            e.marks["notes"] = ["the broker has no such thing"]
+    noted = findings(refused, "unsupported-version")[0]
+    assert noted.seen == plain.seen
+    assert "the broker has no such thing" in noted.why and "the broker has no such thing" not in plain.why
+
+
 def test_records_of_an_old_format_are_converted() -> None:
     sent, read = findings(told("old-kafka-python-round"), "old-record-format")
     assert "sent records of magic 1 in 24 Produce v2 requests" in sent.seen and sent.about["bytes"] > 2000
