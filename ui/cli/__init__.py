@@ -56,6 +56,7 @@ COMMANDS = {
     "filter": _Command("filter", "app", KNOWN),
     "schema": _Command("schema", "app", KNOWN),
     "encode": _Command("frame", "encode", KNOWN),
+    "man": _Command("man", "man", KNOWN),
 }
 """Every command by its name, in the order of the help."""
 

@@ -13,6 +13,7 @@ from typer.core import TyperGroup
 from ... import __version__
 from ..tui.safe import visible
 from . import COMMANDS
+from .manual import show, with_manual
 
 # ClickException, of the click that this release of typer brings or needs.
 _MISTAKE: Any = next(each for each in typer.BadParameter.__mro__ if each.__name__ == "ClickException")
@@ -33,7 +34,18 @@ def _root(
 
 
 class _Root(TyperGroup):
-    """What is wrong with a command line is said with its words, which may come from elsewhere: made harmless for a terminal."""
+    """What is wrong with a command line is said with its words, which may come from elsewhere: made harmless for a terminal.
+    The help of each command ends with its page of the manual."""
+
+    def get_command(self, *given: Any, **named: Any) -> Any:
+        found = super().get_command(*given, **named)
+        if found is not None and "format_help" not in vars(found):
+            with_manual(found, found.name or "")
+        return found
+
+    def format_help(self, *given: Any, **named: Any) -> None:
+        super().format_help(*given, **named)
+        show("")
 
     def make_context(self, *arguments: Any, **options: Any) -> Any:
         with _harmless():

@@ -1,0 +1,129 @@
+"""What stands behind a command's options in its help: examples, exit status, files, environment, where to read on.
+
+The texts are in `manual_live`, `manual_recordings` and `manual_protocol`, in lines that a person reads: ``== NAME`` begins a
+command, ``$ ...`` is an example and what follows says what it does, ``1: ...`` an exit status (``130:`` without words: it
+never ends with that), ``file`` and ``env`` what it reads and writes, ``see`` where to go on. A command of a group without a page of its own has its group's statuses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+STATUS = {
+    "0": "Done.",
+    "2": "Wrong usage, or something you can mend: one line on standard error says what, where and what to do.",
+    "130": "Ended by Ctrl-C.",
+    "141": "The reader of the output went away, as with `| head`.",
+}
+"""What every command may end with."""
+
+
+@dataclass
+class Page:
+    """What is said of one command besides its options."""
+
+    examples: list[tuple[str, str]] = field(default_factory=list)
+    """(command line, what it does)"""
+    status: dict[str, str] = field(default_factory=dict)
+    """The command's own, or its own words for one of all commands."""
+    files: list[tuple[str, str]] = field(default_factory=list)
+    environment: list[tuple[str, str]] = field(default_factory=list)
+    see: list[str] = field(default_factory=list)
+
+    @property
+    def statuses(self) -> list[tuple[str, str]]:
+        """Every exit status and what it says, in order."""
+        said = {number: words for number, words in (STATUS | self.status).items() if words}
+        return sorted(said.items(), key=lambda each: int(each[0]))
+
+
+@cache
+def pages() -> dict[str, Page]:
+    """Every page by the command's name: "" is `barnabas` itself, "rules try" a command of a group."""
+    from .manual_live import PAGES as LIVE
+    from .manual_protocol import PAGES as PROTOCOL
+    from .manual_recordings import PAGES as RECORDINGS
+
+    found: dict[str, Page] = {}
+    for part in (LIVE, RECORDINGS, PROTOCOL):
+        for text in part.split("\n== ")[1:]:
+            name, _, body = text.partition("\n")
+            found[name.removeprefix("barnabas").strip()] = _page(body)
+    return found
+
+
+def _page(body: str) -> Page:
+    page = Page()
+    for line in filter(None, body.splitlines()):
+        word, _, rest = line.partition(" ")
+        if line.startswith("  "):
+            command, said = page.examples[-1]
+            page.examples[-1] = command, f"{said} {line.strip()}".strip()
+        elif word == "$":
+            page.examples.append((rest, ""))
+        elif word == "see":
+            page.see = rest.split(", ")
+        elif word in ("file", "env"):
+            name, _, said = rest.partition(": ")
+            (page.files if word == "file" else page.environment).append((name, said))
+        else:
+            page.status[word.rstrip(":")] = rest
+    return page
+
+
+def page_of(path: str) -> Page:
+    """The page of a command, its group's statuses and environment with it. Empty if nothing is said of it."""
+    page = pages().get(path, Page())
+    group = pages().get(path.partition(" ")[0], Page()) if " " in path else Page()
+    return Page(page.examples, group.status | page.status, page.files or group.files,
+                page.environment or group.environment, page.see or group.see)  # fmt: skip
+
+
+def with_manual(command: Any, path: str) -> Any:
+    """The command, whose help ends with its page; and so have all commands of a group."""
+    before: Callable[[Any, Any], None] = command.format_help
+
+    def format_help(context: Any, formatter: Any) -> None:
+        before(context, formatter)
+        show(path)
+
+    command.format_help = format_help
+    for name, each in getattr(command, "commands", {}).items():
+        with_manual(each, f"{path} {name}".strip())
+    return command
+
+
+def show(path: str) -> None:
+    """Print a command's page, in the manner of its options."""
+    from rich.console import Console, Group
+    from rich.panel import Panel
+    from rich.table import Table
+    from rich.text import Text
+
+    console = Console(highlight=False)
+    page = page_of(path)
+
+    def panel(title: str, inside: Any) -> None:
+        console.print(Panel(inside, title=title, title_align="left", border_style="dim"))
+
+    def columns(rows: list[tuple[str, str]]) -> Any:
+        table = Table.grid(padding=(0, 2))
+        for name, said in rows:
+            table.add_row(Text(name, "bold"), Text(said))
+        return table
+
+    if page.examples:
+        lines: list[Text] = []
+        for command, said in page.examples:
+            lines += [Text(command, "bold cyan"), Text(f"  {said}")]
+        panel("Examples", Group(*lines))
+    panel("Exit status", columns(page.statuses))
+    if page.files:
+        panel("Files", columns(page.files))
+    if page.environment:
+        panel("Environment", columns(page.environment))
+    if page.see:
+        panel("See also", Text(", ".join(page.see)))
