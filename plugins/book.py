@@ -35,9 +35,9 @@ STEADY = frozenset({
 
 SKELETAL = STEADY | {
     "corr", "time", "software", "software.version", "broker.min", "broker.max", "err", "errors", "retriable", "partition.err",
-    "topic.err", "throttle", "latency", "paired", "state", "no_response", "orphan", "pending",
+    "topic.err", "throttle", "latency", "paired", "state", "size.req", "size.resp", "size",
 }  # fmt: skip
-"""Fields of filters that can be told without records, and without the size of what is still coming."""
+"""Fields of filters that can be told without records. Sizes stand in front of all else."""
 
 
 def skeletal(wanted: Filter) -> bool:

@@ -117,12 +117,13 @@ class Holding(Responses):
         try:
             if lane.direction:
                 return self._response_passes(rules, lane, skeleton, held, now)
-            return self._request_passes(rules, skeleton, now)
+            return self._request_passes(rules, skeleton, held, now)
         except Exception:
             return False  # whoever reads it when it is all there tells what is wrong with it
 
-    def _request_passes(self, rules: RuleBook, skeleton: bytes, now: int) -> bool:
+    def _request_passes(self, rules: RuleBook, skeleton: bytes, held: bytearray, now: int) -> bool:
         exchange = exchange_of(self, skeleton, now)
+        exchange.marks["sizes"] = int.from_bytes(held[:4], "big"), None
         key = exchange.api_key
         if exchange.request_message is None or rules.concerns(exchange):
             return False
@@ -137,6 +138,7 @@ class Holding(Responses):
             return False
         exchange = exchange_of(self, *kept)
         exchange.response, exchange.response_time_ns, exchange.state = skeleton[4:], now, State.PAIRED
+        exchange.marks["sizes"] = exchange.request_size, int.from_bytes(held[:4], "big")
         if exchange.response_message is None or rules.concerns(exchange, late=True):
             return False
         key, version = exchange.api_key, exchange.api_version

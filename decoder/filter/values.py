@@ -89,9 +89,9 @@ ONE: dict[str, One] = {
     "paired": _state(State.PAIRED),
     "no_response": _state(State.NO_RESPONSE),
     "orphan": _state(State.ORPHAN),
-    "size.req": lambda e: e.request_size,
-    "size.resp": lambda e: e.response_size,
-    "size": lambda e: (e.request_size or 0) + (e.response_size or 0),
+    "size.req": lambda e: _sizes(e)[0],
+    "size.resp": lambda e: _sizes(e)[1],
+    "size": lambda e: sum(size or 0 for size in _sizes(e)),
     "time": _time,
     "conn": lambda e: e.connection & 0xFFFFFFFF,
     "corr": lambda e: e.correlation_id,
@@ -115,6 +115,12 @@ ONE: dict[str, One] = {
     "records": lambda e: _record_count(e),
 }
 """Fields with one value; None: it has none. (`pending` depends on the time it is; see `evaluate`.)"""
+
+
+def _sizes(exchange: Exchange) -> tuple[int | None, int | None]:
+    """Of request and response. Who holds an exchange without all of its bytes knows them (`marks`)."""
+    known: tuple[int | None, int | None] | None = exchange.marks.get("sizes")
+    return known or (exchange.request_size, exchange.response_size)
 
 
 def _message(exchange: Exchange, side: str) -> Message | None:

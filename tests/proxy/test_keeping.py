@@ -117,6 +117,32 @@ def produce(topics: dict[str, int], number: int, size: int) -> bytes:
     return len(frame).to_bytes(4, "big") + frame
 
 
+def test_a_size_is_known_before_the_end(bench: Any, wire: Any) -> None:
+    """It stands in front: a request that is not large enough for a rule passes while its end is still to come."""
+    begun = threading.Event()
+
+    def script(sock: Any) -> None:
+        while head := wire.exactly(sock, 1000):
+            begun.set()
+            frame = head + wire.exactly(sock, int.from_bytes(head[:4], "big") + 4 - len(head))
+            sock.sendall(
+                wire.framed(decoder.encode_response(PRODUCE, 9, {}, correlation_id=int.from_bytes(frame[8:12], "big")))
+            )
+
+    rule = Rule.of("api == Produce and size.req > 300kB", error="MESSAGE_TOO_LARGE")
+    proxy = bench.proxy(bench.broker(script).address, rules=[rule])
+    client = bench.client(proxy.address)
+    for number, size in enumerate((200_000, 400_000)):
+        begun.clear()
+        frame = produce({"a": 1}, number, size)
+        client.sendall(frame[:-50_000])
+        if not number:
+            assert begun.wait(20), "it waits for its end"
+        client.sendall(frame[-50_000:])
+        answer = decoder.decode_response(wire.read_frame(client)[4:], api_key=PRODUCE, api_version=9).to_dict()
+        assert bool(answer["responses"]) == bool(number) and begun.is_set() == (not number)
+
+
 def test_a_large_request_passes_once_it_is_seen_that_no_rule_is_about_it(bench: Any, wire: Any) -> None:
     """Before its end: as soon as its last topic is known. One that a rule is about never reaches the broker."""
     reached: list[bytes] = []
