@@ -13,7 +13,7 @@ from typer.core import TyperGroup
 from ... import __version__
 from ..tui.safe import visible
 from . import COMMANDS
-from .manual import show, with_manual
+from .manual import show, tidy, with_manual
 
 # ClickException, of the click that this release of typer brings or needs.
 _MISTAKE: Any = next(each for each in typer.BadParameter.__mro__ if each.__name__ == "ClickException")
@@ -43,8 +43,9 @@ class _Root(TyperGroup):
             with_manual(found, found.name or "")
         return found
 
-    def format_help(self, *given: Any, **named: Any) -> None:
-        super().format_help(*given, **named)
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        tidy(self, self.get_help_option(ctx))
+        super().format_help(ctx, formatter)
         show("")
 
     def make_context(self, *arguments: Any, **options: Any) -> Any:

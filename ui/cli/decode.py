@@ -41,7 +41,7 @@ def decode(
         list[str] | None,
         typer.Option(
             "--schema",
-            help="A schema for values: FILE[=TOPIC[:key]][#MESSAGE], .avsc or a compiled Protobuf descriptor set.",
+            help="A schema for values: FILE[=TOPIC[:key]]\\[#MESSAGE], .avsc or a compiled Protobuf descriptor set.",
             metavar="FILE",
         ),
     ] = None,

@@ -58,9 +58,13 @@ def export(
     ] = None,
     form: Annotated[
         As | None,
-        typer.Option("--as", help="jsonl, csv or parquet; of one exchange python, pytest, hex, json or text."),
+        typer.Option(
+            "--as", help="jsonl, csv or parquet; of one exchange python, pytest, hex, json or text.", metavar="FORM"
+        ),
     ] = None,
-    table: Annotated[TableName, typer.Option("--table", "-t", help="Which view; see --list.")] = TableName.EXCHANGES,  # type: ignore[attr-defined]
+    table: Annotated[
+        TableName, typer.Option("--table", "-t", help="Which view; see --list.", metavar="TABLE")
+    ] = TableName.EXCHANGES,  # type: ignore[attr-defined]
     filter_: Annotated[
         str | None, typer.Option("--filter", help="Only the exchanges that this is true of.", metavar="FILTER")
     ] = None,

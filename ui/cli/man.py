@@ -10,7 +10,7 @@ import typer
 
 from ... import __version__
 from .failure import Failure
-from .manual import Page, page_of
+from .manual import Page, page_of, tidy
 
 _MARKUP = re.compile(r"\\(?=\[)")
 """Rich's escape of a bracket, in the texts of options."""
@@ -30,6 +30,8 @@ def man(
     root = typer.main.get_command(make_app())
     name = " ".join(command or ())
     found = dict(_commands(root, ""))
+    for each in found.values():
+        tidy(each)
     if name and name not in found:
         raise Failure(f"there is no command {name!r}; see: barnabas --help")
     chosen = {each: found[each] for each in found if not name or each == name or each.startswith(f"{name} ")}

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any
+from typing import Any, Literal, get_origin
 
 STATUS = {
     "0": "Done.",
@@ -87,6 +87,7 @@ def with_manual(command: Any, path: str) -> Any:
     before: Callable[[Any, Any], None] = command.format_help
 
     def format_help(context: Any, formatter: Any) -> None:
+        tidy(command, command.get_help_option(context))
         before(context, formatter)
         show(path)
 
@@ -94,6 +95,28 @@ def with_manual(command: Any, path: str) -> Any:
     for name, each in getattr(command, "commands", {}).items():
         with_manual(each, f"{path} {name}".strip())
     return command
+
+
+def tidy(command: Any, *more: Any) -> None:
+    """Lines of paragraphs are joined, to fit any terminal; what an option takes is a word, and a switch takes nothing. `more`: options that are
+    not among the command's own."""
+    if command.help:
+        command.help = "\n\n".join(" ".join(each.split()) for each in command.help.split("\n\n"))
+    for each in (*command.params, *more):
+        if each.metavar is None and not _chosen(each):
+            if getattr(each, "is_flag", False):
+                each.metavar = ""
+            elif each.opts[0].startswith("-"):
+                each.metavar = "N" if each.name in _NUMBERS else each.name.rpartition("_")[2].upper()
+
+
+_NUMBERS = ("limit", "loop", "pages", "version", "correlation_id")
+
+
+def _chosen(parameter: Any) -> bool:
+    """Whether the help names the values that there are."""
+    kind = getattr(getattr(parameter, "type_descriptor", None), "annotation", None)
+    return hasattr(kind, "__members__") or get_origin(kind) is Literal or hasattr(getattr(parameter, "type", None), "choices")
 
 
 def show(path: str) -> None:

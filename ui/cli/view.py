@@ -48,7 +48,7 @@ def ui(
     keys: Annotated[bool, typer.Option("--keys", help="Print every action with its keys, and end.")] = False,
     schema: Annotated[
         list[str] | None,
-        typer.Option("--schema", help="A schema for values: FILE[=TOPIC[:key]][#MESSAGE], as of decode.", metavar="FILE"),
+        typer.Option("--schema", help="A schema for values: FILE[=TOPIC[:key]]\\[#MESSAGE], as of decode.", metavar="FILE"),
     ] = None,
     registry: Annotated[
         str | None,

@@ -106,6 +106,14 @@ def test_help_ends_with_the_manual(run: Run) -> None:
     parts = ["Usage", "─ Options", "─ Examples", "barnabas rules check rules.yaml", "─ Exit status", "─ See also"]
     assert sorted(parts, key=shown.index) == parts
     assert max(map(len, shown.splitlines())) <= 80
+    assert "<bool>" not in shown and "Say whether a file holds rules, and what they are about. Exit status 2 if" in shown
+
+
+def test_brackets_are_not_taken_for_markup(capsys: pytest.CaptureFixture[str]) -> None:
+    make_app(["ui"])(["ui", "--help"], standalone_mode=False)
+    assert "FILE[=TOPIC[:key]][#MESSAGE]" in capsys.readouterr().out
+    man(["ui"])
+    assert "FILE[=TOPIC[:key]][#MESSAGE]" in capsys.readouterr().out
 
 
 def test_the_manual_as_a_page(capsys: pytest.CaptureFixture[str]) -> None:
