@@ -194,7 +194,7 @@ class Selection:
         """Read the few exchanges that tell names of topic ids, and of clients and brokers."""
         wanted = frozenset[int]()
         if self._topics:
-            wanted |= apis_with("response", "topic") & _naming()
+            wanted |= naming_apis()
         if Need.CONNECTION in self.filter.needs:
             wanted |= {_API_VERSIONS}
         stop = self.capture.starts[-1]
@@ -213,9 +213,9 @@ class Selection:
 
 
 @cache
-def _naming() -> frozenset[int]:
+def naming_apis() -> frozenset[int]:
     """The APIs whose responses may name topics beside their ids."""
-    return apis_with("response", "topic.id")
+    return apis_with("response", "topic") & apis_with("response", "topic.id")
 
 
 def _blocks(start: int, stop: int, newest_first: bool) -> Iterator[tuple[int, int]]:

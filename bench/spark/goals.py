@@ -1,19 +1,18 @@
-"""What Spark costs over our own reading, and which road into it is the cheapest: one command, one machine.
+"""What Spark costs over our own reading, which road into it is the cheapest, and tshark beside it: one command, one machine.
 
     python bench/spark/goals.py [--megabytes 500,1000,2000,4000] [--keep DIRECTORY] [--hot 2000000] [--wall]
 
-Small exchanges (`traffic.py`), the table `frames` (or `exchanges`, for pairs) counted by API and client id. CPU-seconds of this
-process, the JVM and Spark's Python workers, in a warm session; so a machine with other work gives nearly the same figures.
-`--wall` adds local[2] against local[1] in seconds: only on a machine that has nothing else to do. `--hot`: exchanges of the
-recording with one connection, read by a process whose memory is looked at (0: not).
+Small exchanges (`traffic.py`), the table `frames` (or `exchanges`, for pairs) counted by API and client id; and the header tables
+as the pipeline writes them. CPU-seconds of this process, the JVM and Spark's Python workers, in a warm session; so a machine with
+other work gives nearly the same figures. `--wall` adds local[2] against local[1] in seconds: only on a machine that has nothing
+else to do. `--hot`: exchanges of the recording with one connection, of which the memory of Spark's workers is looked at (0: not).
 """
 
 from __future__ import annotations
 
 import argparse
 import os
-import subprocess
-import sys
+import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -21,11 +20,15 @@ from pathlib import Path
 from typing import Any
 
 from barnabas.captures import tables
+from barnabas.captures.spark import pipeline
 from barnabas.captures.spark.session import session
 from barnabas.captures.spark.source import BarnabasSource, SegmentReader, ddl
+from barnabas.captures.tables.folder import Folder
 from pyspark.sql import functions as f
-from traffic import record, written
+from tables import BODIES, BODY_FIELDS, FIELDS, HEADERS, tshark
+from traffic import mixed, record, written
 
+HOT = ("exchanges", "frames", "errors", "connections", "versions")
 COLUMNS = ["api", "client_id", "time_ns", "connection", "correlation_id", "direction"]
 TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -47,8 +50,8 @@ class TupleSource(BarnabasSource):
         return TupleReader(self._path(), *self._asked())
 
 
-def tree_cpu() -> float:
-    """CPU-seconds of this process and of all that it has started, living or ended."""
+def tree() -> Iterator[tuple[int, int]]:
+    """This process and all that it has started: numbers and clock ticks, those of their children that have ended included."""
     children: dict[int, list[int]] = {}
     used: dict[int, int] = {}
     for entry in os.listdir("/proc"):
@@ -60,12 +63,16 @@ def tree_cpu() -> float:
             continue
         children.setdefault(int(fields[1]), []).append(int(entry))
         used[int(entry)] = sum(map(int, fields[11:15]))
-    waiting, total = [os.getpid()], 0
+    waiting = [os.getpid()]
     while waiting:
         number = waiting.pop()
-        total += used.get(number, 0)
+        yield number, used.get(number, 0)
         waiting += children.get(number, [])
-    return total / TICKS
+
+
+def tree_cpu() -> float:
+    """CPU-seconds of this process and of all that it has started, living or ended."""
+    return sum(ticks for _, ticks in tree()) / TICKS
 
 
 def measured(name: str, size: int, run: Callable[[], int]) -> tuple[float, float]:
@@ -95,6 +102,14 @@ def alone(segments: list[tables.Segment]) -> int:
     return total
 
 
+def own_rows(segments: list[tables.Segment], names: tuple[str, ...]) -> int:
+    """Rows of some tables, read in this process."""
+    options = [tables.Options(tables.described(name), tables.described(name).chosen()) for name in names]
+    return sum(
+        batch.num_rows for each in segments for _, batch in tables.Unit(each.path, options, follows=each.follows)
+    )
+
+
 def rdd_rows(segment: Any) -> Iterator[tuple[Any, ...]]:
     reader = TupleReader("", "frames", COLUMNS, "")
     return reader.read(type("Partition", (), {"segment": segment})())
@@ -107,7 +122,12 @@ class Ways:
         self.spark, self.path, self.segments = spark, path, segments
 
     def _read(self, name: str, table: str, columns: list[str]) -> Any:
-        return self.spark.read.format(name).option("table", table).option("columns", ",".join(columns)).load(str(self.path))
+        return (
+            self.spark.read.format(name)
+            .option("table", table)
+            .option("columns", ",".join(columns))
+            .load(str(self.path))
+        )
 
     def arrow(self) -> int:
         return by_key(self._read("barnabas", "frames", COLUMNS))
@@ -118,6 +138,20 @@ class Ways:
     def rdd(self) -> int:
         rows = self.spark.sparkContext.parallelize(self.segments, len(self.segments)).flatMap(rdd_rows)
         return by_key(self.spark.createDataFrame(rows, ddl("frames", COLUMNS)))
+
+    def written(self, names: tuple[str, ...] = HEADERS) -> int:
+        """The pipeline's Parquet, by Spark's tasks."""
+        rows = 0
+
+        def told(row: dict[str, Any]) -> None:
+            nonlocal rows
+            rows += row["frames"]
+
+        with tempfile.TemporaryDirectory(prefix="barnabas-bench-") as output:
+            folder = Folder(Path(output, "tables"), names)
+            folder.prepare()
+            pipeline.write(self.spark, folder, [(each, None) for each in self.segments], told=told)
+        return rows
 
     def paired_by_reader(self) -> int:
         frame = self._read("barnabas", "exchanges", ["connection", "correlation_id", "latency_ns"])
@@ -132,26 +166,59 @@ class Ways:
         return int(whole[0][0])
 
 
+def written_alone(segments: list[tables.Segment]) -> int:
+    """The same Parquet, by this process."""
+    with tempfile.TemporaryDirectory(prefix="barnabas-bench-") as output:
+        folder = Folder(Path(output, "tables"), HEADERS)
+        folder.prepare()
+        return sum(folder.write(each)["frames"] for each in segments)
+
+
 def goal(what: str, value: float, wanted: float) -> None:
     print(f"{'met   ' if value >= wanted else 'MISSED'} {what}: {value:.2f} (wanted {wanted})", flush=True)
 
 
-def hot(place: Path, exchanges: int) -> None:
-    """The memory of one process that reads one connection's recording."""
+def hot(base: Path, exchanges: int) -> None:
+    """The memory of Spark's Python workers that read one connection's recording."""
+    place = base / f"hot-{exchanges}"
     if not place.exists():
         record(place, exchanges, connections=1)
-    script = (
-        "import resource, sys; from pathlib import Path; from barnabas.captures import tables\n"
-        "names = ('exchanges', 'frames', 'errors', 'connections', 'versions')\n"
-        "options = [tables.Options(tables.described(n), tables.described(n).chosen()) for n in names]\n"
-        "rows = sum(b.num_rows for s in tables.find_segments(Path(sys.argv[1])).segments for n, b in "
-        "tables.Unit(s.path, options, follows=s.follows) if n == 'frames')\n"
-        "print(rows, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)"
-    )
-    said = subprocess.run([sys.executable, "-c", script, str(place)], capture_output=True, text=True, check=True).stdout
-    rows, megabytes = said.split()
-    print(f"one connection, {int(rows):,} frames: at most {float(megabytes):.0f} MB in a process")
-    goal("400 MB over what it takes", 400 / float(megabytes), 1.0)
+    with session("local[1]") as spark:
+        frames = Ways(spark, place, tables.find_segments(place).segments).written(HOT)
+        kilobytes = []
+        for number, _ in tree():
+            said = Path("/proc", str(number), "status").read_text()
+            if said.startswith("Name:\tpython") and number != os.getpid():
+                kilobytes += [int(line.split()[1]) for line in said.splitlines() if line.startswith("VmHWM")]
+    most = max(kilobytes) / 1024
+    print(f"one connection, {frames:,} frames: at most {most:.0f} MB in a worker")
+    goal("400 MB over what it takes", 400 / most, 1.0)
+
+
+def beside_tshark(base: Path) -> None:
+    """Header tables and body tables of the first segment of small exchanges and of a fleet at work, and tshark on the same file.
+    CPU-seconds; three times in turn, the best of each."""
+    for name, make in (("small exchanges", record), ("a fleet at work", mixed)):
+        place = base / name.replace(" ", "-")
+        if not place.exists():
+            make(place)
+        first = tables.find_segments(place).segments[:1]
+        for names, fields, wanted in ((HEADERS, FIELDS, 25), (BODIES, BODY_FIELDS, 10)):
+            ours, theirs = [], []
+            for _ in range(3):
+                for found, run in (
+                    (ours, lambda n=names, s=first: own_rows(s, n)),
+                    (theirs, lambda f=fields, s=first: tshark(s[0].path, f)),
+                ):
+                    before = tree_cpu()
+                    run()  # type: ignore[operator]
+                    found.append(tree_cpu() - before)
+            print(f"{name}: {', '.join(names)}: {min(ours):.2f} CPU-s, tshark {min(theirs):.2f} CPU-s")
+            goal(
+                f"{'headers' if names is HEADERS else 'bodies'} to tshark -T fields, {name}",
+                min(theirs) / min(ours),
+                wanted,
+            )
 
 
 def main() -> None:
@@ -164,7 +231,7 @@ def main() -> None:
     sizes = sorted(map(int, given.megabytes.split(",")))
     with tempfile.TemporaryDirectory(prefix="barnabas-bench-") as temporary:
         base = given.keep or Path(temporary)
-        steady: dict[int, tuple[float, float]] = {}
+        steady: dict[int, tuple[float, ...]] = {}
         one: dict[int, float] = {}
         for master in ("local[1]", *(("local[2]",) if given.wall else ())):
             with session(master) as spark:
@@ -175,8 +242,8 @@ def main() -> None:
                     list(written(place, megabytes))
                     segments = tables.find_segments(place).segments
                     size, ways = sum(each.size for each in segments), Ways(spark, place, segments)
-                    if megabytes == sizes[0]:
-                        ways.arrow()  # the JVM's first steps
+                    for _ in range(3 if megabytes == sizes[0] else 0):
+                        ways.arrow()  # the JVM's first steps, in which it compiles
                     print(f"{master}, {size / 1e6:.0f} MB in {len(segments)} files")
                     arrow, speed = measured("Arrow batches", size, ways.arrow)
                     if master != "local[1]":
@@ -184,8 +251,11 @@ def main() -> None:
                         continue
                     one[megabytes] = speed
                     own, _ = measured("without Spark, one process", size, lambda found=segments: alone(found))  # type: ignore[misc]
-                    steady[megabytes] = arrow, own
-                    goal("Spark to our own process", arrow / own, 0.6)
+                    print(f"       rows through the JVM to our own: {arrow / own:.2f}")
+                    by_spark, _ = measured("header tables written by Spark", size, ways.written)
+                    by_us, _ = measured("the same by one process", size, lambda found=segments: written_alone(found))  # type: ignore[misc]
+                    goal("Spark to our own process", by_spark / by_us, 0.6)
+                    steady[megabytes] = arrow, own, by_spark
                     if megabytes != sizes[0]:
                         continue
                     goal("Arrow batches to tuples", arrow / measured("tuples", size, ways.tuples)[0], 2.0)
@@ -193,11 +263,13 @@ def main() -> None:
                     ours, _ = measured("pairs by the reader", size, ways.paired_by_reader)
                     theirs, _ = measured("pairs by a shuffle", size, ways.paired_by_shuffle)
                     goal("pairs by the reader to a shuffle", ours / theirs, 1.5)
-        for number, name in enumerate(("Spark", "one process")):
+        for number, name in enumerate(("rows into Spark", "rows in one process", "tables by Spark")):
             figures = [found[number] for found in steady.values()]
             goal(f"slowest size to the fastest, {name}", min(figures) / max(figures), 0.9)
         if given.hot:
-            hot(base / "hot", given.hot)
+            hot(base, given.hot)
+        if shutil.which("tshark"):
+            beside_tshark(base)
 
 
 if __name__ == "__main__":

@@ -34,6 +34,21 @@ FIELDS = (
     "kafka.client_id",
     "kafka.len",
 )
+BODIES = ("errors", "batches", "groups", "throttles")
+"""The tables of what bodies say that are made unless others are asked for."""
+BODY_FIELDS = (
+    *FIELDS,
+    "kafka.error",
+    "kafka.topic_name",
+    "kafka.partition_id",
+    "kafka.offset",
+    "kafka.batch_codec",
+    "kafka.batch_size",
+    "kafka.producer_id",
+    "kafka.consumer_group",
+    "kafka.member_id",
+    "kafka.throttle_time",
+)
 
 
 def cpu() -> float:
@@ -42,6 +57,15 @@ def cpu() -> float:
         usage.ru_utime + usage.ru_stime
         for usage in (resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN))
     )
+
+
+def tshark(path: Path, fields: tuple[str, ...]) -> None:
+    """Let tshark print these fields of every packet."""
+    words = [word for field in fields for word in ("-e", field)]
+    command = ["tshark", "-n", "-r", str(path), "-d", "tcp.port==9092,kafka", "-T", "fields", *words]
+    done = subprocess.run(command, capture_output=True, check=False)
+    if done.returncode or not done.stdout.strip():
+        raise SystemExit(f"tshark: {done.stderr.decode()}")
 
 
 def measured(name: str, size: int, run: Callable[[], int | None]) -> float:
@@ -86,14 +110,8 @@ def main() -> None:
                 lambda o=output, m=master: pipeline.run(source, o, m, names=HEADERS) and None,
             )  # type: ignore[misc]
         if given.tshark and shutil.which("tshark"):
-            fields = [word for field in FIELDS for word in ("-e", field)]
             first = segments[0]
-            command = ["tshark", "-n", "-r", str(first.path), "-d", "tcp.port==9092,kafka", "-T", "fields", *fields]
-            used = measured(
-                "tshark -T fields",
-                first.size,
-                lambda: subprocess.run(command, capture_output=True, check=False) and None,
-            )
+            used = measured("tshark -T fields", first.size, lambda: tshark(first.path, FIELDS))
             print(f"headers against tshark: {used / first.size * size / headers:.1f} x")
 
 

@@ -246,6 +246,7 @@ def stream(
         finally:
             if query.isActive:
                 query.stop()
+        folder.done()  # what the tasks have put there
 
 
 @contextmanager

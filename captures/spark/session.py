@@ -192,6 +192,8 @@ def _settings(master: str, quick: bool, folder: Path) -> dict[str, str]:
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.local.dir": str(folder),
             "spark.sql.shuffle.partitions": "2",
+            # Rows are many and gone at once: that this collector stops the JVM for a moment harms nobody.
+            "spark.driver.extraJavaOptions": "-XX:+UseParallelGC",
         }
     if quick:
         settings["spark.driver.extraJavaOptions"] = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"

@@ -10,6 +10,7 @@ from ...decoder import Exchange, Message
 from ...decoder.message import is_error_code, jsonable, shown_value
 from ...decoder.plan import FieldPlan, StructPlan
 from ..replay.roles import Role, paths
+from .arrow import numpy
 from .columns import Column
 
 ABOUT = {
@@ -57,6 +58,30 @@ def record_areas(message: Message) -> Iterator[Leaf]:
     """Every field that holds records."""
     shape = _shape(message.plan.kind, message.api_key, message.plan.version, "records")
     return (leaf for leaf in _walk(shape, message.values, "", {}) if leaf.value)
+
+
+def has_records(kind: str, api_key: int, version: int) -> bool:
+    """Whether such a message may hold records; if it is not known, it may."""
+    try:
+        shape = _shape(kind, api_key, version, "records")
+    except Exception:
+        return True
+    return bool(shape.leaves or shape.inside)
+
+
+def have_ids(records: Any) -> bool:
+    """Whether some of these exchanges name topics by ids: then those who tell the names have to be read, too."""
+    np = numpy()
+    both = np.unique(records["api_key"].astype(np.int64) << 16 | records["api_version"].astype(np.int64) & 0xFFFF)
+    return any(_has_ids(int(each) >> 16, int(each) & 0xFFFF) for each in both)
+
+
+@cache
+def _has_ids(api_key: int, api_version: int) -> bool:
+    try:
+        return any(Role.TOPIC_ID in paths(kind, api_key, api_version).values() for kind in ("request", "response"))
+    except Exception:  # a version that is not known
+        return False
 
 
 def named(about: dict[str, Any], exchange: Exchange) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..storage import Listed, Place, listed, opened
+from ..storage import Listed, Place, opened, stamp, stamps
 from . import files
 from .arrow import pyarrow
 
@@ -40,8 +40,12 @@ def date_of(first_ns: int | None, modified_ns: int) -> str:
 
 def is_table(each: Listed) -> bool:
     """Whether a file below a table's folder is one of the pipeline's."""
-    _, day, name = f"//{each.path}".rsplit("/", 2)
-    return name.endswith(".parquet") and day.startswith("date=")
+    return is_one("/".join(str(each.path).rsplit("/", 2)[1:]))
+
+
+def is_one(below: str) -> bool:
+    """Likewise of a path below the table's folder."""
+    return below.startswith("date=") and below.endswith(".parquet") and below.count("/") == 1
 
 
 class Manifest:
@@ -65,24 +69,31 @@ class Manifest:
         """The files that were read, by `Segment.key`."""
         if self._held is None:
             self._held = self._kept()
-        found = listed(self._folder / files.TABLE.name, suffixes=(".parquet",))
-        there = {_stamp(each): each for each in found if is_table(each)}
-        new = [each for stamp, each in there.items() if stamp not in self._held]
+        there = {each for each in stamps(self._folder / files.TABLE.name, (".parquet",)) if is_one(each[0])}
+        new = there.difference(self._held)
         self._saved = self._saved and not new and len(there) == len(self._held)
-        held = {stamp: done for stamp, done in self._held.items() if stamp in there}
-        untold = [each for each in new if _stamp(each)[0] not in self._told]
-        held |= {_stamp(each): self._told[_stamp(each)[0]] for each in new if _stamp(each)[0] in self._told}
+        held = {each: done for each, done in self._held.items() if each in there}
+        held |= {each: self._told[each[0]] for each in new if each[0] in self._told}
+        untold = [each for each in new if each not in held]
         with ThreadPoolExecutor(8) as pool:  # a store answers slowly
-            held |= zip(map(_stamp, untold), pool.map(_read, untold), strict=True)
+            held |= zip(untold, pool.map(self._read, untold), strict=True)
         self._held = held
         return {done.key: done for done in held.values() if done.key}
 
     def save(self) -> None:
         """Write it down, if it is not what the file says. Raises OSError."""
-        self.read()
+        if self._held is None:
+            self.read()
         assert self._held is not None
-        if self._saved:
+        held = {each: done for each, done in self._held.items() if each[0] not in self._told}
+        for name, done in self._told.items():  # these alone are looked at, and not all that are there
+            try:
+                held[name, *stamp(self._folder / files.TABLE.name / name)] = done
+            except FileNotFoundError:
+                continue
+        if self._saved and held == self._held:
             return
+        self._held = held
         pa = pyarrow()
         from pyarrow import parquet
 
@@ -100,6 +111,15 @@ class Manifest:
             there.write(sink.getvalue())
         self._saved = True
 
+    def _read(self, each: _Stamp) -> Done:
+        """What a Parquet file of the table `segments` says in its row; of one that is empty there is no key."""
+        from pyarrow import parquet
+
+        store, path = opened(self._folder / files.TABLE.name / each[0])
+        with store.open_input_file(path) as file:
+            rows = parquet.ParquetFile(file).read(list(_COLUMNS)).to_pylist()
+        return _done(rows[0]) if rows else Done("", "", 0, 0, 0, "", False)
+
     def _kept(self) -> dict[_Stamp, Done]:
         from pyarrow import parquet
 
@@ -115,23 +135,9 @@ class Manifest:
         return dict(zip(zip(*lists[:3], strict=True), map(Done._make, zip(*lists[3:], strict=True)), strict=True))
 
 
-def _stamp(each: Listed) -> _Stamp:
-    return "/".join(str(each.path).rsplit("/", 2)[1:]), each.size, each.modified_ns
-
-
 def _list(column: Any) -> list[Any]:
     text = pyarrow().types.is_string(column.type) or pyarrow().types.is_boolean(column.type)
     return list(column.to_pylist() if text else column.to_numpy().tolist())
-
-
-def _read(each: Listed) -> Done:
-    """What a Parquet file of the table `segments` says in its row; of one that is empty there is no key."""
-    from pyarrow import parquet
-
-    store, path = opened(each.path)
-    with store.open_input_file(path) as file:
-        rows = parquet.ParquetFile(file).read(list(_COLUMNS)).to_pylist()
-    return _done(rows[0]) if rows else Done("", "", 0, 0, 0, "", False)
 
 
 def _done(row: dict[str, Any]) -> Done:

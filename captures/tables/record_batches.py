@@ -51,7 +51,10 @@ def areas(exchange: Exchange) -> Iterator[Area]:
     """The record areas of an exchange."""
     if exchange.api not in RECORD_APIS:
         return
-    for message in (exchange.request_message, exchange.response_message):
+    for kind in ("request", "response"):
+        if not bodies.has_records(kind, exchange.api_key, exchange.api_version):
+            continue  # and need not be decoded
+        message = exchange.request_message if kind == "request" else exchange.response_message
         if message is None:
             continue
         for leaf in bodies.record_areas(message):

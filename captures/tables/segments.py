@@ -68,19 +68,18 @@ def find_segments(path: str | Place, known: Known | None = None) -> Found:
     """
     top = place(path)
     found: dict[tuple[str, int], Segment] = {}
-    there: dict[Identity, Place] = {}
+    there: dict[tuple[str, int], Place] = {}
     live, left_out = 0, []
     writing: dict[str, int] = {}
     for file, size, modified_ns in _files(top):
-        if not (file == top or file.name.endswith(SUFFIXES)):
-            continue
-        part = file.name.endswith(".part")
-        segment, written = Segment(file, "", 0, size, modified_ns), False
+        name, written = str(file), False
+        part = name.endswith(".part")
         try:
-            old = None if part or known is None else known.get((str(file), size, modified_ns))
+            old = None if part or known is None else known.get((name, size, modified_ns))
             if old is not None:
-                segment = segment._replace(capture_id=old[0], number=old[1], foreign=old[2])
+                segment = Segment(file, old[0], old[1], size, modified_ns, old[2])
             else:
+                segment = Segment(file, "", 0, size, modified_ns)
                 own, written = named(file, size) if isinstance(file, Remote) else _identity(file)
                 if own is not None:
                     segment = segment._replace(capture_id=own.recording, number=own.number)
@@ -93,7 +92,7 @@ def find_segments(path: str | Place, known: Known | None = None) -> Found:
             continue
         key = segment.capture_id, segment.number
         if not segment.foreign:
-            there.setdefault(Identity(*key), file)
+            there.setdefault(key, file)
         if written:
             live += 1
             writing[key[0]] = min(key[1], writing.get(key[0], key[1]))
@@ -102,10 +101,10 @@ def find_segments(path: str | Place, known: Known | None = None) -> Found:
             left_out.append(f"{file}: the same {what} as {found[key].path}")
         else:
             found[key] = segment
-    segments = [
-        each if each.foreign else each._replace(follows=there.get(Identity(each.capture_id, each.number + 1)))
-        for _, each in sorted(found.items())
-    ]
+    segments = []
+    for (name, number), each in sorted(found.items()):
+        follows = None if each.foreign else there.get((name, number + 1))
+        segments.append(each if follows is None else each._replace(follows=follows))
     return Found(segments, live, left_out, writing)
 
 

@@ -8,7 +8,6 @@ a file can hold makes it raise: what cannot be read is left out, and the table `
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +24,9 @@ from ..index import CLOSED, CONTINUED, open_index
 from ..outline import Outline, Unlike
 from ..pcapng import NotACapture
 from ..reader import CaptureFile
-from ..replay.roles import Role, paths
-from ..selection import IndexColumns, Selection
+from ..selection import IndexColumns, Selection, naming_apis
+from . import bodies, files, findings, frames, headers, memberships, story, throttles, versions
 from . import connections as connections_table
-from . import files, findings, frames, headers, memberships, story, throttles, versions
 from .arrow import BATCH_ROWS, Batches, numpy
 from .connections import Connections
 from .reading import EVERYTHING, OF_INDEX, Options
@@ -40,6 +38,8 @@ _RECORD_KEYS = frozenset(facts.api_key(name) for name in RECORD_APIS)
 _MANY = 500
 """So many exchanges to read make it worth while to look whether all of a segment is sound."""
 _BY_STORY = ("connections", "findings", story.TABLE.name)
+_NAMELESS = ("groups", "throttles")
+"""Tables of bodies that name no topics."""
 _API_VERSIONS = facts.api_key("ApiVersions")
 
 
@@ -150,11 +150,18 @@ class Unit:
             for name, table in self._options.items()
             if table.decoded and name not in (*_BY_STORY, files.TABLE.name, versions.TABLE.name)
         ]
-        rows, unread = capture.rows(), 0
+        rows, unread, np = capture.rows(), 0, numpy()
         needed = self._needed(capture, chosen, numbers)
-        if self._wanted is None and len(needed) and _have_ids(capture.segments[0].index.array()[needed]):
-            selection = Selection(capture, EVERYTHING, topics=True)
-        straight = self._straight(capture.segments[0], needed)
+        naming = self._naming(capture, chosen, numbers) if self._wanted is None else ()
+        straight = self._straight(capture.segments[0], np.union1d(needed, naming) if len(naming) else needed)
+        said = set()
+        for number in naming:
+            found = straight.exchange(int(number)) if straight is not None else None
+            found = capture.exchange(int(number)) if found is None else found
+            what = found.api_key, found.api_version, (found.response or b"")[4:]
+            if what not in said:  # nearly all say the same again
+                said.add(what)
+                selection.topics.learn(found)
         for number in needed:
             row = rows[int(number)]
             read: list[Exchange] = []
@@ -191,7 +198,7 @@ class Unit:
             return None
 
     def _needed(self, capture: Capture, chosen: Sequence[Options], numbers: Any) -> Any:
-        """The exchanges that some table may have rows of."""
+        """The exchanges that some of these tables may have rows of."""
         np = numpy()
         if not len(numbers) or not chosen:
             return ()
@@ -211,6 +218,17 @@ class Unit:
             else:
                 mask[:] = True
         return numbers[mask]
+
+    def _naming(self, capture: Capture, chosen: Sequence[Options], numbers: Any) -> Any:
+        """The exchanges that tell the names of topics, if some are needed whose messages have ids of topics only."""
+        told = [table for table in chosen if table.table.name not in _NAMELESS]
+        needed = self._needed(capture, told, numbers)
+        if not len(needed):
+            return ()
+        np, records = numpy(), capture.segments[0].index.array()
+        if not bodies.have_ids(records[needed]):
+            return ()
+        return np.flatnonzero(np.isin(records["api_key"], list(naming_apis())))
 
     # what happened
 
@@ -301,21 +319,6 @@ class Unit:
             yield from (("connections", row) for row in connections.rest())
         if inspector is not None:
             yield from (("findings", row) for row in findings.rows_of(inspector, name, wanted))
-
-
-def _have_ids(records: Any) -> bool:
-    """Whether some of these exchanges name topics by ids: then those who tell the names have to be read, too."""
-    np = numpy()
-    both = np.unique(records["api_key"].astype(np.int64) << 16 | records["api_version"].astype(np.int64) & 0xFFFF)
-    return any(_has_ids(int(each) >> 16, int(each) & 0xFFFF) for each in both)
-
-
-@cache
-def _has_ids(api_key: int, api_version: int) -> bool:
-    try:
-        return any(Role.TOPIC_ID in paths(kind, api_key, api_version).values() for kind in ("request", "response"))
-    except Exception:  # a version that is not known
-        return False
 
 
 def cannot_match(path: Path, wanted: Filter) -> bool:

@@ -4,36 +4,25 @@ from __future__ import annotations
 
 import os
 import random
-import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
 
-import duckdb
 import pytest
 from barnabas import decoder
 from barnabas.captures import Recorder
-from pyarrow import parquet
+
+from .killed import files, kill, rows
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(3600)]
 KILLS = int(os.environ.get("BARNABAS_KILLS", "20"))
 COUNT = 900
 
 
-def rows(output: Path) -> list[int]:
-    """What both readers find."""
-    table = output / "exchanges"
-    if not table.is_dir():
-        return []
-    asked = f"select correlation_id from '{table}/**/*.parquet' order by 1"
-    found = [number for (number,) in duckdb.connect().execute(asked).fetchall()]
-    assert found == sorted(parquet.read_table(table, columns=["correlation_id"])["correlation_id"].to_pylist())
-    assert len(found) == len(set(found))
-    return found
-
-
-@pytest.mark.parametrize(("master", "step", "seconds"), [("none", "to read", 0.4), ("local[2]", "starting Spark", 12.0)])
+@pytest.mark.parametrize(
+    ("master", "step", "seconds"), [("none", "to read", 0.4), ("local[2]", "starting Spark", 12.0)]
+)
 def test_a_run_that_is_killed(
     tmp_path: Path, master: str, step: str, seconds: float, request: pytest.FixtureRequest
 ) -> None:
@@ -47,22 +36,34 @@ def test_a_run_that_is_killed(
         ):
             recorder.data(1, direction, 10**18 + 10**6 * number, len(frame).to_bytes(4, "big") + frame)
     recorder.close()
-    command = [sys.executable, "-m", "barnabas", "pipeline", "run", "--input", str(source), "--output", str(output)]
+    command = [sys.executable, "-m", "barnabas", "pipeline", "run", "--input", str(source)]
     command += ["--master", master, "--tables", "exchanges,errors,connections"]
-    chance, killed = random.Random(7), 0
-    for _ in range(KILLS):
-        process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    chance, killed, inside = random.Random(7), 0, 0
+    while killed < KILLS:
+        process = subprocess.Popen(
+            [*command, "--output", str(output)], stderr=subprocess.PIPE, text=True, start_new_session=True
+        )
         assert process.stderr is not None
         for line in process.stderr:
             if step in line:
                 break
-        time.sleep(chance.random() * seconds)
-        os.killpg(process.pid, signal.SIGKILL)
-        process.communicate(timeout=60)
-        killed += process.returncode < 0
-        rows(output)
-    assert killed
-    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
+        before = files(output)
+        if killed % 2:  # while it writes
+            while process.poll() is None and files(output) <= before:
+                time.sleep(0.005)
+            time.sleep(chance.random() * seconds / 20)
+        else:
+            time.sleep(chance.random() * seconds)
+        kill(process)
+        found = rows(output)
+        if process.returncode < 0:
+            killed += 1
+            inside += 0 < len(found) < COUNT
+        else:  # it was sooner: into another folder, so that the next ones have something to do
+            assert process.returncode == 0 and found == list(range(COUNT))
+            output = output.with_name(f"out-{killed}-{time.time_ns()}")
+    assert inside
+    done = subprocess.run([*command, "--output", str(output)], capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     assert rows(output) == list(range(COUNT))
     spark = request.getfixturevalue("spark")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-import signal
 import subprocess
 import sys
 import threading
@@ -12,11 +11,11 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import duckdb
 import pytest
 from barnabas import decoder
 from barnabas.captures import Recorder
-from pyarrow import parquet
+
+from .killed import files, kill, rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,18 +30,6 @@ def start(source: Path, output: Path, *more: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
     )
-
-
-def rows(output: Path) -> list[int]:
-    """What both readers find, without `_spark_metadata` or anything else of Spark's."""
-    table = output / "exchanges"
-    if not table.is_dir():
-        return []
-    asked = f"select correlation_id from '{table}/**/*.parquet' order by 1"
-    found = [number for (number,) in duckdb.connect().execute(asked).fetchall()]
-    assert found == sorted(parquet.read_table(table, columns=["correlation_id"])["correlation_id"].to_pylist())
-    assert len(found) == len(set(found))
-    return found
 
 
 def test_a_stream_that_is_killed(tmp_path: Path, spark: SparkSession) -> None:
@@ -75,10 +62,14 @@ def test_a_stream_that_is_killed(tmp_path: Path, spark: SparkSession) -> None:
             for line in process.stdout:
                 if "following" in line:
                     break
-            time.sleep(chance.random() * 6)
-            os.killpg(process.pid, signal.SIGKILL)
-            process.communicate(timeout=60)
-            rows(output)
+            before = files(output)
+            while files(output) <= before:  # it has begun to write
+                assert process.poll() is None
+                time.sleep(0.02)
+            time.sleep(chance.random() * 2)
+            kill(process)
+            found = rows(output)
+            assert found
     finally:
         over.set()
         recording.join()

@@ -1,0 +1,55 @@
+"""Killing `barnabas pipeline`, and what is in the folder then."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import duckdb
+from pyarrow import parquet
+
+
+def kill(process: subprocess.Popen[str]) -> None:
+    """Kill a process that leads a session. Spark's Python workers are in another group and live until they find their JVM
+    gone, and may finish a file meanwhile: wait for that."""
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:  # it has ended
+        pass
+    process.communicate(timeout=60)
+    until = time.monotonic() + 120
+    while _of_session(process.pid):
+        assert time.monotonic() < until, "workers that do not end"
+        time.sleep(0.02)
+
+
+def _of_session(number: int) -> bool:
+    """Whether some process of a session is left."""
+    for entry in os.listdir("/proc"):
+        try:
+            fields = Path("/proc", entry, "stat").read_text().rpartition(")")[2].split() if entry.isdigit() else []
+        except OSError:
+            continue
+        if len(fields) > 3 and fields[0] != "Z" and int(fields[3]) == number:
+            return True
+    return False
+
+
+def rows(output: Path) -> list[int]:
+    """The correlation ids that plain readers find, without `_spark_metadata` or anything else of Spark's."""
+    table = output / "exchanges"
+    if not table.is_dir():
+        return []
+    asked = f"select correlation_id from '{table}/**/*.parquet' order by 1"
+    found = [number for (number,) in duckdb.connect().execute(asked).fetchall()]
+    assert found == sorted(parquet.read_table(table, columns=["correlation_id"])["correlation_id"].to_pylist())
+    assert len(found) == len(set(found))
+    return found
+
+
+def files(output: Path) -> int:
+    """How many files of a table there are, and hidden ones that are being written."""
+    return sum(1 for each in ("exchanges/*/*.parquet", ".unfinished/*") for _ in output.glob(each))
