@@ -258,15 +258,16 @@ def python_stride_requests(
     return at, last, True
 
 
-def is_quiet(quiet: Quiet, keyver: int, frame: bytes, latency: int) -> bool:
-    """Whether a response (size first) is of no concern: see `Quiet`. False says nothing."""
+def is_quiet(quiet: Quiet, keyver: int, frame: bytes, latency: int, size: int | None = None) -> bool:
+    """Whether a response (size first) is of no concern: see `Quiet`. False says nothing. `size`: if it is not the frame's,
+    as that of a `skeleton`."""
     key, version = keyver >> 16, keyver & 0xFFFF
     row = quiet[key] if key < len(quiet) else None
     way = row[version] if row and version < len(row) else None
     if way is None:
         return False
     reader, header, patience, largest = way
-    if latency > patience or len(frame) - 4 > largest:
+    if latency > patience or (len(frame) - 4 if size is None else size) > largest:
         return False
     if reader is None:
         return True

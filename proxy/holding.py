@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ..decoder import Exchange, facts
 from ..decoder.exchange import State
 from ..decoder.skeleton import Skeleton, fleshed
-from ..decoder.strides import ANSWERED, SILENT, UNKNOWN, known_head
+from ..decoder.strides import ANSWERED, SILENT, UNKNOWN, is_quiet, known_head
 from ..plugins import fetch_sessions
 from ..plugins.fate import Fate
 from ..plugins.fetch_sessions import FETCH
@@ -122,13 +122,14 @@ class Holding(Responses):
             return False  # whoever reads it when it is all there tells what is wrong with it
 
     def _request_passes(self, rules: RuleBook, skeleton: bytes, held: bytearray, now: int) -> bool:
+        if REQUEST(skeleton)[1] in self.relay.editor.keeping.free:
+            self.remember(skeleton, 0)
+            return True
         exchange = exchange_of(self, skeleton, now)
         exchange.marks["sizes"] = int.from_bytes(held[:4], "big"), None
-        key = exchange.api_key
         if exchange.request_message is None or rules.concerns(exchange):
             return False
-        if key not in self.relay.editor.keeping.free:
-            self.heads.keep(exchange, rules)
+        self.heads.keep(exchange, rules)
         self.remember(skeleton, 0)
         return True
 
@@ -136,12 +137,14 @@ class Holding(Responses):
         kept = self.in_flight.kept()
         if kept is None:
             return False
-        exchange = exchange_of(self, *kept)
-        exchange.response, exchange.response_time_ns, exchange.state = skeleton[4:], now, State.PAIRED
-        exchange.marks["sizes"] = exchange.request_size, int.from_bytes(held[:4], "big")
-        if exchange.response_message is None or rules.concerns(exchange, late=True):
-            return False
-        key, version = exchange.api_key, exchange.api_version
+        _, key, version, _ = REQUEST(kept[0])
+        size = int.from_bytes(held[:4], "big")
+        if not is_quiet(self.relay.editor.keeping.quiet, key << 16 | version, skeleton, now - kept[1], size):
+            exchange = exchange_of(self, *kept)
+            exchange.response, exchange.response_time_ns, exchange.state = skeleton[4:], now, State.PAIRED
+            exchange.marks["sizes"] = exchange.request_size, size
+            if exchange.response_message is None or rules.concerns(exchange, late=True):
+                return False
         tail: Tail | None = None
         if key << 16 | version in self.relay.watch:
             tail = Tail(key, version)
