@@ -11,6 +11,7 @@ else to do. `--hot`: exchanges of the recording with one connection, of which th
 from __future__ import annotations
 
 import argparse
+import ctypes
 import os
 import shutil
 import tempfile
@@ -30,6 +31,7 @@ from traffic import mixed, record, written
 
 HOT = ("exchanges", "frames", "errors", "connections", "versions")
 COLUMNS = ["api", "client_id", "time_ns", "connection", "correlation_id", "direction"]
+_SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER of linux/prctl.h
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -221,7 +223,14 @@ def beside_tshark(base: Path) -> None:
             )
 
 
+def adopt() -> None:
+    """Have processes whose parents end first become children of this one: what they used would be lost."""
+    if ctypes.CDLL(None, use_errno=True).prctl(_SUBREAPER, 1, 0, 0, 0):
+        raise OSError(ctypes.get_errno(), "prctl")
+
+
 def main() -> None:
+    adopt()
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--megabytes", default="500,1000,2000,4000")
     parser.add_argument("--keep", type=Path, help="where recordings are made, and left")
