@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import socket
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from barnabas import decoder
 from barnabas.decoder import facts, releases
 from barnabas.plugins.rules import Rule, RuleError, parse
+from barnabas.plugins.translation.dialect import Translating
 from barnabas.plugins.versions.pretence import offers
 from barnabas.plugins.versions.profile import Profile
 from barnabas.proxy.dialect_events import NotHonoured, OffersLearned
-from barnabas.proxy.spoken import VersionsConfig
+from barnabas.proxy.learning import ABOUT
+from barnabas.proxy.spoken import Spoken, VersionsConfig
+from barnabas.proxy.timers import Timers
 from barnabas.ui.cli.failure import Failure
 from barnabas.ui.cli.proxy_versions import config
 
@@ -201,3 +205,41 @@ def test_options() -> None:
     assert config(["Fetch=11", "Produce=7"], "3.9", False) == VersionsConfig(
         Profile.of("3.9", {"Fetch": 11, "Produce": 7})
     )
+
+
+@pytest.mark.parametrize(("end", "lost", "release"), [("_overdue", 1, "0.9.0"), ("ended", 2, "0.8.2")])
+def test_behind_a_login_the_client_asks_itself(end: str, lost: int, release: str) -> None:
+    """Where only the client's connection can ask, one that cannot say takes that connection with it; what is heard on it
+    lets the client go on."""
+    told: list[Any] = []
+    relay: Any = SimpleNamespace(
+        security=object(), interception=None, timers=Timers(), emit=told.append, emit_once=told.append, wake=lambda _: None
+    )
+    relay.intercepts = SimpleNamespace(holds=lambda _: True)
+    spoken = Spoken(relay, VersionsConfig(translate=True).settings())
+
+    def begin() -> Any:
+        lane = SimpleNamespace(paused=False, waits=0, open=True, direction=0)
+        connection: Any = SimpleNamespace(relay=relay, request=lane, broker=("kafka", 9092), closed=False, dialect=None)
+        lane.connection = connection
+        connection.ends = []
+        connection.close = connection.ends.append
+        spoken.begin(connection)
+        return connection
+
+    went: list[int] = []
+    for _ in range(lost):
+        connection = begin()
+        assert connection.dialect.begin(went.append) and connection.request.paused
+        getattr(connection.dialect, end)()
+        assert connection.ends == ["fin"] and went == []
+    assert [event.release for event in told] == [release]
+    assert isinstance(begin().dialect, Translating)
+
+    spoken = Spoken(relay, VersionsConfig(translate=True).settings())
+    connection = begin()
+    assert connection.dialect.begin(went.append)
+    ranges = [{"api_key": key, "min_version": low, "max_version": high} for key, (low, high) in NEWEST.offered.items()]
+    answer = decoder.encode_response(API_VERSIONS, 0, {"api_keys": ranges}, correlation_id=1)
+    connection.dialect.response_before(ABOUT, 0, answer)
+    assert len(went) == 1 and isinstance(connection.dialect, Translating) and connection.request.waits == 0

@@ -231,6 +231,12 @@ def test_metadata_of_all_and_of_none_and_without_making_topics():
     everything = {"brokers": [], "topics": [{"error_code": 0, "name": n, "partitions": []} for n in ("t", "u")]}
     assert Exchange("0.9.0", "Metadata", 1, {"topics": None}).asked == [{"topics": []}]
     assert Exchange("0.9.0", "Metadata", 1, {"topics": []}).answer(everything)["topics"] == []
+    # no broker is named as the controller there: some clients would look for one for ever
+    brokers = [{"node_id": number, "host": "h", "port": 1} for number in (5, 3)]
+    assert Exchange("0.9.0", "Metadata", 5, {"topics": None}).answer({"brokers": brokers})["controller_id"] == 3
+    assert Exchange("0.9.0", "Metadata", 5, {"topics": None}).answer({"brokers": []})["controller_id"] == -1
+    known = {"brokers": brokers, "controller_id": 5}
+    assert Exchange("0.10.2", "Metadata", 5, {"topics": None}).answer(known)["controller_id"] == 5
     named = {"topics": [{"name": "u"}, {"name": "new"}], "allow_auto_topic_creation": False}
     exchange = Exchange("0.10.2", "Metadata", 8, named)
     assert exchange.asked == [{"topics": None}]
