@@ -76,7 +76,7 @@ def connections(folder: Path, options: argparse.Namespace) -> Iterator[Row]:
         frame, opened = _costs(folder, shape, options)
         recorded, _ = _costs(folder, shape, options, record=True)
         costs = {"passed": (frame, "us a frame"), "recorded": (recorded, "us a frame"), "connected": (opened, "us")}
-        yield Row(f"{count:,}", costs if count >= 100 else {k: v for k, v in costs.items() if k != "connected"})
+        yield Row(f"{count:,}", costs if count >= 1000 else {k: v for k, v in costs.items() if k != "connected"})
 
 
 def frames(folder: Path, options: argparse.Namespace) -> Iterator[Row]:
