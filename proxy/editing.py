@@ -162,7 +162,7 @@ class Editor:
             raise Unreadable(str(error)) from None
         edits: dict[str, Any] = {}
         capped = []
-        for place, offer in enumerate(message.to_dict()["api_keys"]):
+        for place, offer in enumerate(message.to_dict()["api_keys"] or ()):  # null from broken brokers: a finding
             key, low, high = offer["api_key"], offer["min_version"], offer["max_version"]
             if key not in ADDRESS_APIS | ENDPOINT_APIS:
                 continue

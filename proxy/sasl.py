@@ -125,7 +125,7 @@ def _response(frame: bytes, api_key: int, version: int) -> dict[str, Any]:
 
 def _supported(frame: bytes) -> tuple[int, int]:
     """Versions to use of SaslHandshake and SaslAuthenticate."""
-    offers = {offer["api_key"]: offer["max_version"] for offer in _response(frame, _VERSIONS, 0)["api_keys"]}
+    offers = {offer["api_key"]: offer["max_version"] for offer in _response(frame, _VERSIONS, 0)["api_keys"] or ()}
     if _HANDSHAKE not in offers:
         raise LoginRefused("the broker offers no SASL login (no SaslHandshake): is this its SASL listener?")
     known = facts.api(_AUTHENTICATE).versions.high or 0

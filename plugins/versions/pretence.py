@@ -54,7 +54,7 @@ class Pretence:
             return frame
         message = read(frame, asked.api_version)
         fields = message.to_dict()
-        if fields["error_code"]:
+        if fields["error_code"] or fields["api_keys"] is None:
             return frame
         told: dict[str, Any] = {"api_keys": self.told(fields["api_keys"])}
         features = self.profile.features
@@ -88,9 +88,9 @@ def read(frame: bytes, api_version: int) -> decoder.Message:
 
 
 def offers(frame: bytes, api_version: int) -> dict[int, Range] | None:
-    """(min, max) by api key as an ApiVersions response says; None if it refuses."""
+    """(min, max) by api key as an ApiVersions response says; None if it refuses, or says nothing."""
     fields = read(frame, api_version).to_dict()
-    if fields["error_code"]:
+    if fields["error_code"] or fields["api_keys"] is None:
         return None
     return {each["api_key"]: (each["min_version"], each["max_version"]) for each in fields["api_keys"]}
 

@@ -119,7 +119,7 @@ class Host:
         try:
             self._topics.learn(exchange)
             if key == API_VERSIONS and (found := exchange.response_message) is not None:
-                offers = found.to_dict()["api_keys"]
+                offers = found.to_dict()["api_keys"] or ()
                 self._offers[message["broker"]] = {each["api_key"]: each["max_version"] for each in offers}
         except Exception as error:
             print(f"plugin host: {type(error).__name__}: {error}", file=sys.stderr)

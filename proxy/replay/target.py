@@ -86,7 +86,7 @@ class Target:
 
     def _negotiate(self) -> None:
         told = self.ask("ApiVersions", {}).to_dict()
-        self.offers = {o["api_key"]: (o["min_version"], o["max_version"]) for o in told["api_keys"]}
+        self.offers = {o["api_key"]: (o["min_version"], o["max_version"]) for o in told["api_keys"] or ()}
         lowest, highest = self.offers.get(_PRODUCE, (0, 0))
         if lowest < _PRODUCE_SERVED <= _PRODUCE_OF_4 <= highest:
             self.offers[_PRODUCE] = _PRODUCE_SERVED, highest

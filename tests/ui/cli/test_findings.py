@@ -317,6 +317,7 @@ def test_the_proxy_prints_them_as_they_come(refusing, form, tmp_path):
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=60)
     assert process.returncode == 0, err
+    assert "passed unchanged" not in err + out  # null where a list should be is a finding, and nothing to trip over
     assert "\x1b" not in out
     if form == "text":
         assert re.search(rf"found in this run: \d+\n  high   {MALFORMED}: ", out)
