@@ -117,7 +117,7 @@ class Tracks:
     def __init__(self, recording: Recording, redact: bool, snaplen: int | None = None) -> None:
         self._recording = recording
         self._native: Any = native
-        self._tape: Any = native.Tape(partial(_shape, redact), snaplen or 0) if native is not None else None
+        self._tape: Any = native.Tape(partial(shape, redact), snaplen or 0) if native is not None else None
 
     @property
     def counts(self) -> dict[str, int]:
@@ -267,7 +267,7 @@ class Tracks:
         return b"".join(IN_FLIGHT.pack(*entry) for entry in entries)
 
 
-def _shape(redact: bool, direction: int, api_key: int, api_version: int) -> tuple[int, Any, bool] | None:
+def shape(redact: bool, direction: int, api_key: int, api_version: int) -> tuple[int, Any, bool] | None:
     """How the accelerator reads messages of an API and version: header version, reader, and whether that gives the acks
     of a Produce; None where care is needed."""
     if api_key in _SLOW or (redact and any(secrets.secret_paths(way, api_key) for way in Direction)):

@@ -16,10 +16,9 @@ import sys
 import time
 from typing import Any, Protocol
 
-from .. import decoder
-from ..decoder import Direction, ExchangeDone
 from .channel import Channel
 from .child import Parent, receive_settings
+from .counting import Tally as Tally
 from .events import Address, Counts, Event, RecordingFailed, encode
 from .reading import Lost, Record
 from .recordings import Recordings
@@ -52,68 +51,6 @@ class Consumer(Protocol):
     def lost(self, conn: int, direction: int, nbytes: int) -> None: ...
     def closed(self, conn: int, time_ns: int, how: str = "fin", by: str = "") -> None: ...
     def flush(self) -> None: ...
-    def close(self) -> None: ...
-
-
-class Tally:
-    """Decodes and counts, keeps nothing: the consumer when nothing is recorded."""
-
-    def __init__(self) -> None:
-        self._counts = {"exchanges": 0, "errors": 0, "undecoded": 0}
-        self._connections: dict[int, decoder.Connection] = {}
-
-    @property
-    def counts(self) -> dict[str, int]:
-        return self._counts
-
-    def opened(
-        self,
-        conn: int,
-        time_ns: int,
-        client: Address,
-        broker: Address,
-        upstream: Address | None = None,
-        failed: str = "",
-    ) -> None:
-        self._connections[conn] = decoder.Connection(conn)
-
-    def data(self, conn: int, direction: int, time_ns: int, data: bytes | memoryview) -> None:
-        connection = self._connections.get(conn)
-        if connection is None:
-            return
-        feed = connection.receive_from_broker if direction else connection.receive_from_client
-        self._count(feed(data, time_ns))
-
-    def skipped(self, conn: int, direction: int, time_ns: int, nbytes: int) -> None:
-        connection = self._connections.get(conn)
-        if connection is not None:
-            self._count(connection.skip(Direction(direction), nbytes, time_ns))
-
-    def _count(self, events: list[Any]) -> None:
-        counts = self._counts
-        for event in events:
-            if isinstance(event, ExchangeDone):
-                counts["exchanges"] += 1
-                if event.exchange.undecoded:
-                    counts["undecoded"] += 1
-                elif event.exchange.error:
-                    counts["errors"] += 1
-
-    def broker_leg(self, conn: int, direction: int, time_ns: int, frame: bytes, note: str = "") -> None: ...
-
-    def note(self, conn: int, correlation_id: int, text: str) -> None: ...
-
-    def lost(self, conn: int, direction: int, nbytes: int) -> None:
-        if conn in self._connections:
-            self._connections[conn].lost(Direction(direction))
-
-    def closed(self, conn: int, time_ns: int, how: str = "fin", by: str = "") -> None:
-        connection = self._connections.pop(conn, None)
-        if connection is not None:
-            self._count(connection.close(time_ns))
-
-    def flush(self) -> None: ...
-
     def close(self) -> None: ...
 
 

@@ -117,6 +117,10 @@ static int read_response(const Waiting *asked, const uint8_t *frame, Py_ssize_t 
 
 /* A frame with its size bytes as consecutive packets; one that was cut is one packet, cut as well. */
 static int write_frame(Track *track, int direction, const uint8_t *data, Py_ssize_t size, Py_ssize_t cut, int64_t time_ns) {
+    if (track->tape->counting) {
+        track->tape->frames++;
+        return DONE;
+    }
     uint64_t *next = track->next.buf;
     for (Py_ssize_t done = 0; done < size;) {
         Py_ssize_t part = cut || size - done < MOST_PAYLOAD ? size - done : MOST_PAYLOAD;
@@ -145,6 +149,10 @@ static void little(uint8_t *p, uint64_t value, int size) {
 /* The index record of an exchange; a response of size 0 is none, of one that was cut `size` bytes were kept. */
 static int write_record(Track *track, const Waiting *asked, int64_t latency, int64_t offset, Py_ssize_t size, Py_ssize_t cut,
                         int16_t error) {
+    track->tape->exchanges++;
+    track->tape->errors += error != 0;
+    if (track->tape->counting)
+        return DONE;
     uint32_t client = 0;
     if (asked->client == track->client && track->client_number)
         client = track->client_number;
@@ -175,12 +183,15 @@ static int write_record(Track *track, const Waiting *asked, int64_t latency, int
     little(p + 54, asked->flags | (size ? 0 : NO_RESPONSE) | (cut ? CUT : 0), 2);
     little(p + 56, client, 4);
     little(p + 60, 0, 4);
-    track->tape->exchanges++;
-    track->tape->errors += error != 0;
     return DONE;
 }
 
 /* --- a frame --------------------------------------------------------------------------------------------------- */
+
+#define MOST_HEAD 256 /* bytes that are kept of a request where frames are only counted */
+
+/* Where the next frame is going to be in the file. */
+static int64_t place(const Track *track, int64_t base) { return track->buffer ? base + track->buffer->size : base; }
 
 /* A request with its size bytes; `owned` memory of the frame is taken over if it is taken. */
 int take_request(Track *track, const uint8_t *data, Py_ssize_t size, Py_ssize_t cut, int64_t time_ns, Memory *owned,
@@ -191,13 +202,16 @@ int take_request(Track *track, const uint8_t *data, Py_ssize_t size, Py_ssize_t 
         return state;
     what.size = size;
     what.time_ns = time_ns;
-    what.offset = base + track->buffer->size;
+    what.offset = place(track, base);
     if (acks) {
-        Memory memory = owned ? *owned : tape_memory(track->tape, size);
+        Py_ssize_t kept = track->tape->counting && !owned && size > MOST_HEAD ? MOST_HEAD : size;
+        Memory memory = owned ? *owned : tape_memory(track->tape, kept);
         if (!memory.bytes)
             goto no_memory;
         if (!owned)
-            memcpy(memory.bytes, data, size);
+            memcpy(memory.bytes, data, kept);
+        what.size = kept;
+        what.cut += size - kept;
         what.frame = memory.bytes;
         what.room = memory.room;
         if (!queue_add(track, &what)) {
@@ -228,7 +242,7 @@ int take_response(Track *track, const uint8_t *data, Py_ssize_t size, Py_ssize_t
     int state = read_response(asked, data + 4, size - 4, cut, &error);
     if (state != DONE)
         return state;
-    int64_t offset = base + track->buffer->size;
+    int64_t offset = place(track, base);
     state = write_frame(track, 1, data, size, cut, time_ns);
     if (state == DONE)
         state = write_record(track, asked, time_ns - asked->time_ns, offset, size, cut, error);

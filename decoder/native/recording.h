@@ -70,6 +70,7 @@ typedef struct {
     Py_ssize_t frames, exchanges, errors;
     Py_ssize_t keep; /* of a frame no more than its size and so many bytes are kept; 0: all */
     int reason;
+    int counting; /* nothing is written, and of requests that wait no more is kept than tells what they are */
 } Tape;
 
 extern PyTypeObject *Tape_type;

@@ -196,6 +196,7 @@ static PyMemberDef members[] = {
     {"exchanges", T_PYSSIZET, offsetof(Tape, exchanges), READONLY, NULL},
     {"errors", T_PYSSIZET, offsetof(Tape, errors), READONLY, NULL},
     {"reason", T_INT, offsetof(Tape, reason), READONLY, NULL},
+    {"counting", T_INT, offsetof(Tape, counting), 0, NULL},
     {NULL, 0, 0, 0, NULL},
 };
 

@@ -39,11 +39,16 @@ static int hold(Tape *tape, Held *held, const uint8_t *data, Py_ssize_t size, Py
 /* A TLS hello reads as a size of 369 MB (decoder/frame.py: foreign_protocol): that needs care. */
 static int is_size(int64_t size) { return size >= 0 && size <= MOST_FRAME && size >> 16 != 0x1603; }
 
+/* Whether the segment is to be looked after before the next frame. */
+static int is_due(const Track *track, int64_t base, int64_t stop) {
+    return !track->tape->counting && (!track->attached || base + track->buffer->size >= stop);
+}
+
 /* The last bytes of a frame of which something is held: it is taken with them, or it stays as it was. */
 static int complete(Track *track, int direction, const uint8_t *data, Py_ssize_t size, Py_ssize_t whole, int64_t time_ns,
                     int64_t base, int64_t stop) {
     Held *held = &track->held[direction];
-    if (!track->attached || base + track->buffer->size >= stop)
+    if (is_due(track, base, stop))
         return STOP;
     Py_ssize_t before = held->size, skipped = held->skipped;
     if (!hold(track->tape, held, data, size, whole))
@@ -173,7 +178,7 @@ static PyObject *Track_feed(PyObject *self, PyObject *const *a, Py_ssize_t given
                 at = size;
             break;
         }
-        if (!track->attached || base + track->buffer->size >= stop) {
+        if (is_due(track, base, stop)) {
             state = STOP;
             break;
         }

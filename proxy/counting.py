@@ -1,0 +1,153 @@
+"""What an observer feeds when nothing is recorded: it counts exchanges and keeps nothing.
+
+With the accelerator the frames of a connection are counted without objects, by a `native.Track` that writes nothing; as in
+`captures.tracks`, a connection changes over between that and its decoder at any chunk.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from .. import decoder
+from ..captures.tracks import Patience, shape
+from ..decoder import Direction, ExchangeDone
+from ..decoder.accelerator import native
+from .events import Address
+
+_NEVER = 1 << 62
+
+
+class _Followed:
+    """One connection: its decoder, and the track that goes on in its place, if one does."""
+
+    __slots__ = ("decoder", "number", "patience", "track")
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.decoder = decoder.Connection(number)
+        self.track: Any = None
+        self.patience = Patience()
+
+
+class Tally:
+    """Decodes and counts, keeps nothing."""
+
+    def __init__(self) -> None:
+        self._counts = {"exchanges": 0, "errors": 0, "undecoded": 0}
+        self._connections: dict[int, _Followed] = {}
+        self._tape: Any = None
+        if native is not None and hasattr(native, "Mover"):  # one that was built before cannot only count
+            self._tape = native.Tape(partial(shape, False))
+            self._tape.counting = 1
+
+    @property
+    def counts(self) -> dict[str, int]:
+        counts = dict(self._counts)
+        if self._tape is not None:
+            counts["exchanges"] += self._tape.exchanges
+            counts["errors"] += self._tape.errors
+        return counts
+
+    def opened(
+        self,
+        conn: int,
+        time_ns: int,
+        client: Address,
+        broker: Address,
+        upstream: Address | None = None,
+        failed: str = "",
+    ) -> None:
+        self._connections[conn] = _Followed(conn)
+
+    def data(self, conn: int, direction: int, time_ns: int, data: bytes | memoryview) -> None:
+        followed = self._connections.get(conn)
+        if followed is None:
+            return
+        if self._tape is not None and (followed.track is not None or self._begin(followed)):
+            followed.patience.taken += 1
+            at = followed.track.feed(direction, data, 0, time_ns, 0, _NEVER)
+            if at == len(data):
+                return
+            self._leave(followed)
+            followed.patience.again()
+            data = data[at:]
+        receive = followed.decoder.receive_from_broker if direction else followed.decoder.receive_from_client
+        self._count(receive(data, time_ns))
+
+    def _begin(self, followed: _Followed) -> bool:
+        """Go on with a track, if all that waits is plain."""
+        waiting = followed.decoder.pending()
+        if not followed.patience.over() or len(waiting) != followed.decoder.in_flight:
+            return False
+        track = native.Track(self._tape, followed.number & 0xFFFFFFFF)  # type: ignore[union-attr]
+        for each in waiting:
+            frame, cut = each.request or b"", each.request_cut
+            whole = (len(frame) + cut).to_bytes(4, "big") + frame
+            known = self._tape.knows(each.api_key, each.api_version)
+            if not known or not track.push(whole, each.request_time_ns or 0, 0, 0, cut):
+                followed.patience.again()
+                return False
+        rests = followed.decoder.hand_over()
+        if rests is None:
+            return False
+        for direction, (rest, time_ns) in enumerate(rests):
+            if rest:
+                track.hold(direction, rest, time_ns)
+        followed.track = track
+        return True
+
+    def _leave(self, followed: _Followed) -> None:
+        """The decoder goes on."""
+        track, followed.track = followed.track, None
+        if track is None:
+            return
+        requests, *rests = track.release()
+        connection = followed.decoder
+        for frame, time_ns, _, _, cut in requests:
+            connection.receive_from_client(frame, time_ns)
+            if cut:
+                connection.skip(Direction.REQUEST, cut, time_ns)
+        for direction, (rest, time_ns, skipped) in enumerate(rests):
+            if rest:
+                (connection.receive_from_broker if direction else connection.receive_from_client)(rest, time_ns)
+            if skipped:
+                connection.skip(Direction(direction), skipped, time_ns)
+
+    def skipped(self, conn: int, direction: int, time_ns: int, nbytes: int) -> None:
+        followed = self._connections.get(conn)
+        if followed is not None:
+            if followed.track is not None and followed.track.skip(direction, nbytes, time_ns, 0, _NEVER):
+                return
+            self._leave(followed)
+            self._count(followed.decoder.skip(Direction(direction), nbytes, time_ns))
+
+    def _count(self, events: list[Any]) -> None:
+        counts = self._counts
+        for event in events:
+            if isinstance(event, ExchangeDone):
+                counts["exchanges"] += 1
+                if event.exchange.undecoded:
+                    counts["undecoded"] += 1
+                elif event.exchange.error:
+                    counts["errors"] += 1
+
+    def broker_leg(self, conn: int, direction: int, time_ns: int, frame: bytes, note: str = "") -> None: ...
+
+    def note(self, conn: int, correlation_id: int, text: str) -> None: ...
+
+    def lost(self, conn: int, direction: int, nbytes: int) -> None:
+        followed = self._connections.get(conn)
+        if followed is not None:
+            self._leave(followed)
+            followed.decoder.lost(Direction(direction))
+
+    def closed(self, conn: int, time_ns: int, how: str = "fin", by: str = "") -> None:
+        followed = self._connections.pop(conn, None)
+        if followed is not None:
+            self._leave(followed)
+            self._count(followed.decoder.close(time_ns))
+
+    def flush(self) -> None: ...
+
+    def close(self) -> None: ...

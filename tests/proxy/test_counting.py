@@ -1,0 +1,97 @@
+"""What is counted when nothing is recorded: the same by the accelerator and by the decoder, after every chunk."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from barnabas.decoder import facts
+from barnabas.proxy.counting import Tally
+from torture.proxy.desk import cut
+from torture.proxy.traffic import Author, Exchange, produce, produced
+
+PRODUCE = facts.api_key("Produce")
+
+
+def two() -> tuple[Tally, Tally]:
+    """With the accelerator, if it is there, and without."""
+    tallies = Tally(), Tally()
+    tallies[1]._tape = None
+    for tally in tallies:
+        tally.opened(1, 1, ("127.0.0.1", 1), ("127.0.0.1", 2))
+    return tallies
+
+
+def streams(exchanges: list[Exchange]) -> tuple[bytes, bytes]:
+    return b"".join(e.request for e in exchanges), b"".join(e.response or b"" for e in exchanges)
+
+
+@pytest.mark.parametrize("kind", ["small", "mixed", "whole"])
+@pytest.mark.parametrize("seed", range(4))
+def test_counts_are_the_same_after_every_chunk(kind: str, seed: int) -> None:
+    author = Author(seed)
+    size = 3000 if kind == "small" else 100_000
+    exchanges = author.conversation(60, first=author.chance.randrange(1 << 32), most=size)
+    tallies = two()
+    parts = [cut(stream, author.sizes(kind)) for stream in streams(exchanges)]
+    while any(parts):
+        side = 0 if parts[0] and (not parts[1] or author.chance.random() < 0.7) else 1
+        part = parts[side].pop(0)
+        for tally in tallies:
+            tally.data(1, side, 5, part)
+        assert tallies[0].counts == tallies[1].counts
+    for tally in tallies:
+        tally.closed(1, 9)
+    assert tallies[0].counts == tallies[1].counts
+    assert tallies[0].counts["exchanges"] >= len(exchanges)
+
+
+def plain(count: int, size: int = 40) -> list[Exchange]:
+    found = []
+    for number in range(count):
+        asked, answer = produce(9, number, -1, value=b"v" * size), produced(9, number, [], None)
+        found.append(Exchange(PRODUCE, 9, asked, answer, answer))
+    return found
+
+
+def feed(tallies: Any, method: str, *arguments: Any) -> None:
+    for tally in tallies:
+        getattr(tally, method)(*arguments)
+    assert tallies[0].counts == tallies[1].counts
+
+
+def test_losses_and_bytes_that_passed_unseen() -> None:
+    """Also behind them it goes on, with requests that waited when they came."""
+    tallies = two()
+    exchanges = plain(30, 3000)
+    for exchange in exchanges[:10]:
+        feed(tallies, "data", 1, 0, 1, exchange.request)
+    for exchange in exchanges[:4]:
+        feed(tallies, "data", 1, 1, 2, exchange.response)
+    asked = exchanges[10].request
+    feed(tallies, "data", 1, 0, 3, asked[:500])
+    feed(tallies, "skipped", 1, 0, 3, len(asked) - 500)
+    for exchange in exchanges[4:11]:
+        feed(tallies, "data", 1, 1, 4, exchange.response)
+    assert tallies[0].counts["exchanges"] == 11
+    feed(tallies, "data", 1, 0, 5, exchanges[11].request + exchanges[12].request)
+    feed(tallies, "lost", 1, 0, 77)
+    feed(tallies, "data", 1, 0, 6, exchanges[20].request)
+    for number in (11, 12, 20):
+        feed(tallies, "data", 1, 1, 7, exchanges[number].response)
+    for exchange in exchanges[21:]:
+        feed(tallies, "data", 1, 0, 8, exchange.request)
+        feed(tallies, "data", 1, 1, 8, exchange.response)
+    feed(tallies, "closed", 1, 9)
+    assert tallies[0].counts == {"exchanges": 23, "errors": 0, "undecoded": 0}
+
+
+def test_the_accelerator_counts_nearly_all() -> None:
+    """Or the tests above would compare the decoder with itself."""
+    tally = two()[0]
+    if tally._tape is None:
+        pytest.skip("the accelerator is not built")
+    for exchange in plain(50):
+        tally.data(1, 0, 1, exchange.request)
+        tally.data(1, 1, 1, exchange.response or b"")
+    assert tally._tape.exchanges >= 48 and tally.counts["exchanges"] == 50
