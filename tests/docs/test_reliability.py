@@ -24,6 +24,6 @@ def test_every_goal_has_tests_and_a_figure() -> None:
     rows = ROWS[1:]
     assert [row[0] for row in rows if row[0]] == [f"R{number}" for number in range(1, 21)]
     for number, promise, tests, seen in rows:
-        named = [name for name in re.findall(r"`([^`]+)`", tests)]
+        named = re.findall(r"`([^`]+)`", tests)
         assert promise and seen and named, number or promise
         assert all(map(there, named)), named
