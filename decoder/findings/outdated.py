@@ -149,8 +149,9 @@ class OldRecordFormat(Detector):
         if exchange.api_key == API_VERSIONS:
             self._offers.learn(link)
             return
-        if brokers_version(exchange) >= _MAGIC_2[exchange.api_key] or exchange.state is State.NO_RESPONSE:
-            return
+        newest = max(exchange.api_version, brokers_version(exchange))
+        if newest >= _MAGIC_2[exchange.api_key] or exchange.state is State.NO_RESPONSE:
+            return  # or it is a proxy that converts
         table = self._offers.of(link)
         if table is None or table.get(exchange.api_key, (0, 0))[1] < _MAGIC_2[exchange.api_key]:
             return  # an old broker stores what it is sent

@@ -7,6 +7,7 @@ and with librdkafka 2.10.1.
 from __future__ import annotations
 
 import pytest
+from barnabas import decoder
 from barnabas.decoder import ExchangeDone, RequestSeen
 from barnabas.decoder.exchange import State
 from barnabas.decoder.findings import Severity
@@ -233,6 +234,20 @@ def test_what_a_proxy_translates_the_broker_never_sees() -> None:
         if (e := exchange_of(happening)) is not None and e.request is not None and e.api in NEWER:
             e.marks["broker_request"] = [e.request[:2] + NEWER[e.api].to_bytes(2, "big") + e.request[4:]]
     assert findings(carried, "removed-in-kafka-4") == findings(carried, "old-record-format") == []
+
+
+def test_an_old_broker_gives_what_it_stores_to_a_new_client_that_is_translated_for() -> None:
+    carried = told("old-kafka-python-round")
+    for happening in carried:
+        e = exchange_of(happening)
+        if e is None or e.api != "Fetch" or "broker_request" in e.marks or e.request is None or e.response is None:
+            continue
+        asked = decoder.decode_request(e.request)
+        given = decoder.decode_response(e.response, api_key=1, api_version=e.api_version)
+        e.marks["broker_request"], e.api_version = [e.request], 4
+        e.request = decoder.encode_request(1, 4, asked.to_dict(), correlation_id=e.correlation_id, client_id=e.client_id)
+        e.response = decoder.encode_response(1, 4, given.to_dict(), correlation_id=e.correlation_id)
+    assert [f.about["api"] for f in findings(carried, "old-record-format")] == ["Produce"]
 
 
 NEWER = {"Produce": 3, "Fetch": 4, "ListOffsets": 1}
