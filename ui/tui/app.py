@@ -86,7 +86,8 @@ class BarnabasApp(App[None]):
         # Under NO_COLOR the terminal keeps its own colours, and bold, reverse and underline tell states apart.
         plain = "NO_COLOR" in os.environ
         chosen = "mono" if plain else theme or self.settings.theme or "dark"
-        self._title, self._open, self.locked, self.schemas = title, open, locked, schemas
+        self._title, self._open, self.locked = title, open, locked
+        self.schemas = None if schemas is None else self._asked(schemas)
         self.fault: Exception | None = None
         if capture is not None:
             self.session = Session(
@@ -208,6 +209,21 @@ class BarnabasApp(App[None]):
         self._unseen = moved
         if not more:
             self._working.pause()
+
+    def _asked(self, schemas: SchemaSource) -> SchemaSource:
+        """Schemas that are not at hand are asked for in a thread."""
+        from ...decoder.values import SchemaFiles
+        from .schema_asking import AskedSchemas
+
+        if isinstance(schemas, SchemaFiles):
+            return schemas
+        return AskedSchemas(schemas, lambda: self.call_later(self._schemas_came))
+
+    def _schemas_came(self) -> None:
+        for screen in self.screen_stack:
+            came = getattr(screen, "schemas_came", None)
+            if came is not None:
+                came()
 
     # --- keys ----------------------------------------------------------------------------------------------
 

@@ -240,6 +240,11 @@ class DetailScreen(Screen[int], RowActs):
         self.values_shown = not self.values_shown
         self._show(keep_place=True)
 
+    def schemas_came(self) -> None:
+        """Values that waited for their schemas can be read now."""
+        if self.values_shown:
+            self._show(keep_place=True)
+
     def action_step(self, step: int) -> None:
         position = self.position + step
         if 0 <= position < len(self.view):

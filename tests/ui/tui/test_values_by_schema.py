@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import threading
 import uuid
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 import fastavro
 from barnabas.captures import open_capture
 from barnabas.decoder.records import Record, encode_batch
+from barnabas.decoder.values import Schema, SchemaError, read_schema
 from barnabas.ui.cli.schemas import schemas_of
 from barnabas.ui.tui.app import BarnabasApp
 
@@ -64,3 +66,52 @@ def test_values_by_a_schema_file(tmp_path: Path, scribe_at: Any, frames: Any) ->
         fault = asyncio.run(values(2, "request", "v"))
         assert "0xffff (hex" in fault and "Order" in fault  # says where it does not fit
         assert "lamp" in asyncio.run(values(4, "response", "v"))  # the topic's id was told by Metadata
+
+
+class SlowRegistry:
+    """Answers when it is told to."""
+
+    def __init__(self) -> None:
+        self.asked, self.may = threading.Event(), threading.Event()
+        self.times = 0
+
+    def schema(self, schema_id: int) -> Schema | None:
+        self.times += 1
+        self.asked.set()
+        assert self.may.wait(60)
+        if schema_id == 8:
+            raise SchemaError("schema 8: the registry\x1b[2J says no")
+        return read_schema("order.avsc", json.dumps(SCHEMA).encode())
+
+    def for_topic(self, topic: str | None, is_key: bool) -> Schema | None:
+        return None
+
+
+def test_keys_are_heard_while_a_registry_is_asked(tmp_path: Path, scribe_at: Any, frames: Any) -> None:
+    value = _avro({"item": "lamp", "n": 3})
+    batch = encode_batch([Record(0, 1, b"k", b"\0\0\0\0\7" + value), Record(1, 1, b"k", b"\0\0\0\0\x08" + value)])
+    scribe = scribe_at(tmp_path / "run")
+    scribe.opened(1)
+    scribe.exchange(1, "Produce", 9, frames.produce("orders", batch), frames.produced("orders"))
+    scribe.close()
+    registry = SlowRegistry()
+
+    async def go() -> None:
+        app = BarnabasApp(capture, title="values", schemas=registry)
+        async with app.run_test(size=(160, 48)) as pilot:
+            await pilot.press("enter", "v", "shift+tab")
+            screen: Any = app.screen
+            fields = lambda: "\n".join(f.value for f in screen.request.tree_shown.fields)  # noqa: E731
+            assert registry.asked.wait(60) and "schema 7: asking the registry" in fields()
+            screen.request.move_to_field(3)
+            await pilot.press("j")
+            at = screen.request.position
+            assert at == 4 and registry.times == 1
+            registry.may.set()
+            while "lamp" not in fields():
+                await pilot.pause(0.01)
+            assert r"schema 8: the registry\x1b[2J says no" in fields() and "asking" not in fields()
+            assert screen.request.position == at and registry.times == 2
+
+    with open_capture(tmp_path / "run") as capture:
+        asyncio.run(asyncio.wait_for(go(), 60))
