@@ -29,6 +29,12 @@ class Terminal:
         self._tail = b""
         self._ticks = os.sysconf("SC_CLK_TCK")
 
+    def __enter__(self) -> Terminal:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
     def read(self, seconds: float) -> bytes:
         """What came within so long."""
         ready, _, _ = select.select([self._fd], [], [], seconds)
@@ -83,6 +89,12 @@ class Terminal:
         with open(f"/proc/{self.pid}/stat") as file:
             fields = file.read().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / self._ticks
+
+    def share(self, seconds: float) -> float:
+        """Processor time of so many seconds in which nobody presses a key, in percent of a core."""
+        before, at = self.cpu(), time.perf_counter()
+        self.rest(seconds)
+        return round(100 * (self.cpu() - before) / (time.perf_counter() - at), 1)
 
     def memory(self) -> int:
         """Bytes in memory that are the program's own: mapped files are not counted."""
