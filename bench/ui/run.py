@@ -187,7 +187,8 @@ def capture(scratch: Path, given: argparse.Namespace) -> list[Figure]:
     with Terminal([*UI, str(path)]) as ui:
         figures = [Figure("first screen", round(ui.until(ABOUT) - ui.began, 2), "s", 1)]
         figures.append(Figure("first screen: CPU", round(ui.cpu(), 2), "s"))
-        figures += keys("keys while it is read", ui.latencies([b"j", b"k"], ABOUT, 4.0, 0.05), 100)
+        ui.rest(0.3)
+        figures += keys("keys while it is read", ui.latencies([b"j", b"j", b"k"], ABOUT, 4.0, 0.05), 100)
         ui.rest(4.0)
         figures.append(Figure("memory", round(ui.memory() / 1e6), "MB", 150))
     return figures

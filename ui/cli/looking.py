@@ -40,8 +40,9 @@ def _opened(path: Path) -> Opened:
     capture = open_or_fail(path, background=True)
     reading = capture.live and any(file.own is None for file in capture.segments)
     about = f": {visible(capture.about)}" if capture.about else ""
-    live = capture.live or capture.growing
-    return Opened(capture, f"{path}{about}", live, Reading(capture) if reading else None)
+    growing = capture.growing
+    status = Reading(capture) if reading else None
+    return Opened(capture, f"{path}{about}", capture.live or growing, status, growing or not reading)
 
 
 def screen_options(theme: str, ascii: bool, path: Path | None) -> dict[str, Any]:

@@ -40,9 +40,9 @@ if TYPE_CHECKING:
 
 LIVE_SECONDS = 0.125
 STATUS_SECONDS = 1.0
-WORK_SECONDS = 0.04
-WANTED_SLICE, SPARE_SLICE = 0.03, 0.004
-"""Seconds of work in every `WORK_SECONDS`: for what is on the screen, and for the rest."""
+WORK_SECONDS = 0.025
+WANTED_SLICE, SPARE_SLICE = 0.016, 0.0025
+"""Seconds of work in every `WORK_SECONDS`: for what is on the screen, and for the rest. A key waits for a slice at most."""
 LOOK_SECONDS = 0.25
 SMALL = 100_000
 """Exchanges of a capture whose story is read before anybody asks for it."""
@@ -125,7 +125,9 @@ class BarnabasApp(App[None]):
             self.fault = fault
             self.exit()
             return
-        self.session = Session(found.capture, title=found.title, live=found.live, status=found.status)
+        self.session = Session(
+            found.capture, title=found.title, live=found.live, status=found.status, grows=found.grows
+        )
         self._begin()
         if isinstance(waiting, Opening):
             self.call_after_refresh(self._type, waiting.typed)

@@ -57,6 +57,7 @@ def _round(
             said, broken = _in_editor(_commented(remarks, fault) + text)
         app.refresh(layout=True)
     except SuspendNotSupported:  # a browser, or no terminal at all
+        app.notify("There is no terminal here for an editor of your own: the text is edited in this box.", timeout=5)
         app.push_screen(Write(question, text, fault), written)
         return
     if broken:

@@ -8,7 +8,9 @@ from .session import Session
 
 def nothing_yet(session: Session) -> str:
     """For a proxy that nobody has spoken to yet, or a capture without a request."""
-    if session.live:
+    if session.live and not session.grows and session.capture.live:
+        return f"No exchange so far; it is still being read.\n\n{visible(str(session.capture.path))}"
+    if session.grows:
         return (
             f"Listening, 0 exchanges so far.\n\n{session.title}\n\n"
             "Set your client's bootstrap.servers to the proxy's address.\n"

@@ -26,6 +26,7 @@ class Opened(NamedTuple):
     title: str
     live: bool = False
     status: Callable[[], str] | None = None
+    grows: bool = True
 
 
 class Opening(Screen[None]):

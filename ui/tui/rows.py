@@ -63,7 +63,7 @@ class RowView:
         """Whether rows are left to be looked at."""
         return self.find is not None and (self.low > 0 or self.high < len(self.rows))
 
-    def search(self, seconds: float = 0.02) -> int:
+    def search(self, seconds: float = 0.012) -> int:
         """Look at further rows for about `seconds`. How many rows came before the first one that was shown."""
         find, before, until = self.find, len(self._before), perf_counter() + seconds
         if find is None:

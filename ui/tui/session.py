@@ -31,7 +31,8 @@ class LogLine(NamedTuple):
 
 
 class Session:
-    """`title`: what is looked at. `live`: a recording that runs. `status()`: a short line about the proxy. `control`:
+    """`title`: what is looked at. `live`: there will be more rows. `grows`: because it is being
+    written, not because it is still being read. `status()`: a short line about the proxy. `control`:
     its control API, None for a file. `allow_edit`: traffic may be changed."""
 
     def __init__(
@@ -43,9 +44,10 @@ class Session:
         status: Callable[[], str] | None = None,
         control: Control | None = None,
         allow_edit: bool = False,
+        grows: bool = True,
     ):
         self.capture, self.title, self.live, self.status = capture, visible(title), live, status
-        self.control, self.allow_edit = control, allow_edit
+        self.control, self.allow_edit, self.grows = control, allow_edit, live and grows
         self.paused = False
         self.log: deque[LogLine] = deque(maxlen=LOG_LINES)
         self.logged = 0

@@ -114,8 +114,8 @@ class View(Screen[None]):
         """The header line and the tabs."""
         session = self.session
         capture = session.capture
-        left: list[Cell] = [(" LIVE " if session.live else " FILE ", "label"), (f" {session.title}", "title")]
-        if session.live and not capture.live:
+        left: list[Cell] = [(" LIVE " if session.grows else " FILE ", "label"), (f" {session.title}", "title")]
+        if session.grows and not capture.live:
             left.append((" (recording ended)", "muted"))
         right = [("  ", ""), *self.state_cells()]
         if session.status is None:
@@ -142,7 +142,7 @@ class View(Screen[None]):
     def action_leave(self) -> None:
         if self.number != 1:
             self.barnabas.action_view(1)
-        elif self.session.live:
+        elif self.session.grows:
             self.notify("This view is live. Q quits.", timeout=2)
         else:
             self.app.exit()

@@ -13,6 +13,7 @@ from barnabas.captures import Capture, Recorder, open_capture
 from barnabas.ui.tui.app import BarnabasApp
 from barnabas.ui.tui.detail import DetailScreen
 from barnabas.ui.tui.help import HelpScreen
+from barnabas.ui.tui.opening import Opened
 from barnabas.ui.tui.views.exchanges import ExchangesScreen
 from textual.pilot import Pilot
 
@@ -464,6 +465,21 @@ def test_a_live_view_follows_what_is_recorded(tmp_path: Path, scribe_at: Callabl
             status=lambda: "conns 0  lost 0",
         )
     scribe.close()
+
+
+def test_what_is_only_being_read_is_not_followed(story: Capture) -> None:
+    async def go() -> None:
+        for grows in (True, False):
+            app = BarnabasApp(title="x.pcap", open=lambda grows=grows: Opened(story, "x.pcap", True, None, grows))
+            async with app.run_test(size=(120, 30)) as pilot:
+                while not isinstance(app.screen, ExchangesScreen):
+                    await pilot.pause(0.01)
+                await pilot.pause()
+                lines = screen_text(pilot)
+                assert (" LIVE " in lines, "follow ON" in lines) == (grows, grows)
+                assert app.screen.list.cursor == (len(story.rows()) - 1 if grows else 0)
+
+    asyncio.run(go())
 
 
 def test_a_quiet_live_view_paints_nothing(story: Capture, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -50,7 +50,7 @@ class ExchangesScreen(View, Searching, RowActs):
         self.capture = session.capture
         self.view = RowView(self.capture.rows())
         self.list = ExchangeList(self.view)
-        self.list.following = session.live
+        self.list.following = session.grows
         self.list.wanted = settings.columns or self.list.wanted
         self.list.comment = self._comment
         self.list.look = self._looks()
@@ -109,7 +109,7 @@ class ExchangesScreen(View, Searching, RowActs):
             right.append((f" {visible(self.wanted)[:60]}", "key"))
         if len(self.session.marks):
             right.append((f" {len(self.session.marks)} marked", "marked"))
-        if self.session.live:
+        if self.session.grows:
             on = self.list.following
             right.append(("  follow ON " if on else "  follow off ", "ok" if on else "muted"))
         return right
