@@ -133,7 +133,12 @@ _KEPT = "(kept as it is)"
 def to_yaml(side: str, api_key: int, version: int, body: Mapping[str, Any], edits: Edits) -> str:
     """The body for an editor, with what is changed already. Error codes by name; what cannot be changed says so."""
     root = plan(side, api_key, version).root
-    return yaml.safe_dump(_plain(root, body, "", edits), sort_keys=False, allow_unicode=True, width=100)
+    plain = _plain(root, body, "", edits)
+    text = yaml.safe_dump(plain, sort_keys=False, allow_unicode=True, width=100)
+    if all(map(str.isprintable, text.split("\n"))):
+        return text
+    # YAML leaves some letters as they are that a terminal must not get, such as those that turn the direction of reading.
+    return yaml.safe_dump(plain, sort_keys=False, allow_unicode=False, width=100)
 
 
 def _plain(of: StructPlan, values: Mapping[str, Any], prefix: str, edits: Edits) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import pytest
 from barnabas.captures import Capture
 from barnabas.ui.tui.app import BarnabasApp
+from barnabas.ui.tui.body_fields import from_yaml, to_yaml
 from barnabas.ui.tui.safe import visible
 from browsing.hostile import MARK, OFTEN, SEQUENCES, obeyed, record
 from browsing.terminal import terminal
@@ -97,6 +98,16 @@ def test_what_would_be_obeyed_is_found() -> None:
     assert not obeyed(b"\x1b[?25l\x1b[1;1H\x1b[38;5;7m" + MARK.encode() + "größe 温度".encode() + b"\x1b]22;text\x07")
     for text in SEQUENCES[:13]:
         assert obeyed(b"\x1b[1;1H" + text.encode())
+
+
+@pytest.mark.parametrize("text", SEQUENCES)
+def test_what_goes_to_an_editor_is_harmless_and_still_the_same(text: str) -> None:
+    body = {"group_id": text, "generation_id": 5, "member_id": "größe", "group_instance_id": text}
+    written = to_yaml("request", 12, 4, body, {})
+    assert not obeyed(written.encode(), "\n")
+    assert from_yaml("request", 12, 4, body, written) == {}
+    changed = from_yaml("request", 12, 4, body, written.replace("generation_id: 5", "generation_id: 6"))
+    assert changed == {"generation_id": 6}
 
 
 def test_words_of_the_traffic_in_a_message_are_no_markup(story: Capture) -> None:
