@@ -192,4 +192,4 @@ class Mover:
         self, epoll: int, seconds: float, ends: dict[int, tuple[Any, Any]], ready: list[Any], /
     ) -> list[tuple[int, int]]:
         """Wait and move until the time is up or there is something for others: events (file descriptor, bits), which
-        are given, or lanes that may move more, which are put into `ready`."""
+        are given, or lanes in `ready`. Those that are there go on at once; who has more is put there."""

@@ -30,6 +30,7 @@ def make_mover(relay: Relay) -> Any:
 
 
 def make_turn(mover: Any, poll: polling.Poll) -> Callable[..., list[tuple[int, int]]] | None:
-    """A turn of the relay's loop, or several: `turn(seconds, ends, ready)` waits so long at most, moves what it can, puts
-    lanes that have more into `ready`, and gives the events that are left for Python. None where there is no such thing."""
+    """A turn of the relay's loop, or several: `turn(seconds, ends, ready)` waits so long at most, but not while there are
+    lanes in `ready`, moves what it can, leaves lanes in `ready` that have more, and gives the events that are left for Python.
+    None where there is no such thing."""
     return None if mover is None or polling.PORTABLE else partial(mover.turn, poll.fileno())  # type: ignore[attr-defined]

@@ -224,13 +224,17 @@ class Relay:
         published = writer.sequence
         self._teller.begin()
         while not self._stopped:
-            ready, self._ready = self._ready, []
+            ready = self._ready
             hurry = self.draining or bool(self.lingering) or (security is not None and bool(security.paused))
             now = time.monotonic()
-            timeout = 0.0 if ready else 0.02 if hurry else max((min(next_tick, later[0][0]) if later else next_tick) - now, 0.0)
+            timeout = 0.0 if ready and (turn is None or later) else 0.02 if hurry else max((min(next_tick, later[0][0]) if later else next_tick) - now, 0.0)
             if later and timeout:
                 timeout = polling.rest(self.sockets.poll, timeout)
-            events = poll(timeout, 256) if turn is None else turn(timeout, ends, self._ready)
+            if turn is not None:
+                events = turn(timeout, ends, ready)  # what it leaves in there is to be looked at
+            self._ready = []
+            if turn is None:
+                events = poll(timeout, 256)
             for fd, event in events:
                 end = ends.get(fd)
                 if end is None:

@@ -109,7 +109,9 @@ static int glance(Mover *mover, LaneState *lane, const Pair *pair, Part *part) {
             return ask(mover, lane, s_glance, part, 0);
         lane->left -= part->count;
         part->cut = part->count;
-        return call(mover, lane->tail, s_skip, PyLong_FromLongLong(part->count), NULL);
+        int before = mover->called, failed = call(mover, lane->tail, s_skip, PyLong_FromLongLong(part->count), NULL);
+        mover->called = before; /* that counts, and no more */
+        return failed;
     }
     Chunk c = frames_of(mover, lane, pair, part);
     part->cut = part->count;
@@ -422,8 +424,29 @@ static int64_t event_of(Mover *mover, PyObject *ends, PyObject *ready, const str
     return left;
 }
 
+/* Lanes that had more when they gave way to others, the first `count` of `ready`: those that have still more, or are for
+   Python, are put behind them. Whether there are any for Python; -1: an exception is set. */
+static int go_on(Mover *mover, PyObject *ready, Py_ssize_t count) {
+    int left = 0;
+    for (Py_ssize_t i = 0; i < count; i++) {
+        PyObject *lane = PyList_GET_ITEM(ready, i);
+        int state = LEFT;
+        if (PyObject_TypeCheck(lane, LaneState_type)) {
+            if (!((LaneState *)lane)->readable)
+                continue;
+            state = pump(mover, (LaneState *)lane);
+            if (state < 0 && at_fault(mover, (LaneState *)lane) < 0)
+                return -1;
+        }
+        left |= state == LEFT;
+        if ((state == MORE || state == LEFT) && PyList_Append(ready, lane) < 0)
+            return -1;
+    }
+    return PyList_SetSlice(ready, 0, count, NULL) < 0 ? -1 : left;
+}
+
 /* turn(epoll, seconds, ends, ready) -> [(file descriptor, event), ...]: wait for sockets and move what can be moved, until
-   the time is up or there is something for Python: these events, or lanes that were put into `ready`. */
+   the time is up or there is something for Python: these events, or lanes in `ready`. Those that are there go on at once. */
 static PyObject *Mover_turn(PyObject *self, PyObject *const *a, Py_ssize_t given) {
     Mover *mover = (Mover *)self;
     if (given != 4 || !PyDict_Check(a[2]) || !PyList_Check(a[3])) {
@@ -439,8 +462,9 @@ static PyObject *Mover_turn(PyObject *self, PyObject *const *a, Py_ssize_t given
     struct epoll_event events[EVENTS];
     mover->called = 0;
     for (int turn = 0; turn < MOST_TURNS; turn++) {
-        int64_t wait = until > now ? (until - now + 999999) / 1000000 : 0;
-        int count;
+        Py_ssize_t again = PyList_GET_SIZE(a[3]);
+        int64_t wait = until > now && !again ? (until - now + 999999) / 1000000 : 0;
+        int count, stop = 0;
         Py_BEGIN_ALLOW_THREADS
         count = epoll_wait(poll, events, EVENTS, (int)wait);
         Py_END_ALLOW_THREADS
@@ -463,10 +487,11 @@ static PyObject *Mover_turn(PyObject *self, PyObject *const *a, Py_ssize_t given
             }
             Py_DECREF(pair);
         }
+        if (again && (stop = go_on(mover, a[3], again)) < 0)
+            goto failed;
         if (mover->pen->sequence != before)
             ring_sound(mover->pen);
-        if (!count || mover->called || PyList_GET_SIZE(left) || PyList_GET_SIZE(a[3]) ||
-            ring_snapshot_wanted(mover->pen, 0))
+        if ((!count && !again) || mover->called || stop || PyList_GET_SIZE(left) || ring_snapshot_wanted(mover->pen, 0))
             break;
         now = clock_ns(CLOCK_MONOTONIC);
         if (now >= until)
