@@ -4,7 +4,8 @@
 
 Installed once, into .cache/peers: mitmproxy by pip in an environment of its own, Toxiproxy by `go install`. HAProxy and
 socat are taken from the PATH. What cannot be had is said, with the reason, and left out. The measuring is that of
-bench/relay/run.py: the same frames between the same two programs, rounds interleaved.
+bench/relay/run.py: the same frames between the same two programs, rounds interleaved. kafka-proxy and Kroxylicious are not
+among them: neither could be had as a module of Go and a package of Maven where this was written.
 """
 
 from __future__ import annotations
