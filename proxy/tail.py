@@ -28,11 +28,10 @@ class Tail:
     """One response that passes. `feed` it the frame's bytes, in order, from the first byte behind the size."""
 
     def __init__(self, api_key: int, api_version: int) -> None:
-        root = plan("response", api_key, api_version).root
+        root, self.tagged = _shape(api_key, api_version)
         self._walk = _until_endpoints(root)
         self._wanted = next(self._walk)
         self._got = b""
-        self.tagged = any(f.name == ENDPOINTS and f.tag is not None for f in root.fields)
 
     @property
     def skipping(self) -> int:
@@ -67,6 +66,13 @@ class Tail:
         except StopIteration:
             return at
         return -1
+
+
+@cache
+def _shape(api_key: int, api_version: int) -> tuple[StructPlan, bool]:
+    """A response's plan, and whether its endpoints are tagged."""
+    root = plan("response", api_key, api_version).root
+    return root, any(f.name == ENDPOINTS and f.tag is not None for f in root.fields)
 
 
 def _until_endpoints(root: StructPlan) -> Need:

@@ -28,7 +28,7 @@ typedef struct {
     int called;        /* Python code has run in this turn */
 } Mover;
 
-static PyObject *s_skipping, *s_skip, *s_abort, *s_ended, *s_scan, *s_glance, *s_glance_requests, *s_owes, *s_sift, *s_not_kafka,
+static PyObject *s_skipping, *s_abort, *s_ended, *s_scan, *s_glance, *s_glance_requests, *s_owes, *s_sift, *s_not_kafka,
     *s_sink_failed, *s_tell_blinded, *s_fileno;
 
 enum { MORE, REST, LEFT }; /* there is more; not now; for Python. -1: an exception is set */
@@ -100,18 +100,20 @@ static Chunk frames_of(const Mover *mover, const LaneState *lane, const Pair *pa
 /* Responses while some are awaited: `Lane._glance`, which is asked as soon as there is one to be looked at. */
 static int glance(Mover *mover, LaneState *lane, const Pair *pair, Part *part) {
     if (!is_none(lane->tail)) {
-        PyObject *skipping = PyObject_GetAttr(lane->tail, s_skipping);
-        long long unseen = skipping ? PyLong_AsLongLong(skipping) : -1;
-        Py_XDECREF(skipping);
-        if (unseen < 0)
-            return -1;
-        if (part->count >= unseen || part->count >= lane->left)
+        if (!lane->jump) {
+            PyObject *skipping = PyObject_GetAttr(lane->tail, s_skipping);
+            lane->jump = skipping ? PyLong_AsLongLong(skipping) : 0;
+            Py_XDECREF(skipping);
+            if (PyErr_Occurred())
+                return -1;
+        }
+        if (part->count >= lane->jump || part->count >= lane->left)
             return ask(mover, lane, s_glance, part, 0);
+        lane->jump -= part->count;
+        lane->jumped += part->count;
         lane->left -= part->count;
         part->cut = part->count;
-        int before = mover->called, failed = call(mover, lane->tail, s_skip, PyLong_FromLongLong(part->count), NULL);
-        mover->called = before; /* that counts, and no more */
-        return failed;
+        return 0;
     }
     Chunk c = frames_of(mover, lane, pair, part);
     part->cut = part->count;
@@ -557,7 +559,7 @@ int lanes_ready(PyObject *module) {
         PyObject **name;
         const char *text;
     } names[] = {
-        {&s_skipping, "skipping"},       {&s_skip, "skip"},           {&s_abort, "abort"},
+        {&s_skipping, "skipping"},       {&s_abort, "abort"},
         {&s_ended, "ended"},             {&s_scan, "_scan"},          {&s_glance, "_glance"},
         {&s_owes, "owes"},               {&s_sift, "sift"},           {&s_glance_requests, "_glance_requests"},
         {&s_not_kafka, "not_kafka"},     {&s_fileno, "fileno"},       {&s_sink_failed, "sink_failed"},

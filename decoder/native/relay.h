@@ -58,6 +58,7 @@ typedef struct {
     int direction, waits, source_fd, sink_fd; /* -1: no plain socket, UNSEEN: not looked at yet */
     long long position, left, hold_left, kept, piped;
     long long last_id; /* -1: none */
+    long long jump, jumped; /* bytes that may pass before `tail` is asked again; those that passed of which it does not know */
     PyObject *connection, *source, *sink, *pending, *hold, *tail, *skeleton, *pipe, *last_head, *foreign, *part, *carry;
 } LaneState;
 
