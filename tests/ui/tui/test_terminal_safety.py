@@ -90,6 +90,7 @@ def test_a_real_terminal_gets_only_what_the_interface_writes(tmp_path: Path) -> 
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_nor_does_it_for_any_api(tmp_path: Path) -> None:
     assert obeyed(walked(tmp_path, len(SEQUENCES) * len(OFTEN) + 90).replace(b"\r\n", b"")) == []
 
