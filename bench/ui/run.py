@@ -1,6 +1,6 @@
 """The screen in a terminal: first paint, keys, filters, a live recording; seen from outside, as a user does.
 
-    python bench/ui/run.py                                  every part; three minutes and 5 GB of disk
+    python bench/ui/run.py                                  every part; five minutes and 5 GB of disk
     python bench/ui/run.py start rows                       only these parts
     python bench/ui/run.py live --rates 10000,50000 --seconds 20 --json
 
@@ -124,6 +124,7 @@ def rows(scratch: Path, given: argparse.Namespace) -> list[Figure]:
         for view, name in ((b"2", "Connections"), (b"6", "Latency")):
             before = ui.cpu()
             ui.press(view)
+            ui.rest(0.3)  # the view is loaded and made
             figures += keys(f"{name} while it counts", ui.latencies([b"j", b"k"], rb"[0-9]", given.seconds / 4, 0.05), 100)
             figures.append(Figure(f"{name}: CPU", round(ui.cpu() - before, 2), "s"))
         ui.press(b"5")
