@@ -53,7 +53,7 @@ def rest(poll: Poll, seconds: float) -> float:
     epoll counts whole milliseconds and rounds them up; `select` of the epoll itself counts microseconds. Linux lets it be
     late by a thousandth of its time, and a processor that sleeps takes a while to get up: so the wait ends `LEAD` before
     the time, and the caller, who asks again until it has come, is awake when it comes."""
-    if isinstance(poll, SelectorPoll):
+    if PORTABLE or not isinstance(poll, select.epoll):
         return seconds
     if seconds > LEAD:
         select.select((poll,), (), (), (seconds - LEAD) * 0.999)
