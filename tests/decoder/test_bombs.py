@@ -70,7 +70,7 @@ ADVISORIES = {
 }  # fmt: skip
 
 
-@pytest.fixture(scope="module", params=["", "1"], ids=["accelerated", "pure"])
+@pytest.fixture(scope="module", params=["", pytest.param("1", marks=pytest.mark.slow)], ids=["accelerated", "pure"])
 def measured(request) -> list[Measure]:
     done = subprocess.run(
         [sys.executable, "-m", "torture.decoder.bombs"],

@@ -27,6 +27,7 @@ WATCHED_HERE = frozenset(
     + [PRODUCE << 16 | version for version in range(10, 41)]
     + [FETCH << 16 | version for version in range(16, 41)]
 )
+SEEDS = [*range(15), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(15, 40))]
 FREE = frozenset(key << 16 | version for key in range(93) for version in range(41)) - {METADATA << 16 | 9}
 needs_native = pytest.mark.skipif(native is None, reason="the accelerator is not built")
 
@@ -127,7 +128,7 @@ class Both:
 
 
 @needs_native
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", SEEDS)
 def test_requests_are_the_same(seed: int) -> None:
     chance = random.Random(seed)
     for _ in range(12):
@@ -147,7 +148,7 @@ def test_requests_are_the_same(seed: int) -> None:
 
 
 @needs_native
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", SEEDS)
 def test_responses_are_the_same(seed: int) -> None:
     chance = random.Random(seed)
     for _ in range(12):

@@ -169,10 +169,10 @@ def joined(bench: Barnabas, topic: str, **config: Any) -> Reader:
 @pytest.mark.parametrize(
     ("api", "error", "asks"),
     [
-        ("Heartbeat", "ILLEGAL_GENERATION", "JoinGroup"),
-        ("Heartbeat", "UNKNOWN_MEMBER_ID", "JoinGroup"),
+        pytest.param("Heartbeat", "ILLEGAL_GENERATION", "JoinGroup", marks=pytest.mark.slow),
+        pytest.param("Heartbeat", "UNKNOWN_MEMBER_ID", "JoinGroup", marks=pytest.mark.slow),
         ("Heartbeat", "NOT_COORDINATOR", "FindCoordinator"),
-        ("JoinGroup", "COORDINATOR_LOAD_IN_PROGRESS", "JoinGroup"),
+        pytest.param("JoinGroup", "COORDINATOR_LOAD_IN_PROGRESS", "JoinGroup", marks=pytest.mark.slow),
         ("OffsetFetch", "COORDINATOR_LOAD_IN_PROGRESS", "OffsetFetch"),
         ("FindCoordinator", "COORDINATOR_NOT_AVAILABLE", "FindCoordinator"),
     ],

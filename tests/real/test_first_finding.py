@@ -75,6 +75,7 @@ def test_a_current_java_client_at_an_old_broker(old_broker: OldBroker, tmp_path:
     assert found["id"] == "client-too-new" and "apache-kafka-java" in found["seen"] and "is 0.10.2" in found["seen"]
 
 
+@pytest.mark.slow  # it sleeps
 def test_a_consumer_that_sleeps_past_max_poll(broker: Cluster, tmp_path: Path) -> None:
     found = first(broker.addresses[0], tmp_path, scenarios_groups.SCENARIOS["poll-librdkafka"])
     assert found["id"] == "poll-interval-exceeded"
@@ -91,8 +92,8 @@ def test_a_producer_that_asks_for_no_answer(broker: Cluster, tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("name", "api"),
     [
-        ("throttled_consumer", "Fetch"),
-        pytest.param("throttled_producer", "Produce", marks=pytest.mark.slow),  # waits out its quota, 20 s
+        pytest.param("throttled_consumer", "Fetch", marks=pytest.mark.slow),
+        pytest.param("throttled_producer", "Produce", marks=pytest.mark.slow),  # these wait out their quotas
     ],
 )
 def test_a_client_throttled_by_quota(broker: Cluster, tmp_path: Path, name: str, api: str) -> None:

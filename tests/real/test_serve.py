@@ -77,6 +77,7 @@ def test_another_client_runs_on_the_recording_of_one(kind, recorded):
 
 
 @pytest.mark.timeout(120)
+@pytest.mark.slow
 def test_three_brokers_are_served_on_three_listeners(recorded):
     name = "confluent-kafka produce_and_consume"
     with Served(recorded(f"three {name}")) as served:
@@ -86,6 +87,7 @@ def test_three_brokers_are_served_on_three_listeners(recorded):
 
 
 @pytest.mark.timeout(120)
+@pytest.mark.slow
 def test_what_is_missing_is_recorded_from_three_real_brokers_through_the_server(tmp_path):
     """The first run begins with nothing and asks the brokers; the second has no brokers any more."""
     folder, names = tmp_path / "new", ["confluent-kafka produce_and_consume", "aiokafka transactions"]

@@ -42,7 +42,7 @@ class App(BarnabasApp):
         return found
 
 
-@pytest.mark.parametrize(("capture", "live"), [("story", False), ("nothing", True)], indirect=["capture"])
+@pytest.mark.parametrize(("capture", "live"), [pytest.param("story", False, marks=pytest.mark.slow), ("nothing", True)], indirect=["capture"])
 def test_every_key_of_every_view(capture: Capture, live: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 

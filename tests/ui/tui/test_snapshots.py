@@ -58,7 +58,11 @@ def in_utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     time.tzset()
 
 
-@pytest.mark.parametrize("size", [(80, 24), (120, 40), (160, 48)], ids=lambda size: f"{size[0]}x{size[1]}")
+@pytest.mark.parametrize(
+    "size",
+    [(80, 24), (120, 40), pytest.param((160, 48), marks=pytest.mark.slow)],
+    ids=["80x24", "120x40", "160x48"],
+)
 def test_screens_are_as_they_were_looked_at(story: Capture, size: tuple[int, int]) -> None:
     letters: dict[str, list[str]] = {}
     styles: dict[str, dict[str, list[Runs]]] = {theme: {} for theme in THEMES}
