@@ -18,6 +18,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 CACHE := .cache
 PRODUCT := decoder captures plugins proxy ui
+# the accelerator is built by the installation: a newer one is installed again
+NATIVE := $(wildcard decoder/native/*.[ch])
 APT_GET = $$( [ "$$(id -u)" = 0 ] || echo sudo ) env DEBIAN_FRONTEND=noninteractive apt-get -qq
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
@@ -90,12 +92,12 @@ $(VENV)/.made:
 	@$(PYTHON) -m venv --clear $(VENV)
 	@touch $@
 
-$(VENV)/.demo: $(VENV)/.made pyproject.toml
+$(VENV)/.demo: $(VENV)/.made pyproject.toml $(NATIVE)
 	@echo "==> installing barnabas and the demo's clients into $(VENV)"
 	@$(BIN)/python -m pip install -q -e '.[demo]'
 	@touch $@
 
-$(VENV)/.test: $(VENV)/.made pyproject.toml
+$(VENV)/.test: $(VENV)/.made pyproject.toml $(NATIVE)
 	@echo "==> installing barnabas, the clients, Spark and the test tools into $(VENV) (about 500 MB; a minute or two the first time)"
 	@$(BIN)/python -m pip install -q -e '.[demo,spark,test]'
 	@touch $@ $(VENV)/.demo
