@@ -110,6 +110,26 @@ class Patience:
         self.left, self.taken = self.next, 0
 
 
+def hold_rests(decoder: Connection, track: Any) -> bool:
+    """Give a track the beginnings of frames that a decoder has; False, and nothing done, where it is not at plain frames."""
+    rests = decoder.hand_over()
+    if rests is None:
+        return False
+    for direction, (rest, time_ns) in enumerate(rests):
+        if rest:
+            track.hold(direction, rest, time_ns)
+    return True
+
+
+def give_rests(decoder: Connection, rests: Iterable[tuple[bytes, int, int]]) -> None:
+    """Give a decoder back what a released track had per direction: the beginning of a frame, its time, bytes nobody read."""
+    for direction, (rest, time_ns, skipped) in enumerate(rests):
+        if rest:
+            (decoder.receive_from_broker if direction else decoder.receive_from_client)(rest, time_ns)
+        if skipped:
+            decoder.skip(Direction(direction), skipped, time_ns)
+
+
 class Tracks:
     """Takes what it can for a recorder. `redact`: APIs with secrets are left alone. `snaplen`: most bytes of a frame that
     are kept."""
@@ -191,12 +211,8 @@ class Tracks:
             if not track.push(data, time_ns, marks["request_offset"], flags, exchange.request_cut):
                 tracked.patience.again()
                 return False
-        rests = tracked.decoder.hand_over()
-        if rests is None:
+        if not hold_rests(tracked.decoder, track):
             return False
-        for direction, (rest, time_ns) in enumerate(rests):
-            if rest:
-                track.hold(direction, rest, time_ns)
         tracked.in_flight.clear()
         tracked.track = track
         return True
@@ -232,12 +248,7 @@ class Tracks:
                     if flags & CARRIED:
                         exchange.marks["carried"] = True
                     tracked.in_flight[id(exchange)] = exchange, data
-        for direction, (rest, time_ns, skipped) in enumerate(rests):
-            if rest:
-                receive = decoder.receive_from_broker if direction else decoder.receive_from_client
-                receive(rest, time_ns)
-            if skipped:
-                decoder.skip(Direction(direction), skipped, time_ns)
+        give_rests(decoder, rests)
 
     def unanswered(self, tracked: Tracked) -> Iterator[Unanswered]:
         """The requests of a connection that wait. On a track they stay there; the segment is let go."""

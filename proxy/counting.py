@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from .. import decoder
-from ..captures.tracks import Patience, shape
+from ..captures.tracks import Patience, give_rests, hold_rests, shape
 from ..decoder import Direction, ExchangeDone
 from ..decoder.accelerator import native
 from .events import Address
@@ -30,7 +30,7 @@ class _Followed:
         self.patience = Patience()
 
 
-class Tally:
+class Counting:
     """Decodes and counts, keeps nothing."""
 
     def __init__(self) -> None:
@@ -88,12 +88,8 @@ class Tally:
             if not known or not track.push(whole, each.request_time_ns or 0, 0, 0, cut):
                 followed.patience.again()
                 return False
-        rests = followed.decoder.hand_over()
-        if rests is None:
+        if not hold_rests(followed.decoder, track):
             return False
-        for direction, (rest, time_ns) in enumerate(rests):
-            if rest:
-                track.hold(direction, rest, time_ns)
         followed.track = track
         return True
 
@@ -108,11 +104,7 @@ class Tally:
             connection.receive_from_client(frame, time_ns)
             if cut:
                 connection.skip(Direction.REQUEST, cut, time_ns)
-        for direction, (rest, time_ns, skipped) in enumerate(rests):
-            if rest:
-                (connection.receive_from_broker if direction else connection.receive_from_client)(rest, time_ns)
-            if skipped:
-                connection.skip(Direction(direction), skipped, time_ns)
+        give_rests(connection, rests)
 
     def skipped(self, conn: int, direction: int, time_ns: int, nbytes: int) -> None:
         followed = self._connections.get(conn)

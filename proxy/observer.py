@@ -18,7 +18,7 @@ from typing import Any, Protocol
 
 from .channel import Channel
 from .child import Parent, receive_settings
-from .counting import Tally as Tally
+from .counting import Counting
 from .events import Address, Counts, Event, RecordingFailed, encode
 from .reading import Lost, Record
 from .recordings import Recordings
@@ -31,7 +31,7 @@ LAST_SECONDS = 25.0
 
 
 class Consumer(Protocol):
-    """What an observer feeds: `captures.Recorder`, `Tally`, `Recordings`, or `inspector.Inspection`."""
+    """What an observer feeds: `captures.Recorder`, `Counting`, `Recordings`, or `inspector.Inspection`."""
 
     @property
     def counts(self) -> dict[str, int]: ...
@@ -78,7 +78,7 @@ class Observer:
     def _make_consumer(self, settings: dict[str, Any]) -> Consumer:
         self._recordings = Recordings(
             settings["record"],
-            Tally,
+            Counting,
             self._emit,
             settings.get("recording"),
             settings.get("flight"),

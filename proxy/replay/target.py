@@ -132,10 +132,6 @@ class Target:
             known = self._coordinators[kind, key] = told["node_id"]
         return known
 
-    def forget_coordinators(self) -> None:
-        """They have moved."""
-        self._coordinators.clear()
-
     def create(self, topics: Mapping[str, int]) -> dict[str, str]:
         """Create topics with so many partitions; returns what did not go, by topic."""
         factor = min(3, len(self.brokers)) or 1

@@ -6,16 +6,16 @@ from typing import Any
 
 import pytest
 from barnabas.decoder import facts
-from barnabas.proxy.counting import Tally
+from barnabas.proxy.counting import Counting
 from torture.proxy.desk import cut
 from torture.proxy.traffic import Author, Exchange, produce, produced
 
 PRODUCE = facts.api_key("Produce")
 
 
-def two() -> tuple[Tally, Tally]:
+def two() -> tuple[Counting, Counting]:
     """With the accelerator, if it is there, and without."""
-    tallies = Tally(), Tally()
+    tallies = Counting(), Counting()
     tallies[1]._tape = None
     for tally in tallies:
         tally.opened(1, 1, ("127.0.0.1", 1), ("127.0.0.1", 2))
