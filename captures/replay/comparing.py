@@ -11,8 +11,7 @@ from ...decoder.message import Message, is_error_code, jsonable, shown_value
 from ...decoder.plan import FieldPlan
 from .fetched import FetchedRecords
 from .mapping import IdMapping, question
-from .partly import PRODUCE, rest
-from .policy import passing
+from .partly import PRODUCE, passing, rest
 from .preparing import Preparer
 from .rewriting import Meant, Pair, pairs
 from .roles import Role
@@ -52,9 +51,9 @@ class Comparer:
         self._preparer = preparer
         self._assignments: dict[tuple[str, str], list[Message | None]] = {}
 
-    def differences(self, exchange: Exchange, got: Message) -> list[Difference]:
+    def differences(self, exchange: Exchange, got: Message, recorded: Message | None) -> list[Difference]:
         """What is otherwise in `got` than in the recorded answer. Empty if there is none to compare with."""
-        asked, recorded = exchange.request_message, exchange.response_message
+        asked = exchange.request_message
         if asked is None or recorded is None:
             return []
         if got.api_version != recorded.api_version and folds(got.api):
@@ -171,10 +170,9 @@ class Comparer:
         return None
 
 
-def lacking(exchange: Exchange, got: Message) -> str | None:
+def lacking(recorded: Message | None, got: Message) -> str | None:
     """Why a request is to be sent again: an error that passes, where the recording has none, or a fetch that came
     back before the records which the recorded one brought. None if it is not."""
-    recorded = exchange.response_message
     if recorded is None:
         return None
     if recorded.api_key == PRODUCE and not rest(got):

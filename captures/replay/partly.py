@@ -1,18 +1,38 @@
-"""A Produce request of which the target took only a part: the rest alone is sent again, as a client would."""
+"""Produce requests of which brokers took only a part.
+
+Of what the target refused, the rest alone is sent again, as a client would. Of what was refused when recorded, nothing
+is sent: its client sent that again itself, in another request.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Set
+from functools import cache
 from typing import Any
 
 from ...decoder import facts
 from ...decoder.message import Message
 from ...decoder.splice import Splicer
-from .policy import passing
 
 PRODUCE = facts.api_key("Produce")
+Place = tuple[Any, int]
+"""A topic's name or id, whichever the message has, and a partition."""
 
 
-def rest(answer: Message) -> set[tuple[Any, int]]:
+@cache
+def passing(code: int) -> bool:
+    """Whether an error is one that clients wait out."""
+    fact = facts.errors().get(code)
+    return fact is not None and fact.retriable
+
+
+def refused(answer: Message) -> frozenset[Place]:
+    """The partitions that were refused for a reason that passes, whatever became of the others."""
+    codes = _rows(answer, "responses", "partition_responses", "error_code")
+    return frozenset(place for place, code in codes.items() if passing(code))
+
+
+def rest(answer: Message) -> set[Place]:
     """The partitions that were refused for a reason that passes, as (topic's name or id, partition); empty if any was
     refused for another reason."""
     codes = _rows(answer, "responses", "partition_responses", "error_code")
@@ -21,19 +41,19 @@ def rest(answer: Message) -> set[tuple[Any, int]]:
     return {place for place, code in codes.items() if code}
 
 
-def places_of(message: Message) -> set[tuple[Any, int]]:
+def places_of(message: Message) -> set[Place]:
     """The partitions of a Produce request or answer."""
     if message.plan.kind == "request":
         return set(_rows(message, "topic_data", "partition_data", "index"))
     return set(_rows(message, "responses", "partition_responses", "index"))
 
 
-def only(request: Message, places: set[tuple[Any, int]]) -> Message:
+def only(request: Message, places: Set[Place]) -> Message:
     """The request with these partitions alone."""
     return _filtered(request, "topic_data", "partition_data", places)
 
 
-def without(answer: Message, places: set[tuple[Any, int]]) -> Message:
+def without(answer: Message, places: Set[Place]) -> Message:
     """An answer without these partitions."""
     return _filtered(answer, "responses", "partition_responses", places_of(answer) - places)
 
@@ -65,13 +85,13 @@ def _inner(message: Message, outer: str, inner: str) -> tuple[int, int, list[str
     return at, inside, [f.name for f in rows.fields]
 
 
-def _rows(message: Message, outer: str, inner: str, field: str) -> dict[tuple[Any, int], Any]:
+def _rows(message: Message, outer: str, inner: str, field: str) -> dict[Place, Any]:
     at, inside, names = _inner(message, outer, inner)
     index, wanted = names.index("index"), names.index(field)
     return {(topic[0], row[index]): row[wanted] for topic in message.values[at] for row in topic[inside]}
 
 
-def _filtered(message: Message, outer: str, inner: str, places: set[tuple[Any, int]]) -> Message:
+def _filtered(message: Message, outer: str, inner: str, places: Set[Place]) -> Message:
     at, inside, names = _inner(message, outer, inner)
     index = names.index("index")
     topics = []

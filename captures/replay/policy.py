@@ -10,6 +10,7 @@ from ...decoder import Exchange, facts
 from ...decoder.frame import Direction
 from ...decoder.message import Message
 from ...decoder.secrets import MASK, secret_paths
+from .partly import PRODUCE, Place, places_of, refused
 from .rewriting import read
 from .roles import Role
 
@@ -34,8 +35,8 @@ _ADMIN = re.compile(
 @dataclass(frozen=True, slots=True)
 class Policy:
     """What is sent besides the ordinary. `admin`: what alters or deletes; `internal`: what brokers and controllers say to
-    each other; `login`: SASL as recorded (which fails where it was masked); `refused`: Produce requests that were
-    refused for a reason that passes, which the client therefore sent again itself."""
+    each other; `login`: SASL as recorded (which fails where it was masked); `refused`: what of Produce requests was
+    refused for a reason that passes, and what the client therefore sent again itself."""
 
     admin: bool = False
     internal: bool = False
@@ -56,9 +57,17 @@ class Policy:
             return "sent by a replica; --include-internal sends it"
         if _masked(message):
             return "what it says was masked in the recording"
-        if not self.refused and exchange.api == "Produce" and _refused(exchange):
+        left = self.left_out(exchange)
+        if left and left == places_of(message):
             return "it was refused when recorded, and the client sent its records again; --include-refused sends both"
         return None
+
+    def left_out(self, exchange: Exchange) -> frozenset[Place]:
+        """The partitions of a Produce request that are not sent, because they were refused for a reason that passes."""
+        answer = exchange.response_message
+        if self.refused or exchange.api_key != PRODUCE or answer is None:
+            return frozenset()
+        return refused(answer)
 
     def _api(self, key: int) -> str | None:
         try:
@@ -100,19 +109,3 @@ def _masked(message: Message) -> bool:
         if role is Role.SECRET and value and not (value.encode() if isinstance(value, str) else value).strip(MASK):
             return True
     return False
-
-
-def _refused(exchange: Exchange) -> bool:
-    """Whether every partition was refused for a reason that passes."""
-    answer = exchange.response_message
-    if answer is None:
-        return False
-    codes = [p["error_code"] for topic in answer.to_dict()["responses"] for p in topic["partition_responses"]]
-    return bool(codes) and all(passing(code) for code in codes)
-
-
-@cache
-def passing(code: int) -> bool:
-    """Whether an error is one that clients wait out."""
-    fact = facts.errors().get(code)
-    return fact is not None and fact.retriable

@@ -69,6 +69,8 @@ class Preparer:
         key = exchange.api_key
         if message.trailing:
             return self._renamed_client(message)
+        if call.left_out:
+            message = only(message, places_of(message) - call.left_out)
         new = changed(message, self._change(message))  # first: sessions go on only when the request goes out
         if key == FETCH and exchange.api_version >= _SESSIONS_FROM:
             # The session is followed in the recording's words; what it is told in full is put into the target's then.

@@ -12,6 +12,7 @@ from ...decoder.happening import Closed, Happening, Missing, Opened, Stray
 from ...decoder.message import Message
 from ...decoder.plan import ZERO_UUID
 from .mapping import Recorded, question
+from .partly import Place
 from .policy import Policy
 from .rewriting import read, tree_of
 from .roles import Role, paths
@@ -38,6 +39,7 @@ class Do(IntEnum):
 
 class Call:
     """One recorded request with its answer. `skip`: why it is not sent. `plain`: nothing in it has to be said otherwise.
+    `left_out`: the partitions of a Produce request that are not sent, in the recording's words.
     `taken`: the target's answer for the part of a Produce request that it took; the rest is to be sent again.
 
     `done` and the fields behind it belong to whoever replays.
@@ -50,6 +52,7 @@ class Call:
         "done",
         "due_ns",
         "exchange",
+        "left_out",
         "number",
         "plain",
         "ready",
@@ -62,6 +65,7 @@ class Call:
     def __init__(self, number: int, connection: int, due_ns: int, exchange: Exchange) -> None:
         self.number, self.connection, self.due_ns, self.exchange = number, connection, due_ns, exchange
         self.skip: str | None = None
+        self.left_out: frozenset[Place] = frozenset()
         self.plain = False
         self.ready = False
         self.done = False
@@ -152,7 +156,8 @@ class Script:
         else:
             call.skip = self._policy.why_not(exchange)
         if call.skip is None and exchange.request_message is not None:
-            call.plain = not self._renames and not _active(exchange.request_message)
+            call.left_out = self._policy.left_out(exchange)
+            call.plain = not self._renames and not call.left_out and not _active(exchange.request_message)
 
     def _since(self, time_ns: int | None) -> int:
         if time_ns is None:

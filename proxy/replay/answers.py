@@ -64,7 +64,9 @@ class Answers:
             return 0
         self._preparer.answered(call, got)
         asked, recorded = exchange.request_message, exchange.response_message
-        why = None if closing else lacking(exchange, got)
+        if recorded is not None and call.left_out:
+            recorded = without(recorded, call.left_out)
+        why = None if closing else lacking(recorded, got)
         if why is not None and self._worth(call, now):
             if recorded is not None and exchange.api == "Fetch":
                 self.comparer.fetched.again(got, recorded)
@@ -80,7 +82,7 @@ class Answers:
             self.report.note("answers where the recording has none")
             return 0
         self._mapping.learn(asked, recorded, got)
-        found = self.comparer.differences(exchange, got)
+        found = self.comparer.differences(exchange, got, recorded)
         reads = exchange.api.startswith(_READS)
         if found and reads and not closing and self._settles(call, now):
             return self._again(call, "not the same yet")
@@ -131,7 +133,7 @@ class Answers:
         place = asked.api_key, asked.frame[asked.body_start :]
         before = self._open.pop(place, None)
         if before is not None:
-            if self.comparer.differences(call.exchange, before[2]):
+            if self.comparer.differences(call.exchange, before[2], call.exchange.response_message):
                 self.report.differ(before[0], before[1])
             else:
                 self.report.equal += 1

@@ -289,6 +289,8 @@ class Player:
         else:
             self.sent += 1
             self.report.sent += 1
+            if call.left_out:
+                self.report.note("Produce requests sent without what was refused when recorded")
         if exchange.api_key == PRODUCE and expects_no_response(exchange):
             call.done = call.answered = True
             self.report.equal += 1

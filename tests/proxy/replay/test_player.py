@@ -216,6 +216,41 @@ def test_a_refused_produce_is_left_out_unless_asked_for(play: Any, tape: Any) ->
     assert len(broker.heard) == 3 and report.count == 0
 
 
+@pytest.mark.parametrize("version", [9, 13])
+def test_of_a_produce_that_was_partly_refused_the_rest_is_left_out(play: Any, tape: Any, version: int) -> None:
+    """The recorded client sent partition 1 again by itself, as two requests would show at the target."""
+    topic = {"name": "t"} if version < 13 else {"topic_id": b"\1" * 16}
+
+    def asks(*partitions: int) -> dict[str, Any]:
+        rows = [produce(b"%d" % p, partition=p)["topic_data"][0]["partition_data"][0] for p in partitions]
+        return {"acks": 1, "topic_data": [{**topic, "partition_data": rows}]}
+
+    def tells(**codes: int) -> dict[str, Any]:
+        rows = [{"index": int(p[1:]), "error_code": code, "base_offset": 0} for p, code in codes.items()]
+        return {"responses": [{**topic, "partition_responses": rows}]}
+
+    def answers(message: Any, heard: Any) -> dict[str, Any]:
+        return tells(**{f"p{p['index']}": 0 for p in message.to_dict()["topic_data"][0]["partition_data"]})
+
+    tape.both(0, 0, "Produce", version, asks(0, 1, 2), tells(p0=0, p1=6, p2=0))
+    tape.both(5, 0, "Produce", version, asks(1), tells(p1=0))
+    folder = tape.done()
+    broker = play(answers)
+
+    def seen(policy: Policy) -> list[list[int]]:
+        broker.heard.clear()
+        report = Replay(folder, broker.address, policy=policy, settings=MAX).run()
+        assert (report.sent, report.again, report.count, sum(report.skipped.values())) == (2, 0, 0, 0)
+        asked = [h.message.to_dict()["topic_data"][0]["partition_data"] for h in broker.heard]
+        assert all(
+            b"%d" % p["index"] == next(batch.records()).value for rows in asked for p in rows for batch in batches(p["records"])
+        )
+        return [[p["index"] for p in rows] for rows in asked]
+
+    assert seen(Policy()) == [[0, 2], [1]]
+    assert seen(Policy(refused=True)) == [[0, 1, 2], [1]]
+
+
 def test_what_is_left_out_says_why(play: Any, tape: Any) -> None:
     tape.both(0, 0, "SaslHandshake", 1, {"mechanism": "PLAIN"}, {})
     tape.both(5, 0, "DeleteTopics", 1, {"topic_names": ["t"]}, {"responses": [{"name": "t"}]})
