@@ -7,13 +7,14 @@ forwards the original.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, cached_property
 from typing import Any
 
 from .. import decoder
 from ..decoder import Exchange, State, facts
 from ..decoder.acks import produce_acks as produce_acks
 from ..decoder.plan import StructPlan, plan
+from ..decoder.strides import Quiet, selection
 from ..plugins.book import RuleBook
 from ..plugins.fate import Fate
 from .addresses import AddressMap
@@ -96,6 +97,15 @@ class Editor:
         self.keeping = Keeping(self.rules, self.others, HIGHEST_VERSION)
         self.unkept = self.held - self.keeping.free
         """Those of them that cannot pass even if they are kept."""
+        self.__dict__.pop("asked", None)
+
+    @cached_property
+    def asked(self) -> tuple[Any, Any, Quiet]:
+        """What the loops over frames have to know of all connections where every request is followed (`strides`): requests
+        that pass, those that are kept, and when responses to these are of no concern. The accelerator reads it, too."""
+        free = KNOWN - self.unkept
+        passing = selection(key << 16 | version for key in free for version in range(HIGHEST_VERSION + 1))
+        return passing, self.keeping.selection, self.keeping.quiet
 
     def readdress(self, data: bytes, api_key: int, api_version: int, local_host: str) -> bytes | None:
         """A response with the proxy's own addresses, None if it names no broker."""

@@ -15,7 +15,6 @@ from __future__ import annotations
 import struct
 import time
 from collections import deque
-from collections.abc import Collection
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +23,7 @@ from ..decoder.acks import acks_end, produce_acks
 from ..decoder.strides import PythonQueue, Queue, place_of, selection
 from ..plugins.fate import Fate
 from ..plugins.versions.dialect import Asked, Dialect
-from .editing import HIGHEST_VERSION, KNOWN, PRODUCE
+from .editing import PRODUCE
 from .sift import MOVES
 from .switching import ANY_API
 
@@ -60,18 +59,6 @@ def key_and_version(entry: int | InFlight) -> tuple[int, int]:
 def watching(numbers: frozenset[int]) -> Any:
     """Requests (api key << 16 | version) as the loops over frames take them (`strides.selection`)."""
     return selection(numbers)
-
-
-_passing: list[Any] = [None, None]
-
-
-def passing(wanted: Collection[int]) -> Any:
-    """All requests that are known, but those of the api keys that are `wanted`; made anew when those are others."""
-    if wanted is not _passing[0]:
-        free = KNOWN.difference(wanted)
-        every = (key << 16 | version for key in free for version in range(HIGHEST_VERSION + 1))
-        _passing[:] = wanted, selection(every)
-    return _passing[1]
 
 
 class InFlight:
@@ -135,7 +122,7 @@ class Flights(Pair):
 
     def passing(self) -> Any:
         """The requests that pass at a glance, as `strides` takes them."""
-        return passing(self.relay.editor.unkept)
+        return self.relay.editor.asked[0]
 
     def keeps(self, key: int) -> bool:
         """Whether a request of this API passes with its bytes kept for when its response is there."""

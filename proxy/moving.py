@@ -26,7 +26,8 @@ def make_mover(relay: Relay) -> Any:
     if native is None or not MOVES or relay.pipes.wanted:
         return None
     writer, most = relay.writer, relay.guard.limits.max_frame
-    return native.Mover(writer, writer.data, relay.fault, socket.socket, relay.lossless, relay.switchable, most)
+    how = relay.lossless, relay.switchable, most, relay.editor
+    return native.Mover(writer, writer.data, relay.fault, socket.socket, *how)
 
 
 def make_turn(mover: Any, poll: polling.Poll) -> Callable[..., list[tuple[int, int]]] | None:

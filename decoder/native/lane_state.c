@@ -152,22 +152,24 @@ static PyType_Slot LaneState_slots[] = {{Py_tp_new, LaneState_new},           {P
 static PyType_Spec LaneState_spec = {"barnabas.decoder._native.LaneState", sizeof(LaneState), 0,
                                      Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_BASETYPE, LaneState_slots};
 
+static PyObject **shared_object(Pair *pair, int number) {
+    PyObject **all[] = {&pair->in_flight, &pair->overtaken, &pair->watch, &pair->blinded,
+                        &pair->unsure,    &pair->dialect,   &pair->heads, &pair->response};
+    return number < (int)(sizeof all / sizeof *all) ? all[number] : NULL;
+}
+
 static int Pair_traverse(PyObject *self, visitproc visit, void *arg) {
-    Pair *pair = (Pair *)self;
+    PyObject **object;
     Py_VISIT(Py_TYPE(self));
-    Py_VISIT(pair->in_flight);
-    Py_VISIT(pair->overtaken);
-    Py_VISIT(pair->watch);
-    Py_VISIT(pair->blinded);
+    for (int i = 0; (object = shared_object((Pair *)self, i)); i++)
+        Py_VISIT(*object);
     return 0;
 }
 
 static int Pair_clear(PyObject *self) {
-    Pair *pair = (Pair *)self;
-    Py_CLEAR(pair->in_flight);
-    Py_CLEAR(pair->overtaken);
-    Py_CLEAR(pair->watch);
-    Py_CLEAR(pair->blinded);
+    PyObject **object;
+    for (int i = 0; (object = shared_object((Pair *)self, i)); i++)
+        Py_CLEAR(*object);
     return 0;
 }
 
@@ -180,10 +182,15 @@ static PyMemberDef Pair_members[] = {
     SHARED("number", number, T_LONGLONG),
     SHARED("changes", changes, T_LONGLONG),
     SHARED("doubtful", doubtful, T_LONGLONG),
+    SHARED("answer_bytes", answer_bytes, T_LONGLONG),
     SHARED("in_flight", in_flight, T_OBJECT),
     SHARED("overtaken", overtaken, T_OBJECT),
     SHARED("watch", watch, T_OBJECT),
     SHARED("blinded", blinded, T_OBJECT),
+    SHARED("unsure", unsure, T_OBJECT),
+    SHARED("dialect", dialect, T_OBJECT),
+    SHARED("heads", heads, T_OBJECT),
+    SHARED("response", response, T_OBJECT),
     {NULL, 0, 0, 0, NULL},
 };
 

@@ -16,20 +16,22 @@ int lanes_ready(PyObject *module) { return module != NULL; } /* the relay does i
 #define HEAD_KEPT 128    /* as proxy/switching.py */
 #define IN_FLIGHT 8192   /* as proxy/inflight.py */
 #define OWED 1048576     /* bytes, as proxy/lane.py */
+#define KEPT 4096        /* as proxy/lane.py */
 #define MOST_TURNS 64    /* of the loop, before Python has a look at the time */
 
 typedef struct {
     PyObject_HEAD
     RingPen *pen;
     PyObject *data, *fault; /* the ring's bytes, as a memoryview; who is told of errors */
+    PyObject *editor;       /* whose `asked` says what rules ask of all connections: see proxy/editing.py */
     PyTypeObject *plain;    /* sockets of this type are no more than their file descriptor */
     int lossless, switchable;
     unsigned int most; /* bytes of a frame */
     int called;        /* Python code has run in this turn */
 } Mover;
 
-static PyObject *s_skipping, *s_abort, *s_ended, *s_scan, *s_glance, *s_glance_requests, *s_owes, *s_sift, *s_not_kafka,
-    *s_sink_failed, *s_tell_blinded, *s_fileno;
+static PyObject *s_skipping, *s_abort, *s_ended, *s_scan, *s_glance, *s_glance_requests, *s_sift, *s_not_kafka,
+    *s_sink_failed, *s_tell_blinded, *s_fileno, *s_asked, *s_table;
 
 enum { MORE, REST, LEFT }; /* there is more; not now; for Python. -1: an exception is set */
 
@@ -97,6 +99,55 @@ static Chunk frames_of(const Mover *mover, const LaneState *lane, const Pair *pa
     return c;
 }
 
+/* What rules ask of all connections (passing, keeping, quiet), which the caller gives back; NULL: nobody said so, or an
+   exception is set. */
+static PyObject *asked_of(const Mover *mover) {
+    PyObject *asked = mover->editor ? PyObject_GetAttr(mover->editor, s_asked) : NULL;
+    if (asked && PyTuple_CheckExact(asked) && PyTuple_GET_SIZE(asked) == 3 && PyBytes_CheckExact(PyTuple_GET_ITEM(asked, 0)) &&
+        PyBytes_CheckExact(PyTuple_GET_ITEM(asked, 1)) && PyTuple_CheckExact(PyTuple_GET_ITEM(asked, 2)))
+        return asked;
+    Py_XDECREF(asked);
+    return NULL;
+}
+
+static Py_buffer table_of(PyObject *bytes) {
+    return (Py_buffer){.buf = PyBytes_AS_STRING(bytes), .len = PyBytes_GET_SIZE(bytes)};
+}
+
+/* Requests where rules stand: `Lane._glance_requests`, which is asked where a dialect is spoken. */
+static int glance_requests(Mover *mover, LaneState *lane, Pair *pair, Part *part) {
+    Chunk c = frames_of(mover, lane, pair, part);
+    if (c.at >= c.end) {
+        lane->left = c.at - c.end;
+        part->cut = part->count;
+        return 0;
+    }
+    PyObject *asked = is_none(pair->dialect) && pair->heads ? asked_of(mover) : NULL;
+    if (!asked)
+        return PyErr_Occurred() ? -1 : ask(mover, lane, s_glance_requests, part, 0);
+    PyObject *table = PyObject_GetAttr(pair->heads, s_table);
+    int64_t begin = c.at, last = -1;
+    int done = table && PyBytes_CheckExact(table);
+    if (done) {
+        c.chosen = table_of(PyTuple_GET_ITEM(asked, 0));
+        Py_buffer heads = table_of(table), keeping = {.len = 0};
+        if (is_none(pair->unsure))
+            keeping = table_of(PyTuple_GET_ITEM(asked, 1));
+        done = stride_over_requests(&c, &heads, &keeping, part->now, &last, &part->keep);
+    }
+    Py_XDECREF(table);
+    Py_DECREF(asked);
+    if (!done)
+        return -1;
+    if (last >= 0)
+        lane->last_id = last;
+    if (c.at > begin)
+        part->first = begin - part->offset;
+    lane->left = c.at > c.end ? c.at - c.end : 0;
+    part->cut = (c.at < c.end ? c.at : c.end) - part->offset;
+    return 0;
+}
+
 /* Responses while some are awaited: `Lane._glance`, which is asked as soon as there is one to be looked at. */
 static int glance(Mover *mover, LaneState *lane, const Pair *pair, Part *part) {
     if (!is_none(lane->tail)) {
@@ -121,13 +172,24 @@ static int glance(Mover *mover, LaneState *lane, const Pair *pair, Part *part) {
         lane->left = c.at - c.end;
         return 0;
     }
+    PyObject *asked = pair->inlined ? asked_of(mover) : NULL;
+    if (PyErr_Occurred())
+        return -1;
     int64_t begin = c.at, last;
-    int why = stride_over_responses(&c, NULL, 0, &last);
+    int why = stride_over_responses(&c, asked ? PyTuple_GET_ITEM(asked, 2) : NULL, part->now, &last);
+    Py_XDECREF(asked);
     if (last >= 0)
         lane->last_id = last;
     if (c.at > begin)
         part->first = begin - part->offset;
     lane->left = c.at > c.end ? c.at - c.end : 0;
+    if (why == WATCHED) {
+        /* one that is waited for until it is all there */
+        uint32_t size = get32(c.start + c.at);
+        int64_t waited = queue_entry(c.queue, 0)->frame ? KEPT_LARGEST : KEPT;
+        if (c.at + 4 + size > c.end && size <= waited)
+            why = PASSED;
+    }
     if (why == PASSED) {
         part->cut = (c.at < c.end ? c.at : c.end) - part->offset;
         part->keep = 1;
@@ -215,13 +277,11 @@ static int way_of(const LaneState *lane, const Pair *pair) {
     return lane->begun && !length(lane->carry) ? PASS : SIFT;
 }
 
-/* Whether the client has left so many answers unread that its requests have to wait; -1: an exception is set. */
-static int owes(Mover *mover, const Pair *pair) {
-    mover->called = 1;
-    PyObject *owed = PyObject_CallMethodNoArgs((PyObject *)pair, s_owes);
-    long long bytes = owed ? PyLong_AsLongLong(owed) : -1;
-    Py_XDECREF(owed);
-    return bytes == -1 && PyErr_Occurred() ? -1 : bytes > OWED;
+/* Whether the client has left so many answers unread that its requests have to wait. */
+static int owes(const Pair *pair) {
+    int standing = pair->response && PyObject_TypeCheck(pair->response, LaneState_type);
+    Py_ssize_t pending = standing ? length(((LaneState *)pair->response)->pending) : 0;
+    return pair->answer_bytes > OWED || pending > OWED - pair->answer_bytes;
 }
 
 static int64_t clock_ns(clockid_t which) {
@@ -254,11 +314,8 @@ static int move_chunk(Mover *mover, LaneState *lane, Pair *pair) {
     int way = way_of(lane, pair);
     if (way == SIFT)
         return LEFT;
-    if (!lane->direction && pair->inlined) {
-        int late = owes(mover, pair);
-        if (late)
-            return late < 0 ? -1 : REST;
-    }
+    if (!lane->direction && pair->inlined && owes(pair))
+        return REST;
     Py_ssize_t kept = way == GLANCE ? length(lane->carry) : 0;
     uint64_t room;
     if (kept > RING_CAREFUL / 2)
@@ -284,7 +341,7 @@ static int move_chunk(Mover *mover, LaneState *lane, Pair *pair) {
     part.count = part.cut = got + kept;
     PyObject *rest = NULL;
     if (way == GLANCE) {
-        if ((lane->direction ? glance(mover, lane, pair, &part) : ask(mover, lane, s_glance_requests, &part, 0)) < 0)
+        if ((lane->direction ? glance(mover, lane, pair, &part) : glance_requests(mover, lane, pair, &part)) < 0)
             return -1;
         if (part.cut < part.count || kept) {
             rest = PyBytes_FromStringAndSize((const char *)pen->data + part.offset + part.cut, part.count - part.cut);
@@ -505,17 +562,18 @@ failed:
     return NULL;
 }
 
-/* Mover(pen, the ring's bytes, fault, type of plain sockets, lossless, switchable, most bytes of a frame) */
+/* Mover(pen, the ring's bytes, fault, type of plain sockets, lossless, switchable, most bytes of a frame[, editor]) */
 static int Mover_init(PyObject *self, PyObject *arguments, PyObject *keywords) {
     (void)keywords;
     Mover *mover = (Mover *)self;
-    PyObject *pen, *data, *fault, *socket;
-    if (!PyArg_ParseTuple(arguments, "O!OOO!ppI", RingPen_type, &pen, &data, &fault, &PyType_Type, &socket, &mover->lossless,
-                          &mover->switchable, &mover->most))
+    PyObject *pen, *data, *fault, *socket, *editor = NULL;
+    if (!PyArg_ParseTuple(arguments, "O!OOO!ppI|O", RingPen_type, &pen, &data, &fault, &PyType_Type, &socket, &mover->lossless,
+                          &mover->switchable, &mover->most, &editor))
         return -1;
     Py_XSETREF(mover->pen, (RingPen *)Py_NewRef(pen));
     Py_XSETREF(mover->data, Py_NewRef(data));
     Py_XSETREF(mover->fault, Py_NewRef(fault));
+    Py_XSETREF(mover->editor, Py_XNewRef(editor));
     Py_XSETREF(mover->plain, (PyTypeObject *)Py_NewRef(socket));
     return 0;
 }
@@ -526,6 +584,7 @@ static int Mover_traverse(PyObject *self, visitproc visit, void *arg) {
     Py_VISIT(mover->pen);
     Py_VISIT(mover->data);
     Py_VISIT(mover->fault);
+    Py_VISIT(mover->editor);
     Py_VISIT(mover->plain);
     return 0;
 }
@@ -535,6 +594,7 @@ static int Mover_clear(PyObject *self) {
     Py_CLEAR(mover->pen);
     Py_CLEAR(mover->data);
     Py_CLEAR(mover->fault);
+    Py_CLEAR(mover->editor);
     Py_CLEAR(mover->plain);
     return 0;
 }
@@ -561,7 +621,7 @@ int lanes_ready(PyObject *module) {
     } names[] = {
         {&s_skipping, "skipping"},       {&s_abort, "abort"},
         {&s_ended, "ended"},             {&s_scan, "_scan"},          {&s_glance, "_glance"},
-        {&s_owes, "owes"},               {&s_sift, "sift"},           {&s_glance_requests, "_glance_requests"},
+        {&s_asked, "asked"},             {&s_table, "table"},         {&s_sift, "sift"},           {&s_glance_requests, "_glance_requests"},
         {&s_not_kafka, "not_kafka"},     {&s_fileno, "fileno"},       {&s_sink_failed, "sink_failed"},
         {&s_tell_blinded, "tell_blinded"},
     };

@@ -1,9 +1,11 @@
-/* What the files of the relay's hot path share: strides.c (from frame to frame), ring.c (where the bytes go), lanes.c (from
+/* What the files of the relay's hot path share: strides.c and requests.c (from frame to frame), ring.c (where the bytes go), lanes.c (from
    socket to socket) and lane_state.c (what that knows of connections). */
 #ifndef BARNABAS_RELAY_H
 #define BARNABAS_RELAY_H
 
 #include "queue.h"
+
+#define KEPT_LARGEST 65536 /* bytes of a frame that is waited for where requests are kept, as decoder/strides.py has it */
 
 /* strides.c: a part of a stream that begins with a frame */
 typedef struct {
@@ -16,9 +18,24 @@ typedef struct {
 
 enum { PASSED, WATCHED, OVERSIZE, AWAITED }; /* why `stride_over_responses` stopped, as decoder/strides.py has it */
 
+/* Whether api key and version are in a selection: 64 bits for the versions of each key. */
+static inline int is_selected(const Py_buffer *selection, uint32_t keyver) {
+    uint32_t key = keyver >> 16, version = keyver & 0xFFFF;
+    return version < 64 && key * 8 + 7 < selection->len &&
+           ((const uint8_t *)selection->buf)[key * 8 + (version >> 3)] >> (version & 7) & 1;
+}
+
+/* data, at, end, most[, queue, chosen], as Python gives them; 0: an exception is set. */
+int chunk_take_in(Chunk *c, PyObject *const *a, Py_ssize_t given);
+void chunk_give_back(Chunk *c);
+int64_t stride_acks_end(const uint8_t *data, int64_t at, int64_t end); /* see decoder/acks.py */
+
 /* Each moves `at` as far as it may; see decoder/strides.py. */
 int64_t stride_over(Chunk *c); /* the last correlation id, or -1 */
 int stride_over_watched(Chunk *c, int64_t limit, int64_t *last, int64_t *id, int64_t *doubtful); /* 0: an exception is set */
+/* requests.c; `keep` and the tables as strides.py has them. 0: an exception is set */
+int stride_over_requests(Chunk *c, const Py_buffer *heads, const Py_buffer *keeping, int64_t now, int64_t *last, int *keep);
+int requests_ready(PyObject *module);
 /* `quiet`: NULL, or a tuple */
 int stride_over_responses(Chunk *c, PyObject *quiet, int64_t now, int64_t *last);
 
@@ -66,8 +83,8 @@ typedef struct {
 typedef struct {
     PyObject_HEAD
     char inlined, draining;
-    long long number, changes, doubtful;
-    PyObject *in_flight, *overtaken, *watch, *blinded;
+    long long number, changes, doubtful, answer_bytes;
+    PyObject *in_flight, *overtaken, *watch, *blinded, *unsure, *dialect, *heads, *response;
 } Pair;
 
 extern PyTypeObject *LaneState_type, *Pair_type;

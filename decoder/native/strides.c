@@ -6,16 +6,15 @@
 #define PRODUCE 0
 #define FETCH 1
 #define ACKS_REACH 16384
-#define KEPT_LARGEST 65536 /* bytes of a request that is waited for, to be kept */
 
-static void give_back(Chunk *c) {
+void chunk_give_back(Chunk *c) {
     PyBuffer_Release(&c->data);
     if (c->chosen.obj)
         PyBuffer_Release(&c->chosen);
 }
 
 /* data, at, end, most[, queue, chosen] */
-static int take_in(Chunk *c, PyObject *const *a, Py_ssize_t given) {
+int chunk_take_in(Chunk *c, PyObject *const *a, Py_ssize_t given) {
     *c = (Chunk){.queue = NULL};
     if (given < 4) {
         PyErr_SetString(PyExc_TypeError, "expected data and 3 numbers");
@@ -46,14 +45,7 @@ failed:
     return 0;
 }
 
-/* Whether api key and version are in a selection: 64 bits for the versions of each key. */
-static inline int selected(const Py_buffer *selection, uint32_t keyver) {
-    uint32_t key = keyver >> 16, version = keyver & 0xFFFF;
-    return version < 64 && key * 8 + 7 < selection->len &&
-           ((const uint8_t *)selection->buf)[key * 8 + (version >> 3)] >> (version & 7) & 1;
-}
-
-static inline int is_chosen(const Chunk *c, uint32_t keyver) { return selected(&c->chosen, keyver); }
+static inline int is_chosen(const Chunk *c, uint32_t keyver) { return is_selected(&c->chosen, keyver); }
 
 static int64_t uvarint(const uint8_t *data, int64_t place, int64_t end, uint64_t *value) {
     *value = 0;
@@ -81,7 +73,7 @@ static int64_t tags_end(const uint8_t *data, int64_t place, int64_t end) {
 }
 
 /* Where the acks of a Produce request end; see strides.acks_end. */
-static int64_t acks_end(const uint8_t *data, int64_t at, int64_t end) {
+int64_t stride_acks_end(const uint8_t *data, int64_t at, int64_t end) {
     uint32_t version = get16(data + at + 6);
     int64_t place = at + 14;
     if (place > end)
@@ -131,10 +123,10 @@ int64_t stride_over(Chunk *c) {
 static PyObject *stride_plain(PyObject *module, PyObject *const *a, Py_ssize_t given) {
     (void)module;
     Chunk c;
-    if (!take_in(&c, a, given))
+    if (!chunk_take_in(&c, a, given))
         return NULL;
     int64_t last = stride_over(&c);
-    give_back(&c);
+    chunk_give_back(&c);
     return Py_BuildValue("LL", (long long)c.at, (long long)last);
 }
 
@@ -152,7 +144,7 @@ int stride_over_watched(Chunk *c, int64_t limit, int64_t *last, int64_t *id, int
         }
         int awaited = is_chosen(c, keyver), unclear = 0;
         if (awaited && keyver >> 16 == PRODUCE) {
-            int64_t place = acks_end(c->start, c->at, c->end);
+            int64_t place = stride_acks_end(c->start, c->at, c->end);
             if (place > c->end && c->end < stop && place - c->at <= ACKS_REACH)
                 break;
             if (place <= c->end && place <= stop)
@@ -184,122 +176,12 @@ static PyObject *stride_watched(PyObject *module, PyObject *const *a, Py_ssize_t
         return NULL;
     }
     int64_t limit = PyLong_AsSsize_t(a[6]);
-    if (PyErr_Occurred() || !take_in(&c, a, given))
+    if (PyErr_Occurred() || !chunk_take_in(&c, a, given))
         return NULL;
     int64_t last, id, doubtful;
     int done = stride_over_watched(&c, limit, &last, &id, &doubtful);
-    give_back(&c);
+    chunk_give_back(&c);
     return done ? Py_BuildValue("LLLL", (long long)c.at, (long long)last, (long long)id, (long long)doubtful) : NULL;
-}
-
-/* Whether bytes are those of a beginning, but for those that may differ. */
-static int begins_like(const uint8_t *own, const uint8_t *like, const uint8_t *mask, int64_t count) {
-    int64_t i = 0;
-    for (; i + 8 <= count; i += 8) {
-        uint64_t a, b, m;
-        memcpy(&a, own + i, 8);
-        memcpy(&b, like + i, 8);
-        memcpy(&m, mask + i, 8);
-        if ((a ^ b) & m)
-            return 0;
-    }
-    uint8_t differs = 0;
-    for (; i < count; i++)
-        differs |= (own[i] ^ like[i]) & mask[i];
-    return !differs;
-}
-
-/* What is known of a request by how it begins (see proxy/heads.py): 0 nothing, 1 it passes and gets a response, 2 it
-   passes and gets none, 3 more of it is needed. `table`: entries of 5 words (own size, key and version, the frame's size
-   or 0, bytes to compare, whether a response comes), those bytes from the client id on, and their mask. */
-static int known_head(const Py_buffer *table, const uint8_t *p, int64_t here, uint32_t size, uint32_t keyver) {
-    const uint8_t *entry = table->buf, *end = entry + table->len;
-    int more = 0;
-    while (end - entry >= 20) {
-        uint32_t word[5];
-        memcpy(word, entry, sizeof word);
-        if (word[0] < 20 || word[0] > (uint64_t)(end - entry) || (uint64_t)word[3] * 2 + 20 > word[0])
-            return 0;
-        if (word[1] == keyver && (word[2] ? word[2] == size : word[3] + 8 <= size)) {
-            int64_t there = here - 12 < word[3] ? here - 12 : word[3];
-            const uint8_t *like = entry + 20;
-            int alike = begins_like(p + 12, like, like + word[3], there);
-            if (alike && there == word[3])
-                return word[4] ? 1 : 2;
-            more |= alike;
-        }
-        entry += word[0];
-    }
-    return more ? 3 : 0;
-}
-
-/* stride_requests(data, at, end, most, queue, chosen, heads[, keeping, now]) -> (at, last id, keep) */
-static PyObject *stride_requests(PyObject *module, PyObject *const *a, Py_ssize_t given) {
-    (void)module;
-    Chunk c;
-    if (given != 7 && given != 9) {
-        PyErr_SetString(PyExc_TypeError, "expected 7 or 9 arguments");
-        return NULL;
-    }
-    int64_t now = given > 7 ? PyLong_AsLongLong(a[8]) : 0;
-    Py_buffer heads, keeping = {.len = 0};
-    if (PyErr_Occurred() || PyObject_GetBuffer(a[6], &heads, PyBUF_SIMPLE) < 0)
-        return NULL;
-    if (given > 7 && PyObject_GetBuffer(a[7], &keeping, PyBUF_SIMPLE) < 0) {
-        PyBuffer_Release(&heads);
-        return NULL;
-    }
-    if (!take_in(&c, a, given)) {
-        PyBuffer_Release(&heads);
-        if (given > 7)
-            PyBuffer_Release(&keeping);
-        return NULL;
-    }
-    int64_t last = -1;
-    int keep = 1, failed = 0;
-    while (c.at + 12 <= c.end) {
-        const uint8_t *p = c.start + c.at;
-        uint32_t size = get32(p), keyver = get32(p + 4);
-        if (size > c.most || size < 8) {
-            keep = 0;
-            break;
-        }
-        int64_t stop = c.at + size + 4;
-        int awaited = 1;
-        if (!is_chosen(&c, keyver)) {
-            int known = heads.len ? known_head(&heads, p, c.end - c.at, size, keyver) : 0;
-            if (known == 0 || known == 3) {
-                keep = known == 3;
-                break;
-            }
-            awaited = known == 1;
-        } else if (keyver >> 16 == PRODUCE) {
-            int64_t place = acks_end(c.start, c.at, c.end);
-            if (place > c.end || place > stop) {
-                keep = c.end - c.at < 600 && place > c.end;
-                break;
-            }
-            awaited = c.start[place - 2] || c.start[place - 1];
-        }
-        int kept = awaited && keeping.len && selected(&keeping, keyver);
-        if (kept && stop > c.end) {
-            keep = size <= KEPT_LARGEST;
-            break;
-        }
-        uint64_t number = (uint64_t)keyver << 32 | get32(p + 8);
-        if (awaited && !(kept ? queue_push_kept(c.queue, number, PyBytes_FromStringAndSize((const char *)p, size + 4), now)
-                              : queue_push(c.queue, number))) {
-            failed = 1;
-            break;
-        }
-        last = get32(p + 8);
-        c.at = stop;
-    }
-    PyBuffer_Release(&heads);
-    if (given > 7)
-        PyBuffer_Release(&keeping);
-    give_back(&c);
-    return failed ? NULL : Py_BuildValue("LLi", (long long)c.at, (long long)last, keep);
 }
 
 /* Whether the whole response at `p` is of no concern, as strides.is_quiet says. */
@@ -371,23 +253,22 @@ static PyObject *stride_responses(PyObject *module, PyObject *const *a, Py_ssize
         return NULL;
     }
     int64_t now = given > 6 ? PyLong_AsLongLong(a[7]) : 0;
-    if (PyErr_Occurred() || !take_in(&c, a, given))
+    if (PyErr_Occurred() || !chunk_take_in(&c, a, given))
         return NULL;
     int64_t last;
     int why = stride_over_responses(&c, given > 6 ? a[6] : NULL, now, &last);
-    give_back(&c);
+    chunk_give_back(&c);
     return Py_BuildValue("LLi", (long long)c.at, (long long)last, why);
 }
 
 static PyMethodDef methods[] = {
     {"stride", (PyCFunction)(void (*)(void))stride_plain, METH_FASTCALL, NULL},
     {"stride_watched", (PyCFunction)(void (*)(void))stride_watched, METH_FASTCALL, NULL},
-    {"stride_requests", (PyCFunction)(void (*)(void))stride_requests, METH_FASTCALL, NULL},
     {"stride_responses", (PyCFunction)(void (*)(void))stride_responses, METH_FASTCALL, NULL},
     {NULL, NULL, 0, NULL},
 };
 
 int strides_ready(PyObject *module) { 
-    return queue_ready(module) && PyModule_AddFunctions(module, methods) == 0 &&
+    return queue_ready(module) && requests_ready(module) && PyModule_AddFunctions(module, methods) == 0 &&
            PyModule_AddIntConstant(module, "HEADS", 1) == 0 && PyModule_AddIntConstant(module, "KEEPS", 1) == 0;
 }

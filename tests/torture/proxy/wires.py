@@ -118,7 +118,7 @@ class WiredDesk(Desk):
         self.mover = None
         if moves:
             assert native is not None
-            more = lossless, self.switchable, MAX_FRAME
+            more = lossless, self.switchable, MAX_FRAME, self.editor
             self.mover = native.Mover(self.writer, self.writer.data, self.fault, Wire, *more)
 
     def session(self) -> WiredSession:
