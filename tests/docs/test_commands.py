@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import typer
 from barnabas.ui import cli
-from barnabas.ui.testing.cluster import EmbeddedCluster
 from docs.pages import Command, commands
 from docs.world import World
 
@@ -34,19 +32,6 @@ NOT_HERE = {
     "replay": "needs a real broker (tests/real)",
 }
 MAY_FAIL = ("--fail-on", "diff")
-
-
-@pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    cluster = EmbeddedCluster(1)
-    try:
-        world = World(tmp_path_factory.mktemp("world"), cluster)
-        try:
-            yield world
-        finally:
-            world.close()
-    finally:
-        cluster.stop()
 
 
 def _found(command: Command) -> tuple[Any, list[str]]:

@@ -25,6 +25,8 @@ from scapy.utils import rdpcap, wrpcap
 from tls.certificates import make
 
 SECONDS = 60.0
+EXCHANGES = 15
+"""Produce requests of a recording: the pages speak of its forty-first exchange."""
 BROKER = re.compile(r"\b(kafka|kafka-1|kafka-4|test|localhost|10\.0\.0\.[15]):909[23]\b")
 RECORDINGS = ("today", "before", "after", "mon", "tue", "staging", "checkout")
 
@@ -44,7 +46,13 @@ class World:
         self.folder = folder
         self._broker = "{}:{}".format(*cluster.address)
         self._furnish(cluster.address)
-        settings = {**os.environ, "HOME": str(folder), "XDG_RUNTIME_DIR": str(folder), "NO_COLOR": "1", "COLUMNS": "100"}
+        settings = {
+            **os.environ,
+            "HOME": str(folder),
+            "XDG_RUNTIME_DIR": str(folder),
+            "NO_COLOR": "1",
+            "COLUMNS": "100",
+        }
         settings.pop("XDG_STATE_HOME", None)
         self._server = subprocess.Popen(
             [sys.executable, str(Path(__file__).with_name("server.py"))], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
@@ -84,8 +92,9 @@ class World:
         with Proxy(ProxyConfig(upstream=address, record=today)) as proxy:
             bootstrap = "{}:{}".format(*proxy.address)
             producer = Producer({"bootstrap.servers": bootstrap, "client.id": "shop"})
-            producer.produce("orders", b"one", b"key")
-            assert producer.flush(SECONDS) == 0
+            for _ in range(EXCHANGES):
+                producer.produce("orders", b"one", b"key")
+                assert producer.flush(SECONDS) == 0
             consumer = Consumer(
                 {"bootstrap.servers": bootstrap, "group.id": "billing", "auto.offset.reset": "earliest"}
             )

@@ -93,8 +93,15 @@ class Barnabas:
     """The fixture. `bootstrap`: what clients are given; `proxy` and `control`: all that can be done besides."""
 
     def __init__(
-        self, upstream: Address, directory: Path, record: Path | None = None, fork_server: ForkServer | None = None
+        self,
+        upstream: Address,
+        directory: Path,
+        record: Path | None = None,
+        fork_server: ForkServer | None = None,
+        known: Mapping[str, str] | None = None,
     ) -> None:
+        """`known`: what is wrong with the cluster itself, as `cluster.OWN_FINDINGS`; no finding of a test."""
+        self._known = known or {}
         control = ControlConfig(path=directory / "control.sock", directory=directory)
         self.proxy = Proxy(ProxyConfig(upstream=upstream, control=control, findings=True, record=record), fork_server=fork_server)
         self.injected: list[Injected] = []
@@ -207,10 +214,15 @@ class Barnabas:
         return found
 
     def findings(self, at_least: str = "low") -> list[Json]:
-        """What is wrong with the traffic so far, the worst first; of this severity or worse."""
+        """What is wrong with the traffic so far, the worst first; of this severity or worse. What the mock brokers do wrong
+        themselves is left out."""
         order = ["high", "medium", "low", "info"]
         wanted = order[: order.index(at_least) + 1]
-        return [each for each in self.control.findings() if each["severity"] in wanted]
+        return [each for each in self.control.findings() if each["severity"] in wanted and not self._is_known(each)]
+
+    def _is_known(self, finding: Json) -> bool:
+        words = self._known.get(finding["id"])
+        return words is not None and words in finding["seen"]
 
     def report(self, most: int = 200) -> str:
         """The exchanges and the faults of this test, for people."""

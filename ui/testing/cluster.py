@@ -8,6 +8,8 @@ import subprocess
 import sys
 
 START_SECONDS = 30.0
+OWN_FINDINGS = {"malformed-api-versions-fallback": "", "surplus-bytes": "Metadata v13 response"}
+"""What librdkafka's mock brokers do wrong themselves, whatever a test does: ids of findings, and words that they say."""
 
 
 class ClusterFailed(RuntimeError):

@@ -67,6 +67,7 @@ def barnabas(
 ) -> Iterator[Barnabas]:
     """A Kafka cluster through a proxy of this test's own: faults, exchanges, expectations (`ui.testing.bench`)."""
     from .bench import Barnabas
+    from .cluster import OWN_FINDINGS
 
     given = request.config.getoption("--barnabas-broker")
     record = request.config.getoption("--barnabas-record")
@@ -82,7 +83,8 @@ def barnabas(
         else:
             upstream = _address(given) if given else _barnabas_cluster.address
         where = Path(record) / request.node.name.replace("/", "_") if record else None
-        bench = Barnabas(upstream, directory, where, _barnabas_fork_server)
+        known = None if given else OWN_FINDINGS
+        bench = Barnabas(upstream, directory, where, _barnabas_fork_server, known)
         for close in closing:
             bench.later(close)
         bench.start()

@@ -69,7 +69,7 @@ def test_a_client_retries_through_a_fault(run: Run) -> None:
             with barnabas.inject("client == shop", api="Produce", delay="30ms") as slow:
                 assert send(barnabas.bootstrap, "other", 1) == []
                 assert slow.hits >= 1
-            assert isinstance(barnabas.findings("high"), list)
+            assert barnabas.findings() == []
         """
     )
     assert done.returncode == 0, done.stdout + done.stderr

@@ -1,0 +1,29 @@
+"""The world of the documentation, made once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from barnabas.ui.testing.cluster import EmbeddedCluster
+from docs.world import World
+
+
+@pytest.fixture(scope="package")
+def cluster() -> Iterator[EmbeddedCluster]:
+    """The mock broker that the world is about."""
+    cluster = EmbeddedCluster(1)
+    try:
+        yield cluster
+    finally:
+        cluster.stop()
+
+
+@pytest.fixture(scope="package")
+def world(cluster: EmbeddedCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    """A folder with everything that the pages speak of."""
+    world = World(tmp_path_factory.mktemp("world"), cluster)
+    try:
+        yield world
+    finally:
+        world.close()
