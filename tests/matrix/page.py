@@ -8,16 +8,19 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import Any
 
-from barnabas.decoder import facts
+from barnabas.decoder import facts, releases
 from matrix import faults
 from matrix.brokers import BROKERS, Broker
 from matrix.building import CLIENTS
 from matrix.pair import differences, succeeded
+from matrix.recording import OF_VERSION_0
 from matrix.stages import EXPECTED
 
 Result = dict[str, Any]
 LETTERS = {stage: stage[0].upper() for stage in EXPECTED}
 NOTHING = "–"
+TAKES = {"group": ["JoinGroup"], "transactions": ["InitProducerId"], "admin": ["CreateTopics", "DescribeConfigs"]}
+"""APIs that a stage cannot do without."""
 
 HEAD = f"""# Compatibility
 
@@ -30,7 +33,9 @@ Real clients of many kinds on real brokers of many releases, directly and throug
 
 The letters stand for what gives the right result directly. Behind an arrow is what does with `--translate`
 ([translation](translation.md)), where that is more; {NOTHING}: nothing; an empty cell: not tried yet. kcat makes no topics; kafka-go has no
-transactional producer, and Java before 0.11 has neither transactions nor an admin client.
+transactional producer, and Java before 0.11 has neither transactions nor an admin client. Brokers lack what came later, and nothing
+between makes up for that: groups before 0.9 (0.8.2 has no JoinGroup), topics made by request before 0.10.1, their settings and
+transactions before 0.11.
 `make matrix ARGS="--only kafkajs,2.8 --again"` runs a part; `ARGS=--json` prints every pair with its versions."""
 
 ON_TODAYS_JAVA = """ZooKeeper's servers run with `zookeeper.jmx.log4j.disable=true` (log4j's successor lacks a class that they load) and
@@ -84,7 +89,19 @@ def document(everything: dict[str, Any]) -> str:
         "",
         "What the clients say themselves, directly at the broker.",
         "",
-        *failures(pairs),
+        *failures({pair: result["direct"] for pair, result in pairs.items()}),
+        "",
+        "What does not work with translation, either, though the broker has all of these APIs: "
+        + "; ".join(f"{stage} takes {' and '.join(apis)}" for stage, apis in TAKES.items())
+        + ".",
+        "",
+        *failures(
+            {
+                pair: possible(pair, result["translated"]["said"])
+                for pair, result in pairs.items()
+                if result["translated"]
+            }
+        ),
         "",
     ]
     lines += ["## Findings", "", "What `barnabas findings` says of these conversations, above information.", ""]
@@ -108,11 +125,17 @@ def totals(results: list[Result]) -> str:
     """One sentence that sums up."""
     sides = [side for result in results for side in (result["proxied"], result["translated"]) if side]
     exchanges, undecoded = sum(side["exchanges"] for side in sides), sum(len(side["undecoded"]) for side in sides)
+    foreign = sum(each.endswith(OF_VERSION_0) for side in sides for each in side["undecoded"])
     other = sum(bool(differences(result["direct"], result["proxied"]["said"])) for result in results)
     versions = {(api, version) for side in sides for api, seen in side["versions"].items() for version in seen}
+    answers = (
+        f" (but for {foreign} answers in another version than they were asked for in: see the findings)"
+        if foreign
+        else ""
+    )
     return (
         f"{len(results)} pairs, {other} of them with another outcome through the proxy than without it; {exchanges:,} "
-        f"exchanges recorded, {undecoded} of them not decoded; {len({api for api, _ in versions})} APIs in "
+        f"exchanges recorded, {undecoded - foreign} of them not decoded{answers}; {len({api for api, _ in versions})} APIs in "
         f"{len(versions)} versions."
     )
 
@@ -150,18 +173,25 @@ def ranges(versions: Iterable[int]) -> str:
     return ", ".join(str(a) if a == b else f"{a}–{b}" for a, b in runs)
 
 
-def failures(pairs: dict[str, Result]) -> list[str]:
-    """By client and its words, on which brokers."""
+def possible(pair: str, said: Result) -> Result:
+    """Of what a client said, the stages whose APIs the broker has."""
+    (broker,) = (broker for broker in BROKERS if pair.endswith(f" on {broker.name}"))
+    release = releases.release(broker.release.rpartition(".")[0])
+    lacking = {stage for stage, apis in TAKES.items() if any(release.range(facts.api_key(api)) is None for api in apis)}
+    return {stage: outcome for stage, outcome in said.items() if stage not in lacking}
+
+
+def failures(said: dict[str, Result]) -> list[str]:
+    """By client and its words, on which brokers; from what it said in each pair."""
     where: dict[tuple[str, str], dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
-    for pair, result in pairs.items():
+    for pair, stages in said.items():
         client, _, broker = pair.partition(" on ")
-        direct = result["direct"]
-        if "broken" in direct:
-            where[client, anonymous(direct["broken"])][broker].append("everything")
-        for stage, good in succeeded(direct).items():
+        if "broken" in stages:
+            where[client, anonymous(stages["broken"])][broker].append("everything")
+        for stage, good in succeeded(stages).items():
             if not good:
-                said = direct[stage].get("error", "another result"), direct[stage].get("text", "")
-                where[client, anonymous(": ".join(said))][broker].append(stage)
+                words = ": ".join((stages[stage].get("error", "another result"), stages[stage].get("text", "")))
+                where[client, anonymous(words)][broker].append(stage)
     told = []
     for (client, words), places in where.items():
         on = ", ".join(f"{broker} ({', '.join(stages)})" for broker, stages in places.items())

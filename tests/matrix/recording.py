@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from barnabas.captures import open_capture
-from barnabas.decoder import Exchange
+from barnabas.decoder import DecodeError, Exchange, decode_response
 from barnabas.decoder.findings import Inspector, Severity
 from barnabas.proxy.events import BrokerFound, Event
 from matrix.brokers import Address
@@ -26,7 +26,7 @@ def read(directory: Path, own: Address, events: Sequence[Event]) -> dict[str, An
             count += 1
             versions[exchange.api].add(exchange.api_version)
             if exchange.undecoded:
-                undecoded.append(f"{exchange.api} v{exchange.api_version}: {exchange.undecoded}")
+                undecoded.append(f"{exchange.api} v{exchange.api_version}: {exchange.undecoded}{of_another(exchange)}")
             told |= set(addresses(exchange))
         lost = capture.lost
     inspector = Inspector()
@@ -47,6 +47,20 @@ def read(directory: Path, own: Address, events: Sequence[Event]) -> dict[str, An
         ],
         "warnings": [event.text for event in events if event.warning],
     }
+
+
+OF_VERSION_0 = "; its bytes are of version 0"
+
+
+def of_another(exchange: Exchange) -> str:
+    """`OF_VERSION_0` where that is what a broker answered with that does not know the version it was asked in."""
+    if exchange.response is None or not exchange.api_key or not exchange.api_version:
+        return ""
+    try:
+        decode_response(exchange.response, api_key=exchange.api_key, api_version=0)
+    except DecodeError:
+        return ""
+    return OF_VERSION_0
 
 
 def addresses(exchange: Exchange) -> Iterator[Address]:

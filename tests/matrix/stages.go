@@ -16,6 +16,8 @@ const wait = 12 * time.Second
 
 type outcome map[string]any
 
+var errHangs = errors.New("the stage hangs")
+
 var booked = []string{"booked 0", "booked 1", "booked 2", "end"}
 
 func values(word string) []string {
@@ -56,7 +58,7 @@ func within(stage func() (outcome, error)) (outcome, error) {
 	case ended := <-done:
 		return ended.found, ended.err
 	case <-time.After(2 * wait):
-		return nil, errors.New("the stage hangs")
+		return nil, errHangs
 	}
 }
 
@@ -68,6 +70,9 @@ func run(client string, name func(error) string, stages map[string]func(bootstra
 			found, err := within(func() (outcome, error) { return do(bootstrap, id) })
 			if err != nil {
 				found = outcome{"error": name(err), "text": err.Error()}
+				if err == errHangs {
+					found["error"] = "Timeout"
+				}
 			}
 			said[stage] = found
 			json.NewEncoder(os.Stdout).Encode(said) // after each: a panic ends the program

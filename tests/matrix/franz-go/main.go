@@ -174,7 +174,8 @@ func name(err error) string {
 	if errors.As(err, &code) {
 		return code.Message
 	}
-	if errors.Is(err, context.DeadlineExceeded) {
+	// The producer's own deadline and the context's run out together: which is told is chance.
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, kgo.ErrRecordTimeout) {
 		return "DeadlineExceeded"
 	}
 	return fmt.Sprintf("%T", err)
