@@ -24,6 +24,16 @@ def scan(
     /,
 ) -> tuple[list[Any], int]: ...
 def index(data: bytes, at: int, end: int, count: int, /) -> tuple[bytes, int]: ...
+def batches(
+    data: Any,
+    frames: Any,
+    ways: tuple[tuple[Reader, bool, int, int, int], ...],
+    topics: dict[bytes, int],
+    topic_ids: dict[bytes, int],
+    /,
+) -> tuple[bytes, bytes, bytes]:
+    """See captures/tables/packed.py."""
+
 class Buffer:
     """Bytes that gather until they are written; keeps its memory when it is cleared."""
 

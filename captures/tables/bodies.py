@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import cache
 from typing import Any, NamedTuple
+from uuid import UUID
 
 from ...decoder import Exchange, Message
 from ...decoder.message import is_error_code, jsonable, shown_value
@@ -38,20 +39,25 @@ class Leaf(NamedTuple):
     message: str | None
 
 
-class _Shape(NamedTuple):
+class Shape(NamedTuple):
     """What to look at in a struct: positions of the fields that name something, of the wanted leaves, of the error
     message, and of the structs that have any of these inside."""
 
     names: tuple[tuple[int, FieldPlan, str], ...]
     leaves: tuple[tuple[int, str], ...]
     message: int | None
-    inside: tuple[tuple[int, FieldPlan, _Shape], ...]
+    inside: tuple[tuple[int, FieldPlan, Shape], ...]
 
 
 def errors(message: Message) -> Iterator[Leaf]:
     """Every error code that is not 0."""
     shape = _shape(message.plan.kind, message.api_key, message.plan.version, "errors")
     return (leaf for leaf in _walk(shape, message.values, "", {}) if leaf.value)
+
+
+def record_shape(kind: str, api_key: int, version: int) -> Shape:
+    """Where records stand in such a message, and what names them."""
+    return _shape(kind, api_key, version, "records")
 
 
 def record_areas(message: Message) -> Iterator[Leaf]:
@@ -89,18 +95,23 @@ def named(about: dict[str, Any], exchange: Exchange) -> dict[str, Any]:
     topic, topic_id = about.get("topic"), about.get("topic_id")
     if topic is None and topic_id is not None and exchange.topics is not None:
         topic = exchange.topics.name(topic_id.bytes)
-    shown = jsonable(topic_id) if topic_id is not None and topic_id.int else None
+    shown = shown_id(topic_id.bytes) if topic_id is not None else None
     return {"topic": topic, "topic_id": shown, "partition": about.get("partition")}
 
 
+def shown_id(topic_id: bytes) -> str | None:
+    """The 16 bytes as text; None for the id that is none."""
+    return jsonable(UUID(bytes=topic_id)) if any(topic_id) else None
+
+
 @cache
-def _shape(kind: str, api_key: int, version: int, wanted: str) -> _Shape:
+def _shape(kind: str, api_key: int, version: int, wanted: str) -> Shape:
     from ...decoder.plan import plan
 
     return _of(plan(kind, api_key, version).root, "", paths(kind, api_key, version), wanted)
 
 
-def _of(struct: StructPlan, prefix: str, roles: dict[str, Role], wanted: str) -> _Shape:
+def _of(struct: StructPlan, prefix: str, roles: dict[str, Role], wanted: str) -> Shape:
     names, leaves, inside, message = [], [], [], None
     for at, field in enumerate(struct.fields):
         path = prefix + field.name
@@ -118,10 +129,10 @@ def _of(struct: StructPlan, prefix: str, roles: dict[str, Role], wanted: str) ->
             message = at
         if is_error_code(field) if wanted == "errors" else field.type == "records":
             leaves.append((at, field.name))
-    return _Shape(tuple(names), tuple(leaves), message, tuple(inside))
+    return Shape(tuple(names), tuple(leaves), message, tuple(inside))
 
 
-def _walk(shape: _Shape, values: tuple[Any, ...], path: str, about: dict[str, Any]) -> Iterator[Leaf]:
+def _walk(shape: Shape, values: tuple[Any, ...], path: str, about: dict[str, Any]) -> Iterator[Leaf]:
     here = {name: shown_value(field, values[at]) for at, field, name in shape.names if values[at] is not None}
     if here:
         about = {**about, **here}

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from ...decoder import Exchange, records
+from ...decoder import Exchange, facts, records
 from ...decoder.present import RECORD_APIS
 from . import bodies
 from .columns import KEY, Column, Table
 
+API_KEYS = frozenset(facts.api_key(name) for name in RECORD_APIS)
 SIDE = Column("direction", "string", "`request` (produced) or `response` (fetched)")
 TABLE = Table(
     "batches",

@@ -8,6 +8,7 @@ together.
 from __future__ import annotations
 
 import mmap
+from functools import cached_property
 from typing import Any
 
 from ...decoder import Exchange
@@ -23,22 +24,31 @@ _ODD = CARRIED | CHANGED | CUT | NOTED
 
 
 class Straight:
-    """The exchanges `numbers` of a segment that is sound. Its index is that of the file, and not made anew."""
+    """The exchanges `numbers`, in order, of a segment that is sound. Its index is that of the file, and not made anew."""
 
     def __init__(self, file: CaptureFile, numbers: Any) -> None:
         np = numpy()
         self._file, self._ends = file, file.index.connections
         self._strings = file.index.strings
-        self._data = mmap.mmap(file.stream.fileno(), 0, access=mmap.ACCESS_READ)
-        self._bytes = np.frombuffer(self._data, np.uint8)
+        self.data = mmap.mmap(file.stream.fileno(), 0, access=mmap.ACCESS_READ)
+        self._bytes = np.frombuffer(self.data, np.uint8)
         records = file.index.array()[numbers]
         odd = records["flags"] & _ODD != 0
         asked, fit = self._begins(records["request_offset"], records["request_size"])
         told, fit_too = self._begins(records["response_offset"], records["response_size"])
-        plain = np.flatnonzero(~odd & fit & fit_too)
-        self._places = dict(
-            zip(numbers[plain].tolist(), zip(asked[plain].tolist(), told[plain].tolist(), strict=True), strict=True)
-        )
+        self._numbers, self._asked, self._told, self._plain = numbers, asked, told, ~odd & fit & fit_too
+
+    def places(self, numbers: Any) -> tuple[Any, Any, Any]:
+        """Of these exchanges, which must be among those that were given: whether they are such ones; where in `data` the
+        request begins, and where the response does, behind their 4 size bytes. -1: there is none."""
+        at = numpy().searchsorted(self._numbers, numbers)
+        return self._plain[at], self._asked[at], self._told[at]
+
+    @cached_property
+    def _places(self) -> dict[int, tuple[int, int]]:
+        plain = numpy().flatnonzero(self._plain)
+        each = self._numbers[plain], self._asked[plain], self._told[plain]
+        return {number: (asked, told) for number, asked, told in zip(*(x.tolist() for x in each), strict=True)}
 
     def _begins(self, offsets: Any, sizes: Any) -> tuple[Any, Any]:
         """Where frames begin (-1: there is none), and for which this holds: the packet is one, whole and without a comment,
@@ -88,12 +98,12 @@ class Straight:
         exchange.marks["segment"] = self._file.path.name
         latency = max(record.latency_ns, 0)
         if asked >= 0:
-            exchange.request, exchange.request_time_ns = self._data[asked : asked + record.request_size], record.time_ns
+            exchange.request, exchange.request_time_ns = self.data[asked : asked + record.request_size], record.time_ns
             exchange.marks["request_offset"] = record.request_offset
         else:
             latency = 0
         if told >= 0:
-            exchange.response = self._data[told : told + record.response_size]
+            exchange.response = self.data[told : told + record.response_size]
             exchange.response_time_ns = record.time_ns + latency
             exchange.marks["response_offset"] = record.response_offset
         return exchange

@@ -24,15 +24,15 @@ TABLE = Table(
         Column("response_size", "int32", "value of the 4 size bytes"),
     ),
 )
-_FIELD = "throttle_time_ms"
+FIELD = "throttle_time_ms"
 
 
 def rows(exchange: Exchange) -> Iterator[dict[str, Any]]:
     """The columns behind those of `KEY`."""
     message = exchange.response_message
-    if message is not None and has_one(exchange.api_key, exchange.api_version) and message[_FIELD] > 0:
+    if message is not None and has_one(exchange.api_key, exchange.api_version) and message[FIELD] > 0:
         sizes = {"request_size": exchange.request_size, "response_size": exchange.response_size}
-        yield {"throttle_ms": message[_FIELD], **sizes}
+        yield {"throttle_ms": message[FIELD], **sizes}
 
 
 def unlikely(path: Path, records: Any) -> Any:
@@ -81,13 +81,13 @@ def _place(api_key: int, api_version: int) -> int:
         return 0
     of = plan("response", api_key, api_version)
     # The header: the correlation id, and in newer versions tags, of which there are none yet (their count is one byte).
-    return (5 if of.header_version else 4) if of.root.fields[0].name == _FIELD else 0
+    return (5 if of.header_version else 4) if of.root.fields[0].name == FIELD else 0
 
 
 @cache
 def has_one(api_key: int, api_version: int) -> bool:
     """Whether the response of this version has a throttle time."""
     try:
-        return any(field.name == _FIELD for field in plan("response", api_key, api_version).root.fields)
+        return any(field.name == FIELD for field in plan("response", api_key, api_version).root.fields)
     except Exception:  # a version that is not known
         return False

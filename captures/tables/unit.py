@@ -11,11 +11,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from ...decoder import Exchange, facts
+from ...decoder import facts
 from ...decoder.about import About
 from ...decoder.filter import Filter, Need
 from ...decoder.findings import Inspector
-from ...decoder.present import RECORD_APIS
 from ..capture import Capture
 from ..damage import Span
 from ..foretelling import Foretelling
@@ -24,22 +23,17 @@ from ..index import CLOSED, CONTINUED, open_index
 from ..outline import Outline, Unlike
 from ..pcapng import NotACapture
 from ..reader import CaptureFile
-from ..selection import IndexColumns, Selection, naming_apis
-from . import bodies, files, findings, frames, headers, memberships, story, throttles, versions
+from ..selection import IndexColumns, Selection
 from . import connections as connections_table
+from . import files, findings, frames, headers, story, versions
 from .arrow import BATCH_ROWS, Batches, numpy
 from .connections import Connections
+from .from_bodies import FromBodies
 from .reading import EVERYTHING, OF_INDEX, Options
 from .segments import carried, readable, successor
 from .settling import Settling
-from .straight import Straight
 
-_RECORD_KEYS = frozenset(facts.api_key(name) for name in RECORD_APIS)
-_MANY = 500
-"""So many exchanges to read make it worth while to look whether all of a segment is sound."""
 _BY_STORY = ("connections", "findings", story.TABLE.name)
-_NAMELESS = ("groups", "throttles")
-"""Tables of bodies that name no topics."""
 _API_VERSIONS = facts.api_key("ApiVersions")
 
 
@@ -140,95 +134,17 @@ class Unit:
             if gathered.count:
                 yield name, gathered.take()
 
-    # bodies
-
     def _bodies(
         self, capture: Capture, selection: Selection, names: tuple[str, str], numbers: Any
     ) -> Iterator[tuple[str, Any]]:
-        chosen = [
-            table
-            for name, table in self._options.items()
-            if table.decoded and name not in (*_BY_STORY, files.TABLE.name, versions.TABLE.name)
-        ]
-        rows, unread, np = capture.rows(), 0, numpy()
-        needed = self._needed(capture, chosen, numbers)
-        naming = self._naming(capture, chosen, numbers) if self._wanted is None else ()
-        straight = self._straight(capture.segments[0], np.union1d(needed, naming) if len(naming) else needed)
-        said = set()
-        for number in naming:
-            found = straight.exchange(int(number)) if straight is not None else None
-            found = capture.exchange(int(number)) if found is None else found
-            what = found.api_key, found.api_version, (found.response or b"")[4:]
-            if what not in said:  # nearly all say the same again
-                said.add(what)
-                selection.topics.learn(found)
-        for number in needed:
-            row = rows[int(number)]
-            read: list[Exchange] = []
-
-            def once(number: int = int(number), read: list[Exchange] = read) -> Exchange:
-                if not read:
-                    found = straight.exchange(number) if straight is not None else None
-                    read.append(selection.exchange(number) if found is None else selection.complete(found, number))
-                return read[0]
-
-            for table in chosen:
-                if not table.may_have(row):
-                    continue
-                gathered = self._gathered[table.table.name]
-                try:
-                    for each in table.rows(row, (*names, int(number)), once):
-                        if gathered.add(each):
-                            yield table.table.name, gathered.take()
-                except Exception:  # the bytes are not what the index says, or a fault of the decoder
-                    unread += 1
-        if unread:
-            self._faults.append(f"{unread} exchanges cannot be read back")
-
-    def _straight(self, file: CaptureFile, needed: Any) -> Straight | None:
-        """A shorter way to these exchanges, where there is one, and it is worth looking whether the segment is sound."""
-        if file.own is None or file.rebuilt or not file.index.head.flags & CLOSED or not len(needed):
-            return None
-        if files.TABLE.name not in self._options and len(needed) < _MANY:
-            return None
-        self._spans = files.spans_of(self._path)
-        try:
-            return Straight(file, needed) if self._spans and all(span.sound for span in self._spans) else None
-        except (OSError, ValueError, IndexError):  # an index of another file
-            return None
-
-    def _needed(self, capture: Capture, chosen: Sequence[Options], numbers: Any) -> Any:
-        """The exchanges that some of these tables may have rows of."""
-        np = numpy()
-        if not len(numbers) or not chosen:
-            return ()
-        records = capture.segments[0].index.array()[numbers]
-        mask = np.zeros(len(numbers), dtype=bool)
-        for table in chosen:
-            name = table.table.name
-            if name == "errors":
-                mask |= records["error"] != 0
-            elif name == "groups":
-                mask |= np.isin(records["api_key"], list(memberships.APIS))
-            elif name in ("batches", "records"):
-                mask |= np.isin(records["api_key"], list(_RECORD_KEYS))
-            elif name == "throttles":
-                answered = records["response_offset"] >= 0
-                mask |= answered & ~throttles.unlikely(self._path, records) if capture.segments[0].own else answered
-            else:
-                mask[:] = True
-        return numbers[mask]
-
-    def _naming(self, capture: Capture, chosen: Sequence[Options], numbers: Any) -> Any:
-        """The exchanges that tell the names of topics, if some are needed whose messages have ids of topics only."""
-        told = [table for table in chosen if table.table.name not in _NAMELESS]
-        needed = self._needed(capture, told, numbers)
-        if not len(needed):
-            return ()
-        np, records = numpy(), capture.segments[0].index.array()
-        if not bodies.have_ids(records[needed]):
-            return ()
-        return np.flatnonzero(np.isin(records["api_key"], list(naming_apis())))
+        without = (*_BY_STORY, files.TABLE.name, versions.TABLE.name)
+        chosen = [table for name, table in self._options.items() if table.decoded and name not in without]
+        sound = files.TABLE.name in self._options
+        reading = FromBodies(self._path, capture, selection, names, chosen, self._gathered, sound)
+        yield from reading.rows(numbers, self._wanted is None)
+        self._spans = reading.spans
+        if reading.unread:
+            self._faults.append(f"{reading.unread} exchanges cannot be read back")
 
     # what happened
 

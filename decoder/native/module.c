@@ -1,4 +1,5 @@
 /* The optional accelerator: the same plans as the pure Python decoder, run in C. Built when a compiler is there. */
+#include "batches.h"
 #include "cursor.h"
 #include "flows.h"
 #include "queue.h"
@@ -207,6 +208,7 @@ static PyMethodDef methods[] = {
     {"scan", (PyCFunction)(void (*)(void))records_scan, METH_FASTCALL, NULL},
     {"index", (PyCFunction)(void (*)(void))records_index, METH_FASTCALL, NULL},
     {"packet", (PyCFunction)(void (*)(void))packets_packet, METH_FASTCALL, NULL},
+    {"batches", batches_read, METH_VARARGS, NULL},
     {"reserve", (PyCFunction)(void (*)(void))buffer_reserve, METH_FASTCALL, NULL},
     {NULL, NULL, 0, NULL},
 };

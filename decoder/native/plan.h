@@ -37,6 +37,7 @@ struct Struct {
 typedef struct {
     const uint8_t *start, *at, *end;
     PyObject **sinks;
+    struct Areas *areas; /* instead of lists: batches.c takes what is asked for */
     int16_t *codes; /* instead of lists: the first value of each sink that is not 0; only for int16 fields; of int32 fields 1 */
     Py_ssize_t items; /* that may still be read */
     Py_ssize_t more;  /* bytes of the message that are known to be missing behind `end` */

@@ -1,0 +1,296 @@
+"""The tables `batches` and `throttles` of exchanges whose frames lie in a segment as they are: rows by C, columns by NumPy.
+
+No object is made of an exchange, a message or a batch. What the accelerator finds odd, and messages whose plan is not of
+the usual form (names before what they name, nothing of it in tags), are left to `record_batches.rows` and `throttles.rows`,
+which are the reference. tests/captures/test_packed.py holds the two together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cache
+from typing import Any, NamedTuple
+
+import crc32c
+
+from ...decoder import Topics, facts
+from ...decoder.accelerator import description, native
+from ...decoder.plan import StructPlan, plan
+from ...decoder.records import codecs
+from ...decoder.records.batch import CODEC_MASK, CONTROL, CRC_FROM, LOG_APPEND, TRANSACTIONAL
+from ..index import Index
+from . import bodies, record_batches, throttles
+from .arrow import numpy, pyarrow, schema_of
+from .columns import Column
+from .headers import HeaderBatch
+from .reading import Options
+from .straight import Straight
+
+TABLES = (record_batches.TABLE.name, throttles.TABLE.name)
+ROW = (
+    *(
+        (name, "i8")
+        for name in ("base_offset", "last_offset", "base_timestamp", "max_timestamp", "producer_id", "start")
+    ),
+    *((name, "i4") for name in ("frame", "size", "topic", "topic_id", "partition", "record_count", "base_sequence")),
+    ("crc", "u4"),
+    *((name, "i2") for name in ("producer_epoch", "acks")),
+    *((name, "u1") for name in ("magic", "attributes", "cut", "unused")),
+)
+"""A row as decoder/native/batches.c writes it."""
+_FRAME = (("start", "i8"), ("size", "i4"), ("reader", "i4"))
+_TOPIC, _TOPIC_ID, _PARTITION, _ACKS, _THROTTLE, _AREA = range(6)
+_NAMES = {"topic": _TOPIC, "topic_id": _TOPIC_ID, "partition": _PARTITION}
+_PRODUCE = facts.api_key("Produce")
+_CHUNK = 8 << 20
+"""Bytes of frames that are taken at once: the smallest batch has 61, so their rows are few as well."""
+
+Way = tuple[Any, bool, int, int, int]
+"""The accelerator's reader, whether it is a request, header version, API key and version."""
+
+
+def chunks(numbers: Any, sizes: Any) -> Iterator[Any]:
+    """The exchanges `numbers` in pieces, of `sizes` bytes each, of about `_CHUNK`."""
+    np = numpy()
+    piece = np.cumsum(sizes, dtype=np.int64) // _CHUNK
+    yield from np.split(numbers, np.flatnonzero(np.diff(piece)) + 1)
+
+
+class Packed:
+    """Makes batches of some of the `TABLES` of a segment. `names`: capture_id and segment; `topics` names topic ids."""
+
+    def __init__(
+        self, straight: Straight, index: Index, names: tuple[str, str], options: Sequence[Options], topics: Topics
+    ) -> None:
+        self._straight, self._index, self._names, self._topics = straight, index, names, topics
+        self._columns = {each.table.name: each.columns for each in options}
+        self._ways: list[Way] = []
+        self._known: dict[tuple[bool, int, int], int] = {}
+
+    def read(self, numbers: Any) -> tuple[dict[str, tuple[Any, Any]], Any]:
+        """Of the exchanges `numbers`: by table, the `pyarrow.RecordBatch` of the rows and the exchange of each; and the
+        exchanges that are left to the reference."""
+        np = numpy()
+        records = self._index.array()[numbers]
+        plain, asked, told = self._straight.places(numbers)
+        there = asked, told
+        read, left = [np.empty(0)] * 2, ~plain
+        for side in (0, 1):
+            read[side] = self._readers(records, side == 0)
+            left |= (there[side] >= 0) & (read[side] == _UNREADABLE)
+        frames, owners, requests = [], [], []
+        for side, name in ((0, "request_size"), (1, "response_size")):
+            of = np.flatnonzero(~left & (there[side] >= 0) & (read[side] >= 0))
+            frame = np.empty(len(of), np.dtype(list(_FRAME)))
+            frame["start"], frame["size"], frame["reader"] = there[side][of], records[name][of], read[side][of]
+            frames.append(frame)
+            owners.append(of)
+            requests.append(np.full(len(of), side == 0))
+        owner = np.concatenate(owners)
+        order = np.argsort(owner, kind="stable")  # of an exchange, the request first
+        owner, request, frame = owner[order], np.concatenate(requests)[order], np.concatenate(frames)[order]
+        topics: dict[bytes, int] = {}
+        topic_ids: dict[bytes, int] = {}
+        assert native is not None
+        found = native.batches(self._straight.data, frame, tuple(self._ways), topics, topic_ids)
+        rows, throttled, odd = (
+            np.frombuffer(data, kind) for data, kind in zip(found, (list(ROW), "i4", "?"), strict=True)
+        )
+        left[owner[odd]] = True
+        made = {}
+        good = rows[~left[owner[rows["frame"]]]]
+        waits = (throttled > 0) & ~left[owner]
+        for name, columns in self._columns.items():
+            at = owner[waits] if name == throttles.TABLE.name else owner[good["frame"]]
+            mine = records[at], numbers[at], self._names
+            if name == throttles.TABLE.name:
+                batch: HeaderBatch = _Throttles(self._index, *mine, throttled[waits])
+            else:
+                said = _Names(topics, topic_ids, self._topics)
+                batch = _Rows(self._index, *mine, good, request[good["frame"]], self._straight.data, said)
+            made[name] = _batch(batch, columns), numbers[at]
+        return made, numbers[left]
+
+    def _readers(self, records: Any, request: bool) -> Any:
+        """For each record the number of its way; `_NEEDLESS`, `_UNREADABLE`."""
+        np = numpy()
+        both = records["api_key"].astype(np.int64) << 16 | records["api_version"].astype(np.int64) & 0xFFFF
+        different, which = np.unique(both, return_inverse=True)
+        found = [self._reader(request, int(each) >> 16, int(each) & 0xFFFF) for each in different]
+        return np.array(found, np.int32)[which.reshape(-1)]
+
+    def _reader(self, request: bool, api_key: int, api_version: int) -> int:
+        key = request, api_key, api_version
+        if key not in self._known:
+            try:
+                way = _way(request, api_key, api_version, *(name in self._columns for name in TABLES))
+            except Exception:  # a version that is not known
+                way = None
+            if isinstance(way, tuple):
+                self._ways.append(way)
+            self._known[key] = (
+                _UNREADABLE if way is None else len(self._ways) - 1 if isinstance(way, tuple) else _NEEDLESS
+            )
+        return self._known[key]
+
+
+_NEEDLESS, _UNREADABLE = -1, -2
+
+
+@cache
+def _way(request: bool, api_key: int, api_version: int, areas: bool, throttled: bool) -> Way | bool | None:
+    """How messages are read; False: they need not be read; None: their plan is not of the usual form."""
+    kind = "request" if request else "response"
+    of, sinks = plan(kind, api_key, api_version), dict[str, int]()
+    if areas and api_key in record_batches.API_KEYS:
+        if not _sinks(bodies.record_shape(kind, api_key, api_version), of.root, "", sinks):
+            return None
+        if sinks and request and api_key == _PRODUCE:
+            sinks["acks"] = _ACKS
+    if throttled and not request and throttles.has_one(api_key, api_version):
+        sinks[throttles.FIELD] = _THROTTLE
+    if any(field.tag is not None and field.name in sinks for field in of.root.fields):
+        return None
+    if not sinks or native is None:
+        return False
+    return native.Reader(description(of.root, sinks), len(sinks)), request, of.header_version, api_key, api_version
+
+
+def _sinks(shape: bodies.Shape, struct: StructPlan, prefix: str, sinks: dict[str, int]) -> bool:
+    """Put the fields that are to be kept into `sinks`; whether what names an area stands before it, once, and in no tag."""
+    behind = [(at, field) for at, field, _ in shape.inside] + [(at, struct.fields[at]) for at, _ in shape.leaves]
+    if not behind:
+        return True
+    (where, last), names = behind[0], [each for each in shape.names if each[2] in _NAMES]
+    before = {name: at for at, _, name in names}
+    if len(behind) > 1 or len(before) != len(names) or any(at > where for at in before.values()):
+        return False
+    if last.tag is not None or any(field.tag is not None for _, field, _ in names):
+        return False
+    for _, field, name in names:
+        sinks[prefix + field.name] = _NAMES[name]
+    if shape.leaves:
+        sinks[prefix + last.name] = _AREA
+        return True
+    return last.struct is not None and _sinks(shape.inside[0][2], last.struct, f"{prefix}{last.name}.", sinks)
+
+
+def _batch(made: HeaderBatch, columns: Sequence[Column]) -> Any:
+    fields = schema_of(columns)
+    arrays = [made.column(column.name).cast(fields.field(column.name).type) for column in columns]
+    return pyarrow().RecordBatch.from_arrays(arrays, schema=fields)
+
+
+class _Throttles(HeaderBatch):
+    """Rows of throttle times as Arrow columns."""
+
+    def __init__(self, index: Index, records: Any, numbers: Any, names: tuple[str, str], times: Any) -> None:
+        super().__init__(pyarrow(), numpy(), index, records, numbers, names)
+        self._times = times
+
+    def _throttle_ms(self) -> Any:
+        return self._pa.array(self._times)
+
+
+class _Names(NamedTuple):
+    """Topics of rows: by bytes, their numbers in the rows; and the names of ids."""
+
+    topics: dict[bytes, int]
+    ids: dict[bytes, int]
+    known: Topics
+
+
+class _Rows(HeaderBatch):
+    """Rows of batches as Arrow columns. `requests`: which are of requests; what a batch that is cut off does not say is null."""
+
+    def __init__(
+        self,
+        index: Index,
+        records: Any,
+        numbers: Any,
+        names: tuple[str, str],
+        rows: Any,
+        requests: Any,
+        data: Any,
+        topics: _Names,
+    ) -> None:
+        super().__init__(pyarrow(), numpy(), index, records, numbers, names)
+        self._rows, self._requests, self._data, self._said = rows, requests, data, topics
+        self._cut = rows["cut"] != 0
+
+    def column(self, name: str) -> Any:
+        if name in _AS_READ:
+            field, whole = _AS_READ[name]
+            values = self._np.ascontiguousarray(self._rows[field])
+            return self._pa.array(values, mask=self._cut if whole else None)
+        return super().column(name)
+
+    def _one_of(self, texts: Sequence[str | None], places: Any, null: Any = None) -> Any:
+        return self._pa.array(texts, self._pa.string()).take(self._pa.array(places, self._pa.int32(), mask=null))
+
+    def _direction(self) -> Any:
+        return self._one_of(("response", "request"), self._requests.astype(self._np.int32))
+
+    def _topic(self) -> Any:
+        texts = [
+            *(each.decode() for each in self._said.topics),
+            *(self._said.known.name(each) for each in self._said.ids),
+        ]
+        named, by_id = self._rows["topic"], self._rows["topic_id"]
+        places = self._np.where(named >= 0, named, by_id + len(self._said.topics))
+        return self._one_of(texts, places, (named < 0) & (by_id < 0))
+
+    def _topic_id(self) -> Any:
+        by_id = self._rows["topic_id"]
+        return self._one_of([bodies.shown_id(each) for each in self._said.ids], by_id, by_id < 0)
+
+    def _partition(self) -> Any:
+        return self._pa.array(self._np.ascontiguousarray(self._rows["partition"]))
+
+    def _acks(self) -> Any:
+        return self._pa.array(self._np.ascontiguousarray(self._rows["acks"]), mask=~self._requests)
+
+    def _codec(self) -> Any:
+        kinds = self._rows["attributes"] & CODEC_MASK
+        return self._one_of([codecs.name(each) for each in range(CODEC_MASK + 1)], kinds.astype("i4"), self._cut)
+
+    def _timestamp_type(self) -> Any:
+        appended = self._rows["attributes"] & LOG_APPEND != 0
+        return self._one_of(("create", "log_append"), appended.astype("i4"), self._cut)
+
+    def _flag(self, bit: int) -> Any:
+        return self._pa.array(self._rows["attributes"] & bit != 0, mask=self._cut)
+
+    def _transactional(self) -> Any:
+        return self._flag(TRANSACTIONAL)
+
+    def _control(self) -> Any:
+        return self._flag(CONTROL)
+
+    def _crc_ok(self) -> Any:
+        rows, computed = self._rows, crc32c.crc32c
+        starts, sizes = (rows["start"] + CRC_FROM).tolist(), (rows["size"] - CRC_FROM).tolist()
+        with memoryview(self._data) as data:
+            sums = [
+                0 if cut else computed(data[start : start + size])
+                for start, size, cut in zip(starts, sizes, self._cut.tolist(), strict=True)
+            ]
+        return self._pa.array(self._np.array(sums, "u4") == rows["crc"], mask=self._cut)
+
+    def _problem(self) -> Any:
+        return self._one_of(("cut off",), self._np.zeros(len(self._rows), "i4"), ~self._cut)
+
+
+_AS_READ = {
+    "base_offset": ("base_offset", False),
+    "last_offset": ("last_offset", True),
+    "magic": ("magic", False),
+    "record_count": ("record_count", True),
+    "size_bytes": ("size", False),
+    "base_timestamp_ms": ("base_timestamp", True),
+    "max_timestamp_ms": ("max_timestamp", True),
+    "producer_id": ("producer_id", True),
+    "producer_epoch": ("producer_epoch", True),
+    "base_sequence": ("base_sequence", True),
+}
+"""The columns that are numbers of a row: which, and whether a batch has to be whole for it."""
