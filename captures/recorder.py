@@ -7,6 +7,7 @@ It stands beside the traffic, never in it: no method raises because of what the 
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 from ..decoder import Direction, Exchange, ExchangeDone, Opaque, RequestSeen, secrets
 from .index import UNDECODED, LegFrame
@@ -128,6 +129,24 @@ class Recorder:
             self._fault(f"connection {conn}", error)
         self._recording.tick()
 
+    def begin(self) -> tuple[dict[int, Any], int, int] | None:
+        """For who has plain data of connections in a place where the accelerator can take them (`native.RingFeed`): see
+        `Tracks.begin`. Behind it come `end`, and what was left as `data`."""
+        return self._tracks.begin()
+
+    def end(self, nbytes: int) -> None:
+        """So many bytes went onto tracks."""
+        self._counts["bytes"] += nbytes
+        self._tracks.end()
+        self._recording.tick()
+
+    def failed(self, conn: int, error: Exception) -> None:
+        """A track has failed: as with a fault of the decoder. What waited is in the file, but nobody knows of it any more."""
+        tracked = self._tracked[conn]
+        self._tracks.drop(tracked)
+        tracked.broken = True
+        self._fault(f"connection {conn}, its frames are no longer decoded", error)
+
     def skipped(self, conn: int, direction: int, time_ns: int, nbytes: int) -> None:
         """`nbytes` of the client leg are not there, and belong to the frame of which the beginning was told last."""
         tracked = self._connection(conn, time_ns)
@@ -240,9 +259,7 @@ class Recorder:
         try:
             return self._tracks.take(tracked, direction, time_ns, data)
         except Exception as error:
-            # As with a fault of the decoder. What waited is in the file, but nobody knows of it any more.
-            tracked.track, tracked.broken = None, True
-            self._fault(f"connection {tracked.open.number}, its frames are no longer decoded", error)
+            self.failed(tracked.open.number, error)
             return data
 
     def _receive(

@@ -20,7 +20,7 @@ from ..decoder.exchange import State
 from ..decoder.plan import API_VERSIONS
 from ..decoder.skim import skim
 from .index import CARRIED, STATES, IndexEncoder, Record
-from .recording import CARRIED_COMMENT, Carried, OpenConnection, Recording, Unanswered, show_address
+from .recording import CARRIED_COMMENT, FLUSH_BYTES, Carried, OpenConnection, Recording, Unanswered, show_address
 from .segment import IN_FLIGHT, InFlight, pack_in_flight
 
 _CARE = 2  # why a track took no more; 1: the segment is to be looked after first
@@ -137,6 +137,9 @@ class Tracks:
     def __init__(self, recording: Recording, redact: bool, snaplen: int | None = None) -> None:
         self._recording = recording
         self._native: Any = native
+        self.on: dict[int, Any] = {}
+        """The tracks by the number of their connection."""
+        self._before = 0
         self._tape: Any = native.Tape(partial(shape, redact), snaplen or 0) if native is not None else None
 
     @property
@@ -163,6 +166,19 @@ class Tracks:
             if at == size or not self._go_on(tracked):
                 break
         return data[at:]
+
+    def begin(self) -> tuple[dict[int, Any], int, int] | None:
+        """For who feeds the tracks himself: they, by connection, and the file offset of the segment's buffer and the size
+        from which on no frame is to be begun. None: nothing is on a track, or can be written."""
+        segment = self._recording.ready() if self.on else None
+        if segment is None or not self.on:
+            return None
+        self._before = self._tape.frames
+        return self.on, segment.flushed, min(self._recording.stop, segment.flushed + FLUSH_BYTES)
+
+    def end(self) -> None:
+        """The tracks were fed."""
+        self._recording.unflushed_frames(self._tape.frames - self._before)
 
     def skip(self, tracked: Tracked, direction: int, time_ns: int, count: int) -> bool:
         """Bytes of a frame that are not there; whether that was taken."""
@@ -214,7 +230,7 @@ class Tracks:
         if not hold_rests(tracked.decoder, track):
             return False
         tracked.in_flight.clear()
-        tracked.track = track
+        tracked.track = self.on[tracked.open.number] = track
         return True
 
     def _plain(self, tracked: Tracked) -> bool:
@@ -234,9 +250,10 @@ class Tracks:
 
     def leave(self, tracked: Tracked) -> None:
         """Take a connection off its track: its decoder goes on."""
-        track, tracked.track = tracked.track, None
+        track = self.drop(tracked)
         if track is None:
             return
+        tracked.patience.taken += track.chunks
         requests, *rests = track.release()
         decoder = tracked.decoder
         for data, time_ns, offset, flags, cut in requests:
@@ -249,6 +266,12 @@ class Tracks:
                         exchange.marks["carried"] = True
                     tracked.in_flight[id(exchange)] = exchange, data
         give_rests(decoder, rests)
+
+    def drop(self, tracked: Tracked) -> Any:
+        """The track of a connection, if it is on one, which it is not any more."""
+        track, tracked.track = tracked.track, None
+        self.on.pop(tracked.open.number, None)
+        return track
 
     def unanswered(self, tracked: Tracked) -> Iterator[Unanswered]:
         """The requests of a connection that wait. On a track they stay there; the segment is let go."""

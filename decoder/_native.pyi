@@ -61,6 +61,8 @@ class Track:
     """One connection of a recording, taken without objects for its frames; see captures/tracks.py."""
 
     attached: int
+    chunks: int
+    """That came by `RingFeed`."""
     def __new__(cls, tape: Tape, number: int, /) -> Track: ...
     def attach(
         self, next: Any, client: bytes, broker: bytes, buffer: Buffer, records: bytearray, names: Callable[[str], int], /
@@ -172,6 +174,29 @@ class RingPen:
     def ring_bells(self) -> None: ...
     def snapshot_wanted(self) -> bool: ...
     def blocked(self, value: bool, /) -> None: ...
+
+class RingFeed:
+    """Takes chunks of a ring onto tracks, for `proxy.reading`. `reader`: its number; `bell`: the writer's."""
+
+    def __init__(
+        self, map: Any, area: memoryview, slots_at: int, slots: int, data_at: int, data_size: int, reader: int, bell: int, /
+    ) -> None: ...
+    def feed(
+        self,
+        cursor: int,
+        total: int,
+        streams: dict[int, Any],
+        tracks: dict[int, Track],
+        barred: set[int],
+        base: int,
+        stop: int,
+        most: int,
+        /,
+    ) -> tuple[
+        int, int, int, int, tuple[int, int], tuple[int, int, int, bytes | memoryview, int, Exception | None] | None
+    ]:
+        """(cursor, total, bytes lost, chunks, bytes of both directions, rest): what a track has left of the last chunk, as
+        (connection, direction, time_ns, data, position of its end, error). Then that chunk's end is not published."""
 
 class LaneState:
     """As `proxy.sift.PlainState`."""

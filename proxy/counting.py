@@ -36,6 +36,7 @@ class Counting:
     def __init__(self) -> None:
         self._counts = {"exchanges": 0, "errors": 0, "undecoded": 0}
         self._connections: dict[int, _Followed] = {}
+        self._tracks: dict[int, Any] = {}
         self._tape: Any = None
         if native is not None and hasattr(native, "Mover"):  # one that was built before cannot only count
             self._tape = native.Tape(partial(shape, False))
@@ -58,6 +59,7 @@ class Counting:
         upstream: Address | None = None,
         failed: str = "",
     ) -> None:
+        self._tracks.pop(conn, None)
         self._connections[conn] = _Followed(conn)
 
     def data(self, conn: int, direction: int, time_ns: int, data: bytes | memoryview) -> None:
@@ -75,6 +77,15 @@ class Counting:
         receive = followed.decoder.receive_from_broker if direction else followed.decoder.receive_from_client
         self._count(receive(data, time_ns))
 
+    def begin(self) -> tuple[dict[int, Any], int, int] | None:
+        """As of `captures.Recorder`."""
+        return (self._tracks, 0, _NEVER) if self._tracks else None
+
+    def end(self, nbytes: int) -> None: ...
+
+    def failed(self, conn: int, error: Exception) -> None:
+        raise error
+
     def _begin(self, followed: _Followed) -> bool:
         """Go on with a track, if all that waits is plain."""
         waiting = followed.decoder.pending()
@@ -90,14 +101,16 @@ class Counting:
                 return False
         if not hold_rests(followed.decoder, track):
             return False
-        followed.track = track
+        followed.track = self._tracks[followed.number] = track
         return True
 
     def _leave(self, followed: _Followed) -> None:
         """The decoder goes on."""
         track, followed.track = followed.track, None
+        self._tracks.pop(followed.number, None)
         if track is None:
             return
+        followed.patience.taken += track.chunks
         requests, *rests = track.release()
         connection = followed.decoder
         for frame, time_ns, _, _, cut in requests:

@@ -95,9 +95,10 @@ class Observer:
     def run(self) -> None:
         """Until the relay says that nothing follows, or the supervisor is gone."""
         next_report = time.monotonic() + 1.0
+        straight = self if self._recordings is not None else None
         while not self._finished:
             worked = False
-            for record in self._reader.read():
+            for record in self._reader.read(straight=straight):
                 self._take(record)
                 worked = True
             now = time.monotonic()
@@ -223,6 +224,21 @@ class Observer:
             consumer.skipped(conn, direction, time_ns, first)
         elif kind == Kind.STOP:
             self._finished = True
+
+    # -- as of reading.Straight ----------------------------------------------------------------------------------
+
+    def begin(self) -> tuple[dict[int, Any], set[int], int, int] | None:
+        return self._recordings.begin() if self._recordings is not None else None
+
+    def end(self, requests: int, responses: int) -> None:
+        self._bytes[0] += requests
+        self._bytes[1] += responses
+        if self._recordings is not None:
+            self._recordings.end(requests + responses)
+
+    def failed(self, connection: int, error: Exception) -> None:
+        if self._recordings is not None:
+            self._recordings.failed(connection, error)
 
     def _leg(self, record: Record) -> None:
         """Collect the pieces of a changed frame; `first_frame` counts the bytes still to come."""

@@ -3,6 +3,9 @@
 `RingReader.read` gives records (`Record`). When the writer has come round to chunks that were not read yet, the
 reader goes on half a ring behind the head, asks the writer which connections are open, and each direction of a
 connection goes on at the first frame start it sees; a `Lost` with the exact number of bytes comes before it.
+
+Chunks that are plain data of a connection on a track (`captures.tracks`) need not become records: where the
+accelerator is, `read` lets it take them from the ring itself (`Straight`), and gives what is left.
 """
 
 from __future__ import annotations
@@ -10,9 +13,11 @@ from __future__ import annotations
 import json
 import select
 import time
+from array import array
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol
 
+from ..decoder.accelerator import native
 from .bells import hush, sound
 from .ring import (
     _HEADER,
@@ -57,6 +62,20 @@ class Lost(NamedTuple):
     nbytes: int
 
 
+class Straight(Protocol):
+    """A consumer that has connections on tracks."""
+
+    def begin(self) -> tuple[dict[int, Any], set[int], int, int] | None:
+        """(tracks by connection, connections that are not to be taken all the same, and `base` and `stop` as
+        `native.Track.feed` has them), or None: nothing can be taken now."""
+
+    def end(self, requests: int, responses: int) -> None:
+        """So many bytes of each direction went onto tracks, but for the end that comes as a record next."""
+
+    def failed(self, connection: int, error: Exception) -> None:
+        """A track could not take a chunk; what is left of that comes as a record."""
+
+
 class RingReader:
     """One reader with its own cursor. `bell` wakes it, `writer_bell` wakes a writer that waits for room."""
 
@@ -71,9 +90,13 @@ class RingReader:
         self._bell = bell
         self._writer_bell = writer_bell
         self._cursor: int = self._words[self._sequence_word]
-        # where each stream should go on: (connection, direction) -> position; unsynced: positions to resume from
-        self._expected: dict[tuple[int, int], int] = {}
-        self._unsynced: dict[tuple[int, int], int] = {}
+        # where each stream should go on, by connection: positions of both directions; then, for a direction that is
+        # unsynced, the position to resume from, else -1
+        self._streams: dict[int, array[int]] = {}
+        self._feed: Any = None
+        if native is not None and hasattr(native, "RingFeed"):
+            place = ring.map, ring.data, _HEADER, ring.slots, ring.data_at, ring.data_size
+            self._feed = native.RingFeed(*place, reader, writer_bell)
         self._open: set[int] = set()
         # the connections named so far in answer to our last loss; None: nothing lost since
         self._present: set[int] | None = None
@@ -107,12 +130,23 @@ class RingReader:
         self._words[self._waiting_word] = 0
         hush(self._bell)
 
-    def read(self, limit: int = 512) -> Iterator[Record | Lost]:
-        """What has been written since, at most `limit` chunks."""
+    def read(self, limit: int = 512, straight: Straight | None = None) -> Iterator[Record | Lost]:
+        """What has been written since, at most `limit` chunks, but for what `straight` takes."""
         ring, words, slots = self._ring, self._words, self._ring.slots
         unpack, area, size = DESCRIPTOR.unpack_from, ring.data, ring.data_size
         awaited = words[self._active_word] == BLOCK
-        for _ in range(limit):
+        if self._feed is None:
+            straight = None
+        while limit > 0:
+            limit -= 1
+            if straight is not None:
+                taken, rest = self._take(straight, limit + 1)
+                limit -= taken
+                if rest is not None:
+                    connection, direction, time_ns, data, end = rest
+                    yield Record(_DATA, connection, direction, time_ns, data, NONE)
+                    self._publish(self._cursor - 1, end)
+                    continue
             cursor = self._cursor
             head = words[_W_SEQUENCE]
             if cursor == head:
@@ -124,7 +158,7 @@ class RingReader:
                 ring.buffer, _HEADER + (cursor & (slots - 1)) * _SLOT
             )
             offset = position % size
-            data: bytes | memoryview = area[offset : offset + length]
+            data = area[offset : offset + length]
             if not awaited or meta & 0xFF != _DATA:
                 data = bytes(data)
             # Only now is it certain that nothing was written over it: the writer may be filling up to a chunk
@@ -142,37 +176,81 @@ class RingReader:
             self._total = total
             if kind is _DATA:
                 self._total += length
-                key = (connection, direction)
-                if self._expected.get(key, 0) == stream and key not in self._unsynced:
-                    self._expected[key] = stream + length
+                streams = self._streams_of(connection)
+                if streams[direction] == stream and streams[2 + direction] < 0:
+                    streams[direction] = stream + length
                     yield Record(_DATA, connection, direction, time_ns, data, first)
                 else:
-                    yield from self._data(connection, direction, time_ns, data, first, stream)
+                    yield from self._data(streams, connection, direction, time_ns, data, first, stream)
             else:
                 yield from self._other(kind, connection, direction, time_ns, data, first, stream)
-            words[self._position_word] = position + length
-            words[self._sequence_word] = cursor + 1
-            # A writer that waits is woken when there is room for more than the next chunk: each time costs both a switch.
-            if words[_W_BLOCKED] and (
-                words[_W_POSITION] - position < size * 3 // 16 and words[_W_SEQUENCE] - cursor < slots // 4
-            ):
-                words[_W_BLOCKED] = 0
-                sound(self._writer_bell)
+            self._publish(cursor, position + length)
+
+    def _publish(self, cursor: int, end: int) -> None:
+        """A chunk was read: the writer may have its room again."""
+        words, ring = self._words, self._ring
+        words[self._position_word] = end
+        words[self._sequence_word] = cursor + 1
+        # A writer that waits is woken when there is room for more than the next chunk: each time costs both a switch.
+        if words[_W_BLOCKED] and (
+            words[_W_POSITION] - end < ring.data_size * 3 // 16 and words[_W_SEQUENCE] - cursor < ring.slots // 4
+        ):
+            words[_W_BLOCKED] = 0
+            sound(self._writer_bell)
+
+    def _take(self, straight: Straight, most: int) -> tuple[int, Any]:
+        """Chunks that went onto tracks, and what is left of the last: (connection, direction, time_ns, data, position of
+        its end), or None."""
+        begun = straight.begin()
+        if begun is None:
+            return 0, None
+        before = self._cursor
+        tracks, barred, base, stop = begun
+        self._cursor, self._total, lost, chunks, (requests, responses), rest = self._feed.feed(
+            self._cursor, self._total, self._streams, tracks, barred, base, stop, most
+        )
+        self.lost_bytes += lost
+        error = None
+        if rest is not None:
+            *rest, error = rest
+            if rest[1]:
+                responses -= len(rest[3])
+            else:
+                requests -= len(rest[3])
+        if self._cursor != before:
+            straight.end(requests, responses)
+        if error is not None:
+            straight.failed(rest[0], error)
+        return chunks, rest
+
+    def _streams_of(self, connection: int) -> array[int]:
+        streams = self._streams.get(connection)
+        if streams is None:
+            streams = self._streams[connection] = array("q", (0, 0, -1, -1))
+        return streams
 
     def _data(
-        self, connection: int, direction: int, time_ns: int, data: bytes | memoryview, first: int, stream: int
+        self,
+        streams: array[int],
+        connection: int,
+        direction: int,
+        time_ns: int,
+        data: bytes | memoryview,
+        first: int,
+        stream: int,
     ) -> Iterator[Record | Lost]:
-        key = (connection, direction)
-        expected = self._expected.get(key, 0)
-        self._expected[key] = stream + len(data)
-        if stream != expected and key not in self._unsynced:
-            self._unsynced[key] = expected
-        if key in self._unsynced:
+        expected = streams[direction]
+        streams[direction] = stream + len(data)
+        if stream != expected and streams[2 + direction] < 0:
+            streams[2 + direction] = expected
+        if streams[2 + direction] >= 0:
             if first == NONE or connection not in self._open:
                 self.lost_bytes += len(data)
                 return
             self.lost_bytes += first
-            yield Lost(connection, direction, stream + first - self._unsynced.pop(key))
+            missed = stream + first - streams[2 + direction]
+            streams[2 + direction] = -1
+            yield Lost(connection, direction, missed)
             data = data[first:]
             first = 0
         yield Record(Kind.DATA, connection, direction, time_ns, data, first)
@@ -186,11 +264,11 @@ class RingReader:
             if connection in self._open:
                 return
             self._open.add(connection)
+            streams = self._streams_of(connection)
             for direction_of, position in enumerate(json.loads(bytes(data)).get("streams", ())):
-                key = (connection, direction_of)
-                self._expected[key] = position
+                streams[direction_of] = position
                 if position:
-                    self._unsynced[key] = 0
+                    streams[2 + direction_of] = 0
             yield Record(Kind.OPENED, connection, direction, time_ns, data, first)
         elif kind == Kind.PRESENT_END:
             # an incomplete list (overtaken in the middle of it) says nothing about who is gone
@@ -202,18 +280,19 @@ class RingReader:
                 self._forget(connection_gone)
                 yield Record(Kind.CLOSED, connection_gone, 0, time_ns, b'{"how": "lost"}', NONE)
         elif kind == Kind.SKIPPED:
-            key = (connection, direction)
-            expected = self._expected.get(key, 0)
-            self._expected[key] = stream + first
-            if stream == expected and key not in self._unsynced:
+            streams = self._streams_of(connection)
+            expected, synced = streams[direction], streams[2 + direction] < 0
+            streams[direction] = stream + first
+            if stream == expected and synced:
                 yield Record(kind, connection, direction, time_ns, data, first)
-            else:
-                self._unsynced.setdefault(key, expected)
+            elif synced:
+                streams[2 + direction] = expected
         elif kind == Kind.CLOSED:
             announced = connection in self._open
+            streams = self._streams_of(connection)
             for direction_of, end in enumerate(json.loads(bytes(data)).get("streams", ())):
-                key = (connection, direction_of)
-                missed = end - self._unsynced.get(key, self._expected.get(key, 0))
+                resumed = streams[2 + direction_of]
+                missed = end - (streams[direction_of] if resumed < 0 else resumed)
                 if announced and missed > 0:
                     yield Lost(connection, direction_of, missed)
             self._forget(connection)
@@ -224,9 +303,7 @@ class RingReader:
 
     def _forget(self, connection: int) -> None:
         self._open.discard(connection)
-        for direction in (0, 1):
-            self._expected.pop((connection, direction), None)
-            self._unsynced.pop((connection, direction), None)
+        self._streams.pop(connection, None)
 
     def _overtaken(self) -> None:
         """Go on half a ring behind the head and ask for the open connections."""

@@ -60,6 +60,7 @@ class Recordings:
         self._connections: dict[int, tuple[Address, Address, Address | None]] = {}
         self._seen: set[tuple[int, int]] = set()  # directions of connections in which anything has come
         self._unsynced: set[tuple[int, int]] = set()
+        self._barred: set[int] = set()  # the connections of those
         self.directory: str | None = None
         self._recorder: Recorder | None = None
         self._consumer: Any = None
@@ -176,6 +177,7 @@ class Recordings:
         for conn, (client, broker, upstream) in self._connections.items():
             self._consumer.opened(conn, now, client, broker, upstream)
         self._unsynced = set(self._seen)
+        self._barred = {conn for conn, _ in self._seen}
 
     def _recorder_says(self, kind: str, text: str) -> None:
         if kind in ("paused", "error"):
@@ -259,10 +261,28 @@ class Recordings:
         if key in self._unsynced:
             if first == NONE:
                 return
-            self._unsynced.discard(key)
+            self._synced(conn, direction)
             data = data[first:]
-        self._seen.add(key)
+        if key not in self._seen:
+            # The other direction may come straight from the ring. Where nothing has come, a frame begins.
+            self._seen |= {(conn, 0), (conn, 1)}
         self._consumer.data(conn, direction, time_ns, data)
+
+    def _synced(self, conn: int, direction: int) -> None:
+        self._unsynced.discard((conn, direction))
+        if (conn, 1 - direction) not in self._unsynced:
+            self._barred.discard(conn)
+
+    def begin(self) -> tuple[dict[int, Any], set[int], int, int] | None:
+        """As of `reading.Straight`."""
+        begun = self._consumer.begin()
+        return None if begun is None else (begun[0], self._barred, *begun[1:])
+
+    def end(self, nbytes: int) -> None:
+        self._consumer.end(nbytes)
+
+    def failed(self, conn: int, error: Exception) -> None:
+        self._consumer.failed(conn, error)
 
     def skipped(self, conn: int, direction: int, time_ns: int, nbytes: int) -> None:
         if (conn, direction) not in self._unsynced:
@@ -276,7 +296,7 @@ class Recordings:
 
     def lost(self, conn: int, direction: int, nbytes: int) -> None:
         if (conn, direction) in self._unsynced:
-            self._unsynced.discard((conn, direction))  # what comes next starts at a frame
+            self._synced(conn, direction)  # what comes next starts at a frame
         else:
             self._consumer.lost(conn, direction, nbytes)
 
@@ -284,7 +304,7 @@ class Recordings:
         self._connections.pop(conn, None)
         for direction in (0, 1):
             self._seen.discard((conn, direction))
-            self._unsynced.discard((conn, direction))
+            self._synced(conn, direction)
         self._consumer.closed(conn, time_ns, how, by)
 
     def flush(self) -> None:

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from .bells import hush
-from .reading import Lost, Record, RingReader
+from .reading import Lost, Record, RingReader, Straight
 from .ring import _HEADER, _SLOT, _W_SEQUENCE, DESCRIPTOR, NONE, Kind, Ring, RingWriter
 
 HOLD_NS = 2_000_000
@@ -86,8 +86,8 @@ class SeveralRings:
         """Data bytes that were not handed out, of all rings. Exact."""
         return sum(source.reader.lost_bytes for source in self._sources)
 
-    def read(self, limit: int = _BATCH) -> Iterator[Record | Lost]:
-        """What has been written since, at most about `limit` records."""
+    def read(self, limit: int = _BATCH, straight: Straight | None = None) -> Iterator[Record | Lost]:
+        """What has been written since, at most about `limit` records. Nothing goes `straight`: it has to be put in order."""
         horizon = time.time_ns() - HOLD_NS
         for _ in range(limit):
             found: _Source | None = None

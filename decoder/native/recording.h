@@ -111,6 +111,7 @@ typedef struct {
     Py_ssize_t head_size;
     PyObject *client; /* the last one seen, a str; its number is below, 0 while it was not asked for in this segment */
     uint32_t client_number;
+    Py_ssize_t chunks; /* that came straight from a ring */
 } Track;
 
 /* exchange.c */
@@ -126,6 +127,8 @@ int take_request(Track *track, const uint8_t *data, Py_ssize_t size, Py_ssize_t 
 int take_response(Track *track, const uint8_t *data, Py_ssize_t size, Py_ssize_t cut, int64_t time_ns, int64_t base);
 
 extern PyTypeObject *Track_type;
+int track_feed(Track *track, int direction, const uint8_t *data, Py_ssize_t size, Py_ssize_t *at, int64_t time_ns,
+               int64_t base, int64_t stop);
 PyTypeObject *track_type(void);
 PyTypeObject *tape_type(void);
 PyTypeObject *buffer_type(void);

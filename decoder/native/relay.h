@@ -94,5 +94,6 @@ void lane_object_free(PyObject *self, int (*clear)(PyObject *));
 int ring_ready(PyObject *module);
 int lane_state_ready(PyObject *module);
 int lanes_ready(PyObject *module);
+int ring_feed_ready(PyObject *module); /* ring_feed.c: the way back out of the ring */
 
 #endif

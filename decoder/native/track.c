@@ -137,8 +137,40 @@ static PyObject *Track_skip(PyObject *self, PyObject *const *a, Py_ssize_t given
     return PyBool_FromLong(state == DONE);
 }
 
-/* feed(direction, data, start, time_ns, base, stop) -> position behind what was taken; `Tape.reason` says why not all.
+/* Take frames from `*at` on, which moves behind what was taken; why not all, or DONE.
    `base`: file offset of the buffer's first byte; `stop`: the file size from which on no frame is begun. */
+int track_feed(Track *track, int direction, const uint8_t *data, Py_ssize_t size, Py_ssize_t *at, int64_t time_ns,
+               int64_t base, int64_t stop) {
+    int state = DONE;
+    Held *held = &track->held[direction];
+    while (state == DONE && *at < size) {
+        if (held->size) {
+            state = feed_held(track, direction, data, size, at, time_ns, base, stop);
+            continue;
+        }
+        int64_t whole = size - *at < 4 ? 0 : (int32_t)get32(data + *at);
+        if (!is_size(whole))
+            return CARE;
+        whole += 4;
+        if (whole > size - *at || size - *at < 4) {
+            held->time_ns = time_ns;
+            if (!hold(track->tape, held, data + *at, size - *at, whole < 64 ? 64 : whole))
+                return FAILED;
+            *at = size;
+            break;
+        }
+        if (is_due(track, base, stop))
+            return STOP;
+        Py_ssize_t kept = whole < most_kept(track->tape) ? whole : most_kept(track->tape);
+        state = direction ? take_response(track, data + *at, kept, whole - kept, time_ns, base)
+                          : take_request(track, data + *at, kept, whole - kept, time_ns, NULL, base);
+        if (state == DONE)
+            *at += whole;
+    }
+    return state;
+}
+
+/* feed(direction, data, start, time_ns, base, stop) -> position behind what was taken; `Tape.reason` says why not all. */
 static PyObject *Track_feed(PyObject *self, PyObject *const *a, Py_ssize_t given) {
     Track *track = (Track *)self;
     if (given != 6) {
@@ -151,43 +183,11 @@ static PyObject *Track_feed(PyObject *self, PyObject *const *a, Py_ssize_t given
     Py_buffer view;
     if (PyErr_Occurred() || PyObject_GetBuffer(a[1], &view, PyBUF_SIMPLE) < 0)
         return NULL;
-    const uint8_t *data = view.buf;
-    Py_ssize_t size = view.len;
-    int state = DONE;
-    if (at < 0 || at > size || direction < 0 || direction > 1) {
+    int state = FAILED;
+    if (at < 0 || at > view.len || direction < 0 || direction > 1)
         PyErr_SetString(PyExc_ValueError, "positions outside of the data");
-        state = FAILED;
-    }
-    Held *held = &track->held[direction & 1];
-    while (state == DONE && at < size) {
-        if (held->size) {
-            state = feed_held(track, (int)direction, data, size, &at, time_ns, base, stop);
-            continue;
-        }
-        int64_t whole = size - at < 4 ? 0 : (int32_t)get32(data + at);
-        if (!is_size(whole)) {
-            state = CARE;
-            break;
-        }
-        whole += 4;
-        if (whole > size - at || size - at < 4) {
-            held->time_ns = time_ns;
-            if (!hold(track->tape, held, data + at, size - at, whole < 64 ? 64 : whole))
-                state = FAILED;
-            else
-                at = size;
-            break;
-        }
-        if (is_due(track, base, stop)) {
-            state = STOP;
-            break;
-        }
-        Py_ssize_t kept = whole < most_kept(track->tape) ? whole : most_kept(track->tape);
-        state = direction ? take_response(track, data + at, kept, whole - kept, time_ns, base)
-                          : take_request(track, data + at, kept, whole - kept, time_ns, NULL, base);
-        if (state == DONE)
-            at += whole;
-    }
+    else
+        state = track_feed(track, (int)direction, view.buf, view.len, &at, time_ns, base, stop);
     PyBuffer_Release(&view);
     if (state == FAILED) {
         if (!PyErr_Occurred())
@@ -436,6 +436,7 @@ static PyMethodDef methods[] = {
 
 static PyMemberDef members[] = {
     {"attached", T_INT, offsetof(Track, attached), READONLY, NULL},
+    {"chunks", T_PYSSIZET, offsetof(Track, chunks), READONLY, NULL},
     {NULL, 0, 0, 0, NULL},
 };
 

@@ -1,0 +1,217 @@
+"""Chunks that go straight from the ring onto tracks: the same files, counts and losses as when they come as records."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from barnabas.captures import open_capture, recording
+from barnabas.decoder.accelerator import native
+from barnabas.proxy import recordings
+from barnabas.proxy.counting import Counting
+from barnabas.proxy.reading import Lost, Record, RingReader
+from barnabas.proxy.recordings import Recordings
+from barnabas.proxy.ring import CHUNK, NONE, Kind, Ring, RingWriter
+from retold.mixed_traffic import SECRET, START, MixedTraffic
+
+pytestmark = pytest.mark.skipif(not hasattr(native, "RingFeed"), reason="the accelerator is not there, or reads no rings")
+
+
+class Reading:
+    """A reader and what it feeds, as an observer has them."""
+
+    def __init__(self, ring: Ring, number: int, bell: int, recordings: Recordings, straight: bool) -> None:
+        self.reader = RingReader(ring, number, bell, bell)
+        self.recordings = recordings
+        self.straight = self if straight else None
+        self.bytes = [0, 0]
+        self.went = 0
+        self.losses: list[Lost] = []
+
+    def begin(self) -> Any:
+        return self.recordings.begin()
+
+    def end(self, requests: int, responses: int) -> None:
+        self.went += requests + responses
+        self.bytes[0] += requests
+        self.bytes[1] += responses
+        self.recordings.end(requests + responses)
+
+    def failed(self, connection: int, error: Exception) -> None:
+        raise error
+
+    def read(self) -> None:
+        while records := [self._take(record) for record in self.reader.read(straight=self.straight)]:
+            assert records
+        assert self.reader._words[3] == self.reader._cursor
+
+    def _take(self, record: Record | Lost) -> None:
+        to = self.recordings
+        if isinstance(record, Lost):
+            self.losses.append(record)
+            to.lost(record.connection, record.direction, record.nbytes)
+            return
+        kind, conn, direction, time_ns, data, first = record
+        if kind == Kind.DATA:
+            self.bytes[direction] += len(data)
+            to.data(conn, direction, time_ns, data, first)
+        elif kind == Kind.OPENED:
+            said = json.loads(bytes(data))
+            to.opened(conn, time_ns, *(tuple(said[name]) for name in ("client", "broker")))
+        elif kind == Kind.CLOSED:
+            to.closed(conn, time_ns, json.loads(bytes(data))["how"])
+
+    def state(self) -> Any:
+        reader = self.reader
+        return self.recordings.counts, self.bytes, self.losses, reader.lost_bytes, reader.lost_chunks
+
+
+class Twins:
+    """Hears traffic as a recorder does, puts it into a ring, and lets two read it: one straight, one record by record."""
+
+    def __init__(self, folder: Path, seed: int, *, lossless: bool, record: bool, often: float) -> None:
+        self.chance = random.Random(seed)
+        self.lossless, self.often = lossless, often
+        self.bell = os.eventfd(0, os.EFD_NONBLOCK)
+        self.ring = Ring.create((16 if lossless else 4) * CHUNK, 64 if not lossless else 1024)
+        for number in (0, 1):
+            self.ring.admit(number, lossless=lossless)
+        self.writer = RingWriter(self.ring, {0: self.bell, 1: self.bell})
+        self.streams: dict[int, list[int]] = {}
+        self.about: dict[int, dict[str, Any]] = {}
+        self.both = [
+            Reading(
+                self.ring,
+                number,
+                self.bell,
+                Recordings(str(folder / name) if record else None, Counting, lambda event: None, {"rotate_bytes": 300_000}),
+                not number,
+            )
+            for number, name in enumerate(("straight", "told"))
+        ]
+
+    def read(self) -> None:
+        for each in self.both:
+            each.read()
+        if self.writer.snapshot_wanted():
+            for conn, about in self.about.items():
+                self._write(Kind.PRESENT, conn, about | {"streams": self.streams[conn]})
+            self._write(Kind.PRESENT_END, 0, {"open": len(self.about)})
+            for each in self.both:
+                each.read()
+
+    def _write(self, kind: Kind, conn: int, about: dict[str, Any], time_ns: int = 1) -> None:
+        self.writer.write(kind, conn, 0, time_ns, json.dumps(about).encode())
+
+    def told(self) -> Iterator[Recordings]:
+        self.read()
+        return (each.recordings for each in self.both)
+
+    def opened(self, conn: int, time_ns: int, client: Any, broker: Any) -> None:
+        self.about[conn], self.streams[conn] = {"client": client, "broker": broker}, [0, 0]
+        self._write(Kind.OPENED, conn, self.about[conn] | {"streams": [0, 0]}, time_ns)
+
+    def data(self, conn: int, direction: int, time_ns: int, data: bytes | memoryview) -> None:
+        if not data or conn not in self.about:
+            return
+        if self.chance.random() < self.often or (self.lossless and not self.writer.has_room()):
+            self.read()
+        # Where frames begin is not known here; that of a chunk is enough for a reader to go on with something.
+        streams = self.streams[conn]
+        first = 0 if not streams[direction] or self.chance.random() < 0.3 else NONE
+        self.writer.write(Kind.DATA, conn, direction, time_ns, data, first, streams[direction])
+        streams[direction] += len(data)
+
+    def closed(self, conn: int, time_ns: int, how: str, by: str = "") -> None:
+        self._write(Kind.CLOSED, conn, {"how": how, "streams": self.streams.pop(conn)}, time_ns)
+        del self.about[conn]
+
+    def lost(self, conn: int, direction: int, nbytes: int) -> None:
+        for each in self.told():
+            each.lost(conn, direction, nbytes)
+
+    def note(self, conn: int, correlation_id: int, text: str) -> None:
+        for each in self.told():
+            each.note(conn, correlation_id, text)
+
+    def broker_leg(self, conn: int, direction: int, time_ns: int, frame: bytes, note: str) -> None:
+        for each in self.told():
+            each.broker_leg(conn, direction, time_ns, frame, note)
+
+    def flush(self) -> None:
+        for each in self.told():
+            each.flush()
+
+    def rotate(self) -> None:
+        for each in self.told():
+            each._rotate()
+
+    def close(self) -> None:
+        self.read()
+        for each in self.both:
+            each.recordings.close()
+        os.close(self.bell)
+
+
+@pytest.fixture(autouse=True)
+def _same_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recording.os, "urandom", lambda size: bytes(size))
+    monkeypatch.setattr(recording.time, "strftime", lambda *a: "20261122-120000")
+    monkeypatch.setattr(recordings.time, "time_ns", lambda: START)
+
+
+def files(directory: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted(directory.iterdir())}
+
+
+@pytest.mark.parametrize(
+    ("seed", "odd", "lossless", "often"),
+    [(1, 0.0, True, 0.02), (2, 0.02, True, 0.1), (3, 0.1, True, 0.3), (4, 0.0, False, 0.5), (5, 0.01, False, 0.02)],
+)
+def test_the_same_files_counts_and_losses(tmp_path: Path, seed: int, odd: float, lossless: bool, often: float) -> None:
+    twins = Twins(tmp_path, seed, lossless=lossless, record=True, often=often)
+    MixedTraffic(seed, 600, odd).run(twins)  # type: ignore[arg-type]
+    twins.close()
+    straight, told = twins.both
+    assert straight.state() == told.state()
+    assert files(tmp_path / "straight") == files(tmp_path / "told")
+    assert straight.went > (0.5 if odd < 0.05 and lossless else 0.0) * sum(straight.bytes)  # or nothing was tested here
+    assert bool(straight.losses) == (often < 0.1 and not lossless)
+    with open_capture(tmp_path / "straight") as capture:
+        assert capture.verify() == []
+    assert not any(SECRET in data for data in files(tmp_path / "straight").values())
+
+
+@pytest.mark.parametrize(("seed", "lossless"), [(6, True), (7, False)])
+def test_the_same_counts_where_nothing_is_recorded(tmp_path: Path, seed: int, lossless: bool) -> None:
+    twins = Twins(tmp_path, seed, lossless=lossless, record=False, often=0.05)
+    MixedTraffic(seed, 400, 0.01).run(twins)  # type: ignore[arg-type]
+    twins.close()
+    straight, told = twins.both
+    assert straight.state() == told.state()
+    assert straight.went > 0
+    assert straight.recordings.counts["exchanges"] > 50
+
+
+def test_a_recording_that_begins_in_the_middle_of_frames(tmp_path: Path) -> None:
+    """Nothing of a direction goes straight before its next frame start, whatever the other direction does."""
+    twins = Twins(tmp_path, 8, lossless=True, record=False, often=0.05)
+    traffic = MixedTraffic(8, 300, 0.0)
+    traffic.run(twins)  # type: ignore[arg-type]
+    twins.read()
+    before = twins.both[0].went
+    for each, name in zip(twins.both, ("straight", "told"), strict=True):
+        said = each.recordings.command({"do": "recording.start", "directory": str(tmp_path / name)})
+        assert said["recording"]
+        assert each.recordings._barred
+    traffic.run(twins)  # type: ignore[arg-type]
+    twins.close()
+    straight, told = twins.both
+    assert straight.state() == told.state()
+    assert straight.went > before
+    assert files(tmp_path / "straight") == files(tmp_path / "told")
