@@ -59,8 +59,11 @@ def record(directory: Path, exchanges: int = 200_000, connections: int = 50, see
     _write(directory, exchanges, connections, seed, frames)
 
 
-def mixed(directory: Path, exchanges: int = 50_000, connections: int = 50, seed: int = 1) -> None:
-    """A recording of a fleet at work: of three connections one produces, one fetches, one is a coordinator's."""
+def mixed(
+    directory: Path, exchanges: int = 50_000, connections: int = 50, seed: int = 1, versions: tuple[int, int] = (9, 12)
+) -> None:
+    """A recording of a fleet at work: of three connections one produces, one fetches, one is a coordinator's. `versions`: of
+    Produce and Fetch."""
     chance = random.Random(seed)
     turns = [0] * connections
 
@@ -72,9 +75,10 @@ def mixed(directory: Path, exchanges: int = 50_000, connections: int = 50, seed:
         if turn % 500 == 0 or turn == 2:
             return numbered(*_topics(f"app-{conn}"), number)
         if role == 0:
-            return numbered(*_produce(f"app-{conn}", conn % 8, turn, chance.choice((1000, 16000))), number)
+            return numbered(*_produce(f"app-{conn}", conn % 8, turn, chance.choice((1000, 16000)), versions[0]), number)
         if role == 1:
-            return numbered(*_fetch(f"app-{conn}", conn % 8, turn, chance.choice((0, 0, 1000, 16000))), number)
+            size = chance.choice((0, 0, 1000, 16000))
+            return numbered(*_fetch(f"app-{conn}", conn % 8, turn, size, versions[1]), number)
         if turn % 4:
             return numbered(*_small(12, 4, f"g{conn % 5}", f"app-{conn}", 0), number)
         return numbered(*_commit(f"app-{conn}", f"g{conn % 5}", turn), number)
@@ -134,21 +138,21 @@ def _batch(size: int, turn: int) -> bytes:
     return encode_batch([Record(offset=0, timestamp=1_700_000_000_000, key=None, value=value)])
 
 
-def _produce(client_id: str, partition: int, turn: int, size: int) -> tuple[bytes, bytes]:
+def _produce(client_id: str, partition: int, turn: int, size: int, version: int) -> tuple[bytes, bytes]:
     part = {"index": partition, "records": _batch(size, turn % 16)}
     asked = {"acks": -1, "timeout_ms": 30000, "topic_data": [{"name": "orders", "partition_data": [part]}]}
     done = {"index": partition, "base_offset": turn, "log_append_time_ms": -1, "log_start_offset": 0}
-    return _both(0, 9, client_id, asked, {"responses": [{"name": "orders", "partition_responses": [done]}]})
+    return _both(0, version, client_id, asked, {"responses": [{"name": "orders", "partition_responses": [done]}]})
 
 
-def _fetch(client_id: str, partition: int, turn: int, size: int) -> tuple[bytes, bytes]:
+def _fetch(client_id: str, partition: int, turn: int, size: int, version: int) -> tuple[bytes, bytes]:
     part = {"partition": partition, "fetch_offset": turn, "partition_max_bytes": 1 << 20, "current_leader_epoch": 1}
     asked = {"max_wait_ms": 500, "min_bytes": 1, "max_bytes": 1 << 25, "session_id": 7, "session_epoch": turn,
              "topics": [{"topic": "orders", "partitions": [part] if size else []}]}  # fmt: skip
     told = {"partition_index": partition, "high_watermark": turn + 10, "last_stable_offset": turn + 10,
             "log_start_offset": 0, "records": _batch(size, turn % 16) if size else b""}  # fmt: skip
     answered = {"session_id": 7, "responses": [{"topic": "orders", "partitions": [told]}] if size else []}
-    return _both(1, 12, client_id, asked, answered)
+    return _both(1, version, client_id, asked, answered)
 
 
 def _commit(client_id: str, group: str, turn: int) -> tuple[bytes, bytes]:

@@ -106,11 +106,16 @@ def counted(file: CaptureFile, numbers: Any, continues: int) -> dict[str, Any]:
     return counts | {"continues": continues}
 
 
+def bytes_of(path: Path) -> mmap.mmap:
+    """A file's bytes, mapped. Raises OSError, and ValueError for an empty one."""
+    with open(path, "rb") as file:
+        return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+
+
 def spans_of(path: Path) -> list[Span]:
     """Which bytes of a segment are what was recorded; nothing where it cannot be read."""
     try:
-        with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-            return spans(data)
+        return spans(bytes_of(path))
     except (OSError, ValueError, NotACapture):
         return []
 

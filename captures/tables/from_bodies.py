@@ -6,15 +6,16 @@ exchanges straight from its bytes (`straight`); all else is read packet by packe
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
 from ...decoder import Exchange
 from ...decoder.accelerator import native
 from ..capture import Capture
-from ..damage import Span
+from ..damage import Span, spans
 from ..index import CLOSED
 from ..selection import Selection, naming_apis
 from . import bodies, files, memberships, packed, record_batches, throttles
@@ -128,11 +129,16 @@ class FromBodies:
             return None
         if not self._sound and len(needed) < _MANY:
             return None
-        self.spans = files.spans_of(self._path)
         try:
-            return Straight(file, needed) if self.spans and all(span.sound for span in self.spans) else None
+            self.spans = spans(self._data)
+            return Straight(file, needed, self._data) if all(span.sound for span in self.spans) else None
         except (OSError, ValueError, IndexError):  # an index of another file
             return None
+
+    @cached_property
+    def _data(self) -> mmap.mmap:
+        """The file's bytes: mapped once, because it is the first look at each page that takes time."""
+        return files.bytes_of(self._path)
 
     def _needed(self, tables: Sequence[Options], numbers: Any) -> Any:
         """The exchanges that some of these tables may have rows of."""
@@ -151,7 +157,7 @@ class FromBodies:
                 mask |= np.isin(records["api_key"], list(record_batches.API_KEYS))
             elif name == "throttles":
                 answered = records["response_offset"] >= 0
-                mask |= answered & ~throttles.unlikely(self._path, records) if self._own else answered
+                mask |= answered & ~throttles.unlikely(self._data, records) if self._own else answered
             else:
                 mask[:] = True
         return numbers[mask]

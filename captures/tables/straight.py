@@ -26,11 +26,12 @@ _ODD = CARRIED | CHANGED | CUT | NOTED
 class Straight:
     """The exchanges `numbers`, in order, of a segment that is sound. Its index is that of the file, and not made anew."""
 
-    def __init__(self, file: CaptureFile, numbers: Any) -> None:
+    def __init__(self, file: CaptureFile, numbers: Any, data: mmap.mmap) -> None:
+        """`data`: the file's bytes."""
         np = numpy()
         self._file, self._ends = file, file.index.connections
         self._strings = file.index.strings
-        self.data = mmap.mmap(file.stream.fileno(), 0, access=mmap.ACCESS_READ)
+        self.data = data
         self._bytes = np.frombuffer(self.data, np.uint8)
         records = file.index.array()[numbers]
         odd = records["flags"] & _ODD != 0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 from ...decoder import Exchange
@@ -35,8 +34,8 @@ def rows(exchange: Exchange) -> Iterator[dict[str, Any]]:
         yield {"throttle_ms": message[FIELD], **sizes}
 
 
-def unlikely(path: Path, records: Any) -> Any:
-    """A NumPy mask of index records of an own segment whose responses say, by the bytes where the throttle time stands, that
+def unlikely(segment: Any, records: Any) -> Any:
+    """A NumPy mask of index records of an own segment, whose bytes are `segment`, whose responses say, by the bytes where the throttle time stands, that
     it is 0: those need not be read. Only where it is the first field, and the packets are as our segments have them."""
     np = numpy()
     zero = np.zeros(len(records), dtype=bool)
@@ -44,7 +43,7 @@ def unlikely(path: Path, records: Any) -> Any:
     at = np.flatnonzero((place > 0) & (records["response_offset"] >= 0) & (records["response_size"] >= place + 4))
     if not len(at):
         return zero
-    data = np.memmap(path, dtype=np.uint8, mode="r")
+    data = np.frombuffer(segment, np.uint8)
     # Block header and Ethernet, then IP (the first half byte is its version), TCP, the 4 size bytes, and the frame.
     ip = records["response_offset"][at] + 28 + 14
     inside = ip + 40 + 60 + 24 < len(data)

@@ -58,12 +58,13 @@ def said(exchange: decoder.Exchange) -> tuple[object, ...]:
 
 @pytest.mark.parametrize("host", ["10.1.2.3", "fd00::7"])
 def test_it_is_what_the_packets_say(tmp_path: Path, host: str) -> None:
+    from barnabas.captures.tables.files import bytes_of
     from barnabas.captures.tables.straight import Straight
 
     file = CaptureFile(record(tmp_path, host))
     try:
         numbers = np.arange(file.index.count)
-        straight = Straight(file, numbers)
+        straight = Straight(file, numbers, bytes_of(file.path))
         left = []
         for number in numbers.tolist():
             careful, quick = file.exchange(file.index.record(number)), straight.exchange(number)

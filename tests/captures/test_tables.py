@@ -300,7 +300,7 @@ def test_throttles_are_found_by_their_bytes_and_by_decoding_alike(tmp_path: Path
     with open_capture(tmp_path / "recording") as capture:
         whole = list(tables.Rows(capture, tables.Options(table, table.chosen())))
         records = capture.segments[0].index.array()
-        passed_over = int(throttles.unlikely(segment.path, records).sum())
+        passed_over = int(throttles.unlikely(segment.path.read_bytes(), records).sum())
     assert sorted(map(repr, found)) == sorted(map(repr, whole))
     assert [row["throttle_ms"] for row in found] == [700, 1 << 24] * 5
     assert passed_over == 9  # of Heartbeat and Metadata those with 0; of Produce it stands last
