@@ -3,23 +3,29 @@
 Large messages are large for their records. All else that they say (topics, partitions, error codes) stands in front of each
 batch, and counts say how many come. So a walk over the bytes as they arrive knows what a message is about long before its end:
 of a Produce of one partition after its first hundred bytes. The result is a whole, small frame of the same API and version, with
-null for records, and without what may follow them (tags).
+null for records, and without what may follow them: tags, and fields that say of no error. In C it is `native/skeleton.c`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from functools import cache
+from typing import Any
 
 from .errors import DecodeError
+from .message import is_error_code
 from .plan import FieldPlan, Plan, StructPlan, plan
 
 SIZES = {"bool": 1, "int8": 1, "int16": 2, "uint16": 2, "int32": 4, "uint32": 4, "int64": 8, "float64": 8, "uuid": 16}
 """Bytes of the types that have always as many."""
 MOST = 1 << 20
 """Bytes of a skeleton; a message that has more is not followed."""
+Bones = tuple[tuple[tuple[Callable[[bytes, int], Any], int] | None, ...] | None, ...]
+"""By api key and version: (reader of `asked_paths`, header version), where a skeleton does for the message."""
+LARGE = 4096
+"""Bytes of a frame from which on its skeleton is of use."""
 Steps = Generator[int, bytes, bool]
-"""Asks for bytes: positive, so many of them; negative, so many are passed over. True: nothing but tags follows."""
+"""Asks for bytes: positive, so many of them; negative, so many are passed over. True: nothing that is asked for follows."""
 
 
 @cache
@@ -35,6 +41,52 @@ def _has_records(struct: StructPlan) -> bool:
     return any(f.type == "records" or (f.struct is not None and _has_records(f.struct)) for f in struct.fields)
 
 
+@cache
+def asked_paths(of: Plan) -> tuple[str, ...]:
+    """What a skeleton has wherever it stands (without items, ``"topics.error_code"``): error codes and the throttle time."""
+    return tuple(_asked(of.root, ""))
+
+
+def _asked(struct: StructPlan, prefix: str) -> Generator[str, None, None]:
+    for field in struct.fields:
+        if field.struct is not None:
+            yield from _asked(field.struct, f"{prefix}{field.name}.")
+        elif is_error_code(field) or field.name == "throttle_time_ms":
+            yield prefix + field.name
+
+
+@cache
+def _last_asked(struct: StructPlan) -> int:
+    """The place of the last field, of those that are not tagged, in which anything is asked for; 0 if there is none."""
+    whole = StructPlan(struct.name, False, struct.fields[: struct.untagged], struct.untagged)
+    names = {path.split(".")[0] for path in _asked(whole, "")}
+    return max((place for place, field in enumerate(whole.fields) if field.name in names), default=0)
+
+
+def _empty(field: FieldPlan) -> bytes:
+    """A field with as little in it as there can be."""
+    if field.array or field.type in ("string", "bytes", "records"):
+        return b"\1" if field.compact else bytes(4 if field.array or field.type != "string" else 2)
+    if field.struct is None:
+        return bytes(SIZES[field.type])
+    if field.nullable:
+        return b"\xff"
+    return b"".join(map(_empty, field.struct.fields[: field.struct.untagged])) + bytes(field.struct.flexible)
+
+
+def skeleton_of(kind: str, api_key: int, api_version: int, data: bytes) -> bytes | None:
+    """The skeleton of a frame (its size first) of which the beginning is here; None if it has none, or not yet."""
+    skeleton = Skeleton(kind, api_key, api_version)
+    return skeleton.frame if skeleton.feed(data) else None
+
+
+def thinned(kind: str, bones: Bones, keyver: int, data: bytes, size: int) -> bytes | None:
+    """The skeleton of a large frame of which the beginning is here, if that does and can be had already."""
+    key, version = keyver >> 16, keyver & 0xFFFF
+    row = bones[key] if key < len(bones) and size >= LARGE else None
+    return skeleton_of(kind, key, version, data) if row and version < len(row) and row[version] else None
+
+
 class Skeleton:
     """One message. `feed` it the frame's bytes in order, its size first. `frame`: the skeleton, with its own size, when `feed`
     has said that it is there."""
@@ -42,7 +94,8 @@ class Skeleton:
     def __init__(self, kind: str, api_key: int, api_version: int) -> None:
         self.frame = b""
         self._out = bytearray()
-        self._open = 0
+        self._end = bytearray()
+        self._request = kind == "request"
         self._walk = self._message(plan(kind, api_key, api_version))
         self._wanted = next(self._walk)
         self._got = b""
@@ -71,7 +124,7 @@ class Skeleton:
                         raise ValueError("too large")
         except StopIteration as end:
             if end.value:
-                body = bytes(self._out[4:]) + bytes(self._open)  # no tags in the structs that are open
+                body = bytes(self._out[4:] + self._end)
                 self.frame = len(body).to_bytes(4, "big") + body
                 return True
             self.failed = True
@@ -114,14 +167,14 @@ class Skeleton:
         return int.from_bytes((yield from self._take(4 if wide else 2)), "big", signed=True)
 
     def _struct(self, struct: StructPlan, last: bool) -> Steps:
-        """`last`: nothing but tags follows behind it."""
-        self._open += struct.flexible
-        for number, field in enumerate(struct.fields[: struct.untagged], 1):
-            if (yield from self._field(field, last and number == struct.untagged)):
+        """`last`: nothing that is asked for follows behind it."""
+        asked = struct.untagged - 1 if self._request else _last_asked(struct)
+        for place, field in enumerate(struct.fields[: struct.untagged]):
+            if (yield from self._field(field, last and place >= asked)):
+                self._end += b"".join(map(_empty, struct.fields[place + 1 : struct.untagged])) + bytes(struct.flexible)
                 return True
         if struct.flexible:
             yield from self._tags()
-        self._open -= struct.flexible
         return False
 
     def _field(self, field: FieldPlan, last: bool) -> Steps:

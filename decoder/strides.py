@@ -21,8 +21,9 @@ from . import facts
 from .accelerator import native
 from .acks import ACKS_REACH, acks_end
 from .decode import FAULTS
+from .skeleton import Bones, thinned
 
-PASSED, WATCHED, OVERSIZE, AWAITED = range(4)
+PASSED, WATCHED, OVERSIZE, AWAITED, FOLLOWED = range(5)
 """Why `stride_responses` stopped; PASSED: nothing but the end of the bytes."""
 UNKNOWN, ANSWERED, SILENT, UNCLEAR = range(4)
 """What `known_head` gives."""
@@ -31,7 +32,7 @@ HEAD_WAIT = 600
 VERSIONS = 64
 """Versions that a selection has room for, per api key."""
 KEPT_LARGEST = 1 << 16
-"""Bytes of a request that is waited for, where requests are kept."""
+"""Bytes of a frame that is waited for, where requests are kept."""
 Quiet = tuple[tuple[tuple[Callable[[bytes, int], Any] | None, int, int, int] | None, ...] | None, ...]
 """By api key and version: (reader, header version, latency, size). A response to a request that was kept is of no concern if
 it comes within this latency (nanoseconds), is not larger than this size, and if all that the reader (see `skim`) finds is 0;
@@ -63,15 +64,15 @@ class PythonQueue(deque[Any]):
 
     def __init__(self) -> None:
         super().__init__()
-        self._frames: dict[int, tuple[bytes, int]] = {}
+        self._frames: dict[int, tuple[bytes, int, int]] = {}
 
-    def append_kept(self, number: int, frame: bytes, time_ns: int) -> None:
-        """A number with its request (size first) and when that came."""
-        self._frames[number] = frame, time_ns
+    def append_kept(self, number: int, frame: bytes, time_ns: int, size: int) -> None:
+        """A number with its request (size first) or that one's skeleton, when it came, and its size."""
+        self._frames[number] = frame, time_ns, size
         self.append(number)
 
-    def kept(self) -> tuple[bytes, int] | None:
-        """The request of the first entry, if it was kept, and when it came."""
+    def kept(self) -> tuple[bytes, int, int] | None:
+        """The request of the first entry, if it was kept, when it came, and its size."""
         return self._frames.get(self[0]) if self and self[0].__class__ is int else None
 
     def popleft(self) -> Any:
@@ -220,9 +221,11 @@ def python_stride_requests(
     heads: bytes,
     keeping: frozenset[int] = frozenset(),
     now: int = 0,
+    bones: Bones = (),
 ) -> tuple[int, int, bool]:
     """Requests of which all are of a selection, or begin as one of a table does (`known_head`), those that get a response
-    put into the queue, with the whole request and the time `now` if they are of the selection `keeping`; it stops at any other.
+    put into the queue, with the request (or its skeleton, if it is `LARGE`) and the time `now` if they are of the selection
+    `keeping`; it stops at any other.
 
     Gives also the last one's correlation id or -1, and whether the bytes behind it are the beginning of a request of
     which more is needed (True), or of one that is for others to look at.
@@ -248,9 +251,12 @@ def python_stride_requests(
             if awaited:
                 queue.resembles(keyver, bytes(data[at + 12 : place]))
         if awaited and keyver in keeping:
-            if stop > end:
+            kept = bytes(data[at:stop])
+            if thin := thinned("request", bones, keyver, kept[: end - at], size):
+                kept = thin
+            elif stop > end:
                 return at, last, size <= KEPT_LARGEST
-            queue.append_kept(head, bytes(data[at:stop]), now)
+            queue.append_kept(head, kept, now, size)
         elif awaited:
             queue.append(head)
         last = head & 0xFFFFFFFF
@@ -289,11 +295,14 @@ def python_stride_responses(
     chosen: frozenset[int],
     quiet: Quiet = (),
     now: int = 0,
+    bones: Bones = (),
 ) -> tuple[int, int, int]:
     """Responses, whose requests leave the queue. Gives also the last one's correlation id or -1, and why it stopped.
 
     WATCHED: the next one's request is the first in the queue, and of a selection, and it is not seen to be without
-    node endpoints; or that request was kept, and the response, which came `now`, is not seen to be quiet. AWAITED: the next one's request is in the queue, but not the first or no number. OVERSIZE.
+    node endpoints; or that request was kept, and the response, which came `now`, is not seen to be quiet. AWAITED: the next one's
+    request is in the queue, but not the first or no number. FOLLOWED: as WATCHED, but that request was kept, and of the response
+    only the beginning is here, and that is enough to see that it is quiet. OVERSIZE.
     """
     last = -1
     while at + 8 <= end:
@@ -307,13 +316,15 @@ def python_stride_responses(
         if queue:
             head = queue[0]
             if head.__class__ is int and head & 0xFFFFFFFF == correlation:
-                if head >> 32 in chosen and (stop > end or not ends_clean(head >> 48, data, stop, size)):
-                    return at, last, WATCHED
                 kept = queue.kept()
-                if kept is not None and (
-                    stop > end or not is_quiet(quiet, head >> 32, bytes(data[at:stop]), now - kept[1])
-                ):
-                    return at, last, WATCHED
+                if kept is not None:
+                    said: bytes | None = bytes(data[at : min(stop, end)])
+                    if stop > end:
+                        said = thinned("response", bones, head >> 32, said or b"", size)
+                    if said is None or not is_quiet(quiet, head >> 32, said, now - kept[1], size):
+                        return at, last, WATCHED
+                if head >> 32 in chosen and (stop > end or not ends_clean(head >> 48, data, stop, size)):
+                    return at, last, FOLLOWED if kept is not None and stop > end else WATCHED
                 queue.popleft()
             elif place_of(queue, correlation) >= 0:
                 return at, last, AWAITED
@@ -330,7 +341,7 @@ stride: Callable[..., tuple[int, int]] = python_stride
 stride_watched: Callable[..., tuple[int, int, int, int]] = python_stride_watched
 stride_requests: Callable[..., tuple[int, int, bool]] = python_stride_requests
 stride_responses: Callable[..., tuple[int, int, int]] = python_stride_responses
-if native is not None and hasattr(native, "KEEPS"):  # one that was built before has none
+if native is not None and hasattr(native, "skeleton"):  # one that was built before has none
     Queue, selection = native.Queue, selection_table
     stride, stride_watched = native.stride, native.stride_watched
     stride_requests, stride_responses = native.stride_requests, native.stride_responses

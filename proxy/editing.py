@@ -14,6 +14,7 @@ from .. import decoder
 from ..decoder import Exchange, State, facts
 from ..decoder.acks import produce_acks as produce_acks
 from ..decoder.plan import StructPlan, plan
+from ..decoder.skeleton import Bones
 from ..decoder.strides import Quiet, selection
 from ..plugins.book import RuleBook
 from ..plugins.fate import Fate
@@ -100,12 +101,13 @@ class Editor:
         self.__dict__.pop("asked", None)
 
     @cached_property
-    def asked(self) -> tuple[Any, Any, Quiet]:
+    def asked(self) -> tuple[Any, Any, Quiet, Bones, Bones]:
         """What the loops over frames have to know of all connections where every request is followed (`strides`): requests
-        that pass, those that are kept, and when responses to these are of no concern. The accelerator reads it, too."""
+        that pass, those that are kept, when responses to these are of no concern, and of which requests and responses a skeleton
+        does. The accelerator reads it, too."""
         free = KNOWN - self.unkept
         passing = selection(key << 16 | version for key in free for version in range(HIGHEST_VERSION + 1))
-        return passing, self.keeping.selection, self.keeping.quiet
+        return passing, self.keeping.selection, self.keeping.quiet, *self.keeping.bones
 
     def readdress(self, data: bytes, api_key: int, api_version: int, local_host: str) -> bytes | None:
         """A response with the proxy's own addresses, None if it names no broker."""

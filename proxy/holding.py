@@ -34,7 +34,7 @@ from .events import Capped, Undecoded
 from .inflight import CORRELATION, REQUEST, InFlight, key_and_version
 from .intercepts import exchange_of, gets_response
 from .plugged.own_request import OwnRequest
-from .responses import Responses
+from .responses import Responses, kept_exchange
 from .sift import Sifting
 from .switching import HEAD_KEPT
 from .tail import Tail
@@ -122,15 +122,16 @@ class Holding(Responses):
             return False  # whoever reads it when it is all there tells what is wrong with it
 
     def _request_passes(self, rules: RuleBook, skeleton: bytes, held: bytearray, now: int) -> bool:
+        size = int.from_bytes(held[:4], "big")
         if REQUEST(skeleton)[1] in self.relay.editor.keeping.free:
-            self.remember(skeleton, 0)
+            self.remember(skeleton, 0, size)
             return True
         exchange = exchange_of(self, skeleton, now)
-        exchange.marks["sizes"] = int.from_bytes(held[:4], "big"), None
+        exchange.marks["sizes"] = size, None
         if exchange.request_message is None or rules.concerns(exchange):
             return False
         self.heads.keep(exchange, rules)
-        self.remember(skeleton, 0)
+        self.remember(skeleton, 0, size)
         return True
 
     def _response_passes(self, rules: RuleBook, lane: Sifting, skeleton: bytes, held: bytearray, now: int) -> bool:
@@ -140,9 +141,9 @@ class Holding(Responses):
         _, key, version, _ = REQUEST(kept[0])
         size = int.from_bytes(held[:4], "big")
         if not is_quiet(self.relay.editor.keeping.quiet, key << 16 | version, skeleton, now - kept[1], size):
-            exchange = exchange_of(self, *kept)
+            exchange = kept_exchange(self, kept, size)
             exchange.response, exchange.response_time_ns, exchange.state = skeleton[4:], now, State.PAIRED
-            exchange.marks["sizes"] = exchange.request_size, size
+            exchange.marks["sizes"] = kept[2], size
             if exchange.response_message is None or rules.concerns(exchange, late=True):
                 return False
         tail: Tail | None = None

@@ -147,14 +147,15 @@ class Flights(Pair):
         if doubtful and self.inline:
             self.mark_unsure()
 
-    def remember(self, data: bytes | memoryview, at: int) -> None:
-        """Where rules stand, a request goes on: its response is awaited, unless it is a Produce that gets none."""
+    def remember(self, data: bytes | memoryview, at: int, whole: int = 0) -> None:
+        """Where rules stand, a request goes on: its response is awaited, unless it is a Produce that gets none. `whole`: the
+        request's size, if this is its skeleton."""
         size, key, version, correlation = REQUEST(data, at)
         if key == PRODUCE and produce_acks(data, at, len(data)) == 0:
             return
         if self.keeps(key) and at + size + 4 <= len(data):
             number = (key << 16 | version) << 32 | correlation
-            self.in_flight.append_kept(number, bytes(data[at : at + size + 4]), time.time_ns())
+            self.in_flight.append_kept(number, bytes(data[at : at + size + 4]), time.time_ns(), whole or size)
             return
         self.in_flight.append((key << 16 | version) << 32 | correlation)
 

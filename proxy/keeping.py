@@ -14,6 +14,7 @@ from ..decoder.filter.places import places
 from ..decoder.filter.quiet import Quiet
 from ..decoder.plan import plan
 from ..decoder.project import error_paths, reader
+from ..decoder.skeleton import Bones, asked_paths, fleshed
 from ..decoder.strides import selection
 from ..plugins.book import RuleBook
 
@@ -36,11 +37,26 @@ class Keeping:
         rows = {key: _row(key, found) for key in self.apis if (found := book.quiet(key)) is not None}
         self.quiet = tuple(rows.get(key) for key in range(max(rows, default=-1) + 1))
         """See `strides.Quiet`."""
+        thin = frozenset(key for key in self.apis if book.skeletal(key))
+        self.bones = _bones("request", thin), _bones("response", thin)
+        """Of which requests and responses a skeleton does (see `skeleton.Bones`)."""
 
 
 def _row(key: int, wanted: Quiet) -> tuple[Any, ...]:
     """For every version: how its responses are seen to be quiet, or None."""
     return tuple(way(key, version, wanted) for version in range((facts.api(key).versions.high or 0) + 1))
+
+
+def _bones(kind: str, keys: frozenset[int]) -> Bones:
+    def at(key: int, version: int) -> Any:
+        if not fleshed(kind, key, version):
+            return None
+        of = plan(kind, key, version)
+        return reader(of, asked_paths(of)), of.header_version
+
+    rows = {key: tuple(at(key, version) for version in range((facts.api(key).versions.high or 0) + 1)) for key in keys}
+    rows = {key: row for key, row in rows.items() if any(row)}
+    return tuple(rows.get(key) for key in range(max(rows, default=-1) + 1))
 
 
 def way(key: int, version: int, wanted: Quiet) -> Any:

@@ -18,7 +18,16 @@ from typing import TYPE_CHECKING
 from ..decoder.frame import MAX_FRAME as MAX_FRAME  # `limits` may lower it
 from ..decoder.frame import Direction
 from ..decoder.skeleton import Skeleton
-from ..decoder.strides import KEPT_LARGEST, PASSED, WATCHED, stride, stride_requests, stride_responses, stride_watched
+from ..decoder.strides import (
+    FOLLOWED,
+    KEPT_LARGEST,
+    PASSED,
+    WATCHED,
+    stride,
+    stride_requests,
+    stride_responses,
+    stride_watched,
+)
 from .editing import ADDRESS_APIS, ENDPOINT_LIMIT
 from .inflight import IN_FLIGHT_LIMIT, key_and_version
 from .ring import CAREFUL_CHUNK, CHUNK, NONE, Kind
@@ -255,20 +264,24 @@ class Lane(Splicing):
             return NONE, count, False
         begin = at
         keep = False
-        quiet = connection.relay.editor.keeping.quiet
+        asked = connection.relay.editor.asked if connection.inline else None
+        quiet, bones = (asked[2], asked[4]) if asked is not None else ((), ())
         now = _now() if quiet else 0
         while at < end:
             at, last, why = stride_responses(
-                data, at, end, MAX_FRAME, connection.in_flight, connection.watch, quiet, now
+                data, at, end, MAX_FRAME, connection.in_flight, connection.watch, quiet, now, bones
             )
             if last >= 0:
                 self.last_id = last
-            if why != WATCHED:
+            if why not in (WATCHED, FOLLOWED):
                 keep = why == PASSED
                 break
             size, correlation = _SIZE_ID(data, at)
             stop = at + size + 4
-            kept = connection.in_flight.kept() is not None
+            kept = why == WATCHED and connection.in_flight.kept() is not None
+            if why == FOLLOWED and size <= ENDPOINT_LIMIT:
+                keep = True
+                break
             keep = stop > end and size <= (KEPT_LARGEST if kept else KEPT)
             if kept or size <= ENDPOINT_LIMIT or key_and_version(connection.in_flight[0])[0] in ADDRESS_APIS:
                 break
@@ -313,9 +326,8 @@ class Lane(Splicing):
         queue, passing, heads = connection.in_flight, connection.passing(), connection.known_heads()
         keeping = connection.relay.editor.keeping
         if keeping.apis and connection.unsure is None and connection.dialect is None:
-            at, last, keep = stride_requests(
-                data, at, end, MAX_FRAME, queue, passing, heads, keeping.selection, _now()
-            )
+            own = keeping.selection, _now(), keeping.bones[0]
+            at, last, keep = stride_requests(data, at, end, MAX_FRAME, queue, passing, heads, *own)
         else:
             at, last, keep = stride_requests(data, at, end, MAX_FRAME, queue, passing, heads)
         if last >= 0:

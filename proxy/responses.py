@@ -16,6 +16,15 @@ from .sift import Sifting
 from .tail import Tail, blind
 
 
+def kept_exchange(connection: Responses, kept: tuple[bytes, int, int], answer: int) -> Exchange:
+    """The exchange that a request has begun which was kept (`strides.PythonQueue.kept`). `answer`: its response's size."""
+    frame, came, size = kept
+    exchange = exchange_of(connection, frame, came)
+    if size + 4 != len(frame):  # its skeleton
+        exchange.marks["sizes"] = size, answer
+    return exchange
+
+
 class Responses(Answering):
     """What a connection does with responses. `Holding` adds requests."""
 
@@ -38,7 +47,7 @@ class Responses(Answering):
         fate = entry.fate if isinstance(entry, InFlight) else None
         exchange = entry.exchange if isinstance(entry, InFlight) else None
         if kept is not None:
-            exchange = exchange_of(self, *kept)
+            exchange = kept_exchange(self, kept, len(frame) - 4)
         changed: bytes | None = None
         unread = False
         note = "addresses"

@@ -17,6 +17,7 @@ int lanes_ready(PyObject *module) { return module != NULL; } /* the relay does i
 #define IN_FLIGHT 8192   /* as proxy/inflight.py */
 #define OWED 1048576     /* bytes, as proxy/lane.py */
 #define KEPT 4096        /* as proxy/lane.py */
+#define ENDPOINT_LIMIT 16384 /* as proxy/editing.py */
 #define MOST_TURNS 64    /* of the loop, before Python has a look at the time */
 
 typedef struct {
@@ -99,12 +100,14 @@ static Chunk frames_of(const Mover *mover, const LaneState *lane, const Pair *pa
     return c;
 }
 
-/* What rules ask of all connections (passing, keeping, quiet), which the caller gives back; NULL: nobody said so, or an
+/* What rules ask of all connections (see Editor.asked), which the caller gives back; NULL: nobody said so, or an
    exception is set. */
 static PyObject *asked_of(const Mover *mover) {
     PyObject *asked = mover->editor ? PyObject_GetAttr(mover->editor, s_asked) : NULL;
-    if (asked && PyTuple_CheckExact(asked) && PyTuple_GET_SIZE(asked) == 3 && PyBytes_CheckExact(PyTuple_GET_ITEM(asked, 0)) &&
-        PyBytes_CheckExact(PyTuple_GET_ITEM(asked, 1)) && PyTuple_CheckExact(PyTuple_GET_ITEM(asked, 2)))
+    int whole = asked && PyTuple_CheckExact(asked) && PyTuple_GET_SIZE(asked) == 5;
+    for (Py_ssize_t i = 0; whole && i < 5; i++)
+        whole = i < 2 ? PyBytes_CheckExact(PyTuple_GET_ITEM(asked, i)) : PyTuple_CheckExact(PyTuple_GET_ITEM(asked, i));
+    if (whole)
         return asked;
     Py_XDECREF(asked);
     return NULL;
@@ -133,7 +136,9 @@ static int glance_requests(Mover *mover, LaneState *lane, Pair *pair, Part *part
         Py_buffer heads = table_of(table), keeping = {.len = 0};
         if (is_none(pair->unsure))
             keeping = table_of(PyTuple_GET_ITEM(asked, 1));
-        done = stride_over_requests(&c, &heads, &keeping, part->now, &last, &part->keep);
+        c.now = part->now;
+        c.bones = PyTuple_GET_ITEM(asked, 3);
+        done = stride_over_requests(&c, &heads, &keeping, &last, &part->keep);
     }
     Py_XDECREF(table);
     Py_DECREF(asked);
@@ -175,18 +180,21 @@ static int glance(Mover *mover, LaneState *lane, const Pair *pair, Part *part) {
     PyObject *asked = pair->inlined ? asked_of(mover) : NULL;
     if (PyErr_Occurred())
         return -1;
+    c.now = part->now;
+    c.quiet = asked ? PyTuple_GET_ITEM(asked, 2) : NULL;
+    c.bones = asked ? PyTuple_GET_ITEM(asked, 4) : NULL;
     int64_t begin = c.at, last;
-    int why = stride_over_responses(&c, asked ? PyTuple_GET_ITEM(asked, 2) : NULL, part->now, &last);
+    int why = stride_over_responses(&c, &last);
     Py_XDECREF(asked);
     if (last >= 0)
         lane->last_id = last;
     if (c.at > begin)
         part->first = begin - part->offset;
     lane->left = c.at > c.end ? c.at - c.end : 0;
-    if (why == WATCHED) {
+    if (why == WATCHED || why == FOLLOWED) {
         /* one that is waited for until it is all there */
         uint32_t size = get32(c.start + c.at);
-        int64_t waited = queue_entry(c.queue, 0)->frame ? KEPT_LARGEST : KEPT;
+        int64_t waited = why == FOLLOWED ? ENDPOINT_LIMIT : queue_entry(c.queue, 0)->frame ? KEPT_LARGEST : KEPT;
         if (c.at + 4 + size > c.end && size <= waited)
             why = PASSED;
     }

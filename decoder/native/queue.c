@@ -1,5 +1,6 @@
 /* A queue with the manners of collections.deque, whose numbers need no objects. */
 #include "queue.h"
+#include "cursor.h"
 
 PyTypeObject *Queue_type;
 
@@ -28,12 +29,25 @@ int queue_push(Queue *queue, uint64_t number) {
     return 1;
 }
 
-int queue_push_kept(Queue *queue, uint64_t number, PyObject *frame, int64_t time) {
+int queue_push_kept(Queue *queue, uint64_t number, PyObject *frame, int64_t time, uint32_t size) {
     if (!frame || !grow(queue)) {
         Py_XDECREF(frame);
         return 0;
     }
-    *queue_entry(queue, queue->count++) = (Entry){.number = number, .frame = frame, .time = time};
+    *queue_entry(queue, queue->count++) = (Entry){.number = number, .frame = frame, .time = time, .size = size};
+    return 1;
+}
+
+/* Clients repeat themselves (Heartbeat, Fetch): what is the same as the one before is kept once. */
+int queue_push_request(Queue *queue, uint64_t number, const uint8_t *request, int64_t count, int64_t time) {
+    PyObject *before = queue->count ? queue_entry(queue, queue->count - 1)->frame : NULL;
+    const uint8_t *like = before ? (const uint8_t *)PyBytes_AS_STRING(before) : NULL;
+    int same = before && count > 12 && PyBytes_GET_SIZE(before) == count && !memcmp(like, request, 8) &&
+               !memcmp(like + 12, request + 12, (size_t)count - 12);
+    PyObject *frame = same ? Py_NewRef(before) : PyBytes_FromStringAndSize((const char *)request, count);
+    if (!queue_push_kept(queue, number, frame, time, (uint32_t)count - 4))
+        return 0;
+    queue_entry(queue, queue->count - 1)->shared = (uint32_t)same;
     return 1;
 }
 
@@ -172,26 +186,34 @@ static void Queue_dealloc(PyObject *self) {
     Py_DECREF(type);
 }
 
-/* append_kept(number, frame, time) */
+/* append_kept(number, frame, time, size) */
 static PyObject *Queue_append_kept(PyObject *self, PyObject *arguments) {
     unsigned long long number;
     long long time;
+    unsigned int size;
     PyObject *frame;
-    if (!PyArg_ParseTuple(arguments, "KO!L", &number, &PyBytes_Type, &frame, &time))
+    if (!PyArg_ParseTuple(arguments, "KO!LI", &number, &PyBytes_Type, &frame, &time, &size))
         return NULL;
-    if (!queue_push_kept((Queue *)self, number, Py_NewRef(frame), time))
+    if (!queue_push_kept((Queue *)self, number, Py_NewRef(frame), time, size))
         return NULL;
     Py_RETURN_NONE;
 }
 
-/* kept() -> (frame, time) of the first entry, or None */
+/* kept() -> (frame, time, size) of the first entry, or None */
 static PyObject *Queue_kept(PyObject *self, PyObject *nothing) {
     (void)nothing;
     Queue *queue = (Queue *)self;
     const Entry *first = queue->count ? queue_entry(queue, 0) : NULL;
     if (!first || !first->frame)
         Py_RETURN_NONE;
-    return Py_BuildValue("OL", first->frame, (long long)first->time);
+    if (first->shared) {
+        Py_ssize_t size = PyBytes_GET_SIZE(first->frame);
+        PyObject *own = PyBytes_FromStringAndSize(PyBytes_AS_STRING(first->frame), size);
+        for (int i = 0; own && i < 4; i++)
+            PyBytes_AS_STRING(own)[8 + i] = (char)(first->number >> (24 - 8 * i));
+        return Py_BuildValue("NLI", own, (long long)first->time, (unsigned int)first->size);
+    }
+    return Py_BuildValue("OLI", first->frame, (long long)first->time, (unsigned int)first->size);
 }
 
 static PyMethodDef Queue_methods[] = {

@@ -8,8 +8,10 @@
 typedef struct {
     uint64_t number;
     PyObject *more;
-    PyObject *frame; /* of a number: the request, if it may be asked for; bytes */
+    PyObject *frame; /* of a number: the request or its skeleton, if it may be asked for; bytes */
     int64_t time;    /* when it came, where there is a frame */
+    uint32_t size;   /* of the frame as it came */
+    uint32_t shared; /* it is that of the entry before, but for the correlation id */
 } Entry;
 
 typedef struct {
@@ -26,7 +28,9 @@ int strides_ready(PyObject *module);
 
 int queue_push(Queue *queue, uint64_t number);
 /* The same with the request, whose reference is taken over. */
-int queue_push_kept(Queue *queue, uint64_t number, PyObject *frame, int64_t time);
+int queue_push_kept(Queue *queue, uint64_t number, PyObject *frame, int64_t time, uint32_t size);
+/* The same, of the request's bytes. */
+int queue_push_request(Queue *queue, uint64_t number, const uint8_t *request, int64_t count, int64_t time);
 void queue_drop(Queue *queue);
 /* Where the first entry with this correlation id stands, or -1. */
 Py_ssize_t queue_place(const Queue *queue, uint32_t correlation);

@@ -14,9 +14,11 @@ typedef struct {
     int64_t at, end; /* offsets from `start`: of the next frame, and behind what is there */
     uint32_t most;
     Queue *queue;
+    PyObject *quiet, *bones; /* NULL, or tuples */
+    int64_t now;
 } Chunk;
 
-enum { PASSED, WATCHED, OVERSIZE, AWAITED }; /* why `stride_over_responses` stopped, as decoder/strides.py has it */
+enum { PASSED, WATCHED, OVERSIZE, AWAITED, FOLLOWED }; /* why `stride_over_responses` stopped, as decoder/strides.py has it */
 
 /* Whether api key and version are in a selection: 64 bits for the versions of each key. */
 static inline int is_selected(const Py_buffer *selection, uint32_t keyver) {
@@ -34,10 +36,15 @@ int64_t stride_acks_end(const uint8_t *data, int64_t at, int64_t end); /* see de
 int64_t stride_over(Chunk *c); /* the last correlation id, or -1 */
 int stride_over_watched(Chunk *c, int64_t limit, int64_t *last, int64_t *id, int64_t *doubtful); /* 0: an exception is set */
 /* requests.c; `keep` and the tables as strides.py has them. 0: an exception is set */
-int stride_over_requests(Chunk *c, const Py_buffer *heads, const Py_buffer *keeping, int64_t now, int64_t *last, int *keep);
+int stride_over_requests(Chunk *c, const Py_buffer *heads, const Py_buffer *keeping, int64_t *last, int *keep);
 int requests_ready(PyObject *module);
-/* `quiet`: NULL, or a tuple */
-int stride_over_responses(Chunk *c, PyObject *quiet, int64_t now, int64_t *last);
+int stride_over_responses(Chunk *c, int64_t *last);
+
+/* skeleton.c */
+#define LARGE 4096 /* as skeleton.py has it */
+/* Of the frame of which `here` bytes are at `p`; NULL, perhaps without an exception: there is none. */
+PyObject *skeleton_of(PyObject *bones, int request, uint32_t keyver, const uint8_t *p, int64_t here);
+int skeleton_ready(PyObject *module);
 
 /* ring.c: the writer's side of proxy/ring.py */
 #define RING_READERS 7

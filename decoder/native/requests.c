@@ -46,7 +46,7 @@ static int known_head(const Py_buffer *table, const uint8_t *p, int64_t here, ui
     return more ? 3 : 0;
 }
 
-int stride_over_requests(Chunk *c, const Py_buffer *heads, const Py_buffer *keeping, int64_t now, int64_t *last, int *keep) {
+int stride_over_requests(Chunk *c, const Py_buffer *heads, const Py_buffer *keeping, int64_t *last, int *keep) {
     *last = -1;
     *keep = 1;
     while (c->at + 12 <= c->end) {
@@ -73,27 +73,32 @@ int stride_over_requests(Chunk *c, const Py_buffer *heads, const Py_buffer *keep
             }
             awaited = c->start[place - 2] || c->start[place - 1];
         }
-        int kept = awaited && keeping->len && is_selected(keeping, keyver);
-        if (kept && stop > c->end) {
-            *keep = size <= KEPT_LARGEST;
-            break;
-        }
         uint64_t number = (uint64_t)keyver << 32 | get32(p + 8);
-        if (awaited && !(kept ? queue_push_kept(c->queue, number, PyBytes_FromStringAndSize((const char *)p, size + 4), now)
-                              : queue_push(c->queue, number)))
+        if (awaited && keeping->len && is_selected(keeping, keyver)) {
+            int64_t here = stop <= c->end ? size + 4 : c->end - c->at;
+            PyObject *kept = size >= LARGE ? skeleton_of(c->bones, 1, keyver, p, here) : NULL;
+            if (!kept && stop > c->end && !PyErr_Occurred()) {
+                *keep = size <= KEPT_LARGEST;
+                break;
+            }
+            if (PyErr_Occurred() || !(kept ? queue_push_kept(c->queue, number, kept, c->now, size)
+                                           : queue_push_request(c->queue, number, p, here, c->now)))
+                return 0;
+        } else if (awaited && !queue_push(c->queue, number)) {
             return 0;
+        }
         *last = get32(p + 8);
         c->at = stop;
     }
     return 1;
 }
 
-/* stride_requests(data, at, end, most, queue, chosen, heads[, keeping, now]) -> (at, last id, keep) */
+/* stride_requests(data, at, end, most, queue, chosen, heads[, keeping, now[, bones]]) -> (at, last id, keep) */
 static PyObject *stride_requests(PyObject *module, PyObject *const *a, Py_ssize_t given) {
     (void)module;
     Chunk c;
-    if (given != 7 && given != 9) {
-        PyErr_SetString(PyExc_TypeError, "expected 7 or 9 arguments");
+    if (given != 7 && given != 9 && (given != 10 || !PyTuple_CheckExact(a[9]))) {
+        PyErr_SetString(PyExc_TypeError, "expected 7, 9 or 10 arguments, of which the 10th is a tuple");
         return NULL;
     }
     int64_t now = given > 7 ? PyLong_AsLongLong(a[8]) : 0, last;
@@ -104,7 +109,9 @@ static PyObject *stride_requests(PyObject *module, PyObject *const *a, Py_ssize_
     if (given > 7 && PyObject_GetBuffer(a[7], &keeping, PyBUF_SIMPLE) < 0)
         goto failed;
     if (chunk_take_in(&c, a, given)) {
-        done = stride_over_requests(&c, &heads, &keeping, now, &last, &keep);
+        c.now = now;
+        c.bones = given > 9 ? a[9] : NULL;
+        done = stride_over_requests(&c, &heads, &keeping, &last, &keep);
         chunk_give_back(&c);
     }
     if (given > 7)

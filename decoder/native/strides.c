@@ -184,35 +184,70 @@ static PyObject *stride_watched(PyObject *module, PyObject *const *a, Py_ssize_t
     return done ? Py_BuildValue("LLLL", (long long)c.at, (long long)last, (long long)id, (long long)doubtful) : NULL;
 }
 
-/* Whether the whole response at `p` is of no concern, as strides.is_quiet says. */
-static int is_quiet(PyObject *quiet, const Entry *asked, const uint8_t *p, uint32_t size, int64_t now) {
-    Py_ssize_t key = asked->number >> 48, version = asked->number >> 32 & 0xFFFF;
-    PyObject *row = key < PyTuple_GET_SIZE(quiet) ? PyTuple_GET_ITEM(quiet, key) : Py_None;
-    PyObject *way = PyTuple_CheckExact(row) && version < PyTuple_GET_SIZE(row) ? PyTuple_GET_ITEM(row, version) : Py_None;
-    if (!PyTuple_CheckExact(way) || PyTuple_GET_SIZE(way) != 4)
+/* How a response is seen to be quiet; what a tuple of strides.Quiet says, for the last api key and version asked for. */
+typedef struct {
+    uint32_t keyver;
+    int known, can;
+    const Reader *skim; /* NULL: nothing needs to be read */
+    long header;
+    int64_t patience, largest;
+} Way;
+
+static int way_for(Way *way, PyObject *quiet, uint32_t keyver) {
+    if (way->known && way->keyver == keyver)
+        return way->can;
+    *way = (Way){.keyver = keyver, .known = 1};
+    Py_ssize_t key = keyver >> 16, version = keyver & 0xFFFF;
+    PyObject *row = quiet && key < PyTuple_GET_SIZE(quiet) ? PyTuple_GET_ITEM(quiet, key) : Py_None;
+    PyObject *said = PyTuple_CheckExact(row) && version < PyTuple_GET_SIZE(row) ? PyTuple_GET_ITEM(row, version) : Py_None;
+    if (!PyTuple_CheckExact(said) || PyTuple_GET_SIZE(said) != 4)
         return 0;
-    PyObject *reader = PyTuple_GET_ITEM(way, 0);
-    long header = PyLong_AsLong(PyTuple_GET_ITEM(way, 1));
-    long long patience = PyLong_AsLongLong(PyTuple_GET_ITEM(way, 2)), largest = PyLong_AsLongLong(PyTuple_GET_ITEM(way, 3));
-    if (PyErr_Occurred() || now - asked->time > patience || size > largest)
-        return 0;
-    if (reader == Py_None)
+    PyObject *reader = PyTuple_GET_ITEM(said, 0);
+    way->header = PyLong_AsLong(PyTuple_GET_ITEM(said, 1));
+    way->patience = PyLong_AsLongLong(PyTuple_GET_ITEM(said, 2));
+    way->largest = PyLong_AsLongLong(PyTuple_GET_ITEM(said, 3));
+    if (reader != Py_None)
+        way->skim = PyObject_TypeCheck(reader, Reader_type) ? (const Reader *)reader : NULL;
+    way->can = !PyErr_Occurred() && (reader == Py_None || (way->skim && way->skim->sinks <= MOST_CODES));
+    return way->can;
+}
+
+/* Whether what is here of a response, all of it or its skeleton, says nothing that is of any concern: see strides.is_quiet. */
+static int says_nothing(const Way *way, const uint8_t *p, uint32_t size) {
+    if (!way->skim)
         return 1;
-    const Reader *skim = (const Reader *)reader;
-    if (!PyObject_TypeCheck(reader, Reader_type) || skim->sinks > MOST_CODES || size < 4 + (uint32_t)header ||
-        (header && p[8]))
+    if (size < 4 + (uint32_t)way->header || (way->header && p[8]))
         return 0;
-    int16_t codes[MOST_CODES] = {0};
-    Cursor cursor = {.start = p + 4, .at = p + 8 + header, .end = p + 4 + size, .codes = codes, .items = MOST_ITEMS(size)};
-    if (!project_struct(skim->root, &cursor))
+    int16_t codes[MOST_CODES];
+    memset(codes, 0, sizeof *codes * (size_t)way->skim->sinks);
+    Cursor cursor = {.start = p + 4, .at = p + 8 + way->header, .end = p + 4 + size, .codes = codes, .items = MOST_ITEMS(size)};
+    if (!project_struct(way->skim->root, &cursor))
         return 0;
-    for (Py_ssize_t i = 0; i < skim->sinks; i++)
+    for (Py_ssize_t i = 0; i < way->skim->sinks; i++)
         if (codes[i])
             return 0;
     return 1;
 }
 
-int stride_over_responses(Chunk *c, PyObject *quiet, int64_t now, int64_t *last) {
+/* Whether the response at `p` to a request that was kept is surely of no concern. What cannot be read here, others tell of. */
+static int is_quiet(Way *way, const Chunk *c, const Entry *asked, uint32_t size) {
+    uint32_t keyver = (uint32_t)(asked->number >> 32);
+    const uint8_t *p = c->start + c->at;
+    int quiet = way_for(way, c->quiet, keyver) && c->now - asked->time <= way->patience && size <= way->largest;
+    if (quiet && c->at + 4 + size <= c->end) {
+        quiet = says_nothing(way, p, size);
+    } else if (quiet) {
+        PyObject *bones = size >= LARGE ? skeleton_of(c->bones, 0, keyver, p, c->end - c->at) : NULL;
+        quiet = bones && says_nothing(way, (const uint8_t *)PyBytes_AS_STRING(bones), (uint32_t)PyBytes_GET_SIZE(bones) - 4);
+        Py_XDECREF(bones);
+    }
+    if (!quiet)
+        PyErr_Clear();
+    return quiet;
+}
+
+int stride_over_responses(Chunk *c, int64_t *last) {
+    Way way = {.known = 0};
     *last = -1;
     while (c->at + 8 <= c->end) {
         uint32_t size = get32(c->start + c->at), correlation = get32(c->start + c->at + 4);
@@ -227,12 +262,10 @@ int stride_over_responses(Chunk *c, PyObject *quiet, int64_t now, int64_t *last)
             const Entry *head = queue_entry(c->queue, 0);
             if (!head->more && (uint32_t)head->number == correlation) {
                 uint32_t keyver = (uint32_t)(head->number >> 32);
+                if (head->frame && !is_quiet(&way, c, head, size))
+                    return WATCHED;
                 if (is_chosen(c, keyver) && (stop > c->end || !ends_clean(keyver >> 16, c->start + stop, size)))
-                    return WATCHED;
-                if (head->frame && (!quiet || stop > c->end || !is_quiet(quiet, head, c->start + c->at, size, now))) {
-                    PyErr_Clear(); /* of one that cannot be read, others tell what is wrong */
-                    return WATCHED;
-                }
+                    return head->frame && stop > c->end ? FOLLOWED : WATCHED;
                 queue_drop(c->queue);
             } else if (queue_place(c->queue, correlation) >= 0) {
                 return AWAITED;
@@ -244,19 +277,22 @@ int stride_over_responses(Chunk *c, PyObject *quiet, int64_t now, int64_t *last)
     return PASSED;
 }
 
-/* stride_responses(data, at, end, most, queue, chosen[, quiet, now]) -> (at, last id, why) */
+/* stride_responses(data, at, end, most, queue, chosen[, quiet, now[, bones]]) -> (at, last id, why) */
 static PyObject *stride_responses(PyObject *module, PyObject *const *a, Py_ssize_t given) {
     (void)module;
     Chunk c;
-    if ((given != 6 && given != 8) || (given == 8 && !PyTuple_CheckExact(a[6]))) {
-        PyErr_SetString(PyExc_TypeError, "expected 6 arguments, or 8 of which the 7th is a tuple");
+    if ((given != 6 && given != 8 && given != 9) || (given > 6 && !PyTuple_CheckExact(a[6])) ||
+        (given > 8 && !PyTuple_CheckExact(a[8]))) {
+        PyErr_SetString(PyExc_TypeError, "expected 6 arguments, or 8 or 9 of which the 7th and the 9th are tuples");
         return NULL;
     }
-    int64_t now = given > 6 ? PyLong_AsLongLong(a[7]) : 0;
+    int64_t now = given > 6 ? PyLong_AsLongLong(a[7]) : 0, last;
     if (PyErr_Occurred() || !chunk_take_in(&c, a, given))
         return NULL;
-    int64_t last;
-    int why = stride_over_responses(&c, given > 6 ? a[6] : NULL, now, &last);
+    c.now = now;
+    c.quiet = given > 6 ? a[6] : NULL;
+    c.bones = given > 8 ? a[8] : NULL;
+    int why = stride_over_responses(&c, &last);
     chunk_give_back(&c);
     return Py_BuildValue("LLi", (long long)c.at, (long long)last, why);
 }
@@ -269,6 +305,6 @@ static PyMethodDef methods[] = {
 };
 
 int strides_ready(PyObject *module) { 
-    return queue_ready(module) && requests_ready(module) && PyModule_AddFunctions(module, methods) == 0 &&
+    return queue_ready(module) && requests_ready(module) && skeleton_ready(module) && PyModule_AddFunctions(module, methods) == 0 &&
            PyModule_AddIntConstant(module, "HEADS", 1) == 0 && PyModule_AddIntConstant(module, "KEEPS", 1) == 0;
 }

@@ -15,8 +15,11 @@ import pytest
 from barnabas import decoder
 from barnabas.decoder import accelerator, facts, strides
 from barnabas.decoder.filter.quiet import Quiet
-from barnabas.decoder.strides import AWAITED, OVERSIZE, PASSED, WATCHED, PythonQueue
+from barnabas.decoder.strides import AWAITED, FOLLOWED, OVERSIZE, PASSED, WATCHED, PythonQueue
+from barnabas.plugins.book import RuleBook
+from barnabas.plugins.rules import Rule
 from barnabas.proxy import keeping
+from barnabas.proxy.keeping import Keeping
 from torture.decoder import sanitized
 
 native = accelerator.native
@@ -106,12 +109,13 @@ class Both:
         self.functions = getattr(native, name), getattr(strides, f"python_{name}")
         self.chosen = strides.selection_table(chosen), chosen
         self.keeping: frozenset[int] | None = None
+        self.bones: Any = ()
 
     def append(self, entry: Any) -> None:
         for queue in self.queues:
             queue.append(entry)
 
-    def __call__(self, data: bytes, at: int, *more: int, queue: bool = True) -> Any:
+    def __call__(self, data: bytes, at: int, *more: Any, queue: bool = True) -> Any:
         found = []
         # Behind the end there is something else, as in a ring, or nothing at all.
         view = memoryview(data + b"\xee" * (700 if len(data) % 2 else 0))
@@ -119,7 +123,11 @@ class Both:
             given = (own, chosen) if queue else ()
             keeping: tuple[Any, ...] = ()
             if self.keeping is not None:
-                keeping = (strides.selection_table(self.keeping) if own is self.queues[0] else self.keeping, 77)
+                keeping = (
+                    strides.selection_table(self.keeping) if own is self.queues[0] else self.keeping,
+                    77,
+                    self.bones,
+                )
             found.append(function(view, at, len(data), MOST, *given, *more, *keeping))
         assert found[0] == found[1]
         assert entries(self.queues[0]) == entries(self.queues[1])
@@ -172,6 +180,72 @@ def test_responses_are_the_same(seed: int) -> None:
             at = max(stopped, at + 1) if stopped < end else stopped
 
 
+KEPT_KEYS = frozenset({PRODUCE, FETCH, HEARTBEAT})
+LATE = Keeping(RuleBook([Rule.of("api in {Produce, Fetch, Heartbeat} and err", drop="response")]), frozenset(), 40)
+
+
+def drained(both: Both) -> list[Any]:
+    """All that is kept, as both queues have it."""
+    found = []
+    while both.queues[0]:
+        kept = [queue.kept() for queue in both.queues]
+        assert kept[0] == kept[1]
+        found.append(kept[0])
+        assert both.queues[0].popleft() == both.queues[1].popleft()
+    return found
+
+
+def bulk(key: int, number: int, sizes: list[int], code: int = 0) -> bytes:
+    """A Produce request, or a Fetch response, with partitions of so many bytes."""
+    topic = {"topic_id": "00000000-0000-4000-8000-000000000001"}
+    if key == PRODUCE:
+        data = [{"index": n, "records": bytes(size)} for n, size in enumerate(sizes)]
+        fields: dict[str, Any] = {"acks": -1, "topic_data": [topic | {"partition_data": data}]}
+        return sized(decoder.encode_request(PRODUCE, 13, fields, correlation_id=number, client_id="t"))
+    parts = [{"partition_index": n, "error_code": code, "records": bytes(size)} for n, size in enumerate(sizes)]
+    fields = {"responses": [topic | {"partitions": parts}]}
+    return sized(decoder.encode_response(FETCH, 13, fields, correlation_id=number))
+
+
+@needs_native
+def test_requests_that_are_kept_are_the_same_at_every_split() -> None:
+    """Of large ones the skeleton is kept, as soon as it is there; the same request again is kept with its own id."""
+    beat = [sized(decoder.encode_request(HEARTBEAT, 4, {}, correlation_id=n, client_id="t")) for n in (1, 2, 3, 7)]
+    data = b"".join(
+        (*beat[:3], bulk(PRODUCE, 4, [300]), bulk(PRODUCE, 5, [5000]), bulk(PRODUCE, 6, [2000, 3000]), beat[3])
+    )
+    chosen = frozenset(key << 16 | version for key in KEPT_KEYS for version in range(20))
+    thin = 0
+    for at in (*range(12, 130), *range(130, len(data), 31)):
+        both = Both("stride_requests", chosen)
+        both.keeping, both.bones = chosen, LATE.bones[0]
+        stopped, _, _ = both(data[:at], 0, b"")
+        kept = drained(both)
+        if stopped < at:
+            both(data[stopped:], 0, b"")
+            kept += drained(both)
+        for number, (frame, _, size) in enumerate(kept, 1):
+            assert int.from_bytes(frame[8:12], "big") == number and len(frame) <= size + 4
+            thin += len(frame) < size
+    assert thin > 300
+
+
+@needs_native
+@pytest.mark.parametrize("code", [0, 6])
+def test_large_responses_are_seen_to_be_quiet_alike_at_every_split(code: int) -> None:
+    data = bulk(FETCH, 7, [3000, 3000], code)
+    found = {PASSED: 0, WATCHED: 0, FOLLOWED: 0}
+    for watched in (frozenset[int](), frozenset({FETCH << 16 | 13})):
+        for at in (*range(8, 130), *range(130, 2990, 97), *range(2990, 3130), *range(3130, len(data) + 1, 97)):
+            both = Both("stride_responses", watched)
+            for queue in both.queues:
+                queue.append_kept((FETCH << 16 | 13) << 32 | 7, b"request", 0, 7)
+            why = both(data[:at], 0, LATE.quiet, 1, LATE.bones[1])[2]
+            assert why == WATCHED or (not code and at > 3000), at
+            found[why] += 1
+    assert found[WATCHED] > 600 if code else min(found.values()) > 40, found
+
+
 @needs_native
 @pytest.mark.parametrize("seed", range(10))
 def test_responses_to_kept_requests_are_the_same(seed: int) -> None:
@@ -187,7 +261,7 @@ def test_responses_to_kept_requests_are_the_same(seed: int) -> None:
         both = Both("stride_responses", frozenset())
         came = chance.choice((0, 0, 0, 60))
         for queue in both.queues:
-            queue.append_kept((key << 16 | version) << 32 | number, b"request", 100 - came)
+            queue.append_kept((key << 16 | version) << 32 | number, b"request", 100 - came, 7)
         code = chance.choice((0, 0, 6))
         throttle = chance.choice((0, 0, 0, 9)) if (key, version) != (HEARTBEAT, 0) else 0
         fields: dict[str, Any] = {"throttle_time_ms": throttle}
