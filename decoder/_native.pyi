@@ -78,6 +78,8 @@ class Queue:
     """What waits for its response: see decoder/strides.py, as for the four functions below."""
 
     def append(self, entry: Any, /) -> None: ...
+    def append_kept(self, number: int, frame: bytes, time_ns: int, size: int, /) -> None: ...
+    def kept(self) -> tuple[bytes, int, int] | None: ...
     def appendleft(self, entry: Any, /) -> None: ...
     def popleft(self) -> Any: ...
     def clear(self) -> None: ...
@@ -89,11 +91,33 @@ def stride_watched(
     data: bytes | memoryview, at: int, end: int, most: int, queue: Queue, chosen: bytes, limit: int, /
 ) -> tuple[int, int, int, int]: ...
 def stride_requests(
-    data: bytes | memoryview, at: int, end: int, most: int, queue: Queue, chosen: bytes, /
+    data: bytes | memoryview,
+    at: int,
+    end: int,
+    most: int,
+    queue: Queue,
+    chosen: bytes,
+    heads: bytes,
+    keeping: bytes = ...,
+    now: int = ...,
+    bones: tuple[Any, ...] = ...,
+    /,
 ) -> tuple[int, int, bool]: ...
 def stride_responses(
-    data: bytes | memoryview, at: int, end: int, most: int, queue: Queue, chosen: bytes, /
+    data: bytes | memoryview,
+    at: int,
+    end: int,
+    most: int,
+    queue: Queue,
+    chosen: bytes,
+    quiet: tuple[Any, ...] = ...,
+    now: int = ...,
+    bones: tuple[Any, ...] = ...,
+    /,
 ) -> tuple[int, int, int]: ...
+def skeleton(reader: Reader, header_version: int, request: bool, data: bytes | memoryview, /) -> bytes | None:
+    """As `skeleton.skeleton_of`; `reader`: of `skeleton.asked_paths`."""
+
 def packet(
     head: bytes, sequence: int, acknowledged: int, flags: int, payload: bytes, interface: int, time_ns: int, direction: int, /
 ) -> bytes: ...
@@ -207,7 +231,7 @@ class Pair:
 
 class Mover:
     """Moves the bytes of lanes whose sockets are of the type `plain`; `fault(connection, error)` hears of exceptions. `most`:
-    bytes of a frame. See `proxy.moving`."""
+    bytes of a frame. `editor`: whose `asked` says what rules ask (`proxy.editing`). See `proxy.moving`."""
 
     def __init__(
         self,
@@ -218,6 +242,7 @@ class Mover:
         lossless: bool,
         switchable: bool,
         most: int,
+        editor: Any = None,
         /,
     ) -> None: ...
     def pump(self, lane: LaneState, /) -> bool | None:

@@ -14,7 +14,9 @@ from barnabas.decoder.records import Record, encode_batch
 from barnabas.plugins.rules import Rule
 from barnabas.proxy.events import RuleHit, Undecoded
 
-HEARTBEAT, PRODUCE, FETCH = (facts.api_key(name) for name in ("Heartbeat", "Produce", "Fetch"))
+HEARTBEAT, PRODUCE, FETCH, SHARE_FETCH = (
+    facts.api_key(name) for name in ("Heartbeat", "Produce", "Fetch", "ShareFetch")
+)
 COUNT = 400
 
 
@@ -177,13 +179,18 @@ def test_a_large_request_passes_once_it_is_seen_that_no_rule_is_about_it(bench: 
     assert reached == sent[:2]
 
 
-def test_a_large_response_passes_once_it_is_seen_to_have_no_error(bench: Any, wire: Any) -> None:
+@pytest.mark.parametrize(("key", "version"), [(FETCH, 16), (SHARE_FETCH, 1)])
+def test_a_large_response_passes_once_it_is_seen_to_have_no_error(
+    bench: Any, wire: Any, key: int, version: int
+) -> None:
     batch = bytes(encode_batch([Record(0, 1, None, bytes(200_000))]))
     answers = []
     for number, code in enumerate((0, 6, 0)):
         parts = [{"partition_index": 0, "records": batch}, {"partition_index": 1, "error_code": code, "records": batch}]
         topic = {"topic_id": "00000000-0000-4000-8000-000000000001", "partitions": parts}
-        answers.append(wire.framed(decoder.encode_response(FETCH, 16, {"responses": [topic]}, correlation_id=number)))
+        answers.append(
+            wire.framed(decoder.encode_response(key, version, {"responses": [topic]}, correlation_id=number))
+        )
     rest = threading.Event()
 
     def script(sock: Any) -> None:
@@ -194,14 +201,15 @@ def test_a_large_response_passes_once_it_is_seen_to_have_no_error(bench: Any, wi
             sock.sendall(answer[-50_000:])
 
     rule = Rule.of(
-        "api == Fetch and partition == 1 and partition.err == NOT_LEADER_OR_FOLLOWER", edit={"throttle_time_ms": 77}
+        "api in {Fetch, ShareFetch} and partition == 1 and partition.err == NOT_LEADER_OR_FOLLOWER",
+        edit={"throttle_time_ms": 77},
     )
     proxy = bench.proxy(bench.broker(script).address, rules=[rule])
     client = bench.client(proxy.address)
     client.settimeout(20)
     for number, answer in enumerate(answers):
         rest.clear()
-        client.sendall(wire.framed(decoder.encode_request(FETCH, 16, {}, correlation_id=number, client_id="c")))
+        client.sendall(wire.framed(decoder.encode_request(key, version, {}, correlation_id=number, client_id="c")))
         got = b""
         if number != 1:
             got = wire.exactly(client, 250_000)  # before its end
@@ -210,5 +218,5 @@ def test_a_large_response_passes_once_it_is_seen_to_have_no_error(bench: Any, wi
         if number != 1:
             assert got == answer
         else:
-            told = decoder.decode_response(got[4:], api_key=FETCH, api_version=16)
+            told = decoder.decode_response(got[4:], api_key=key, api_version=version)
             assert told["throttle_time_ms"] == 77
