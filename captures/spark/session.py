@@ -12,7 +12,6 @@ import re
 import shutil
 import signal
 import sys
-import tempfile
 import threading
 import warnings
 from collections.abc import Callable, Iterator
@@ -22,6 +21,7 @@ from subprocess import TimeoutExpired
 from typing import TYPE_CHECKING, Any
 
 from . import PipelineError, connect
+from .scratch import Scratch, scratch, signals_held
 from .shipping import package, unpacked
 
 if TYPE_CHECKING:
@@ -58,7 +58,9 @@ def check_installed(master: str = "local[2]") -> None:
 def check_master(master: str) -> None:
     """Raise `PipelineError` when Spark would not know such a master."""
     if not _MASTER.fullmatch(master) and not master.startswith(connect.SCHEME):
-        raise PipelineError(f"no such Spark master: {master!r}; use local[2], local[*], spark://HOST:PORT or sc://HOST:PORT")
+        raise PipelineError(
+            f"no such Spark master: {master!r}; use local[2], local[*], spark://HOST:PORT or sc://HOST:PORT"
+        )
 
 
 @contextmanager
@@ -77,12 +79,17 @@ def session(master: str = "local[2]", *, quick: bool = False, wheel: Path | None
             yield there
         return
     check_installed()
-    folder = Path(tempfile.mkdtemp(prefix="barnabas-spark-"))
+    with scratch() as temporary:
+        yield from _started(master, quick, wheel, temporary)
+
+
+def _started(master: str, quick: bool, wheel: Path | None, temporary: Scratch) -> Iterator[SparkSession]:
+    """The session, whose files are in the folder `temporary`."""
+    folder = temporary.path
     log = folder / "spark.log"
     log.touch(mode=0o600)
     before = dict(os.environ)
     jvm = _Jvm()
-    keep = False
     try:
         if master.startswith("local"):
             os.environ |= {
@@ -103,18 +110,13 @@ def session(master: str = "local[2]", *, quick: bool = False, wheel: Path | None
     except Exception as error:
         if _interrupted(error):
             raise KeyboardInterrupt from error
-        keep = True
+        temporary.kept.append(log)
         raise PipelineError(f"Spark: {reason(error, log)} (Spark's log: {log})") from error
     finally:
-        with _signals_held(), _quiet():
+        with signals_held(), _quiet():
             jvm.stop()
             os.environ.clear()
             os.environ.update(before)
-            for entry in folder.iterdir() if folder.is_dir() else ():
-                if not (keep and entry == log):
-                    _remove(entry)
-            if not keep:
-                _remove(folder)
 
 
 def _interrupted(error: BaseException) -> bool:
@@ -125,13 +127,6 @@ def _interrupted(error: BaseException) -> bool:
             return True
         seen = seen.__cause__ or seen.__context__
     return False
-
-
-def _remove(path: Path) -> None:
-    if path.is_dir():
-        shutil.rmtree(path, ignore_errors=True)
-    else:
-        path.unlink(missing_ok=True)
 
 
 @contextmanager
@@ -157,22 +152,6 @@ def _quiet() -> Iterator[None]:
         root.removeFilter(wanted)
 
 
-@contextmanager
-def _signals_held() -> Iterator[None]:
-    """Put Ctrl-C off to the end of the body."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    seen: list[int] = []
-    before = signal.signal(signal.SIGINT, lambda number, frame: seen.append(number))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-    if seen:
-        raise KeyboardInterrupt
-
-
 def _settings(master: str, quick: bool, folder: Path) -> dict[str, str]:
     settings = {
         "spark.app.name": "barnabas",
@@ -192,12 +171,15 @@ def _settings(master: str, quick: bool, folder: Path) -> dict[str, str]:
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.local.dir": str(folder),
             "spark.sql.shuffle.partitions": "2",
-            # Rows are many and gone at once: that this collector stops the JVM for a moment harms nobody.
-            "spark.driver.extraJavaOptions": "-XX:+UseParallelGC",
         }
+    # Its libraries are unpacked in there, too, and stay there if it is killed.
+    options = f'"-Djava.io.tmpdir={folder}" -XX:-UsePerfData'
     if quick:
-        settings["spark.driver.extraJavaOptions"] = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-    return settings
+        options += " -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+    elif master.startswith("local"):
+        # Rows are many and gone at once: that this collector stops the JVM for a moment harms nobody.
+        options += " -XX:+UseParallelGC"
+    return settings | {"spark.driver.extraJavaOptions": options}
 
 
 class _Jvm:
@@ -216,7 +198,7 @@ class _Jvm:
             raise PipelineError("a Spark session is open in this process already: stop it first")
         conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
         # Interrupted in here, PySpark would lose its child, and the child would wait for ever.
-        with open(log, "ab") as out, _signals_held():
+        with open(log, "ab") as out, signals_held():
             self._gateway = launch_gateway(conf, {"stdout": out, "stderr": out, "umask": 0o077})
         interrupt = signal.getsignal(signal.SIGINT)
         context = SparkContext(conf=conf, gateway=self._gateway)

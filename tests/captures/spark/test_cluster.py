@@ -34,6 +34,8 @@ def cluster(tmp_path: Path) -> Iterator[tuple[str, list[subprocess.Popen[bytes]]
     home = Path(pyspark.__file__).parent
     port = free_port()
     settings = {"SPARK_HOME": str(home), "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
+    # They are killed, and leave what they have there.
+    settings |= {"SPARK_LOCAL_DIRS": str(tmp_path / "local"), "JAVA_TOOL_OPTIONS": f"-Djava.io.tmpdir={tmp_path}"}
     own = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     started: list[subprocess.Popen[bytes]] = []
 

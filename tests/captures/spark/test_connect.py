@@ -30,6 +30,7 @@ def remote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         port = listening.getsockname()[1]
     own = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     own |= {"SPARK_HOME": str(home), "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
+    own |= {"SPARK_LOCAL_DIRS": str(place), "JAVA_TOOL_OPTIONS": f"-Djava.io.tmpdir={place}"}  # it is killed
     settings = {
         "spark.connect.grpc.binding.port": str(port),
         "spark.connect.grpc.binding.address": "127.0.0.1",

@@ -38,10 +38,13 @@ def test_a_run_that_is_killed(
     recorder.close()
     command = [sys.executable, "-m", "barnabas", "pipeline", "run", "--input", str(source)]
     command += ["--master", master, "--tables", "exchanges,errors,connections"]
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    there = os.environ | {"TMPDIR": str(temporary)}
     chance, killed, inside = random.Random(7), 0, 0
     while killed < KILLS:
         process = subprocess.Popen(
-            [*command, "--output", str(output)], stderr=subprocess.PIPE, text=True, start_new_session=True
+            [*command, "--output", str(output)], stderr=subprocess.PIPE, text=True, start_new_session=True, env=there
         )
         assert process.stderr is not None
         for line in process.stderr:
@@ -63,9 +66,10 @@ def test_a_run_that_is_killed(
             assert process.returncode == 0 and found == list(range(COUNT))
             output = output.with_name(f"out-{killed}-{time.time_ns()}")
     assert inside
-    done = subprocess.run([*command, "--output", str(output)], capture_output=True, text=True, timeout=600)
+    done = subprocess.run([*command, "--output", str(output)], capture_output=True, text=True, timeout=600, env=there)
     assert done.returncode == 0, done.stderr
     assert rows(output) == list(range(COUNT))
+    assert not list(temporary.iterdir())  # what killed sessions left is gone, too
     spark = request.getfixturevalue("spark")
     found = spark.read.parquet(str(output / "exchanges")).select("correlation_id").collect()
     assert sorted(number for (number,) in found) == list(range(COUNT))

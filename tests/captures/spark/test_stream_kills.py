@@ -27,8 +27,11 @@ KILLS = int(os.environ.get("BARNABAS_KILLS", "20"))
 def start(source: Path, output: Path, *more: str) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "barnabas", "pipeline", "stream", "--input", str(source), "--output", str(output)]
     command += ["--master", "local[2]", "--tables", "exchanges,errors,connections", *more]
+    temporary = source.with_name("temporary")
+    temporary.mkdir(exist_ok=True)
+    there = os.environ | {"TMPDIR": str(temporary)}
     return subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True, env=there
     )
 
 
@@ -77,5 +80,6 @@ def test_a_stream_that_is_killed(tmp_path: Path, spark: SparkSession) -> None:
     said, _ = process.communicate(timeout=600)
     assert process.returncode == 0, said
     assert rows(output) == list(range(count)) and count > 100
+    assert not list((tmp_path / "temporary").iterdir())
     found = spark.read.parquet(str(output / "exchanges")).select("correlation_id").collect()
     assert sorted(number for (number,) in found) == list(range(count))
