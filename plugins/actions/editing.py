@@ -142,8 +142,8 @@ class Leader(Action):
 
 @dataclass(frozen=True, slots=True)
 class Coordinator(Action):
-    """``coordinator: moved`` (or ``none``): FindCoordinator names another broker, which then answers NOT_COORDINATOR;
-    ``none``: COORDINATOR_NOT_AVAILABLE."""
+    """``coordinator: moved`` (or ``none``): FindCoordinator names another broker, which then answers NOT_COORDINATOR, also
+    where it would have said that there is none yet; ``none``: COORDINATOR_NOT_AVAILABLE."""
 
     KEYS: ClassVar[tuple[str, ...]] = ("coordinator",)
 
@@ -164,7 +164,9 @@ class Coordinator(Action):
         message = response_of(exchange, frame)
         brokers = scene.seen.brokers
         edits: dict[str, Any] = {}
-        for leaf in leaves(message):
+        found = list(leaves(message))
+        texts = {leaf.struct for leaf in found if leaf.field.name == "error_message"}
+        for leaf in found:
             if leaf.field.name != "node_id":
                 continue
             if self.to == "none":
@@ -173,6 +175,9 @@ class Coordinator(Action):
             elif (other := _next(sorted(brokers), leaf.value)) in brokers:
                 host, port = brokers[other]
                 edits |= {leaf.path: other, leaf.struct + "host": host, leaf.struct + "port": port}
+                edits[leaf.struct + "error_code"] = 0
+                if leaf.struct in texts:
+                    edits[leaf.struct + "error_message"] = None
         return (message.replace(edits) if edits else message).encode()
 
 

@@ -172,3 +172,21 @@ def test_acks_0_is_left_alone_by_what_would_answer_it() -> None:
     assert RuleBook([Rule.of("api == Produce", {"drop": "response"})]).decide(silent) is None
     cut = RuleBook([Rule.of("api == Produce", {"disconnect": "before-request"})]).decide(silent)
     assert cut is not None and cut.cut is not None
+
+
+@pytest.mark.parametrize("version", facts.api(10).versions.every())
+@pytest.mark.parametrize("code", ["NONE", "COORDINATOR_NOT_AVAILABLE"])
+def test_a_coordinator_that_moved_is_another_broker(version: int, code: str) -> None:
+    """One that can be asked, also where the broker says that there is none yet."""
+    book = knowing(RuleBook([Rule.of("api == FindCoordinator", coordinator="moved")]), {})
+    asked = exchange_of(decoder.encode_request(10, version, {}, correlation_id=7, client_id="c"))
+    fate = book.decide(asked)
+    assert fate is not None
+    node = {"node_id": 3 if code == "NONE" else -1, "host": "broker-3", "port": 9093}
+    node |= {"error_code": facts.error_code(code)} | ({"error_message": "why"} if version else {})
+    body = {"coordinators": [node | {"key": "g"}]} if version >= 4 else node
+    told = fate.respond(asked, decoder.encode_response(10, version, body, correlation_id=7))
+    fields = decoder.decode_response(told, api_key=10, api_version=version).to_dict()
+    found = fields["coordinators"][0] if version >= 4 else fields
+    assert (found["node_id"], found["host"], found["port"], found["error_code"]) == (1, "broker-1", 9091, 0)
+    assert found.get("error_message") is None

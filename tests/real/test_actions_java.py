@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import queue
-import subprocess
-import threading
 import uuid
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from barnabas.ui.testing.bench import Barnabas
 from confluent_kafka.admin import AdminClient, NewTopic
-from real.broker import JVM, Cluster, jar_directory
+from real.broker import Cluster
 from real.fault_bench import cursor, seen
+from real.reactions import SECONDS, Java, reacting, sent
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
-SECONDS = 60.0
-Java = Callable[..., list[str]]
 
 
 @pytest.fixture(scope="module")
@@ -33,41 +28,8 @@ def bench(broker: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 
 @pytest.fixture(scope="module")
 def java(bench: Barnabas, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Java]:
-    """``java(what, topic, count, **settings)``: what became of it, in words (see Reactions.java)."""
-    program = Path(__file__).with_name("java") / "Reactions.java"
-    log = tmp_path_factory.mktemp("java") / "log"
-    with log.open("w") as errors:
-        process = subprocess.Popen(
-            [*JVM, "-cp", f"{jar_directory()}/*", str(program)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=errors,
-            text=True,
-        )
-    assert process.stdin is not None and process.stdout is not None
-    said: queue.Queue[str] = queue.Queue()
-    lines = process.stdout
-    threading.Thread(target=lambda: [said.put(line) for line in lines], daemon=True).start()
-    order = process.stdin
-
-    def ask(what: str, topic: str, count: int, **settings: Any) -> list[str]:
-        named = [f"{name.replace('_', '.')}={value}" for name, value in settings.items()]
-        print(what, bench.bootstrap, topic, count, *named, file=order, flush=True)
-        try:
-            return said.get(timeout=SECONDS).rstrip("\n").split("\t")
-        except queue.Empty:
-            raise AssertionError(log.read_text()[-2000:]) from None
-
-    try:
+    with reacting(bench.bootstrap, tmp_path_factory.mktemp("java")) as ask:
         yield ask
-    finally:
-        order.close()
-        try:
-            process.wait(10)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-        lines.close()
 
 
 @pytest.fixture
@@ -76,11 +38,6 @@ def topic(bench: Barnabas) -> str:
     admin = AdminClient({"bootstrap.servers": bench.bootstrap})
     admin.create_topics([NewTopic(name, 1, 1)])[name].result(SECONDS)
     return name
-
-
-def sent(became: list[str]) -> list[str]:
-    """Without what is told about throttling."""
-    return [each for each in became if not each.startswith("throttled")]
 
 
 def answers(bench: Barnabas, since: int, api: str) -> list[str]:
