@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import socket
 import struct
 import threading
@@ -12,19 +11,11 @@ from typing import Any
 
 import pytest
 from barnabas import decoder
-from barnabas.proxy import Proxy, ProxyConfig
+from barnabas.proxy import ProxyConfig
 from barnabas.proxy.events import Event
-from barnabas.proxy.fork_server import ForkServer
+from starting.proxies import Proxy
 
 Script = Callable[[socket.socket], None]
-
-
-def settings() -> dict[str, str]:
-    """What the environment says to processes of the product."""
-    return {name: value for name, value in os.environ.items() if name.startswith("BARNABAS_")}
-
-
-SETTINGS = settings()
 
 
 def request(api_key: int, api_version: int, correlation_id: int, body: bytes = b"") -> bytes:
@@ -98,8 +89,7 @@ class Broker:
 class Bench:
     """Brokers, proxies and clients of one test; everything is closed behind it."""
 
-    def __init__(self, fork_server: ForkServer | None = None) -> None:
-        self._fork_server = fork_server
+    def __init__(self) -> None:
         self._closing: list[Callable[[], Any]] = []
 
     def broker(self, script: Script) -> Broker:
@@ -109,8 +99,7 @@ class Bench:
 
     def proxy(self, upstream: tuple[str, int], **options: Any) -> Proxy:
         config = ProxyConfig(upstream=upstream, **({"probe": False, "drain_seconds": 1.0} | options))
-        # A process that was loaded before would not see what a test has set for those of its proxy.
-        proxy = Proxy(config, fork_server=self._fork_server if settings() == SETTINGS else None)
+        proxy = Proxy(config)
         proxy.start()
         self._closing.append(proxy.stop)
         return proxy
@@ -130,18 +119,9 @@ class Bench:
             close()
 
 
-@pytest.fixture(scope="session")
-def fork_server() -> Iterator[ForkServer | None]:
-    """Whose forks the processes of proxies are: hundreds of proxies are started."""
-    server = ForkServer() if ForkServer.available else None
-    yield server
-    if server:
-        server.close()
-
-
 @pytest.fixture
-def bench(fork_server: ForkServer | None) -> Iterator[Bench]:
-    bench = Bench(fork_server)
+def bench() -> Iterator[Bench]:
+    bench = Bench()
     yield bench
     bench.close()
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from barnabas.proxy import Proxy, ProxyConfig
+from barnabas.proxy import ProxyConfig
 from barnabas.proxy.events import Event
 from confluent_kafka.admin import (
     AdminClient,
@@ -18,6 +18,7 @@ from confluent_kafka.admin import (
 )
 from real.broker import Cluster, Node, start_cluster
 from real.workload import Deadline
+from starting.proxies import Proxy
 from tls.certificates import Certificate, make
 
 USER, PASSWORD = "alice", "canary-Wb7-password"
@@ -68,6 +69,12 @@ class Running:
         self.ca = str(ca)
         self.bootstrap = "{}:{}".format(*proxy.address)
         self._events: list[Event] = []
+
+    def warnings(self) -> list[str]:
+        """What was warned of. Clients open connections in the background, and one that is closed meanwhile breaks off
+        their handshakes: that is left out, while a client that refuses a certificate says so."""
+        broken_off = "the client closed the connection during the TLS handshake"
+        return [event.text for event in self.events() if event.warning and not event.text.endswith(broken_off)]
 
     def first(self, kind: type[Event]) -> Any:
         """Wait for an event of this kind."""

@@ -4,25 +4,23 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import kafka
 import kafka.errors
 import pytest
-from barnabas.proxy import Proxy, ProxyConfig
+from barnabas.proxy import ProxyConfig
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from real.broker import JVM, Cluster, jar_directory
 from real.old_broker import OldBroker
+from starting import commands
+from starting.proxies import Proxy
 
 
 def compat(against: str, *captures: Path) -> dict[str, Any]:
-    command = [sys.executable, "-m", "barnabas", "compat", *map(str, captures), "--against", against, "--json"]
-    done = subprocess.run(
-        [*command, "--fail-on", "breaks"], capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL
-    )
+    done = commands.run("compat", *captures, "--against", against, "--json", "--fail-on", "breaks")
     found: dict[str, Any] = json.loads(done.stdout)
     assert done.returncode == (found["worst"] == "breaks"), done.stderr
     return found

@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 from barnabas.captures import open_capture
 from barnabas.captures.diffing import Kind, Level, Report, compare
-from barnabas.proxy import Proxy, ProxyConfig
+from barnabas.proxy import ProxyConfig
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from kafka import KafkaConsumer, KafkaProducer
 from real.clients import IN_TURN, WORKLOADS, expected
 from real.workload import Deadline
+from starting.proxies import Proxy
 
 
 def record(broker: tuple[str, int], folder: Path, work: Callable[[str], Any]) -> Path:

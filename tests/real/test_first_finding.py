@@ -5,25 +5,25 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from barnabas.proxy import Proxy, ProxyConfig
+from barnabas.proxy import ProxyConfig
 from confluent_kafka import Producer
 from real.broker import Cluster, jar_directory
 from real.findings import scenarios_fetching, scenarios_groups, scenarios_producing, scenarios_versions
 from real.old_broker import OldBroker
+from starting import commands
+from starting.proxies import Proxy
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(120)]
 
 
 def findings(recording: Path, *options: str) -> tuple[int, list[dict[str, Any]]]:
     """Exit status and findings of the command."""
-    command = [sys.executable, "-m", "barnabas", "findings", "--json", *options, str(recording)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL)
+    done = commands.run("findings", "--json", *options, recording)
     assert done.returncode in (0, 1), done.stderr
     return done.returncode, json.loads(done.stdout)["findings"]
 

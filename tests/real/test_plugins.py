@@ -10,7 +10,7 @@ from barnabas import decoder
 from barnabas.captures import open_capture
 from barnabas.plugins import examples
 from barnabas.plugins.hooks import parse
-from barnabas.proxy import Proxy, ProxyConfig
+from barnabas.proxy import ProxyConfig
 from barnabas.proxy.events import show
 from barnabas.proxy.plugged import PluginsConfig
 from barnabas.proxy.plugin_events import PluginFault
@@ -18,6 +18,7 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from real.broker import Cluster
 from real.workload import Deadline
+from starting.proxies import Proxy
 
 FOLDER = Path(examples.__file__).parent
 POLICY_VIOLATION = 44

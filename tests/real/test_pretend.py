@@ -21,13 +21,14 @@ from barnabas.decoder import facts, releases
 from barnabas.plugins.versions.features import of_release
 from barnabas.plugins.versions.pretence import offers, read
 from barnabas.plugins.versions.profile import Profile
-from barnabas.proxy import Proxy, ProxyConfig
+from barnabas.proxy import ProxyConfig
 from barnabas.proxy.spoken import VersionsConfig
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from real.broker import Cluster
 from real.old_broker import OldBroker
 from real.workload import Deadline
+from starting.proxies import Proxy
 
 API_VERSIONS = 18
 Client = Callable[[str, str], bytes]

@@ -14,7 +14,7 @@ from barnabas.captures import open_capture
 from barnabas.captures.replay.names import Names
 from barnabas.captures.replay.policy import Policy
 from barnabas.captures.replay.report import Report
-from barnabas.proxy import Proxy, ProxyConfig
+from barnabas.proxy import ProxyConfig
 from barnabas.proxy.replay.session import Replay
 from barnabas.proxy.replay.settings import Order, Pace, Settings
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
@@ -23,6 +23,7 @@ from real.clients import IN_TURN, WORKLOADS, expected
 from real.old_broker import OldBroker
 from real.workload import Deadline
 from scapy.all import PcapReader, PcapWriter
+from starting.proxies import Proxy
 
 
 @pytest.fixture(scope="module")

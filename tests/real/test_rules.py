@@ -7,12 +7,13 @@ from pathlib import Path
 import pytest
 from barnabas.captures import open_capture
 from barnabas.plugins import rules
-from barnabas.proxy import Proxy, ProxyConfig
+from barnabas.proxy import ProxyConfig
 from barnabas.proxy.events import RuleHit
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from real.broker import Cluster
 from real.workload import Deadline
+from starting.proxies import Proxy
 
 RECORDS = 60
 

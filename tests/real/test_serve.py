@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from barnabas.proxy import Proxy, ProxyConfig
+from barnabas.proxy import ProxyConfig
 from barnabas.proxy.serve import OnMiss, Served
 from real.broker import start_cluster
 from real.clients import CLIENTS, EVERY_DAY, IN_TURN, WORKLOADS, expected
+from starting.proxies import Proxy
 
 
 def run_name(name: str) -> str:

@@ -11,7 +11,7 @@ import pytest
 from barnabas.captures import open_capture
 from barnabas.decoder import decode_response, encode_request, facts
 from barnabas.plugins.versions.profile import Profile
-from barnabas.proxy import Proxy, ProxyConfig
+from barnabas.proxy import ProxyConfig
 from barnabas.proxy.spoken import VersionsConfig
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -20,6 +20,7 @@ from kafka.admin import ConfigResource, ConfigResourceType
 from real.broker import Cluster
 from real.translated_clients import JARS_0_11, OLD_JARS, Read, expected, java, kafka_python, librdkafka, sarama
 from real.workload import Deadline
+from starting.proxies import Proxy
 
 Makes = Callable[[str], str]
 TRANSLATE = VersionsConfig(translate=True)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from barnabas.captures import open_capture
 from barnabas.plugins.versions.profile import Profile
-from barnabas.proxy import Proxy, ProxyConfig
+from barnabas.proxy import ProxyConfig
 from barnabas.proxy.spoken import VersionsConfig
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -22,6 +22,7 @@ from real.broker import REPOSITORY
 from real.old_broker import WITH_GROUPS, OldBroker, start_old
 from real.translated_clients import NEW_JARS, expected, java, kafka_python, librdkafka
 from real.workload import Deadline
+from starting.proxies import Proxy
 
 TRANSLATE = VersionsConfig(translate=True)
 ALL = ("none", "gzip", "snappy", "lz4")

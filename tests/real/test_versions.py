@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,16 +11,17 @@ from typing import Any
 
 import kafka
 from barnabas.decoder import releases
-from barnabas.proxy import Proxy, ProxyConfig
+from barnabas.proxy import ProxyConfig
 from confluent_kafka import Consumer, Producer
 from real.broker import Cluster
 from real.old_broker import OldBroker
 from real.workload import Deadline
+from starting import commands
+from starting.proxies import Proxy
 
 
 def barnabas(*arguments: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "barnabas", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL)
+    return commands.run(*arguments)
 
 
 def as_json(*arguments: object) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from typing import Any
 from barnabas.captures import open_capture
 from barnabas.decoder.findings import Finding, Inspector
 from barnabas.decoder.records import Record, encode_batch
-from barnabas.proxy import Proxy, ProxyConfig
+from barnabas.proxy import ProxyConfig
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from kafka import KafkaConsumer, KafkaProducer
@@ -26,6 +26,7 @@ from kafka.errors import KafkaError
 from real.broker import Cluster, start_cluster
 from real.findings.edited_broker import EditedBroker
 from real.findings.raw_client import RawClient
+from starting.proxies import Proxy
 
 SECONDS = 15.0
 ODD = {

@@ -21,12 +21,13 @@ from barnabas import decoder
 from barnabas.decoder import facts
 from barnabas.decoder.records import Record, encode_batch
 from barnabas.plugins import rules
-from barnabas.proxy import Proxy, ProxyConfig
+from barnabas.proxy import ProxyConfig
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from kafka import KafkaConsumer, KafkaProducer
 from kafka.errors import KafkaError
 from real.workload import Deadline
+from starting.proxies import Proxy
 
 SECONDS = 15.0
 PRODUCE, METADATA, INIT_PRODUCER_ID = map(facts.api_key, ("Produce", "Metadata", "InitProducerId"))

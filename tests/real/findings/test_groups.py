@@ -12,9 +12,10 @@ from barnabas.decoder.findings import Finding, Inspector
 from barnabas.decoder.findings.commits import DETECTORS as COMMITS
 from barnabas.decoder.findings.membership import DETECTORS as MEMBERSHIP
 from barnabas.decoder.findings.rebalances import DETECTORS as REBALANCES
-from barnabas.proxy import Proxy, ProxyConfig
+from barnabas.proxy import ProxyConfig
 from real.broker import Cluster
 from real.findings.scenarios_groups import SCENARIOS
+from starting.proxies import Proxy
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(240)]
 

@@ -10,10 +10,11 @@ from barnabas.decoder.findings import Finding, Inspector
 from barnabas.decoder.findings.batches import DETECTORS as BATCHES
 from barnabas.decoder.findings.idempotence import DETECTORS as IDEMPOTENCE
 from barnabas.decoder.findings.producing import DETECTORS as PRODUCING
-from barnabas.proxy import Proxy, ProxyConfig
+from barnabas.proxy import ProxyConfig
 from confluent_kafka.admin import AdminClient, NewTopic
 from real.broker import Cluster, start_cluster
 from real.findings.scenarios_producing import SECONDS, answered_with_errors, record, tiny_batches
+from starting.proxies import Proxy
 
 pytestmark = pytest.mark.real
 AREA = [d.id for d in (*PRODUCING, *BATCHES, *IDEMPOTENCE)]

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from barnabas import decoder
 from barnabas.captures import Recorder
+from starting import commands
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -19,14 +19,7 @@ def run(tmp_path: Path) -> Run:
     """``run("decode", path)``: exit code, stdout, stderr; the working directory is empty."""
 
     def call(*arguments: object, timeout: float = 60) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "barnabas", *map(str, arguments)],
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            timeout=timeout,
-            stdin=subprocess.DEVNULL,
-        )
+        return commands.run(*arguments, cwd=tmp_path, timeout=timeout)
 
     return call
 

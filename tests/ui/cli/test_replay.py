@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import socket
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from barnabas.decoder.frame import Direction
 from barnabas.proxy.replay.settings import Pace
 from barnabas.ui.cli.failure import Failure
 from barnabas.ui.cli.replay import pace_of
+from starting import commands
 
 START = 1_700_000_000_000_000_000
 NOWHERE = "127.0.0.1:1"
@@ -45,8 +45,7 @@ def capture(tmp_path: Path) -> Path:
 
 
 def barnabas(*arguments: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "barnabas", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL)
+    return commands.run(*arguments)
 
 
 def test_a_dry_run_connects_to_nobody(capture: Path) -> None:

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 
 from barnabas import decoder
 from barnabas.decoder import facts, releases
 from barnabas.plugins.translation import Answered, Translator, served_by
+from starting import commands
 
 
 def barnabas(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "barnabas", "translate", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL)
+    return commands.run("translate", *arguments)
 
 
 def test_the_list_says_what_the_translator_does():

@@ -1,0 +1,85 @@
+"""Commands as a user runs them, in processes of their own, hundreds of times: these are forks of one that has imported
+all of them, where a fresh interpreter imports for half a second each time.
+
+``tests/docs`` and the tests that speak with a terminal start fresh ones, so what a command imports is tried as well.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from barnabas.ui.cli import COMMANDS, main
+
+_FORKS = multiprocessing.get_context("forkserver")
+_WHEN_NEEDED = ["barnabas.captures", "numpy", "pydantic.type_adapter", "rich.progress", "rich.table"]
+"""What commands import while they run."""
+_FORKS.set_forkserver_preload(
+    [
+        *(__name__, "barnabas.ui.cli.command_line", *_WHEN_NEEDED),
+        *sorted({f"barnabas.ui.cli.{each.module}" for each in COMMANDS.values()}),
+    ]
+)
+
+
+def _settings(environment: Mapping[str, str]) -> dict[str, str]:
+    """The variables that a module may read when it is imported: all that tests do not set for each command."""
+    folders = ("PYTEST_", "XDG_")
+    return {name: value for name, value in environment.items() if not name.startswith(folders)}
+
+
+_AT_START = _settings(os.environ)
+
+
+def run(*arguments: object, cwd: Path | None = None, timeout: float = 60) -> subprocess.CompletedProcess[str]:
+    """``barnabas ARGUMENTS`` to its end, without anything to read: exit code, stdout, stderr.
+
+    Raises subprocess.TimeoutExpired behind the command's end by force. Where the environment is not that of the start,
+    the command gets a fresh interpreter.
+    """
+    done = run_bytes(*arguments, cwd=cwd, timeout=timeout)
+    return subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
+
+
+def run_bytes(*arguments: object, cwd: Path | None = None, timeout: float = 60) -> subprocess.CompletedProcess[bytes]:
+    """The same with what was written as it is."""
+    words = [*map(str, arguments)]
+    fresh = [sys.executable, "-m", "barnabas", *words]
+    if _settings(os.environ) != _AT_START:
+        return subprocess.run(
+            fresh, cwd=cwd, capture_output=True, timeout=timeout, stdin=subprocess.DEVNULL, check=False
+        )
+    with tempfile.TemporaryDirectory(prefix="barnabas-command-") as folder:
+        out, err = Path(folder, "out"), Path(folder, "err")
+        out.touch()
+        err.touch()
+        process = _FORKS.Process(target=_be, args=(words, str(cwd or Path.cwd()), dict(os.environ), str(out), str(err)))
+        process.start()
+        process.join(timeout)
+        code = process.exitcode
+        if code is None:
+            process.kill()
+            process.join()
+        process.close()
+        told, complained = out.read_bytes(), err.read_bytes()
+    if code is None:
+        raise subprocess.TimeoutExpired(fresh, timeout, told, complained)
+    return subprocess.CompletedProcess(fresh, code, told, complained)
+
+
+def _be(words: list[str], folder: str, environment: dict[str, str], out: str, err: str) -> None:
+    """In the fork: take the place of the command."""
+    for path, fd in ((os.devnull, 0), (out, 1), (err, 2)):
+        opened = os.open(path, (os.O_WRONLY | os.O_APPEND) if fd else os.O_RDONLY)
+        os.dup2(opened, fd)
+        os.close(opened)
+    os.environ.clear()
+    os.environ.update(environment)
+    os.chdir(folder)
+    sys.argv = ["barnabas", *words]
+    main()
