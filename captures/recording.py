@@ -25,7 +25,7 @@ UPSTREAM_COMMENT = MARK + "upstream "
 SEGMENT_BYTES = 64 << 20
 SEGMENT_SECONDS = 3600.0
 FLUSH_SECONDS = 1.0
-FLUSH_BYTES = 1 << 20
+_FLUSH_BYTES = 3 * SYNC_EVERY // 4  # less than between sync blocks: who stops for these can flush as well
 _CARRIED_PART = 8  # a segment grows to so many times what was carried over into it
 _RETRY_SECONDS = 1.0
 
@@ -182,7 +182,7 @@ class Recording:
             files = IndexFiles(path, self.identity, self.segments)
             for asked in self._unanswered():
                 self._carry(asked)
-                if segment.unflushed >= FLUSH_BYTES:
+                if segment.unflushed >= _FLUSH_BYTES:
                     files.write(self.index)
                     segment.flush()
             # Or large requests in flight would be most of every segment.
@@ -400,7 +400,7 @@ class Recording:
     def tick(self) -> None:
         """Flush if the flush period is over or much has gathered; try again if paused."""
         segment = self.ready()
-        if segment and (segment.unflushed >= FLUSH_BYTES or self._clock() - self._flushed >= self._flush_seconds):
+        if segment and (segment.unflushed >= _FLUSH_BYTES or self._clock() - self._flushed >= self._flush_seconds):
             self.flush()
 
     def unflushed_frames(self, count: int) -> None:

@@ -20,7 +20,7 @@ from ..decoder.exchange import State
 from ..decoder.plan import API_VERSIONS
 from ..decoder.skim import skim
 from .index import CARRIED, STATES, IndexEncoder, Record
-from .recording import CARRIED_COMMENT, FLUSH_BYTES, Carried, OpenConnection, Recording, Unanswered, show_address
+from .recording import CARRIED_COMMENT, Carried, OpenConnection, Recording, Unanswered, show_address
 from .segment import IN_FLIGHT, InFlight, pack_in_flight
 
 _CARE = 2  # why a track took no more; 1: the segment is to be looked after first
@@ -174,7 +174,7 @@ class Tracks:
         if segment is None or not self.on:
             return None
         self._before = self._tape.frames
-        return self.on, segment.flushed, min(self._recording.stop, segment.flushed + FLUSH_BYTES)
+        return self.on, segment.flushed, self._recording.stop
 
     def end(self) -> None:
         """The tracks were fed."""
