@@ -113,6 +113,7 @@ def _start(cluster: Cluster, talk: bool) -> None:
         proxy.start()
     except ProxyError as error:
         raise Failure(f"{cluster.prefix}{error}") from None
+    advice = metering.advice(proxy.meter, cluster.config.meter)  # leaves the token, whoever reads this or not
     if not talk:
         return
     if cluster.config.transparent:
@@ -122,7 +123,7 @@ def _start(cluster: Cluster, talk: bool) -> None:
     lines = [clients]
     if cluster.config.tls is not None:
         lines += client_advice(cluster.config.tls)
-    if advice := metering.advice(proxy.meter, cluster.config.meter):
+    if advice:
         lines.append(advice)
     for line in lines:
         print(f"{cluster.prefix}{line}", flush=True)
