@@ -22,7 +22,7 @@ def cluster() -> Iterator[EmbeddedCluster]:
 @pytest.fixture(scope="package")
 def world(cluster: EmbeddedCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     """A folder with everything that the pages speak of."""
-    world = World(tmp_path_factory.mktemp("world"), cluster)
+    world = World(tmp_path_factory.mktemp("world"), cluster.address)
     try:
         yield world
     finally:

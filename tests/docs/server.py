@@ -1,6 +1,6 @@
 """Runs ``barnabas`` as often as asked, each time in a process of its own that needs no imports any more.
 
-A line on standard input is a JSON list: a number, words, working directory, the files for standard output and error. The
+A line on standard input is a JSON list: a number, words, working directory, the files for standard input, output and error. The
 answer is a line with the number and the process; when it has ended, one with the number, the process and its exit status.
 """
 
@@ -18,10 +18,11 @@ from barnabas.ui import cli
 READY = cli.app  # imports every command
 
 
-def _run(words: list[str], directory: str, out: str, err: str) -> None:
+def _run(words: list[str], directory: str, given: str, out: str, err: str) -> None:
     os.setsid()
     os.chdir(directory)
-    for number, path in ((0, os.devnull), (1, out), (2, err)):
+    os.dup2(os.open(given, os.O_RDONLY), 0)
+    for number, path in ((1, out), (2, err)):
         os.dup2(os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600), number)
     # Those of the parent may be locked by another of its threads.
     sys.stdin, sys.stdout, sys.stderr = (os.fdopen(*how, closefd=False) for how in ((0,), (1, "w"), (2, "w", 1)))

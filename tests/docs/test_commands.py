@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import typer
 from barnabas.ui import cli
+from docs.kinds import kind
 from docs.pages import Command, commands
 from docs.world import World
 
@@ -16,21 +17,6 @@ ROOT: Any = typer.main.get_command(cli.app)
 COMMANDS = commands()
 GO_ON = ("proxy", "serve", "sniff")
 """They run until they are told to stop."""
-NOT_HERE = {
-    "transparent": "needs the network of the machine (tests/network)",
-    "ui": "needs a terminal (tests/ui/tui)",
-    "demo": "runs a while (tests/ui)",
-    "pipeline": "needs Spark (tests/captures/spark)",
-    "decode -": "reads what another program writes (tests/ui/cli)",
-    "schema import": "needs a jar (tests/ui/cli)",
-    "control": "needs a proxy that runs (tests/proxy/control)",
-    "proxy --transparent": "needs the network of the machine (tests/network)",
-    "feed": "needs a proxy with a feed (tests/proxy)",
-    "import legs.pcap": "needs traffic with TLS (tests/real/test_keylog.py)",
-    "report tables --engine": "needs Spark (tests/captures/spark)",
-    "versions kafka-1": "needs a real broker (tests/real)",
-    "replay": "needs a real broker (tests/real)",
-}
 MAY_FAIL = ("--fail-on", "diff")
 
 
@@ -64,17 +50,6 @@ def test_it_takes_these_options(command: Command) -> None:
         found.make_parser(found.context_class(found)).parse_args(words)
 
 
-def _runs_here(command: Command) -> bool:
-    text = " ".join(command.words)
-    if text.startswith(("pipeline", "report")) and ("--master none" in text or "--dry-run" in text):
-        return True
-    if command.pattern or "spark" in text or "kafka-clients-X" in text or text.endswith("..."):
-        return False
-    if (text.startswith("replay") and "--dry-run" in text) or (text.startswith("ui") and "--plain" in text):
-        return True
-    return not text.startswith(tuple(NOT_HERE))
-
-
 def _param(command: Command) -> Any:
     """What the README and the guide show is tried every day."""
     daily = command.where.startswith(("README.md", "guide.md"))
@@ -82,7 +57,7 @@ def _param(command: Command) -> Any:
 
 
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize("command", [_param(command) for command in COMMANDS if _runs_here(command)])
+@pytest.mark.parametrize("command", [_param(command) for command in COMMANDS if kind(command) == "plain"])
 def test_it_does_its_work(command: Command, world: World) -> None:
     if command.words[0] == "sniff" and os.geteuid():
         pytest.skip("only root may listen at an interface")

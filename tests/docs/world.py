@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from barnabas.proxy import Proxy, ProxyConfig
-from barnabas.ui.testing.cluster import EmbeddedCluster
 from confluent_kafka import Consumer, Producer
 from docs.pages import blocks
 from scapy.utils import rdpcap, wrpcap
@@ -40,19 +39,14 @@ class Done(NamedTuple):
 
 
 class World:
-    """A folder with everything in it, and a way to run commands there."""
+    """A folder with everything in it, and a way to run commands there. `own`: the settings that make it their home."""
 
-    def __init__(self, folder: Path, cluster: EmbeddedCluster) -> None:
+    def __init__(self, folder: Path, broker: tuple[str, int]) -> None:
         self.folder = folder
-        self._broker = "{}:{}".format(*cluster.address)
-        self._furnish(cluster.address)
-        settings = {
-            **os.environ,
-            "HOME": str(folder),
-            "XDG_RUNTIME_DIR": str(folder),
-            "NO_COLOR": "1",
-            "COLUMNS": "100",
-        }
+        self._broker = "{}:{}".format(*broker)
+        self._furnish(broker)
+        self.own = {"HOME": str(folder), "XDG_RUNTIME_DIR": str(folder), "NO_COLOR": "1", "COLUMNS": "100"}
+        settings = os.environ | self.own
         settings.pop("XDG_STATE_HOME", None)
         self._server = subprocess.Popen(
             [sys.executable, str(Path(__file__).with_name("server.py"))], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
@@ -139,12 +133,12 @@ class World:
         for at, word in enumerate(found[1:], 1):
             if found[at - 1] in ("--listen", "--control", "--metrics") and ":" in word and not word.startswith("unix"):
                 found[at] = "127.0.0.1:0"
-        found = [word.replace("~", str(self.folder)).replace("eth0", "lo") for word in found]
+        found = [re.sub(r"^~(?=/)", str(self.folder), word).replace("eth0", "lo") for word in found]
         found = [re.sub(r"^(unix:)?/(var|tmp)/", rf"\g<1>{self.folder}/", word) for word in found]
         return ["127.0.0.1:9092" if word == "..." else word for word in found]
 
     @contextmanager
-    def running(self, words: list[str]) -> Iterator[Running]:
+    def running(self, words: list[str], stdin: Path = Path(os.devnull)) -> Iterator[Running]:
         """A command that goes on; killed at the end if it is still there."""
         self._number += 1
         number = self._number
@@ -152,7 +146,7 @@ class World:
         for file in (out, err):
             file.touch()
         assert self._server.stdin
-        task = [number, self.words(words), str(self.folder), str(out), str(err)]
+        task = [number, self.words(words), str(self.folder), str(stdin), str(out), str(err)]
         self._server.stdin.write(json.dumps(task) + "\n")
         self._server.stdin.flush()
         with self._heard:
@@ -171,12 +165,12 @@ class World:
             self._heard.wait_for(lambda: number in self._ended, seconds)
         return self._ended.get(number)
 
-    def run(self, words: list[str], into: str = "") -> Done:
+    def run(self, words: list[str], into: str = "", stdin: Path = Path(os.devnull)) -> Done:
         """A command that ends by itself. `into`: the file that gets its output, as ``>`` would. What `cut` and `redact` wrote
         before, of another page's example, is removed."""
         if words[0] in ("cut", "redact"):
             shutil.rmtree(self.folder / words[2], ignore_errors=True)
-        with self.running(words) as running:
+        with self.running(words, stdin) as running:
             done = running.done()
             if into:
                 # The ports of the examples may be somebody else's here.
@@ -184,11 +178,11 @@ class World:
                 (self.folder / into).write_text(text)
             return done
 
-    def stopped(self, words: list[str]) -> Done:
-        """A command that goes on until Ctrl-C, which it is given once it has said something."""
+    def stopped(self, words: list[str], said: str = "") -> Done:
+        """A command that goes on until Ctrl-C, which it is given once it has said this, or anything."""
         with self.running(words) as running:
             until = time.monotonic() + SECONDS
-            while not running.said() and time.monotonic() < until and self.ended(running.number, 0.02) is None:
+            while not running.said(said) and time.monotonic() < until and self.ended(running.number, 0.02) is None:
                 pass
             if running.number not in self._ended:
                 time.sleep(0.2)  # some say what they do just before they do it
@@ -205,9 +199,10 @@ class Running(NamedTuple):
     out: Path
     err: Path
 
-    def said(self) -> bool:
-        """Whether it has written anything."""
-        return bool(self.out.stat().st_size + self.err.stat().st_size)
+    def said(self, words: str = "") -> bool:
+        """Whether it has written this, or anything."""
+        said = self.out.read_text() + self.err.read_text()
+        return bool(said) and words in said
 
     def done(self) -> Done:
         """Wait for its end."""

@@ -1,0 +1,146 @@
+"""Commands of the documentation that need more than a folder: a proxy that runs, a terminal, Spark, a jar."""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from browsing.terminal import terminal
+from confluent_kafka import Producer
+from docs.kinds import ELSEWHERE, kind
+from docs.pages import Command, commands
+from docs.world import SECONDS, Done, World
+
+COMMANDS = commands()
+
+
+def of(*kinds: str) -> list[Any]:
+    return [pytest.param(command, id=command.where) for command in COMMANDS if kind(command) in kinds]
+
+
+class Live(NamedTuple):
+    """Where a proxy with traffic has its feed and its control API."""
+
+    feed: str
+    control: str
+
+    def words(self, words: list[str]) -> list[str]:
+        """The words of a command with these addresses."""
+        found = [word.replace("127.0.0.1:19095", self.feed).replace("http://127.0.0.1:8090", self.control) for word in words]
+        return [found[0], self.feed, *found[1:]] if found[0] == "feed" else found
+
+
+@pytest.fixture(scope="module")
+def live(world: World) -> Iterator[Live]:
+    words = ["proxy", "--broker", "kafka:9092", "--feed", "127.0.0.1:0", "--control", "127.0.0.1:0", "--record", "live", "--rules", "rules.yaml"]
+    with world.running([*words, "--json"]) as proxy:
+        told: dict[str, Any] = {}
+        end = time.monotonic() + SECONDS
+        while not {"Listening", "MeterListening", "ControlListening"} <= told.keys():
+            assert time.monotonic() < end, proxy.err.read_text()
+            told = {each["event"]: each for each in map(json.loads, proxy.out.read_text().splitlines())}
+            time.sleep(0.05)
+        bootstrap, feed = (
+            "{}:{}".format(*told[event][field]) for event, field in (("Listening", "address"), ("MeterListening", "feed"))
+        )
+        over = threading.Event()
+        producing = threading.Thread(target=produce, args=(bootstrap, over))
+        producing.start()
+        try:
+            yield Live(feed, told["ControlListening"]["url"])
+        finally:
+            over.set()
+            producing.join()
+
+
+def produce(bootstrap: str, over: threading.Event) -> None:
+    producer = Producer({"bootstrap.servers": bootstrap, "client.id": "shop"})
+    while not over.wait(0.1):
+        producer.produce("orders", b"one")
+        producer.flush(1)
+    producer.purge()
+
+
+def test_every_command_has_its_test(repository: Path) -> None:
+    """Those that are not run here are in others; and few lines show only what may be written."""
+    assert all((repository / tests).exists() for tests in ELSEWHERE.values())
+    kinds = Counter(kind(command) for command in COMMANDS)
+    assert kinds["plain"] > 110 and kinds["pattern"] <= 9 and kinds["elsewhere"] <= 14
+
+
+@pytest.mark.parametrize("command", of("live"))
+def test_on_a_proxy_that_runs(command: Command, world: World, live: Live) -> None:
+    words = live.words(command.words)
+    if words[:2] == ["control", "flight"]:
+        done = of_a_flight_recorder(words, world)
+        assert not done.status, done.err
+    elif words == ["control"]:
+        done = world.run(words)
+        assert not done.status and "clients" in done.out, done.err
+    else:
+        done = world.stopped(words, "Produce")
+        assert done.status in (0, 130) and "Produce" in done.out, done.err
+    assert "Traceback" not in done.out + done.err
+
+
+def of_a_flight_recorder(words: list[str], world: World) -> Done:
+    """The command at the newest proxy, which has one."""
+    flying = ["proxy", "--broker", "kafka:9092", "--control", "127.0.0.1:0", "--flight", "incidents", "--json"]
+    with world.running(flying) as proxy:
+        end = time.monotonic() + SECONDS
+        while not proxy.said("ControlListening"):
+            assert time.monotonic() < end, proxy.err.read_text()
+            time.sleep(0.05)
+        return world.run(words)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", of("screen"))
+def test_on_a_terminal(command: Command, world: World, live: Live) -> None:
+    if "--record" in command.words:  # one at a time
+        assert not world.run(["control", "record", "--stop"]).status
+    words = [sys.executable, "-m", "barnabas", *world.words(live.words(command.words))]
+    with terminal(words, world.folder, (140, 40), **world.own) as screen:
+        screen.until("exchanges")
+        screen.press("Q")
+        assert screen.ends() == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", of("web"))
+def test_in_a_browser(command: Command, world: World, live: Live) -> None:
+    words = ["0" if word == "8123" else word for word in live.words(command.words)]
+    done = world.stopped(words)
+    assert done.status in (0, 130) and "http://127.0.0.1:" in done.out, done.err
+    assert "Traceback" not in done.out + done.err
+
+
+@pytest.mark.parametrize("command", of("input"))
+def test_from_another_program(command: Command, world: World) -> None:
+    done = world.run(command.words, stdin=world.folder / "capture.pcap")
+    assert not done.status and "Produce" in done.out, done.err
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", of("jar"))
+def test_of_a_release(command: Command, world: World, repository: Path) -> None:
+    jars = sorted((repository / ".cache" / "clients").glob("kafka-clients-*.jar"))
+    if not jars:
+        pytest.skip("the jars of Kafka's clients are fetched by: make broker")
+    (world.folder / "kafka-clients-X.jar").symlink_to(jars[-1])
+    done = world.run(command.words)
+    assert not done.status and "definitions" in done.out, done.err
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", of("spark"))
+def test_with_spark(command: Command, world: World) -> None:
+    done = world.stopped(command.words, "following") if "stream" in command.words else world.run(command.words)
+    assert done.status in (0, 130), done.err
