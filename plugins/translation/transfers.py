@@ -10,7 +10,7 @@ from struct import unpack_from
 
 from ...decoder import records
 from .fields import Fields
-from .message_format import Tally
+from .message_format import Tally, stored
 from .message_format import down as older
 from .message_format import up as newer
 from .steps import Asked, Unbridgeable, down, droppable, each_partition, impossible, means, up
@@ -115,6 +115,14 @@ def _messages_of(fields: Fields, asked: Asked, magic: int) -> None:
         _tell(asked, tally)
 
 
+@up("response", "Fetch", 4)
+def _batches(fields: Fields, asked: Asked) -> None:
+    for topic in fields["responses"]:
+        for partition in topic["partitions"]:
+            if partition["records"]:
+                partition["records"] = stored(partition["records"])
+
+
 def last_offset(data: bytes) -> int:
     """The offset of a message set's last whole message, -1 without any."""
     found, at = -1, 0
@@ -152,4 +160,4 @@ means(
 )
 means("Fetch", 2, "records lose their times", upward=True)
 means("Fetch", 7, "no fetch sessions: every request names all partitions")
-means("Fetch", 4, "message sets stay as they are: consumers read all formats")
+means("Fetch", 4, "message sets become batches, with their offsets and times: not every client still reads them")

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from ....decoder.records import Batch, Message, Partial, Record, RecordsError, batches, encode_messages
 from ....decoder.records.codecs import DEFAULT_LIMIT, GZIP, QUICK, ZSTD
 from .errors import converted
-from .reading import read_wrapper, wrong_crc
+from .reading import records_of
 from .tally import Tally
 
 
@@ -66,7 +66,7 @@ def _convert(
 ) -> bytes:
     """The message set of `magic` with the records of one batch, or of one message of magic 1."""
     codec = instead_of_zstd if entry.codec == ZSTD else entry.codec
-    records = _records(entry, limit)
+    records = records_of(entry, limit)
     if not entry.codec and first_offset is not None:
         records = (record for record in records if record.offset >= first_offset)
     if tally is not None:
@@ -83,21 +83,6 @@ def _convert(
     if tally is not None and made:
         tally.zstd_replaced += entry.codec == ZSTD
     return made
-
-
-def _records(entry: Batch | Message, limit: int) -> Iterator[Record]:
-    """As they are asked for: a batch of tiny records takes many times its bytes when all are made."""
-    if not entry.crc_ok:
-        raise wrong_crc(
-            f"{'record batch' if isinstance(entry, Batch) else 'message'} at byte {entry.start}", entry.start
-        )
-    if isinstance(entry, Batch) or not entry.codec:
-        yield from entry.records(limit=limit)
-        return
-    records, _ = read_wrapper(entry, limit)
-    base = max(0, entry.offset - records[-1].offset) if records else 0
-    for record in records:
-        yield record._replace(offset=base + record.offset)
 
 
 def _counted(records: Iterator[Record], tally: Tally, *, timeless: bool) -> Iterator[Record]:

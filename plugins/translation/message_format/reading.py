@@ -1,10 +1,11 @@
-"""The records of a message set, checked as a broker checks what producers send: every CRC, also inside of wrappers."""
+"""The records of message sets and batches, checked as a broker checks what producers send: every CRC, also inside of wrappers."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NoReturn
 
-from ....decoder.records import Message, Record, RecordsError, decompress
+from ....decoder.records import Batch, Message, Record, RecordsError, decompress
 from ....decoder.records.plain import plain_records
 from .errors import ConversionError
 
@@ -49,3 +50,18 @@ def explain(message: Message, limit: int) -> NoReturn:
         except RecordsError as error:
             raise error.inside(where, 0, decompressed=True) from None
     raise ConversionError(f"{where}: the inner messages cannot be read", 0, decompressed=True)
+
+
+def records_of(entry: Batch | Message, limit: int) -> Iterator[Record]:
+    """What a broker has stored, with its offsets, as they are asked for: a batch of tiny records takes many times its bytes when all are made."""
+    if not entry.crc_ok:
+        raise wrong_crc(
+            f"{'record batch' if isinstance(entry, Batch) else 'message'} at byte {entry.start}", entry.start
+        )
+    if isinstance(entry, Batch) or not entry.codec:
+        yield from entry.records(limit=limit)
+        return
+    records, _ = read_wrapper(entry, limit)
+    base = max(0, entry.offset - records[-1].offset) if records else 0
+    for record in records:
+        yield record._replace(offset=base + record.offset)

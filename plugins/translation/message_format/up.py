@@ -1,5 +1,7 @@
 """From message sets of magic 0 and 1 to newer formats, as a broker converts what a producer sends.
 
+And as a broker's log would hold them after an upgrade of its format, for consumers that know no older one.
+
 Source: Kafka's LogValidator (until 3.9), which gives offsets anew, keeps the producer's times and writes one batch.
 """
 
@@ -11,7 +13,7 @@ from ....decoder.records import Batch, Message, Partial, Record, RecordsError, b
 from ....decoder.records.codecs import DEFAULT_LIMIT, NONE, QUICK
 from ....decoder.records.plain import plain_records
 from .errors import ConversionError, converted
-from .reading import read_wrapper, wrong_crc
+from .reading import read_wrapper, records_of, wrong_crc
 from .tally import Tally
 
 
@@ -57,6 +59,42 @@ def up(
     if tally is not None:
         tally.records += len(records)
     return written
+
+
+def stored(data: bytes, *, limit: int = DEFAULT_LIMIT) -> bytes:
+    """The message set of a Fetch response (perhaps cut at its end) as batches of magic 2.
+
+    Offsets and times stay, gaps too; a wrapper becomes a batch in its codec, plain messages that follow each other become one.
+    What cannot be read comes as it is, with all that follows: its reader says what is wrong. `limit` is the most bytes that one
+    wrapper may decompress to.
+    """
+    out = bytearray()
+    plain: list[Record] = []
+    appended = False
+    done = 0
+    try:
+        for entry in batches(data):
+            if isinstance(entry, Partial):
+                return bytes(out) + _batch(plain, appended)
+            single = not isinstance(entry, Batch) and not entry.codec
+            if plain and (not single or appended != (entry.timestamp_type == "log_append")):
+                out += _batch(plain, appended)
+                plain = []
+            if isinstance(entry, Batch):
+                out += data[entry.start : entry.end]
+            elif single:
+                appended = entry.timestamp_type == "log_append"
+                plain += records_of(entry, limit)
+            else:
+                out += _batch(list(records_of(entry, limit)), entry.timestamp_type == "log_append", entry.codec)
+            done = entry.end
+    except RecordsError:
+        return bytes(out) + _batch(plain, appended) + data[done:]
+    return bytes(out) + _batch(plain, appended)
+
+
+def _batch(records: list[Record], log_append: bool, codec: int = NONE) -> bytes:
+    return encode_batch(records, codec=codec, level=QUICK.get(codec), log_append=log_append) if records else b""
 
 
 def _read(data: bytes, magic: int, limit: int) -> tuple[list[Record], int]:
