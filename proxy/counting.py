@@ -143,7 +143,11 @@ class Counting:
 
     def lost(self, conn: int, direction: int, nbytes: int) -> None:
         followed = self._connections.get(conn)
-        if followed is not None:
+        if followed is None:
+            return
+        if followed.track is not None and hasattr(followed.track, "lost"):
+            followed.track.lost(direction)
+        else:
             self._leave(followed)
             followed.decoder.lost(Direction(direction))
 

@@ -234,8 +234,28 @@ no_memory:
     return FAILED;
 }
 
+/* Where frames are only counted, a response may be of any request that waits, or of none: then the others were lost. As
+   `decoder.Connection._response`. Whether one of a request that waits is to be read, which is the first one then. */
+static int find_request(Track *track, const uint8_t *frame) {
+    int32_t id = (int32_t)get32(frame);
+    Py_ssize_t place = 0;
+    while (place < track->count && waiting_at(track, place)->id != id)
+        place++;
+    if (place == track->count) {
+        track->tape->exchanges++; /* nobody asked for it */
+        track->tape->frames++;
+        return 0;
+    }
+    track->tape->exchanges += place; /* nobody answers them */
+    while (place--)
+        queue_take(track);
+    return 1;
+}
+
 int take_response(Track *track, const uint8_t *data, Py_ssize_t size, Py_ssize_t cut, int64_t time_ns, int64_t base) {
     int16_t error;
+    if (track->tape->counting && size >= 8 && !find_request(track, data + 4))
+        return DONE;
     if (!track->count)
         return CARE;
     const Waiting *asked = waiting_at(track, 0);

@@ -198,6 +198,20 @@ static PyObject *Track_feed(PyObject *self, PyObject *const *a, Py_ssize_t given
     return PyLong_FromSsize_t(at);
 }
 
+/* lost(direction): bytes are missing here, and what comes next starts at a frame. For a track that only counts. */
+static PyObject *Track_lost(PyObject *self, PyObject *direction) {
+    Track *track = (Track *)self;
+    long which = PyLong_AsLong(direction);
+    if (PyErr_Occurred())
+        return NULL;
+    if (!track->tape->counting) {
+        PyErr_SetString(PyExc_ValueError, "what is recorded has to say what is missing");
+        return NULL;
+    }
+    track->held[which & 1].size = track->held[which & 1].skipped = 0;
+    Py_RETURN_NONE;
+}
+
 /* --- to and from captures/recorder.py --------------------------------------------------------------------------- */
 
 /* push(frame with its size bytes, time_ns, offset, flags, cut) -> whether a request that waits can be taken over */
@@ -423,6 +437,7 @@ static void Track_dealloc(PyObject *self) {
 static PyMethodDef methods[] = {
     {"feed", (PyCFunction)(void (*)(void))Track_feed, METH_FASTCALL, NULL},
     {"skip", (PyCFunction)(void (*)(void))Track_skip, METH_FASTCALL, NULL},
+    {"lost", Track_lost, METH_O, NULL},
     {"push", (PyCFunction)(void (*)(void))Track_push, METH_FASTCALL, NULL},
     {"hold", (PyCFunction)(void (*)(void))Track_hold, METH_FASTCALL, NULL},
     {"release", Track_release, METH_NOARGS, NULL},

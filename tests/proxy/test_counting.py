@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import pytest
@@ -95,3 +96,31 @@ def test_the_accelerator_counts_nearly_all() -> None:
         tally.data(1, 0, 1, exchange.request)
         tally.data(1, 1, 1, exchange.response or b"")
     assert tally._tape.exchanges >= 48 and tally.counts["exchanges"] == 50
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_counts_are_the_same_whatever_is_lost(seed: int) -> None:
+    """Frames of both directions, from the middle of one to the beginning of another: requests that nobody answers then,
+    responses that nobody asked for. What is lost keeps no connection from its track."""
+    chance = random.Random(seed)
+    tallies = two()
+    exchanges = plain(200)
+    frames = [[e.request for e in exchanges], [e.response or b"" for e in exchanges]]
+    sent = [0, 0]
+    losses = 0
+    while sent[0] < len(exchanges) or sent[1] < len(exchanges):
+        side = 0 if sent[1] == sent[0] or (sent[0] < len(exchanges) and chance.random() < 0.5) else 1
+        count = min(chance.randrange(1, 9), (len(exchanges) if not side else sent[0]) - sent[side])
+        data = b"".join(frames[side][sent[side] : sent[side] + count])
+        sent[side] += count
+        if sent[0] > 10 and sent[1] > 10 and chance.random() < 0.3:
+            losses += 1
+            kept = chance.randrange(len(data) + 1)
+            feed(tallies, "data", 1, side, 5, data[:kept])
+            feed(tallies, "lost", 1, side, len(data) - kept)
+        else:
+            feed(tallies, "data", 1, side, 5, data)
+    feed(tallies, "closed", 1, 9)
+    assert losses > 5
+    if tallies[0]._tape is not None:
+        assert tallies[0]._tape.exchanges > 0.8 * tallies[0].counts["exchanges"]
