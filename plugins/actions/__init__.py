@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ...decoder.filter import Filter
+from ..fate import At
 from ..given import Given
 from .action import Action, Scene, Seen
 from .answering import Error, Respond
@@ -64,10 +65,26 @@ def _contradictions(given: Given, actions: tuple[Action, ...]) -> None:
         given.wrong(f"{name} stands here twice")
     if "pretend" in names and "cap" in names:
         given.wrong("pretend and cap are one action here: {pretend: ..., cap: ...}")
+    if unheard := next((a for a in actions if _keeps_the_response(a)), None):
+        for action in actions:
+            if isinstance(action, (*ANSWERING, Leader, Coordinator)) or (
+                isinstance(action, Edit | Corrupt) and not action.early
+            ):
+                name, other = unheard.KEYS[0], action.KEYS[0]
+                given.wrong(
+                    f"{name} and {other} exclude each other: the client gets no response that {other} could be in"
+                )
     if answering or dropping:
         for action in actions:
             if isinstance(action, Edit | Corrupt) and action.early:
                 given.wrong(f"a request that does not reach the broker cannot be changed ({action.KEYS[0]})")
+
+
+def _keeps_the_response(action: Action) -> bool:
+    """Whether nothing of a response reaches the client."""
+    return isinstance(action, Drop) or (
+        isinstance(action, Disconnect) and action.at in (At.BEFORE_REQUEST, At.MID_REQUEST, At.BEFORE_RESPONSE)
+    )
 
 
 __all__ = ["ACTIONS", "Action", "Scene", "Seen", "read"]

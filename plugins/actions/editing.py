@@ -14,6 +14,7 @@ from ...decoder.plan import StructPlan, plan
 from ..fate import Fate
 from ..given import Given, Wrong
 from ..leaves import leaves, pattern
+from ..reach import versions
 from .action import Action, Scene, response_of
 
 METADATA = facts.api_key("Metadata")
@@ -53,11 +54,15 @@ class Edit(Action):
         keys = wanted.apis()
         if keys is None:
             given.wrong("fields are those of an API: the match has to say which (api == NAME and ...)")
+        names = ", ".join(sorted(facts.api_name(key) for key in keys))
         known = set().union(*(_paths(plan(side, key, v).root) for key in keys for v in facts.api(key).versions.every()))
+        there = set().union(*(_paths(plan(side, key, v).root) for key in keys for v in versions(wanted, key)))
         for path, item in given.items.items():
             if pattern(path) not in known:
-                names = ", ".join(sorted(facts.api_name(key) for key in keys))
                 raise Wrong(item, f"no version of {names} has the {side} field {pattern(path)!r}", key=True)
+            if pattern(path) not in there:
+                text = f"the {side} field {pattern(path)!r} of {names} is in none of the versions that match"
+                raise Wrong(item, text, key=True)
         return cls(dict(given.value), side)
 
     @property
