@@ -126,6 +126,9 @@ def start_old(
         "host.name": HOST,
         "advertised.host.name": HOST,
         "zookeeper.connect": f"{HOST}:{keeper}",
+        # 6 s otherwise: a JVM that a busy machine holds up for longer loses its topics' leaders for a while. The most that
+        # ZooKeeper grants.
+        "zookeeper.session.timeout.ms": 60_000,
         "log.dirs": root / "broker" / "logs",
         "num.partitions": 1,
         "offsets.topic.num.partitions": 1,
