@@ -19,38 +19,20 @@ import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from barnabas.captures import tables
-from barnabas.captures.spark import pipeline
 from barnabas.captures.spark.session import session
-from barnabas.captures.spark.source import BarnabasSource, SegmentReader, ddl
-from barnabas.captures.tables.folder import Folder
-from pyspark.sql import functions as f
+from barnabas.captures.spark.source import BarnabasSource
 from tables import BODIES, BODY_FIELDS, FIELDS, HEADERS, tshark
 from traffic import mixed, record, written
+from ways import TupleSource, Ways, alone, own_rows, written_alone
 
 HOT = ("exchanges", "frames", "errors", "connections", "versions")
-COLUMNS = ["api", "client_id", "time_ns", "connection", "correlation_id", "direction"]
+_TWICE = 1000
+"""Up to so many MB, the better one of two runs counts."""
 _SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER of linux/prctl.h
 TICKS = os.sysconf("SC_CLK_TCK")
-
-
-class TupleReader(SegmentReader):
-    """The same rows, one by one."""
-
-    def read(self, partition: Any) -> Iterator[Any]:
-        for batch in super().read(partition):
-            yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
-
-
-class TupleSource(BarnabasSource):
-    @classmethod
-    def name(cls) -> str:
-        return "tuples"
-
-    def reader(self, schema: Any) -> TupleReader:
-        return TupleReader(self._path(), *self._asked())
 
 
 def tree() -> Iterator[tuple[int, int]]:
@@ -78,103 +60,39 @@ def tree_cpu() -> float:
     return sum(ticks for _, ticks in tree()) / TICKS
 
 
-def measured(name: str, size: int, run: Callable[[], int]) -> tuple[float, float]:
-    """MB per CPU-second, and per second."""
-    before, began = tree_cpu(), time.perf_counter()
-    rows = run()
-    used, wall = max(tree_cpu() - before, 1e-3), time.perf_counter() - began
-    print(f"  {name:<34} {size / 1e6 / used:8.1f} MB/CPU-s {used:8.2f} CPU-s {wall:8.2f} s  {rows:,} rows", flush=True)
-    return size / 1e6 / used, size / 1e6 / wall
+class Figure(NamedTuple):
+    """What a way has cost: bytes, CPU-seconds, seconds."""
+
+    size: int
+    cpu: float
+    wall: float
+
+    @property
+    def speed(self) -> float:
+        """MB per CPU-second."""
+        return self.size / 1e6 / self.cpu
+
+    def beyond(self, fixed: Figure) -> Figure:
+        """Without what it costs to begin."""
+        return Figure(self.size, max(self.cpu - fixed.cpu, 1e-3), max(self.wall - fixed.wall, 1e-3))
 
 
-def by_key(frame: Any) -> int:
-    """Rows counted by API and client id, summed."""
-    return sum(row["count"] for row in frame.groupBy("api", "client_id").count().collect())
-
-
-def alone(segments: list[tables.Segment]) -> int:
-    """The same count without Spark, in this process."""
-    import pyarrow
-
-    options = tables.Options(tables.described("frames"), tables.described("frames").chosen(COLUMNS))
-    total = 0
-    for segment in segments:
-        for _, batch in tables.Unit(segment.path, [options], follows=segment.follows):
-            found = pyarrow.Table.from_batches([batch]).group_by(["api", "client_id"]).aggregate([([], "count_all")])
-            total += sum(found["count_all"].to_pylist())
-    return total
-
-
-def own_rows(segments: list[tables.Segment], names: tuple[str, ...]) -> int:
-    """Rows of some tables, read in this process."""
-    options = [tables.Options(tables.described(name), tables.described(name).chosen()) for name in names]
-    return sum(
-        batch.num_rows for each in segments for _, batch in tables.Unit(each.path, options, follows=each.follows)
+def measured(
+    name: str, size: int, run: Callable[[], int], times: int = 1, clock: Callable[[], float] = tree_cpu
+) -> Figure:
+    """The least of so many runs, printed. `clock`: CPU-seconds."""
+    found = []
+    for _ in range(times):
+        before, began = clock(), time.perf_counter()
+        rows = run()
+        found.append(Figure(size, max(clock() - before, 1e-3), time.perf_counter() - began))
+    best = Figure(size, min(each.cpu for each in found), min(each.wall for each in found))
+    print(
+        f"  {name:<34} {best.speed:8.1f} MB/CPU-s {best.cpu:8.2f} CPU-s {best.wall:8.2f} s  {rows:,} rows, "
+        f"{best.cpu / best.wall:.2f} cores busy",
+        flush=True,
     )
-
-
-def rdd_rows(segment: Any) -> Iterator[tuple[Any, ...]]:
-    reader = TupleReader("", "frames", COLUMNS, "")
-    return reader.read(type("Partition", (), {"segment": segment})())
-
-
-class Ways:
-    """The ways into Spark, over the same segments."""
-
-    def __init__(self, spark: Any, path: Path, segments: list[tables.Segment]) -> None:
-        self.spark, self.path, self.segments = spark, path, segments
-
-    def _read(self, name: str, table: str, columns: list[str]) -> Any:
-        return (
-            self.spark.read.format(name)
-            .option("table", table)
-            .option("columns", ",".join(columns))
-            .load(str(self.path))
-        )
-
-    def arrow(self) -> int:
-        return by_key(self._read("barnabas", "frames", COLUMNS))
-
-    def tuples(self) -> int:
-        return by_key(self._read("tuples", "frames", COLUMNS))
-
-    def rdd(self) -> int:
-        rows = self.spark.sparkContext.parallelize(self.segments, len(self.segments)).flatMap(rdd_rows)
-        return by_key(self.spark.createDataFrame(rows, ddl("frames", COLUMNS)))
-
-    def written(self, names: tuple[str, ...] = HEADERS) -> int:
-        """The pipeline's Parquet, by Spark's tasks."""
-        rows = 0
-
-        def told(row: dict[str, Any]) -> None:
-            nonlocal rows
-            rows += row["frames"]
-
-        with tempfile.TemporaryDirectory(prefix="barnabas-bench-") as output:
-            folder = Folder(Path(output, "tables"), names)
-            folder.prepare()
-            pipeline.write(self.spark, folder, [(each, None) for each in self.segments], told=told)
-        return rows
-
-    def paired_by_reader(self) -> int:
-        frame = self._read("barnabas", "exchanges", ["connection", "correlation_id", "latency_ns"])
-        return int(frame.agg(f.count("latency_ns"), f.sum("latency_ns")).collect()[0][0])
-
-    def paired_by_shuffle(self) -> int:
-        frame = self._read("barnabas", "frames", ["capture_id", "connection", "correlation_id", "time_ns", "direction"])
-        ends = frame.groupBy("capture_id", "connection", "correlation_id").agg(
-            f.min("time_ns").alias("asked"), f.max("time_ns").alias("told"), f.count("*").alias("frames")
-        )
-        whole = ends.where("frames = 2").agg(f.count("*"), f.sum(ends.told - ends.asked)).collect()
-        return int(whole[0][0])
-
-
-def written_alone(segments: list[tables.Segment]) -> int:
-    """The same Parquet, by this process."""
-    with tempfile.TemporaryDirectory(prefix="barnabas-bench-") as output:
-        folder = Folder(Path(output, "tables"), HEADERS)
-        folder.prepare()
-        return sum(folder.write(each)["frames"] for each in segments)
+    return best
 
 
 def goal(what: str, value: float, wanted: float) -> None:
@@ -246,45 +164,103 @@ def main() -> None:
     sizes = sorted(map(int, given.megabytes.split(",")))
     with tempfile.TemporaryDirectory(prefix="barnabas-bench-") as temporary:
         base = given.keep or Path(temporary)
-        steady: dict[int, tuple[float, ...]] = {}
-        one: dict[int, float] = {}
+        for megabytes in sizes:
+            linked(base, megabytes)
+        one: Found = {}
         for master in ("local[1]", *(("local[2]",) if given.wall else ())):
             with session(master) as spark:
                 for source in (BarnabasSource, TupleSource):
                     spark.dataSource.register(source)
-                for megabytes in sizes:
-                    place = base / f"{megabytes}"
-                    list(written(place, megabytes))
-                    segments = tables.find_segments(place).segments
-                    size, ways = sum(each.size for each in segments), Ways(spark, place, segments)
-                    for _ in range(3 if megabytes == sizes[0] else 0):
-                        ways.arrow()  # the JVM's first steps, in which it compiles
-                    print(f"{master}, {size / 1e6:.0f} MB in {len(segments)} files")
-                    arrow, speed = measured("Arrow batches", size, ways.arrow)
-                    if master != "local[1]":
-                        goal(f"local[2] to local[1] at {megabytes} MB", speed / one[megabytes], 1.7)
-                        continue
-                    one[megabytes] = speed
-                    own, _ = measured("without Spark, one process", size, lambda found=segments: alone(found))  # type: ignore[misc]
-                    print(f"       rows through the JVM to our own: {arrow / own:.2f}")
-                    by_spark, _ = measured("header tables written by Spark", size, ways.written)
-                    by_us, _ = measured("the same by one process", size, lambda found=segments: written_alone(found))  # type: ignore[misc]
-                    goal("Spark to our own process", by_spark / by_us, 0.6)
-                    steady[megabytes] = arrow, own, by_spark
-                    if megabytes != sizes[0]:
-                        continue
-                    goal("Arrow batches to tuples", arrow / measured("tuples", size, ways.tuples)[0], 2.0)
-                    goal("Arrow batches to an RDD", arrow / measured("RDD", size, ways.rdd)[0], 3.5)
-                    ours, _ = measured("pairs by the reader", size, ways.paired_by_reader)
-                    theirs, _ = measured("pairs by a shuffle", size, ways.paired_by_shuffle)
-                    goal("pairs by the reader to a shuffle", ours / theirs, 1.5)
-        for number, name in enumerate(("rows into Spark", "rows in one process", "tables by Spark")):
-            figures = [found[number] for found in steady.values()]
-            goal(f"slowest size to the fastest, {name}", min(figures) / max(figures), 0.9)
+                found = by_size(spark, base, sizes, roads=master == "local[1]")
+            if master == "local[1]":
+                one = found
+            else:
+                more_cores(one, found)
+        steadiness(one)
         if given.hot:
             hot(base, given.hot)
         if shutil.which("tshark"):
             beside_tshark(base)
+
+
+def linked(base: Path, megabytes: int) -> None:
+    """A folder of so many MB; sizes share their files."""
+    for part in written(base / "all", megabytes):
+        place = base / f"{megabytes}" / part.name
+        if not place.exists():
+            place.mkdir(parents=True)
+            for file in part.iterdir():
+                (place / file.name).hardlink_to(file)
+
+
+Found = dict[int, dict[str, Figure]]
+"""By MB (0: a few exchanges) and way."""
+
+
+def by_size(spark: Any, base: Path, sizes: list[int], roads: bool) -> Found:
+    """The ways over every size, in a session that is warm. `roads`: also those into Spark that we do not take, at the first."""
+    few = base / "few"
+    if not few.exists():
+        record(few, 1000)
+    first = Ways(spark, base / f"{sizes[0]}", tables.find_segments(base / f"{sizes[0]}").segments)
+    for _ in range(5):  # the JVM compiles what it sees often; the workers import
+        first.arrow()
+    first.written()
+    found: Found = {}
+    for megabytes in (0, *sizes):
+        place = base / f"{megabytes}" if megabytes else few
+        segments = tables.find_segments(place).segments
+        size, ways = sum(each.size for each in segments), Ways(spark, place, segments)
+        print(f"{spark.sparkContext.master}, {size / 1e6:.1f} MB in {len(segments)} files")
+        times = (2 if megabytes <= _TWICE else 1) if megabytes else 5
+        here = found[megabytes] = {
+            ROWS: measured(ROWS, size, ways.arrow, times),
+            WRITTEN: measured(WRITTEN, size, ways.written, times),
+        }
+        if not megabytes or not roads:
+            continue
+        here[OWN] = measured(OWN, size, lambda s=segments: alone(s), times, time.process_time)  # type: ignore[misc]
+        print(f"       rows through the JVM to our own: {here[ROWS].speed / here[OWN].speed:.2f}")
+        by_us = measured("the same by one process", size, lambda s=segments: written_alone(s), 1, time.process_time)  # type: ignore[misc]
+        goal("Spark to our own process", here[WRITTEN].speed / by_us.speed, 0.6)
+        if megabytes == sizes[0]:
+            arrow = here[ROWS].speed
+            goal("Arrow batches to tuples", arrow / measured("tuples", size, ways.tuples).speed, 2.0)
+            goal("Arrow batches to an RDD", arrow / measured("RDD", size, ways.rdd).speed, 3.5)
+            ours, theirs = (
+                measured(*each)
+                for each in (
+                    ("pairs by the reader", size, ways.paired_by_reader),
+                    ("pairs by a shuffle", size, ways.paired_by_shuffle),
+                )
+            )
+            goal("pairs by the reader to a shuffle", ours.speed / theirs.speed, 1.5)
+    return found
+
+
+ROWS, WRITTEN, OWN = "rows into Spark, Arrow batches", "header tables written by Spark", "rows in one process, no Spark"
+
+
+def more_cores(one: Found, two: Found) -> None:
+    """local[2] against local[1] in seconds. The JVM and the Python worker of one task work at the same time: where local[1] has
+    1.2 cores busy already, two cores cannot do more than 2 / 1.2 as much."""
+    for megabytes in sorted(set(one) - {0}):
+        for way in (ROWS, WRITTEN):
+            alone, both = one[megabytes][way], two[megabytes][way]
+            goal(f"local[2] to local[1] at {megabytes} MB, {way}", alone.wall / both.wall, 1.7)
+            alone, both = alone.beyond(one[0][way]), both.beyond(two[0][way])
+            goal("       without the cost of a query over nothing", alone.wall / both.wall, 1.7)
+
+
+def steadiness(one: Found) -> None:
+    """MB per CPU-second over the sizes."""
+    sizes = sorted(set(one) - {0})
+    for way in (ROWS, WRITTEN, OWN):
+        speeds = [one[megabytes][way].speed for megabytes in sizes]
+        goal(f"slowest size to the fastest, {way}", min(speeds) / max(speeds), 0.9)
+        if way in one[0]:
+            speeds = [one[megabytes][way].beyond(one[0][way]).speed for megabytes in sizes]
+            goal("       without the cost of a query over nothing", min(speeds) / max(speeds), 0.9)
 
 
 if __name__ == "__main__":
