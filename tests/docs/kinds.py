@@ -19,6 +19,8 @@ ELSEWHERE = {
 def elsewhere(command: Command) -> str:
     """The tests of what cannot be done here, or ""."""
     text = " ".join(command.words)
+    if text.startswith("transparent") and "--dry-run" in command.words:
+        return ""  # prints what it would do
     for words, tests in ELSEWHERE.items():
         if text.startswith(words) or (words.endswith("://") and words in text):
             return tests
