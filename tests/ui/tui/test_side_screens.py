@@ -71,7 +71,7 @@ def test_a_connection_as_a_dialogue(story: Capture, size: tuple[int, int]) -> No
         await pilot.press("escape", "f")
         await until(pilot, "conn == 1")
         await pilot.press("2")
-        await until(pilot, "Opened")
+        await until(pilot, "2 billing-7")  # the last of them is there, for G to go to
         await pilot.press("G", "S")
         await until(pilot, "connection 2")
         await pilot.press("q")
