@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import ast
+import configparser
 import importlib
 import json
+import re
 import tomllib
 from pathlib import Path
 
 import pytest
+import typer
 import yaml
 from barnabas.plugins.rules import parse
-from docs.pages import PAGES, Block, blocks
+from barnabas.ui import cli
+from barnabas.ui.tui.settings import parse_settings
+from docs.pages import PAGES, ROOT, Block, blocks
 
 
 def of(*languages: str) -> list[Block]:
@@ -41,12 +46,41 @@ def test_rules_are_rules(block: Block) -> None:
 
 @pytest.mark.parametrize("block", of("toml", "json"), ids=where)
 def test_settings_can_be_read(block: Block) -> None:
-    assert tomllib.loads(block.text) if block.language == "toml" else json.loads(block.text)
+    if block.page == "tui.md":
+        settings = parse_settings(block.text)
+        assert settings.filters and settings.colours and settings.keys
+    else:
+        assert tomllib.loads(block.text) if block.language == "toml" else json.loads(block.text)
+
+
+@pytest.mark.parametrize("block", of("ini"), ids=where)
+def test_units_start_what_there_is(block: Block) -> None:
+    unit = configparser.ConfigParser(interpolation=None, strict=False)
+    unit.optionxform = str  # type: ignore[assignment, method-assign]
+    unit.read_string(block.text)
+    run = [words.split() for name, words in unit["Service"].items() if name in ("ExecStart", "ExecStop")]
+    assert run
+    for path, *words in run:
+        assert path == "/opt/barnabas/bin/barnabas"
+        found = typer.main.get_command(cli.app)
+        while hasattr(found, "commands"):
+            found = found.commands[words.pop(0)]
+        found.make_parser(found.context_class(found)).parse_args(words)
+
+
+def test_benchmarks_are_there() -> None:
+    """With the options that stand beside them."""
+    lines = [line for block in blocks() for line in block.text.splitlines() if "python bench/" in line]
+    assert len(lines) > 10
+    for line in lines:
+        for path in re.findall(r"bench/[\w/]+\.py", line):
+            assert (ROOT / path).is_file(), line
+        source = (ROOT / re.findall(r"bench/[\w/]+\.py", line)[0]).read_text()
+        for option in re.findall(r"(?<!\S)--[a-z-]+", line):
+            assert f'"{option}"' in source, line
 
 
 def test_links_lead_somewhere() -> None:
-    import re
-
     for page in PAGES:
         text = page.read_text()
         for target in re.findall(r"\]\((?!https?:)([^)#\s]+)(?:#[\w-]+)?\)", text):
