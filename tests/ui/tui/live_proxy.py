@@ -16,8 +16,8 @@ from barnabas.ui.tui.app import BarnabasApp
 from confluent_kafka import Consumer
 from textual.pilot import Pilot
 
-LONG = 60.0
-"""Seconds that a loaded machine may take for anything."""
+from .awaiting import LONG, text_of, until
+
 Steps = Callable[[Pilot[None]], Awaitable[None]]
 
 
@@ -40,22 +40,6 @@ def drive(proxy: Proxy, steps: Steps, size: tuple[int, int] = (120, 40), **optio
             app.stop_once()
 
         asyncio.run(go())
-
-
-def text_of(pilot: Pilot[Any]) -> str:
-    strips = pilot.app.screen._compositor.render_strips(pilot.app.size)
-    return "\n".join(strip.text for strip in strips)
-
-
-async def until(pilot: Pilot[Any], wanted: str, absent: str = "") -> str:
-    """The screen, as soon as it shows `wanted` and no `absent`."""
-    shown = ""
-    for _ in range(int(LONG / 0.05)):
-        shown = text_of(pilot)
-        if wanted in shown and (not absent or absent not in shown):
-            return shown
-        await pilot.pause(0.05)
-    raise AssertionError(f"{wanted!r} did not come, or {absent!r} did not go:\n{shown}")
 
 
 async def hold(pilot: Pilot[Any], text: str, side: str = "request", seconds: float = 300) -> None:

@@ -17,6 +17,8 @@ from barnabas.captures import Capture, open_capture
 from barnabas.ui.tui.app import BarnabasApp
 from textual.pilot import Pilot
 
+from .awaiting import until
+
 
 def drive(capture: Capture, steps: Callable[[Pilot[None]], Awaitable[None]]) -> None:
     app = BarnabasApp(capture, title="story")
@@ -27,17 +29,6 @@ def drive(capture: Capture, steps: Callable[[Pilot[None]], Awaitable[None]]) -> 
             await steps(pilot)
 
     asyncio.run(go())
-
-
-async def until(pilot: Pilot[Any], wanted: str) -> str:
-    shown = ""
-    for _ in range(1000):
-        shown = "\n".join(strip.text for strip in pilot.app.screen._compositor.render_strips(pilot.app.size))
-        words = " ".join(shown.replace("│", " ").split())  # a long path breaks a line anywhere
-        if wanted in shown or wanted in words:
-            return shown
-        await pilot.pause(0.02)
-    raise AssertionError(f"{wanted!r} did not come:\n{shown}")
 
 
 async def copied(pilot: Pilot[Any], key: str, name: str) -> str:

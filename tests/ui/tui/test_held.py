@@ -16,6 +16,8 @@ from barnabas.ui.tui.app import BarnabasApp
 from barnabas.ui.tui.held_queue import LEASE_SECONDS
 from textual.pilot import Pilot
 
+from .awaiting import until
+
 BODY = {"group_id": "stock", "generation_id": 5, "member_id": "m-1", "group_instance_id": None}
 
 INTERCEPT = {
@@ -88,16 +90,6 @@ def drive(capture: Capture, proxy: Proxy, steps: Callable[[Pilot[None]], Awaitab
 
     asyncio.run(go())
     app.stop_once()
-
-
-async def until(pilot: Pilot[Any], wanted: str) -> str:
-    shown = ""
-    for _ in range(1000):
-        shown = "\n".join(strip.text for strip in pilot.app.screen._compositor.render_strips(pilot.app.size))
-        if wanted in shown:
-            return shown
-        await pilot.pause(0.02)
-    raise AssertionError(f"{wanted!r} did not come:\n{shown}")
 
 
 async def asked(pilot: Pilot[Any], proxy: Proxy, wanted: tuple[Any, ...]) -> None:

@@ -17,7 +17,8 @@ from browsing.terminal import terminal
 from confluent_kafka import KafkaException, Producer, TopicPartition
 from textual.pilot import Pilot
 
-from .live_proxy import LONG, Client, drive, hold, outcome, until
+from .awaiting import LONG, until
+from .live_proxy import Client, drive, hold, outcome
 
 
 @pytest.fixture(scope="module")

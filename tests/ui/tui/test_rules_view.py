@@ -11,6 +11,8 @@ from barnabas.proxy.control import ControlError
 from barnabas.ui.tui.app import BarnabasApp
 from textual.pilot import Pilot
 
+from .awaiting import until
+
 
 class Proxy:
     """As much of `Control` as the view needs; keeps rules as the real one gives them."""
@@ -45,15 +47,6 @@ def drive(capture: Capture, steps: Callable[[Pilot[None]], Awaitable[None]], **o
             await steps(pilot)
 
     asyncio.run(go())
-
-
-async def until(pilot: Pilot[Any], wanted: str) -> str:
-    for _ in range(400):
-        shown = "\n".join(strip.text for strip in pilot.app.screen._compositor.render_strips(pilot.app.size))
-        if wanted in shown:
-            return shown
-        await pilot.pause(0.02)
-    raise AssertionError(f"{wanted!r} did not come:\n{shown}")
 
 
 def test_rules_are_listed_and_read_only(story: Capture) -> None:

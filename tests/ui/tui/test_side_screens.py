@@ -17,6 +17,8 @@ from barnabas.ui.tui.detail import DetailScreen
 from barnabas.ui.tui.dialogue import DialogueScreen
 from textual.pilot import Pilot
 
+from .awaiting import text_of, until
+
 
 def drive(capture: Capture, steps: Callable[[Pilot[None]], Awaitable[None]], size: tuple[int, int] = (120, 40)) -> None:
     app = BarnabasApp(capture, title="story")
@@ -27,18 +29,6 @@ def drive(capture: Capture, steps: Callable[[Pilot[None]], Awaitable[None]], siz
             await steps(pilot)
 
     asyncio.run(go())
-
-
-def shown(pilot: Pilot[Any]) -> str:
-    return "\n".join(strip.text for strip in pilot.app.screen._compositor.render_strips(pilot.app.size))
-
-
-async def until(pilot: Pilot[Any], wanted: str) -> str:
-    for _ in range(400):
-        if wanted in shown(pilot):
-            return shown(pilot)
-        await pilot.pause(0.02)
-    raise AssertionError(f"{wanted!r} did not come:\n{shown(pilot)}")
 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 40)])
@@ -64,7 +54,7 @@ def test_a_connection_as_a_dialogue(story: Capture, size: tuple[int, int]) -> No
         assert "orders-0, order" in text  # what the answer is about
         await pilot.press("E")
         assert screen.list.row(screen.list.cursor).error == 27
-        assert "REBALANCE_IN_PROGRESS" in shown(pilot)
+        assert "REBALANCE_IN_PROGRESS" in text_of(pilot)
         await pilot.press("enter")
         await pilot.pause()
         assert isinstance(pilot.app.screen, DetailScreen)
@@ -90,11 +80,11 @@ def test_two_exchanges_side_by_side(story: Capture, numbers: dict[str, int]) -> 
         assert "#3 Produce v9" in text and "#4 Produce v9" in text
         assert "1 of" in text and "6 NOT_LEADER_OR_FOLLOWER" in text and "0 NONE" in text
         await pilot.press("n")
-        assert "responses[orders].partition_responses[3].error_code" in shown(pilot)
+        assert "responses[orders].partition_responses[3].error_code" in text_of(pilot)
         assert "private" not in text  # records are told by size and digest
         fields = pilot.app.screen.list.count()
         await pilot.press("v")
-        assert pilot.app.screen.list.count() > fields and "acks" in shown(pilot)
+        assert pilot.app.screen.list.count() > fields and "acks" in text_of(pilot)
         await pilot.press("n")
         first = pilot.app.screen.list.cursor
         await pilot.press("n")
