@@ -79,7 +79,7 @@ def test_every_command_has_its_test(repository: Path) -> None:
     """Those that are not run here are in others; and few lines show only what may be written."""
     assert all((repository / tests).exists() for tests in ELSEWHERE.values())
     kinds = Counter(kind(command) for command in COMMANDS)
-    assert kinds["plain"] > 110 and kinds["pattern"] <= 9 and kinds["elsewhere"] <= 16
+    assert kinds["plain"] > 110 and kinds["pattern"] <= 8 and kinds["elsewhere"] <= 16
 
 
 @pytest.mark.parametrize("command", of("live"))
