@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ...captures.replay.absent import Absent
 from ...captures.replay.comparing import Comparer, Difference, lacking
 from ...captures.replay.partly import PRODUCE, rest, united, without
 from ...captures.replay.preparing import Preparer
@@ -43,6 +44,7 @@ class Answers:
         self._mapping = preparer.mapping
         self._patience_ns = int(settings.patience * SECOND)
         self._settling_ns = self._patience_ns
+        self._absent = Absent()
         # Differences of questions that may be asked again: the target may be ahead of the recording.
         self._open: dict[tuple[int, bytes], tuple[Call, list[Difference], Message]] = {}
 
@@ -63,11 +65,12 @@ class Answers:
         if got is None:
             return 0
         self._preparer.answered(call, got)
+        self._absent.answered(got)
         asked, recorded = exchange.request_message, exchange.response_message
         if recorded is not None and call.left_out:
             recorded = without(recorded, call.left_out)
         why = None if closing else lacking(recorded, got)
-        if why is not None and self._worth(call, now):
+        if why is not None and self._helps(call, got, now):
             if recorded is not None and exchange.api == "Fetch":
                 self.comparer.fetched.again(got, recorded)
             if any(code in _MOVED for _, code in got.errors()):
@@ -113,11 +116,17 @@ class Answers:
         call.attempts += 1
         return min(call.attempts, 5) * _AGAIN_NS
 
-    def _worth(self, call: Call, now: int) -> bool:
+    def _helps(self, call: Call, got: Message, now: int) -> bool:
         """Whether asking once more may help still."""
+        if self._absent.hopeless(got):
+            self.report.note("topics that the target had not after all patience are not waited for again")
+            return False
         if not call.attempts:
             call.due_ns = now  # from here on: when it was first answered
-        return now - call.due_ns < self._patience_ns
+        if now - call.due_ns < self._patience_ns:
+            return True
+        self._absent.in_vain(got)
+        return False
 
     def _settles(self, call: Call, now: int) -> bool:
         """Whether to wait a little for what may show later; all such waits together are bounded."""

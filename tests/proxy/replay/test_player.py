@@ -183,6 +183,32 @@ def test_what_does_not_pass_in_time_is_a_difference(play: Any, tape: Any) -> Non
     assert report.different == {"Heartbeat error_code": 1} and report.again >= 2
 
 
+def test_a_topic_that_is_not_there_is_waited_for_once(play: Any, tape: Any) -> None:
+    """The first Produce is sent again and again, those behind it are not: but for other errors, and once it was made."""
+    gone, moved = facts.error_code("UNKNOWN_TOPIC_OR_PARTITION"), facts.error_code("NOT_LEADER_OR_FOLLOWER")
+    asked: dict[bytes, int] = {}
+
+    def answers(message: Any, heard: Any) -> dict[str, Any]:
+        if message.api == "CreateTopics":
+            return {"topics": [{"name": "t"}]}
+        (batch,) = batches(message["topic_data[0].partition_data[0].records"])
+        value = next(batch.records()).value
+        asked[value] = asked.get(value, 0) + 1
+        first = {b"moved": moved, b"made": gone}
+        return produced(message, error=gone if value not in first else first[value] if asked[value] == 1 else 0)
+
+    broker = play(answers)
+    for number, value in enumerate((b"one", b"two", b"three", b"moved")):
+        tape.both(number * 5, 0, "Produce", 9, produce(value), ROW)
+    tape.both(30, 0, "CreateTopics", 4, {"topics": [{"name": "t"}]}, {"topics": [{"name": "t"}]})
+    tape.both(35, 0, "Produce", 9, produce(b"made"), ROW)
+    report = Replay(tape.done(), broker.address, settings=Settings(Pace(0.0), patience=0.4)).run()
+    assert asked.pop(b"one") > 2 and asked.pop(b"two") >= 1  # sent when patience for the one before is over, or nearly
+    assert asked == {b"three": 1, b"moved": 2, b"made": 2}
+    assert report.different == {"Produce responses[*].partition_responses[*].error_code": 3}
+    assert report.notes["topics that the target had not after all patience are not waited for again"] >= 1
+
+
 def test_of_a_partly_refused_produce_the_rest_is_sent_again(play: Any, tape: Any) -> None:
     def answers(message: Any, heard: Any) -> dict[str, Any]:
         refuses = len(broker.heard) < 3
