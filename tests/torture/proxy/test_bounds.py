@@ -6,6 +6,7 @@ import resource
 import socket
 import threading
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -26,10 +27,18 @@ def until(proxy: Proxy, kind: type[Event], seconds: float = 60.0) -> Any:
     raise AssertionError(f"no {kind.__name__} within {seconds} s")
 
 
+@pytest.fixture(autouse=True)
+def files() -> Iterator[None]:
+    """Enough of them for both ends of a thousand connections; other tests get their limits back."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(8192, hard)), hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
 @pytest.mark.parametrize("stalled", ["client", "broker"])
 def test_stalled_peers(stalled: str) -> None:
     """A hundred of them, each offered a gigabyte."""
-    resource.setrlimit(resource.RLIMIT_NOFILE, (min(8192, resource.getrlimit(resource.RLIMIT_NOFILE)[1]),) * 2)
     stop = threading.Event()
     moved = [0]
     frame = (64 * 1024).to_bytes(4, "big") + bytes(64 * 1024)
@@ -104,8 +113,6 @@ def test_a_reset_is_noticed_while_the_other_side_takes_nothing(gone: str) -> Non
 def test_a_thousand_connections(scale: float) -> None:
     """Held, used, closed: what each costs, and that nothing of it stays."""
     count = 1000
-    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    resource.setrlimit(resource.RLIMIT_NOFILE, (min(8192, hard), hard))
     with Broker(echo) as broker, Proxy(ProxyConfig(upstream=broker.address, probe=False)) as proxy:
         relay = pid_of(proxy, "relay")
         for _ in range(3):
