@@ -102,16 +102,6 @@ static int32_t numbered(PyObject *known, const uint8_t *p, Py_ssize_t size) {
     return found;
 }
 
-static int is_text(const uint8_t *text, Py_ssize_t size) {
-    for (Py_ssize_t i = 0; i < size; i++)
-        if (text[i] >= 0x80) {
-            PyObject *value = PyUnicode_DecodeUTF8((const char *)text, size, NULL);
-            Py_XDECREF(value);
-            return value != NULL;
-        }
-    return 1;
-}
-
 static int keep_topic(struct Areas *areas, const Field *field, Cursor *c) {
     Py_ssize_t size = 0;
     if (!read_length(field, c, 0, &size))

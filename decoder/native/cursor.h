@@ -15,6 +15,9 @@ static const uint8_t SIZE[] = {1, 1, 2, 2, 4, 4, 8, 8, 16};
 
 static inline Py_ssize_t left(const Cursor *c) { return c->end - c->at; }
 
+/* Whether it is UTF-8; if not, an exception is set. */
+int is_text(const uint8_t *text, Py_ssize_t size); /* project.c */
+
 /* -1 for null; `wide`: the fixed form has 4 bytes, else 2 */
 static inline int read_length(const Field *field, Cursor *c, int wide, Py_ssize_t *length) {
     if (field->compact) {

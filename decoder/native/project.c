@@ -13,11 +13,7 @@ static inline int pass(Cursor *c, Py_ssize_t size) {
     return 1;
 }
 
-/* Text that is passed over must be UTF-8 all the same: a message can be read, or it cannot. */
-static int pass_text(Cursor *c, Py_ssize_t size) {
-    const uint8_t *text = c->at;
-    if (!pass(c, size))
-        return 0;
+int is_text(const uint8_t *text, Py_ssize_t size) {
     for (Py_ssize_t i = 0; i < size; i++)
         if (text[i] >= 0x80) {
             PyObject *value = PyUnicode_DecodeUTF8((const char *)text, size, NULL);
@@ -25,6 +21,12 @@ static int pass_text(Cursor *c, Py_ssize_t size) {
             return value != NULL;
         }
     return 1;
+}
+
+/* Text that is passed over must be UTF-8 all the same: a message can be read, or it cannot. */
+static int pass_text(Cursor *c, Py_ssize_t size) {
+    const uint8_t *text = c->at;
+    return pass(c, size) && is_text(text, size);
 }
 
 static inline int pass_item(const Field *field, Cursor *c) {
