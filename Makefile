@@ -9,8 +9,8 @@ SEED ?= 1
 GIGABYTES ?= 20
 MINUTES ?= 60
 # each says with --help what it measures and against what
-BENCHES ?= decoder/run.py filter/run.py relay/run.py relay/clients.py rules/run.py translation/run.py captures/recording.py \
-	captures/run.py replay/run.py feed/run.py testing/run.py ui/run.py spark/tables.py spark/goals.py growth/run.py peers/run.py
+BENCHES ?= decoder/run.py filter/run.py relay/run.py peers/run.py relay/clients.py rules/run.py translation/run.py captures/recording.py \
+	captures/run.py replay/run.py feed/run.py testing/run.py ui/run.py spark/tables.py spark/goals.py growth/run.py
 # how the test run uses the cores; one group (one broker, one Spark session) stays on one worker
 WORKERS ?= -n 2 --dist loadgroup
 

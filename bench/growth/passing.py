@@ -19,7 +19,8 @@ from barnabas import decoder
 from barnabas.decoder import facts
 from frames import Shape, _fetch, _heartbeat, _produce, _sized
 from measured import Row
-from run import barnabas, build, cpu_seconds, free_port, measure, process, warm
+from others import free_port, process
+from run import barnabas, build, cpu_seconds, measure, warm
 
 WARM = 1.25
 """The load counts frames after a quarter of its time."""

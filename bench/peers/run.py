@@ -2,16 +2,17 @@
 
     python bench/peers/run.py [--rounds 5] [--seconds 0.5] [--shapes TEXT] [--install-only] [--json]
 
-Installed once, into .cache/peers: mitmproxy by pip in an environment of its own, Toxiproxy by `go install`. HAProxy and
-socat are taken from the PATH. What cannot be had is said, with the reason, and left out. The measuring is that of
-bench/relay/run.py: the same frames between the same two programs, rounds interleaved. kafka-proxy and Kroxylicious are not
-among them: neither could be had as a module of Go and a package of Maven where this was written.
+Installed once, into .cache/peers: mitmproxy by pip in an environment of its own, Toxiproxy by `go install`, Kroxylicious by
+Maven. HAProxy and socat are taken from the PATH. What cannot be had is said, with the reason, and left out. The measuring is
+that of bench/relay/run.py: the same frames between the same two programs, rounds interleaved. kafka-proxy is not among them:
+it could not be had as a module of Go where this was written.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -23,7 +24,7 @@ PEERS = HERE.parents[1] / ".cache" / "peers"
 BIN = PEERS / "bin"
 MITMPROXY = "mitmproxy"
 TOXIPROXY = "github.com/Shopify/toxiproxy/v2/cmd/server@v2.5.0"
-CANDIDATES = "direct,C,haproxy,socat,toxiproxy,mitmproxy,barnabas,barnabas inline,barnabas recording"
+CANDIDATES = "direct,C,haproxy,socat,toxiproxy,mitmproxy,kroxylicious,barnabas,barnabas inline,barnabas recording"
 MINUTES = 10
 
 
@@ -57,6 +58,18 @@ def toxiproxy() -> None:
         (PEERS / "server").rename(BIN / "toxiproxy-server")
 
 
+def kroxylicious() -> None:
+    if (BIN / "kroxylicious").exists():
+        return
+    jars = PEERS / "kroxylicious"
+    pom, program = HERE / "pom.xml", HERE / "Kroxylicious.java"
+    step(["mvn", "-q", "-B", "-ntp", "-f", str(pom), "dependency:copy-dependencies", f"-DoutputDirectory={jars}"])
+    step(["javac", "-cp", f"{jars}/*", "-d", str(jars / "classes"), str(program)])
+    words = shlex.join(["java", "-cp", f"{jars / 'classes'}:{jars}/*", "Kroxylicious"])
+    (BIN / "kroxylicious").write_text(f'#!/bin/sh\nexec {words} "$@"\n')
+    (BIN / "kroxylicious").chmod(0o755)
+
+
 def installed(tool: str) -> Callable[[], None]:
     def check() -> None:
         if shutil.which(tool) is None:
@@ -70,6 +83,7 @@ INSTALL: dict[str, Callable[[], None]] = {
     "socat": installed("socat"),
     "Toxiproxy": toxiproxy,
     "mitmproxy": mitmproxy,
+    "Kroxylicious": kroxylicious,
 }
 
 

@@ -4,7 +4,7 @@
     python bench/relay/run.py [--hung-observer] [--connections 1000] [--stalled 50]      (see bounds.py)
 
 Builds `load.c` (client and sink) and `yardstick.c` (the C proxy) with cc. Peers are taken from the PATH where they
-are installed (haproxy, mitmdump, toxiproxy-server, socat) and otherwise left out, which is said. Every candidate
+are installed (see others.py) and otherwise left out, which is said. Every candidate
 moves the same frames between the same two programs; with --check every byte is compared (and nothing is timed well).
 """
 
@@ -15,14 +15,12 @@ import json
 import os
 import platform
 import shutil
-import socket
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -35,38 +33,7 @@ sys.path.insert(0, str(HERE))
 
 import bounds  # noqa: E402
 from frames import Shape, shapes  # noqa: E402
-
-Started = Iterator[tuple[int, list[int]]]
-"""A candidate that runs: its port, and the pids whose CPU time is its cost."""
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
-def wait_for(port: int, seconds: float = 20.0) -> None:
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", port)) == 0:
-                return
-        time.sleep(0.05)
-    raise RuntimeError(f"nothing listens on port {port} after {seconds} s")
-
-
-@contextmanager
-def process(command: list[str], port: int) -> Started:
-    child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        wait_for(port)
-        yield port, [child.pid]
-    finally:
-        child.terminate()
-        child.wait()
-
+from others import PEERS, Started, free_port, process  # noqa: E402
 
 # --- candidates: each a function (port of the sink, scratch folder) -> context manager -------------------------
 
@@ -85,41 +52,6 @@ def writing_yardstick(upstream: int, folder: Path) -> Any:
     """The bound of lossless recording here: the C proxy, with a bare loop that writes every byte to a file."""
     port = free_port()
     return process([str(folder / "yardstick"), str(port), str(upstream), str(folder / f"bare-{port}")], port)
-
-
-def haproxy(upstream: int, folder: Path) -> Any:
-    port = free_port()
-    config = folder / f"haproxy-{port}.cfg"
-    config.write_text(
-        "global\n nbthread 1\n maxconn 4000\ndefaults\n mode tcp\n timeout connect 5s\n timeout client 1m\n"
-        f" timeout server 1m\nlisten kafka\n bind 127.0.0.1:{port}\n server sink 127.0.0.1:{upstream}\n"
-    )
-    return process(["haproxy", "-db", "-f", str(config)], port)
-
-
-def socat(upstream: int, folder: Path) -> Any:
-    port = free_port()
-    listen = f"TCP-LISTEN:{port},bind=127.0.0.1,fork,reuseaddr,nodelay,backlog=512"
-    return process(["socat", "-b", "262144", listen, f"TCP:127.0.0.1:{upstream},nodelay"], port)
-
-
-def mitmproxy(upstream: int, folder: Path) -> Any:
-    port = free_port()
-    mode = f"reverse:tcp://127.0.0.1:{upstream}@127.0.0.1:{port}"
-    return process(["mitmdump", "-q", "--mode", mode, "--set", f"confdir={folder}/mitm"], port)
-
-
-@contextmanager
-def toxiproxy(upstream: int, folder: Path) -> Started:
-    control, port = free_port(), free_port()
-    with process(["toxiproxy-server", "-port", str(control)], control) as (_, pids):
-        body = {"name": "kafka", "listen": f"127.0.0.1:{port}", "upstream": f"127.0.0.1:{upstream}", "enabled": True}
-        request = urllib.request.Request(
-            f"http://127.0.0.1:{control}/proxies", json.dumps(body).encode(), {"Content-Type": "application/json"}
-        )
-        urllib.request.urlopen(request, timeout=5).close()
-        wait_for(port)
-        yield port, pids
 
 
 def children() -> set[int]:
@@ -155,10 +87,7 @@ CANDIDATES: dict[str, tuple[str | None, Callable[[int, Path], Any]]] = {
     "direct": (None, direct),
     "C": (None, yardstick),
     "C writing": (None, writing_yardstick),
-    "haproxy": ("haproxy", haproxy),
-    "socat": ("socat", socat),
-    "toxiproxy": ("toxiproxy-server", toxiproxy),
-    "mitmproxy": ("mitmdump", mitmproxy),
+    **PEERS,
     "barnabas": (None, barnabas()),
     "barnabas 2 workers": (None, barnabas(workers=2)),
     "barnabas inline": (None, barnabas(rules=ELSEWHERE)),
@@ -166,6 +95,10 @@ CANDIDATES: dict[str, tuple[str | None, Callable[[int, Path], Any]]] = {
     "barnabas lossless": (None, barnabas(record=True, lossless=True)),
     "barnabas snaplen": (None, barnabas(record=True, snaplen=4096)),
 }
+
+COMPILED_WHILE_RUNNING = {"kroxylicious"}
+WARM_UP_SECONDS = 5.0
+"""How long a Java program works before it is measured."""
 
 
 # --- measuring -------------------------------------------------------------------------------------------------
@@ -223,8 +156,10 @@ def one_shape(shape: Shape, chosen: dict[str, Any], folder: Path, options: argpa
                 running[name] = stack.enter_context(start(upstream, folder))
             except (OSError, RuntimeError) as error:
                 found[name] = {"failed": str(error)}
-        for port, _ in running.values():
+        for name, (port, _) in running.items():
             warm(folder / "load", port, files, shape, options.check)
+            if name in COMPILED_WHILE_RUNNING:
+                measure(folder / "load", port, files, shape, WARM_UP_SECONDS, options.check)
         results: dict[str, list[dict[str, float]]] = {name: [] for name in running}
         for _ in range(options.rounds):
             for name, (port, pids) in list(running.items()):

@@ -15,6 +15,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+import others
 import run
 from barnabas.proxy import Proxy, ProxyConfig
 from barnabas.proxy.certificates import CA_CERTIFICATE, Authority
@@ -52,7 +53,7 @@ def haproxy(tls: bool):
     @contextmanager
     def start(upstream: int, folder: Path):
         ca, server = _authority(folder)
-        ports = run.free_port(), run.free_port()
+        ports = others.free_port(), others.free_port()
         bind = f" ssl crt {server}" if tls else ""
         to = f" ssl ca-file {ca / CA_CERTIFICATE} verify required" if tls else ""
         head = "global\n nbthread 1\n maxconn 4000\ndefaults\n mode tcp\n timeout connect 5s\n timeout client 1m\n timeout server 1m\n"
@@ -65,8 +66,8 @@ def haproxy(tls: bool):
             files.append(Path(tempfile.mkstemp(dir=folder, suffix=".cfg")[1]))
             files[-1].write_text(head + text)
         with (
-            run.process(["haproxy", "-db", "-f", str(files[1])], ports[1]) as (_, second),
-            run.process(["haproxy", "-db", "-f", str(files[0])], ports[0]) as (port, first),
+            others.process(["haproxy", "-db", "-f", str(files[1])], ports[1]) as (_, second),
+            others.process(["haproxy", "-db", "-f", str(files[0])], ports[0]) as (port, first),
         ):
             yield port, first + second
 
