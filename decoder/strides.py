@@ -64,22 +64,30 @@ class PythonQueue(deque[Any]):
 
     def __init__(self) -> None:
         super().__init__()
-        self._frames: dict[int, tuple[bytes, int, int]] = {}
+        self._first = 0
+        """The first entry's place among all that have been here: two requests may have the same number."""
+        self._frames: deque[tuple[int, tuple[bytes, int, int]]] = deque()
+        """What was kept, with the places of the entries."""
 
     def append_kept(self, number: int, frame: bytes, time_ns: int, size: int) -> None:
         """A number with its request (size first) or that one's skeleton, when it came, and its size."""
-        self._frames[number] = frame, time_ns, size
+        self._frames.append((self._first + len(self), (frame, time_ns, size)))
         self.append(number)
 
     def kept(self) -> tuple[bytes, int, int] | None:
         """The request of the first entry, if it was kept, when it came, and its size."""
-        return self._frames.get(self[0]) if self and self[0].__class__ is int else None
+        return self._frames[0][1] if self._frames and self._frames[0][0] == self._first else None
 
     def popleft(self) -> Any:
         entry = super().popleft()
-        if self._frames and entry.__class__ is int:
-            self._frames.pop(entry, None)
+        if self._frames and self._frames[0][0] == self._first:
+            self._frames.popleft()
+        self._first += 1
         return entry
+
+    def appendleft(self, entry: Any) -> None:
+        super().appendleft(entry)
+        self._first -= 1
 
     def clear(self) -> None:
         super().clear()

@@ -155,10 +155,6 @@ class RuleBook:
         """Api keys whose responses have to be shown to `judge`: rules ask for what the response says."""
         return self._late
 
-    def names_topics(self) -> bool:
-        """Whether a rule asks for topics by name."""
-        return any(each.rule.filter.names_topics for each in self._standing)
-
     def hits(self) -> dict[str, int]:
         """How often each rule has fired, by name."""
         return {each.rule.name: each.clock.count.hits for each in self._standing}

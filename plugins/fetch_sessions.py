@@ -23,6 +23,8 @@ INITIAL_EPOCH, FINAL_EPOCH = 0, -1
 NOT_FOUND = facts.error_code("FETCH_SESSION_ID_NOT_FOUND")
 NOTE = "a rule or plugin asks for topics: sent without a fetch session"
 ENDED = "a rule or plugin asks for topics: the fetch session was ended"
+SESSION = frozenset({"session_id", "session_epoch"})
+"""The fields that say which session a Fetch belongs to."""
 _TOPICS = frozenset({"topic", "topic.id", "partition"})
 
 
@@ -39,14 +41,19 @@ def names_topics(wanted: Filter) -> bool:
     return False
 
 
+def whole(request: Message) -> bool:
+    """Whether a Fetch names all its topics as it is, so that `instead` has nothing to change: it is without a session."""
+    if request.api_version < SINCE:
+        return True
+    session, epoch = request["session_id"], request["session_epoch"]
+    return bool(epoch != INITIAL_EPOCH and not (session and epoch > INITIAL_EPOCH))
+
+
 def instead(request: Message, correlation_id: int) -> tuple[bytes | None, bytes | None]:
     """(the request that goes on instead, the response that ends its session), without sizes; None: neither is needed."""
-    if request.api_key != FETCH or request.api_version < SINCE:
+    if request.api_key != FETCH or whole(request):
         return None, None
-    session, epoch = request["session_id"], request["session_epoch"]
-    if epoch == INITIAL_EPOCH:
+    if request["session_epoch"] == INITIAL_EPOCH:
         return request.replace({"session_epoch": FINAL_EPOCH}).encode(), None
-    if session and epoch > INITIAL_EPOCH:
-        fields = {"error_code": NOT_FOUND, "session_id": 0, "responses": []}
-        return None, encode_response(FETCH, request.api_version, fields, correlation_id=correlation_id)
-    return None, None
+    fields = {"error_code": NOT_FOUND, "session_id": 0, "responses": []}
+    return None, encode_response(FETCH, request.api_version, fields, correlation_id=correlation_id)

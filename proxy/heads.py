@@ -17,6 +17,7 @@ from ..decoder import Exchange, Topics
 from ..decoder.filter.places import NAMES, PARTITION
 from ..decoder.message import Message
 from ..plugins.book import RuleBook
+from ..plugins.fetch_sessions import FETCH, SESSION, whole
 from ..plugins.leaves import leaves
 from .editing import PRODUCE
 
@@ -33,10 +34,12 @@ ENTRY = struct.Struct("=5I")
 comes; then the bytes from the client id on, then the mask."""
 
 
-def beginning(message: Message, named: bool, topics: Topics | None = None) -> tuple[int, bytes, bytes] | None:
+def beginning(
+    message: Message, topics: Topics | None = None, alike: frozenset[str] = frozenset()
+) -> tuple[int, bytes, bytes] | None:
     """(size or 0 for any, bytes from the client id on, mask) of a decoded request; None if nothing can be said.
 
-    `named`: filters compare names of topics; a request with an id that has no name yet may be another's tomorrow.
+    `alike`: names of fields that may not differ, too.
     """
     frame = bytes(message.frame)
     places = {span.path: (span.start, span.end) for span in message.map()}
@@ -44,7 +47,7 @@ def beginning(message: Message, named: bool, topics: Topics | None = None) -> tu
     free: list[tuple[int, int]] = []
     records = False
     for leaf in leaves(message, topics):
-        if records or (named and leaf.pair.topic is None and leaf.pair.topic_id is not None):
+        if records:
             return None
         if leaf.path not in places:
             continue
@@ -52,7 +55,7 @@ def beginning(message: Message, named: bool, topics: Topics | None = None) -> tu
         if leaf.field.type == "records":
             # Behind the only partition's records nothing else is told: they may be any.
             records, size, end = True, 0, start
-        elif leaf.field.type in FREE and not leaf.field.array and leaf.field.name not in ASKED:
+        elif leaf.field.type in FREE and not leaf.field.array and leaf.field.name not in ASKED | alike:
             free.append((start, stop))
     if end - 8 > LONGEST or end < 8:
         return None
@@ -74,7 +77,7 @@ class Heads:
         self._wait = 1
 
     def clear(self) -> None:
-        """Other rules stand, or others ask, too."""
+        """Other rules stand, or others ask, too, or topics have names that had none: what was decided may be otherwise now."""
         self.table, self._entries, self._idle, self._wait = b"", [], 0, 1
 
     def keep(self, exchange: Exchange, rules: RuleBook) -> None:
@@ -85,7 +88,12 @@ class Heads:
             return
         self._idle = 0
         self._wait = min(self._wait * 2, WAIT_LONGEST)
-        found = beginning(message, rules.names_topics(), exchange.topics)
+        alike: frozenset[str] = frozenset()
+        if message.api_key == FETCH and rules.whole_fetches():
+            if not whole(message):
+                return
+            alike = SESSION
+        found = beginning(message, exchange.topics, alike)
         if found is None:
             return
         size, like, mask = found

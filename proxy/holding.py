@@ -102,11 +102,15 @@ class Holding(Responses):
         exchange = exchange_of(self, data[at:end], time.time_ns())
         if exchange.request_message is None or self.relay.editor.rules.concerns(exchange):
             return False
+        if key == FETCH and self._whole_fetches() and not fetch_sessions.whole(exchange.request_message):
+            return False
         self.heads.keep(exchange, self.relay.editor.rules)
         return True
 
     def _see_through(self, lane: Sifting, kind: str, key: int, version: int, missing: int) -> None:
         """A frame is held; perhaps no rule is about it, and that is seen before it is all there."""
+        if kind == "request" and key == FETCH and self._whole_fetches():
+            return  # it may have to be changed
         if missing > SEEN_THROUGH and fleshed(kind, key, version) and self.relay.editor.rules.skeletal(key):
             lane.skeleton = Skeleton(kind, key, version)
 
@@ -161,10 +165,8 @@ class Holding(Responses):
         return self.relay.editor.rules.whole_fetches() or (plugged is not None and plugged.whole_fetches)
 
     def _rules_alone(self, key: int) -> bool:
-        """Whether only rules want to see the messages of an API, and need no more of requests than these."""
+        """Whether only rules want to see the messages of an API."""
         editor = self.relay.editor
-        if key == FETCH and self._whole_fetches():
-            return False
         return self.dialect is None and key not in editor.others and key != API_VERSIONS
 
     def _holds_response(self, data: bytes, at: int, size: int) -> bool:

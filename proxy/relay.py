@@ -361,6 +361,11 @@ class Relay:
             connection.heads.clear()
             switch(connection, bool(wanted))
 
+    def topics_named(self) -> None:
+        """Topics that were ids so far have names: requests that concerned no rule may concern one now."""
+        for connection in self.connections.values():
+            connection.heads.clear()
+
     def lost_control(self, channel: Channel) -> None:
         """The control server is gone: whatever waits for its decisions goes on."""
         self.sockets.others.pop(channel.fileno(), None)

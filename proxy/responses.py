@@ -53,7 +53,10 @@ class Responses(Answering):
         note = "addresses"
         try:
             if names_brokers(key, version):
+                named = len(self.relay.editor.rules.seen.topics)
                 changed = self.relay.editor.readdress(frame, key, version, self.local_host)
+                if len(self.relay.editor.rules.seen.topics) > named:
+                    self.relay.topics_named()
             elif key == API_VERSIONS and self.relay.rewrites:
                 note = "versions"
                 changed, capped = self.relay.editor.cap(frame, version)

@@ -344,6 +344,26 @@ def pure(request: pytest.FixtureRequest) -> Any:
     return C
 
 
+def test_requests_with_the_same_number_are_kept_each_for_itself(pure: Any) -> None:
+    """Nothing keeps a client from asking twice under one correlation id: each response is judged with its own request."""
+    queue, number = pure.Queue(), (FETCH << 16 | 12) << 32 | 7
+    queue.append_kept(number, b"first", 1, 10)
+    queue.append(number)
+    queue.append_kept(number, b"third", 3, 30)
+    assert queue.kept() == (b"first", 1, 10)
+    queue.popleft()
+    assert queue.kept() is None
+    queue.popleft()
+    assert queue.kept() == (b"third", 3, 30)
+    queue.appendleft(number)  # one whose response comes after all
+    assert queue.kept() is None
+    queue.popleft()
+    assert queue.kept() == (b"third", 3, 30)
+    queue.clear()
+    queue.append_kept(number, b"fourth", 4, 40)
+    assert queue.kept() == (b"fourth", 4, 40)
+
+
 @needs_native
 @pytest.mark.parametrize("seed", range(5))
 def test_the_queue_has_the_manners_of_a_deque(seed: int) -> None:

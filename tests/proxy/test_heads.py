@@ -54,7 +54,7 @@ def request(chance: random.Random) -> bytes:
     elif key == FETCH:
         version = chance.choice((12, 16))
         named = (lambda: {"topic_id": IDS[name()]}) if version >= 13 else (lambda: {"topic": name()})
-        fields = {"session_epoch": chance.randrange(1 << 30), "topics": [
+        fields = {"session_epoch": chance.choice((-1, -1, 0)), "topics": [
             named() | {"partitions": [{"partition": chance.choice((0, 0, 0, 2, 3)), "fetch_offset": chance.randrange(1 << 40)} for _ in parts]}
             for _ in range(chance.choice((0, 1, 1)))]}  # fmt: skip
     elif key == HEARTBEAT:
@@ -93,6 +93,29 @@ def test_what_passes_concerns_no_rule(match: str) -> None:
             heads._wait = 0  # as often as possible
             heads.keep(exchange, book)
     assert passed > 5
+
+
+def test_a_fetch_that_has_to_be_changed_never_passes() -> None:
+    """Where a rule asks for topics: only requests outside of sessions do, and only those that say so alike."""
+    book, heads = RuleBook([Rule.of("api == Fetch and topic == b", delay="1ms")]), Heads()
+    sessions = (0, 0), (5, 3), (5, -1), (0, -1), (0, 4)
+
+    def fetch(session: int, epoch: int) -> tuple[Exchange, bytes]:
+        topics = [{"topic": "a", "partitions": [{"partition": 0, "fetch_offset": 9}]}]
+        fields = {"session_id": session, "session_epoch": epoch, "topics": topics}
+        frame = decoder.encode_request(FETCH, 12, fields, correlation_id=1, client_id="c")
+        return Exchange(api_key=FETCH, api_version=12, request=frame, client_id="c"), frame
+
+    def passes(session: int, epoch: int) -> bool:
+        frame = fetch(session, epoch)[1]
+        data = len(frame).to_bytes(4, "big") + frame
+        return strides.known_head(heads.table, data, 0, len(data), len(frame), FETCH << 16 | 12) == strides.ANSWERED
+
+    for each in sessions:
+        heads.clear()
+        heads.keep(fetch(*each)[0], book)
+        # Kafka's FetchMetadata: -1 is the final epoch, and session 0 none.
+        assert [other for other in sessions if passes(*other)] == ([each] if each[1] == -1 or each == (0, 4) else [])
 
 
 def test_filters_that_ask_for_more_are_asked_each_time() -> None:
@@ -135,3 +158,33 @@ def test_pipelined_requests_of_two_topics(bench: Any, wire: Any) -> None:
     assert refused == meant
     proxy.stop()
     assert [event.correlation_id for event in proxy.events() if isinstance(event, RuleHit)] == meant
+
+
+def test_a_topic_that_gets_its_name_later(bench: Any, wire: Any) -> None:
+    """Requests with an id that nobody has named pass alike; from the Metadata response on that names it, they are meant."""
+    metadata = 3
+
+    def script(sock: Any) -> None:
+        while frame := wire.read_frame(sock):
+            key, number = int.from_bytes(frame[4:6], "big"), int.from_bytes(frame[8:12], "big")
+            fields = {"topics": [{"name": "b", "topic_id": IDS["b"]}]} if key == metadata else {}
+            version = 12 if key == metadata else 16
+            sock.sendall(wire.framed(decoder.encode_response(key, version, fields, correlation_id=number)))
+
+    rule = Rule.of("api == Fetch and topic == b", error="UNKNOWN_SERVER_ERROR", name="b")
+    proxy = bench.proxy(bench.broker(script).address, rules=[rule])
+    client, other = bench.client(proxy.address), bench.client(proxy.address)
+
+    def fetch(sock: Any, number: int) -> int:
+        topics = [{"topic_id": IDS["b"], "partitions": [{"partition": 0, "fetch_offset": number}]}]
+        frame = decoder.encode_request(FETCH, 16, {"topics": topics}, correlation_id=number, client_id="c")
+        sock.sendall(wire.framed(frame))
+        error: int = decoder.decode_response(wire.read_frame(sock)[4:], api_key=FETCH, api_version=16)["error_code"]
+        return error
+
+    assert [fetch(client, number) for number in range(6)] == [0] * 6
+    other.sendall(wire.framed(decoder.encode_request(metadata, 12, {}, correlation_id=1, client_id="d")))
+    assert wire.read_frame(other)
+    assert fetch(client, 9) == facts.error_code("UNKNOWN_SERVER_ERROR")
+    proxy.stop()
+    assert [event.correlation_id for event in proxy.events() if isinstance(event, RuleHit)] == [9]
