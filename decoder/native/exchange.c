@@ -76,6 +76,14 @@ static PyObject *client_of(Track *track, const uint8_t *text, Py_ssize_t size) {
     return client;
 }
 
+/* Where the body of a request begins, or a size that no frame has. */
+static Py_ssize_t body_of(const Shape *shape, const uint8_t *frame, Py_ssize_t size) {
+    Py_ssize_t text = (int16_t)get16(frame + 8), at = 10 + (text > 0 ? text : 0);
+    if (text < -1 || at + (shape->header == 2) > size || (shape->header == 2 && frame[at]))
+        return PY_SSIZE_T_MAX;
+    return at + (shape->header == 2);
+}
+
 /* What a request says; `acks` is 0 for one that gets no response. Its client is a new reference. */
 int read_request(Track *track, const uint8_t *frame, Py_ssize_t size, Py_ssize_t cut, Waiting *what, int *acks) {
     if (size < 10)
@@ -84,17 +92,15 @@ int read_request(Track *track, const uint8_t *frame, Py_ssize_t size, Py_ssize_t
     const Shape *shape = tape_shape(track->tape, 0, what->key, what->version);
     if (!shape || !(what->answer = tape_shape(track->tape, 1, what->key, what->version)) || !shape->header)
         return CARE;
-    Py_ssize_t text = (int16_t)get16(frame + 8), at = 10 + (text > 0 ? text : 0);
-    if (text < -1 || at + (shape->header == 2) > size || (shape->header == 2 && frame[at]))
-        return CARE;
+    Py_ssize_t at = body_of(shape, frame, size);
     int16_t codes[MOST_CODES];
     uint32_t seen;
-    if (!body_fits(shape, frame, size, cut, at + (shape->header == 2), codes, &seen))
+    if (at > size || !body_fits(shape, frame, size, cut, at, codes, &seen))
         return CARE;
     *acks = !shape->acks || codes[0] || !(seen & 1);
     what->cut = cut;
     what->flags = cut ? CUT : 0;
-    what->client = client_of(track, frame + 10, text);
+    what->client = client_of(track, frame + 10, (int16_t)get16(frame + 8));
     return what->client ? DONE : CARE;
 }
 
@@ -188,8 +194,6 @@ static int write_record(Track *track, const Waiting *asked, int64_t latency, int
 
 /* --- a frame --------------------------------------------------------------------------------------------------- */
 
-#define MOST_HEAD 256 /* bytes that are kept of a request where frames are only counted */
-
 /* Where the next frame is going to be in the file. */
 static int64_t place(const Track *track, int64_t base) { return track->buffer ? base + track->buffer->size : base; }
 
@@ -204,7 +208,7 @@ int take_request(Track *track, const uint8_t *data, Py_ssize_t size, Py_ssize_t 
     what.time_ns = time_ns;
     what.offset = place(track, base);
     if (acks) {
-        Py_ssize_t kept = track->tape->counting && !owned && size > MOST_HEAD ? MOST_HEAD : size;
+        Py_ssize_t kept = track->tape->counting && size > MOST_HEAD ? MOST_HEAD : size;
         Memory memory = owned ? *owned : tape_memory(track->tape, kept);
         if (!memory.bytes)
             goto no_memory;
@@ -232,6 +236,36 @@ no_memory:
     Py_DECREF(what.client);
     PyErr_NoMemory();
     return FAILED;
+}
+
+Py_ssize_t unseen_behind(Track *track, int direction, const uint8_t *data, Py_ssize_t size, Py_ssize_t whole) {
+    const uint8_t *frame = data + 4;
+    const Shape *shape = NULL;
+    Py_ssize_t at = PY_SSIZE_T_MAX;
+    size -= 4;
+    whole -= 4;
+    if (size >= 10 && direction == 0) {
+        shape = tape_shape(track->tape, 0, (int16_t)get16(frame), (int16_t)get16(frame + 2));
+        if (shape && shape->header)
+            at = body_of(shape, frame, size);
+    } else if (size >= 10) {
+        Py_ssize_t place = 0;
+        while (place < track->count && waiting_at(track, place)->id != (int32_t)get32(frame))
+            place++;
+        if (place < track->count) {
+            shape = waiting_at(track, place)->answer;
+            if (!shape->header || !frame[4])
+                at = 4 + shape->header;
+        }
+    }
+    if (at > size)
+        return 0;
+    int16_t codes[MOST_CODES] = {0};
+    Cursor cursor = {.start = frame, .at = frame + at, .end = frame + size, .codes = codes, .items = MOST_ITEMS(whole),
+                     .more = whole - size};
+    int fits = project_struct(shape->reader->root, &cursor);
+    PyErr_Clear();
+    return fits || cursor.over > whole - size ? 0 : cursor.over;
 }
 
 /* Where frames are only counted, a response may be of any request that waits, or of none: then the others were lost. As

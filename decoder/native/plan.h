@@ -41,6 +41,7 @@ typedef struct {
     int16_t *codes; /* instead of lists: the first value of each sink that is not 0; only for int16 fields; of int32 fields 1 */
     Py_ssize_t items; /* that may still be read */
     Py_ssize_t more;  /* bytes of the message that are known to be missing behind `end` */
+    Py_ssize_t over;  /* bytes behind `end` of a value that would have been passed over, where there was no end to be found */
     uint32_t seen;    /* a bit for each of the first 32 codes that has been read, 0 or not */
 } Cursor;
 

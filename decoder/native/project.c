@@ -37,7 +37,10 @@ static inline int pass_item(const Field *field, Cursor *c) {
     Py_ssize_t length = 0;
     if (!read_length(field, c, field->type != STRING, &length))
         return 0;
-    return length <= 0 || (field->type == STRING ? pass_text(c, length) : pass(c, length));
+    if (length <= 0 || field->type == STRING)
+        return length <= 0 || pass_text(c, length);
+    c->over = length > left(c) ? length - left(c) : 0;
+    return pass(c, length);
 }
 
 /* Whether a struct follows: 1 yes, 0 null, -1 the bytes do not fit. */

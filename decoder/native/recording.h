@@ -90,10 +90,19 @@ typedef struct {
     const Shape *answer;
 } Waiting;
 
+#define MOST_HOLES 8
+#define MOST_HEAD 256 /* bytes that are kept of a request where frames are only counted */
+
+/* The beginning of a frame. Where frames are only counted there are holes in it: records that nobody looks at, which are not
+   copied; the bytes that stand there mean nothing. */
 typedef struct {
     uint8_t *bytes;
     Py_ssize_t size, room, skipped; /* skipped: bytes behind those, of which nothing is kept */
     int64_t time_ns;
+    int holes, whole; /* whole: no more of them are looked for */
+    struct {
+        Py_ssize_t from, to;
+    } hole[MOST_HOLES];
 } Held;
 
 typedef struct {
@@ -125,10 +134,13 @@ int read_request(Track *track, const uint8_t *frame, Py_ssize_t size, Py_ssize_t
 int take_request(Track *track, const uint8_t *data, Py_ssize_t size, Py_ssize_t cut, int64_t time_ns, Memory *owned,
                  int64_t base);
 int take_response(Track *track, const uint8_t *data, Py_ssize_t size, Py_ssize_t cut, int64_t time_ns, int64_t base);
+/* How many bytes behind the first `size` of a frame of `whole`, its size included, nobody is going to look at; 0: not known. */
+Py_ssize_t unseen_behind(Track *track, int direction, const uint8_t *data, Py_ssize_t size, Py_ssize_t whole);
 
 extern PyTypeObject *Track_type;
 int track_feed(Track *track, int direction, const uint8_t *data, Py_ssize_t size, Py_ssize_t *at, int64_t time_ns,
                int64_t base, int64_t stop);
+Py_ssize_t track_unseen(const Track *track, int direction); /* of the next bytes, so many may be anything */
 PyTypeObject *track_type(void);
 PyTypeObject *tape_type(void);
 PyTypeObject *buffer_type(void);

@@ -10,6 +10,7 @@ int ring_feed_ready(PyObject *module) { return module != NULL; } /* the readers 
 #include <unistd.h>
 
 #define SLOT 64
+#define PART (16 << 10) /* bytes that are copied at a time where frames are only counted: what is not looked at is left out */
 enum { SEQUENCE = 3, POSITION, BLOCKED, BLOCKS = 64 };          /* words of the header, as proxy/ring.py has them */
 enum { ACTIVE, READ_SEQUENCE, READ_POSITION, WAITING, SNAPSHOT }; /* words of a reader's block */
 enum { BLOCK = 2 };
@@ -67,6 +68,33 @@ static PyObject *told(const Sums *sums, PyObject *rest) {
                 : NULL;
 }
 
+/* A chunk was overtaken when `done` bytes of it had been taken: the reader goes on behind it, as it does after any loss. */
+static void broke_off(PyObject *streams, PyObject *connection, int direction, uint64_t resume) {
+    PyObject *known = PyDict_GetItemWithError(streams, connection);
+    Py_buffer view;
+    if (!known || PyObject_GetBuffer(known, &view, PyBUF_WRITABLE) < 0)
+        return;
+    if (view.len == 4 * sizeof(int64_t))
+        ((int64_t *)view.buf)[2 + direction] = (int64_t)resume;
+    PyBuffer_Release(&view);
+}
+
+/* Whether nothing was written over a chunk so far; see `RingReader.read`. Only true of what was copied before. */
+static int stands(const RingFeed *feed, const uint64_t *d) {
+    __atomic_thread_fence(__ATOMIC_ACQUIRE);
+    return load(&feed->words[SEQUENCE]) - d[AT] < feed->count &&
+           load(&feed->words[POSITION]) + 2 * RING_CHUNK - d[PLACE] <= feed->size;
+}
+
+/* The next part of a chunk, from `done` on, as a copy that stands where it stands in the chunk. Without `unseen` bytes in
+   front, which nobody is going to look at. Its end. */
+static uint64_t copy_part(RingFeed *feed, const uint64_t *d, uint64_t done, uint64_t unseen, uint64_t most) {
+    uint64_t from = unseen < d[LENGTH] - done ? done + unseen : d[LENGTH];
+    uint64_t size = most < d[LENGTH] - from ? most : d[LENGTH] - from;
+    memcpy(feed->copy + from, feed->data + d[PLACE] % feed->size + from, size);
+    return from + size;
+}
+
 /* What a track has left of a chunk, and why: an exception, if one is set. */
 static PyObject *rest_of(RingFeed *feed, const uint64_t *d, const uint8_t *data, Py_ssize_t at, int awaited) {
     PyObject *type = NULL, *error = NULL, *trace = NULL;
@@ -108,7 +136,7 @@ static PyObject *RingFeed_feed(PyObject *self, PyObject *const *a, Py_ssize_t gi
         if (!ahead || ahead >= feed->count)
             break;
         memcpy(d, feed->slots + (cursor & (feed->count - 1)) * SLOT, SLOT);
-        uint64_t offset = d[PLACE] % feed->size, length = d[LENGTH];
+        uint64_t offset = d[PLACE] % feed->size, length = d[LENGTH], done = length;
         int direction = (int)(d[META] >> 8 & 0xFF);
         if (d[AT] != cursor || (d[META] & 0xFF) != RING_DATA || direction > 1 || length > RING_CHUNK ||
             length > feed->size - offset)
@@ -122,33 +150,48 @@ static PyObject *RingFeed_feed(PyObject *self, PyObject *const *a, Py_ssize_t gi
             Py_DECREF(connection);
             break;
         }
-        const uint8_t *data = feed->data + offset;
-        if (!awaited) {
-            memcpy(feed->copy, data, length);
-            data = feed->copy;
-            __atomic_thread_fence(__ATOMIC_ACQUIRE);
-            /* Only now is it certain that nothing was written over it; see `RingReader.read`. */
-            if (load(&feed->words[SEQUENCE]) - cursor >= feed->count ||
-                load(&feed->words[POSITION]) + 2 * RING_CHUNK - d[PLACE] > feed->size) {
-                Py_DECREF(connection);
-                break;
-            }
-        }
-        int plain = goes_on(a[2], connection, direction, d[STREAM], length);
-        Py_DECREF(connection);
-        if (!plain)
+        Track *track = (Track *)on;
+        const uint8_t *data = awaited ? feed->data + offset : feed->copy;
+        uint64_t unseen = awaited ? 0 : (uint64_t)track_unseen(track, direction), most = track->tape->counting ? PART : length;
+        if (!awaited)
+            done = copy_part(feed, d, 0, unseen, most);
+        if ((!awaited && !stands(feed, d)) || !goes_on(a[2], connection, direction, d[STREAM], length)) {
+            Py_DECREF(connection);
             break;
+        }
         sums.lost += d[TOTAL] - sums.total;
         sums.total = d[TOTAL] + length;
         sums.bytes[direction] += length;
         sums.chunks++;
         sums.cursor = cursor + 1;
-        Track *track = (Track *)Py_NewRef(on);
+        Py_INCREF(track);
         track->chunks++;
         Py_ssize_t at = 0;
-        int state = track_feed(track, direction, data, (Py_ssize_t)length, &at, (int64_t)d[TIME], base, stop);
+        int state = DONE, there = 1;
+        uint64_t begun = 0; /* where `unseen` bytes stand, if any */
+        while ((state = track_feed(track, direction, data, (Py_ssize_t)done, &at, (int64_t)d[TIME], base, stop)) == DONE &&
+               done < length) {
+            unseen = (uint64_t)track_unseen(track, direction);
+            begun = done;
+            done = copy_part(feed, d, begun, unseen, most);
+            if (!(there = stands(feed, d)))
+                break;
+        }
+        if (state != DONE && !awaited) { /* Python gets all the rest; see `hold` in track.c of what is not copied */
+            memset(feed->copy + begun, 0, unseen < done - begun ? unseen : done - begun);
+            copy_part(feed, d, done, 0, length);
+            there = stands(feed, d);
+        }
+        if (!there) {
+            sums.bytes[direction] -= length - (uint64_t)at;
+            sums.lost += length - (uint64_t)at;
+            broke_off(a[2], connection, direction, d[STREAM] + (uint64_t)at);
+        }
+        Py_DECREF(connection);
         track->tape->reason = state;
         Py_DECREF(track);
+        if (!there)
+            break;
         if (state == FAILED && !PyErr_Occurred())
             PyErr_NoMemory();
         if (state != DONE)

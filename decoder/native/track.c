@@ -6,6 +6,7 @@
 #include <structmember.h>
 
 #define MOST_FRAME (512 << 20) /* decoder/frame.py: MAX_FRAME */
+#define LEAST_HOLE (32 << 10)  /* bytes */
 #define RESERVED (8 << 20)     /* most memory that a frame's size alone may ask for; it costs nothing until it is used */
 
 PyTypeObject *Track_type;
@@ -15,8 +16,40 @@ PyTypeObject *Track_type;
 /* Bytes of a frame that are kept, its size included. */
 static inline Py_ssize_t most_kept(const Tape *tape) { return tape->keep ? tape->keep + 4 : PY_SSIZE_T_MAX; }
 
+/* Of the next bytes of a frame, so many are not looked at. */
+static Py_ssize_t unseen_of(const Held *held) {
+    Py_ssize_t to = held->holes ? held->hole[held->holes - 1].to : 0;
+    return to > held->size && !held->skipped ? to - held->size : 0;
+}
+
+Py_ssize_t track_unseen(const Track *track, int direction) { return unseen_of(&track->held[direction]); }
+
+/* Not to copy what nobody looks at. Once that is little, it is not asked again: every time the frame is read from its start. */
+static void make_hole(Track *track, Held *held, Py_ssize_t whole) {
+    Py_ssize_t size = unseen_behind(track, held == &track->held[1], held->bytes, held->size, whole);
+    held->whole = size < LEAST_HOLE || held->holes == MOST_HOLES - 1;
+    if (size < LEAST_HOLE)
+        return;
+    held->hole[held->holes].from = held->size;
+    held->hole[held->holes++].to = held->size + size;
+}
+
+/* What the first `most` bytes are, as far as they are there, where somebody else may see them. */
+static void fill_holes(Held *held, Py_ssize_t most) {
+    most = most < held->size ? most : held->size;
+    for (int i = 0; i < held->holes; i++) {
+        Py_ssize_t from = held->hole[i].from, to = held->hole[i].to < most ? held->hole[i].to : most;
+        if (to > from)
+            memset(held->bytes + from, 0, (size_t)(to - from));
+    }
+}
+
+/* The frame is taken, or lost. */
+static void let_fall(Held *held) { held->size = held->skipped = held->holes = held->whole = 0; }
+
 /* Take more bytes of a frame; those that are not to be kept, or are not there (no `data`), are counted. */
-static int hold(Tape *tape, Held *held, const uint8_t *data, Py_ssize_t size, Py_ssize_t whole) {
+static int hold(Track *track, Held *held, const uint8_t *data, Py_ssize_t size, Py_ssize_t whole) {
+    Tape *tape = track->tape;
     Py_ssize_t most = most_kept(tape), part = !data || held->skipped ? 0 : size < most - held->size ? size : most - held->size;
     if (held->size + part > held->room) {
         Py_ssize_t room = held->room * 2, wanted = held->size + part, asked = whole < RESERVED ? whole : RESERVED;
@@ -29,10 +62,13 @@ static int hold(Tape *tape, Held *held, const uint8_t *data, Py_ssize_t size, Py
         held->bytes = memory.bytes;
         held->room = memory.room;
     }
-    if (part)
-        memcpy(held->bytes + held->size, data, part);
+    Py_ssize_t unseen = unseen_of(held);
+    if (part > unseen)
+        memcpy(held->bytes + held->size + unseen, data + unseen, part - unseen);
     held->size += part;
     held->skipped += size - part;
+    if (tape->counting && !tape->keep && !held->whole && !held->skipped && whole - held->size >= LEAST_HOLE && !unseen_of(held))
+        make_hole(track, held, whole);
     return 1;
 }
 
@@ -51,11 +87,12 @@ static int complete(Track *track, int direction, const uint8_t *data, Py_ssize_t
     if (is_due(track, base, stop))
         return STOP;
     Py_ssize_t before = held->size, skipped = held->skipped;
-    if (!hold(track->tape, held, data, size, whole))
+    if (!hold(track, held, data, size, whole))
         return FAILED;
     int state;
     if (direction == 0) {
         Memory memory = {held->bytes, held->room};
+        fill_holes(held, MOST_HEAD);
         state = take_request(track, held->bytes, held->size, held->skipped, held->time_ns, &memory, base);
         if (state == DONE)
             *held = (Held){0};
@@ -67,7 +104,7 @@ static int complete(Track *track, int direction, const uint8_t *data, Py_ssize_t
         }
     }
     if (state == DONE) {
-        held->size = held->skipped = 0;
+        let_fall(held);
         held->time_ns = time_ns;
     } else {
         held->size = before;
@@ -87,7 +124,7 @@ static int feed_held(Track *track, int direction, const uint8_t *data, Py_ssize_
     if (have + more < 4) {
         Py_ssize_t all = size - *at;
         *at = size;
-        return hold(track->tape, held, data + size - all, all, 64) ? DONE : FAILED;
+        return hold(track, held, data + size - all, all, 64) ? DONE : FAILED;
     }
     int64_t whole = (int32_t)get32(head);
     if (!is_size(whole))
@@ -97,7 +134,7 @@ static int feed_held(Track *track, int direction, const uint8_t *data, Py_ssize_
     if (missing > size - *at) {
         Py_ssize_t all = size - *at;
         *at = size;
-        return hold(track->tape, held, data + size - all, all, whole) ? DONE : FAILED;
+        return hold(track, held, data + size - all, all, whole) ? DONE : FAILED;
     }
     int state = complete(track, direction, data + *at, missing, whole, time_ns, base, stop);
     if (state == DONE)
@@ -124,7 +161,7 @@ static PyObject *Track_skip(PyObject *self, PyObject *const *a, Py_ssize_t given
     if (is_size(whole)) {
         Py_ssize_t missing = whole + 4 - held->size - held->skipped;
         if (count > 0 && count < missing)
-            state = hold(track->tape, held, NULL, count, whole + 4) ? DONE : FAILED;
+            state = hold(track, held, NULL, count, whole + 4) ? DONE : FAILED;
         else if (count == missing)
             state = complete(track, (int)direction, NULL, count, whole + 4, time_ns, base, stop);
     }
@@ -154,7 +191,7 @@ int track_feed(Track *track, int direction, const uint8_t *data, Py_ssize_t size
         whole += 4;
         if (whole > size - *at || size - *at < 4) {
             held->time_ns = time_ns;
-            if (!hold(track->tape, held, data + *at, size - *at, whole < 64 ? 64 : whole))
+            if (!hold(track, held, data + *at, size - *at, whole < 64 ? 64 : whole))
                 return FAILED;
             *at = size;
             break;
@@ -208,7 +245,7 @@ static PyObject *Track_lost(PyObject *self, PyObject *direction) {
         PyErr_SetString(PyExc_ValueError, "what is recorded has to say what is missing");
         return NULL;
     }
-    track->held[which & 1].size = track->held[which & 1].skipped = 0;
+    let_fall(&track->held[which & 1]);
     Py_RETURN_NONE;
 }
 
@@ -262,9 +299,9 @@ static PyObject *Track_hold(PyObject *self, PyObject *const *a, Py_ssize_t given
     if (PyErr_Occurred())
         return NULL;
     Held *held = &track->held[direction & 1];
-    held->size = held->skipped = 0;
+    let_fall(held);
     held->time_ns = time_ns;
-    if (!hold(track->tape, held, (const uint8_t *)PyBytes_AS_STRING(a[1]), PyBytes_GET_SIZE(a[1]), 64))
+    if (!hold(track, held, (const uint8_t *)PyBytes_AS_STRING(a[1]), PyBytes_GET_SIZE(a[1]), 64))
         return PyErr_NoMemory();
     Py_RETURN_NONE;
 }
@@ -297,6 +334,8 @@ static PyObject *Track_release(PyObject *self, PyObject *nothing) {
         PyList_SET_ITEM(requests, i, item);
     }
     const Held *h = track->held;
+    fill_holes(&track->held[0], h[0].size);
+    fill_holes(&track->held[1], h[1].size);
     PyObject *all = Py_BuildValue("(N(y#Ln)(y#Ln))", requests, h[0].bytes ? (const char *)h[0].bytes : "", h[0].size,
                                   (long long)h[0].time_ns, h[0].skipped, h[1].bytes ? (const char *)h[1].bytes : "",
                                   h[1].size, (long long)h[1].time_ns, h[1].skipped);

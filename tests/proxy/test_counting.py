@@ -6,12 +6,14 @@ import random
 from typing import Any
 
 import pytest
+from barnabas import decoder
 from barnabas.decoder import facts
 from barnabas.proxy.counting import Counting
 from torture.proxy.desk import cut
 from torture.proxy.traffic import Author, Exchange, produce, produced
 
-PRODUCE = facts.api_key("Produce")
+PRODUCE, FETCH = facts.api_key("Produce"), facts.api_key("Fetch")
+TOPIC = "00000000-0000-4000-8000-000000000001"
 
 
 def two() -> tuple[Counting, Counting]:
@@ -124,3 +126,68 @@ def test_counts_are_the_same_whatever_is_lost(seed: int) -> None:
     assert losses > 5
     if tallies[0]._tape is not None:
         assert tallies[0]._tape.exchanges > 0.8 * tallies[0].counts["exchanges"]
+
+
+def bulk(chance: random.Random, version: int, number: int) -> tuple[bytes, bytes]:
+    """A Fetch whose response has several partitions with much in them, or little; perhaps an error behind all that."""
+    asked = decoder.encode_request(FETCH, version, {"max_wait_ms": 1, "min_bytes": 1}, correlation_id=number, client_id="c")
+    partitions = [
+        {"partition_index": n, "records": chance.randbytes(chance.choice((0, 900, 40_000, 120_000)))}
+        for n in range(chance.randrange(1, 8))
+    ]
+    if number % 3 == 0:
+        partitions.append({"partition_index": 99, "error_code": 6, "records": None})
+    topic = {"topic": "t", "partitions": partitions} if version < 13 else {"topic_id": TOPIC, "partitions": partitions}
+    answer = decoder.encode_response(FETCH, version, {"responses": [topic]}, correlation_id=number)
+    if number % 13 == 0:
+        answer += b"\0" if number % 2 else b"\xff"
+    return sized(asked), sized(answer)
+
+
+def sized(frame: bytes) -> bytes:
+    return len(frame).to_bytes(4, "big") + frame
+
+
+@pytest.mark.parametrize(("seed", "version"), [(1, 11), (2, 12), (3, 16)])
+def test_records_that_nobody_looks_at(seed: int, version: int) -> None:
+    """They are not copied where frames are only counted; what stands behind them counts, and whether it can be read."""
+    chance = random.Random(seed)
+    tallies = two()
+    for number in range(1, 40):
+        asked, answer = bulk(chance, version, number)
+        feed(tallies, "data", 1, 0, 1, asked)
+        at = 0
+        while at < len(answer):
+            size = chance.choice((1, 70, 16_384, 65_536, 262_144))
+            if chance.random() < 0.02:
+                size = min(size, len(answer) - at)
+                feed(tallies, "skipped", 1, 1, 2, size)
+            else:
+                feed(tallies, "data", 1, 1, 2, answer[at : at + size])
+            at += size
+    feed(tallies, "closed", 1, 9)
+    counts = tallies[0].counts
+    assert counts["exchanges"] == 39 and counts["errors"] > 5
+    if tallies[0]._tape is not None:
+        assert tallies[0]._tape.exchanges > 8
+
+
+def test_large_requests_whose_records_nobody_looks_at() -> None:
+    """The beginnings of those that wait are kept, also when the decoder goes on in the middle of the next one."""
+    tallies = two()
+    chance = random.Random(4)
+    exchanges = [
+        Exchange(PRODUCE, 9, produce(9, n, -1, value=chance.randbytes(200_000)), produced(9, n, [], None), b"") for n in range(12)
+    ]
+    for exchange in exchanges[:11]:
+        for at in range(0, len(exchange.request), 65_536):
+            feed(tallies, "data", 1, 0, 1, exchange.request[at : at + 65_536])
+    feed(tallies, "data", 1, 0, 1, exchanges[11].request[:90_000])
+    waiting = tallies[0]._connections[1].track
+    if waiting is not None:
+        assert all(len(waiting.frame(n)) < 1000 for n in range(1, 11))  # the first one was the decoder's
+        tallies[0]._leave(tallies[0]._connections[1])
+    feed(tallies, "data", 1, 0, 1, exchanges[11].request[90_000:])
+    for exchange in exchanges:
+        feed(tallies, "data", 1, 1, 2, exchange.response)
+    assert tallies[0].counts == {"exchanges": 12, "errors": 0, "undecoded": 0}

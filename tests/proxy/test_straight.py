@@ -18,6 +18,7 @@ from barnabas.proxy.reading import Lost, Record, RingReader
 from barnabas.proxy.recordings import Recordings
 from barnabas.proxy.ring import CHUNK, NONE, Kind, Ring, RingWriter
 from retold.mixed_traffic import SECRET, START, MixedTraffic
+from torture.proxy.traffic import produce
 
 pytestmark = pytest.mark.skipif(not hasattr(native, "RingFeed"), reason="the accelerator is not there, or reads no rings")
 
@@ -215,3 +216,49 @@ def test_a_recording_that_begins_in_the_middle_of_frames(tmp_path: Path) -> None
     assert straight.state() == told.state()
     assert straight.went > before
     assert files(tmp_path / "straight") == files(tmp_path / "told")
+
+
+def _write_on(ring: Ring, bell: int, unit: bytes, starts: list[int], rounds: int) -> None:
+    """As fast as it goes, in whole chunks: nobody waits for the reader."""
+    writer = RingWriter(ring, {0: bell})
+    about = {"client": ("127.0.0.1", 1), "broker": ("127.0.0.1", 2)}
+    writer.write(Kind.OPENED, 1, 0, 1, json.dumps(about | {"streams": [0, 0]}).encode())
+    size = len(unit) * rounds
+    for at in range(0, size, CHUNK):
+        within, end = at % len(unit), min(CHUNK, size - at)
+        data = (unit + unit)[within : within + end] if within + end <= 2 * len(unit) else (unit * 8)[within : within + end]
+        first = next((s - within for s in (*starts, len(unit)) if s >= within), NONE)
+        if writer.snapshot_wanted():
+            writer.write(Kind.PRESENT, 1, 0, 1, json.dumps(about | {"streams": [at, 0]}).encode())
+            writer.write(Kind.PRESENT_END, 0, 0, 1, b'{"open": 1}')
+        writer.write(Kind.DATA, 1, 0, 1, data, first if first < len(data) else NONE, at)
+    writer.write(Kind.CLOSED, 1, 0, 1, json.dumps({"how": "fin", "streams": [size, 0]}).encode())
+
+
+def test_bytes_that_are_overwritten_while_they_are_read_are_lost_and_no_others() -> None:
+    """A chunk is copied part by part where frames are only counted: what was written over it in between is not taken."""
+    chance = random.Random(8)
+    frames = [produce(9, n, 0, value=chance.randbytes(size)) for n, size in enumerate([300_000, *[9] * 9000, 90_000])]
+    starts = [sum(map(len, frames[:n])) for n in range(len(frames))]
+    unit, rounds = b"".join(frames), 150
+    bell = os.eventfd(0, os.EFD_NONBLOCK)
+    ring = Ring.create(4 * CHUNK, 64)
+    ring.admit(0, lossless=False)
+    reading = Reading(ring, 0, bell, Recordings(None, Counting, lambda event: None, {}), True)
+    child = os.fork()
+    if not child:
+        try:
+            _write_on(ring, bell, unit, starts, rounds)
+        finally:
+            os._exit(0)
+    over = False
+    while not over:
+        over = os.waitpid(child, os.WNOHANG)[0] != 0
+        for record in reading.reader.read(straight=reading):
+            reading._take(record)
+    reading.read()
+    os.close(bell)
+    counts, nbytes, losses, lost_bytes, lost_chunks = reading.state()
+    assert nbytes[0] + lost_bytes == len(unit) * rounds
+    assert lost_chunks > 0 and losses and nbytes[0] > len(unit)
+    assert counts["undecoded"] == counts["errors"] == 0 and 0 < counts["exchanges"] <= len(frames) * rounds
