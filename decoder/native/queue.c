@@ -51,6 +51,101 @@ int queue_push_request(Queue *queue, uint64_t number, const uint8_t *request, in
     return 1;
 }
 
+#define ALIKE_LARGEST 512 /* bytes of a response that is remembered */
+#define WAIT_LONGEST 1024
+
+int queue_alike(const Queue *queue, const PyObject *quiet, uint32_t keyver, const uint8_t *body, uint32_t size) {
+    if (queue->alike_for != quiet)
+        return 0;
+    for (int i = 0; i < ALIKES && queue->alike[i]; i++) {
+        const Alike *alike = queue->alike[i];
+        if (alike->keyver == keyver && alike->size == size && begins_like(body, alike->bytes, alike->bytes + size, size))
+            return 1;
+    }
+    return 0;
+}
+
+static void forget_quiet(Queue *queue) {
+    for (int i = 0; i < ALIKES; i++) {
+        PyMem_Free(queue->alike[i]);
+        queue->alike[i] = NULL;
+    }
+    queue->alike_next = queue->idle = queue->wait = 0;
+    Py_CLEAR(queue->alike_for);
+}
+
+static int loosen_struct(const Struct *plan, Cursor *c, uint8_t *mask);
+
+/* Clear the mask where a value stands that may be any: the message is read alike whatever it is. */
+static int loosen_value(const Field *field, Cursor *c, uint8_t *mask) {
+    if (field->type == STRUCT)
+        return loosen_struct(field->sub, c, mask);
+    Py_ssize_t size = field->type < STRING ? SIZE[field->type] : 0;
+    if (field->type >= STRING && !read_length(field, c, field->type != STRING, &size))
+        return 0;
+    if (size > left(c))
+        return bad();
+    if (field->type < STRING && field->sink < 0)
+        memset(mask + (c->at - c->start), 0, (size_t)size);
+    c->at += size > 0 ? size : 0;
+    return 1;
+}
+
+static int loosen_struct(const Struct *plan, Cursor *c, uint8_t *mask) {
+    for (Py_ssize_t i = 0; i < plan->untagged; i++) {
+        const Field *field = &plan->fields[i];
+        Py_ssize_t count = 1;
+        if (field->array && !read_length(field, c, 1, &count))
+            return 0;
+        if (!field->array && field->type == STRUCT && field->nullable) {
+            if (!left(c))
+                return bad();
+            count = *c->at++ == 1;
+        }
+        while (count-- > 0)
+            if (!loosen_value(field, c, mask))
+                return 0;
+    }
+    uint64_t tags = 0, number, size;
+    if (plan->flexible && !read_uvarint(c, &tags))
+        return 0;
+    while (tags--) {
+        if (!read_uvarint(c, &number) || !read_uvarint(c, &size))
+            return 0;
+        if (size > (uint64_t)left(c))
+            return bad();
+        c->at += size;
+    }
+    return 1;
+}
+
+void queue_remember_quiet(Queue *queue, PyObject *quiet, uint32_t keyver, const uint8_t *body, uint32_t size, long header,
+                          const Struct *plan) {
+    if (queue->alike_for != quiet) {
+        forget_quiet(queue);
+        queue->alike_for = Py_NewRef(quiet);
+    }
+    if (size > ALIKE_LARGEST || ++queue->idle < queue->wait)
+        return;
+    queue->idle = 0;
+    queue->wait = queue->wait < WAIT_LONGEST ? 2 * queue->wait + 1 : WAIT_LONGEST;
+    Alike *alike = PyMem_Malloc(sizeof(Alike) + 2 * (size_t)size);
+    if (!alike)
+        return;
+    *alike = (Alike){.keyver = keyver, .size = size};
+    memcpy(alike->bytes, body, size);
+    memset(alike->bytes + size, 255, size);
+    Cursor cursor = {.start = body, .at = body + header, .end = body + size};
+    if (!loosen_struct(plan, &cursor, alike->bytes + size)) {
+        PyErr_Clear(); /* it was read before: this does not happen */
+        PyMem_Free(alike);
+        return;
+    }
+    Alike **place = &queue->alike[queue->alike_next++ % ALIKES];
+    PyMem_Free(*place);
+    *place = alike;
+}
+
 static Entry leave(Queue *queue) {
     Entry entry = *queue_entry(queue, 0);
     queue->head = (queue->head + 1) & (queue->capacity - 1);
@@ -150,6 +245,7 @@ static int empty(PyObject *self) {
         Py_XDECREF(entries[(head + i) & (capacity - 1)].frame);
     }
     PyMem_Free(entries);
+    forget_quiet(queue);
     return 0;
 }
 
@@ -173,6 +269,7 @@ static PyObject *Queue_item(PyObject *self, Py_ssize_t index) {
 static int Queue_traverse(PyObject *self, visitproc visit, void *arg) {
     Queue *queue = (Queue *)self;
     Py_VISIT(Py_TYPE(self));
+    Py_VISIT(queue->alike_for);
     for (Py_ssize_t i = 0; i < queue->count; i++)
         Py_VISIT(queue_entry(queue, i)->more);
     return 0;

@@ -14,10 +14,21 @@ typedef struct {
     uint32_t shared; /* it is that of the entry before, but for the correlation id */
 } Entry;
 
+/* A response that was seen to be quiet: what follows its correlation id, and as many bytes of a mask. */
+typedef struct {
+    uint32_t keyver, size;
+    uint8_t bytes[];
+} Alike;
+
+#define ALIKES 4 /* that are remembered of a connection */
+
 typedef struct {
     PyObject_HEAD
     Entry *entries;
     Py_ssize_t capacity, head, count; /* capacity: a power of two, or 0 */
+    Alike *alike[ALIKES];
+    PyObject *alike_for;              /* by what they were judged */
+    uint32_t alike_next, idle, wait;
 } Queue;
 
 extern PyTypeObject *Queue_type;
@@ -32,8 +43,30 @@ int queue_push_kept(Queue *queue, uint64_t number, PyObject *frame, int64_t time
 /* The same, of the request's bytes. */
 int queue_push_request(Queue *queue, uint64_t number, const uint8_t *request, int64_t count, int64_t time);
 void queue_drop(Queue *queue);
+/* Whether a response, given by what follows its correlation id, differs from one that was quiet in nothing that matters. */
+int queue_alike(const Queue *queue, const PyObject *quiet, uint32_t keyver, const uint8_t *body, uint32_t size);
+/* It was seen to be quiet: `header` bytes, then a body of this plan. Where none are alike, it is tried less and less often. */
+void queue_remember_quiet(Queue *queue, PyObject *quiet, uint32_t keyver, const uint8_t *body, uint32_t size, long header,
+                          const Struct *plan);
 /* Where the first entry with this correlation id stands, or -1. */
 Py_ssize_t queue_place(const Queue *queue, uint32_t correlation);
+
+/* Whether bytes are those of a beginning, but for those that may differ. */
+static inline int begins_like(const uint8_t *own, const uint8_t *like, const uint8_t *mask, int64_t count) {
+    int64_t i = 0;
+    for (; i + 8 <= count; i += 8) {
+        uint64_t a, b, m;
+        memcpy(&a, own + i, 8);
+        memcpy(&b, like + i, 8);
+        memcpy(&m, mask + i, 8);
+        if ((a ^ b) & m)
+            return 0;
+    }
+    uint8_t differs = 0;
+    for (; i < count; i++)
+        differs |= (own[i] ^ like[i]) & mask[i];
+    return !differs;
+}
 
 static inline Entry *queue_entry(const Queue *queue, Py_ssize_t index) {
     return &queue->entries[(queue->head + index) & (queue->capacity - 1)];

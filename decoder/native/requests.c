@@ -5,23 +5,6 @@
 #define PRODUCE 0
 #define HEAD_WAIT 600 /* as strides.py has it */
 
-/* Whether bytes are those of a beginning, but for those that may differ. */
-static int begins_like(const uint8_t *own, const uint8_t *like, const uint8_t *mask, int64_t count) {
-    int64_t i = 0;
-    for (; i + 8 <= count; i += 8) {
-        uint64_t a, b, m;
-        memcpy(&a, own + i, 8);
-        memcpy(&b, like + i, 8);
-        memcpy(&m, mask + i, 8);
-        if ((a ^ b) & m)
-            return 0;
-    }
-    uint8_t differs = 0;
-    for (; i < count; i++)
-        differs |= (own[i] ^ like[i]) & mask[i];
-    return !differs;
-}
-
 /* What is known of a request by how it begins (see proxy/heads.py): 0 nothing, 1 it passes and gets a response, 2 it
    passes and gets none, 3 more of it is needed. `table`: entries of 5 words (own size, key and version, the frame's size
    or 0, bytes to compare, whether a response comes), those bytes from the client id on, and their mask. */

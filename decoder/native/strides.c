@@ -215,7 +215,7 @@ static int way_for(Way *way, PyObject *quiet, uint32_t keyver) {
 /* Whether what is here of a response, all of it or its skeleton, says nothing that is of any concern: see strides.is_quiet. */
 static int says_nothing(const Way *way, const uint8_t *p, uint32_t size) {
     if (!way->skim)
-        return 1;
+        return 1; /* of a skeleton */
     if (size < 4 + (uint32_t)way->header || (way->header && p[8]))
         return 0;
     int16_t codes[MOST_CODES];
@@ -235,7 +235,11 @@ static int is_quiet(Way *way, const Chunk *c, const Entry *asked, uint32_t size)
     const uint8_t *p = c->start + c->at;
     int quiet = way_for(way, c->quiet, keyver) && c->now - asked->time <= way->patience && size <= way->largest;
     if (quiet && c->at + 4 + size <= c->end) {
+        if (!way->skim || queue_alike(c->queue, c->quiet, keyver, p + 8, size - 4))
+            return 1;
         quiet = says_nothing(way, p, size);
+        if (quiet)
+            queue_remember_quiet(c->queue, c->quiet, keyver, p + 8, size - 4, way->header, way->skim->root);
     } else if (quiet) {
         PyObject *bones = size >= LARGE ? skeleton_of(c->bones, 0, keyver, p, c->end - c->at) : NULL;
         quiet = bones && says_nothing(way, (const uint8_t *)PyBytes_AS_STRING(bones), (uint32_t)PyBytes_GET_SIZE(bones) - 4);
