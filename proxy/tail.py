@@ -11,7 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from functools import cache
+from typing import TYPE_CHECKING, Any
 
+from ..decoder.accelerator import description, native
 from ..decoder.plan import FieldPlan, StructPlan, plan
 from ..decoder.skeleton import SIZES
 from ..decoder.strides import ends_clean as ends_clean
@@ -24,8 +26,11 @@ Need = Generator[int, bytes, None]
 """Asks for bytes: positive, so many of them; negative, so many to be passed over."""
 
 
-class Tail:
-    """One response that passes. `feed` it the frame's bytes, in order, from the first byte behind the size."""
+class PlainTail:
+    """One response that passes. `feed` it the frame's bytes, in order, from the first byte behind the size.
+
+    The accelerator has the same (native/tail.c).
+    """
 
     def __init__(self, api_key: int, api_version: int) -> None:
         root, self.tagged = _shape(api_key, api_version)
@@ -73,6 +78,25 @@ def _shape(api_key: int, api_version: int) -> tuple[StructPlan, bool]:
     """A response's plan, and whether its endpoints are tagged."""
     root = plan("response", api_key, api_version).root
     return root, any(f.name == ENDPOINTS and f.tag is not None for f in root.fields)
+
+
+if TYPE_CHECKING or native is None or not hasattr(native, "Tail"):
+    Tail = PlainTail
+else:
+
+    @cache
+    def _way(api_key: int, api_version: int) -> tuple[Any, int, bool]:
+        root, tagged = _shape(api_key, api_version)
+        names = [field.name for field in root.fields[: root.untagged]]
+        return native.Reader(description(root)), len(names) if tagged else names.index(ENDPOINTS), tagged
+
+    class Tail(native.Tail):
+        """The same in C."""
+
+        __slots__ = ()
+
+        def __new__(cls, api_key: int, api_version: int) -> Tail:
+            return super().__new__(cls, *_way(api_key, api_version))
 
 
 def _until_endpoints(root: StructPlan) -> Need:

@@ -68,29 +68,6 @@ static PyObject *get_socket(PyObject *self, void *closure) {
     return Py_XNewRef(socket);
 }
 
-/* What follows the frame. It is told first what has passed since it was asked. */
-static PyObject *get_tail(PyObject *self, void *closure) {
-    (void)closure;
-    LaneState *lane = (LaneState *)self;
-    PyObject *tail = Py_NewRef(lane->tail ? lane->tail : Py_None);
-    long long jumped = lane->jumped;
-    lane->jump = lane->jumped = 0;
-    if (jumped && tail != Py_None) {
-        PyObject *done = PyObject_CallMethod(tail, "skip", "L", jumped);
-        Py_XDECREF(done);
-        if (!done)
-            Py_CLEAR(tail);
-    }
-    return tail;
-}
-
-static int set_tail(PyObject *self, PyObject *value, void *closure) {
-    (void)closure;
-    ((LaneState *)self)->jump = ((LaneState *)self)->jumped = 0;
-    Py_XSETREF(((LaneState *)self)->tail, Py_XNewRef(value));
-    return 0;
-}
-
 static PyObject *get_last_id(PyObject *self, void *closure) {
     (void)closure;
     if (((LaneState *)self)->last_id < 0)
@@ -110,7 +87,6 @@ static int set_last_id(PyObject *self, PyObject *value, void *closure) {
 static PyGetSetDef LaneState_getset[] = {
     {"source", get_socket, set_source, NULL, NULL},
     {"sink", get_socket, set_sink, NULL, ""},
-    {"tail", get_tail, set_tail, NULL, NULL},
     {"last_id", get_last_id, set_last_id, NULL, NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
@@ -136,6 +112,7 @@ static PyMemberDef LaneState_members[] = {
     MEMBER("connection", connection, T_OBJECT),
     MEMBER("pending", pending, T_OBJECT),
     MEMBER("hold", hold, T_OBJECT),
+    MEMBER("tail", tail, T_OBJECT),
     MEMBER("skeleton", skeleton, T_OBJECT),
     MEMBER("pipe", pipe, T_OBJECT),
     MEMBER("last_head", last_head, T_OBJECT),

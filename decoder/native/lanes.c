@@ -31,7 +31,7 @@ typedef struct {
     int called;        /* Python code has run in this turn */
 } Mover;
 
-static PyObject *s_skipping, *s_abort, *s_ended, *s_scan, *s_glance, *s_glance_requests, *s_sift, *s_not_kafka,
+static PyObject *s_abort, *s_ended, *s_scan, *s_glance, *s_glance_requests, *s_sift, *s_not_kafka,
     *s_sink_failed, *s_tell_blinded, *s_fileno, *s_asked, *s_table;
 
 enum { MORE, REST, LEFT }; /* there is more; not now; for Python. -1: an exception is set */
@@ -153,23 +153,51 @@ static int glance_requests(Mover *mover, LaneState *lane, Pair *pair, Part *part
     return 0;
 }
 
+/* What follows a response is given what is here of it: `Lane._follow`. 1: nothing is here behind that. -1: an exception is
+   set. */
+static int follow(Mover *mover, LaneState *lane, const Pair *pair, Part *part) {
+    int64_t here = lane->left < part->count ? lane->left : part->count;
+    uint8_t *data = mover->pen->data + part->offset;
+    Tail *tail = (Tail *)lane->tail;
+    int64_t place = tail_feed(tail, data, here);
+    part->cut = part->count;
+    if (lane->left > here) {
+        if (place >= 0) { /* the rest is held */
+            PyObject *hold = PyByteArray_FromStringAndSize(NULL, 0);
+            if (!hold)
+                return -1;
+            Py_XSETREF(lane->hold, hold);
+            lane->hold_left = lane->left - place;
+            part->cut = place;
+        }
+        lane->left = place >= 0 ? 0 : lane->left - here;
+        return 1;
+    }
+    lane->tail = Py_NewRef(Py_None);
+    int done = 0, clean = place < 0 || (place < here && data[place] <= !tail->tagged); /* how many endpoints, or tags */
+    if (!clean) {
+        mover->called = 1;
+        PyObject *end = PyObject_CallMethod((PyObject *)pair, "held_tail", "y#O", data + place, (Py_ssize_t)(here - place), tail);
+        if (end && PyBytes_CheckExact(end) && PyBytes_GET_SIZE(end) == here - place)
+            memcpy(data + place, PyBytes_AS_STRING(end), (size_t)(here - place));
+        else
+            done = -1;
+        if (end && done < 0)
+            PyErr_SetString(PyExc_TypeError, "a response has to end with as many bytes as before");
+        Py_XDECREF(end);
+    }
+    Py_DECREF(tail);
+    return done;
+}
+
 /* Responses while some are awaited: `Lane._glance`, which is asked as soon as there is one to be looked at. */
 static int glance(Mover *mover, LaneState *lane, const Pair *pair, Part *part) {
     if (!is_none(lane->tail)) {
-        if (!lane->jump) {
-            PyObject *skipping = PyObject_GetAttr(lane->tail, s_skipping);
-            lane->jump = skipping ? PyLong_AsLongLong(skipping) : 0;
-            Py_XDECREF(skipping);
-            if (PyErr_Occurred())
-                return -1;
-        }
-        if (part->count >= lane->jump || part->count >= lane->left)
+        if (!PyObject_TypeCheck(lane->tail, Tail_type))
             return ask(mover, lane, s_glance, part, 0);
-        lane->jump -= part->count;
-        lane->jumped += part->count;
-        lane->left -= part->count;
-        part->cut = part->count;
-        return 0;
+        int found = follow(mover, lane, pair, part);
+        if (found)
+            return found < 0 ? -1 : 0;
     }
     Chunk c = frames_of(mover, lane, pair, part);
     part->cut = part->count;
@@ -627,7 +655,7 @@ int lanes_ready(PyObject *module) {
         PyObject **name;
         const char *text;
     } names[] = {
-        {&s_skipping, "skipping"},       {&s_abort, "abort"},
+        {&s_abort, "abort"},
         {&s_ended, "ended"},             {&s_scan, "_scan"},          {&s_glance, "_glance"},
         {&s_asked, "asked"},             {&s_table, "table"},         {&s_sift, "sift"},           {&s_glance_requests, "_glance_requests"},
         {&s_not_kafka, "not_kafka"},     {&s_fileno, "fileno"},       {&s_sink_failed, "sink_failed"},

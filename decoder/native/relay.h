@@ -46,6 +46,30 @@ int stride_over_responses(Chunk *c, int64_t *last);
 PyObject *skeleton_of(PyObject *bones, int request, uint32_t keyver, const uint8_t *p, int64_t here);
 int skeleton_ready(PyObject *module);
 
+/* tail.c: as proxy/tail.py has it */
+#define TAIL_LEVELS 8
+
+typedef struct {
+    const Struct *plan;
+    Py_ssize_t at;      /* the next of its fields */
+    const Field *array; /* the last one that was begun */
+    int64_t items;      /* of it that are still to come */
+} TailLevel;
+
+typedef struct {
+    PyObject_HEAD
+    PyObject *reader;
+    int tagged, done, header; /* header: its tags come first */
+    int what, shift, depth;
+    Py_ssize_t stop;
+    int64_t number, tags, skip;
+    TailLevel levels[TAIL_LEVELS];
+} Tail;
+
+extern PyTypeObject *Tail_type;
+int64_t tail_feed(Tail *tail, const uint8_t *data, int64_t size); /* the place where the endpoints begin, or -1 */
+int tail_ready(PyObject *module);
+
 /* ring.c: the writer's side of proxy/ring.py */
 #define RING_READERS 7
 #define RING_CHUNK (256 << 10)
@@ -82,7 +106,6 @@ typedef struct {
     int direction, waits, source_fd, sink_fd; /* -1: no plain socket, UNSEEN: not looked at yet */
     long long position, left, hold_left, kept, piped;
     long long last_id; /* -1: none */
-    long long jump, jumped; /* bytes that may pass before `tail` is asked again; those that passed of which it does not know */
     PyObject *connection, *source, *sink, *pending, *hold, *tail, *skeleton, *pipe, *last_head, *foreign, *part, *carry;
 } LaneState;
 

@@ -308,7 +308,7 @@ static PyMethodDef methods[] = {
     {NULL, NULL, 0, NULL},
 };
 
-int strides_ready(PyObject *module) { 
-    return queue_ready(module) && requests_ready(module) && skeleton_ready(module) && PyModule_AddFunctions(module, methods) == 0 &&
+int strides_ready(PyObject *module) {
+    return queue_ready(module) && requests_ready(module) && skeleton_ready(module) && tail_ready(module) && PyModule_AddFunctions(module, methods) == 0 &&
            PyModule_AddIntConstant(module, "HEADS", 1) == 0 && PyModule_AddIntConstant(module, "KEEPS", 1) == 0;
 }

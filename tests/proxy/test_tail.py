@@ -10,7 +10,7 @@ import pytest
 from barnabas import decoder
 from barnabas.decoder import facts
 from barnabas.proxy.editing import ENDPOINT_LIMIT, broker_addresses, names_brokers, produce_acks
-from barnabas.proxy.tail import Tail, blind, ends_clean
+from barnabas.proxy.tail import PlainTail, Tail, blind, ends_clean
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -128,6 +128,32 @@ def test_what_brokers_send_all_day_is_seen_to_be_clean() -> None:
     ):
         whole = len(frame).to_bytes(4, "big") + frame
         assert ends_clean(key, memoryview(whole), len(whole), len(frame))
+
+
+@settings(max_examples=300)
+@given(
+    st.binary(max_size=300) | st.lists(st.integers(0, 4), max_size=90).map(bytes),
+    st.sampled_from(BULK),
+    st.lists(st.tuples(st.integers(0, 40), st.booleans()), max_size=12),
+    st.booleans(),
+)
+def test_the_accelerator_follows_any_bytes_alike(
+    data: bytes, which: tuple[int, int], parts: list[tuple[int, bool]], sound: bool
+) -> None:
+    if sound:
+        data = response(*which, two("r") if data[:1] < b"\x02" else [], data, topics=len(data) % 3)
+    walks = Tail(*which), PlainTail(*which)
+    for size, skips in [*parts, (len(data), False)]:
+        if skips and all(walk.skipping for walk in walks):
+            size = min(size, *(walk.skipping - 1 for walk in walks), len(data))
+            for walk in walks:
+                walk.skip(size)
+        else:
+            places = {walk.feed(data[:size]) for walk in walks}
+            assert len(places) == 1
+            if places != {-1}:
+                return
+        data = data[size:]
 
 
 @settings(max_examples=300)
