@@ -128,9 +128,12 @@ class Given:
     # -- Kafka's words -----------------------------------------------------------------------------------------
 
     def error_code(self) -> int:
+        name = self.text("error")
         try:
-            return facts.error_code(self.text("error"))
+            return facts.error_code(name)
         except KeyError as error:
+            if (code := next((each for each in facts.errors().values() if str(each.code) == name), None)) is not None:
+                self.wrong(f"an error is given by its name: {name} is {code.name}")
             self.wrong(str(error.args[0]))
 
     def filter(self, what: str) -> Filter:

@@ -12,6 +12,7 @@ from ...decoder.filter import Filter
 from ...decoder.message import Message
 from .. import answers
 from ..fate import Fate
+from ..field_values import value_of
 from ..given import Given
 from ..reach import versions
 from .action import Action, Scene, response_of
@@ -107,7 +108,8 @@ class Respond(Action):
                 item.wrong(
                     f"no version of {facts.api_name(key)}'s response has a field {name!r}: {', '.join(sorted(known))}"
                 )
-        return cls(dict(given.value))
+        places = [("response", key, version) for version in versions(wanted, key)]
+        return cls({name: value_of(name, item, places) for name, item in given.items.items()})
 
     def to_dict(self) -> dict[str, Any]:
         return {"respond": dict(self.fields)}

@@ -12,6 +12,7 @@ from ...decoder.filter import Filter
 from ...decoder.message import Message
 from ...decoder.plan import StructPlan, plan
 from ..fate import Fate
+from ..field_values import value_of
 from ..given import Given, Wrong
 from ..leaves import leaves, pattern
 from ..reach import versions
@@ -37,7 +38,7 @@ class Edit(Action):
     """``edit: {path: value}``: fields of the response get these values, or of the request with ``in: request``.
 
     Paths are as filters write them: ``topics.partitions.leader_id`` is every partition's, ``topics[0].name`` the first
-    topic's. Where the rule's filter names topics or partitions, only those are changed. All else keeps its bytes.
+    topic's, and errors may be named. Where the rule's filter names topics or partitions, only those are changed. All else keeps its bytes.
     """
 
     KEYS: ClassVar[tuple[str, ...]] = ("edit", "in")
@@ -63,7 +64,8 @@ class Edit(Action):
             if pattern(path) not in there:
                 text = f"the {side} field {pattern(path)!r} of {names} is in none of the versions that match"
                 raise Wrong(item, text, key=True)
-        return cls(dict(given.value), side)
+        places = [(side, key, version) for key in sorted(keys) for version in versions(wanted, key)]
+        return cls({path: value_of(path, item, places) for path, item in given.items.items()}, side)
 
     @property
     def early(self) -> bool:

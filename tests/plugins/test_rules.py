@@ -85,6 +85,18 @@ HEAD = "rules:\n  - match: api == Produce\n    "
         (HEAD + "do: {drop: both}", 3, 16, "response or request"),
         (HEAD + "do: {disconnect: befor-request}", 3, 22, "did you mean before-request?"),
         (HEAD + "do: {edit: {responses.nme: x}}", 3, 17, "no version of Produce"),
+        (HEAD + "do: {edit: {throttle_time_ms: soon}}", 3, 35, "throttle_time_ms: expected a whole number"),
+        (HEAD + "do: {edit: {throttle_time_ms: 3000000000}}", 3, 35, "is no int32"),
+        (HEAD + "do: {edit: {responses.partition_responses.base_offset: x}}", 3, 60, "base_offset: expected a whole number"),
+        (HEAD + "do: {edit: {'responses[0].name': 7}}", 3, 38, "responses.name: expected"),
+        (HEAD + "do: {respond: {throttle_time_ms: [1]}}", 3, 38, "throttle_time_ms: expected a whole number"),
+        (HEAD + "do: {error: 6}", 3, 17, "6 is NOT_LEADER_OR_FOLLOWER"),
+        (
+            HEAD + "do: {edit: {responses.partition_responses.error_code: NOT_LEADER_OR_FOLOWER}}",
+            3,
+            59,
+            "did you mean NOT_LEADER_OR_FOLLOWER?",
+        ),
         (HEAD + "do: {corrupt: crc}", 3, 19, "no response that matches holds any"),
         (HEAD + "do: {leader: moved}", 3, 18, "api == Metadata"),
         (HEAD + "do: {delay: 1ms, distribution: normal}", 3, 36, "needs a 'jitter'"),
@@ -202,6 +214,16 @@ def test_rules_that_cannot_be(match: str, do: Any, part: str) -> None:
     with pytest.raises(Wrong) as caught:
         Rule.of(match, do)
     assert part in str(caught.value)
+
+
+def test_fields_of_errors_take_their_names() -> None:
+    answer = Rule.of("api == Heartbeat", respond={"error_code": "REBALANCE_IN_PROGRESS"})
+    assert answer.to_dict()["do"] == {"respond": {"error_code": 27}}
+    parts = [{"partition_index": 0, "error_code": "NOT_LEADER_OR_FOLLOWER"}]
+    whole = Rule.of("api == Metadata", edit={"topics": [{"name": "a", "partitions": parts}]})
+    assert whole.to_dict()["do"]["edit"]["topics"][0]["partitions"][0]["error_code"] == 6
+    # What only some of the versions that match can say is right.
+    assert Rule.of("api == Metadata", edit={"topics.name": None})
 
 
 def without_errors() -> list[tuple[int, int, int]]:
