@@ -7,9 +7,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Self
 
-from ...decoder.filter import compile
+from ...decoder.filter import FilterError, compile
+from ...decoder.filter.errors import nearest
+from ...plugins.actions import ACTIONS
 from ...plugins.recipes import quoted
-from ...plugins.rules import Rule
+from ...plugins.rules import Rule, Wrong
 from ...proxy import Proxy, ProxyConfig
 from ...proxy.control import Control, ControlConfig
 from ...proxy.control.client import ControlError
@@ -23,11 +25,25 @@ _CONDITIONS = {
     "txn": "txn", "client": "client", "software": "software",
 }  # fmt: skip
 """Arguments of `inject`, and the fields of the filter language that they are."""
-_WHEN = ("after", "times", "every", "probability", "seed", "until")
+_WHEN = ("after", "times", "every", "probability", "seed", "from", "until")
+_ACTION = tuple(dict.fromkeys(key for action in ACTIONS.values() for key in action.KEYS))
+SEVERITIES = ("high", "medium", "low", "info")
 SETTLE_SECONDS = 0.05
 LAST_EXCHANGES_SECONDS = 1.0
 HITS = 1000
 PAGE = 500
+
+
+def _check(filter: str) -> None:
+    __tracebackhide__ = True
+    try:
+        compile(filter)
+    except FilterError as error:
+        raise error.with_traceback(None) from None
+
+
+def _exchanges(count: int) -> str:
+    return f"{count} exchange{' is' if count == 1 else 's are'}"
 
 
 class Injected:
@@ -67,7 +83,11 @@ class Injected:
 
     def wait(self, hits: int = 1, timeout: float = 10.0) -> int:
         """Wait until it has fired so often; how often it has. AssertionError when the time is up."""
-        found = self._bench.control.wait_for_hits(self.name, hits, timeout)
+        __tracebackhide__ = True
+        try:
+            return self._bench.control.wait_for_hits(self.name, hits, timeout)
+        except TimeoutError:
+            found = self.hits
         if found < hits:
             raise AssertionError(f"{self} has fired {found} times in {timeout:g} s, not {hits}")
         return found
@@ -138,23 +158,33 @@ class Barnabas:
         """A fault: ``inject(api="Produce", topic="orders", error="NOT_LEADER_OR_FOLLOWER", times=2)``.
 
         `match`: a filter, for what the arguments api, version, topic, partition, group, member, txn, client and software
-        do not say. after, times, every, probability, seed, until: when it fires. Everything else is the action, as in a
-        rules file; `do` gives several. Raises ValueError that says what is wrong. See docs/rules.md.
+        do not say. after, times, every, probability, seed, from_, until: when it fires. Everything else is the action, as in
+        a rules file; `do` gives several. Raises ValueError that says what is wrong. See docs/rules.md.
         """
+        __tracebackhide__ = True  # what is wrong is the line of the test
         terms = [f"({match})"] if match else []
         when: dict[str, Any] = {}
         action: dict[str, Any] = {}
-        for key, value in given.items():
+        for word, value in given.items():
+            key = word.rstrip("_")
             if key in _CONDITIONS and not (key == "group" and isinstance(value, Mapping)):
                 terms.append(f"{_CONDITIONS[key]} == {value if isinstance(value, int) else quoted(str(value))}")
             elif key in _WHEN:
                 when[key] = value
+            elif key in _ACTION:
+                action[key] = value
             else:
-                action[key.rstrip("_")] = value
+                words = (*_CONDITIONS, *_WHEN, *_ACTION)
+                raise ValueError(f"inject: nothing is called {word!r}{nearest(key, words)} (possible: {', '.join(words)})")
+        if do is not None and action:
+            raise ValueError(f"inject: the action is given twice, by do and by {', '.join(action)}: write all of it into do")
         if not terms:
             raise ValueError('a fault has to say what it is about: api="Produce", or a filter as the first argument')
         name = name or f"fault {len(self.injected) + 1}"
-        rule = Rule.of(" and ".join(terms), do if do is not None else action, name=name, when=when)
+        try:
+            rule = Rule.of(" and ".join(terms), do if do is not None else action, name=name, when=when)
+        except Wrong as error:
+            raise error.with_traceback(None) from None
         self.control.add_rule(rule.to_dict())
         found = Injected(self, rule, required)
         self.injected.append(found)
@@ -168,6 +198,9 @@ class Barnabas:
 
     def exchanges(self, filter: str = "", *, bodies: bool = True) -> list[Json]:
         """Every exchange of this test so far that the filter selects, as ``barnabas decode --json`` shows them."""
+        __tracebackhide__ = True
+        if filter:
+            _check(filter)
         found: list[Json] = []
         since = 0
         while True:
@@ -192,7 +225,8 @@ class Barnabas:
         `within`: the most in any span of so many seconds. Without a number at least one has to be there. What is not
         there yet is waited for, up to `timeout` seconds. AssertionError shows the exchanges.
         """
-        compile(filter)
+        __tracebackhide__ = True
+        _check(filter)
         least = exactly if exactly is not None else at_least
         if least is None and at_most is None:
             least = 1
@@ -204,20 +238,22 @@ class Barnabas:
             found = self.exchanges(filter, bodies=False)
         if least is not None and len(found) < least:
             raise AssertionError(
-                f"{len(found)} exchanges are {filter}, not {least}{' or more' if exactly is None else ''}"
+                f"{_exchanges(len(found))} {filter}, not {least}{' or more' if exactly is None else ''}"
             )
         if most is not None:
             shown = found if within is None else _densest(found, within)
             if len(shown) > most:
                 span = f" within {within:g} s" if within is not None else ""
-                raise AssertionError(f"{len(shown)} exchanges are {filter}{span}, not at most {most}:\n{table(shown)}")
+                raise AssertionError(f"{_exchanges(len(shown))} {filter}{span}, not at most {most}:\n{table(shown)}")
         return found
 
     def findings(self, at_least: str = "low") -> list[Json]:
         """What is wrong with the traffic so far, the worst first; of this severity or worse. What the mock brokers do wrong
         themselves is left out."""
-        order = ["high", "medium", "low", "info"]
-        wanted = order[: order.index(at_least) + 1]
+        __tracebackhide__ = True
+        if at_least not in SEVERITIES:
+            raise ValueError(f"a severity is {', '.join(SEVERITIES)} and not {at_least!r}{nearest(at_least, SEVERITIES)}")
+        wanted = SEVERITIES[: SEVERITIES.index(at_least) + 1]
         return [each for each in self.control.findings() if each["severity"] in wanted and not self._is_known(each)]
 
     def _is_known(self, finding: Json) -> bool:

@@ -115,10 +115,12 @@ def _cassette(request: pytest.FixtureRequest, marker: pytest.Mark, given: str | 
     try:
         file, on_miss = arguments(*marker.args, **marker.kwargs)
     except TypeError as error:
-        raise pytest.UsageError(f"barnabas_cassette(file, on_miss='fail'): {error}") from None
+        pytest.fail(f"barnabas_cassette(file, on_miss='fail'): {error}", pytrace=False)
     if on_miss not in ON_MISS:
-        raise pytest.UsageError(f"on_miss is {', '.join(ON_MISS)} and not {on_miss!r}")
+        pytest.fail(f"on_miss is {', '.join(ON_MISS)} and not {on_miss!r}", pytrace=False)
     path = Path(file) if Path(file).is_absolute() else request.path.parent / file
+    if on_miss != "record" and not path.exists():
+        pytest.fail(f"there is no cassette {path}; on_miss='record' makes it", pytrace=False)
     broker = None
     if on_miss != "fail":
         broker = _address(given) if given else cluster.address

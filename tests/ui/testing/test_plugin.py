@@ -101,13 +101,36 @@ def test_what_is_wrong_is_said_where_it_is_written(run: Run) -> None:
             ({"api": "Produce", "error": "NOT_LEADER"}, "did you mean NOT_LEADER_OR_FOLLOWER"),
             ({"api": "Produce", "errror": "NONE"}, "did you mean error"),
             ({"error": "NONE"}, "what it is about"),
+            ({"api": "Produce", "topc": "a", "error": "NONE"}, "did you mean topic"),
+            ({"api": "Produce", "do": {"delay": "1ms"}, "drop": "response"}, "given twice, by do and by drop"),
         ])
         def test_it(barnabas, given, says):
             with pytest.raises(ValueError, match=says):
                 barnabas.inject(**given)
+
+        def test_more(barnabas):
+            late = barnabas.inject(api="Produce", error="NONE", from_="1h", required=False)
+            with pytest.raises(AssertionError, match="has fired 0 times in 0.1 s, not 1"):
+                late.wait(1, 0.1)
+            with pytest.raises(ValueError, match="did you mean medium"):
+                barnabas.findings("medum")
+
+        def test_shown(barnabas):
+            barnabas.inject(api="Prodce", error="NONE")
+
+        def test_shown_too(barnabas):
+            barnabas.expect("api = Produce")
+
+        @pytest.mark.barnabas_cassette("nowhere", on_miss="fial")
+        def test_cassette(barnabas):
+            pass
         """
     )
-    assert done.returncode == 0, done.stdout
+    assert done.returncode == 1 and "7 passed" in done.stdout, done.stdout
+    assert "no API is called 'Prodce', did you mean Produce?" in done.stdout
+    assert "'=' alone means nothing" in done.stdout and "passthrough, record and not 'fial'" in done.stdout
+    # What is wrong is a line of the test: nothing is shown of the inside.
+    assert "given.py" not in done.stdout and "bench.py" not in done.stdout and "plugin.py" not in done.stdout
 
 
 def test_a_failing_test_shows_the_traffic(run: Run) -> None:
@@ -140,7 +163,7 @@ def test_cassettes_and_records(run: Run, tmp_path: Path) -> None:
     done = run(text.format(marker=marker), "--barnabas-broker", "127.0.0.1:1")
     assert done.returncode == 0, done.stdout + done.stderr
     done = run(text.format(marker='@pytest.mark.barnabas_cassette("nothing")'))
-    assert done.returncode == 1 and "the cassette nothing cannot be served" in done.stdout
+    assert done.returncode == 1 and "on_miss='record' makes it" in done.stdout
 
 
 def test_nothing_stays_behind(run: Run, tmp_path: Path) -> None:
