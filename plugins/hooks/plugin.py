@@ -9,6 +9,7 @@ from typing import Any
 
 from ...decoder import Exchange, facts
 from ...decoder.filter import Filter, FilterError, compile
+from ..reach import never
 
 HOOKS = {
     "connected": "(self, ctx)",
@@ -69,7 +70,11 @@ class Plugin:
                 )
             return frozenset() if not hooks else every if of_filter is None else of_filter
         keys = _api_keys(given, every)
-        return keys if of_filter is None else keys & of_filter
+        both = keys if of_filter is None else keys & of_filter
+        if hooks and not both:
+            why = "match is true of none of the APIs in apis" if keys else "apis is empty"
+            raise Unfit(f"{why}: no message would be shown to {self.name}", "match" if keys else "apis")
+        return both
 
     def keys(self, hook: str) -> frozenset[int]:
         """The api keys that a hook is for."""
@@ -118,6 +123,8 @@ def _filter(instance: object) -> Filter | None:
             found.require_request_only()
     except FilterError as error:
         raise Unfit(f"match: {error.message}, at column {error.start + 1} of {text!r}", "match") from None
+    if why := never(found):
+        raise Unfit(f"match: {text!r} is never true: {why}", "match")
     return found
 
 

@@ -42,6 +42,8 @@ HOOKED = "def request(self, message, ctx): pass"
         (f"class A:\n  {HOOKED}\n", "", "p.py:2: A has the hook 'request' and does not say for what"),
         ("class A:\n  apis = {'Fetch'}\n  def request(self, message): pass\n", "", "p.py:3: the hook is defined as def request(self, message, ctx)"),
         (f"class A:\n  apis = {{'Produec'}}\n  {HOOKED}\n", "", "there is no API 'Produec': did you mean 'Produce'?"),
+        (f"class A:\n  apis = {{'Produce'}}\n  match = 'api == Fetch'\n  {HOOKED}\n", "", "match is true of none of the APIs in apis"),
+        (f"class A:\n  match = 'api == Produce and ver > 90'\n  {HOOKED}\n", "", "is never true: no version is like that"),
         (f"class A:\n  apis = 7\n  {HOOKED}\n", "", "apis is a set of names"),
         (f"class A:\n  match = 'api = Fetch and'\n  {HOOKED}\n", "", "match: "),
         (f"class A:\n  match = 'latency > 5ms'\n  {HOOKED}\n", "", "is not known before the response is there"),
