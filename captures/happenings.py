@@ -59,7 +59,7 @@ class _File:
         notes = [note for note in (self.source.note, self.reader.note) if note]
         if self.own is None:
             notes += foreign_notes(self.follower.reassembler, self.follower.lost, ports)
-        elif not notes and self.ended is None:
+        elif not notes and self.ended is None and not being_written(self.file):
             notes.append(INTERRUPTED)
         return [f"{self.path.name}: {note}" for note in notes]
 

@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 from barnabas.captures import Capture, Recorder, open_capture
+from barnabas.captures.happenings import Happenings
 from barnabas.captures.index import paths
 from barnabas.captures.recording import Recording
 from barnabas.captures.segment import check
+from barnabas.decoder import ExchangeDone
 
 NOW = 1_795_223_022_000_000_000
 COUNT = 600
@@ -144,6 +146,21 @@ def test_live_rows_keep_their_numbers(tmp_path: Path, request_frame, response_fr
     assert not capture.live
     assert [r.state for r in capture.rows()[-4:]] == ["paired", "pending", "pending", "pending"]
     capture.close()
+
+
+def test_only_a_recording_whose_recorder_is_gone_was_interrupted(tmp_path: Path, request_frame, response_frame) -> None:
+    recorder = Recorder(tmp_path / "rec", flush_seconds=0)
+    recorder.data(1, 0, NOW, request_frame(0))
+    recorder.data(1, 1, NOW + 1, response_frame(0))
+    shutil.copytree(tmp_path / "rec", tmp_path / "as if killed")
+    notes = {}
+    for name in ("rec", "as if killed"):
+        told = Happenings(tmp_path / name)
+        assert sum(isinstance(each, ExchangeDone) for each in [*told.read(), *told.end()]) == 1
+        notes[name] = told.note or ""
+    recorder.close()
+    assert notes["rec"] == ""
+    assert notes["as if killed"].endswith("the recording was interrupted at the end of this segment")
 
 
 def test_a_live_segment_by_the_name_it_will_have(tmp_path: Path, request_frame, response_frame) -> None:

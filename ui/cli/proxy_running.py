@@ -107,6 +107,17 @@ def stop_all(proxies: Sequence[Proxy]) -> None:
         thread.join()
 
 
+def way_in(config: ProxyConfig, address: tuple[str, int]) -> str:
+    """Where clients begin; `address`: where the proxy listens."""
+    if config.transparent:
+        return "clients: the brokers' own addresses; bring them here with: barnabas transparent up"
+    if config.tls is not None and config.tls.sni_suffix:
+        name = config.tls.sni_suffix.lower().strip(".")
+        names = f"{name} and broker-ID.{name} have to lead to {address[0]}"
+        return f"clients: bootstrap.servers={show((name, address[1]))} ({names}, in the DNS or their /etc/hosts)"
+    return f"clients: bootstrap.servers={show(address)}"
+
+
 def _start(cluster: Cluster, talk: bool) -> None:
     proxy = cluster.proxy
     try:
@@ -116,11 +127,7 @@ def _start(cluster: Cluster, talk: bool) -> None:
     advice = metering.advice(proxy.meter, cluster.config.meter)  # leaves the token, whoever reads this or not
     if not talk:
         return
-    if cluster.config.transparent:
-        clients = "clients: the brokers' own addresses; bring them here with: barnabas transparent up"
-    else:
-        clients = f"clients: bootstrap.servers={show(proxy.address)}"
-    lines = [clients]
+    lines = [way_in(cluster.config, proxy.address)]
     if cluster.config.tls is not None:
         lines += client_advice(cluster.config.tls)
     if advice:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from barnabas.proxy import ProxyConfig
 from barnabas.proxy.security import TlsConfig
 from barnabas.ui.cli.failure import Failure
+from barnabas.ui.cli.proxy_running import way_in
 from barnabas.ui.cli.proxy_security import PASSWORD_VARIABLE, sasl_config
 
 CANARY = "canary-3Lm"
@@ -54,6 +57,14 @@ def test_the_password_comes_from_a_file_or_the_environment(tmp_path: Path, monke
     file.write_bytes(b"\xff\xfe")
     with pytest.raises(Failure, match="no text"):
         sasl_config("PLAIN", "alice", file)
+
+
+def test_clients_are_told_where_to_begin() -> None:
+    config = ProxyConfig(upstream=("kafka", 9092))
+    assert way_in(config, ("127.0.0.1", 19092)) == "clients: bootstrap.servers=127.0.0.1:19092"
+    config = replace(config, tls=TlsConfig(ca=Path("ca"), sni_suffix="Kafka.Example"))
+    told = way_in(config, ("0.0.0.0", 19092))
+    assert told.startswith("clients: bootstrap.servers=kafka.example:19092 ") and "broker-ID.kafka.example" in told
 
 
 def test_what_turns_tls_on() -> None:
