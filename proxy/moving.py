@@ -13,7 +13,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ..decoder.accelerator import native
+from ..decoder.strides import selection_table
 from . import polling
+from .editing import ENDPOINT_APIS
 from .sift import MOVES
 
 if TYPE_CHECKING:
@@ -26,7 +28,8 @@ def make_mover(relay: Relay) -> Any:
     if native is None or not MOVES or relay.pipes.wanted:
         return None
     writer, most = relay.writer, relay.guard.limits.max_frame
-    how = relay.lossless, relay.switchable, most, relay.editor
+    bulk = selection_table(number for number in relay.watch if number >> 16 in ENDPOINT_APIS)
+    how = relay.lossless, relay.switchable, most, relay.editor, bulk
     return native.Mover(writer, writer.data, relay.fault, socket.socket, *how)
 
 

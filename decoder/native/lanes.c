@@ -24,6 +24,7 @@ typedef struct {
     PyObject_HEAD
     RingPen *pen;
     PyObject *data, *fault; /* the ring's bytes, as a memoryview; who is told of errors */
+    PyObject *bulk;         /* NULL, or a selection of the responses that are followed where they are large */
     PyObject *editor;       /* whose `asked` says what rules ask of all connections: see proxy/editing.py */
     PyTypeObject *plain;    /* sockets of this type are no more than their file descriptor */
     int lossless, switchable;
@@ -31,7 +32,7 @@ typedef struct {
     int called;        /* Python code has run in this turn */
 } Mover;
 
-static PyObject *s_abort, *s_ended, *s_scan, *s_glance, *s_glance_requests, *s_sift, *s_not_kafka,
+static PyObject *s_abort, *s_ended, *s_follow, *s_scan, *s_glance, *s_glance_requests, *s_sift, *s_not_kafka,
     *s_sink_failed, *s_tell_blinded, *s_fileno, *s_asked, *s_table;
 
 enum { MORE, REST, LEFT }; /* there is more; not now; for Python. -1: an exception is set */
@@ -153,11 +154,11 @@ static int glance_requests(Mover *mover, LaneState *lane, Pair *pair, Part *part
     return 0;
 }
 
-/* What follows a response is given what is here of it: `Lane._follow`. 1: nothing is here behind that. -1: an exception is
-   set. */
-static int follow(Mover *mover, LaneState *lane, const Pair *pair, Part *part) {
-    int64_t here = lane->left < part->count ? lane->left : part->count;
-    uint8_t *data = mover->pen->data + part->offset;
+/* What follows a response is given what is here of it, from `start` on: `Lane._follow`. 1: nothing is here behind that. -1: an
+   exception is set. */
+static int follow(Mover *mover, LaneState *lane, const Pair *pair, Part *part, int64_t start) {
+    int64_t here = lane->left < part->count - start ? lane->left : part->count - start;
+    uint8_t *data = mover->pen->data + part->offset + start;
     Tail *tail = (Tail *)lane->tail;
     int64_t place = tail_feed(tail, data, here);
     part->cut = part->count;
@@ -168,7 +169,7 @@ static int follow(Mover *mover, LaneState *lane, const Pair *pair, Part *part) {
                 return -1;
             Py_XSETREF(lane->hold, hold);
             lane->hold_left = lane->left - place;
-            part->cut = place;
+            part->cut = start + place;
         }
         lane->left = place >= 0 ? 0 : lane->left - here;
         return 1;
@@ -190,12 +191,36 @@ static int follow(Mover *mover, LaneState *lane, const Pair *pair, Part *part) {
     return done;
 }
 
+/* Whether the large response in front of which it stopped need not be held. */
+static int may_follow(const Mover *mover, const Chunk *c, int why) {
+    if (is_none(mover->bulk) || c->at + 8 > c->end || !(why == FOLLOWED || (why == WATCHED && !queue_entry(c->queue, 0)->frame)))
+        return 0;
+    Py_buffer bulk = {.buf = PyBytes_AS_STRING(mover->bulk), .len = PyBytes_GET_SIZE(mover->bulk)};
+    return get32(c->start + c->at) > ENDPOINT_LIMIT && is_selected(&bulk, (uint32_t)(queue_entry(c->queue, 0)->number >> 32));
+}
+
+/* That response is followed from its beginning on; the result as of `follow`, and `c->at` is behind it. */
+static int follow_from(Mover *mover, LaneState *lane, const Pair *pair, Part *part, Chunk *c) {
+    uint32_t size = get32(c->start + c->at);
+    lane->last_id = get32(c->start + c->at + 4);
+    PyObject *done = PyObject_CallMethodOneArg((PyObject *)pair, s_follow, (PyObject *)lane);
+    Py_XDECREF(done);
+    if (done && !(lane->tail && PyObject_TypeCheck(lane->tail, Tail_type)))
+        PyErr_SetString(PyExc_TypeError, "nothing follows this response");
+    if (PyErr_Occurred())
+        return -1;
+    lane->left = size;
+    int64_t start = c->at + 4 - part->offset;
+    c->at += 4 + size;
+    return follow(mover, lane, pair, part, start);
+}
+
 /* Responses while some are awaited: `Lane._glance`, which is asked as soon as there is one to be looked at. */
 static int glance(Mover *mover, LaneState *lane, const Pair *pair, Part *part) {
     if (!is_none(lane->tail)) {
         if (!PyObject_TypeCheck(lane->tail, Tail_type))
             return ask(mover, lane, s_glance, part, 0);
-        int found = follow(mover, lane, pair, part);
+        int found = follow(mover, lane, pair, part, 0);
         if (found)
             return found < 0 ? -1 : 0;
     }
@@ -212,12 +237,25 @@ static int glance(Mover *mover, LaneState *lane, const Pair *pair, Part *part) {
     c.quiet = asked ? PyTuple_GET_ITEM(asked, 2) : NULL;
     c.bones = asked ? PyTuple_GET_ITEM(asked, 4) : NULL;
     int64_t begin = c.at, last;
-    int why = stride_over_responses(&c, &last);
+    int why, found = 0;
+    for (;;) {
+        why = stride_over_responses(&c, &last);
+        if (last >= 0)
+            lane->last_id = last;
+        if (!may_follow(mover, &c, why))
+            break;
+        found = follow_from(mover, lane, pair, part, &c);
+        why = PASSED;
+        if (found || c.at >= c.end)
+            break;
+    }
     Py_XDECREF(asked);
-    if (last >= 0)
-        lane->last_id = last;
+    if (found < 0)
+        return -1;
     if (c.at > begin)
         part->first = begin - part->offset;
+    if (found)
+        return 0;
     lane->left = c.at > c.end ? c.at - c.end : 0;
     if (why == WATCHED || why == FOLLOWED) {
         /* one that is waited for until it is all there */
@@ -598,18 +636,19 @@ failed:
     return NULL;
 }
 
-/* Mover(pen, the ring's bytes, fault, type of plain sockets, lossless, switchable, most bytes of a frame[, editor]) */
+/* Mover(pen, the ring's bytes, fault, type of plain sockets, lossless, switchable, most bytes of a frame[, editor[, bulk]]) */
 static int Mover_init(PyObject *self, PyObject *arguments, PyObject *keywords) {
     (void)keywords;
     Mover *mover = (Mover *)self;
-    PyObject *pen, *data, *fault, *socket, *editor = NULL;
-    if (!PyArg_ParseTuple(arguments, "O!OOO!ppI|O", RingPen_type, &pen, &data, &fault, &PyType_Type, &socket, &mover->lossless,
-                          &mover->switchable, &mover->most, &editor))
+    PyObject *pen, *data, *fault, *socket, *editor = NULL, *bulk = NULL;
+    if (!PyArg_ParseTuple(arguments, "O!OOO!ppI|OO!", RingPen_type, &pen, &data, &fault, &PyType_Type, &socket, &mover->lossless,
+                          &mover->switchable, &mover->most, &editor, &PyBytes_Type, &bulk))
         return -1;
     Py_XSETREF(mover->pen, (RingPen *)Py_NewRef(pen));
     Py_XSETREF(mover->data, Py_NewRef(data));
     Py_XSETREF(mover->fault, Py_NewRef(fault));
     Py_XSETREF(mover->editor, Py_XNewRef(editor));
+    Py_XSETREF(mover->bulk, Py_XNewRef(bulk));
     Py_XSETREF(mover->plain, (PyTypeObject *)Py_NewRef(socket));
     return 0;
 }
@@ -621,6 +660,7 @@ static int Mover_traverse(PyObject *self, visitproc visit, void *arg) {
     Py_VISIT(mover->data);
     Py_VISIT(mover->fault);
     Py_VISIT(mover->editor);
+    Py_VISIT(mover->bulk);
     Py_VISIT(mover->plain);
     return 0;
 }
@@ -631,6 +671,7 @@ static int Mover_clear(PyObject *self) {
     Py_CLEAR(mover->data);
     Py_CLEAR(mover->fault);
     Py_CLEAR(mover->editor);
+    Py_CLEAR(mover->bulk);
     Py_CLEAR(mover->plain);
     return 0;
 }
@@ -655,7 +696,7 @@ int lanes_ready(PyObject *module) {
         PyObject **name;
         const char *text;
     } names[] = {
-        {&s_abort, "abort"},
+        {&s_abort, "abort"},             {&s_follow, "follow"},
         {&s_ended, "ended"},             {&s_scan, "_scan"},          {&s_glance, "_glance"},
         {&s_asked, "asked"},             {&s_table, "table"},         {&s_sift, "sift"},           {&s_glance_requests, "_glance_requests"},
         {&s_not_kafka, "not_kafka"},     {&s_fileno, "fileno"},       {&s_sink_failed, "sink_failed"},

@@ -7,12 +7,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from barnabas import decoder
 from barnabas.plugins.rules import Rule
 from barnabas.proxy.lane import Lane
 from barnabas.proxy.reading import Record
 from barnabas.proxy.ring import Kind
 from barnabas.proxy.sift import MOVES
-from torture.proxy.desk import cut
+from torture.proxy.desk import BROKER, cut
 from torture.proxy.test_correlation import RULES, heartbeat
 from torture.proxy.test_cuts import FETCH, PRODUCE, bulk, run, schedule
 from torture.proxy.traffic import ADDRESSED, Author, naming
@@ -133,7 +134,54 @@ def test_the_accelerator_is_what_moves_them(desks: Any, rules: str, monkeypatch:
             lane.readable = True
             assert desk.mover.pump(lane) is False and not lane.readable
         assert other.far.recv(1000).endswith(data + data)
+    large = bulk(FETCH, 16, 300_000, False, None)
+    before = len(session.client.got)
+    session.from_client(large.request)
+    for at in range(0, len(large.response), 50_000):
+        session.from_broker(large.response[at : at + 50_000])
+    assert bytes(session.client.got[before:]).endswith(large.response)
     assert not session.connection.in_flight
+
+
+@pytest.mark.parametrize("rules", ["none", "late"])
+@pytest.mark.parametrize("seed", range(4))
+def test_responses_that_are_followed(desks: Any, rules: str, seed: int) -> None:
+    """Several in one segment, or one in several; with and without endpoints; some not larger than what is held."""
+    two = desks(ASKING[rules]), desks(ASKING[rules], moves=False)
+    author = Author(seed)
+    chance = author.chance
+    made = [
+        bulk(FETCH, chance.choice((16, 17)), chance.choice((40, 16_300, 17_000, 90_000)), chance.random() < 0.4, chance.choice((None, "r")))
+        for _ in range(40)
+    ]
+    streams = b"".join(e.request for e in made), b"".join(e.response or b"" for e in made)
+    sessions = [desk.session() for desk in two]
+    for session in sessions:
+        session.from_client(heartbeat(1).request)
+        session.from_broker(heartbeat(1).response)
+        session.from_client(streams[0])
+    at = 0
+    while at < len(streams[1]):
+        size = chance.choice((1, 5, 300, 16_384, 70_000, 200_000))
+        for session in sessions:
+            session.from_broker(streams[1][at : at + size])
+        assert state(sessions[0]) == state(sessions[1])
+        at += size
+    for session in sessions:
+        session.finish()
+    got = bytes(sessions[0].client.got)
+    assert got == sessions[1].client.got
+    for exchange in [heartbeat(1), *made]:
+        size, got = int.from_bytes(got[:4], "big"), got[4:]
+        if exchange.api_key == FETCH:
+            answer = decoder.decode_response(got[:size], api_key=FETCH, api_version=exchange.api_version).to_dict()
+            assert BROKER[0] not in [each["host"] for each in answer.get("node_endpoints", ())]
+        got = got[size:]
+    assert not got
+    ring = [told(desk) for desk in two]
+    assert ring[0] == ring[1]
+    noted = any(kind == Kind.NOTE and b"node endpoints" in data for kind, _, data, _ in ring[0])
+    assert noted or rules != "none"  # with a rule about errors those with leaders are held
 
 
 @pytest.mark.parametrize("rules", ["none", "idle", "late"])

@@ -12,8 +12,10 @@ from typing import Any
 
 from barnabas.decoder.accelerator import native
 from barnabas.decoder.frame import MAX_FRAME
+from barnabas.decoder.strides import selection_table
 from barnabas.plugins.rules import Rule
 from barnabas.proxy.connection import Connection
+from barnabas.proxy.editing import ENDPOINT_APIS, watched
 from barnabas.proxy.events import Address
 from barnabas.proxy.lane import Lane
 from torture.proxy.desk import BROKER, OWN_HOST, Desk, Session
@@ -118,7 +120,8 @@ class WiredDesk(Desk):
         self.mover = None
         if moves:
             assert native is not None
-            more = lossless, self.switchable, MAX_FRAME, self.editor
+            bulk = selection_table(number for number in watched() if number >> 16 in ENDPOINT_APIS)
+            more = lossless, self.switchable, MAX_FRAME, self.editor, bulk
             self.mover = native.Mover(self.writer, self.writer.data, self.fault, Wire, *more)
 
     def session(self) -> WiredSession:
