@@ -59,6 +59,20 @@ def never(wanted: Filter) -> str:
     return ""
 
 
+def unanswered(wanted: Filter) -> bool:
+    """Whether a filter is only true of Produce requests with acks=0, which get no response."""
+    tests = [
+        (predicate(term), term.negated)
+        for term in _terms(wanted.tree)
+        if isinstance(term, Test)
+        and term.field.name == "acks"
+        and not isinstance(term.value, FieldValue)
+        and term.op is not Op.TRUE
+    ]
+    left = [acks for acks in (0, 1, -1) if all(passes(acks) is not negated for passes, negated in tests)]
+    return bool(tests) and left == [0]
+
+
 def _span(numbers: Sequence[int]) -> str:
     return f"{numbers[0]} to {numbers[-1]}" if len(numbers) > 1 else str(numbers[0])
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ...decoder.filter import Filter
 from ..fate import At
 from ..given import Given
+from ..reach import unanswered
 from .action import Action, Scene, Seen
 from .answering import Error, Respond
 from .corrupting import Corrupt
@@ -37,6 +38,9 @@ def read(given: Given, wanted: Filter) -> tuple[Action, ...]:
             place.wrong(
                 f"{name} comes before the response, and the match asks for the response (barnabas filter fields)"
             )
+        if (not action.early or isinstance(action, ANSWERING)) and unanswered(wanted):
+            name = action.KEYS[0]
+            each.items[name].wrong(f"{name} is about the response, and a Produce with acks=0 gets none")
     return found
 
 

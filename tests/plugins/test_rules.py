@@ -207,6 +207,9 @@ def test_python_names_the_path() -> None:
         ("api == Produce and ver == 3 and ver == 4", {"delay": "1s"}, "no version is like that"),
         ("api == Metadata and ver == 99", {"error": "UNKNOWN_TOPIC_OR_PARTITION"}, "no version is like that"),
         ("api == DescribeLogDirs", [{"error": "NONE"}, {"respond": {}}], "a request has one answer"),
+        ("api == Produce and acks == 0", {"error": "NOT_LEADER_OR_FOLLOWER"}, "a Produce with acks=0 gets none"),
+        ("api == Produce and acks < 1 and acks != -1", {"drop": "response"}, "a Produce with acks=0 gets none"),
+        ("topic == a and acks == 0", [{"delay": "1ms", "of": "request"}, {"delay": "1s"}], "do[1].delay: delay is about the response"),
         ("api == Fetch and ver < 7", {"error": "FETCH_SESSION_ID_NOT_FUND"}, "did you mean FETCH_SESSION_ID_NOT_FOUND"),
     ],
 )
@@ -224,6 +227,13 @@ def test_fields_of_errors_take_their_names() -> None:
     assert whole.to_dict()["do"]["edit"]["topics"][0]["partitions"][0]["error_code"] == 6
     # What only some of the versions that match can say is right.
     assert Rule.of("api == Metadata", edit={"topics.name": None})
+
+
+def test_requests_without_a_response_can_still_be_met() -> None:
+    for do in ({"delay": "1ms", "of": "request"}, {"drop": "request"}, {"disconnect": "before-request"}):
+        assert Rule.of("api == Produce and acks == 0", do)
+    assert Rule.of("api == Produce and acks in {0, 1}", error="NOT_LEADER_OR_FOLLOWER")
+    assert Rule.of("api == Produce and not acks == 0", error="NOT_LEADER_OR_FOLLOWER")
 
 
 def without_errors() -> list[tuple[int, int, int]]:
@@ -253,7 +263,7 @@ def test_an_error_that_this_version_cannot_carry() -> None:
         ("api == Produce", "api == Produce and topic == a", True),
         ("api in {Produce, Fetch}", "api == Fetch and client == x", True),
         ("topic == a", "api == Produce and topic == a and partition == 3", True),
-        ("client == x and api == Produce", "api  ==  Produce and client == x and acks == 0", True),
+        ("client == x and api == Produce", "api  ==  Produce and client == x and acks == 1", True),
         ("api == Produce", "api == Produce and err != 0", True),
         ("not api == Metadata", "api == Fetch", True),
         ("api == Produce and topic == b", "api == Produce and topic == a", False),

@@ -69,7 +69,7 @@ def request(chance: random.Random) -> bytes:
 @pytest.mark.parametrize("match", MATCHES)
 def test_what_passes_concerns_no_rule(match: str) -> None:
     chance = random.Random(match)
-    book = RuleBook([Rule.of(match, delay="1ms")])
+    book = RuleBook([Rule.of(match, {"delay": "1ms", "of": "request"})])
     topics = Topics()
     learned = [{"name": name, "topic_id": IDS[name]} for name in "ab"]
     brokers = decoder.encode_response(3, 12, {"topics": learned}, correlation_id=1)
