@@ -141,6 +141,7 @@ extern PyTypeObject *Track_type;
 int track_feed(Track *track, int direction, const uint8_t *data, Py_ssize_t size, Py_ssize_t *at, int64_t time_ns,
                int64_t base, int64_t stop);
 Py_ssize_t track_unseen(const Track *track, int direction); /* of the next bytes, so many may be anything */
+Py_ssize_t track_missing(const Track *track, int direction); /* bytes to the end of a frame; -1: not known yet */
 PyTypeObject *track_type(void);
 PyTypeObject *tape_type(void);
 PyTypeObject *buffer_type(void);

@@ -10,7 +10,7 @@ int ring_feed_ready(PyObject *module) { return module != NULL; } /* the readers 
 #include <unistd.h>
 
 #define SLOT 64
-#define PART (16 << 10) /* bytes that are copied at a time where frames are only counted: what is not looked at is left out */
+#define BEGINNING (16 << 10) /* bytes of a frame that goes on behind its chunk, to see what of it nobody looks at */
 enum { SEQUENCE = 3, POSITION, BLOCKED, BLOCKS = 64 };          /* words of the header, as proxy/ring.py has them */
 enum { ACTIVE, READ_SEQUENCE, READ_POSITION, WAITING, SNAPSHOT }; /* words of a reader's block */
 enum { BLOCK = 2 };
@@ -86,13 +86,26 @@ static int stands(const RingFeed *feed, const uint64_t *d) {
            load(&feed->words[POSITION]) + 2 * RING_CHUNK - d[PLACE] <= feed->size;
 }
 
-/* The next part of a chunk, from `done` on, as a copy that stands where it stands in the chunk. Without `unseen` bytes in
-   front, which nobody is going to look at. Its end. */
-static uint64_t copy_part(RingFeed *feed, const uint64_t *d, uint64_t done, uint64_t unseen, uint64_t most) {
+/* How far a chunk is copied at once, where frames are only counted: all frames that end in it, and the beginning of one that
+   does not. From `done` on a frame has `missing` bytes more. What is in the way of a good guess only costs time: nothing of
+   what is read here is taken. */
+static uint64_t part_end(const RingFeed *feed, const uint64_t *d, uint64_t done, Py_ssize_t missing) {
+    const uint8_t *data = feed->data + d[PLACE] % feed->size;
+    uint64_t length = d[LENGTH], at = done + (uint64_t)missing;
+    if (missing < 0 || at >= length)
+        return length;
+    while (length - at >= 4 && get32(data + at) + (uint64_t)4 <= length - at)
+        at += get32(data + at) + (uint64_t)4;
+    return length - at > BEGINNING ? at + BEGINNING : length;
+}
+
+/* The next part of a chunk, from `done` to `end`, as a copy that stands where it stands in the chunk. Without `unseen` bytes
+   in front, which nobody is going to look at. Its end. */
+static uint64_t copy_part(RingFeed *feed, const uint64_t *d, uint64_t done, uint64_t unseen, uint64_t end) {
     uint64_t from = unseen < d[LENGTH] - done ? done + unseen : d[LENGTH];
-    uint64_t size = most < d[LENGTH] - from ? most : d[LENGTH] - from;
-    memcpy(feed->copy + from, feed->data + d[PLACE] % feed->size + from, size);
-    return from + size;
+    if (from < end)
+        memcpy(feed->copy + from, feed->data + d[PLACE] % feed->size + from, end - from);
+    return from < end ? end : from;
 }
 
 /* What a track has left of a chunk, and why: an exception, if one is set. */
@@ -152,9 +165,11 @@ static PyObject *RingFeed_feed(PyObject *self, PyObject *const *a, Py_ssize_t gi
         }
         Track *track = (Track *)on;
         const uint8_t *data = awaited ? feed->data + offset : feed->copy;
-        uint64_t unseen = awaited ? 0 : (uint64_t)track_unseen(track, direction), most = track->tape->counting ? PART : length;
+        uint64_t unseen = awaited ? 0 : (uint64_t)track_unseen(track, direction), end = length;
+        if (!awaited && track->tape->counting)
+            end = part_end(feed, d, 0, track_missing(track, direction));
         if (!awaited)
-            done = copy_part(feed, d, 0, unseen, most);
+            done = copy_part(feed, d, 0, unseen, end);
         if ((!awaited && !stands(feed, d)) || !goes_on(a[2], connection, direction, d[STREAM], length)) {
             Py_DECREF(connection);
             break;
@@ -173,7 +188,7 @@ static PyObject *RingFeed_feed(PyObject *self, PyObject *const *a, Py_ssize_t gi
                done < length) {
             unseen = (uint64_t)track_unseen(track, direction);
             begun = done;
-            done = copy_part(feed, d, begun, unseen, most);
+            done = copy_part(feed, d, begun, unseen, length);
             if (!(there = stands(feed, d)))
                 break;
         }

@@ -24,6 +24,12 @@ static Py_ssize_t unseen_of(const Held *held) {
 
 Py_ssize_t track_unseen(const Track *track, int direction) { return unseen_of(&track->held[direction]); }
 
+Py_ssize_t track_missing(const Track *track, int direction) {
+    const Held *held = &track->held[direction];
+    int64_t whole = held->size < 4 ? 0 : (int64_t)get32(held->bytes) + 4;
+    return !held->size ? 0 : whole < held->size + held->skipped ? -1 : whole - held->size - held->skipped;
+}
+
 /* Not to copy what nobody looks at. Once that is little, it is not asked again: every time the frame is read from its start. */
 static void make_hole(Track *track, Held *held, Py_ssize_t whole) {
     Py_ssize_t size = unseen_behind(track, held == &track->held[1], held->bytes, held->size, whole);
