@@ -99,15 +99,15 @@ static int complete(Track *track, int direction, const uint8_t *data, Py_ssize_t
     if (direction == 0) {
         Memory memory = {held->bytes, held->room};
         fill_holes(held, MOST_HEAD);
-        state = take_request(track, held->bytes, held->size, held->skipped, held->time_ns, &memory, base);
-        if (state == DONE)
+        int gives = !track->tape->counting; /* where it counts only, little of it waits, which is copied */
+        state = take_request(track, held->bytes, held->size, held->skipped, held->time_ns, gives ? &memory : NULL, base);
+        if (state == DONE && gives)
             *held = (Held){0};
-    } else {
+    } else
         state = take_response(track, held->bytes, held->size, held->skipped, held->time_ns, base);
-        if (state == DONE && held->room > (64 << 10)) {
-            tape_back(track->tape, held->bytes, held->room);
-            *held = (Held){0};
-        }
+    if (state == DONE && held->room > (64 << 10)) {
+        tape_back(track->tape, held->bytes, held->room);
+        *held = (Held){0};
     }
     if (state == DONE) {
         let_fall(held);
