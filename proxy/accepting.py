@@ -15,11 +15,10 @@ import socket
 from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
-from .addresses import reason
 from .bells import hush, sound
 from .board import Board
 from .connection import Connection
-from .events import Address, ClientRefused, UpstreamFailed
+from .events import Address, ClientRefused
 from .transparent import NotIntercepted, plain
 
 if TYPE_CHECKING:
@@ -105,14 +104,18 @@ class Acceptor:
             with nullcontext() if board is None or not limited else board.locked():
                 if limited and not self._has_room(entry):
                     return
+                if relay.guard.short_of_files(entry[0].fileno()):
+                    self._later(entry)  # the edge is used up: come back with the clock, or when a connection ends
+                    relay.guard.tell_short_of_files()
+                    return
                 try:
                     client, peer = entry[0].accept()
                 except BlockingIOError:
                     return
                 except OSError as error:
                     if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
-                        self._later(entry)  # the edge is used up: come back with the clock
-                        relay.emit(UpstreamFailed(0, entry[1], f"cannot accept more clients: {reason(error)}"))
+                        self._later(entry)
+                        relay.guard.tell_short_of_files()
                         return
                     continue
                 self._count += 1

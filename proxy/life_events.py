@@ -41,6 +41,22 @@ class ConnectionsFull(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class FilesUsedUp(Event):
+    """`connections` stand, and the system lets the relay open no files for another; new clients wait until one ends."""
+
+    warning: ClassVar[bool] = True
+    connections: int
+    files: int
+
+    @property
+    def text(self) -> str:
+        return (
+            f"{self.connections} connections stand, and of the {self.files} files that this process may open none are "
+            "left for more: new clients wait until one ends; raise the limit (ulimit -n, or LimitNOFILE= of the systemd unit)"
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class PortPassedOver(Event):
     """A broker's listener does not get this port: somebody has it. `whose`: what of the proxy's own, "" if of others."""
 

@@ -6,6 +6,7 @@ the frame size in the comparison that is made anyway.
 
 from __future__ import annotations
 
+import os
 import resource
 import time
 from dataclasses import asdict, dataclass
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..decoder.frame import MAX_FRAME
 from . import lane, sift
-from .life_events import ConnectionsFull, FewFiles, IdleClosed
+from .life_events import ConnectionsFull, FewFiles, FilesUsedUp, IdleClosed
 
 if TYPE_CHECKING:
     from .connection import Connection
@@ -25,6 +26,8 @@ FEW = 1000
 FULL_EVERY = 10.0
 """Seconds between two events that say there is no room for more clients."""
 _SPARE_FILES = 64
+_NEXT_FILES = 4
+"""A client is accepted if so many files can be had: its own, the one to the broker, and some for what else may come."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +66,7 @@ class Guard:
         self._relay = relay
         self._moved: dict[int, tuple[int, float]] = {}
         """Connection -> (bytes so far, since when it is so many)."""
-        self._told_full = -FULL_EVERY
+        self._told_full = self._told_short = -FULL_EVERY
         # The lanes compare with this number once per frame: a name of their module is the quickest to look up.
         lane.MAX_FRAME = sift.MAX_FRAME = self.limits.max_frame
 
@@ -86,6 +89,28 @@ class Guard:
         if now - self._told_full > FULL_EVERY:
             self._told_full = now
             self._relay.emit(ConnectionsFull(self.limits.max_connections))
+
+    def short_of_files(self, listener: int) -> bool:
+        """Whether the system would refuse the files of another connection: a client that was accepted then would only
+        be turned away. It is tried, as pipes, listeners and all else that is open change the number that is left."""
+        tried: list[int] = []
+        try:
+            while len(tried) < _NEXT_FILES:
+                tried.append(os.dup(listener))
+        except OSError:
+            return True
+        finally:
+            for file in tried:
+                os.close(file)
+        return False
+
+    def tell_short_of_files(self) -> None:
+        """Say so, but not for every client."""
+        now = time.monotonic()
+        if now - self._told_short > FULL_EVERY:
+            self._told_short = now
+            files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+            self._relay.emit(FilesUsedUp(len(self._relay.connections), files))
 
     def tick(self, now: float, connections: list[Connection]) -> None:
         """About once a second: close what is idle."""

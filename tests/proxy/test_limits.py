@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from barnabas.proxy.events import ConnectionClosed, ConnectionOpened, NotKafka, UpstreamFailed
-from barnabas.proxy.life_events import ConnectionsFull, FewFiles, IdleClosed
+from barnabas.proxy.life_events import ConnectionsFull, FewFiles, FilesUsedUp, IdleClosed
 from barnabas.proxy.limits import Limits
 
 
@@ -168,6 +168,28 @@ def test_few_files_are_told_at_the_start(bench: Any, wire: Any) -> None:
     proxy = bench.proxy(("127.0.0.1", 9), limits=Limits(max_connections=hard))
     few = wire.wait_for(proxy, FewFiles)
     assert few.files == hard and few.connections < hard == few.wanted and "ulimit -n" in few.text
+
+
+def test_clients_without_files_left_wait_and_come_in_turn(bench: Any, wire: Any) -> None:
+    """Accepted without a file for the way to the broker, they would be turned away, and the broker blamed."""
+    proxy = bench.proxy(bench.broker(echo).address)
+    frame, pid = wire.request(18, 0, 1), relay_pid(proxy)
+    clients = [bench.client(proxy.address)]
+    clients[0].sendall(frame)
+    assert wire.read_frame(clients[0]) == frame
+    most = max(map(int, os.listdir(f"/proc/{pid}/fd"))) + 12
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, (most, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+    clients += [bench.client(proxy.address) for _ in range(15)]
+    for sock in clients[1:]:
+        sock.sendall(frame)
+    short = wire.wait_for(proxy, FilesUsedUp)
+    assert short.files == most and 1 < short.connections < 15 and "ulimit -n" in short.text
+    assert silent(clients[-1])
+    for sock in clients[1:]:
+        assert wire.read_frame(sock) == frame
+        sock.close()
+    clients[0].sendall(frame)
+    assert wire.read_frame(clients[0]) == frame
 
 
 def test_silent_clients_cost_the_others_nothing(bench: Any, wire: Any) -> None:

@@ -36,7 +36,7 @@ $ barnabas proxy --config barnabas.toml --check
   Say whether a config file is fine, and end.
 0: It was stopped: Ctrl-C, SIGTERM, barnabas control stop.
 130:
-file DIR/*.pcapng: segments of --record, each with an .idx beside it
+file DIR/*.pcapng: segments of --record, each with an .index and a .strings beside it
 file $XDG_RUNTIME_DIR/barnabas/: token and address of the control API (0600)
 env BARNABAS_SASL_PASSWORD: the password, where no file gives it
 env BARNABAS_FEED_TOKEN: what subscribers of the feed must know
@@ -62,7 +62,7 @@ $ barnabas sniff -i lo -o DIR --seconds 60 --filter "err != 0"
   A minute, and only what failed.
 0: Ended by Ctrl-C, SIGTERM or --seconds.
 130:
-file DIR/*.pcapng: segments, each with an .idx beside it
+file DIR/*.pcapng: segments, each with an .index and a .strings beside it
 see import, transparent, ui, docs/transparent.md
 == feed
 $ barnabas feed

@@ -50,7 +50,7 @@ $ barnabas import dump.pcap -o recording
 $ barnabas import dump.pcap.gz -o recording --keylog keys.txt
   With TLS; needs tshark.
 130: Ended by Ctrl-C; what was read so far is a recording.
-file DIR/*.pcapng: segments, each with an .idx beside it
+file DIR/*.pcapng: segments, each with an .index and a .strings beside it
 see sniff, index, docs/import.md
 == index
 $ barnabas index recording
@@ -58,7 +58,7 @@ $ barnabas index recording
 $ barnabas index --check recording
   Look only.
 1: Something is damaged; with --check also: an index is missing or wrong.
-file SEGMENT.idx: the index beside a segment
+file SEGMENT.index, SEGMENT.strings: the index beside a segment
 see import, docs/formats.md, docs/recording.md
 == export
 $ barnabas export recording --as csv > exchanges.csv

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import typer
+from barnabas.captures import index
 from barnabas.ui.cli import COMMANDS
 from barnabas.ui.cli.command_line import make_app
 from barnabas.ui.cli.failure import Failure
@@ -132,3 +133,11 @@ def test_the_manual_as_a_page(capsys: pytest.CaptureFixture[str]) -> None:
     for page in (whole, one) if groff else ():
         done = subprocess.run([str(groff), "-man", "-ww", "-z", "-Tutf8"], input=page, capture_output=True, text=True)
         assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_files_beside_a_segment_are_those_that_are_written() -> None:
+    beside = {path.suffix for path in index.paths(Path("a.pcapng"))}
+    told = [" ".join(file) for page in pages().values() for file in page.files if "beside" in file[1]]
+    assert len(told) > 3
+    for line in told:
+        assert set(re.findall(r"\.[a-z]+", line)) - {".pcapng"} == beside, line
