@@ -237,7 +237,10 @@ class Control:
         except TimeoutError:
             raise ControlError(0, f"no answer from {self.url} in {timeout:g} s") from None
         except (OSError, http.client.HTTPException) as error:
-            raise ControlError(0, f"cannot reach the control API at {self.url}: {error}") from None
+            why = (getattr(error, "strerror", None) or str(error)).lower()
+            raise ControlError(
+                0, f"cannot reach the control API at {self.url}: {why}; is the proxy running, and is that what it told?"
+            ) from None
         finally:
             connection.close()
 

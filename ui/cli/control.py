@@ -82,7 +82,17 @@ def _ask(call: Any) -> Any:
     try:
         return call(_control())
     except ControlError as error:
-        raise Failure(str(error)) from None
+        raise _failure(error) from None
+
+
+def _failure(error: ControlError) -> Failure:
+    """What went wrong, in words for who types commands, not requests."""
+    if error.status == 401:
+        return Failure(
+            "the token is missing or wrong: the proxy told at its start which file it is in; "
+            f"barnabas control --token-file FILE ..., or set {TOKEN_VARIABLE}"
+        )
+    return Failure(str(error))
 
 
 def _json(value: Any) -> None:
@@ -148,7 +158,7 @@ def exchanges(
             for each in _control().follow(filter, since=page["next"], bodies=as_json):
                 _exchange(each, as_json)
         except ControlError as error:
-            raise Failure(str(error)) from None
+            raise _failure(error) from None
 
 
 def _exchange(each: dict[str, Any], as_json: bool) -> None:
@@ -181,7 +191,7 @@ def rules(
             _control().add_rule(text)
         except ControlError as error:
             line, column = error.details.get("line"), error.details.get("column")
-            raise Failure(f"{add}:{line}:{column}: {error}" if line else str(error)) from None
+            raise Failure(f"{add}:{line}:{column}: {error}" if line else str(_failure(error))) from None
     if remove:
         _ask(lambda control: control.remove_rule(remove))
     if enable:

@@ -54,6 +54,8 @@ def test_a_proxy_is_found_seen_steered_and_stopped(bench: Any, wire: Any, beat: 
             assert f"clients     127.0.0.1:{listening} for {host}:{port}" in status.stdout
             (curl,) = [line for line in status.stdout.splitlines() if line.startswith("curl ")]
             assert token not in status.stdout
+            wrong = call("control", "--url", curl.split()[-1].removesuffix("/v1/status"), BARNABAS_CONTROL_TOKEN="wrong", **own)
+            assert wrong.returncode == 2 and "--token-file" in wrong.stderr and "Bearer" not in wrong.stderr
             asked = subprocess.run(["bash", "-c", curl + " -sf"], capture_output=True, text=True, timeout=30)
             assert asked.returncode == 0 and '"version"' in asked.stdout
             assert "Heartbeat v0" in call("control", "exchanges", "api == Heartbeat", **own).stdout
