@@ -12,6 +12,7 @@ import re
 import shutil
 import signal
 import sys
+import tempfile
 import threading
 import warnings
 from collections.abc import Callable, Iterator
@@ -101,7 +102,8 @@ def _started(master: str, quick: bool, wheel: Path | None, temporary: Scratch) -
             settings = _settings(master, quick, folder)
             if wheel is not None and not master.startswith("local"):
                 settings |= unpacked(wheel, folder)
-            spark = jvm.start(settings, log)
+            with _temporary_files_in(folder):
+                spark = jvm.start(settings, log)
             if wheel is None and not master.startswith("local"):
                 spark.sparkContext.addPyFile(str(package(folder / "barnabas.zip")))
             yield spark
@@ -117,6 +119,16 @@ def _started(master: str, quick: bool, wheel: Path | None, temporary: Scratch) -
             jvm.stop()
             os.environ.clear()
             os.environ.update(before)
+
+
+@contextmanager
+def _temporary_files_in(folder: Path) -> Iterator[None]:
+    """PySpark makes a folder of its own until its JVM has begun; of a session that is killed meanwhile it would stay."""
+    before, tempfile.tempdir = tempfile.tempdir, str(folder)
+    try:
+        yield
+    finally:
+        tempfile.tempdir = before
 
 
 def _interrupted(error: BaseException) -> bool:

@@ -222,9 +222,10 @@ def held_up(bootstrap: str) -> None:
         new = consumer(bootstrap, group, "billing-new", **{"max.poll.interval.ms": 11_000})
         new.subscribe([name])
         with served(new):
-            for _ in range(13):
+            for _ in range(9):  # as long as it surely is a member: afterwards it would be told that it is none
                 time.sleep(1)
                 busy.heartbeat()
+        until_assigned(new)
         new.close()
 
 
