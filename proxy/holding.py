@@ -21,6 +21,7 @@ from .editing import (
     ADDRESS_APIS,
     ADDRESS_REQUESTS,
     API_VERSIONS,
+    ENDPOINT_APIS,
     ENDPOINT_LIMIT,
     HIGHEST_VERSION,
     KNOWN,
@@ -152,6 +153,8 @@ class Holding(Responses):
                 return False
         tail: Tail | None = None
         if key << 16 | version in self.relay.watch:
+            if key not in ENDPOINT_APIS:
+                return False
             tail = Tail(key, version)
             if tail.feed(memoryview(held)[4:]) >= 0:
                 return False

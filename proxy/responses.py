@@ -7,7 +7,7 @@ from ..decoder.exchange import State
 from ..plugins.fate import Fate
 from . import carrying, dialects
 from .answering import Answering
-from .editing import API_VERSIONS, framed, names_brokers
+from .editing import API_VERSIONS, ENDPOINT_APIS, framed, names_brokers
 from .events import Capped, RuleHit, Undecoded
 from .inflight import InFlight, entry_id, key_and_version
 from .intercepts import exchange_of
@@ -117,9 +117,10 @@ class Responses(Answering):
             self.note(correlation, "node endpoints made unusable: the response is too large to be held", now)
 
     def follow(self, lane: Sifting) -> None:
-        """The response to the request at the head passes, and is followed to where its node endpoints are."""
+        """The response to the request at the head passes, and is followed to where its node endpoints are, if it can have any."""
         self._followed = self.take()
-        lane.tail = Tail(*key_and_version(self._followed))
+        key, version = key_and_version(self._followed)
+        lane.tail = Tail(key, version) if key in ENDPOINT_APIS else None
 
     def fired(self, fate: Fate, exchange: Exchange, now: int) -> None:
         """Tell that a rule has fired."""

@@ -225,6 +225,27 @@ def test_a_response_too_large_to_hold_passes(bench: Any, wire: Any) -> None:
     assert "larger than" in wire.wait_for(proxy, Undecoded).text
 
 
+@pytest.mark.parametrize("version", [0, 3])
+@pytest.mark.parametrize("rules", [[], [rule(topic="other")]], ids=["without rules", "with a rule"])
+def test_a_large_answer_that_can_have_no_node_endpoints_passes_as_it_is(
+    bench: Any, wire: Any, rules: list[Rule], version: int
+) -> None:
+    """No broker answers ApiVersions so; whoever does is not helped by a reset."""
+    bodies = [random.Random(seed).randbytes(40_000) for seed in range(8)] + [bytes(1 << 20)]
+    answers = [wire.response(number, body) for number, body in enumerate(bodies)]
+
+    def script(sock: socket.socket) -> None:
+        for answer in answers:
+            wire.read_frame(sock)
+            sock.sendall(answer)
+
+    proxy = bench.proxy(bench.broker(script).address, rules=rules)
+    client = bench.client(proxy.address)
+    for number, answer in enumerate(answers):
+        client.sendall(wire.request(18, version, number, b"\0" * (version == 3)))
+        assert wire.read_frame(client) == answer
+
+
 @pytest.mark.parametrize("rules", [[], [rule(topic="other")]], ids=["without rules", "with a rule"])
 def test_large_fetches_pass_between_small_ones(bench: Any, wire: Any, rules: list[Rule]) -> None:
     """A large response goes the fast way again, and the small one behind it is still read."""
