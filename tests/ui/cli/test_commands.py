@@ -53,6 +53,7 @@ def test_show_prints_one_version(run):
         (("decode", "nothing.pcapng"), "nothing.pcapng does not exist"),
         (("ui", "nothing"), "nothing does not exist"),
         (("proxy", "--broker", "nonsense:port"), "is no HOST:PORT"),
+        (("proxy", "--broker", "kafka:99999"), "no port 99999; they end at 65535"),
         (("proxy", "--broker", "127.0.0.1:1", "--rules", "nothing.yaml"), "nothing.yaml"),
         (("proxy", "--broker", "127.0.0.1:1", "--record", "/dev/null/x"), "cannot record into"),
     ],
