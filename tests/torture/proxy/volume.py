@@ -152,8 +152,8 @@ def run(gigabytes: float, seed: int, tell: Callable[[str], Any], **options: Any)
         ]
         for each in lanes:
             each.start()
-        while any(each.is_alive() for each in lanes):
-            lanes[0].join(5)
+        while alive := [each for each in lanes if each.is_alive()]:
+            alive[0].join(5)
             while proxy.next_event(0) is not None:
                 pass  # so many connections tell much
             tell(f"{volume.moved / 1e9:.1f} GB, {volume.connections} connections, {volume.cuts} broken off")
