@@ -56,6 +56,11 @@ class Waiting:
         if time.monotonic() > self._end:
             raise TimeoutError(f"waited {SECONDS:.0f} s for {what}")
 
+    @property
+    def left_ms(self) -> int:
+        """Milliseconds that are left: see ``real.workload.Deadline.left_ms``, kafka-python needs them here too."""
+        return max(0, int((self._end - time.monotonic()) * 1000))
+
 
 def main(client: str, **stages: Stage) -> None:
     """Run a Python client's stages."""

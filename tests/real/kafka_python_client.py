@@ -39,7 +39,7 @@ def _read(consumer: KafkaConsumer, count: int) -> list[ConsumerRecord]:
     found: list[ConsumerRecord] = []
     while len(found) < count:
         deadline.check(f"{count} records, got {len(found)}")
-        for batch in consumer.poll(timeout_ms=500, max_records=count - len(found)).values():
+        for batch in consumer.poll(timeout_ms=deadline.left_ms, max_records=count - len(found)).values():
             found.extend(batch)
     return found
 

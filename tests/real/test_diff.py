@@ -69,7 +69,7 @@ def few_records(bootstrap: str, topic: str, **config: Any) -> None:
     deadline, read = Deadline(20), 0
     while read < 3:
         deadline.check("three records")
-        read += sum(len(batch) for batch in consumer.poll(500).values())
+        read += sum(len(batch) for batch in consumer.poll(deadline.left_ms).values())
     consumer.commit()
     consumer.close()
 

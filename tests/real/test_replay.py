@@ -157,7 +157,7 @@ def old_client(bootstrap: str, run: str) -> list[bytes]:
     deadline = Deadline(40)
     while len(read) < 12:
         deadline.check("12 records")
-        for batch in consumer.poll(timeout_ms=500).values():
+        for batch in consumer.poll(timeout_ms=deadline.left_ms).values():
             read += [record.value for record in batch]
     consumer.commit()
     consumer.close()

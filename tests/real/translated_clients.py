@@ -70,7 +70,7 @@ def kafka_python(bootstrap: str, topic: str, codecs: Sequence[str], api_version:
         deadline, read = Deadline(60), 0
         while read < most:
             deadline.check(f"{most} records, got {read}")
-            for records in consumer.poll(timeout_ms=500, max_records=most - read).values():
+            for records in consumer.poll(timeout_ms=deadline.left_ms, max_records=most - read).values():
                 found += [
                     Read(r.partition, r.offset, _time(r.timestamp), r.key.decode(), r.value.decode()) for r in records
                 ]

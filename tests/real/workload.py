@@ -57,3 +57,13 @@ class Deadline:
         """Raise TimeoutError naming what was waited for, when the time is up."""
         if time.monotonic() > self._end:
             raise TimeoutError(f"waited {self.seconds:.0f} s for {waiting_for}")
+
+    @property
+    def left_ms(self) -> int:
+        """Milliseconds that are left.
+
+        kafka-python's members of a group poll with all of them: 3.0.12 never uses an assignment that arrives
+        between two polls, so that a member whose ``poll`` gave up while it joined waits for ever. ``poll`` returns
+        when there are records.
+        """
+        return max(0, int((self._end - time.monotonic()) * 1000))

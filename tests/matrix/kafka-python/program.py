@@ -22,7 +22,7 @@ def read(reader: KafkaConsumer, count: int) -> list[str]:
     waiting, found = Waiting(), []
     while len(found) < count:
         waiting.on(f"{count} records, got {len(found)}")
-        for records in reader.poll(timeout_ms=300, max_records=count - len(found)).values():
+        for records in reader.poll(timeout_ms=waiting.left_ms, max_records=count - len(found)).values():
             found += [record.value.decode() for record in records]
     return found
 

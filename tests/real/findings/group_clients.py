@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import select
 import subprocess
 import sys
 import threading
@@ -128,14 +129,19 @@ def old_fashioned(bootstrap: str, group: str, client_id: str, **config: Any) -> 
 
 PROCESS = """
 import sys
-from kafka import KafkaConsumer
+from kafka import ConsumerRebalanceListener, KafkaConsumer
+class Told(ConsumerRebalanceListener):
+    def on_partitions_revoked(self, partitions):
+        pass
+    def on_partitions_assigned(self, partitions):
+        if partitions:
+            print("assigned", flush=True)
 bootstrap, group, topic, client_id = sys.argv[1:]
-member = KafkaConsumer(topic, bootstrap_servers=bootstrap, group_id=group, client_id=client_id,
+member = KafkaConsumer(bootstrap_servers=bootstrap, group_id=group, client_id=client_id,
                        session_timeout_ms=6000, heartbeat_interval_ms=500, enable_auto_commit=False)
+member.subscribe([topic], listener=Told())
 while True:
-    member.poll(200)
-    if member.assignment():
-        print("assigned", flush=True)
+    member.poll(60_000)  # not less: a poll that gives up while its member joins loses the assignment
 """
 
 
@@ -162,6 +168,8 @@ def process(
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as running:
         try:
             assert running.stdout is not None
+            ready, _, _ = select.select([running.stdout], [], [], 3 * SECONDS)
+            assert ready, f"{client_id} has no partitions after {3 * SECONDS:.0f} s"
             assert running.stdout.readline().strip() == "assigned"
             yield running
         finally:
