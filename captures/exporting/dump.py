@@ -6,9 +6,10 @@ from collections.abc import Iterator
 
 from ...decoder import DecodeError, Direction, Exchange, Message
 from ...decoder.codec import header_version
+from ...decoder.payload_bytes import Range, payload_ranges
 from ...decoder.plan import extra_plan
 from ...decoder.walk import Walker
-from .hidden import Range, masked, payload_ranges
+from .hidden import masked
 
 _PER_LINE = 16
 
@@ -30,7 +31,7 @@ def dump(exchange: Exchange, values: bool = False) -> Iterator[str]:
         if direction is Direction.RESPONSE:
             yield ""
         yield f"{exchange.api or '(unknown)'} v{exchange.api_version} {name}, {len(frame)} bytes"
-        hidden = [] if values else payload_ranges(exchange, direction, message)
+        hidden = [] if values else payload_ranges(direction, exchange.api, frame, message)
         yield from lines(masked(exchange, direction), hidden, _starts(exchange, direction, message, frame))
     if exchange.cut:
         yield ""

@@ -199,6 +199,10 @@ class Control:
         query = {"wait": wait, "bodies": 1}
         return list(self._call("GET", "/v1/held", query, timeout=self._timeout + wait)["held"])
 
+    def held_frame(self, held: int) -> Json:
+        """One of them, with its bytes (`frame`, in hexadecimal) and where records are covered in them (`hidden`)."""
+        return self._call("GET", f"/v1/held/{held}")
+
     def resume(self, held: int, edits: Mapping[str, Any] | None = None, body: Mapping[str, Any] | None = None) -> Json:
         """Let a frame go on: as it came, with fields changed by their paths, or with top-level fields replaced."""
         given = {name: dict(part) for name, part in (("edits", edits), ("body", body)) if part}

@@ -12,7 +12,9 @@ from typing import Any
 from ... import decoder
 from ...decoder import facts
 from ...decoder.message import Message
-from ...decoder.present import present
+from ...decoder.payload_bytes import Range, payload_ranges
+from ...decoder.present import RECORD_APIS, present
+from ...decoder.secrets import MASK, mask
 from ...plugins.answers import error_response
 from .links import Failed
 
@@ -72,6 +74,32 @@ class HeldFrame:
             except decoder.DecodeError as error:
                 out["undecoded"] = str(error)
         return out
+
+    def octets(self, values: bool) -> dict[str, Any]:
+        """Its bytes without the size, for JSON: secrets are masked as in recordings, and so is what records say unless
+        `values`; `hidden` tells where that was."""
+        direction = decoder.Direction.RESPONSE if self.of_response else decoder.Direction.REQUEST
+        key, frame = self.said["api_key"], self.frame[4:]
+        try:
+            frame = mask(direction, key, self.said["api_version"], frame)
+            hidden = [] if values else self._payloads(direction)
+        except Exception:  # whatever is wrong with it, nobody can say where its secrets are
+            hidden = [(4 if self.of_response else 8, len(frame))]
+        covered = bytearray(frame)
+        for start, end in hidden:
+            covered[start:end] = MASK * (end - start)
+        return {"frame": covered.hex(), "hidden": [list(each) for each in hidden]}
+
+    def _payloads(self, direction: decoder.Direction) -> list[Range]:
+        api, frame = facts.api_name(self.said["api_key"]), self.frame[4:]
+        try:
+            message = self.message()
+        except decoder.DecodeError:
+            return payload_ranges(direction, api, frame, None)
+        found = payload_ranges(direction, api, frame, message)
+        if message.trailing and api in RECORD_APIS:
+            found.append((len(frame) - len(message.trailing), len(frame)))
+        return found
 
     def edited(self, edits: dict[str, Any]) -> bytes:
         """The frame with these fields changed; Failed says which cannot be."""

@@ -296,7 +296,15 @@ SCHEMAS: dict[str, Schema] = {
         },
     ),
     "Renewed": _object({"id": WHOLE, "lease": NUMBER}),
-    "Held": _object(_HELD, {"body": _or_null("object")}),
+    "Held": _object(
+        _HELD,
+        {
+            "body": _or_null("object"),
+            "frame": TEXT | {"description": "Of /v1/held/{id}: its bytes without the size, in hexadecimal; secrets are masked."},
+            "hidden": _list(_list(WHOLE))
+            | {"description": "Start and end of what records say in `frame`, and is covered there by `2a`."},
+        },
+    ),
     "HeldList": _object({"held": _list("Held")}),
     "Resume": _object({}, {"edits": OBJECT, "body": OBJECT}),
     "Drop": _object(

@@ -199,7 +199,7 @@ ROUTES: tuple[Route, ...] = (
         errors=(404, 503),
     ),
     Route("GET", "/v1/held", steering.held, "Frames that wait for a decision.", "HeldList", (_WAIT, _BODIES), errors=(422,)),
-    Route("GET", "/v1/held/{id}", steering.held_one, "A frame that waits, decoded.", "Held", errors=(404,)),
+    Route("GET", "/v1/held/{id}", steering.held_one, "A frame that waits, decoded, with its bytes.", "Held", errors=(404,)),
     Route(
         "POST",
         "/v1/held/{id}/resume",

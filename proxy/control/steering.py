@@ -224,7 +224,8 @@ async def held(api: Api, request: web.Request) -> web.Response:
 
 
 async def held_one(api: Api, request: web.Request) -> web.Response:
-    return answer(api.held.get(in_path(request, "id")).to_dict(api.values))
+    frame = api.held.get(in_path(request, "id"))
+    return answer(frame.to_dict(api.values) | frame.octets(api.values))
 
 
 async def held_resume(api: Api, request: web.Request) -> web.Response:

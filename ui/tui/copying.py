@@ -9,8 +9,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...captures import Row
-from ...captures.exporting.hidden import masked, payload_ranges
+from ...captures.exporting.hidden import masked
 from ...decoder import Direction, Exchange
+from ...decoder.payload_bytes import payload_ranges
 from .asking import Pick
 from .columns import Column
 from .field_list import Field
@@ -53,7 +54,7 @@ def of_exchange(row: Row, exchange: Exchange, values: bool) -> list[Form]:
     )
     for name, direction, frame, message in sides:
         # The bytes of records would tell what they say.
-        if frame is not None and (values or not payload_ranges(exchange, direction, message)):
+        if frame is not None and (values or not payload_ranges(direction, exchange.api, frame, message)):
             found.append(Form(f"{name} in hexadecimal", masked(exchange, direction).hex()))
     return [*found, Form("filter for this exchange", f"conn == {row.connection} and corr == {row.correlation_id}")]
 

@@ -101,6 +101,7 @@ KEYS: tuple[Key, ...] = (
     Key("held.resume", "a", "resume", "let the frame go on, with what was changed", "resume"),
     Key("held.resume_all", "A", "resume_all", "let all frames go on"),
     Key("held.editor", "e", "editor", "edit the message as YAML in $EDITOR", "edit"),
+    Key("held.bytes", "h", "bytes", "bytes: the frame as hexadecimal, linked with the fields both ways"),
     Key("held.undo", "u", "undo", "take back what was changed in the frame"),
     Key("held.fail", "f", "fail", "answer with an error instead", "error"),
     Key("held.drop", "d", "drop", "drop the frame: nothing comes of it", "drop"),
@@ -167,6 +168,7 @@ SCOPES: tuple[tuple[str, ...], ...] = (
     *(("app", "view", "list", view) for view in
       ("exchanges", "connections", "groups", "versions", "problems", "latency", "rules", "log", "held")),
     ("app", "view", "held", "tree"),
+    ("app", "view", "held", "hex"),
     ("app", "tree", "resend"),
     ("app", "list", "dialogue"),
     ("app", "list", "compare"),

@@ -31,7 +31,7 @@ def test_curl(desk: Any, bench: Any, wire: Any, beat: Any, tmp_path: Path) -> No
     commands = [line for block in lines for line in block.splitlines() if line]
     assert len(commands) > 20
     # Of frames that are not held here.
-    expected = {f"/v1/held/{each}" for each in ("2/resume", "3/drop", "4/drop", "5/drop", "6/extend")}
+    expected = {f"/v1/held/{each}" for each in ("1", "2/resume", "3/drop", "4/drop", "5/drop", "6/extend")}
     for command in commands:
         command = command.replace("/tmp/barnabas-part", str(tmp_path / "part"))
         script = f"set -e\n{setting}\n{command}"

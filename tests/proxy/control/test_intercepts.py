@@ -52,7 +52,9 @@ def test_a_request_waits_alone_and_goes_on_edited(
     assert silent(client) and len(seen) == 1
     listed = desk.call("GET", "/v1/held")[1]["held"]
     assert [each["id"] for each in listed] == [held["id"]] and "body" not in listed[0]
-    assert desk.call("GET", f"/v1/held/{held['id']}")[1]["body"] == held["body"]
+    one = desk.call("GET", f"/v1/held/{held['id']}")[1]
+    assert (one["body"], one["frame"], one["hidden"]) == (held["body"], beat(1, "held")[4:].hex(), [])
+    assert desk.control.held_frame(held["id"])["frame"] == one["frame"] and "frame" not in listed[0]
     assert held["body"] == {"group_id": "held", "generation_id": 3, "member_id": "m"}
     status, said = desk.call("POST", f"/v1/held/{held['id']}/resume", {"edits": {"generation": 1}})
     assert status == 422 and "generation_id" in said["message"]  # what is possible; and it waits on

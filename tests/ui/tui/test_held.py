@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from barnabas import decoder
 from barnabas.captures import Capture
 from barnabas.proxy.control import ControlError
+from barnabas.proxy.control.held import HeldFrame
 from barnabas.ui.tui.app import BarnabasApp
 from barnabas.ui.tui.held_queue import LEASE_SECONDS
 from textual.pilot import Pilot
@@ -62,6 +64,11 @@ class Proxy:
              "time_ns": time.time_ns(), "timeout": 30.0, "remaining": 30.0, "size": 40, "undecoded": None, "body": BODY}
             for n in self.numbers
         ]  # fmt: skip
+
+    def held_frame(self, number: int) -> dict[str, Any]:
+        self.asked.append(("bytes", number))
+        frame = decoder.encode_request(12, 3, BODY, correlation_id=number, client_id=f"stock-{number}")
+        return next(each for each in self.held() if each["id"] == number) | {"frame": frame.hex(), "hidden": []}
 
     def _gone(self, number: int) -> None:
         if self.refusal.status:
@@ -157,6 +164,63 @@ def test_fields_are_changed_in_place(story: Capture) -> None:
         await until(pilot, "generation_id: 8  * changed")
         await pilot.press("escape", "a")
         await asked(pilot, proxy, ("resume", 1, {"generation_id": 8}))
+
+    drive(story, proxy, steps)
+
+
+def test_bytes_stand_beside_the_fields_and_are_linked_both_ways(story: Capture) -> None:
+    proxy = Proxy(1, 2)
+
+    async def steps(pilot: Pilot[Any]) -> None:
+        await until(pilot, "generation_id: 5")
+        assert ("bytes", 1) not in proxy.asked  # nobody has asked to see them
+        await pilot.press("h")
+        await until(pilot, "Bytes of the request")
+        assert "stock-1" in await until(pilot, "00000 00 0c 00 03 00 00 00 01")  # api key 12, version 3, correlation id 1
+        tree, pane = pilot.app.screen.query_one("#fields"), pilot.app.screen.query_one("#bytes")
+        await pilot.press("enter", "j")  # to the fields, and the second of them
+        await until(pilot, "generation_id @24+4")
+        start, end = pane.marked  # type: ignore[attr-defined]
+        assert pane.frame[start:end] == (5).to_bytes(4, "big")  # type: ignore[attr-defined]
+        pane.focus()
+        pane.point(pane.frame.index(b"m-1") + 1)  # type: ignore[attr-defined]
+        await until(pilot, "member_id @28+5")
+        assert tree.current.name == "member_id"  # type: ignore[attr-defined]
+        await pilot.press("escape", "down")
+        assert "stock-2" in await until(pilot, "00000 00 0c 00 03 00 00 00 02")
+        await pilot.press("h")
+        await until(pilot, "generation_id: 5", absent="Bytes of the request")
+        assert [each for each in proxy.asked if each[0] == "bytes"] == [("bytes", 1), ("bytes", 2)]
+
+    drive(story, proxy, steps)
+
+
+def test_secrets_and_records_do_not_stand_in_the_bytes(story: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the control server makes of a log-in, as the screen shows it."""
+    proxy = Proxy(1)
+    login = decoder.encode_request(36, 1, {"auth_bytes": b"\0user\0canary"}, correlation_id=1)
+    said = proxy.held()[0] | {"api_key": 36, "api_version": 1, "request_size": 0}
+    frame = HeldFrame(said, len(login).to_bytes(4, "big") + login)
+    monkeypatch.setattr(proxy, "held", lambda: [frame.to_dict(False)])
+    monkeypatch.setattr(proxy, "held_frame", lambda number: frame.to_dict(False) | frame.octets(False))
+
+    async def steps(pilot: Pilot[Any]) -> None:
+        await until(pilot, "secret, masked")
+        await pilot.press("h")
+        shown = await until(pilot, "2a 2a 2a")
+        assert "canary" not in shown and "63 61 6e" not in shown and "auth_bytes @" in shown
+
+    drive(story, proxy, steps)
+
+
+def test_why_there_are_no_bytes_is_said(story: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    proxy = Proxy(1)
+    monkeypatch.setattr(proxy, "held_frame", lambda number: proxy.held()[0])
+
+    async def steps(pilot: Pilot[Any]) -> None:
+        await until(pilot, "generation_id: 5")
+        await pilot.press("h")
+        await until(pilot, "The proxy is an older one")
 
     drive(story, proxy, steps)
 

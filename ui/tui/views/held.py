@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, ClassVar
 
 from textual.binding import BindingType
+from textual.containers import Container
 from textual.widget import Widget
 
 from ....decoder import DecodeError
@@ -15,8 +16,11 @@ from ..body_fields import body_tree, from_yaml, to_yaml
 from ..columns import Cell, duration
 from ..edit_tree import EditTree
 from ..field_list import Tree
+from ..field_tree import FieldTree
 from ..field_values import BadValue
+from ..held_bytes import HeldBytes
 from ..held_queue import HeldFrame, HeldQueue
+from ..hex_view import HexView
 from ..keys import bindings
 from ..line_list import LineList, Table
 from ..safe import fit, visible
@@ -29,6 +33,8 @@ WHILE_TYPING = 60.0
 """And while a value is typed."""
 MORE_SECONDS = 120.0
 MOST_INTERCEPTS = 3
+WIDE_FROM, STACKED_BELOW = 150, 100
+"""Columns; the bytes stand beside the fields, sixteen or eight to a line, or below them."""
 FOR_A_FILE = (
     "Frames are held in a proxy that runs; this is a recording.\n\n"
     "This screen on a proxy that runs:\n"
@@ -48,13 +54,20 @@ class HeldScreen(View):
     DEFAULT_CSS = """
     HeldScreen Picture { height: auto; max-height: 3; padding: 0 1; }
     HeldScreen Table { height: 30%; min-height: 3; }
-    HeldScreen EditTree { height: 1fr; }
+    HeldScreen #panes { layout: horizontal; height: 1fr; }
+    HeldScreen EditTree { width: 1fr; height: 1fr; }
+    HeldScreen HeldBytes { display: none; width: 44; height: 1fr; }
+    HeldScreen.hex HeldBytes { display: block; }
+    HeldScreen.wide HeldBytes { width: 78; }
+    HeldScreen.stacked #panes { layout: vertical; }
+    HeldScreen.stacked HeldBytes { width: 1fr; height: 6; }
+    HeldScreen.stacked.hex Table { height: 4; }
     """
     BINDINGS: ClassVar[list[BindingType]] = bindings("held")
     AUTO_FOCUS = "Table"
     number = 9
     context = "held"
-    contexts = ("held", "list", "tree", "view", "app")
+    contexts = ("held", "list", "tree", "hex", "view", "app")
 
     def __init__(self) -> None:
         super().__init__()
@@ -69,7 +82,8 @@ class HeldScreen(View):
     def body(self) -> Iterable[Widget]:
         self.intercepted, self.titles, self.table = Picture(), Titles(), Table()
         self.tree_of = EditTree("Fields", id="fields")
-        return self.intercepted, self.titles, self.table, self.tree_of
+        self.bytes = HeldBytes(self.tree_of)
+        return self.intercepted, self.titles, self.table, Container(self.tree_of, self.bytes, id="panes")
 
     def empty_text(self) -> str:
         if self.session.control is None:
@@ -88,6 +102,8 @@ class HeldScreen(View):
             lines[MOST_INTERCEPTS - 1 :] = [[(f" and {left} more", "muted")]]
         self.intercepted.styles.height = max(len(lines), 1)
         self.intercepted.show(lines)
+        self.set_class(self.app.size.width >= WIDE_FROM, "wide")
+        self.set_class(self.app.size.width < STACKED_BELOW, "stacked")
         self._wide = (21, 18) if self.app.size.width >= 96 else (16, 12)
         api, client = self._wide
         self.titles.show(f"   No    Waits  Left   Side      {fit('API', api)} Ver {fit('Client', client)} Conn   Size")
@@ -144,6 +160,7 @@ class HeldScreen(View):
             tree.show(Tree(note="Nothing is held just now." if self.queue.intercepts else ""))
             tree.border_title = "Fields"
             self.about.show([])
+            self._show_bytes()
             return
         said = frame.said
         tree.border_title = f"{'Request' if frame.side == 'request' else 'Response'} {said['api']} v{said['api_version']}"
@@ -158,6 +175,27 @@ class HeldScreen(View):
                 tree.show(Tree(note=visible(str(fault))))
         broker = visible(f"{said['client']} -> {said['broker']}")
         self.about.show([(f" {broker}  correlation id {said['correlation_id']}", "muted"), (f"  {may}", "waiting")])
+        self._show_bytes()
+
+    # --- bytes ---------------------------------------------------------------------------------------------
+
+    def action_bytes(self) -> None:
+        self.toggle_class("hex")
+        if not self.has_class("hex") and self.bytes.has_focus:
+            self.tree_of.focus()
+        # The pane gets its size first, so that the marked bytes come into sight.
+        self.call_after_refresh(self._show_bytes)
+
+    def _show_bytes(self) -> None:
+        self.bytes.show_of(self.current if self.has_class("hex") else None, self.session.control)
+
+    def on_field_tree_moved(self, event: FieldTree.Moved) -> None:
+        self.bytes.follow()
+
+    def on_hex_view_pointed(self, event: HexView.Pointed) -> None:
+        self.bytes.find(event.at)
+        if event.chosen:
+            self.tree_of.focus()
 
     def on_line_list_moved(self) -> None:
         self._fields()

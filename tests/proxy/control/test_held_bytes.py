@@ -1,0 +1,69 @@
+"""The bytes of a held frame, as the control API gives them: what is secret, and what records say, is not in them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from barnabas import decoder
+from barnabas.decoder import Direction
+from barnabas.decoder.records import Record, encode_batch
+from barnabas.decoder.secrets import mask
+from barnabas.proxy.control.held import HeldFrame
+
+CANARY = b"canary-password"
+
+
+def held(frame: bytes, side: str, api_key: int, api_version: int) -> HeldFrame:
+    said = {"id": 1, "side": side, "api_key": api_key, "api_version": api_version, "correlation_id": 1, "timeout": 30.0, "request_size": 0}
+    return HeldFrame(said, len(frame).to_bytes(4, "big") + frame)
+
+
+def shown(frame: HeldFrame, values: bool = False) -> tuple[bytes, list[tuple[int, int]]]:
+    told = frame.octets(values)
+    return bytes.fromhex(told["frame"]), [(start, end) for start, end in told["hidden"]]
+
+
+def produce(codec: int = 0) -> tuple[bytes, bytes]:
+    """A request, and its batch."""
+    batch = encode_batch([Record(0, 0, b"key-" + CANARY, b"value-" + CANARY)], codec=codec)
+    fields = {"acks": -1, "timeout_ms": 9, "topic_data": [{"name": "a", "partition_data": [{"index": 0, "records": batch}]}]}
+    return decoder.encode_request(0, 7, fields, correlation_id=1), batch
+
+
+def test_a_planted_secret_is_masked_as_in_recordings() -> None:
+    asked = decoder.encode_request(36, 1, {"auth_bytes": b"\0user\0" + CANARY}, correlation_id=1)
+    answered = decoder.encode_response(38, 1, {"hmac": CANARY}, correlation_id=1)
+    for frame, side, key, version in ((asked, "request", 36, 1), (answered, "response", 38, 1)):
+        assert CANARY in frame
+        for values in (False, True):
+            octets, hidden = shown(held(frame, side, key, version), values)
+            assert CANARY not in octets and len(octets) == len(frame) and not hidden
+            assert octets == mask(Direction.REQUEST if side == "request" else Direction.RESPONSE, key, version, frame)
+
+
+def test_where_a_secret_is_that_nobody_can_find_everything_is_masked(monkeypatch: pytest.MonkeyPatch) -> None:
+    frame = decoder.encode_request(36, 1, {"auth_bytes": CANARY}, correlation_id=1)
+    octets, _ = shown(held(frame[:-1], "request", 36, 1))  # cannot be decoded
+    assert octets == frame[:8] + b"*" * (len(frame) - 9)
+
+    def broken(*given: Any) -> bytes:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("barnabas.proxy.control.held.mask", broken)
+    octets, hidden = shown(held(frame, "request", 36, 1), values=True)
+    assert octets == frame[:8] + b"*" * (len(frame) - 8) and hidden == [(8, len(frame))]
+
+
+@pytest.mark.parametrize("codec", [0, 1])
+def test_what_records_say_is_covered_unless_values_are_asked_for(codec: int) -> None:
+    frame, batch = produce(codec)
+    start = frame.index(batch)
+    octets, hidden = shown(held(frame, "request", 0, 7))
+    assert hidden == [(start + 61, start + len(batch))]  # behind the batch's header
+    assert octets == frame[: start + 61] + b"*" * (len(batch) - 61)
+    assert shown(held(frame, "request", 0, 7), values=True) == (frame, [])
+    octets, hidden = shown(held(frame + CANARY, "request", 0, 7))  # more bytes than the message has
+    assert CANARY not in octets and hidden[-1] == (len(frame), len(frame) + len(CANARY))
+    octets, hidden = shown(held(frame[: start + len(batch) - 4], "request", 0, 7))  # and fewer
+    assert CANARY not in octets and octets.startswith(frame[:8])
