@@ -371,11 +371,6 @@ class Reassembler:
             side.synced = False
             side.skipped += data.cut
 
-    def lost_track(self, flow: Flow, direction: int, skipped: int) -> None:
-        """Who takes the data no longer knows where frames start: the stream is picked up at the next one."""
-        side = flow.sides[direction]
-        side.synced, side.skipped = False, side.skipped + skipped
-
     def flows(self) -> list[Flow]:
         """All flows that are open."""
         return list({id(flow): flow for flow, _ in self._flows.values()}.values())

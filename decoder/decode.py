@@ -188,7 +188,7 @@ class _Source:
             unpack = self.constant("unpack", layout.unpack_from)
             body.append(f"{indent}{target}, = {unpack}(b, p); p += {layout.size}")
         else:
-            self.length(field, field.compact, LENGTH_FORMAT[field.type], body, indent)
+            self.length(field.compact, LENGTH_FORMAT[field.type], body, indent)
             value = "b[p:q].decode()" if field.type == "string" else "b[p:q]"
             body.append(f"{indent}if n < 0: {target} = None")
             body.append(f"{indent}else:")
@@ -197,7 +197,7 @@ class _Source:
             body.append(f"{indent}    {target} = {value}; p = q")
 
     def array(self, field: FieldPlan, target: str, body: list[str], indent: str) -> None:
-        self.length(field, field.compact, ("i", 4), body, indent)
+        self.length(field.compact, ("i", 4), body, indent)
         inner = indent + "    "
         body.append(f"{indent}if n < 0: {target} = None")
         body.append(f"{indent}elif n > e - p: raise Bad")
@@ -222,7 +222,7 @@ class _Source:
             body.append(f"{indent}room[0] -= {count}")
             body.append(f"{indent}if room[0] < 0: raise Bad")
 
-    def length(self, field: FieldPlan, compact: bool, fixed: tuple[str, int], body: list[str], indent: str) -> None:
+    def length(self, compact: bool, fixed: tuple[str, int], body: list[str], indent: str) -> None:
         """Leave the length in ``n``, negative for null.
 
         Null is read also where the definitions do not allow it: some brokers write it (0.8 and 0.9 for records,

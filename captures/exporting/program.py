@@ -35,7 +35,7 @@ def program(exchange: Exchange, values: bool = False) -> str:
             f'"""{_title(exchange)}.',
             "",
             "    python THIS_FILE HOST:PORT        asks that broker, and prints what it answers",
-            *_remarks(exchange, asked, values),
+            *_remarks(asked, values),
             '"""',
             "",
             *_imports(["json", "socket", "sys"], _needs_uuid(asked)),
@@ -76,7 +76,7 @@ def case(exchange: Exchange, values: bool = False) -> str:
             "    BARNABAS_BROKER=HOST:PORT pytest THIS_FILE",
             "",
             "Ids, epochs, offsets, times and addresses are left out: another broker has other ones.",
-            *_remarks(exchange, asked, values),
+            *_remarks(asked, values),
             '"""',
             "",
             *_imports(["os", "socket"], _needs_uuid(asked)),
@@ -177,7 +177,7 @@ def _title(exchange: Exchange) -> str:
     return f"{facts.api_name(exchange.api_key)} v{exchange.api_version}, as it was recorded"
 
 
-def _remarks(exchange: Exchange, asked: Message, values: bool) -> list[str]:
+def _remarks(asked: Message, values: bool) -> list[str]:
     found = []
     if secret_paths(Direction.REQUEST, asked.api_key):
         found.append("Secrets are stars here: put your own in their place.")

@@ -94,7 +94,7 @@ def _carried(message: Message, version: int, topic_id: TopicIds, topic_name: Top
         fields = _folded(fields, folds, old, names)
     if kind == "request":
         _meanings(message, version, fields)
-    carrier = _Carrier(key, kind, version, topic_id, topic_name, lossy)
+    carrier = _Carrier(key, kind, topic_id, topic_name, lossy)
     return carrier.struct(source, fields, of, tree(kind, key, version), "")
 
 
@@ -176,7 +176,6 @@ class _Carrier:
         self,
         key: int,
         kind: str,
-        version: int,
         topic_id: TopicIds,
         topic_name: TopicNames,
         lossy: bool,

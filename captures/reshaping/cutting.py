@@ -102,7 +102,7 @@ class Cut:
             if isinstance(event, ExchangeDone):
                 numbers += 1
                 self._judge(walk, event.exchange, numbers, wanted)
-            elif isinstance(event, Opened | Closed | Stray) and self._of_interest(walk, event):
+            elif isinstance(event, Opened | Closed | Stray) and self._of_interest(event):
                 self._connections.add(walk.connection)
         for exchange in sorted(walk.waiting(), key=lambda e: walk.ordinal(e)):
             numbers += 1
@@ -129,7 +129,7 @@ class Cut:
             self._bits.extend(bytes(max(ordinal // 8 + 1 - len(self._bits), 1 << 12)))
         self._bits[ordinal // 8] |= 1 << ordinal % 8
 
-    def _of_interest(self, walk: _Walk, event: Opened | Closed | Stray) -> bool:
+    def _of_interest(self, event: Opened | Closed | Stray) -> bool:
         """A connection without exchanges, where they are not picked one by one."""
         part = self.part
         if part.picks or (part.connections is not None and event.connection not in part.connections):

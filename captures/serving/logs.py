@@ -55,10 +55,6 @@ class Logs:
             found = self._logs[partition] = PartitionLog()
         return found
 
-    def all_logs(self) -> dict[Partition, PartitionLog]:
-        """The logs that were touched."""
-        return self._logs
-
     def produced(self, partition: Partition) -> bool:
         """Whether anything was produced to a partition live."""
         return partition in self.live

@@ -69,7 +69,7 @@ class Story:
             return False
         return before is None or ended <= self._times[before][0]
 
-    def change(self, key: Any, positions: list[int]) -> int:
+    def change(self, positions: list[int]) -> int:
         """Which of the recorded changes this one is: the next, and the last again when there are no more."""
         chosen = next((at for at in positions if at not in self._made), positions[-1])
         self._made.add(chosen)
@@ -116,7 +116,7 @@ class Recall:
         if exact:
             kept = self._choose(ask, what, same_version or exact, words)
             return self._stated(ask, kept)
-        composed = self._compose(ask, words)
+        composed = self._compose(ask)
         if composed is not None:
             return composed
         # The same names, asked with other options.
@@ -129,7 +129,7 @@ class Recall:
         positions = [kept.position for kept in among]
         if only_reads(ask.api_key):
             return self._at[self._story.place((ask.api_key, key), positions, words)]
-        return self._at[self._story.change((ask.api_key, key), positions)]
+        return self._at[self._story.change(positions)]
 
     def _stated(self, ask: Ask, kept: Kept) -> Reply:
         assert kept.answered is not None
@@ -142,7 +142,7 @@ class Recall:
             words = touches(ask.message, self._memory.named)
             raise Missed(f"{describe(ask.message, words)} (recorded at v{given}, and {lost})", kept) from None
 
-    def _compose(self, ask: Ask, words: frozenset[str]) -> Reply | None:
+    def _compose(self, ask: Ask) -> Reply | None:
         """An answer out of parts of several; None if one of the parts was never asked for."""
         parts = entries(ask.message, self._memory.named)
         if parts is None:
@@ -158,7 +158,7 @@ class Recall:
             if only_reads(ask.api_key):
                 chosen = self._story.place((ask.api_key, "part", what), positions, names)
             else:
-                chosen = self._story.change((ask.api_key, "part", what), positions)
+                chosen = self._story.change(positions)
             head, field, at = by_position[chosen]
             assert head.answered is not None
             version = head.answered.api_version

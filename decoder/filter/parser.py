@@ -24,7 +24,6 @@ WORDS = {
 }  # fmt: skip
 NEGATED = {"!=": "==", "!~": "~"}
 KEYWORDS = frozenset({*WORDS, "and", "or", "not", "in", "any", "all"})
-OPERATORS = "== != < <= > >= ~ !~ in contains startswith endswith"
 
 
 def parse(text: str) -> Node:

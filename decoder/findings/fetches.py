@@ -69,7 +69,6 @@ class Fetched:
         "positions",
         "read_committed",
         "session_epoch",
-        "session_id",
         "throttle_ms",
     )
 
@@ -83,7 +82,6 @@ class Fetched:
     min_bytes: int
     max_bytes: int
     read_committed: bool
-    session_id: int
     session_epoch: int
     new_session_id: int
 
@@ -177,7 +175,7 @@ class Fetches:
         found.max_wait_ms, found.min_bytes = told("max_wait_ms", 0), told("min_bytes", 0)
         found.max_bytes = told("max_bytes", 0x7FFFFFFF)
         found.read_committed = told("isolation_level", 0) == 1
-        found.session_id, found.session_epoch = told("session_id", 0), told("session_epoch", -1)
+        found.session_epoch = told("session_epoch", -1)
         found.asked = dict(_asked(exchange, values, shape))
         back = _shape("response", answered.api_version, "responses")
         root = answered.values

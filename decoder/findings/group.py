@@ -36,7 +36,6 @@ class Group:
         self.generation = -1
         self.members: dict[str, Member] = {}
         self.assignments: dict[str, Assignment] = {}
-        self.assigned_ns = 0
         self.rebalances: deque[Rebalance] = deque(maxlen=64)
         self.rebalance: Rebalance | None = None
         self.waiting: dict[int, Call] = {}
@@ -162,7 +161,6 @@ class Group:
         message = call.exchange.request_message
         if message is None or not call.asked["assignments"]:
             return
-        self.assigned_ns = call.asked_ns
         last = self.last_formed()
         if last is not None:
             last.leader_sync_ns = last.leader_sync_ns or call.asked_ns
@@ -199,7 +197,6 @@ class Group:
     def _refused(self, call: Call) -> None:
         member, now = call.member, call.answered_ns
         if call.error == REBALANCE_IN_PROGRESS and member is not None:
-            member.told_ns = now
             member.step(now, Step.TOLD)
             member.state = State.STABLE if member.waits else member.state
             if self.rebalance is None and not call.commits and member.generation >= self.generation:

@@ -80,7 +80,7 @@ class Member:
         self.assignment: Assignment | None = None
         self.first_ns = self.seen_ns = time_ns
         self.lost = link.lost
-        self.synced_ns = self.heartbeat_ns = self.told_ns = self.gone_ns = self.closed_ns = 0
+        self.synced_ns = self.heartbeat_ns = self.gone_ns = self.closed_ns = 0
         self.timeline: deque[Moment] = deque(maxlen=STEPS)
 
     @property

@@ -192,7 +192,6 @@ class _Sought:
     error: int
     count: int = 0
     found: bool = False
-    creates: bool = False
     exchanges: list[Exchange] = field(default_factory=list)
 
 

@@ -34,7 +34,6 @@ class _Held:
 
     link: Link
     worst_ms: int = 0
-    told_ms: int = 0
     refused: int = 0
     meanwhile: int = 0
     kept_ns: int = 0
@@ -104,7 +103,6 @@ class Throttled(Detector):
         held.kept_ns += max(0, until - max(time_ns, covered))
         held.until[link.broker] = max(covered, until)
         held.worst_ms = max(held.worst_ms, told)
-        held.told_ms += told
         held.refused += refused
         self.report(key, exchange, partial(self._say, link, exchange))
 

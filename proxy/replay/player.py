@@ -128,7 +128,7 @@ class Player:
                     if due > now:
                         now = time.monotonic_ns()
                         if due > now:
-                            self._dial_ahead(due)
+                            self._dial_ahead()
                             return due
                     if pace.factor or pace.rate:
                         if due < self._held_until:
@@ -143,7 +143,7 @@ class Player:
             if done % 256 == 0:
                 return now  # answers are read now and then also while there is more to send
 
-    def _dial_ahead(self, due: int) -> None:
+    def _dial_ahead(self) -> None:
         """Connect for the next steps: making a connection takes longer than sending on one."""
         for step in islice(self._ahead.steps, 8):
             if step.do is Do.SEND and step.call is not None and not self.settings.connections:

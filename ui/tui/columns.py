@@ -97,11 +97,6 @@ def is_problem(row: Row) -> bool:
     return bool(row.error) or row.undecoded or row.state == "orphan"
 
 
-def search_text(row: Row) -> str:
-    """What the plain search looks at, in lower case."""
-    return "\n".join((api(row), row.client_id or "", row.client, row.broker, result(row)[0])).lower()
-
-
 def _latency(_: int, row: Row) -> Cell:
     if row.state == "pending":
         return "...", "waiting"

@@ -68,7 +68,6 @@ class DetailScreen(Screen[int], RowActs):
         self.key_bar = KeyBar()
         self.chosen = self.response
         self._wanted = ""
-        self._linking = False
 
     @property
     def barnabas(self) -> BarnabasApp:
@@ -193,8 +192,7 @@ class DetailScreen(Screen[int], RowActs):
         hidden = "  ·· record bytes hidden, v shows them" if tree.hidden else ""
         self.bytes.border_title = f"Bytes of the {side} (without the 4 size bytes){hidden}"
         field = pane.current
-        if not (self._linking and self.bytes.has_focus):
-            self.bytes.mark(field.span if field else None)
+        self.bytes.mark(field.span if field else None)
         self.bytes.border_subtitle = (
             f"{field.path or field.name} @{field.span[0]}+{field.span[1] - field.span[0]}"
             if field and field.span

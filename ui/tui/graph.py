@@ -1,4 +1,4 @@
-"""Graphs of letters: bars of eighths over time, bars to the side, lines of braille."""
+"""Graphs of letters: bars of eighths over time, bars to the side."""
 
 from __future__ import annotations
 
@@ -32,18 +32,3 @@ def side_bar(share: float, width: int) -> str:
     eighths = round(max(0.0, min(share, 1.0)) * width * 8)
     full, rest = divmod(eighths, 8)
     return ("█" * full + (" ▏▎▍▌▋▊▉"[rest] if rest else "")).ljust(width)
-
-
-def braille(values: Sequence[float], width: int, height: int, top: float | None = None) -> list[str]:
-    """A line through the values, two to a cell, four dots high in each."""
-    top = (max(values) if values else 0) if top is None else top
-    grid = [[0] * width for _ in range(height)]
-    dots = ((0x40, 0x80), (0x04, 0x20), (0x02, 0x10), (0x01, 0x08))  # from the lowest
-    last: int | None = None
-    for x, value in enumerate(values[: width * 2]):
-        y = min(int(value / top * (height * 4 - 1) + 0.5), height * 4 - 1) if top > 0 else 0
-        low, high = (y, y) if last is None else (min(y, last + (y > last)), max(y, last - (y < last)))
-        last = y
-        for each in range(low, high + 1):
-            grid[height - 1 - each // 4][x // 2] |= dots[each % 4][x % 2]
-    return ["".join(chr(0x2800 + cell) if cell else " " for cell in line) for line in grid]

@@ -91,11 +91,6 @@ class RowView:
 
     # --- order ---------------------------------------------------------------------------------------------
 
-    @property
-    def is_sorted(self) -> bool:
-        """Whether the order is another one than that of the capture."""
-        return self._sorted is not None
-
     def sort(self, key: SortKey | None, descending: bool = False) -> None:
         """Put what is shown now in an order; None: as in the capture. What is found later is not among it."""
         rows = self.rows
