@@ -102,6 +102,29 @@ class Exchange:
         self._messages: list[Any] = [UNREAD_SIDE, UNREAD_SIDE]
         self._faults: list[DecodeError | None] = [None, None]
 
+    def anew(self) -> Exchange:
+        """The same exchange with nothing decoded, so that what is decoded goes when this goes. `marks` are shared."""
+        again = Exchange(
+            connection=self.connection,
+            client=self.client,
+            broker=self.broker,
+            api_key=self.api_key,
+            api_version=self.api_version,
+            correlation_id=self.correlation_id,
+            client_id=self.client_id,
+            request=self.request,
+            request_cut=self.request_cut,
+            request_time_ns=self.request_time_ns,
+            response=self.response,
+            response_cut=self.response_cut,
+            response_time_ns=self.response_time_ns,
+            state=self.state,
+            topics=self.topics,
+            about=self.about,
+        )
+        again.marks = self.marks
+        return again
+
     def __repr__(self) -> str:
         return f"<Exchange {self.api} v{self.api_version} #{self.correlation_id} {self.state}>"
 

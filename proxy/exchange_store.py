@@ -34,30 +34,6 @@ class Stored(NamedTuple):
     left_out: bool
 
 
-def fresh(exchange: Exchange, frames: bool = True) -> Exchange:
-    """The same exchange with nothing decoded, so that what is decoded goes when this goes."""
-    again = Exchange(
-        connection=exchange.connection,
-        client=exchange.client,
-        broker=exchange.broker,
-        api_key=exchange.api_key,
-        api_version=exchange.api_version,
-        correlation_id=exchange.correlation_id,
-        client_id=exchange.client_id,
-        request=exchange.request if frames else None,
-        request_cut=exchange.request_cut,
-        request_time_ns=exchange.request_time_ns,
-        response=exchange.response if frames else None,
-        response_cut=exchange.response_cut,
-        response_time_ns=exchange.response_time_ns,
-        state=exchange.state,
-        topics=exchange.topics,
-        about=exchange.about,
-    )
-    again.marks = exchange.marks
-    return again
-
-
 class ExchangeStore:
     """See the module."""
 
@@ -86,7 +62,10 @@ class ExchangeStore:
             exchange.marks["sizes"] = exchange.request_size, exchange.response_size
             cost = 0
         self.newest += 1
-        self._kept.append(Stored(self.newest, fresh(exchange, not left_out), cost + EACH, left_out))
+        kept = exchange.anew()
+        if left_out:
+            kept.request = kept.response = None
+        self._kept.append(Stored(self.newest, kept, cost + EACH, left_out))
         self.bytes += cost + EACH
         while len(self._kept) > count or self.bytes > size:
             self.bytes -= self._kept.popleft().cost
@@ -112,7 +91,7 @@ class ExchangeStore:
 
     def described(self, stored: Stored, bodies: bool, values: bool) -> dict[str, Any]:
         """An exchange as JSON can hold it: its number as `id`, what rules and people did to it as `notes`."""
-        exchange = fresh(stored.exchange)
+        exchange = stored.exchange.anew()
         found = {"id": stored.number, **exchange.to_dict(bodies=bodies and not stored.left_out, values=values)}
         marks = exchange.marks
         found["notes"] = list(marks.get("notes", ()))
@@ -187,7 +166,7 @@ class Question:
         return not self._backwards and self._at > self._store.newest
 
     def _means(self, stored: Stored) -> bool:
-        return self._wanted is None or self._wanted(fresh(stored.exchange))
+        return self._wanted is None or self._wanted(stored.exchange.anew())
 
     def _take(self, stored: Stored) -> bool:
         """Whether there is room for more."""

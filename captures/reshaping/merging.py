@@ -125,18 +125,9 @@ def _shifted(events: Iterator[Happening], by: int) -> Iterator[Happening]:
 
 
 def _copied(exchange: Exchange, by: int) -> Exchange:
-    copy = Exchange(
-        connection=exchange.connection,
-        client=exchange.client,
-        broker=exchange.broker,
-        api_key=exchange.api_key,
-        api_version=exchange.api_version,
-        correlation_id=exchange.correlation_id,
-        client_id=exchange.client_id,
-        request=exchange.request,
-        request_cut=exchange.request_cut,
-        request_time_ns=None if exchange.request_time_ns is None else exchange.request_time_ns + by,
-        state=exchange.state,
-    )
-    copy.marks = exchange.marks
+    copy = exchange.anew()
+    copy.response = copy.response_time_ns = None  # it has its own time
+    copy.response_cut = 0
+    if copy.request_time_ns is not None:
+        copy.request_time_ns += by
     return copy

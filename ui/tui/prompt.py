@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from textual import on
-from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
-from textual.containers import Vertical
-from textual.screen import ModalScreen, Screen
+from textual.screen import Screen
 from textual.widgets import Input
 
 from ...decoder.filter import FilterError
+from .choosing import Choosing
+from .columns import Cell
 from .keys import KEYS, Key, shown
-from .line_list import LineList, Table
 from .palette import THEMES
 from .safe import fit, visible
 from .terms import meant
 
 if TYPE_CHECKING:
     from .app import BarnabasApp
-
-MOST = 14
 
 
 class Command(NamedTuple):
@@ -86,7 +81,7 @@ COMMANDS: tuple[Command, ...] = (
 """What takes words; everything else is an action of `KEYS`."""
 
 
-class Prompt(ModalScreen[None]):
+class Prompt(Choosing[None]):
     """Type a part of a name; Enter does the first that fits."""
 
     DEFAULT_CSS = """
@@ -95,20 +90,14 @@ class Prompt(ModalScreen[None]):
     Prompt Input { border: none; height: 1; background: $panel; }
     Prompt Table { height: auto; }
     """
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "dismiss", "Back", show=False),
-        Binding("up", "move(-1)", "Up", show=False, priority=True),
-        Binding("down", "move(1)", "Down", show=False, priority=True),
-    ]
 
     def __init__(self, below: Screen[object]):
-        super().__init__()
+        super().__init__("Do", "a part of a name, or: filter err", "Enter: do it  Esc: back")
         self._below = below
         context = getattr(below, "context", "")
         usual = ("detail", "tree", "app") if context == "detail" else (context, "list", "view", "app")
         contexts = getattr(below, "contexts", usual)
         self._actions = [key for key in KEYS if key.context in contexts and key.id not in ("app.prompt", "app.palette")]
-        self._table = Table()
         self._found: list[Command | Key] = []
 
     @property
@@ -116,20 +105,7 @@ class Prompt(ModalScreen[None]):
         """The application, typed."""
         return self.app  # type: ignore[return-value]
 
-    def compose(self) -> ComposeResult:
-        box = Vertical(Input(placeholder="a part of a name, or: filter err"), self._table)
-        box.border_title, box.border_subtitle = "Do", "Enter: do it  Esc: back"
-        yield box
-
-    def on_mount(self) -> None:
-        self._table.can_focus = False
-        self._look("")
-
-    @on(Input.Changed)
-    def _changed(self, event: Input.Changed) -> None:
-        self._look(event.value)
-
-    def _look(self, text: str) -> None:
+    def fitting(self, text: str) -> list[list[Cell]]:
         word, _, rest = text.strip().partition(" ")
         wanted = text.lower().split()
         self._found = list[Command | Key](
@@ -140,7 +116,7 @@ class Prompt(ModalScreen[None]):
                 key for key in self._actions
                 if all(part in f"{key.id.partition('.')[2]} {key.words}".replace("_", " ").lower() for part in wanted)
             ]  # fmt: skip
-        rows = []
+        rows: list[list[Cell]] = []
         for each in self._found[:200]:
             if isinstance(each, Command):
                 rows.append([(fit(f"{each.name} {each.takes}", 34), "name"), (f" {each.meaning}", "muted")])
@@ -148,26 +124,12 @@ class Prompt(ModalScreen[None]):
                 keys = shown(self.barnabas.settings.keys.get(each.id, each.keys))
                 rows.append([(fit(each.id.partition(".")[2].replace("_", " "), 20), "name"), (fit(keys, 14), "key"),
                              (f" {each.words}", "muted")])  # fmt: skip
-        self._table.styles.height = max(1, min(len(rows), MOST))
-        self._table.cursor = 0
-        self._table.show(rows or [[(f"nothing is called {visible(text)!r}", "error")]])
-        self._table.move_to(0)
+        return rows
 
-    def action_move(self, step: int) -> None:
-        self._table.move_to(self._table.cursor + step)
-
-    def on_line_list_opened(self, event: LineList.Opened) -> None:
-        event.stop()
-        self._do()
-
-    @on(Input.Submitted)
-    def _submitted(self) -> None:
-        self._do()
-
-    def _do(self) -> None:
-        if self._table.cursor >= len(self._found):
+    def take(self, position: int) -> None:
+        if position >= len(self._found):
             return
-        chosen, app = self._found[self._table.cursor], self.barnabas
+        chosen, app = self._found[position], self.barnabas
         _, _, rest = self.query_one(Input).value.strip().partition(" ")
         if isinstance(chosen, Command):
             fault = chosen.run(app, rest.strip())

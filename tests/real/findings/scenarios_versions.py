@@ -1,9 +1,8 @@
 """What goes wrong with versions, features and contradicting statements: each function does one such thing.
 
 They take the address of a bootstrap broker (usually the proxy's) and the name of a topic that is there. Some need another
-broker behind the proxy: `two_brokers`, `gzip_librdkafka`, `answers_swapped` and `plain_consumer` an `EditedBroker`,
-`wrong_leader` three nodes, `group_protocol_off` a broker with `group.coordinator.rebalance.protocols=classic`,
-`old_kafka_python_round` and `group_described` one of Kafka 3.9.
+broker behind the proxy: `two_brokers` and `gzip_librdkafka` an `EditedBroker`,
+`wrong_leader` three nodes, `group_protocol_off` a broker with `group.coordinator.rebalance.protocols=classic`.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from barnabas.decoder.records.record import Record
 from barnabas.decoder.records.write import encode_batch
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
-from kafka import KafkaConsumer, KafkaProducer
+from kafka import KafkaProducer
 from kafka.errors import KafkaError
 from real.findings.raw_client import RawClient
 from real.workload import Deadline
@@ -141,12 +140,6 @@ def group_protocol_off(bootstrap: str, topic: str) -> None:
             assert client.ask("ConsumerGroupHeartbeat", 0, body) is not None
 
 
-def group_described(bootstrap: str, topic: str) -> None:
-    """librdkafka's admin client asks for a group: as one of the new kind first, and then as a classic one."""
-    admin = AdminClient({"bootstrap.servers": bootstrap, "client.id": "warden"})
-    admin.describe_consumer_groups(["orders"])["orders"].result(10)
-
-
 def gzip_librdkafka(bootstrap: str, topic: str) -> None:
     """librdkafka with compression set, and records that compress well."""
     producer = Producer(
@@ -156,28 +149,6 @@ def gzip_librdkafka(bootstrap: str, topic: str) -> None:
         for _ in range(20):
             producer.produce(topic, VALUE)
         assert producer.flush(10) == 0
-
-
-def old_kafka_python_round(bootstrap: str, topic: str) -> None:
-    """kafka-python told 0.10.0 produces and consumes: Produce v2, Fetch v2 and the like."""
-    producer = KafkaProducer(bootstrap_servers=bootstrap, client_id="shop", api_version=(0, 10, 0), linger_ms=0)
-    for _ in range(24):
-        producer.send(topic, VALUE).get(10)
-    producer.close(5)
-    consumer = KafkaConsumer(
-        topic,
-        bootstrap_servers=bootstrap,
-        client_id="desk",
-        api_version=(0, 10, 0),
-        auto_offset_reset="earliest",
-        max_partition_fetch_bytes=700,
-    )
-    deadline = Deadline(15)
-    count = 0
-    while count < 24:
-        deadline.check(f"24 records, {count} so far")
-        count += sum(map(len, consumer.poll(200).values()))
-    consumer.close()
 
 
 def two_brokers(bootstrap: str, topic: str) -> None:
@@ -207,21 +178,6 @@ def plain_producer(bootstrap: str, topic: str) -> None:
     for _ in range(60):
         producer.produce(topic, VALUE)
         assert producer.flush(10) == 0
-
-
-def plain_consumer(bootstrap: str, topic: str) -> None:
-    """A client of an older make: fetches by name, without a rack."""
-    with RawClient(bootstrap, "fuller") as client:
-        client.api_versions()
-        metadata(client, topic)
-        partitions = [{"partition": 0, "current_leader_epoch": -1, "fetch_offset": 0, "partition_max_bytes": 100}]
-        body = {
-            "replica_id": -1, "max_wait_ms": 10, "min_bytes": 1, "max_bytes": 1000, "isolation_level": 0,
-            "session_id": 0, "session_epoch": -1, "rack_id": "", "forgotten_topics_data": [],
-            "topics": [{"topic": topic, "partitions": partitions}],
-        }  # fmt: skip
-        for _ in range(55):
-            assert client.ask("Fetch", 11, body) is not None
 
 
 def leaving_and_coming(bootstrap: str, topic: str) -> None:
@@ -311,17 +267,6 @@ def ids_in_flight(bootstrap: str, topic: str) -> None:
             for _ in range(3):
                 client.send("FindCoordinator", 3, {"key": "orders", "key_type": 0}, correlation_id=7)
             for _ in range(3):
-                assert client.receive() is not None
-
-
-def answers_swapped(bootstrap: str, topic: str) -> None:
-    """Two requests at a time; what stands between swaps the answers."""
-    with RawClient(bootstrap, "patient") as client:
-        client.api_versions()
-        for _ in range(4):
-            for _ in range(2):
-                client.send("FindCoordinator", 3, {"key": "orders", "key_type": 0})
-            for _ in range(2):
                 assert client.receive() is not None
 
 
