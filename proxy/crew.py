@@ -37,12 +37,17 @@ _TOLD_BY_ALL = (
 _TOLD_SECONDS = 30.0
 
 
+def relay_names(workers: int) -> list[str]:
+    """The names of the relays among the processes."""
+    return ["relay"] if workers == 1 else [f"relay-{number}" for number in range(1, workers + 1)]
+
+
 class Crew:
     """What the workers share. `close` when they have it (one), or when they have ended (several)."""
 
     def __init__(self, workers: int, listener: socket.socket, *, fixed: bool, lossless: bool, ring_bytes: int) -> None:
         self.workers = workers
-        self.names = ["relay"] if workers == 1 else [f"relay-{number}" for number in range(1, workers + 1)]
+        self.names = relay_names(workers)
         self._fixed = fixed
         self._lossless = lossless
         self._listener = listener

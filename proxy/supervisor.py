@@ -22,31 +22,25 @@ from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import Any
 
-from ..plugins.hooks.sources import PluginError
 from ..plugins.rules import Rule
-from .addresses import listen, reason
+from .addresses import reason
+from .assigning import INSPECTOR, OBSERVER, for_inspector, for_observer, for_relays
 from .beginning import ACCEPTING, SECONDS, Said, receive, until_all_accept
 from .bells import new_bell
-from .board import MOST_WORKERS
 from .children import Children
-from .control.starting import ControlStart, ControlStartError, insecure
-from .crew import Crew, Voices
-from .events import Address, Event, Listening, ProcessFailed, ShutdownAsked, decode, show
+from .control.starting import ControlStart, insecure
+from .crew import Crew, Voices, relay_names
+from .events import Address, Event, ProcessFailed, ShutdownAsked, decode
 from .fork_server import ForkServer
 from .life_events import WorkerEnded, WorkerStarted
 from .metering import READER as METER
-from .metering import MeterError, Metering, heard
-from .plugged.checking import check
+from .metering import Metering, heard
+from .preparing import Prepared, prepared
 from .proxy_config import ProxyConfig as ProxyConfig
 from .proxy_config import ProxyError as ProxyError
 from .recording_events import FlightWanted
-from .security import SecurityError, describe, prepare
 from .tally import Serials
-from .transparent import EVERYWHERE, prepare_listener
 
-OBSERVER = 0
-INSPECTOR = 1
-"""Their numbers among the readers of the ring."""
 
 class Proxy:
     """A relay, or several workers, with an observer, and perhaps an inspector. Not restartable: make a new one."""
@@ -66,6 +60,8 @@ class Proxy:
         self._lock = threading.Lock()
         self._starting = threading.Lock()
         """Held where processes are started, and where it is decided that none are any more."""
+        self._relays: list[str] = []
+        """The names of the relays among the processes, once started."""
         self._crew: Crew | None = None
         self._voices = Voices()
         self._rules = list(config.rules)
@@ -91,114 +87,29 @@ class Proxy:
         A broker that cannot be reached is not an error: it becomes an event."""
         if self._address is not None:
             raise ProxyError("the proxy has been started already")
-        host, port = self.config.listen
-        if not 0 <= port < 65536:
-            raise ProxyError(f"cannot listen on {show((host, port))}: ports go from 0 to 65535")
-        if not 1 <= self.config.workers <= MOST_WORKERS:
-            raise ProxyError(f"a proxy has from 1 to {MOST_WORKERS} workers, not {self.config.workers}")
-        transparent = self.config.transparent
-        try:
-            security = prepare(self.config.tls, self.config.sasl)
-        except SecurityError as error:
-            raise ProxyError(str(error)) from None
-        try:
-            listener = listen((host, port), (lambda sock: prepare_listener(sock, transparent.mode)) if transparent else None)
-        except OSError as error:
-            raise ProxyError(
-                f"cannot listen on {show((host, port))}: {reason(error)}; choose another address with --listen"
-            ) from None
-        except UnicodeError:
-            raise ProxyError(f"cannot listen on {host!r}: this is no host name") from None
-        if self.config.plugins is not None:
-            try:
-                check(self.config.plugins)
-            except PluginError as error:
-                listener.close()
-                raise ProxyError(str(error)) from None
-        upstream = EVERYWHERE if transparent else self.config.upstream
-        if not transparent and (not self.config.upstream[0] or not 0 < self.config.upstream[1] < 65536):
-            listener.close()
-            raise ProxyError(f"{show(self.config.upstream)} is no broker address: give HOST:PORT with --broker")
-        own: Address = listener.getsockname()[:2]
-        try:
-            self.meter = meter = Metering(self.config.meter) if self.config.meter and self.config.meter.wanted else None
-        except MeterError as error:
-            listener.close()
-            raise ProxyError(str(error)) from None
-        try:
-            self.control = control = ControlStart(self.config.control, self._relays) if self.config.control else None
-        except ControlStartError as error:
-            listener.close()
-            if meter is not None:
-                meter.close()
-            raise ProxyError(str(error)) from None
+        config = self.config
+        ready = prepared(config)
+        self._relays = relay_names(config.workers)
+        self.meter, self.control = meter, control = ready.meter, ready.control
+        fixed = config.listen[1] != 0
         crew = self._crew = Crew(
-            self.config.workers,
-            listener,
-            fixed=port != 0,
-            lossless=self.config.lossless,
-            ring_bytes=self.config.ring_bytes,
+            config.workers, ready.listener, fixed=fixed, lossless=config.lossless, ring_bytes=config.ring_bytes
         )
         bell, inspector_bell = new_bell(), new_bell()
         try:
-            shared = crew.for_readers
-            crew.admit(OBSERVER, bell, lossless=self.config.lossless)
-            self._start_child(
-                "observer",
-                shared
-                | {
-                    "reader": OBSERVER,
-                    "bell": bell,
-                    "record": None if self.config.record is None else str(self.config.record.absolute()),
-                    "recording": self.config.recording.settings(),
-                    "flight": self.config.flight.settings() if self.config.flight else None,
-                    "snaplen": self.config.snaplen,
-                    **(control.commands("observer") if control else {}),
-                },
-                [*crew.reader_fds, bell, *(control.fds("observer") if control else ())],
-            )
-            if self.config.findings or control or self.config.flight_wakes:
-                # It may be late and miss something, whatever the recording may not: the relay never waits for it.
-                crew.admit(INSPECTOR, inspector_bell, lossless=False)
-                self._start_child(
-                    "inspector",
-                    shared
-                    | {
-                        "reader": INSPECTOR,
-                        "bell": inspector_bell,
-                        "findings": self.config.findings,
-                        "findings_from": str(self.config.findings_from),
-                        "flight": self.config.flight.settings() if self.config.flight else None,
-                        **(control.commands("inspector") | control.watch if control else {}),
-                    },
-                    [*crew.reader_fds, inspector_bell, *(control.fds("inspector") if control else ())],
-                )
-            if meter is not None:
-                crew.admit(METER, meter.bell, lossless=False)
-                self._start_child("meter", shared | meter.settings, [*crew.reader_fds, *meter.fds])
-            self._relay_settings = {
-                "upstream": upstream,
-                "transparent": transparent.settings() if transparent else None,
-                "limits": self.config.limits.settings(),
-                "snaplen": self.config.snaplen,
-                "reloadable": self.config.reloadable,
-                "plugins": self.config.plugins.settings() if self.config.plugins else None,
-                "versions": self.config.versions.settings() if self.config.versions else None,
-                "security": security,
-                "probe": self.config.probe and not transparent,
-                "reserved": self._reserved(),
-            }
+            self._start_readers(ready, bell, inspector_bell)
+            self._relay_settings = for_relays(config, ready)
             for worker, name in enumerate(crew.names):
                 commands = (control.commands(name), control.fds(name)) if control else ({}, [])
                 self._start_relay(worker, *commands)
             if control is not None:
                 settings, fds = control.server(
                     {"observer": bell, "inspector": inspector_bell},
-                    listen=own,
-                    upstream=upstream,
+                    listen=ready.own,
+                    upstream=ready.upstream,
                     processes={name: child.pid for name, child in self._children.items()},
                     metrics=meter.metrics if meter is not None else None,
-                    insecure=insecure(self.config),
+                    insecure=insecure(config),
                 )
                 self._start_child("control", settings, fds)
                 control.control = self._controls["control"]
@@ -207,11 +118,7 @@ class Proxy:
             crew.close()
             for fd in (bell, inspector_bell):
                 os.close(fd)
-            if meter is not None:
-                meter.close()
-            if control is not None:
-                control.close()
-                control.end()
+            ready.give_up()
             raise ProxyError(f"cannot start the proxy's processes: {reason(error)}") from None
         if crew.workers == 1:
             crew.close()
@@ -226,13 +133,34 @@ class Proxy:
                 meter.close_sockets()
         if control is not None:
             control.close()
-        first: list[Event] = [Listening(own, upstream, describe(self.config.tls, self.config.sasl))]
-        first += [each.event for each in (meter, control) if each is not None]
-        self._thread = threading.Thread(target=self._hear, args=(first,), name="proxy events", daemon=True)
+        self._thread = threading.Thread(target=self._hear, args=(ready.said(config),), name="proxy events", daemon=True)
         self._thread.start()
         self._await_relays()
-        self._address = own
+        self._address = ready.own
         return self
+
+    def _start_readers(self, ready: Prepared, bell: int, inspector_bell: int) -> None:
+        """The processes that read the ring."""
+        crew, config, meter, control = self._crew, self.config, ready.meter, ready.control
+        assert crew is not None
+        shared = crew.for_readers
+        crew.admit(OBSERVER, bell, lossless=config.lossless)
+        self._start_child(
+            "observer",
+            shared | for_observer(config, bell, control),
+            [*crew.reader_fds, bell, *(control.fds("observer") if control else ())],
+        )
+        if config.findings or control or config.flight_wakes:
+            # It may be late and miss something, whatever the recording may not: the relay never waits for it.
+            crew.admit(INSPECTOR, inspector_bell, lossless=False)
+            self._start_child(
+                "inspector",
+                shared | for_inspector(config, inspector_bell, control),
+                [*crew.reader_fds, inspector_bell, *(control.fds("inspector") if control else ())],
+            )
+        if meter is not None:
+            crew.admit(METER, meter.bell, lossless=False)
+            self._start_child("meter", shared | meter.settings, [*crew.reader_fds, *meter.fds])
 
     def _await_relays(self) -> None:
         try:
@@ -244,21 +172,6 @@ class Proxy:
             self.stop()
             why = "it ended as it began" if in_time else f"it takes no clients after {SECONDS:.0f} s"
             raise ProxyError(f"cannot start the relay: {why}")
-
-    @property
-    def _relays(self) -> list[str]:
-        """The names of the relays among the processes."""
-        count = self.config.workers
-        return ["relay"] if count == 1 else [f"relay-{number}" for number in range(1, count + 1)]
-
-    def _reserved(self) -> dict[int, str]:
-        """Ports of the proxy's own that no broker may get, and whose address no broker has."""
-        found: dict[int, str] = {}
-        if self.meter is not None and self.meter.metrics is not None:
-            found[self.meter.metrics[1]] = "the proxy's metrics"
-        if self.control is not None and self.control.port:
-            found[self.control.port] = "the control API"
-        return found
 
     def _start_relay(self, worker: int, commands: dict[str, Any], fds: Sequence[int]) -> None:
         assert self._crew is not None
