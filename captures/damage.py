@@ -19,7 +19,7 @@ from ..decoder.frame import MAX_FRAME
 from . import packets, pcapng
 from .packets import ACK, FIN, PSH, SYN, TcpSegment
 from .pcapng import Block, CaptureReader, Interface, Packet
-from .recording import OPAQUE_COMMENT
+from .remarks import OPAQUE_COMMENT
 from .segment import ENTERPRISE, FINAL, INTERFACES, SYNC_MAGIC, Sync, parse_sync
 
 _KNOWN = (pcapng.ENHANCED_PACKET, pcapng.CUSTOM_NO_COPY)

@@ -11,12 +11,14 @@ from typing import NamedTuple
 
 from ..decoder import Connection, Direction, Exchange, Opaque, RequestSeen, State, Topics
 from ..decoder.happening import Closed, Happening, Missing, Opened, Stray
-from . import packets, reassembly
+from . import flows, packets
+from .flows import Data, Flow, Gap, StreamEvent
 from .index import LegFrame
+from .packets import show_address
 from .pcapng import Packet
 from .pieces import Pieces
-from .reassembly import KAFKA_PORTS, Data, Flow, Gap, Reassembler, StreamEvent
-from .recording import CARRIED_COMMENT, ENDED_COMMENT, MARK, OPAQUE_COMMENT, UPSTREAM_COMMENT, show_address
+from .reassembly import KAFKA_PORTS, Reassembler
+from .remarks import CARRIED_COMMENT, ENDED_COMMENT, MARK, OPAQUE_COMMENT, UPSTREAM_COMMENT
 from .segment import BROKER_LEG
 
 _CONNECTION = re.compile(re.escape(MARK) + r"connection (\d+), (?:client (.*), broker (.*)|broker leg)", re.S)
@@ -120,13 +122,13 @@ class Follower:
             if stream is not None:
                 return self._data(stream, event)
             return self._leg_data(event)
-        if isinstance(event, reassembly.Opened):
+        if isinstance(event, flows.Opened):
             return self._opened(event)
         return self._gap(event) if isinstance(event, Gap) else self._closed(event)
 
     # the beginning and the end
 
-    def _opened(self, event: reassembly.Opened) -> Iterator[Happening]:
+    def _opened(self, event: flows.Opened) -> Iterator[Happening]:
         flow = event.flow
         number, client, broker = flow.number, show_address(flow.client), show_address(flow.broker)
         failed = ""
@@ -150,7 +152,7 @@ class Follower:
         stream.failed = failed
         yield Opened(number, client, broker, event.time_ns, event.established and not failed)
 
-    def _closed(self, event: reassembly.Closed) -> Iterator[Happening]:
+    def _closed(self, event: flows.Closed) -> Iterator[Happening]:
         if self._legs.pop(id(event.flow), None):
             return
         stream = self._flows.pop(id(event.flow), None)

@@ -12,10 +12,11 @@ import threading
 import time
 from collections.abc import Collection
 
+from .flows import Closed, Flow, Opened
 from .index import HEADER, RECORD, Head, Index, IndexEncoder
+from .packets import show_address
 from .pieces import Pieces
-from .reassembly import KAFKA_PORTS, Closed, Flow, Opened, Reassembler
-from .recording import show_address
+from .reassembly import KAFKA_PORTS, Reassembler
 from .scanning import Scanner
 from .skimming import Skimmer
 from .sources import Source

@@ -22,7 +22,7 @@ from .pcapng import CaptureReader, NotACapture
 from .pieces import Pieces
 from .reader import INTERRUPTED, being_written, files_in
 from .reassembly import KAFKA_PORTS
-from .recording import MARK
+from .remarks import MARK
 from .segment import CONTINUED
 from .sources import Source
 

@@ -144,6 +144,12 @@ class TcpSegment(NamedTuple):
     cut: int = 0
 
 
+def show_address(address: Address) -> str:
+    """`host:port`, with brackets around IPv6."""
+    host, port = address
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 def endpoint(packed: bytes) -> Address:
     """The (host, port) of a packed address of `TcpSegment`."""
     family = socket.AF_INET if len(packed) == 6 else socket.AF_INET6

@@ -24,7 +24,7 @@ from .index import (
 )
 from .pcapng import CaptureReader
 from .reassembly import KAFKA_PORTS
-from .recording import MARK
+from .remarks import MARK
 from .sources import Source
 
 SUFFIXES = (".pcapng", ".pcapng.part", ".pcap", ".cap", ".pcapng.gz", ".pcap.gz", ".cap.gz", ".pcapng.zst", ".pcap.zst")

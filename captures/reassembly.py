@@ -6,12 +6,10 @@ or by the first bytes that look like a request. All queues are bounded.
 """
 
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
 
-from ..decoder.accelerator import native
 from ..decoder.connection import plausible_request
 from ..decoder.frame import MAX_FRAME, foreign_protocol
+from .flows import Closed, Data, Flow, Gap, Opened, PlainSide, Side, StreamEvent
 from .packets import ACK, FIN, RST, SYN, Address, TcpSegment, endpoint
 from .pcapng import Packet
 
@@ -24,98 +22,6 @@ UNANSWERED_NS = 10 * 10**9
 _SENT_AGAIN_NS = 10**9  # after so long an unanswered SYN is sent again for the first time
 _HALF = 1 << 31
 _FULL = 1 << 32
-
-
-class Opened(NamedTuple):
-    """A connection begins (or the capture does, in the middle of it). `established`: its SYN was answered."""
-
-    flow: "Flow"
-    time_ns: int
-    established: bool = True
-
-
-class Data(NamedTuple):
-    """The next bytes of one direction. `offset` is the file offset of the packet's block, `at` that of the bytes.
-    `cut` bytes behind them were not captured (the capture's snap length)."""
-
-    flow: "Flow"
-    direction: int
-    time_ns: int
-    data: bytes
-    offset: int
-    at: int
-    comments: tuple[str, ...]
-    cut: int = 0
-
-    @property
-    def length(self) -> int:
-        """Bytes on the wire."""
-        return len(self.data) + self.cut
-
-    def behind(self, old: int) -> "Data":
-        """Without its first bytes, which came before."""
-        have = min(old, len(self.data))
-        return self._replace(data=self.data[have:], at=self.at + have, cut=self.cut - (old - have))
-
-
-class Gap(NamedTuple):
-    """Bytes are missing here; the next `Data` of this direction starts at a frame."""
-
-    flow: "Flow"
-    direction: int
-    size: int
-    time_ns: int
-
-
-class Closed(NamedTuple):
-    """The connection ended. `how`, `by`: see `decoder.happening.Closed`; `comments`: of the packet that ended it."""
-
-    flow: "Flow"
-    time_ns: int
-    how: str = ""
-    by: str = ""
-    comments: tuple[str, ...] = ()
-
-
-StreamEvent = Opened | Data | Gap | Closed
-
-
-class PlainSide:
-    """One direction of a flow. The accelerator has the same; see scanning.py."""
-
-    __slots__ = ("finished", "next", "quick", "skipped", "synced", "waiting", "waiting_bytes", "way")
-
-    def __init__(self) -> None:
-        self.next: int | None = None  # the sequence number of the next byte
-        self.synced = False  # the next byte is known to start a frame, or to continue one that did
-        self.finished = False
-        self.skipped = 0  # bytes given up since the last Data
-        self.waiting: dict[int, Data] = {}
-        self.waiting_bytes = 0
-        self.quick = False  # the next bytes may be taken without `Reassembler.feed`; see scanning.py
-        self.way: Any = None  # who takes them
-
-
-Side: type[PlainSide] = PlainSide if native is None else native.Side
-
-
-@dataclass(slots=True, eq=False)
-class Flow:
-    """One TCP connection. `number` counts the Kafka connections from 1; 0 until the flow turns out to be one."""
-
-    client: Address
-    broker: Address
-    sides: tuple[PlainSide, PlainSide]
-    ends: tuple[bytes, bytes]
-    interface: int
-    opened_ns: int
-    number: int = 0
-    kafka: bool = False
-    foreign: bool = False
-    given_up: bool = False  # told as unreached
-    ender: int = -1  # whose FIN came first
-    comments: tuple[str, ...] = ()
-    held: list[tuple[int, Data]] = field(default_factory=list)
 
 
 class Reassembler:

@@ -12,18 +12,11 @@ from typing import Any
 from ..decoder import Direction, Exchange, ExchangeDone, Opaque, RequestSeen, secrets
 from .index import UNDECODED, LegFrame
 from .packets import MAX_PAYLOAD, Address
-from .recording import (
-    FLUSH_SECONDS,
-    MARK,
-    SEGMENT_BYTES,
-    SEGMENT_SECONDS,
-    Carried,
-    OpenConnection,
-    Recording,
-    Unanswered,
-)
+from .recording import FLUSH_SECONDS, SEGMENT_BYTES, SEGMENT_SECONDS, Recording
+from .remarks import MARK
 from .segment import CLIENT_LEG
 from .tracks import Tracked, Tracks
+from .unanswered import Carried, OpenConnection, Unanswered
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 LEAST_SNAPLEN, MOST_SNAPLEN = 128, 128 << 10  # the head of a request; what tools take for one packet

@@ -9,19 +9,15 @@ import os
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import NamedTuple, Protocol
 
 from ..decoder import Exchange
 from .index import CONTINUED, IndexEncoder, IndexFiles, LegFrame, paths
-from .packets import Address
-from .segment import BROKER_LEG, CLIENT_LEG, SYNC_EVERY, InFlight, SegmentWriter, pack_in_flight
+from .packets import show_address
+from .remarks import ENDED_COMMENT, MARK, UPSTREAM_COMMENT
+from .segment import BROKER_LEG, CLIENT_LEG, SYNC_EVERY, SegmentWriter, pack_in_flight
 from .trail import Trail
+from .unanswered import Carried, OpenConnection, Unanswered
 
-MARK = "barnabas: "  # our own packet comments start with this; docs/formats.md lists them
-CARRIED_COMMENT = MARK + "carried over"
-OPAQUE_COMMENT = MARK + "opaque, "
-ENDED_COMMENT = MARK + "ended by "
-UPSTREAM_COMMENT = MARK + "upstream "
 SEGMENT_BYTES = 64 << 20
 SEGMENT_SECONDS = 3600.0
 FLUSH_SECONDS = 1.0
@@ -30,84 +26,6 @@ _CARRIED_PART = 8  # a segment grows to so many times what was carried over into
 _RETRY_SECONDS = 1.0
 
 EventHandler = Callable[[str, str], None]
-
-
-class OpenConnection(NamedTuple):
-    """What every segment must know about a connection to write its packets."""
-
-    number: int
-    opened_ns: int
-    client: Address
-    broker: Address
-    upstream: Address  # the proxy's own end of the broker leg
-    failed: str = ""  # how the broker was not reached: "refused" or "unreached"
-
-
-class Unanswered(Protocol):
-    """A request in flight, as the head of the next segment needs it."""
-
-    @property
-    def connection(self) -> OpenConnection: ...
-    @property
-    def offset(self) -> int:
-        """Where it is in this segment; -1 if it is in none."""
-    @property
-    def time_ns(self) -> int: ...
-    @property
-    def data(self) -> bytes:
-        """As it was written: with its size, secrets masked; what was cut off is missing."""
-    @property
-    def cut(self) -> int: ...
-    @property
-    def comments(self) -> tuple[str, ...]: ...
-    def entry(self) -> InFlight:
-        """As a sync block names it."""
-    def pend(self, index: IndexEncoder, flags: int = 0) -> None:
-        """Put it into the index as it is: it waits."""
-    def moved(self, offset: int) -> None:
-        """It was written at the head of another segment."""
-
-
-class Carried(NamedTuple):
-    """An `Unanswered` that is an exchange."""
-
-    connection: OpenConnection
-    exchange: Exchange
-    data: bytes
-
-    @property
-    def offset(self) -> int:
-        return int(self.exchange.marks.get("request_offset", -1))
-
-    @property
-    def time_ns(self) -> int:
-        return self.exchange.request_time_ns or 0
-
-    @property
-    def cut(self) -> int:
-        return self.exchange.request_cut
-
-    @property
-    def comments(self) -> tuple[str, ...]:
-        marks = self.exchange.marks
-        return CARRIED_COMMENT + (", changed" if marks.get("changed") else ""), *marks.get("notes", ())
-
-    def entry(self) -> InFlight:
-        exchange = self.exchange
-        number, key, version = self.connection.number & 0xFFFFFFFF, exchange.api_key, exchange.api_version
-        return InFlight(number, exchange.correlation_id, key, version, self.offset)
-
-    def pend(self, index: IndexEncoder, flags: int = 0) -> None:
-        index.exchange(self.exchange, flags, pending=True)
-
-    def moved(self, offset: int) -> None:
-        self.exchange.marks |= {"request_offset": offset, "carried": True}
-
-
-def show_address(address: Address) -> str:
-    """`host:port`, with brackets around IPv6."""
-    host, port = address
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 class Recording:

@@ -15,9 +15,10 @@ from typing import Any, Protocol
 
 from ..decoder.accelerator import native
 from . import packets
+from .flows import Closed, Data, Flow, Gap, Opened
 from .packets import FIN, RST, SYN
 from .pcapng import LINKTYPE_ETHERNET, Packet
-from .reassembly import KAFKA_PORTS, UNANSWERED_NS, Closed, Data, Flow, Gap, Opened, Reassembler
+from .reassembly import KAFKA_PORTS, UNANSWERED_NS, Reassembler
 from .walking import Walker
 
 _ENDS = SYN | FIN | RST

@@ -20,8 +20,11 @@ from ..decoder.exchange import State
 from ..decoder.plan import API_VERSIONS
 from ..decoder.skim import skim
 from .index import CARRIED, STATES, IndexEncoder, Record
-from .recording import CARRIED_COMMENT, Carried, OpenConnection, Recording, Unanswered, show_address
+from .packets import show_address
+from .recording import Recording
+from .remarks import CARRIED_COMMENT
 from .segment import IN_FLIGHT, InFlight, pack_in_flight
+from .unanswered import Carried, OpenConnection, Unanswered
 
 _CARE = 2  # why a track took no more; 1: the segment is to be looked after first
 _SLOW = {API_VERSIONS, facts.api_key("SaslHandshake"), facts.api_key("SaslAuthenticate")}

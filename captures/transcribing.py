@@ -12,14 +12,16 @@ from ..decoder import Direction, Exchange, State, Topics, secrets
 from ..decoder.about import About
 from ..decoder.secrets import mask_token
 from ..decoder.skim import Skim
+from .flows import Closed, Flow, Opened
 from .index import CARRIED, STATES, IndexEncoder
-from .packets import MAX_PAYLOAD
+from .packets import MAX_PAYLOAD, show_address
 from .pieces import Pieces
-from .reassembly import Closed, Flow, Opened
-from .recording import MARK, Carried, OpenConnection, Recording, show_address
+from .recording import Recording
+from .remarks import MARK
 from .segment import CLIENT_LEG
 from .skimming import TOKEN, Skimmer
 from .talks import PlainAsked, Talk, Way
+from .unanswered import Carried, OpenConnection
 
 Wanted = Callable[[Exchange], bool]
 _PAIRED, _PENDING = STATES.index(State.PAIRED), STATES.index(State.PENDING)

@@ -11,8 +11,8 @@ from typing import NamedTuple
 from ...decoder import Exchange, ExchangeDone, RequestSeen
 from ...decoder.happening import Closed, Happening, Opened, Stray
 from ..happenings import Happenings
+from ..packets import show_address
 from ..reassembly import KAFKA_PORTS
-from ..recording import show_address
 from .cutting import time_of
 from .writing import address
 

@@ -4,7 +4,7 @@
 
 #include "recording.h"
 
-/* One direction of a TCP connection, as captures/reassembly.py keeps it. */
+/* One direction of a TCP connection, as captures/flows.py keeps it. */
 typedef struct {
     PyObject_HEAD
     long long next; /* -1: not known */

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from barnabas import decoder
 from barnabas.captures import Recorder, open_capture, pcapng
-from barnabas.captures.recording import MARK
+from barnabas.captures.remarks import MARK
 from barnabas.captures.segment import check
 from barnabas.decoder import Direction, facts
 from scapy.layers.inet import TCP

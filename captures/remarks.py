@@ -1,0 +1,7 @@
+"""What our own packet comments begin with; docs/formats.md lists them."""
+
+MARK = "barnabas: "
+CARRIED_COMMENT = MARK + "carried over"
+OPAQUE_COMMENT = MARK + "opaque, "
+ENDED_COMMENT = MARK + "ended by "
+UPSTREAM_COMMENT = MARK + "upstream "
