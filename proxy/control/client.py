@@ -226,8 +226,14 @@ class Control:
     def _connect(self, timeout: float) -> http.client.HTTPConnection:
         if self.url.startswith("unix:"):
             return _UnixConnection(self.url.removeprefix("unix:"), timeout)
-        parts = urlsplit(self.url)
-        return http.client.HTTPConnection(parts.hostname or "127.0.0.1", parts.port or 80, timeout=timeout)
+        try:
+            parts = urlsplit(self.url)
+            host, port = parts.hostname, parts.port
+        except ValueError:
+            host = port = None
+        if not host or not port or parts.scheme != "http":
+            raise ControlError(0, f"{self.url!r} is no address of a control API: it is http://HOST:PORT or unix:PATH")
+        return http.client.HTTPConnection(host, port, timeout=timeout)
 
     def _headers(self) -> dict[str, str]:
         return {"Authorization": f"Bearer {self._token}"} if self._token else {}

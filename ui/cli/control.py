@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from ...captures.exporting.text import json_visible
 from ...proxy.control import Control, ControlError
@@ -18,7 +19,32 @@ from ..tui.safe import visible
 from . import proxy_flight as keeping
 from .failure import Failure
 
+WHICH = ("--url", "--token-file")
+
+
+class _Anywhere(TyperGroup):
+    """Which proxy is meant may be said behind the command as well as in front of it."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        end = args.index("--") if "--" in args else len(args)
+        front: list[str] = []
+        rest: list[str] = []
+        words = iter(args[:end])
+        for word in words:
+            name, equals, _ = word.partition("=")
+            if name not in WHICH:
+                rest.append(word)
+            elif equals or (value := next(words, None)) is None:
+                front.append(word)
+            else:
+                front += [word, value]
+        if front and front[-1] in WHICH:  # without its value: it must not take the command for that
+            return super().parse_args(ctx, front[-1:])
+        return super().parse_args(ctx, [*front, *rest, *args[end:]])
+
+
 app = typer.Typer(
+    cls=_Anywhere,
     help="Look at a running proxy and steer it, over its control API (docs/control.md).",
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -67,6 +93,8 @@ def access_to(url: str, token: str = "", file: str = "") -> ControlAccess:
                 "no running proxy offers a control API: start one with barnabas proxy --control 127.0.0.1:8090"
             )
         return known[0]
+    if "://" not in url and not url.startswith("unix:"):
+        url = f"http://{url}"
     for each in known:
         if each.url == url and not token:
             return each

@@ -56,6 +56,9 @@ def test_a_proxy_is_found_seen_steered_and_stopped(bench: Any, wire: Any, beat: 
             assert token not in status.stdout
             wrong = call("control", "--url", curl.split()[-1].removesuffix("/v1/status"), BARNABAS_CONTROL_TOKEN="wrong", **own)
             assert wrong.returncode == 2 and "--token-file" in wrong.stderr and "Bearer" not in wrong.stderr
+            address = curl.split()[-1].removesuffix("/v1/status")
+            for words in (["--url", address, "status"], ["status", "--url", address.removeprefix("http://"), "--json"]):
+                assert call("control", *words, **own).returncode == 0
             asked = subprocess.run(["bash", "-c", curl + " -sf"], capture_output=True, text=True, timeout=30)
             assert asked.returncode == 0 and '"version"' in asked.stdout
             assert "Heartbeat v0" in call("control", "exchanges", "api == Heartbeat", **own).stdout
@@ -89,6 +92,18 @@ def test_a_proxy_is_found_seen_steered_and_stopped(bench: Any, wire: Any, beat: 
     nobody = call("control", **own)
     assert nobody.returncode == 2
     assert "no running proxy offers a control API: start one with barnabas proxy --control" in nobody.stderr
+
+
+def test_wrong_addresses_are_explained() -> None:
+    for words, text in (
+        (["status", "--url", "here"], "'http://here' is no address of a control API: it is http://HOST:PORT or unix:PATH"),
+        (["--url=https://127.0.0.1:8090"], "is no address of a control API"),
+        (["status", "--url", "http://127.0.0.1:99999"], "is no address of a control API"),
+        (["status", "--url"], "requires an argument"),
+        (["status", "--token-file", "none-there"], "the token cannot be read from none-there"),
+    ):
+        done = call("control", *words)
+        assert done.returncode == 2 and text in " ".join(done.stderr.split()), (words, done.stderr)
 
 
 def test_wrong_options_are_explained(tmp_path: Path) -> None:
