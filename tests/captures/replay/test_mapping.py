@@ -17,7 +17,7 @@ from barnabas.captures.replay.sessions import FetchSessions
 from barnabas.decoder import Exchange, decode_body, decode_request, embedded, encode_body, encode_request, facts
 from barnabas.decoder.message import Message
 from barnabas.decoder.records import Record, batches, encode_batch
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 ORDERS, THERE = uuid.UUID(int=7), uuid.UUID(int=8)
@@ -147,6 +147,8 @@ def test_offsets_follow_the_partition() -> None:
     assert [p["committed_offset"] for p in prepared(ids, commit)["topics"][0]["partitions"]] == [10, 50]
 
 
+@example([(0, 1), (1, 2), (0, 0)], 0)
+@example([(0, 1), (5, 6), (3, 3)], 0)
 @given(st.lists(st.tuples(st.integers(0, 1000), st.integers(0, 1000)), max_size=20), st.integers(-3, 2000))
 def test_points_are_met_and_offsets_never_negative(points: list[tuple[int, int]], asked: int) -> None:
     offsets = OffsetMap()
