@@ -33,8 +33,8 @@ from .editing import (
 )
 from .events import Capped, Undecoded
 from .inflight import CORRELATION, REQUEST, InFlight, key_and_version
-from .intercepts import exchange_of, gets_response
 from .plugged.own_request import OwnRequest
+from .request_frames import exchange_of, gets_response
 from .responses import Responses, kept_exchange
 from .sift import Sifting
 from .switching import HEAD_KEPT

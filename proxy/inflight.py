@@ -29,7 +29,7 @@ from .switching import ANY_API
 
 if TYPE_CHECKING:
     from ..decoder import Exchange
-    from .intercepts import Kept
+    from .held_frames import Kept
     from .lane import Lane
     from .plugged.own_request import OwnRequest
     from .plugged.questions import Seen

@@ -11,15 +11,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from .. import decoder
 from ..decoder import Exchange
 from ..decoder.exchange import State
-from ..decoder.filter import Filter, compile
-from .editing import KNOWN, PRODUCE, produce_acks
-from .events import InterceptHeld, InterceptReleased, show
+from ..decoder.filter import compile
+from .editing import KNOWN
+from .events import InterceptHeld, InterceptReleased
+from .held_frames import Held, Intercept, Kept
+from .request_frames import exchange_of
 
 if TYPE_CHECKING:
     from .answering import Answering
@@ -32,70 +32,6 @@ HELD_BYTES = 32 << 20
 """Most bytes of frames that wait for a decision, and of requests that are kept for their responses."""
 HIGHEST_TIMEOUT = 3600.0
 TEXT = 300
-
-
-@dataclass(slots=True)
-class Intercept:
-    """What to hold. `left`: so many frames more, None for no end; `passed`: matched, but beyond a bound."""
-
-    number: int
-    filter: Filter
-    request: bool
-    response: bool
-    timeout: float
-    most: int
-    left: int | None
-    held: int = 0
-    passed: int = 0
-    failed: str = ""
-
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "id": self.number,
-            "filter": self.filter.text,
-            "request": self.request,
-            "response": self.response,
-            "timeout": self.timeout,
-            "most": self.most,
-            "times_left": self.left,
-            "held": self.held,
-            "passed": self.passed,
-            "failed": self.failed or None,
-        }
-
-
-@dataclass(slots=True)
-class Kept:
-    """A request that is kept until its response comes. Frames with their sizes."""
-
-    frame: bytes
-    time_ns: int
-    budget: Intercepts
-
-    def __post_init__(self) -> None:
-        self.budget.bytes += len(self.frame)
-
-    def __del__(self) -> None:
-        self.budget.bytes -= len(self.frame)  # however its connection forgot it
-
-
-@dataclass(slots=True)
-class Held:
-    """A frame that waits. `original`: as it came; `frame`: as it would go on."""
-
-    number: int
-    intercept: Intercept
-    connection: Answering
-    direction: int
-    api_key: int
-    api_version: int
-    correlation: int
-    original: bytes
-    frame: bytes
-    deadline: float
-    time_ns: int
-    note: str = ""
-    request: bytes = b""
 
 
 class Intercepts:
@@ -315,7 +251,7 @@ class Intercepts:
         held = self.held.get(number)
         if held is None:
             return "gone"
-        if frame and not _fits(held, frame, answer=action == "answer"):
+        if frame and not held.fits(frame, answer=action == "answer"):
             return "the frame has another correlation id, API or version"
         if action == "close":
             connection = held.connection
@@ -401,44 +337,3 @@ class Intercepts:
     def free(self, connection: Answering) -> None:
         """The connection's frames go on as they came."""
         self.release((each for each in self.held.values() if each.connection is connection), "connection changed")
-
-
-def _fits(held: Held, frame: bytes, answer: bool) -> bool:
-    if len(frame) < 8 or int.from_bytes(frame[:4], "big") != len(frame) - 4:
-        return False
-    if held.direction or answer:
-        return frame[4:8] == held.original[4:8] if held.direction else frame[4:8] == held.original[8:12]
-    return frame[4:12] == held.original[4:12]
-
-
-def exchange_of(connection: Answering, frame: bytes, now: int) -> Exchange:
-    """A request (with its size) as far as it is known."""
-    key, version = (int.from_bytes(frame[at : at + 2], "big", signed=True) for at in (4, 6))
-    length = int.from_bytes(frame[12:14], "big", signed=True)
-    client_id = frame[14 : 14 + length].decode("utf-8", "replace") if 0 <= length <= len(frame) - 14 else None
-    return Exchange(
-        connection=connection.number,
-        client=show(connection.peer),
-        broker=show(connection.broker),
-        api_key=key,
-        api_version=version,
-        correlation_id=int.from_bytes(frame[8:12], "big", signed=True),
-        client_id=client_id,
-        request=frame[4:],
-        request_time_ns=now,
-        topics=connection.relay.editor.topics,
-        about=connection.about,
-    )
-
-
-def gets_response(frame: bytes) -> bool:
-    """Whether a request (with its size) is answered by a broker."""
-    if int.from_bytes(frame[4:6], "big") != PRODUCE:
-        return True
-    acks = produce_acks(frame, 0, len(frame))
-    if acks is None:
-        try:
-            acks = decoder.decode_request(frame[4:])["acks"]
-        except (decoder.DecodeError, KeyError):
-            return True
-    return acks != 0

@@ -10,8 +10,8 @@ from .answering import Answering
 from .editing import API_VERSIONS, ENDPOINT_APIS, framed, names_brokers
 from .events import Capped, RuleHit, Undecoded
 from .inflight import InFlight, entry_id, key_and_version
-from .intercepts import exchange_of
 from .plugged.own_request import OwnRequest
+from .request_frames import exchange_of
 from .sift import Sifting
 from .tail import Tail, blind
 

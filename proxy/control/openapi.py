@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from .schemas import SCHEMAS, TEXT, WHOLE, ref
+
 if TYPE_CHECKING:
     from .routes import Route
-
-Schema = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,33 +32,6 @@ class Body:
     required: bool = True
 
 
-def _object(required: Schema, optional: Schema | None = None, more: bool = False) -> Schema:
-    return {
-        "type": "object",
-        "properties": required | (optional or {}),
-        "required": list(required),
-        "additionalProperties": more,
-    }
-
-
-def _list(of: Schema | str) -> Schema:
-    return {"type": "array", "items": _ref(of) if isinstance(of, str) else of}
-
-
-def _ref(name: str) -> Schema:
-    return {"$ref": f"#/components/schemas/{name}"}
-
-
-def _or_null(kind: str) -> Schema:
-    return {"type": [kind, "null"]}
-
-
-TEXT: Schema = {"type": "string"}
-WHOLE: Schema = {"type": "integer"}
-NUMBER: Schema = {"type": "number"}
-YES: Schema = {"type": "boolean"}
-OBJECT: Schema = {"type": "object"}
-ADDRESS: Schema = {"type": "array", "prefixItems": [TEXT, WHOLE], "minItems": 2, "maxItems": 2}
 ERRORS = {
     400: "The body cannot be read.",
     401: "The token is missing or wrong.",
@@ -70,254 +43,6 @@ ERRORS = {
     422: "Something in the request makes no sense; `message` says what, `line` and `column` or `start` and `end` where.",
     500: "A fault of this program.",
     503: "The process that would have to answer does not run, or too much is being asked.",
-}
-
-_EXCHANGE = {
-    "id": WHOLE,
-    "time_ns": _or_null("integer"),
-    "conn": WHOLE,
-    "client": TEXT,
-    "broker": TEXT,
-    "api": TEXT,
-    "api_key": WHOLE,
-    "api_version": WHOLE,
-    "correlation_id": WHOLE,
-    "client_id": _or_null("string"),
-    "request_size": _or_null("integer"),
-    "response_size": _or_null("integer"),
-    "latency_ns": _or_null("integer"),
-    "state": {"enum": ["paired", "no_response", "orphan", "pending"]},
-    "error": _or_null("string"),
-    "undecoded": _or_null("string"),
-    "request": _or_null("object"),
-    "response": _or_null("object"),
-}
-_MORE_OF_EXCHANGE: Schema = {
-    "notes": _list(TEXT),
-    "changed": YES,
-    "left_out": YES,
-    "surplus_bytes": OBJECT,
-    "embedded": OBJECT,
-    "guess": OBJECT,
-}
-_HELD = {
-    "id": WHOLE,
-    "intercept": WHOLE,
-    "connection": WHOLE,
-    "client": TEXT,
-    "broker": TEXT,
-    "side": {"enum": ["request", "response"]},
-    "api": TEXT,
-    "api_key": WHOLE,
-    "api_version": WHOLE,
-    "correlation_id": WHOLE,
-    "client_id": _or_null("string"),
-    "time_ns": WHOLE,
-    "timeout": NUMBER,
-    "remaining": NUMBER,
-    "size": WHOLE,
-    "undecoded": _or_null("string"),
-}
-_COUNTS = ("connections", "opened", "exchanges", "errors", "undecoded", "request_bytes", "response_bytes")
-_LOST = ("observer_bytes", "observer_chunks", "inspector_bytes", "events")
-
-SCHEMAS: dict[str, Schema] = {
-    "Any": OBJECT,
-    "Error": _object({"error": TEXT, "message": TEXT}, dict.fromkeys(("line", "column", "start", "end"), WHOLE)),
-    "Process": _object({"alive": YES}, {"pid": WHOLE, "code": WHOLE}),
-    "Status": _object(
-        {
-            "version": TEXT,
-            "started_ns": WHOLE,
-            "uptime": NUMBER,
-            "upstream": ADDRESS,
-            "listen": ADDRESS,
-            "control": TEXT,
-            "processes": {"type": "object", "additionalProperties": _ref("Process")},
-            "counts": _object(dict.fromkeys(_COUNTS, WHOLE)),
-            "lost": _object(dict.fromkeys(_LOST, WHOLE)),
-            "exchanges": _object(dict.fromkeys(("kept", "bytes", "oldest", "newest"), WHOLE)),
-            "recording": {"anyOf": [_ref("Recording"), {"type": "null"}]},
-            "rules": WHOLE,
-            "held": WHOLE,
-            "insecure": _list(TEXT),
-        }
-    ),
-    "Brokers": _object(
-        {"brokers": _list(_object({"node": WHOLE, "broker": ADDRESS, "listen": ADDRESS, "bootstrap": YES}))}
-    ),
-    "Plugins": _object({"plugins": _list("Plugin")}),
-    "Plugin": _object(
-        {
-            "name": TEXT,
-            "source": TEXT | {"description": "As it was given with --plugin."},
-            "hooks": _list(TEXT),
-            "state": {"enum": ["running", "starting", "disabled", "gone"]},
-            "calls": WHOLE | {"description": "How often its hooks were called for a message or an event."},
-            "faults": WHOLE,
-            "last_fault": _or_null("string"),
-        }
-    ),
-    "Connection": _object(
-        {
-            "connection": WHOLE,
-            "client": TEXT,
-            "broker": TEXT,
-            "opened_ns": WHOLE,
-            "last_ns": WHOLE,
-            "request_bytes": WHOLE,
-            "response_bytes": WHOLE,
-            "exchanges": WHOLE,
-            "client_id": _or_null("string"),
-            "software": _or_null("string"),
-        }
-    ),
-    "Connections": _object({"connections": _list("Connection")}),
-    "Closed": _object({"closed": WHOLE, "how": {"enum": ["fin", "rst"]}}),
-    "Exchange": _object(_EXCHANGE, _MORE_OF_EXCHANGE),
-    "Exchanges": _object({"exchanges": _list("Exchange"), "next": WHOLE, "lost": WHOLE, "more": YES}),
-    "Pending": _object(
-        {
-            "exchanges": _list(
-                _object({k: v for k, v in _EXCHANGE.items() if k != "id"} | {"pending_ns": WHOLE}, _MORE_OF_EXCHANGE)
-            )
-        }
-    ),
-    "Findings": _object(
-        {
-            "findings": _list(
-                _object(dict.fromkeys(("id", "severity", "seen", "why", "remedy"), TEXT) | {"count": WHOLE, "about": OBJECT})
-            )
-        }
-    ),
-    "Event": _object({"id": WHOLE, "time_ns": WHOLE, "event": TEXT, "text": TEXT, "warning": YES}, more=True),
-    "Events": _object({"events": _list("Event"), "next": WHOLE, "lost": WHOLE}),
-    "Rule": _object(
-        {"match": TEXT, "do": OBJECT},
-        {"name": TEXT, "when": OBJECT},
-        more=True,
-    ),
-    "Rules": {"anyOf": [_ref("Rule"), _list("Rule"), _object({"rules": _list("Rule")})]},
-    "RuleStanding": _object(
-        {"name": TEXT, "enabled": YES, "matched": WHOLE, "hits": WHOLE, "origin": {"enum": ["file", "api"]}, "source": _ref("Rule")}
-    ),
-    "RuleList": _object({"rules": _list("RuleStanding")}),
-    "RuleHits": _object(
-        {
-            "name": TEXT,
-            "total": WHOLE | {"description": "How often the rule has fired in all; the newest 1,000 hits are kept."},
-            "hits": _list("RuleHitLine"),
-        }
-    ),
-    "RuleHitLine": _object(
-        {
-            "hit": WHOLE,
-            "time_ns": WHOLE,
-            "connection": WHOLE,
-            "client": TEXT,
-            "client_id": _or_null("string"),
-            "broker": TEXT,
-            "api_key": WHOLE,
-            "api": TEXT,
-            "api_version": WHOLE,
-            "correlation_id": WHOLE,
-            "done": {"type": "array", "items": TEXT},
-            "note": TEXT | {"description": "As it stands in the exchange's `notes` and in recordings."},
-            "exchange": _or_null("integer") | {"description": "Of GET /v1/exchanges/{id}; null: not finished, or gone."},
-        }
-    ),
-    "Removed": _object({"removed": {"type": ["string", "integer"]}}),
-    "Waited": _object({"name": TEXT, "hits": WHOLE, "reached": YES}),
-    "Recording": _object(
-        {
-            "recording": YES,
-            "directory": _or_null("string"),
-            "segment": _or_null("string"),
-            "paused": YES,
-            "trouble": _or_null("string"),
-            "counts": {"type": "object", "additionalProperties": WHOLE},
-        },
-        {"flight": {"anyOf": [_ref("Flight"), {"type": "null"}]}},
-    ),
-    "RecordingAsked": _object(
-        {"directory": TEXT | {"description": "An absolute path; made if it is not there."}},
-        {
-            "rotate_bytes": WHOLE | {"description": "Size of a segment; as the proxy was started, if not said."},
-            "rotate_seconds": NUMBER,
-            "keep_bytes": WHOLE | {"description": "The oldest segments are removed when all are larger."},
-            "keep_seconds": NUMBER | {"description": "Segments are removed when they are older."},
-        },
-    ),
-    "Flight": _object(
-        {
-            "directory": TEXT,
-            "seconds": _or_null("number"),
-            "bytes": _or_null("integer"),
-            "after": NUMBER,
-            "written": WHOLE,
-            "counted": WHOLE,
-            "writing": _or_null("string"),
-        }
-    ),
-    "FlightAsked": _object(
-        {},
-        {
-            "label": TEXT | {"description": "What its name begins with."},
-            "reason": TEXT | {"description": "Kept with it."},
-        },
-    ),
-    "FlightBegun": _object(
-        {"flight": _or_null("string") | {"description": "The directory that it will be; null: none."}, "text": TEXT}
-    ),
-    "Intercept": _object(
-        {
-            "id": WHOLE,
-            "filter": TEXT,
-            "request": YES,
-            "response": YES,
-            "timeout": NUMBER,
-            "most": WHOLE,
-            "times_left": _or_null("integer"),
-            "held": WHOLE,
-            "passed": WHOLE,
-            "failed": _or_null("string"),
-        }
-    ),
-    "InterceptList": _object({"intercepts": _list("Intercept")}),
-    "InterceptAsked": _object(
-        {"filter": TEXT | {"description": "The filter language; for requests one that needs no response."}},
-        {
-            "request": YES | {"description": "Hold requests before they are forwarded."},
-            "response": YES | {"description": "Hold responses before they are delivered."},
-            "timeout": NUMBER | {"description": "Seconds after which a frame goes on as it came (default 30)."},
-            "most": WHOLE | {"description": "Most frames at one time (default 16); others pass."},
-            "times": WHOLE | {"description": "Hold so many in all (default: no end)."},
-            "lease": NUMBER | {"description": "Seconds after which it ends unless it is renewed (default: no end)."},
-        },
-    ),
-    "Renewed": _object({"id": WHOLE, "lease": NUMBER}),
-    "Held": _object(
-        _HELD,
-        {
-            "body": _or_null("object"),
-            "frame": TEXT | {"description": "Of /v1/held/{id}: its bytes without the size, in hexadecimal; secrets are masked."},
-            "hidden": _list(_list(WHOLE))
-            | {"description": "Start and end of what records say in `frame`, and is covered there by `2a`."},
-        },
-    ),
-    "HeldList": _object({"held": _list("Held")}),
-    "Resume": _object({}, {"edits": OBJECT, "body": OBJECT}),
-    "Drop": _object(
-        {},
-        {
-            "error": TEXT | {"description": "A Kafka error code's name."},
-            "close": {"enum": ["fin", "rst"]},
-            "silent": {"const": True, "description": "It goes nowhere, and nothing comes instead."},
-        },
-    ),
-    "Extend": _object({}, {"timeout": NUMBER | {"description": "Seconds from now on (default 30)."}}),
-    "Decided": _object({"id": WHOLE, "done": {"enum": ["resumed", "edited", "answered", "closed", "dropped"]}}),
-    "Stopping": _object({"stopping": YES}),
 }
 
 
@@ -345,9 +70,9 @@ def document(routes: Iterable[Route], version: str) -> dict[str, Any]:
 
 
 def _operation(route: Route) -> dict[str, Any]:
-    content = {route.gives: {}} if "/" in route.gives else {"application/json": {"schema": _ref(route.gives)}}
+    content = {route.gives: {}} if "/" in route.gives else {"application/json": {"schema": ref(route.gives)}}
     responses = {str(status): {"description": "Done.", "content": content} for status in route.status}
-    wrong = {"application/json": {"schema": _ref("Error")}}
+    wrong = {"application/json": {"schema": ref("Error")}}
     body_errors = (400, 413) if route.body is not None else ()
     for status in sorted({401, 403, 500, *route.errors, *body_errors}):
         responses[str(status)] = {"description": ERRORS[status], "content": wrong}
@@ -376,6 +101,6 @@ def _operation(route: Route) -> dict[str, Any]:
         operation["requestBody"] = {
             "description": route.body.text,
             "required": route.body.required,
-            "content": {kind: {"schema": _ref(route.body.schema)} for kind in kinds},
+            "content": {kind: {"schema": ref(route.body.schema)} for kind in kinds},
         }
     return operation

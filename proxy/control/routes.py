@@ -22,7 +22,7 @@ _LAST = Query("Last-Event-ID", "string", "The id of the last event that was read
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """One endpoint. `gives`: the name of the answer's schema in `openapi.SCHEMAS`, or a media type with a slash."""
+    """One endpoint. `gives`: the name of the answer's schema in `schemas.SCHEMAS`, or a media type with a slash."""
 
     method: str
     path: str

@@ -19,8 +19,8 @@ from .. import carrying
 from ..editing import API_VERSIONS, METADATA, framed
 from ..events import RelayFault, show
 from ..inflight import REQUEST
-from ..intercepts import gets_response
 from ..plugin_events import PluginLate
+from ..request_frames import gets_response
 from .asks import Asks
 from .config import PluginsConfig
 from .hosts import Hosts

@@ -1,0 +1,84 @@
+"""What an intercept is, what a frame that waits is, and a request that is kept because its response may have to wait."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ..decoder.filter import Filter
+
+if TYPE_CHECKING:
+    from .answering import Answering
+    from .intercepts import Intercepts
+
+
+@dataclass(slots=True)
+class Intercept:
+    """What to hold. `left`: so many frames more, None for no end; `passed`: matched, but beyond a bound."""
+
+    number: int
+    filter: Filter
+    request: bool
+    response: bool
+    timeout: float
+    most: int
+    left: int | None
+    held: int = 0
+    passed: int = 0
+    failed: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "id": self.number,
+            "filter": self.filter.text,
+            "request": self.request,
+            "response": self.response,
+            "timeout": self.timeout,
+            "most": self.most,
+            "times_left": self.left,
+            "held": self.held,
+            "passed": self.passed,
+            "failed": self.failed or None,
+        }
+
+
+@dataclass(slots=True)
+class Kept:
+    """A request that is kept until its response comes. Frames with their sizes."""
+
+    frame: bytes
+    time_ns: int
+    budget: Intercepts
+
+    def __post_init__(self) -> None:
+        self.budget.bytes += len(self.frame)
+
+    def __del__(self) -> None:
+        self.budget.bytes -= len(self.frame)  # however its connection forgot it
+
+
+@dataclass(slots=True)
+class Held:
+    """A frame that waits. `original`: as it came; `frame`: as it would go on."""
+
+    number: int
+    intercept: Intercept
+    connection: Answering
+    direction: int
+    api_key: int
+    api_version: int
+    correlation: int
+    original: bytes
+    frame: bytes
+    deadline: float
+    time_ns: int
+    note: str = ""
+    request: bytes = b""
+
+    def fits(self, frame: bytes, answer: bool) -> bool:
+        """Whether another frame (with its size) can go on in its place, or (`answer`) go back instead."""
+        if len(frame) < 8 or int.from_bytes(frame[:4], "big") != len(frame) - 4:
+            return False
+        if self.direction or answer:
+            return frame[4:8] == self.original[4:8] if self.direction else frame[4:8] == self.original[8:12]
+        return frame[4:12] == self.original[4:12]

@@ -1,0 +1,46 @@
+"""A request's frame, before anything else is known of it: as an exchange, and whether a broker answers it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .. import decoder
+from ..decoder import Exchange
+from .editing import PRODUCE, produce_acks
+from .events import show
+
+if TYPE_CHECKING:
+    from .answering import Answering
+
+
+def exchange_of(connection: Answering, frame: bytes, now: int) -> Exchange:
+    """A request (with its size) as far as it is known."""
+    key, version = (int.from_bytes(frame[at : at + 2], "big", signed=True) for at in (4, 6))
+    length = int.from_bytes(frame[12:14], "big", signed=True)
+    client_id = frame[14 : 14 + length].decode("utf-8", "replace") if 0 <= length <= len(frame) - 14 else None
+    return Exchange(
+        connection=connection.number,
+        client=show(connection.peer),
+        broker=show(connection.broker),
+        api_key=key,
+        api_version=version,
+        correlation_id=int.from_bytes(frame[8:12], "big", signed=True),
+        client_id=client_id,
+        request=frame[4:],
+        request_time_ns=now,
+        topics=connection.relay.editor.topics,
+        about=connection.about,
+    )
+
+
+def gets_response(frame: bytes) -> bool:
+    """Whether a request (with its size) is answered by a broker."""
+    if int.from_bytes(frame[4:6], "big") != PRODUCE:
+        return True
+    acks = produce_acks(frame, 0, len(frame))
+    if acks is None:
+        try:
+            acks = decoder.decode_request(frame[4:])["acks"]
+        except (decoder.DecodeError, KeyError):
+            return True
+    return acks != 0
