@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any, ClassVar
 
 from textual.binding import BindingType
@@ -10,28 +10,25 @@ from textual.containers import Container
 from textual.widget import Widget
 
 from ....decoder import DecodeError
-from ....proxy.control import ControlError
-from ..asking import Confirm
 from ..body_fields import body_tree, from_yaml, to_yaml
 from ..columns import Cell, duration
 from ..edit_tree import EditTree
 from ..field_list import Tree
 from ..field_tree import FieldTree
 from ..field_values import BadValue
+from ..held_acts import HeldActs
 from ..held_bytes import HeldBytes
-from ..held_queue import HeldFrame, HeldQueue
+from ..held_queue import HeldFrame
 from ..hex_view import HexView
 from ..keys import bindings
 from ..line_list import LineList, Table
 from ..safe import fit, visible
-from ..shell import View
 from ..titles import Picture, Titles
 
 AT_THE_EDITOR = 900.0
 """Seconds that a frame waits at least while somebody edits it as a text."""
 WHILE_TYPING = 60.0
 """And while a value is typed."""
-MORE_SECONDS = 120.0
 MOST_INTERCEPTS = 3
 WIDE_FROM, STACKED_BELOW = 150, 100
 """Columns; the bytes stand beside the fields, sixteen or eight to a line, or below them."""
@@ -48,7 +45,7 @@ NOTHING = (
 )
 
 
-class HeldScreen(View):
+class HeldScreen(HeldActs):
     """The queue of the proxy that this is attached to."""
 
     DEFAULT_CSS = """
@@ -73,11 +70,6 @@ class HeldScreen(View):
         super().__init__()
         self._shown: tuple[object, ...] = ()
         self._wide = (16, 12)
-
-    @property
-    def queue(self) -> HeldQueue:
-        """What waits."""
-        return self.session.held
 
     def body(self) -> Iterable[Widget]:
         self.intercepted, self.titles, self.table = Picture(), Titles(), Table()
@@ -147,7 +139,7 @@ class HeldScreen(View):
 
     def _fields(self) -> None:
         frame = self.current
-        may = self._why_not()
+        may = self.why_not()
         self.tree_of.refused = may
         shown = (None,) if frame is None else (frame.number, *sorted(frame.edits), repr(frame.edits))
         if shown == self._shown:
@@ -203,114 +195,6 @@ class HeldScreen(View):
     def on_line_list_opened(self, event: LineList.Opened) -> None:
         self.tree_of.focus()
 
-    # --- deciding ------------------------------------------------------------------------------------------
-
-    def _why_not(self) -> str:
-        if self.session.control is None:
-            return "This is a recording: there is no traffic to change."
-        if not self.session.allow_edit:
-            return "Read-only: start with --allow-edit, or :edit on."
-        return ""
-
-    def _chosen(self) -> HeldFrame | None:
-        """The frame under the cursor, if anything may be done to it."""
-        why = self._why_not()
-        frame = self.current
-        if why:
-            self.notify(why, severity="warning", timeout=3)
-            return None
-        if frame is None:
-            self.notify("Nothing is held.", timeout=2)
-        return frame
-
-    def _decide(self, frame: HeldFrame, done: str, how: Callable[[Any], object]) -> None:
-        """Do something to a held frame, in a thread. What is refused is told, and the frame waits on."""
-        name, control, app = f"#{frame.number} {frame.name()}", self.session.control, self.app
-
-        def work() -> None:
-            try:
-                how(control)
-            except ControlError as error:
-                app.call_from_thread(self._refused, frame, name, error)
-            else:
-                app.call_from_thread(self._done, frame.number, f"held {name}: {done}")
-
-        self.run_worker(work, thread=True, group="held", exit_on_error=False)
-
-    def _done(self, number: int, text: str) -> None:
-        self.session.tell(text)
-        self.queue.forget(number)
-        self.queue.soon()
-        self.barnabas.holding.changed()
-
-    def _refused(self, frame: HeldFrame, name: str, error: ControlError) -> None:
-        gone = error.status == 404
-        text = f"{name} does not wait any more: its time was up, or its connection ended" if gone else str(error)
-        self.session.tell(f"held {name}: {text}", True)
-        self.notify(visible(text), severity="error", timeout=6, markup=False)
-        self.queue.soon()
-
-    def action_resume(self) -> None:
-        frame = self._chosen()
-        if frame is not None:
-            self._resume(frame)
-
-    def action_resume_all(self) -> None:
-        if self._chosen() is None:
-            return
-        for frame in list(self.queue.frames):
-            self._resume(frame)
-
-    def _resume(self, frame: HeldFrame) -> None:
-        edits = dict(frame.edits)
-        self._decide(frame, "resumed, changed" if edits else "resumed", lambda c: c.resume(frame.number, edits))
-
-    def action_drop(self) -> None:
-        frame = self._chosen()
-        if frame is not None:
-            self._decide(frame, "dropped", lambda c: c.drop(frame.number, silent=True))
-
-    def action_kill(self) -> None:
-        frame = self._chosen()
-        if frame is not None:
-            self._decide(frame, "connection closed", lambda c: c.drop(frame.number, close="rst"))
-
-    def action_fail(self) -> None:
-        from ..error_names import answerable, error_names
-        from ..finding_box import Find
-
-        frame = self._chosen()
-        if frame is None:
-            return
-        key, version = frame.said["api_key"], frame.said["api_version"]
-        if not answerable(key, version):
-            self.notify(f"A response to {frame.said['api']} v{version} has no place for an error.", timeout=4)
-            return
-
-        def chosen(name: str | None) -> None:
-            if name is not None:
-                self._decide(frame, f"answered with {name}", lambda c: c.drop(frame.number, error=name))
-
-        self.app.push_screen(Find(f"Answer {frame.name()} with", error_names(key)), chosen)
-
-    def action_more_time(self) -> None:
-        frame = self._chosen()
-        if frame is not None:
-            self._extend(frame, MORE_SECONDS)
-
-    def _extend(self, frame: HeldFrame, seconds: float) -> None:
-        control, wanted = self.session.control, frame.left() + seconds
-        assert control is not None
-
-        def work() -> None:
-            try:
-                control.extend(frame.number, min(wanted, 3600.0))
-            except ControlError as error:
-                self.app.call_from_thread(self._refused, frame, f"#{frame.number} {frame.name()}", error)
-            self.queue.soon()
-
-        self.run_worker(work, thread=True, group="held", exit_on_error=False)
-
     # --- changing ------------------------------------------------------------------------------------------
 
     def on_edit_tree_changed(self, event: EditTree.Changed) -> None:
@@ -322,7 +206,7 @@ class HeldScreen(View):
     def on_edit_tree_asking(self) -> None:
         frame = self.current
         if frame is not None and frame.left() < WHILE_TYPING:
-            self._extend(frame, WHILE_TYPING)
+            self.extend(frame, WHILE_TYPING)
 
     def action_undo(self) -> None:
         frame = self.current
@@ -333,7 +217,7 @@ class HeldScreen(View):
     def action_editor(self) -> None:
         from ..editor import edit
 
-        frame = self._chosen()
+        frame = self.chosen()
         if frame is None:
             return
         body = frame.said.get("body")
@@ -341,7 +225,7 @@ class HeldScreen(View):
             self.notify("It cannot be decoded, so it cannot be edited.", timeout=3)
             return
         if frame.left() < AT_THE_EDITOR:
-            self._extend(frame, AT_THE_EDITOR)
+            self.extend(frame, AT_THE_EDITOR)
 
         def take(text: str) -> str:
             try:
@@ -352,23 +236,6 @@ class HeldScreen(View):
 
         remarks = f"{frame.name()}. Save and leave: the fields are changed; a lets it go on.\nWhat is left out keeps its bytes."
         edit(self.app, f"Edit {frame.name()}", to_yaml(*_what(frame), body, frame.edits), take, remarks=remarks, done=self.look)
-
-    # --- what is intercepted -------------------------------------------------------------------------------
-
-    def action_release(self) -> None:
-        """Hold nothing any more."""
-        why = self._why_not()
-        if why or not self.queue.intercepts:
-            self.notify(why or "Nothing is intercepted.", timeout=3)
-            return
-
-        def sure(yes: bool | None) -> None:
-            if yes:
-                self.barnabas.holding.nothing()
-
-        count = len(self.queue.frames)
-        waiting = f" What is held ({count}) goes on as it came." if count else ""
-        self.app.push_screen(Confirm(f"Hold nothing any more?{waiting}"), sure)
 
     def action_to_list(self) -> None:
         self.table.focus()
