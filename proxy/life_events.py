@@ -21,7 +21,7 @@ class FewFiles(Event):
     def text(self) -> str:
         wanted = f", not {self.wanted}" if self.wanted else ""
         return (
-            f"this process may open {self.files} files, enough for {self.connections} connections{wanted}: "
+            f"this process may open {self.files} files, enough for about {self.connections} connections{wanted}: "
             "raise the limit (ulimit -n, or LimitNOFILE= of the systemd unit)"
         )
 

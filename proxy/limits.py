@@ -25,7 +25,8 @@ FEW = 1000
 """Without --max-connections: warn when there are files for fewer connections than this."""
 FULL_EVERY = 10.0
 """Seconds between two events that say there is no room for more clients."""
-_SPARE_FILES = 64
+_SPARE_FILES = 8
+"""For listeners of brokers that are not known yet."""
 _NEXT_FILES = 4
 """A client is accepted if so many files can be had: its own, the one to the broker, and some for what else may come."""
 
@@ -75,7 +76,11 @@ class Guard:
         files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         if files == resource.RLIM_INFINITY:
             return
-        possible = max((files - _SPARE_FILES) // 2, 0) * workers
+        try:
+            spare = len(os.listdir("/dev/fd")) + _SPARE_FILES
+        except OSError:
+            spare = 4 * _SPARE_FILES
+        possible = max((files - spare) // 2, 0) * workers
         if possible < (self.limits.max_connections or FEW):
             self._relay.emit(FewFiles(files, possible, self.limits.max_connections))
 
