@@ -135,6 +135,23 @@ class ClientTried(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class NamesUnused(Event):
+    """A client comes by the name of the bootstrap only, and never by one of those that it is told."""
+
+    warning: ClassVar[bool] = True
+    client: str
+    times: int
+    name: str
+
+    @property
+    def text(self) -> str:
+        return (
+            f"client {self.client} came {self.times} times, and never by a name that answers give it, such as {self.name}: "
+            "does that name lead to this proxy there (DNS, /etc/hosts)?"
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class RulesReplaced(Event):
     """These rules stand now, in this order; no connection was touched."""
 

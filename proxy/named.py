@@ -11,12 +11,19 @@ may remember them from an earlier run) lead to the bootstrap broker: its answers
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
 from .addresses import AddressMap
 from .board import Board
 from .events import Address, BrokerFound, Event
+from .life_events import NamesUnused
+
+UNUSED, UNUSED_SECONDS = 6, 5.0
+"""A client that comes so often and for so long by the bootstrap's name alone cannot find the others: those that can come
+by them as soon as they know them. One that only lists topics comes once, or now and then."""
+MOST_CLIENTS = 1024
 
 
 class NamedBrokers(AddressMap):
@@ -40,11 +47,28 @@ class NamedBrokers(AddressMap):
         self.found: list[BrokerFound] = []
         self._names: dict[Address, str] = {}
         self._brokers: dict[str, Address] = {}
+        # By client host: how often and since when it came by no broker's name; None: it has come by one, or was told of.
+        self._strays: dict[str, tuple[int, float] | None] = {}
 
-    def broker_for(self, name: str) -> Address:
-        """The broker that a client asked for."""
+    def broker_for(self, name: str, client: str = "") -> Address:
+        """The broker that a client asked for; `client` is its host."""
         self.catch_up()
+        if self._names and self._board is None:  # one worker does not see who came to the others
+            self._note(name, client)
         return self._brokers.get(name, self._bootstrap_broker)
+
+    def _note(self, name: str, client: str) -> None:
+        """Tell once of a client that never comes by the names it is given."""
+        if name in self._brokers:
+            self._strays[client] = None
+        elif (seen := self._strays.get(client, (0, time.monotonic()))) is not None:
+            count, since = seen[0] + 1, seen[1]
+            told = count >= UNUSED and time.monotonic() - since >= UNUSED_SECONDS
+            self._strays[client] = None if told else (count, since)
+            if told:
+                self._tell(NamesUnused(client, count, next(iter(self._brokers))))
+        if len(self._strays) > MOST_CLIENTS:
+            del self._strays[next(iter(self._strays))]
 
     def stands_for(self, broker: Address, node: int, local_host: str) -> Address | None:
         """The name and port a client is given for a broker; None if what the response says is no address."""

@@ -103,7 +103,7 @@ class Security:
         if done:
             self.relay.forget(connection.client)  # what comes waits in the kernel
             if isinstance(self.relay.addresses, NamedBrokers):
-                connection.broker = self.relay.addresses.broker_for(connection.local_host)
+                connection.broker = self.relay.addresses.broker_for(connection.local_host, connection.peer[0])
             self._connect(connection)
 
     def _connect(self, connection: Connection) -> None:
