@@ -19,19 +19,19 @@ from ...captures.replay.report import Report
 from ...captures.replay.roles import Role
 from ...captures.replay.script import Call, Do, Script, Step, gives
 from ...decoder.connection import expects_no_response
-from ...decoder.message import Message
 from .ahead import Ahead
 from .answers import Answers
+from .closing import Closing
+from .composing import compose
 from .connections import Connections, Line
 from .dialing import Dialer
 from .link import Link
 from .resolving import Resolver
 from .routing import Router
-from .settings import Order, Settings
+from .settings import SECOND, Order, Settings
 from .target import Target, TargetFailed
 
 MS = 1_000_000
-SECOND = 1_000_000_000
 _SLICE_NS = MS
 _SOON_NS = 60_000
 """Nearer than this to a request's time the loop does not sleep: waking up takes that long."""
@@ -63,6 +63,7 @@ class Player:
         self._net = Connections(dialer, target, self.settings.connections, report, self._answer, self._lost)
         self._ahead = Ahead(script.steps())
         self._lines: dict[int, Line] = {}
+        self._closing = Closing(self._lines, self._net, report, self.settings)
         self._blocked: Call | None = None
         self._blocked_until = 0
         self._held_until = 0
@@ -156,10 +157,7 @@ class Player:
             return False
         if self._waiting_lines:
             return False
-        return not self._net.busy and not self._closing()
-
-    def _closing(self) -> bool:
-        return any(line.closes_by for line in self._lines.values())
+        return not self._net.busy and not self._closing.busy
 
     # --- steps ------------------------------------------------------------------------------------------------
 
@@ -194,7 +192,7 @@ class Player:
             else:
                 self._hold(line, step)
         else:
-            self._close(line, step)
+            self._closing.close(line, step)
 
     def _hold(self, line: Line, step: Step) -> None:
         """Nothing goes on at this connection before that step is done."""
@@ -217,7 +215,7 @@ class Player:
             line.backlog.popleft()
             line.since = time.monotonic_ns()
             if step.do is Do.CLOSE:
-                self._close(line, step)
+                self._closing.close(line, step)
             elif not self._try_send(line, step):
                 return
         self._waiting_lines.discard(line)
@@ -250,27 +248,12 @@ class Player:
         return True
 
     def _send(self, line: Line, call: Call, again: bool = False) -> None:
-        script, exchange = self.script, call.exchange
-        script.make_ready(call)
-        if call.skip is not None:
-            self._skip(call, call.skip)
+        exchange = call.exchange
+        try:
+            frame, version, message = compose(call, self.script, self.preparer, self.target, self.report, again)
+        except CannotSend as reason:
+            self._skip(call, str(reason))
             return
-        message: Message | None = None
-        version = exchange.api_version
-        if self.preparer.unchanged(call):
-            frame = exchange.request or b""
-            if len(self.target.brokers) > 1:
-                message = exchange.request_message
-        else:
-            try:
-                message = self.preparer.request(call)
-            except CannotSend as reason:
-                self._skip(call, str(reason))
-                return
-            frame, version = message.frame, message.api_version
-            if version != exchange.api_version:
-                what = f"{exchange.api} v{exchange.api_version} sent as v{version}"
-                self.report.versions[what] = self.report.versions.get(what, 0) + (not again)
         try:
             node = self.router.node(message, line.broker)
         except TargetFailed as reason:
@@ -326,32 +309,6 @@ class Player:
                 self._go_on(call)
         self._drain(line)
 
-    def _close(self, line: Line, step: Step) -> None:
-        if self.settings.connections:
-            return
-        # What the recorded client left unanswered is left so again; a broker that hangs up is waited for.
-        waits = [link for link in line.links.values() if link.pending and not link.ended]
-        if step.by == "broker" and waits:
-            line.closes_by = time.monotonic_ns() + 2 * SECOND
-            return
-        if any(call.exchange.response is not None for link in waits for _, call, _ in link.pending):
-            line.closes_by = time.monotonic_ns() + self._patience_ns  # answers that the recorded client had
-            return
-        self._hang_up(line)
-
-    def _hang_up(self, line: Line) -> None:
-        line.closes_by = 0
-        for link in line.links.values():
-            if link.ended:
-                continue
-            for _, call, _ in link.pending:
-                self.report.unanswered += 1
-                call.done = True
-            link.ending = True
-            if link.sock is None:
-                continue
-            self._net.dirty.add(link)
-
     def _overdue(self, now: int) -> None:
         """Whatever has been waited for too long is waited for no more; what is to be sent again is sent."""
         if self._blocked is not None and now > self._blocked_until:
@@ -364,15 +321,7 @@ class Player:
                 if not step.call.done:
                     self._give_up(step.call)
                 self._drain(line)
-        for line in self._lines.values() if self._closing() else ():
-            if not line.closes_by:
-                continue
-            if not any(link.pending for link in line.links.values() if not link.ended):
-                self._hang_up(line)
-            elif now > line.closes_by:
-                if any(call.exchange.response is None for link in line.links.values() for _, call, _ in link.pending):
-                    self.report.note("the recorded broker closed a connection, and the target did not")
-                self._hang_up(line)
+        self._closing.overdue(now)
         if self._again:
             due = [entry for entry in self._again if entry[0] <= now]
             self._again = [entry for entry in self._again if entry[0] > now]
