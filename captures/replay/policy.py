@@ -10,7 +10,7 @@ from ...decoder import Exchange, facts
 from ...decoder.frame import Direction
 from ...decoder.message import Message
 from ...decoder.secrets import MASK, secret_paths
-from .partly import PRODUCE, Place, places_of, refused
+from .partly import PRODUCE, Place, passing, places_of, refused
 from .rewriting import read
 from .roles import Role
 
@@ -57,6 +57,8 @@ class Policy:
             return "sent by a replica; --include-internal sends it"
         if _masked(message):
             return "what it says was masked in the recording"
+        if not self.refused and _refused_member(message, exchange.response_message):
+            return "it was refused when recorded, and the client joined again; --include-refused sends both"
         left = self.left_out(exchange)
         if left and left == places_of(message):
             return "it was refused when recorded, and the client sent its records again; --include-refused sends both"
@@ -100,6 +102,14 @@ def _follower(message: Message) -> bool:
     if message.api not in ("Fetch", "ListOffsets", "OffsetForLeaderEpoch"):
         return False
     return any(role is Role.BROKER_ID and name == "replica_id" and value >= 0 for role, value, _, name in read(message))
+
+
+def _refused_member(message: Message, answer: Message | None) -> bool:
+    """Whether a new member was turned away for the moment. If the target took it, the group would wait for a member that
+    nobody is."""
+    if answer is None or not (message.api == "JoinGroup" or message.api.endswith("GroupHeartbeat")):
+        return False
+    return not message["member_id"] and passing(answer["error_code"])
 
 
 def _masked(message: Message) -> bool:

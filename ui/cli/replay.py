@@ -90,7 +90,7 @@ def replay(
         bool,
         typer.Option(
             "--include-refused",
-            help="Also what was refused of Produce requests, and sent again by the client.",
+            help="Also what was refused of Produce requests and joins, and sent again by the client.",
             rich_help_panel=_PLAN,
         ),
     ] = False,

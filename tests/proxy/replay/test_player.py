@@ -242,6 +242,26 @@ def test_a_refused_produce_is_left_out_unless_asked_for(play: Any, tape: Any) ->
     assert len(broker.heard) == 3 and report.count == 0
 
 
+@pytest.mark.parametrize(
+    ("api", "version"), [("JoinGroup", 0), ("JoinGroup", 9), ("ConsumerGroupHeartbeat", 0)]
+)
+@pytest.mark.parametrize(("code", "left"), [("NOT_COORDINATOR", 1), ("COORDINATOR_LOAD_IN_PROGRESS", 1), ("MEMBER_ID_REQUIRED", 0)])
+def test_a_member_that_was_turned_away_for_the_moment_does_not_join(
+    play: Any, tape: Any, api: str, version: int, code: str, left: int
+) -> None:
+    """The target may take it, and would wait for it when its client joins again."""
+    asked = {"group_id": "g", "member_id": ""}
+    tape.both(0, 0, api, version, asked, {"error_code": facts.error_code(code), "member_id": "m-1"})
+    tape.both(5, 0, api, version, {**asked, "member_id": "m-1" if code == "MEMBER_ID_REQUIRED" else ""}, {"member_id": "m-1"})
+    folder = tape.done()
+    broker = play(lambda message, heard: {"member_id": "m-7"})
+    report = Replay(folder, broker.address, settings=MAX).run()
+    assert (len(broker.heard), sum(report.skipped.values())) == (2 - left, left)
+    broker.heard.clear()
+    report = Replay(folder, broker.address, policy=Policy(refused=True), settings=MAX).run()
+    assert (len(broker.heard), sum(report.skipped.values())) == (2, 0)
+
+
 @pytest.mark.parametrize("version", [9, 13])
 def test_of_a_produce_that_was_partly_refused_the_rest_is_left_out(play: Any, tape: Any, version: int) -> None:
     """The recorded client sent partition 1 again by itself, as two requests would show at the target."""
