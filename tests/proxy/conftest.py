@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 import struct
-import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -14,6 +13,7 @@ from barnabas import decoder
 from barnabas.proxy import ProxyConfig
 from barnabas.proxy.events import Event
 from starting.proxies import Proxy
+from starting.scripted import Broker, exactly, read_frame
 
 Script = Callable[[socket.socket], None]
 
@@ -30,60 +30,6 @@ def response(correlation_id: int, body: bytes = b"") -> bytes:
 
 def framed(frame: bytes) -> bytes:
     return struct.pack(">i", len(frame)) + frame
-
-
-def exactly(sock: socket.socket, count: int) -> bytes:
-    """`count` bytes, or fewer when the stream ends."""
-    data = bytearray()
-    while len(data) < count:
-        part = sock.recv(min(count - len(data), 1 << 20))
-        if not part:
-            break
-        data += part
-    return bytes(data)
-
-
-def read_frame(sock: socket.socket) -> bytes:
-    """The next frame with its size; empty at the end."""
-    head = exactly(sock, 4)
-    return head + exactly(sock, int.from_bytes(head, "big")) if len(head) == 4 else b""
-
-
-class Broker:
-    """Runs `script` in a thread for every connection."""
-
-    def __init__(self, script: Script) -> None:
-        self.server = socket.create_server(("127.0.0.1", 0))
-        self.address: tuple[str, int] = self.server.getsockname()[:2]
-        self.script = script
-        self.sockets: list[socket.socket] = []
-        threading.Thread(target=self._accept, daemon=True).start()
-
-    def _accept(self) -> None:
-        while True:
-            try:
-                sock, _ = self.server.accept()
-            except OSError:
-                return
-            self.sockets.append(sock)
-            threading.Thread(target=self._run, args=(sock,), daemon=True).start()
-
-    def _run(self, sock: socket.socket) -> None:
-        try:
-            self.script(sock)
-        except OSError:
-            pass
-        finally:
-            sock.close()
-
-    def close(self) -> None:
-        try:
-            self.server.shutdown(socket.SHUT_RDWR)
-        except OSError:
-            pass
-        self.server.close()
-        for sock in self.sockets:
-            sock.close()
 
 
 class Bench:
@@ -138,7 +84,7 @@ def wire() -> Any:
     return Wire
 
 
-def wait_for(proxy: Proxy, kind: type[Event], seconds: float = 10.0) -> Any:
+def wait_for(proxy: Proxy, kind: type[Event], seconds: float = 60.0) -> Any:
     """The next event of a kind; the others before it are dropped."""
     deadline = time.monotonic() + seconds
     while (left := deadline - time.monotonic()) > 0:

@@ -13,7 +13,6 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
 import urllib.request
 from collections.abc import Callable
@@ -28,6 +27,7 @@ from barnabas.decoder.embedded import of
 from barnabas.ui.cli import app
 from barnabas.ui.tui.fields import request_tree, response_tree
 from retold.secrets import NAMES, Said, dialog, leaks, secret, unpacked
+from starting.scripted import Broker, read_frame
 from typer.testing import CliRunner
 
 BARNABAS = [sys.executable, "-m", "barnabas"]
@@ -40,42 +40,22 @@ def sized(frame: bytes) -> bytes:
     return len(frame).to_bytes(4, "big") + frame
 
 
-def read_frame(sock: socket.socket) -> bytes:
-    with sock.makefile("rb", buffering=0) as stream:
-        head = stream.read(4) or b""
-        size, data = int.from_bytes(head, "big"), b""
-        while len(data) < size and (part := stream.read(size - len(data))):
-            data += part
-    return data
+def answering(said: list[Said]) -> Callable[[socket.socket], None]:
+    """A broker's script: answers what `dialog` says, raw tokens, and nothing else."""
+    answers = {each.request: each.response for each in said}
 
+    def script(sock: socket.socket) -> None:
+        while frame := read_frame(sock)[4:]:
+            answer = answers.get(frame)
+            if frame == TOKEN:
+                answer = ANSWER
+            elif answer is None:
+                if frame != handshake():
+                    return
+                answer = decoder.encode_response(17, 0, {}, correlation_id=900)
+            sock.sendall(sized(answer))
 
-class Broker:
-    """Answers what `dialog` says, raw tokens, and nothing else."""
-
-    def __init__(self, said: list[Said]) -> None:
-        self._answers = {each.request: each.response for each in said}
-        self.server = socket.create_server(("127.0.0.1", 0))
-        threading.Thread(target=self._accept, daemon=True).start()
-
-    def _accept(self) -> None:
-        while True:
-            try:
-                sock, _ = self.server.accept()
-            except OSError:
-                return
-            threading.Thread(target=self._serve, args=(sock,), daemon=True).start()
-
-    def _serve(self, sock: socket.socket) -> None:
-        with sock:
-            while frame := read_frame(sock):
-                answer = self._answers.get(frame)
-                if frame == TOKEN:
-                    answer = ANSWER
-                elif answer is None:
-                    if frame != handshake():
-                        return
-                    answer = decoder.encode_response(17, 0, {}, correlation_id=900)
-                sock.sendall(sized(answer))
+    return script
 
 
 def handshake() -> bytes:
@@ -87,7 +67,7 @@ def talk(address: tuple[str, int], said: list[Said]) -> None:
     with socket.create_connection(address, 30) as sock:
         for each in said:
             sock.sendall(sized(each.request))
-            assert read_frame(sock) == each.response
+            assert read_frame(sock)[4:] == each.response
     with socket.create_connection(address, 30) as sock:
         for frame in (handshake(), TOKEN):
             sock.sendall(sized(frame))
@@ -117,9 +97,9 @@ def unmasked(directory: Path, said: list[Said]) -> Path:
 def through(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, bytes]]:
     """A recording by the proxy of all that, and everything that the proxy told by other ways."""
     folder = tmp_path_factory.mktemp("planted")
-    said, broker = dialog(), Broker(dialog())
+    said, broker = dialog(), Broker(answering(dialog()))
     own = {**os.environ, "XDG_RUNTIME_DIR": str(folder), "BARNABAS_SASL_PASSWORD": ""}
-    host, port = broker.server.getsockname()
+    host, port = broker.address
     words = ["--broker", f"{host}:{port}", "--listen", "127.0.0.1:0", "--record", "r", "--lossless", "--control"]
     words += ["127.0.0.1:0", "--metrics", "127.0.0.1:0", "--metrics-by", "client", "--feed", "127.0.0.1:0"]
     told: dict[str, bytes] = {}
@@ -154,7 +134,7 @@ def through(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, b
     finally:
         process.send_signal(signal.SIGTERM)
         log += process.communicate(timeout=60)[0].splitlines()
-        broker.server.close()
+        broker.close()
     told["log"] = "\n".join(log).encode()
     return folder / "r", told
 

@@ -18,6 +18,7 @@ from barnabas.proxy import Proxy, ProxyConfig
 from barnabas.proxy.events import Event
 from barnabas.proxy.plugged import PluginsConfig
 from barnabas.proxy.plugin_events import PluginsLoaded
+from starting.scripted import read_frame
 
 HEARTBEAT = 12
 LONG = 60.0
@@ -26,19 +27,6 @@ LONG = 60.0
 
 def framed(frame: bytes) -> bytes:
     return len(frame).to_bytes(4, "big") + frame
-
-
-def exactly(sock: socket.socket, count: int) -> bytes:
-    data = b""
-    while len(data) < count and (part := sock.recv(count - len(data))):
-        data += part
-    return data
-
-
-def read_frame(sock: socket.socket) -> bytes:
-    """The next frame without its size; empty at the end."""
-    head = exactly(sock, 4)
-    return exactly(sock, int.from_bytes(head, "big")) if len(head) == 4 else b""
 
 
 class Broker:
@@ -104,7 +92,7 @@ class Client:
 
     def read(self) -> dict[str, Any]:
         """The next response's fields, with its correlation id."""
-        frame = read_frame(self.sock)
+        frame = read_frame(self.sock)[4:]
         if not frame:
             return {}
         answer = decoder.decode_response(frame, api_key=HEARTBEAT, api_version=1)

@@ -1,4 +1,4 @@
-"""Plain sockets on both sides of a proxy that runs: brokers by script, clients, and what a process holds."""
+"""Clients on plain sockets, answers to them, and what a process of a proxy holds."""
 
 from __future__ import annotations
 
@@ -6,56 +6,14 @@ import hashlib
 import os
 import socket
 import struct
-import threading
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from barnabas.proxy import Proxy
 from barnabas.proxy.events import ConnectionClosed, Event
+from starting.scripted import read_frame
 
 RESET = struct.pack("ii", 1, 0)
-
-
-class Broker:
-    """Runs `script(socket)` in a thread for every connection; the socket is closed behind it."""
-
-    def __init__(self, script: Callable[[socket.socket], Any], port: int = 0) -> None:
-        self.server = socket.create_server(("127.0.0.1", port), backlog=4096)
-        self.address: tuple[str, int] = self.server.getsockname()[:2]
-        self.sockets: list[socket.socket] = []
-        self.script = script
-        threading.Thread(target=self._accept, daemon=True).start()
-
-    def _accept(self) -> None:
-        while True:
-            try:
-                sock, _ = self.server.accept()
-            except OSError:
-                return
-            self.sockets.append(sock)
-            threading.Thread(target=self._run, args=(sock,), daemon=True).start()
-
-    def _run(self, sock: socket.socket) -> None:
-        try:
-            self.script(sock)
-        except OSError:
-            pass
-        finally:
-            sock.close()
-
-    def __enter__(self) -> Broker:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        try:
-            self.server.shutdown(socket.SHUT_RDWR)
-        except OSError:
-            pass
-        self.server.close()
-        for sock in self.sockets:
-            sock.close()
 
 
 def connect(address: tuple[str, int], **options: int) -> socket.socket:
@@ -72,22 +30,6 @@ def reset(sock: socket.socket) -> None:
     """Close so that the peer sees a reset."""
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
     sock.close()
-
-
-def exactly(sock: socket.socket, count: int) -> bytes:
-    data = bytearray()
-    while len(data) < count:
-        part = sock.recv(min(count - len(data), 1 << 20))
-        if not part:
-            break
-        data += part
-    return bytes(data)
-
-
-def read_frame(sock: socket.socket) -> bytes:
-    """The next frame with its size; empty at the end."""
-    head = exactly(sock, 4)
-    return head + exactly(sock, int.from_bytes(head, "big")) if len(head) == 4 else b""
 
 
 def echo(sock: socket.socket) -> None:

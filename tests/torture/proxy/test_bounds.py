@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 from barnabas.proxy import Proxy, ProxyConfig
 from barnabas.proxy.events import ConnectionClosed, ConnectionOpened, Event, NotKafka
-from torture.proxy.peers import Broker, connect, descriptors, echo, exactly, memory, pid_of, read_frame, reset, warm
+from starting.scripted import Broker, exactly, read_frame
+from torture.proxy.peers import connect, descriptors, echo, memory, pid_of, reset, warm
 from torture.proxy.test_correlation import heartbeat
 
 MIB = 1 << 20

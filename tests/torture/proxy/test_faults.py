@@ -8,7 +8,8 @@ import time
 
 from barnabas.proxy import Proxy, ProxyConfig
 from barnabas.proxy.events import ConnectionClosed
-from torture.proxy.peers import Broker, connect, descriptors, echo, read_frame, reset, taken, unfaulted, warm
+from starting.scripted import Broker, read_frame
+from torture.proxy.peers import connect, descriptors, echo, reset, taken, unfaulted, warm
 from torture.proxy.test_correlation import heartbeat
 
 

@@ -16,7 +16,8 @@ from barnabas.decoder import facts
 from barnabas.proxy import Proxy, ProxyConfig
 from barnabas.proxy.events import ConnectionClosed
 from retold.error_rules import error_rule
-from torture.proxy.peers import Broker, connect, digest
+from starting.scripted import Broker
+from torture.proxy.peers import connect, digest
 from torture.proxy.traffic import Author
 
 CONNECTIONS = 12

@@ -23,7 +23,8 @@ from typing import Any
 
 from barnabas.proxy import Proxy, ProxyConfig
 from barnabas.proxy.retaining import RecordingConfig
-from torture.proxy.peers import Broker, connect, reset
+from starting.scripted import Broker
+from torture.proxy.peers import connect, reset
 from torture.proxy.traffic import Author
 
 LANES = 4

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 from barnabas import decoder
+from starting.scripted import read_frame
 
 ONE = """\
 [[cluster]]
@@ -114,21 +115,6 @@ def frame(api_key: int, correlation: int, body: bytes = b"", version: int = 0) -
     return struct.pack(">i", len(request)) + request
 
 
-def exactly(sock: socket.socket, count: int) -> bytes:
-    data = b""
-    while len(data) < count:
-        part = sock.recv(count - len(data))
-        if not part:
-            break
-        data += part
-    return data
-
-
-def read(sock: socket.socket) -> bytes:
-    head = exactly(sock, 4)
-    return exactly(sock, int.from_bytes(head, "big"))
-
-
 @pytest.fixture
 def brokers() -> Iterator[list[tuple[str, int]]]:
     """Two brokers that answer every frame with their own number."""
@@ -137,8 +123,8 @@ def brokers() -> Iterator[list[tuple[str, int]]]:
     def serve(sock: socket.socket, number: int) -> None:
         with sock:
             try:
-                while request := read(sock):
-                    sock.sendall(struct.pack(">i", 5) + request[4:8] + bytes([number]))
+                while request := read_frame(sock):
+                    sock.sendall(struct.pack(">i", 5) + request[8:12] + bytes([number]))
             except OSError:
                 pass
 
@@ -203,7 +189,7 @@ def test_two_clusters_in_one_command(tmp_path: Path, brokers) -> None:
         for number, name in enumerate(("orders", "payments")):
             with socket.create_connection(command.address(f"{name}: "), timeout=60) as client:
                 client.sendall(frame(18, 7))
-                assert read(client) == b"\0\0\0\x07" + bytes([number])
+                assert read_frame(client)[4:] == b"\0\0\0\x07" + bytes([number])
             command.line(f"{name}: connection 1", "closed")
     finally:
         assert command.stop() == 0
@@ -252,7 +238,7 @@ def test_sighup_reads_the_rules_again_without_touching_a_connection(tmp_path: Pa
         def ask() -> list[int]:
             """The error codes of a Produce; none if the broker itself has answered."""
             client.sendall(struct.pack(">i", len(produce)) + produce)
-            answer = read(client)
+            answer = read_frame(client)[4:]
             if answer[4:] == b"\0":
                 return []
             message = decoder.decode_response(answer, api_key=0, api_version=3)
