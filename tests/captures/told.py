@@ -1,0 +1,62 @@
+"""What a capture tells, in few words that a test can compare."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from barnabas.captures import open_capture
+from barnabas.decoder import ExchangeDone, RequestSeen
+from barnabas.decoder.happening import Closed, Happening, Opened, Stray
+
+
+def sized(frame: bytes) -> bytes:
+    return len(frame).to_bytes(4, "big") + frame
+
+
+def all_of(path: Path, **options: Any) -> list[Happening]:
+    with open_capture(path, **options) as capture:
+        return list(capture.happenings())
+
+
+def short(found: list[Happening]) -> list[str]:
+    """Each happening in few words."""
+    words = []
+    for one in found:
+        if isinstance(one, (RequestSeen, ExchangeDone)):
+            name = "asked" if isinstance(one, RequestSeen) else str(one.exchange.state)
+            words.append(f"{one.exchange.connection} {name} {one.exchange.correlation_id}")
+        elif isinstance(one, Opened):
+            words.append(f"{one.connection} opened" + ("" if one.established else " in vain"))
+        elif isinstance(one, Closed):
+            words.append(f"{one.connection} closed {one.how} by {one.by or 'nobody'}")
+        elif isinstance(one, Stray):
+            words.append(f"{one.connection} stray {one.opaque.reason}")
+        else:
+            words.append(f"{one.connection} missing {one.size}")
+    return words
+
+
+def same_as_read_back(path: Path) -> int:
+    """Every exchange that is done must be the one that the capture gives; returns their number."""
+    done = {
+        (h.exchange.connection, h.exchange.correlation_id, h.exchange.request_time_ns): h.exchange
+        for h in all_of(path)
+        if isinstance(h, ExchangeDone)
+    }
+    count = 0
+    with open_capture(path) as capture:
+        for exchange in capture.exchanges():
+            if exchange.state == "pending":
+                continue
+            told = done[exchange.connection, exchange.correlation_id, exchange.request_time_ns]
+            for name in ("request", "response", "state", "request_time_ns", "response_time_ns", "client", "broker"):
+                assert getattr(told, name) == getattr(exchange, name), name
+            marks = dict(told.marks)
+            if marks.get("carried"):  # a segment does not repeat the broker leg's frames of an earlier one
+                for name in {"broker_response", "broker_response_notes"} & (marks.keys() - exchange.marks.keys()):
+                    del marks[name]
+            assert marks == exchange.marks
+            count += 1
+    assert count == len(done)
+    return count
