@@ -50,11 +50,20 @@ class Bench:
         self._closing.append(proxy.stop)
         return proxy
 
+    def nobody(self) -> tuple[str, int]:
+        """An address where connects are refused, and that nobody else is given meanwhile; a test may listen there."""
+        sock = socket.socket()
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind(("127.0.0.1", 0))
+        self._closing.append(sock.close)
+        address: tuple[str, int] = sock.getsockname()[:2]
+        return address
+
     def client(self, address: tuple[str, int], **options: int) -> socket.socket:
         sock = socket.socket()
         for name, value in options.items():
             sock.setsockopt(socket.SOL_SOCKET, getattr(socket, name), value)
-        sock.settimeout(20)
+        sock.settimeout(60)
         sock.connect(address)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._closing.append(sock.close)

@@ -21,7 +21,7 @@ def leave(sock: socket.socket, how: str) -> None:
 
 
 def send_until_it_fails(sock: socket.socket, data: bytes) -> None:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         sock.sendall(data)
 
@@ -97,8 +97,7 @@ def test_the_proxy_itself(bench: Any, wire: Any, tmp_path: Path) -> None:
 
 
 def test_a_broker_that_refuses(bench: Any, wire: Any, tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as unused:
-        address = unused.getsockname()[:2]
+    address = bench.nobody()
     proxy = bench.proxy(address, record=tmp_path)
     for _ in range(2):
         client = bench.client(proxy.address)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import resource
+import select
 import socket
 import struct
 import time
@@ -27,7 +28,7 @@ def silent(sock: socket.socket, seconds: float = 0.4) -> bool:
     except TimeoutError:
         return True
     finally:
-        sock.settimeout(20)
+        sock.settimeout(60)
     return False
 
 
@@ -61,18 +62,19 @@ def test_connections_over_the_limit_wait_and_come_in_turn(bench: Any, wire: Any)
 
 
 def test_idle_connections_are_closed_and_busy_ones_are_not(bench: Any, wire: Any) -> None:
-    proxy = bench.proxy(bench.broker(echo).address, limits=Limits(idle_seconds=1.5))
+    proxy = bench.proxy(bench.broker(echo).address, limits=Limits(idle_seconds=2.5))
     idle, busy, quiet = (bench.client(proxy.address) for _ in range(3))
     frame = wire.request(18, 0, 1)
     idle.sendall(frame)
     assert wire.read_frame(idle) == frame
-    for _ in range(20):
+    until = time.monotonic() + 60
+    while select.select([idle, quiet], [], [], 0.1)[0] != [idle, quiet]:
         busy.sendall(frame)
         assert wire.read_frame(busy) == frame
-        time.sleep(0.2)
+        assert time.monotonic() < until, "idle connections stay open"
     assert idle.recv(1) == b"" and quiet.recv(1) == b""
     closed = wire.wait_for(proxy, IdleClosed)
-    assert closed.seconds == 1.5 and "1.5 s" in closed.text
+    assert closed.seconds == 2.5 and "2.5 s" in closed.text
     busy.sendall(frame)
     assert wire.read_frame(busy) == frame
 
@@ -256,7 +258,7 @@ def test_a_thousand_connections(bench: Any, wire: Any) -> None:
     assert each <= 64 * 1024, each
     for client in clients:
         client.close()
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while len(os.listdir(f"/proc/{pid}/fd")) > files and time.monotonic() < deadline:
         time.sleep(0.05)
     assert len(os.listdir(f"/proc/{pid}/fd")) == files

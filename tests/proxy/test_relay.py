@@ -147,8 +147,7 @@ def test_reset_by_the_client_reaches_the_broker_as_reset(bench: Any, wire: Any) 
 
 
 def test_refused_upstream_is_one_event_and_the_proxy_stays(bench: Any, wire: Any) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as unused:
-        address = unused.getsockname()[:2]
+    address = bench.nobody()
     proxy = bench.proxy(address)
     for _ in range(3):
         client = bench.client(proxy.address)
@@ -169,9 +168,7 @@ def test_a_name_with_several_addresses_is_tried_through(bench: Any, wire: Any) -
 
 
 def test_unreachable_broker_is_told_at_the_start(bench: Any, wire: Any) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as unused:
-        address = unused.getsockname()[:2]
-    proxy = bench.proxy(address, probe=True)
+    proxy = bench.proxy(bench.nobody(), probe=True)
     assert wire.wait_for(proxy, UpstreamFailed).connection == 0
 
 

@@ -47,7 +47,7 @@ def test_nothing_is_left_after_stop(bench: Any, wire: Any) -> None:
         client.close()
     assert not any(map(alive, children))
     assert [child.returncode for child in proxy._children.values()] == [0, 0]
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 60
     while len(os.listdir("/proc/self/fd")) > len(before) + 1 and time.monotonic() < deadline:
         time.sleep(0.05)  # the scripted broker closes its end
     broker.close()
@@ -76,7 +76,7 @@ def test_no_process_survives_a_killed_supervisor(tmp_path: Path) -> None:
     process.kill()
     process.wait()
     process.stdout.close()
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 60
     while any(map(alive, children)) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not any(map(alive, children))
@@ -184,7 +184,7 @@ def test_a_stopped_observer_loses_exactly_or_slows_the_sender(bench: Any, wire: 
     try:
         writer = threading.Thread(target=client.sendall, args=(frame * count,))
         writer.start()
-        client.settimeout(1.0)
+        client.settimeout(1.0 if lossless else 60.0)  # what is held back is shown by nothing that comes
         got = 0
         try:
             while got < count * len(frame):
@@ -194,10 +194,11 @@ def test_a_stopped_observer_loses_exactly_or_slows_the_sender(bench: Any, wire: 
         assert (got == count * len(frame)) is not lossless
     finally:
         os.kill(observer, signal.SIGCONT)
-    client.settimeout(20)
+    client.settimeout(60)
     while got < count * len(frame):
         got += len(client.recv(1 << 20))
-    writer.join()
+    writer.join(60)
+    assert not writer.is_alive()
     client.sendall(frame)
     assert wire.exactly(client, len(frame)) == frame
     time.sleep(0.6)

@@ -15,10 +15,9 @@ from barnabas.proxy.life_events import ClientTried
 
 
 @pytest.fixture
-def nobody() -> tuple[str, int]:
+def nobody(bench: Any) -> Any:
     """An address where nobody listens."""
-    with socket.create_server(("127.0.0.1", 0)) as unused:
-        return unused.getsockname()[:2]
+    return bench.nobody()
 
 
 def test_the_first_requests_are_told_and_recorded(bench: Any, wire: Any, tmp_path: Path, nobody: Any) -> None:

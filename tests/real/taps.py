@@ -26,10 +26,10 @@ def missing() -> str:
 
 
 @contextmanager
-def tap(file: Path, ports: Iterable[int]) -> Iterator[None]:
+def tap(file: Path, ports: Iterable[int], *options: str) -> Iterator[None]:
     """Capture what these loopback ports send and receive."""
     only = " or ".join(f"tcp port {port}" for port in ports)
-    words = ["dumpcap", "-q", "-i", "lo", "-B", "64", "-w", str(file), "-f", only]
+    words = ["dumpcap", "-q", "-i", "lo", "-B", "64", "-w", str(file), "-f", only, *options]
     capturing = subprocess.Popen(words, stderr=subprocess.PIPE, text=True)
     assert capturing.stderr is not None
     try:

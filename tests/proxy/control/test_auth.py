@@ -143,9 +143,8 @@ def test_large_bodies_are_refused(desk: Any) -> None:
     assert (status, said["error"]) == (413, "too large")
 
 
-def test_a_wrong_address_says_where_to_look() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
+def test_a_wrong_address_says_where_to_look(bench: Any) -> None:
+    port = bench.nobody()[1]
     with pytest.raises(ControlError, match=f"cannot reach the control API at http://127.0.0.1:{port}") as failed:
         Control(f"http://127.0.0.1:{port}", "x").status()
     assert "connection refused; is the proxy running" in str(failed.value) and "Errno" not in str(failed.value)

@@ -18,7 +18,7 @@ def read_some(
     desk: Any, last: str | None, most: int, path: str = "/v1/exchanges/stream"
 ) -> tuple[list[Any], str | None]:
     """Up to `most` events of a stream as an EventSource would read them: (name, data), and the last id."""
-    connection = http.client.HTTPConnection("127.0.0.1", desk.port, timeout=20)
+    connection = http.client.HTTPConnection("127.0.0.1", desk.port, timeout=60)
     headers = {"Authorization": f"Bearer {desk.access.token}"}
     if last is not None:
         headers["Last-Event-ID"] = last
@@ -75,7 +75,9 @@ def test_what_is_gone_is_told(make_desk: Any, bench: Any, wire: Any, beat: Any, 
     for number in range(1, 31):
         client.sendall(beat(number))
         assert wire.read_frame(client)
+    until = time.monotonic() + 60
     while desk.control.status()["exchanges"]["newest"] < 30:
+        assert time.monotonic() < until, "30 exchanges are not known"
         time.sleep(0.05)
     found, _ = read_some(desk, "5", 11)
     assert found[0] == ("lost", {"exchanges": 15})

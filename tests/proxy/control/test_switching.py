@@ -128,7 +128,7 @@ def test_an_answer_waits_for_requests_that_were_not_remembered(
 
     def script(sock: socket.socket) -> None:
         frames = [wire.read_frame(sock) for _ in range(2)]
-        go.wait(20)
+        go.wait(60)
         for frame in frames:
             sock.sendall(wire.response(int.from_bytes(frame[8:12], "big"), bytes(2)))
         time.sleep(5)
@@ -137,7 +137,9 @@ def test_an_answer_waits_for_requests_that_were_not_remembered(
     client = bench.client(desk.proxy.address)
     client.sendall(beat(1))
     client.sendall(beat(2))
+    until = time.monotonic() + 60
     while len(desk.control.pending()) < 2:
+        assert time.monotonic() < until, "two requests in flight are not known"
         time.sleep(0.02)
     desk.control.add_rule(RULE)
     client.sendall(produce(3, "broken"))
@@ -145,7 +147,7 @@ def test_an_answer_waits_for_requests_that_were_not_remembered(
     client.settimeout(0.3)
     with pytest.raises(TimeoutError):
         client.recv(1)  # the rule has answered, but it is not its turn
-    client.settimeout(20)
+    client.settimeout(60)
     go.set()
     numbers = [int.from_bytes(wire.read_frame(client)[4:8], "big") for _ in range(3)]
     assert numbers == [1, 2, 3]
@@ -170,12 +172,17 @@ def test_a_producer_without_acks_is_never_kept_waiting(make_desk: Any, bench: An
     """Nothing tells when such a request is done, so rules leave the connection alone until a response has come."""
     desk = make_desk(slow_broker(wire, 0.0))
     client = bench.client(desk.proxy.address)
-    for number in range(1, 6):
-        client.sendall(produce(number, "broken", acks=0))
-    client.sendall(beat(6))
+    requests = [*(produce(number, "broken", acks=0) for number in range(1, 6)), beat(6)]
+    sent = sum(map(len, requests))
+    for each in requests:
+        client.sendall(each)
     assert wire.read_frame(client)[4:8] == (6).to_bytes(4, "big")
     client.sendall(produce(7, "broken", acks=0))
-    time.sleep(0.2)
+    sent += len(produce(7, "broken", acks=0))
+    until = time.monotonic() + 60
+    while desk.control.connections()[0]["request_bytes"] < sent:  # what has come before the rule is not its business
+        assert time.monotonic() < until, "the last request did not come through"
+        time.sleep(0.02)
     desk.control.add_rule(RULE)
     client.sendall(produce(8, "broken"))
     answer = decoder.decode_response(wire.read_frame(client)[4:], api_key=0, api_version=7)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -97,17 +98,20 @@ def test_as_many_are_in_flight_as_were(play: Any, tape: Any) -> None:
 
 @pytest.mark.parametrize(("order", "waits"), [(Order.RECORDED, True), (Order.CONNECTION, False), (Order.FREE, False)])
 def test_other_connections_answers_are_waited_for(play: Any, tape: Any, order: Order, waits: bool) -> None:
+    came, other = [], threading.Event()
+
     def slow(message: Any, heard: Any) -> dict[str, Any]:
         if message["group_id"] == "slow":
-            time.sleep(0.2)
+            came.append(other.wait(0.2 if waits else 60))  # whether the other is heard before this is answered
+        else:
+            other.set()
         return {}
 
     broker = play(slow)
     tape.both(0, 0, "Heartbeat", 4, BEAT | {"group_id": "slow"}, {})
     tape.both(10, 1, "Heartbeat", 4, BEAT | {"group_id": "other"}, {})
     Replay(tape.done(), broker.address, settings=Settings(Pace(0.0), order)).run()
-    by_group = {h.message["group_id"]: h.time_ns for h in broker.heard}
-    assert (by_group["other"] - by_group["slow"] > 150_000_000) is waits
+    assert came == [not waits] and other.is_set()
 
 
 @pytest.mark.parametrize("order", list(Order))
@@ -146,7 +150,7 @@ def test_no_answer_to_acks_0_is_expected_and_closing_loses_nothing(play: Any, ta
     tape.close(6, 0)
     report = Replay(tape.done(), broker.address, settings=MAX).run()
     assert (report.sent, report.unanswered, report.count) == (5, 0, 0)
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 60
     while len(broker.heard) < 5 and time.monotonic() < deadline:
         time.sleep(0.01)
     assert len(broker.heard) == 5

@@ -16,6 +16,7 @@ from pathlib import Path
 import cramjam
 import pytest
 from barnabas.captures import open_capture
+from real.taps import tap
 from retold.packets import as_pcap, as_pcapng, traffic
 from starting import commands
 
@@ -172,6 +173,12 @@ def _captured(folder: Path) -> Path:
     def sized(frame: bytes) -> bytes:
         return len(frame).to_bytes(4, "big") + frame
 
+    def take(secure: ssl.SSLSocket, left: int) -> None:
+        while left:
+            came = len(secure.recv(left))
+            assert came, "the other side has gone"
+            left -= came
+
     key, certificate = folder / "key.pem", folder / "certificate.pem"
     subprocess.run(
         ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", key, "-out", certificate, "-days", "2",
@@ -193,38 +200,24 @@ def _captured(folder: Path) -> Path:
 
     def answer() -> None:
         connection, _ = listening.accept()
+        connection.settimeout(60)
         with server.wrap_socket(connection, server_side=True) as secure:
             for asked, answered in zip(requests, answers, strict=True):
-                left = len(asked)
-                while left:
-                    left -= len(secure.recv(left))
+                take(secure, len(asked))
                 secure.sendall(answered)
 
     capture = folder / "tls.pcap"
-    tap = subprocess.Popen(
-        ["dumpcap", "-q", "-P", "-i", "lo", "-w", capture, "-f", f"tcp port {port}"], stderr=subprocess.DEVNULL
-    )
-    try:
-        until = time.monotonic() + 20
-        while not (capture.exists() and capture.stat().st_size) and time.monotonic() < until:
-            time.sleep(0.1)
-        time.sleep(0.5)
+    with tap(capture, [port], "-P"):
         threading.Thread(target=answer, daemon=True).start()
         client = ssl.create_default_context(cafile=str(certificate))
         client.keylog_filename = str(folder / "keys.log")
         with (
-            socket.create_connection(("127.0.0.1", port)) as connection,
+            socket.create_connection(("127.0.0.1", port), 60) as connection,
             client.wrap_socket(connection, server_hostname="localhost") as secure,
         ):
             for asked, answered in zip(requests, answers, strict=True):
                 secure.sendall(asked)
-                left = len(answered)
-                while left:
-                    left -= len(secure.recv(left))
-        time.sleep(1)
-    finally:
-        tap.terminate()
-        tap.wait()
+                take(secure, len(answered))
     return capture
 
 
