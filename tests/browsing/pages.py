@@ -17,6 +17,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import aiohttp
+from starting.lines import line
 
 SECONDS = 60.0
 """How long anything may take on a loaded machine."""
@@ -52,8 +53,7 @@ def serving(folder: Path, *arguments: object, **environment: str) -> Iterator[Se
         cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, env=os.environ | environment,
     )  # fmt: skip
     try:
-        assert process.stdout is not None
-        yield Server(process, process.stdout.readline().strip())
+        yield Server(process, line(process, "the address of the pages").strip())
     finally:
         if process.poll() is None:
             process.terminate()

@@ -16,6 +16,7 @@ import pytest
 from barnabas.proxy.events import BrokerFound, ConnectionOpened, Counts, Event, RuleHit
 from confluent_kafka import Consumer, Producer
 from retold.error_rules import error_rule
+from starting.lines import line
 
 CLUSTER = """
 import json, sys
@@ -34,8 +35,8 @@ def cluster() -> Iterator[dict[int, tuple[str, int]]]:
         [sys.executable, "-c", CLUSTER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
     with process:
-        assert process.stdout is not None and process.stdin is not None
-        nodes = json.loads(process.stdout.readline())
+        assert process.stdin is not None
+        nodes = json.loads(line(process, "the mock cluster"))
         yield {int(node): (host, port) for node, (host, port) in nodes.items()}
         process.stdin.close()
 

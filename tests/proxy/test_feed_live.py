@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing
@@ -33,7 +34,9 @@ from barnabas.proxy.feed_client import (
 )
 from barnabas.proxy.feed_layout import LEASE_SECONDS
 from barnabas.proxy.metering import MeterConfig
+from barnabas.ui.cli.feed import _for
 from retold.error_rules import error_rule
+from starting.lines import line
 
 ANY = ("127.0.0.1", 0)
 ANSWER = decoder.encode_response(12, 4, {"error_code": 27}, correlation_id=0)[4:]
@@ -305,6 +308,14 @@ def test_where_it_is_is_told(bench: Any, wire: Any) -> None:
     assert all(proxy.meter.feed_token.encode() not in Path(f"/proc/{child.pid}/cmdline").read_bytes() for child in proxy._children.values())  # fmt: skip
 
 
+def enough(option: str | None, lines: list[str]) -> bool:
+    """Whether the command has told five exchanges: a line each, or in its totals."""
+    if option == "--json":
+        told = [json.loads(each) for each in lines]
+        return any(each["kind"] == "totals" and each["exchanges"] == 5 for each in told)
+    return len(lines) == 5 if option is None else bool(lines) and "5 exchanges in all" in lines[-1]
+
+
 @pytest.mark.parametrize("option", ["--json", None, "--totals"])
 def test_the_command_prints_it(bench: Any, wire: Any, tmp_path: Path, option: str | None) -> None:
     proxy = metered(bench, wire)
@@ -312,16 +323,23 @@ def test_the_command_prints_it(bench: Any, wire: Any, tmp_path: Path, option: st
     token = tmp_path / "token"
     token.write_text(proxy.meter.feed_token + "\n")
     host, port = proxy.meter.feed
-    command = [sys.executable, "-m", "barnabas", "feed", f"{host}:{port}", "--token-file", str(token), "--seconds", "3"]
+    command = [sys.executable, "-m", "barnabas", "feed", f"{host}:{port}", "--token-file", str(token)]
     with subprocess.Popen([*command, *([option] if option else [])], stdout=subprocess.PIPE, text=True) as child:
-        assert child.stdout is not None
-        first = child.stdout.readline()
-        assert first
+        first, lines = line(child, "what it begins with"), []
+        over = threading.Event()
+        client = bench.client(proxy.address)
+        asking = threading.Thread(target=lambda: [ask(wire, client, range(1)) for _ in iter(lambda: over.wait(0.05), True)])
         if option is None:
-            time.sleep(0.8)  # its titles come before it has subscribed
-        ask(wire, bench.client(proxy.address), range(5))
-        lines = child.stdout.read().splitlines()
-        assert child.wait(10) == 0
+            asking.start()  # its titles come before it has subscribed
+        else:
+            ask(wire, client, range(5))
+        while not enough(option, lines):
+            lines.append(line(child, f"five exchanges; so far {lines}"))
+        over.set()
+        child.send_signal(signal.SIGINT)
+        assert child.wait(60) == 0
+        if option is None:
+            asking.join(60)
     if option == "--json":
         told = [json.loads(line) for line in lines]
         assert json.loads(first)["kind"] == "joined"
@@ -331,6 +349,11 @@ def test_the_command_prints_it(bench: Any, wire: Any, tmp_path: Path, option: st
         assert any(each["kind"] == "totals" and each["exchanges"] == 5 for each in told)
     elif option is None:
         assert "Client" in first
-        assert len([line for line in lines if "REBALANCE_IN_PROGRESS" in line and "stock-1" in line]) == 5
+        assert all("REBALANCE_IN_PROGRESS" in each and "stock-1" in each for each in lines)
     else:
-        assert any("5 exchanges in all" in line for line in lines)
+        assert "5 exchanges in all" in lines[-1]
+
+
+def test_the_command_ends_after_its_time() -> None:
+    assert list(_for(iter(["first", "second"]), 0)) == ["first"]
+    assert list(_for(iter(["first", "second"]), 600)) == ["first", "second"]

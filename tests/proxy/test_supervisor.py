@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from barnabas.proxy import Proxy, ProxyConfig, ProxyError
 from barnabas.proxy.events import Counts, Listening, ProcessFailed, Recording
+from starting.lines import line
 
 
 def alive(pid: int) -> bool:
@@ -71,7 +72,7 @@ def test_no_process_survives_a_killed_supervisor(tmp_path: Path) -> None:
     """)
     process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
-    children = [int(pid) for pid in process.stdout.readline().split()]
+    children = [int(pid) for pid in line(process, "the processes").split()]
     assert len(children) == 2 and all(map(alive, children))
     process.kill()
     process.wait()

@@ -14,6 +14,7 @@ from barnabas import captures
 from barnabas.proxy import Proxy, ProxyConfig
 from barnabas.proxy.events import BrokerFound, ConnectionOpened, Counts
 from confluent_kafka import Consumer, Producer
+from starting.lines import line
 
 MESSAGES = 600
 CLUSTER = """
@@ -32,8 +33,8 @@ def cluster() -> Iterator[list[tuple[str, int]]]:
     with subprocess.Popen(
         [sys.executable, "-c", CLUSTER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as run:
-        assert run.stdout is not None and run.stdin is not None
-        yield [(host, port) for host, port in json.loads(run.stdout.readline())]
+        assert run.stdin is not None
+        yield [(host, port) for host, port in json.loads(line(run, "the mock cluster"))]
         run.stdin.close()
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from barnabas import decoder
+from starting.lines import line
 
 
 @pytest.fixture
@@ -20,8 +21,8 @@ def cluster() -> Iterator[tuple[str, int]]:
         stdout=subprocess.PIPE,
         text=True,
     ) as mock:
-        assert mock.stdin is not None and mock.stdout is not None
-        host, _, port = json.loads(mock.stdout.readline())["bootstrap"].rpartition(":")
+        assert mock.stdin is not None
+        host, _, port = json.loads(line(mock, "the mock cluster"))["bootstrap"].rpartition(":")
         yield host, int(port)
         mock.stdin.close()
 

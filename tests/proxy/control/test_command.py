@@ -10,6 +10,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from starting.lines import line
+
 BARNABAS = [sys.executable, "-m", "barnabas"]
 
 
@@ -36,12 +38,11 @@ def test_a_proxy_is_found_seen_steered_and_stopped(bench: Any, wire: Any, beat: 
             assert proxy.stdout is not None
             listening, said = "", ""
             while not (listening and said):
-                line = proxy.stdout.readline()
-                assert line, "the proxy ended"
-                if match := re.search(r"bootstrap\.servers=127\.0\.0\.1:(\d+)", line):
+                told = line(proxy, "where it listens")
+                if match := re.search(r"bootstrap\.servers=127\.0\.0\.1:(\d+)", told):
                     listening = match[1]
-                if "control API at" in line:
-                    said = line
+                if "control API at" in told:
+                    said = told
             token_file = re.search(r"token in (\S+)", said)
             assert token_file
             token = Path(token_file[1]).read_text().strip()

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from starting.lines import line
 
 PLUGIN = """
 import os
@@ -57,11 +58,10 @@ class Running:
         )  # fmt: skip
 
     def event(self, kind: str) -> dict[str, Any]:
-        """The next event of a kind. The proxy says its counts every second, so this does not wait for ever."""
-        assert self.child.stdout is not None
+        """The next event of a kind, among the counts that the proxy says every second."""
         until = time.monotonic() + 60
-        while time.monotonic() < until and (line := self.child.stdout.readline()):
-            found = json.loads(line)
+        while time.monotonic() < until:
+            found = json.loads(line(self.child, kind))
             if found["event"] == kind:
                 return dict(found)
         raise AssertionError(f"no {kind}")

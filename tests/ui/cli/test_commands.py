@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from starting.lines import line
 
 JARS = Path(__file__).parents[3] / ".cache"
 
@@ -92,10 +93,9 @@ def test_an_unreachable_broker_is_told_and_the_proxy_stays_up():
         text=True,
     )
     try:
-        assert process.stderr and process.stdout
-        line = process.stderr.readline()
-        assert "cannot reach broker 127.0.0.1:1" in line and "--broker" in line
-        address = process.stdout.readline().split("=")[1].strip()
+        warned = line(process, "the warning", errors=True)
+        assert "cannot reach broker 127.0.0.1:1" in warned and "--broker" in warned
+        address = line(process, "the address").split("=")[1].strip()
         host, port = address.rsplit(":", 1)
         socket.create_connection((host, int(port)), 5).close()
         assert process.poll() is None

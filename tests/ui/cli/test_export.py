@@ -16,6 +16,7 @@ from barnabas import decoder
 from barnabas.captures import Recorder
 from barnabas.ui.cli import app
 from barnabas.ui.cli.failure import Failure
+from starting.lines import line
 from typer.testing import CliRunner
 
 
@@ -27,9 +28,9 @@ def cluster() -> Iterator[str]:
         stdout=subprocess.PIPE,
         text=True,
     )
-    assert process.stdin and process.stdout
+    assert process.stdin
     try:
-        yield json.loads(process.stdout.readline())["bootstrap"]
+        yield json.loads(line(process, "the mock cluster"))["bootstrap"]
     finally:
         process.stdin.close()
         process.wait(20)

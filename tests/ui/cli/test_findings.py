@@ -23,6 +23,7 @@ from barnabas import decoder
 from barnabas.captures import Recorder
 from barnabas.decoder.findings import detectors
 from barnabas.ui.cli.progress import Progress
+from starting.lines import line
 
 NOW = 1_795_223_022_000_000_000
 MALFORMED = "malformed-api-versions-fallback"
@@ -68,9 +69,9 @@ def test_a_finding_with_its_evidence(run, wrong):
     assert [line[2:10].strip() for line in block[1:]] == ["seen", "why", "do", "such as", "", "", "open"]
     assert "10.0.0.9:9092 refuses ApiVersions v3" in block[1]
     assert "KIP-511" in block[2]
-    for number, line in enumerate(block[4:7], 1):
+    for number, shown in enumerate(block[4:7], 1):
         assert re.search(
-            rf"\d\d\.00{number}  conn 1  ApiVersions v3  corr {number}  'shop'  UNSUPPORTED_VERSION$", line
+            rf"\d\d\.00{number}  conn 1  ApiVersions v3  corr {number}  'shop'  UNSUPPORTED_VERSION$", shown
         )
     assert re.search(r"findings? in 3 exchanges on 1 connection: 1 high", done.stdout)
 
@@ -243,17 +244,16 @@ def test_follow_prints_what_is_new(tmp_path):
         bufsize=1,
         env=os.environ | {"PYTHONUNBUFFERED": "1"},
     )
-    assert process.stdout and process.stderr
     try:
-        assert "following rec" in process.stderr.readline()
+        assert "following rec" in line(process, "the title", errors=True)
         time.sleep(0.7)
         refuse(recorder, 1)
         recorder.flush()
-        assert process.stdout.readline().startswith(f"high   {MALFORMED}: broker 10.0.0.9:9092 refuses")
-        assert process.stdout.readline().startswith("       do: use a broker")
+        assert line(process, "the finding").startswith(f"high   {MALFORMED}: broker 10.0.0.9:9092 refuses")
+        assert line(process, "what to do").startswith("       do: use a broker")
         refuse(recorder, 2)
         recorder.close()
-        assert process.stdout.readline().startswith(f"high   {MALFORMED} x2: ")
+        assert line(process, "the second").startswith(f"high   {MALFORMED} x2: ")
         assert process.poll() is None
     finally:
         process.send_signal(signal.SIGINT)
@@ -297,21 +297,20 @@ def test_the_proxy_prints_them_as_they_come(refusing, form, tmp_path):
         text=True,
         env=os.environ | {"PYTHONUNBUFFERED": "1"},
     )
-    assert process.stdout
     try:
-        first = process.stdout.readline()
+        first = line(process, "where it listens")
         port = json.loads(first)["address"][1] if form == "json" else int(first.rsplit(":", 1)[1])
         client = socket.create_connection(("127.0.0.1", port), 60)
         client.sendall(sized(decoder.encode_request(18, 3, {}, correlation_id=1, client_id=HOSTILE)))
         assert client.recv(100)
-        while MALFORMED not in (line := process.stdout.readline()):
-            assert line
+        while MALFORMED not in (said := line(process, "the finding")):
+            pass
         if form == "json":
-            told = json.loads(line)
+            told = json.loads(said)
             assert (told["event"], told["id"], told["count"]) == ("FindingSeen", MALFORMED, 1)
         else:
-            assert re.match(rf"\d\d:\d\d:\d\d high   {MALFORMED}: broker ", line)
-            assert process.stdout.readline().startswith("                do: use a broker")
+            assert re.match(rf"\d\d:\d\d:\d\d high   {MALFORMED}: broker ", said)
+            assert line(process, "what to do").startswith("                do: use a broker")
         client.close()
     finally:
         process.send_signal(signal.SIGINT)

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka.admin import AdminClient
+from starting.lines import line
 
 RECORDED = Path(__file__).parents[2] / "captures" / "serving" / "recorded"
 
@@ -30,10 +31,7 @@ class Serving:
     def __init__(self, *arguments: object) -> None:
         command = [sys.executable, "-m", "barnabas", "serve", *map(str, arguments), "--listen", "127.0.0.1:0", "--json"]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        assert self.process.stdout is not None
-        line = self.process.stdout.readline()
-        assert line, self.process.communicate()[1]
-        self.first: dict[str, Any] = json.loads(line)
+        self.first: dict[str, Any] = json.loads(line(self.process, "serving"))
 
     @property
     def bootstrap(self) -> str:

@@ -17,6 +17,15 @@ def text_of(pilot: Pilot[Any]) -> str:
     return "\n".join(strip.text for strip in strips)
 
 
+async def searched(pilot: Pilot[Any], rows: Any) -> None:
+    """Wait until a filter has looked at all exchanges."""
+    end = time.monotonic() + LONG
+    await pilot.pause(0.02)
+    while rows.searching:
+        assert time.monotonic() < end, f"{rows.searched} exchanges have been searched, and that is not all"
+        await pilot.pause(0.02)
+
+
 async def until(pilot: Pilot[Any], wanted: str, absent: str = "") -> str:
     """The screen, as soon as it shows `wanted`, also where a frame or the end of a line breaks its words, and no `absent`."""
     end = time.monotonic() + LONG

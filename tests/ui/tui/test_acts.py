@@ -97,7 +97,7 @@ def test_what_is_exported(story: Capture, numbers: dict[str, int], tmp_path: Pat
         await pilot.press("slash", *"produce", "enter")
         (tmp_path / "all.jsonl").write_text("old")
         await exported(pilot, 6, tmp_path / "all.jsonl", replace=True)
-        for _ in range(500):
+        for _ in range(3000):
             if (tmp_path / "all.jsonl").read_text() != "old":
                 break
             await pilot.pause(0.02)

@@ -127,7 +127,7 @@ async def back(pilot: Pilot[Any], number: int) -> None:
 async def settled(pilot: Pilot[Any]) -> None:
     """The capture has been read."""
     app: Any = pilot.app
-    for _ in range(400):
+    for _ in range(6000):
         await pilot.pause(0.01)
         if not app.session.story.unread and not app.session.survey.behind:
             return

@@ -21,6 +21,8 @@ from hypothesis import strategies as st
 from textual.pilot import Pilot
 from textual.widgets import Input
 
+from .awaiting import searched
+
 _KEYS = {" ": "space", "=": "equals_sign", ">": "greater_than_sign", '"': "quotation_mark", "@": "at"}
 
 
@@ -90,10 +92,7 @@ def test_a_filter_that_decodes_waits_for_enter(story: Capture) -> None:
         await pilot.pause()
         assert "decodes messages" in text(pilot) and screen.wanted != "topic == logs"
         await pilot.press("enter")
-        for _ in range(200):
-            await pilot.pause(0.02)
-            if not screen.view.searching:
-                break
+        await searched(pilot, screen.view)
         assert [screen.view.number(i) for i in range(len(screen.view))] == [4]
 
     drive(story, steps)
@@ -136,10 +135,7 @@ def test_a_field_of_a_message_becomes_a_filter(story: Capture, numbers: dict[str
         await pilot.pause(0.1)
         screen: Any = pilot.app.screen
         assert screen.number == 1 and "error_code == 6" in screen.wanted
-        for _ in range(200):
-            await pilot.pause(0.02)
-            if not screen.view.searching:
-                break
+        await searched(pilot, screen.view)
         assert [screen.view.number(i) for i in range(len(screen.view))] == [numbers["not_leader"]]
 
     drive(story, steps)

@@ -17,6 +17,8 @@ from barnabas.ui.tui.opening import Opened
 from barnabas.ui.tui.views.exchanges import ExchangesScreen
 from textual.pilot import Pilot
 
+from .awaiting import until
+
 SIZES = [(80, 24), (120, 40)]
 Test = Callable[[Pilot[None]], Awaitable[None]]
 
@@ -419,13 +421,6 @@ def test_a_live_view_follows_what_is_recorded(tmp_path: Path, scribe_at: Callabl
         for _ in range(count):
             scribe.exchange(1, "Heartbeat", 4, beat, {})
         scribe.recorder.flush()
-
-    async def until(pilot: Pilot[Any], text: str) -> None:
-        for _ in range(100):
-            await pilot.pause(0.05)
-            if text in screen_text(pilot):
-                return
-        raise AssertionError(f"{text!r} did not come:\n{screen_text(pilot)}")
 
     async def steps(pilot: Pilot[Any]) -> None:
         text = screen_text(pilot)

@@ -18,6 +18,9 @@ from barnabas.ui.tui.member_timeline import timeline
 from barnabas.ui.tui.views import PLACES
 from textual.pilot import Pilot
 
+from .awaiting import searched, until
+from .awaiting import text_of as text
+
 Steps = Callable[[Pilot[None]], Awaitable[None]]
 SIZES = [(80, 24), (120, 40), (160, 48)]
 
@@ -31,19 +34,6 @@ def drive(capture: Any, steps: Steps, size: tuple[int, int] = (120, 40), **optio
             await steps(pilot)
 
     asyncio.run(go())
-
-
-def text(pilot: Pilot[Any]) -> str:
-    return "\n".join(strip.text for strip in pilot.app.screen._compositor.render_strips(pilot.app.size))
-
-
-async def until(pilot: Pilot[Any], wanted: str) -> str:
-    """Wait for what is worked out in slices."""
-    for _ in range(400):
-        if wanted in text(pilot):
-            return text(pilot)
-        await pilot.pause(0.02)
-    raise AssertionError(f"{wanted!r} did not come:\n{text(pilot)}")
 
 
 @pytest.fixture(scope="session")
@@ -254,10 +244,7 @@ def test_a_stretch_of_time_becomes_a_filter(story: Capture) -> None:
         await pilot.press("enter")
         await until(pilot, "time in ")
         rows = pilot.app.screen.view  # type: ignore[attr-defined]
-        for _ in range(100):
-            if not rows.searching:
-                break
-            await pilot.pause(0.02)
+        await searched(pilot, rows)
         assert len(rows) == counted and all(rows.row(i).api_key == key for i in range(len(rows)))
 
     drive(story, steps)

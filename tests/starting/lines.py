@@ -1,0 +1,28 @@
+"""What a process of its own says, waited for with a bound."""
+
+from __future__ import annotations
+
+import subprocess
+import threading
+from typing import IO
+
+SECONDS = 60.0
+"""How long anything may take on a loaded machine."""
+
+
+def line(process: subprocess.Popen[str], wanted: str, seconds: float = SECONDS, errors: bool = False) -> str:
+    """The next line of its standard output, or of its errors, with its end. `wanted` says in a failure what did not come.
+
+    A process that says nothing for so long is killed; AssertionError then, and where it has ended without a line.
+    """
+    stream: IO[str] | None = process.stderr if errors else process.stdout
+    assert stream is not None
+    late = threading.Timer(seconds, process.kill)
+    late.daemon = True
+    late.start()
+    try:
+        said = stream.readline()
+    finally:
+        late.cancel()
+    assert said, f"{wanted}: nothing came within {seconds:g} s, or the process ended ({process.poll()})"
+    return said
