@@ -9,12 +9,18 @@ with FETCH_SESSION_ID_NOT_FOUND, once, and the client begins anew.
 
 from __future__ import annotations
 
+import struct
+from functools import cache
+
 from ..decoder import encode_response, facts
+from ..decoder.codec import header_version
 from ..decoder.filter import Filter
 from ..decoder.filter.paths import Path
 from ..decoder.filter.scope import leaves
 from ..decoder.filter.tree import Search
 from ..decoder.message import Message
+from ..decoder.plan import plan
+from ..decoder.skeleton import SIZES
 
 FETCH = facts.api_key("Fetch")
 SINCE = 7
@@ -25,6 +31,8 @@ NOTE = "a rule or plugin asks for topics: sent without a fetch session"
 ENDED = "a rule or plugin asks for topics: the fetch session was ended"
 SESSION = frozenset({"session_id", "session_epoch"})
 """The fields that say which session a Fetch belongs to."""
+_BEGINS, _ALONE = struct.pack(">ii", 0, INITIAL_EPOCH), struct.pack(">i", FINAL_EPOCH)
+_LATEST = facts.api(FETCH).versions.high or 0
 _TOPICS = frozenset({"topic", "topic.id", "partition"})
 
 
@@ -47,6 +55,39 @@ def whole(request: Message) -> bool:
         return True
     session, epoch = request["session_id"], request["session_epoch"]
     return bool(epoch != INITIAL_EPOCH and not (session and epoch > INITIAL_EPOCH))
+
+
+@cache
+def _in_front(version: int) -> tuple[int, bool]:
+    """(bytes of a Fetch request's body in front of its session id, whether its header has tagged fields)."""
+    count = 0
+    for field in plan("request", FETCH, version).root.fields:
+        if field.name == "session_id":
+            break
+        count += SIZES[field.type]  # numbers all of them
+    return count, header_version("request", FETCH, version) > 1
+
+
+def begins(data: bytes, at: int = 0) -> int | None:
+    """Where the epoch of a Fetch request (with its size, at `at`) stands, if it begins a session; None if it does not, or
+    if that is not to be seen at a glance."""
+    version = int.from_bytes(data[at + 6 : at + 8], "big")
+    if not SINCE <= version <= _LATEST:
+        return None
+    count, tagged = _in_front(version)
+    place = at + 14 + max(int.from_bytes(data[at + 12 : at + 14], "big", signed=True), 0)
+    if tagged:
+        if data[place : place + 1] != b"\0":
+            return None
+        place += 1
+    place += count
+    return place + 4 if data[place : place + 8] == _BEGINS else None
+
+
+def alone(frame: bytes) -> bytes | None:
+    """A request (with its size) that begins a session as one without; None if it begins none."""
+    place = begins(frame)
+    return None if place is None else frame[:place] + _ALONE + frame[place + 4 :]
 
 
 def instead(request: Message, correlation_id: int) -> tuple[bytes | None, bytes | None]:

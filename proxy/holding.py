@@ -100,6 +100,8 @@ class Holding(Responses):
             return False
         if key in self.relay.editor.keeping.free:
             return True
+        if key == FETCH and self._whole_fetches() and fetch_sessions.begins(data, at) is not None:
+            return False
         exchange = exchange_of(self, data[at:end], time.time_ns())
         if exchange.request_message is None or self.relay.editor.rules.concerns(exchange):
             return False
@@ -166,6 +168,20 @@ class Holding(Responses):
         """Whether a rule or a plugin has to know all topics of a Fetch (see `plugins.fetch_sessions`)."""
         plugged = self.relay.plugged
         return self.relay.editor.rules.whole_fetches() or (plugged is not None and plugged.whole_fetches)
+
+    def _known_without_session(self, frame: bytes) -> bytes | None:
+        """A Fetch that begins a session as one without, if one that begins alike was seen to concern no rule. Clients whose
+        sessions are not let begin try it with each of their requests."""
+        table = self.known_heads()
+        if not table or self.unsure is not None or not self._rules_alone(FETCH) or not self._whole_fetches():
+            return None
+        if self.keeps(FETCH) or FETCH in self.relay.editor.rules.late():
+            return None  # more of it is wanted, for its response
+        other = fetch_sessions.alone(frame)
+        if other is None:
+            return None
+        number = int.from_bytes(frame[4:8], "big")
+        return other if known_head(table, other, 0, len(other), len(other) - 4, number) == ANSWERED else None
 
     def _rules_alone(self, key: int) -> bool:
         """Whether only rules want to see the messages of an API."""
@@ -253,6 +269,9 @@ class Holding(Responses):
         fate: Fate | None = None
         exchange: Exchange | None = None
         answered = True
+        if key == FETCH and (other := self._known_without_session(frame)) is not None:
+            self._go(other, original, None, None, True, now)
+            return
         if key in ADDRESS_REQUESTS and self.relay.rewrites:
             try:
                 frame = editor.readdress_request(frame, self.local_host) or frame

@@ -51,6 +51,15 @@ def _fetch(size: int) -> tuple[bytes, bytes]:
     return _sized(request), _sized(decoder.encode_response(key, 16, answer, correlation_id=0))
 
 
+def first_of_a_session() -> Shape:
+    """Fetches that would begin a session (KIP-227), with answers that hold nothing: what clients of a broker that lets no
+    session begin send each time."""
+    key = facts.api_key("Fetch")
+    topics = [{"topic": "orders", "partitions": [{"partition": n, "fetch_offset": 5} for n in range(6)]}]
+    request = decoder.encode_request(key, 12, {"session_epoch": 0, "topics": topics}, correlation_id=0, client_id="load")
+    return Shape("session fetch", _sized(request), _sized(decoder.encode_response(key, 12, {}, correlation_id=0)), 8, 4)
+
+
 def _heartbeat(size: int) -> tuple[bytes, bytes]:
     key = facts.api_key("Heartbeat")
     member = "load-" + "m" * (size - 46)

@@ -29,7 +29,7 @@ RELAY = Path(__file__).resolve().parents[1] / "relay"
 sys.path.insert(0, str(RELAY))
 
 import run as relay_bench  # noqa: E402
-from frames import Shape, shapes  # noqa: E402
+from frames import Shape, first_of_a_session, shapes  # noqa: E402
 
 RULES = {
     "other API": "api == ListTransactions",
@@ -42,7 +42,7 @@ RULES = {
 """Filters that are true of nothing in the load; those of APIs that a shape has not are as `other API` there."""
 WARM = 3
 """Exchanges that are not measured: a proxy that has just begun has much else to do."""
-SHAPES = ("100 B ping-pong", "100 B pipelined", "1 KiB pipelined", "16 KiB produce", "1 MiB produce", "1 MiB fetch")
+SHAPES = ("100 B ping-pong", "100 B pipelined", "1 KiB pipelined", "16 KiB produce", "1 MiB produce", "1 MiB fetch", "session fetch")
 
 
 def rounds_of(shape: Shape, options: argparse.Namespace, folder: Path) -> dict[str, Any]:
@@ -151,7 +151,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="barnabas-bench-") as scratch:
         folder = Path(scratch)
         relay_bench.build(folder)
-        known = {shape.name: shape for shape in shapes()}
+        known = {shape.name: shape for shape in (*shapes(), first_of_a_session())}
         for name in SHAPES:
             if options.shapes in name:
                 everything[name] = rounds_of(known[name], options, folder)
