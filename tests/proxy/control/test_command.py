@@ -10,15 +10,18 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+from starting import commands
 from starting.lines import line
 
 BARNABAS = [sys.executable, "-m", "barnabas"]
 
 
 def call(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*BARNABAS, *words], capture_output=True, text=True, timeout=60, env={**os.environ, **environment}
-    )
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in environment.items():
+            patch.setenv(name, value)
+        return commands.run(*words)
 
 
 def test_a_proxy_is_found_seen_steered_and_stopped(bench: Any, wire: Any, beat: Any, tmp_path: Path) -> None:
