@@ -59,7 +59,7 @@ def recorded(tmp_path: Path, port: int, by: str, talk: Callable[[], None]) -> tu
     listener.start()
     talk()
     seen = 0
-    until = time.monotonic() + 20
+    until = time.monotonic() + 60
     with open_capture(tmp_path / "own") as capture:  # live, while it is recorded
         while time.monotonic() < until and seen < 20:
             capture.refresh()

@@ -22,7 +22,7 @@ CLUSTER = """
 import json, sys
 from confluent_kafka import Producer
 owner = Producer({"bootstrap.servers": "mock", "test.mock.num.brokers": 3, "log_level": 0})
-brokers = owner.list_topics(timeout=20).brokers
+brokers = owner.list_topics(timeout=60).brokers
 print(json.dumps({node: (broker.host, broker.port) for node, broker in brokers.items()}), flush=True)
 sys.stdin.read()
 """

@@ -20,6 +20,7 @@ from barnabas.proxy import recording_events as told
 from barnabas.proxy.control import Control, ControlConfig, ControlError
 from barnabas.proxy.events import Counts, Event, Recording, RecordingFailed
 from barnabas.proxy.retaining import FlightConfig, RecordingConfig
+from starting.lines import line
 
 HEARTBEAT = 12
 
@@ -201,18 +202,19 @@ def test_a_full_disk_stops_no_traffic(bench: Any, wire: Any, tmp_path: Path) -> 
     thread = threading.Thread(target=go_on)
     thread.start()
     try:
-        failed = wire.wait_for(proxy, RecordingFailed, 20)
+        failed = wire.wait_for(proxy, RecordingFailed, 60)
         assert "cannot write to" in failed.text and "goes on" in failed.text
         before = traffic.number
         proxy.write_flight()
-        assert "cannot write" in wire.wait_for(proxy, told.FlightFailed, 20).text
+        assert "cannot write" in wire.wait_for(proxy, told.FlightFailed, 60).text
         assert traffic.number > before
         limit_files(observer, 1 << 40)
-        resumed = wire.wait_for(proxy, told.RecordingResumed, 20)
+        resumed = wire.wait_for(proxy, told.RecordingResumed, 60)
         assert "recording goes on" in resumed.text and "were not recorded" in resumed.text
     finally:
         stop.set()
-        thread.join()
+        thread.join(60)
+    assert not thread.is_alive()
     traffic.say(5)
     proxy.stop()
     with open_capture(tmp_path / "rec") as capture:
@@ -224,7 +226,7 @@ CLIENT = """
 import sys
 from confluent_kafka import Producer
 owner = Producer({"bootstrap.servers": "mock", "test.mock.num.brokers": 1, "log_level": 0})
-broker = next(iter(owner.list_topics(timeout=20).brokers.values()))
+broker = next(iter(owner.list_topics(timeout=60).brokers.values()))
 print(f"{broker.host}:{broker.port}", flush=True)
 address = sys.stdin.readline().strip()
 producer = Producer({"bootstrap.servers": address, "linger.ms": 0, "log_level": 0})
@@ -242,7 +244,7 @@ def test_the_command_with_a_real_client(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "barnabas", "proxy", "--listen", "127.0.0.1:0", "--json"]
     with client:
         assert client.stdin is not None and client.stdout is not None
-        broker = client.stdout.readline().strip()
+        broker = line(client, "the mock cluster").strip()
         options = ["--flight", tmp_path / "flights", "--flight-keep", "1m,50MB", "--flight-after", "1s"]
         options += ["--flight-on", "api == Produce and topic == bad"]
         proxy = subprocess.Popen(
@@ -251,19 +253,19 @@ def test_the_command_with_a_real_client(tmp_path: Path) -> None:
         with proxy:
             assert proxy.stdout is not None
             written: list[dict[str, Any]] = []
-            for line in proxy.stdout:
-                event = json.loads(line)
+            while len(written) < 2:
+                event = json.loads(line(proxy, "the next event"))
                 if event["event"] == "Listening":
                     client.stdin.write("{}:{}\n".format(*event["address"]))
                     client.stdin.flush()
                 elif event["event"] == "FlightWritten":
                     written.append(event)
                     if len(written) == 1:
-                        assert client.stdout.readline() == "done\n"
+                        assert line(client, "the end of the messages") == "done\n"
                         proxy.send_signal(signal.SIGUSR1)
-                    else:
-                        proxy.terminate()
-            assert proxy.wait(20) == 0
+            proxy.terminate()
+            proxy.communicate(timeout=60)
+            assert proxy.returncode == 0
         client.stdin.close()
     first, second = written
     assert "topic == bad" in first["reason"] and second["reason"] == "SIGUSR1"

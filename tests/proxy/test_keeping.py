@@ -139,7 +139,7 @@ def test_a_size_is_known_before_the_end(bench: Any, wire: Any) -> None:
         frame = produce({"a": 1}, number, size)
         client.sendall(frame[:-50_000])
         if not number:
-            assert begun.wait(20), "it waits for its end"
+            assert begun.wait(60), "it waits for its end"
         client.sendall(frame[-50_000:])
         answer = decoder.decode_response(wire.read_frame(client)[4:], api_key=PRODUCE, api_version=9).to_dict()
         assert bool(answer["responses"]) == bool(number) and begun.is_set() == (not number)
@@ -170,7 +170,7 @@ def test_a_large_request_passes_once_it_is_seen_that_no_rule_is_about_it(bench: 
         cut = len(frame) - 50_000
         client.sendall(frame[:cut])
         if number < 2:
-            assert begun.wait(20), "it waits for its end"
+            assert begun.wait(60), "it waits for its end"
         client.sendall(frame[cut:])
         answer = wire.read_frame(client)
         assert int.from_bytes(answer[4:8], "big") == number
@@ -197,7 +197,7 @@ def test_a_large_response_passes_once_it_is_seen_to_have_no_error(
         while frame := wire.read_frame(sock):
             answer = answers[int.from_bytes(frame[8:12], "big")]
             sock.sendall(answer[:-50_000])
-            rest.wait(20)
+            rest.wait(60)
             sock.sendall(answer[-50_000:])
 
     rule = Rule.of(
@@ -206,7 +206,7 @@ def test_a_large_response_passes_once_it_is_seen_to_have_no_error(
     )
     proxy = bench.proxy(bench.broker(script).address, rules=[rule])
     client = bench.client(proxy.address)
-    client.settimeout(20)
+    client.settimeout(60)
     for number, answer in enumerate(answers):
         rest.clear()
         client.sendall(wire.framed(decoder.encode_request(key, version, {}, correlation_id=number, client_id="c")))

@@ -39,7 +39,7 @@ def test_proxies_that_start_together_share_one_ca(tmp_path: Path) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join()
+        thread.join(60)
     chains = {authority.certify(["a"])[0].split(b"-----END CERTIFICATE-----")[1] for authority in made}
     assert len(made) == 6 and len(chains) == 1
 

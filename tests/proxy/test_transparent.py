@@ -20,6 +20,7 @@ from barnabas.proxy.security import TlsConfig
 from barnabas.proxy.security_events import TlsFailed
 from barnabas.proxy.transparent import EVERYWHERE, TransparentConfig
 from network.namespaces import Namespaces, connect, inside, missing, run_in
+from starting.lines import line
 from tls.certificates import client_context, make, server_context
 
 _MISSING = missing()
@@ -225,7 +226,7 @@ def test_a_proxy_without_rights_and_its_user_excluded(lab: Lab) -> None:
     )
     try:
         assert process.stdout is not None
-        assert process.stdout.readline().startswith("Listening")
+        assert line(process, "where it listens").startswith("Listening")
         barnabas(space, "up", "--family", "ip")
         with connect(space, ("127.0.0.1", 9092)) as client:
             client.sendall(lab.wire.request(18, 0, 1))
@@ -233,14 +234,15 @@ def test_a_proxy_without_rights_and_its_user_excluded(lab: Lab) -> None:
                 assert client.recv(1) == b""
             except ConnectionResetError:
                 pass
-        refused = next(line for line in process.stdout if line.startswith("ClientRefused"))
+        while not (refused := line(process, "the refusal")).startswith("ClientRefused"):
+            pass
         assert "came back to it" in refused and "--exclude-uid" in refused
         barnabas(space, "down")
         barnabas(space, "up", "--family", "ip", "--exclude-uid", "nobody")
         lab.exchange(space, ("127.0.0.1", 9092))
     finally:
         process.terminate()
-        process.wait()
+        process.wait(60)
         process.stdout.close()
 
 
@@ -360,10 +362,10 @@ def test_the_command(lab: Lab) -> None:
     )
     try:
         assert process.stdout is not None
-        line = process.stdout.readline()
-        assert "brokers' own addresses" in line
+        assert "brokers' own addresses" in line(process, "where it listens")
         lab.exchange(space, ("127.0.0.1", 9092))
-        assert any("to 127.0.0.1:9092" in line for line in process.stdout)
+        while "to 127.0.0.1:9092" not in line(process, "the connection"):
+            pass
     finally:
         process.terminate()
         out = process.communicate(timeout=60)[0]

@@ -240,7 +240,7 @@ def test_rules_and_connections_over_the_control_api(bench: Any, wire: Any, answe
         assert wire.read_frame(client)[-2:] == NOT_COORDINATOR.to_bytes(2, "big")
     assert control.rules()[0]["hits"] == len(clients)
     assert sorted(event.hits for event in heard(proxy, RuleHit, len(clients))) == [*range(1, len(clients) + 1)]
-    assert control.wait_for_hits("from file", len(clients), timeout=20) == len(clients)
+    assert control.wait_for_hits("from file", len(clients), timeout=60) == len(clients)
     assert control.brokers()[0]["broker"] == list(answering.address) and control.status()["rules"] == 1
     control.add_rule({"name": "added", "match": "api == Produce", "do": {"error": "MESSAGE_TOO_LARGE"}})
     assert [each["origin"] for each in control.rules()] == ["file", "api"]
@@ -296,7 +296,7 @@ def test_a_worker_that_begins_anew_is_told_what_the_others_know(
         "topic_data": [{"name": "t", "partition_data": [{"index": 0, "records": b"r"}]}],
     }
     produce = wire.framed(decoder.encode_request(0, 7, sent, correlation_id=1, client_id="c"))
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     codes = {0}
     while codes != {MESSAGE_TOO_LARGE} and time.monotonic() < deadline:  # it is told when it has begun
         codes = set()
@@ -336,7 +336,7 @@ def test_counts_are_exact_over_all_workers(bench: Any, wire: Any, answering: Any
     assert [beat(clients[number % len(clients)], number) for number in range(6)].count(NOT_COORDINATOR) == 3
     steering.replace_rules([again | {"name": "r"}])
     assert beat(clients[0], 9) != NOT_COORDINATOR and steering.rules()[0]["hits"] == 3
-    assert steering.wait_for_hits("r", 3, timeout=5) == 3
+    assert steering.wait_for_hits("r", 3, timeout=60) == 3
     steering.put_rule("r", again)
     assert beat(clients[-1], 10) == NOT_COORDINATOR
 
@@ -421,7 +421,7 @@ class Rings:
 
     def read(self, count: int) -> list[Any]:
         found: list[Any] = []
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         while len(found) < count and time.monotonic() < deadline:
             found += self.reader.read()
             self.reader.wait(0.01)

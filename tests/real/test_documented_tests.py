@@ -16,6 +16,7 @@ import pytest
 from barnabas.proxy.control import Control
 from confluent_kafka.admin import AdminClient, NewTopic
 from real.broker import HOST, Cluster, free_ports
+from starting.lines import line
 
 pytestmark = pytest.mark.real
 
@@ -75,8 +76,8 @@ def beside(broker: Cluster, tmp_path: Path) -> Iterator[Beside]:
     try:
         assert shell.stdout is not None
         found = {}
-        for line in shell.stdout:
-            name, equals, value = line.strip().partition("=")
+        while True:
+            name, equals, value = line(shell, "the variables, and an empty line behind them").strip().partition("=")
             if name.startswith("BARNABAS_"):
                 found[name] = value
             elif not equals and not name and len(found) >= 3:

@@ -148,7 +148,7 @@ def test_a_client_that_does_not_ask(
 def outcome(address: tuple[str, int], frame: bytes) -> bytes:
     """What a broker does with a request: the response, or how it ends."""
     with socket.create_connection(address) as sock:
-        sock.settimeout(20)
+        sock.settimeout(60)
         sock.sendall(len(frame).to_bytes(4, "big") + frame)
         try:
             head = sock.recv(4, socket.MSG_WAITALL)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import threading
 from typing import IO
@@ -13,11 +15,12 @@ SECONDS = 60.0
 def line(process: subprocess.Popen[str], wanted: str, seconds: float = SECONDS, errors: bool = False) -> str:
     """The next line of its standard output, or of its errors, with its end. `wanted` says in a failure what did not come.
 
-    A process that says nothing for so long is killed; AssertionError then, and where it has ended without a line.
+    A process that says nothing for so long is killed, with its group where it leads one: its children may hold the pipe.
+    AssertionError then, and where it has ended without a line.
     """
     stream: IO[str] | None = process.stderr if errors else process.stdout
     assert stream is not None
-    late = threading.Timer(seconds, process.kill)
+    late = threading.Timer(seconds, _end, [process])
     late.daemon = True
     late.start()
     try:
@@ -26,3 +29,12 @@ def line(process: subprocess.Popen[str], wanted: str, seconds: float = SECONDS, 
         late.cancel()
     assert said, f"{wanted}: nothing came within {seconds:g} s, or the process ended ({process.poll()})"
     return said
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    try:
+        if os.getpgid(process.pid) == process.pid:
+            os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+    process.kill()

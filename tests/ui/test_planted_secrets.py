@@ -27,6 +27,7 @@ from barnabas.decoder.embedded import of
 from barnabas.ui.cli import app
 from barnabas.ui.tui.fields import request_tree, response_tree
 from retold.secrets import NAMES, Said, dialog, leaks, secret, unpacked
+from starting.lines import line
 from starting.scripted import Broker, read_frame
 from typer.testing import CliRunner
 
@@ -112,10 +113,8 @@ def through(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, b
                   "token": r"control API at .*token in (\S+)", "metrics": r"metrics\D* at http://[^:]+:(\d+)"}  # fmt: skip
         seen: dict[str, str] = {}
         while len(seen) < len(wanted):
-            line = process.stdout.readline()  # type: ignore[union-attr]
-            assert line, log
-            log.append(line)
-            seen |= {name: match[1] for name, text in wanted.items() if (match := re.search(text, line))}
+            log.append(line(process, f"one of {sorted({*wanted} - {*seen})} behind {log}"))
+            seen |= {name: match[1] for name, text in wanted.items() if (match := re.search(text, log[-1]))}
         talk(("127.0.0.1", int(seen["listen"])), said)
         key = Path(seen["token"]).read_text().strip()
 
@@ -123,7 +122,7 @@ def through(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, b
             asked = urllib.request.Request(f"http://127.0.0.1:{port}{path}", headers={"Authorization": f"Bearer {key}"})
             return bytes(urllib.request.urlopen(asked, timeout=30).read())
 
-        until = time.monotonic() + 30
+        until = time.monotonic() + 60
         while b"SaslHandshake" not in get(seen["control"], "/v1/exchanges?wait=0.2&filter=corr%20%3D%3D%20900"):
             assert time.monotonic() < until  # once the last one is there, so are the others
         told["exchanges"] = get(seen["control"], "/v1/exchanges?since=0&bodies=1&limit=1000")

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from barnabas.captures.spark import scratch as made
+from starting.lines import line
 
 
 @pytest.fixture(autouse=True)
@@ -75,12 +76,12 @@ def test_a_folder_that_a_process_names_is_in_use(place: Path) -> None:
     os.waitpid(number, 0)
     program = "import sys; print(flush=True); sys.stdin.read()"
     with subprocess.Popen(
-        [sys.executable, "-c", program, f"-Djava.io.tmpdir={path}"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    ) as jvm:
-        assert jvm.stdout is not None
-        jvm.stdout.readline()
+        [sys.executable, "-c", program, f"-Djava.io.tmpdir={path}"],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    ) as jvm:  # fmt: skip
+        line(jvm, "that it runs")
         assert made.sweep(place) == [] and path.is_dir()
-        jvm.communicate()
+        jvm.communicate(timeout=60)
     assert made.sweep(place) == [path]
 
 

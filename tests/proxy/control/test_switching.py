@@ -204,7 +204,7 @@ def test_waiting_for_hits(make_desk: Any, bench: Any, wire: Any) -> None:
 
     thread = threading.Thread(target=send)
     thread.start()
-    assert desk.control.wait_for_hits("r", 3, timeout=20) == 3
+    assert desk.control.wait_for_hits("r", 3, timeout=60) == 3
     thread.join()
     assert desk.control.wait_for_hits("r", 2, timeout=0.1) == 3
     with pytest.raises(TimeoutError, match=r"3 of 4 hits after 0\.2 s"):

@@ -122,7 +122,7 @@ def test_two_workers_a_signal_and_the_end(broker: Any, make_client: Any, tmp_pat
     finally:
         running.end()
     assert running.child.returncode == 0
-    until = time.monotonic() + 20
+    until = time.monotonic() + 60
     while left := {pid: name for pid, name in names(below).items() if "barnabas" in name}:
         assert time.monotonic() < until, left
         time.sleep(0.05)

@@ -46,7 +46,7 @@ def two_members(served: Served) -> tuple[dict[int, int], set[bytes]]:
     threads = [threading.Thread(target=consume, args=(member,)) for member in shares]
     for thread in threads:
         thread.start()
-    deadline = Deadline(20)
+    deadline = Deadline(60)
     try:
         while not (sorted(shares.values()) == [2, 2] and len(read) == 40):
             deadline.check("two members that share")
@@ -55,7 +55,7 @@ def two_members(served: Served) -> tuple[dict[int, int], set[bytes]]:
     finally:
         done.set()
         for thread in threads:
-            thread.join()
+            thread.join(60)
 
 
 def test_a_transactional_test_runs_offline(recorded):

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from barnabas.proxy import Proxy, ProxyConfig
 from barnabas.proxy.events import NotInspected, Undecoded
+from starting.lines import line
 from starting.scripted import Broker, exactly, read_frame
 from torture.proxy.clients import wait_for
 from torture.proxy.peers import connect, digest, echo, pid_of, taken
@@ -114,8 +115,7 @@ def test_killed_at_any_time(who: str, tmp_path: Path, scale: float) -> None:
             words = [sys.executable, "-c", SUPERVISOR, str(broker.address[1]), str(port), str(tmp_path / str(round_))]
             process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
             try:
-                assert process.stdout is not None
-                port, *pids = map(int, process.stdout.readline().split())
+                port, *pids = map(int, line(process, "the port and the processes").split())
                 named = dict(zip(("observer", "inspector", "relay"), pids, strict=False)) | {"supervisor": process.pid}
                 with connect(("127.0.0.1", port)) as sock:
                     frame = Author(round_).conversation(1)[0].request
@@ -134,8 +134,8 @@ def test_killed_at_any_time(who: str, tmp_path: Path, scale: float) -> None:
             finally:
                 if who != "supervisor":
                     process.kill()
-                process.wait(10)
-            deadline = time.monotonic() + 15
+                process.wait(60)
+            deadline = time.monotonic() + 60
             while any(map(alive, pids)) and time.monotonic() < deadline:
                 time.sleep(0.05)
             assert not any(map(alive, pids)), "a process is left behind"
@@ -159,19 +159,16 @@ def test_sigterm_delivers_what_is_in_flight(tmp_path: Path) -> None:
         words = [sys.executable, "-m", "barnabas", "proxy", "--broker", address, "--listen", "127.0.0.1:0"]
         process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         try:
-            assert process.stdout is not None
-            line = ""
-            while "listening on" not in line:
-                line = process.stdout.readline()
-                assert line, "the command ended"
-            port = int(line.split("listening on ")[1].split()[0].rpartition(":")[2])
+            while "listening on" not in (said := line(process, "where it listens")):
+                pass
+            port = int(said.split("listening on ")[1].split()[0].rpartition(":")[2])
             with connect(("127.0.0.1", port)) as sock:
                 sock.sendall(asked)
-                assert arrived.wait(20)
+                assert arrived.wait(60)
                 process.terminate()
                 assert read_frame(sock)[8:] == asked
                 assert sock.recv(1) == b""
-            assert process.wait(10) == 0
+            assert process.wait(60) == 0
         finally:
             process.kill()
             process.wait()

@@ -101,7 +101,7 @@ def test_an_unreachable_broker_is_told_and_the_proxy_stays_up():
         assert process.poll() is None
     finally:
         process.terminate()
-        process.communicate(timeout=20)
+        process.communicate(timeout=60)
     assert process.returncode == 0
 
 

@@ -160,7 +160,7 @@ class Command:
             self.lines.append(line.rstrip())
 
     def line(self, *parts: str) -> str:
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while time.monotonic() < deadline:
             for line in list(self.lines):
                 if all(part in line for part in parts):
@@ -174,7 +174,7 @@ class Command:
 
     def stop(self) -> int:
         self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(30)
+        return self.process.wait(60)
 
 
 def test_two_clusters_in_one_command(tmp_path: Path, brokers) -> None:

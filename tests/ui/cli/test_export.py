@@ -33,7 +33,7 @@ def cluster() -> Iterator[str]:
         yield json.loads(line(process, "the mock cluster"))["bootstrap"]
     finally:
         process.stdin.close()
-        process.wait(20)
+        process.wait(60)
 
 
 def recorded(directory: Path, broker: str) -> Path:

@@ -147,7 +147,7 @@ def test_interrupted(tmp_path: Path, capture: Path) -> None:
     process.send_signal(signal.SIGINT)
     said = process.stderr.read()
     process.stdin.close()
-    assert process.wait(20) == 130, said
+    assert process.wait(60) == 130, said
     assert b"stopped before the end" in said
     with open_capture(out) as opened:
         assert len(opened.rows()) > 100
