@@ -14,7 +14,7 @@ from barnabas.proxy import feed, feed_layout
 from barnabas.proxy.feed import FeedSender
 from barnabas.proxy.feed_client import Batch, FeedError, FeedReader, Joined, Missed, Names
 from barnabas.proxy.feed_layout import HEADER, Header, Hello, Kind, Rate, Totals
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 TOKEN = "let me in"
@@ -341,10 +341,13 @@ def test_a_reader_survives_whatever_it_is_sent(datagrams: list[bytes]) -> None:
 
 
 @given(st.binary(max_size=700) | st.builds(Hello, st.integers(0, 255), *[st.integers(0, (1 << 32) - 1)] * 2, st.binary(max_size=512)).map(Hello.pack))  # fmt: skip
+@example(Hello(Kind.HELLO, 0, 0, b"").pack())
 def test_a_sender_survives_whatever_it_is_sent(datagram: bytes) -> None:
     line = Line()
     line.sender.receive(datagram, OTHER, 0.0, 1)
     assert line.sender.subscribers == 0
+    assert all(peer == OTHER for _, peer in line.sender.outgoing)  # a refusal, which is not for the reader
+    line.sender.outgoing.clear()
     line.hello()
     line.send(1)
     line.flush()
