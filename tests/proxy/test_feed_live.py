@@ -145,7 +145,7 @@ def test_what_a_small_buffer_loses_is_told_exactly(bench: Any, wire: Any) -> Non
     proxy = metered(bench, wire)
     with closing(joined(proxy, receive_bytes=1)) as small, closing(joined(proxy)) as large:
         client = bench.client(proxy.address)
-        with ThreadPoolExecutor(1) as pool:  # read meanwhile: what waits in the kernel has an end
+        with ThreadPoolExecutor(1) as pool:  # who does not read does not renew the lease, and is forgotten
             hearing = pool.submit(Heard().until, large, 20_000)
             ask(wire, client, range(20_000), at_once=2000)
             everything = hearing.result(60)
