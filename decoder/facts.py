@@ -124,5 +124,8 @@ def error_code(name: str) -> int:
 
 
 def _unknown(what: str, name: str, known: list[str]) -> str:
-    near = difflib.get_close_matches(name, known, 1, 0.5)
+    # Who knows a long name half writes its beginning: NOT_LEADR means NOT_LEADER_OR_FOLLOWER and not NOT_CONTROLLER.
+    begun = {each[: len(name)]: each for each in reversed(known)}
+    near = [begun[each] for each in difflib.get_close_matches(name, begun, 1, 0.8)]
+    near = near or difflib.get_close_matches(name, known, 1, 0.5)
     return f"unknown {what} {name!r}" + (f", did you mean {near[0]}?" if near else "")

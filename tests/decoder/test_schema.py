@@ -148,3 +148,5 @@ def test_names_of_apis_and_errors():
         facts.api_key("Prodcue")
     with pytest.raises(KeyError, match="did you mean NOT_COORDINATOR"):
         facts.error_code("not_cordinator")
+    with pytest.raises(KeyError, match="did you mean NOT_LEADER_OR_FOLLOWER"):
+        facts.error_code("NOT_LEADR")  # NOT_CONTROLLER has more letters in common

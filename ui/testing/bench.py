@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from ...decoder.filter import FilterError, compile
 from ...decoder.filter.errors import nearest
@@ -16,6 +17,10 @@ from ...proxy import Proxy, ProxyConfig
 from ...proxy.control import Control, ControlConfig
 from ...proxy.control.client import ControlError
 from ...proxy.fork_server import ForkServer
+
+if TYPE_CHECKING:
+    from ...proxy.serve import Served
+    from ...proxy.serve.events import Miss
 
 Address = tuple[str, int]
 Json = dict[str, Any]
@@ -82,14 +87,18 @@ class Injected:
             time.sleep(SETTLE_SECONDS)
 
     def wait(self, hits: int = 1, timeout: float = 10.0) -> int:
-        """Wait until it has fired so often; how often it has. AssertionError when the time is up."""
+        """Wait until it has fired so often; how often it has. AssertionError when the time is up, or when it was removed
+        before."""
         __tracebackhide__ = True
-        try:
-            return self._bench.control.wait_for_hits(self.name, hits, timeout)
-        except TimeoutError:
-            found = self.hits
+        if not self._removed:
+            try:
+                return self._bench.control.wait_for_hits(self.name, hits, timeout)
+            except TimeoutError:
+                pass
+        found = self.hits
         if found < hits:
-            raise AssertionError(f"{self} has fired {found} times in {timeout:g} s, not {hits}")
+            when = "before it was removed" if self._removed else f"in {timeout:g} s"
+            raise AssertionError(f"{self} has fired {found} times {when}, not {hits}")
         return found
 
     def remove(self) -> None:
@@ -122,6 +131,7 @@ class Barnabas:
     ) -> None:
         """`known`: what is wrong with the cluster itself, as `cluster.OWN_FINDINGS`; no finding of a test."""
         self._known = known or {}
+        self._cassette: Served | None = None
         control = ControlConfig(path=directory / "control.sock", directory=directory)
         self.proxy = Proxy(ProxyConfig(upstream=upstream, control=control, findings=True, record=record), fork_server=fork_server)
         self.injected: list[Injected] = []
@@ -140,6 +150,11 @@ class Barnabas:
         self.proxy.stop()
         for close in reversed(self._closing):
             close()
+
+    def plays(self, cassette: Served) -> None:
+        """The cluster is this recording, which ends with the proxy."""
+        self._cassette = cassette
+        self.later(cassette.stop)
 
     def later(self, close: Callable[[], Any]) -> None:
         """Call this at the end."""
@@ -270,7 +285,18 @@ class Barnabas:
         if len(found) > most:
             lines.insert(0, f"({len(found) - most} exchanges before these)")
         lines += [f"{each}: {each.hits} hits" for each in self.injected]
+        if self._cassette is not None:
+            lines += _missing(self._cassette.misses)
         return "\n".join(lines)
+
+
+def _missing(misses: list[Miss]) -> list[str]:
+    """What a cassette was asked and had no answer to: a line for each, however often."""
+    counts = Counter((miss.what, miss.nearest, miss.done) for miss in misses)
+    return [
+        f"not in the cassette: {what}{f', most like it {nearest}' if nearest else ''}: {done} ({count}x)"
+        for (what, nearest, done), count in counts.items()
+    ]
 
 
 def _densest(found: list[Json], seconds: float) -> list[Json]:

@@ -12,6 +12,7 @@ import pytest
 
 if TYPE_CHECKING:
     from ...proxy.fork_server import ForkServer
+    from ...proxy.serve import Served
     from .bench import Barnabas
     from .cluster import EmbeddedCluster
 
@@ -72,12 +73,11 @@ def barnabas(
     given = request.config.getoption("--barnabas-broker")
     record = request.config.getoption("--barnabas-record")
     directory = Path(tempfile.mkdtemp(prefix="barnabas-test-"))
-    closing = []
+    served: Served | None = None
     try:
         cassette = request.node.get_closest_marker("barnabas_cassette")
         if cassette is not None:
             served = _cassette(request, cassette, given, _barnabas_cluster)
-            closing.append(served.stop)
             host, _, port = served.bootstrap.rpartition(":")
             upstream = host, int(port)
         else:
@@ -85,8 +85,8 @@ def barnabas(
         where = Path(record) / request.node.name.replace("/", "_") if record else None
         known = None if given else OWN_FINDINGS
         bench = Barnabas(upstream, directory, where, _barnabas_fork_server, known)
-        for close in closing:
-            bench.later(close)
+        if served is not None:
+            bench.plays(served)
         bench.start()
         request.node.stash[_BENCH] = bench
         try:
@@ -105,7 +105,7 @@ def _address(text: str) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
-def _cassette(request: pytest.FixtureRequest, marker: pytest.Mark, given: str | None, cluster: EmbeddedCluster) -> Any:
+def _cassette(request: pytest.FixtureRequest, marker: pytest.Mark, given: str | None, cluster: EmbeddedCluster) -> Served:
     from ...captures import NotACapture
     from ...proxy.serve import OnMiss, Served, ServeError
 
@@ -115,7 +115,9 @@ def _cassette(request: pytest.FixtureRequest, marker: pytest.Mark, given: str | 
     try:
         file, on_miss = arguments(*marker.args, **marker.kwargs)
     except TypeError as error:
-        pytest.fail(f"barnabas_cassette(file, on_miss='fail'): {error}", pytrace=False)
+        wrong = str(error).partition("() ")[2]  # behind the name of the function
+        text = f"the marker is barnabas_cassette(file, on_miss='fail'), and not as it is written: {wrong}"
+        raise pytest.fail.Exception(text, pytrace=False) from None
     if on_miss not in ON_MISS:
         pytest.fail(f"on_miss is {', '.join(ON_MISS)} and not {on_miss!r}", pytrace=False)
     path = Path(file) if Path(file).is_absolute() else request.path.parent / file

@@ -112,6 +112,10 @@ def test_what_is_wrong_is_said_where_it_is_written(run: Run) -> None:
             late = barnabas.inject(api="Produce", error="NONE", from_="1h", required=False)
             with pytest.raises(AssertionError, match="has fired 0 times in 0.1 s, not 1"):
                 late.wait(1, 0.1)
+            late.remove()
+            assert late.wait(0) == 0
+            with pytest.raises(AssertionError, match="has fired 0 times before it was removed, not 1"):
+                late.wait(1)
             with pytest.raises(ValueError, match="did you mean medium"):
                 barnabas.findings("medum")
 
@@ -124,12 +128,17 @@ def test_what_is_wrong_is_said_where_it_is_written(run: Run) -> None:
         @pytest.mark.barnabas_cassette("nowhere", on_miss="fial")
         def test_cassette(barnabas):
             pass
+
+        @pytest.mark.barnabas_cassette()
+        def test_cassette_of_nothing(barnabas):
+            pass
         """
     )
     assert done.returncode == 1 and "7 passed" in done.stdout, done.stdout
     assert "no API is called 'Prodce', did you mean Produce?" in done.stdout
     assert "'=' alone means nothing" in done.stdout and "passthrough, record and not 'fial'" in done.stdout
     # What is wrong is a line of the test: nothing is shown of the inside.
+    assert "not as it is written: missing 1 required positional argument: 'file'" in done.stdout
     assert "given.py" not in done.stdout and "bench.py" not in done.stdout and "plugin.py" not in done.stdout
 
 
@@ -162,8 +171,23 @@ def test_cassettes_and_records(run: Run, tmp_path: Path) -> None:
     marker = '@pytest.mark.barnabas_cassette("tapes/test_it")'
     done = run(text.format(marker=marker), "--barnabas-broker", "127.0.0.1:1")
     assert done.returncode == 0, done.stdout + done.stderr
-    done = run(text.format(marker='@pytest.mark.barnabas_cassette("nothing")'))
+    done = run(
+        f"""
+        import pytest, socket, struct
+        @pytest.mark.barnabas_cassette("nothing")
+        def test_it(barnabas):
+            pass
+
+        {marker}
+        def test_more_than_was_recorded(barnabas):
+            with socket.create_connection(barnabas.proxy.address, 10) as sock:
+                sock.sendall(struct.pack(">ihhih", 10, 16, 0, 1, -1))  # ListGroups v0
+                assert sock.recv(1)
+            barnabas.expect("api == ListGroups", exactly=2, timeout=0.1)
+        """
+    )
     assert done.returncode == 1 and "on_miss='record' makes it" in done.stdout
+    assert "not in the cassette: ListGroups" in done.stdout, done.stdout
 
 
 def test_nothing_stays_behind(run: Run, tmp_path: Path) -> None:
