@@ -213,7 +213,10 @@ def test_one_worker_dies_and_the_others_go_on(bench: Any, wire: Any, answering: 
     for client in (*clients, *fresh):
         client.close()
     proxy.stop()
-    counts = [event for event in proxy.events() if isinstance(event, Counts)][-1]
+    told = list(proxy.events())
+    last = [event for event in told if isinstance(event, Counts)][-1:]
+    assert last, f"no counts at the end: {told}, {[(name, child.returncode) for name, child in proxy._children.items()]}"
+    (counts,) = last
     assert counts.connections == 0
     capture = captures.open_capture(tmp_path / "r")
     assert not capture.verify()
