@@ -41,6 +41,10 @@ from .proxy_config import ProxyError as ProxyError
 from .recording_events import FlightWanted
 from .tally import Serials
 
+ENDING_SECONDS, HEARING_SECONDS = 5.0, 30.0
+"""What relays may take beyond `drain_seconds` before they are killed, and what is left of their events to be heard: a
+machine that is overloaded needs seconds for what takes none otherwise, and what they told last would be missing."""
+
 
 class Proxy:
     """A relay, or several workers, with an observer, and perhaps an inspector. Not restartable: make a new one."""
@@ -356,9 +360,9 @@ class Proxy:
                 if self._crew is not None:
                     self._crew.close_listeners()
             self._tell_relays({"do": "stop", "seconds": self.config.drain_seconds})
-            self._end_children(self.config.drain_seconds + 2.0)
+            self._end_children(self.config.drain_seconds + ENDING_SECONDS)
             if self._thread is not None:
-                self._thread.join(5.0)
+                self._thread.join(HEARING_SECONDS)
             for control in self._controls.values():
                 control.close()
             if self._crew is not None and self._crew.workers > 1:
