@@ -9,7 +9,6 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -35,7 +34,7 @@ from barnabas.proxy.feed_client import (
 )
 from barnabas.proxy.feed_layout import LEASE_SECONDS, Kind, parse, parse_totals
 from barnabas.proxy.metering import MeterConfig
-from barnabas.ui.cli.feed import _for
+from barnabas.ui.cli.feed import _for, plain_lines
 from retold.error_rules import error_rule
 from starting.lines import line
 
@@ -339,6 +338,18 @@ def enough(option: str | None, lines: list[str]) -> bool:
     return len(lines) == 5 if option is None else bool(lines) and "5 exchanges in all" in lines[-1]
 
 
+def test_titles_come_when_there_is_something_to_read() -> None:
+    def refused() -> Iterator[FeedEvent]:
+        raise FeedError("the token is wrong")
+        yield
+
+    printed: list[str] = []
+    with pytest.raises(FeedError):
+        printed.extend(plain_lines(refused()))
+    assert not printed
+    assert len(list(plain_lines(iter([Joined(1), Joined(2)])))) == 1  # the proxy was started anew
+
+
 @pytest.mark.parametrize("option", ["--json", None, "--totals"])
 def test_the_command_prints_it(bench: Any, wire: Any, tmp_path: Path, option: str | None) -> None:
     proxy = metered(bench, wire)
@@ -348,21 +359,13 @@ def test_the_command_prints_it(bench: Any, wire: Any, tmp_path: Path, option: st
     host, port = proxy.meter.feed
     command = [sys.executable, "-m", "barnabas", "feed", f"{host}:{port}", "--token-file", str(token)]
     with subprocess.Popen([*command, *([option] if option else [])], stdout=subprocess.PIPE, text=True) as child:
-        first, lines = line(child, "what it begins with"), []
-        over = threading.Event()
+        first, lines = line(child, "what it begins with"), []  # it has subscribed by then
         client = bench.client(proxy.address)
-        asking = threading.Thread(target=lambda: [ask(wire, client, range(1)) for _ in iter(lambda: over.wait(0.05), True)])
-        if option is None:
-            asking.start()  # its titles come before it has subscribed
-        else:
-            ask(wire, client, range(5))
+        ask(wire, client, range(5))
         while not enough(option, lines):
             lines.append(line(child, f"five exchanges; so far {lines}"))
-        over.set()
         child.send_signal(signal.SIGINT)
         assert child.wait(60) == 0
-        if option is None:
-            asking.join(60)
     if option == "--json":
         told = [json.loads(line) for line in lines]
         assert json.loads(first)["kind"] == "joined"

@@ -79,9 +79,7 @@ def plain_lines(events: Iterator[FeedEvent], only_totals: bool = False) -> Itera
     """A line for each exchange, gap and new start; or for the totals."""
     from ..tui.plain import line, titles
 
-    if not only_totals:
-        yield titles()
-    lost = 0
+    lost, titled = 0, only_totals
     for event in events:
         if isinstance(event, Batch):
             if not only_totals:
@@ -90,6 +88,9 @@ def plain_lines(events: Iterator[FeedEvent], only_totals: bool = False) -> Itera
             yield _missed(event)
         elif isinstance(event, Joined):
             lost = 0
+            if not titled:  # not before: an error may come instead
+                yield titles()
+            titled = True
         elif isinstance(event, Totals):
             if event.lost_bytes > lost:
                 yield f"-- the proxy's meter fell behind: {event.lost_bytes - lost} B were not summarised"
