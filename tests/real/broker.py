@@ -31,6 +31,8 @@ START_SECONDS = 60.0
 # Small and quick to start; a test broker never lives long enough for the optimising compiler to pay.
 JVM = [
     "java", "-Xms128m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto",
+    # what jps reads is a file, and a JVM stands still while a busy disk takes its pages
+    "-XX:-UsePerfData",
     "-Djava.awt.headless=true", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
     "-Dorg.slf4j.simpleLogger.showDateTime=true", "-Dlog4j2.level=WARN",
 ]  # fmt: skip
@@ -182,6 +184,15 @@ class Cluster:
         self.stop()
 
 
+def data_folder(prefix: str) -> Path:
+    """A new folder for a broker's data: where BARNABAS_BROKERS says, or where temporary files are.
+
+    Tests have it in memory (tests/conftest.py): brokers and ZooKeeper wait for the disk with most of what they do, and on a
+    machine that writes much else for as long as half a minute.
+    """
+    return Path(tempfile.mkdtemp(prefix=prefix, dir=os.environ.get("BARNABAS_BROKERS") or None))
+
+
 def start_cluster(
     nodes: int = 1,
     config: Mapping[str, object] | None = None,
@@ -206,7 +217,7 @@ def start_cluster(
     ports = ports[:nodes]
     cluster_id = _kafka_id()
     voters = ",".join(f"{n}@{HOST}:{at}:{_kafka_id()}" for n, at in enumerate(quorum, start=1))
-    root = Path(tempfile.mkdtemp(prefix="barnabas-kafka-"))
+    root = data_folder("barnabas-kafka-")
     cluster = Cluster([], root)
     try:
         for number, port in enumerate(ports, start=1):

@@ -15,17 +15,18 @@ import socket
 import struct
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from real.broker import HOST, REPOSITORY, BrokerFailed, free_ports
+from real.broker import HOST, REPOSITORY, BrokerFailed, data_folder, free_ports
 
 OLDEST, WITH_GROUPS, WITH_API_VERSIONS = "0.8.2.2", "0.9.0.1", "0.10.2.2"
 START_SECONDS = 40.0
-JVM = ["java", "-Xms64m", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.awt.headless=true"]
+JVM = [
+    "java", "-Xms64m", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData", "-Djava.awt.headless=true"
+]  # fmt: skip
 # ZooKeeper's own: it looks for a class that log4j's successor dropped, answers no question unasked since 3.5, and has a
 # web server that nobody needs. (Kafka 2.2 and 2.3 do not start even so: the client of their ZooKeeper 3.4.14 cannot read
 # how Java 14 and newer write an address.)
@@ -116,7 +117,7 @@ def start_old(
     """
     jars = jars or jar_directory(release)
     keeper, port = free_ports(2)
-    root = Path(tempfile.mkdtemp(prefix="barnabas-old-kafka-"))
+    root = data_folder("barnabas-old-kafka-")
     broker = OldBroker(release, (HOST, port), root, jars)
     settings: dict[str, object] = {
         "broker.id": 1,

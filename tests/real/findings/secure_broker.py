@@ -8,7 +8,6 @@ may describe the topic ``open`` and nothing else; PLAIN sessions last `SESSION_M
 from __future__ import annotations
 
 import subprocess
-import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -62,7 +61,7 @@ class SecureCluster:
 def start_secure_cluster() -> SecureCluster:
     """Start it and wait until it answers, its users, topic and ACL made."""
     controller, plain, sasl, tls, wrong, named, closed = broker.free_ports(7)
-    root = Path(tempfile.mkdtemp(prefix="barnabas-kafka-"))
+    root = broker.data_folder("barnabas-kafka-")
     cluster = Cluster([], root)
     try:
         folder = root / "node-1"

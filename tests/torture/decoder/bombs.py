@@ -370,8 +370,10 @@ def measure(bomb: Bomb) -> Measure:
     outcome, text, limit = _outcome(bomb)
     spent = time.process_time_ns() - at
     peak = _peak()
-    if spent > 20_000_000:  # what is slow is slow each time; what the machine did meanwhile is not
-        at = time.process_time_ns()
+    for _ in range(5):
+        if spent < 20_000_000:
+            break
+        at = time.process_time_ns()  # what is slow is slow each time; what the machine did meanwhile is not
         _outcome(bomb)
         spent = min(spent, time.process_time_ns() - at)
     return Measure(bomb.name, bomb.size, outcome, limit, spent / 1e6, peak - before, text)

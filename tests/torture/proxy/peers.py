@@ -58,6 +58,19 @@ def descriptors(pid: int) -> int:
     return len(os.listdir(f"/proc/{pid}/fd"))
 
 
+def sockets(pid: int) -> dict[int, str]:
+    """Its sockets by descriptor."""
+    found = {}
+    for name in os.listdir(f"/proc/{pid}/fd"):
+        try:
+            target = os.readlink(f"/proc/{pid}/fd/{name}")
+        except FileNotFoundError:
+            continue
+        if target.startswith("socket:"):
+            found[int(name)] = target
+    return found
+
+
 def warm(proxy: Proxy) -> int:
     """The relay's pid, when it has taken (and lost) a first connection."""
     connect(proxy.address).close()
