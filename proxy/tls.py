@@ -41,7 +41,8 @@ class Reader(Protocol):
 
 
 class TlsSocket:
-    """See the module. `broken` hears once why the connection broke after the handshake."""
+    """See the module. `broken` hears once why the connection broke after the handshake, unless its end was sent before:
+    Java's TLS 1.3 server often answers one that comes right behind the handshake with a record that nobody can read."""
 
     __slots__ = (
         "_ahead",
@@ -217,7 +218,7 @@ class TlsSocket:
             self._answer()
         except OSError:
             pass
-        if self.broken is not None:
+        if self.broken is not None and not self._notified:
             self.broken(text)
             self.broken = None
 

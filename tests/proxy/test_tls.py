@@ -612,3 +612,14 @@ def test_a_broken_record_breaks_the_connection_with_a_word(pair: Any) -> None:
     with pytest.raises(OSError):
         server.recv_into(memoryview(bytearray(100)))
     assert len(told) == 1 and "TLS with the client failed" in told[0]
+
+
+def test_a_broken_record_behind_the_end_is_not_told(pair: Any) -> None:
+    client, server, *_ = pair
+    told: list[str] = []
+    server.broken = told.append
+    server.shutdown(socket.SHUT_WR)
+    client._sock.send(b"\x17\x03\x03\x00\x20" + bytes(32))
+    with pytest.raises(TlsFault):
+        server.recv_into(memoryview(bytearray(100)))
+    assert not told

@@ -15,7 +15,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from barnabas import decoder
 from barnabas.captures import open_capture
 from barnabas.plugins.hooks import parse
-from barnabas.proxy.events import BrokerFound, ConnectionOpened, UpstreamFailed
+from barnabas.proxy.events import BrokerFound, ConnectionClosed, ConnectionOpened, UpstreamFailed
 from barnabas.proxy.plugged import PluginsConfig
 from barnabas.proxy.plugin_events import PluginFault, PluginSaid
 from barnabas.proxy.sasl import SaslConfig, unsecured_token
@@ -95,6 +95,23 @@ def test_tls_on_both_sides(secured: Secured, tmp_path: Path) -> None:
         exchanges = list(capture.exchanges())
     assert {0, 1, 3, 18} <= {exchange.api_key for exchange in exchanges}
     assert not [exchange for exchange in exchanges if exchange.undecoded]
+
+
+def test_clients_that_end_at_once(secured: Secured) -> None:
+    """Java's TLS 1.3 server answers many of them with a record that cannot be read, with and without a proxy."""
+    with secured.proxy("TLS", tls=TlsConfig(broker=True, broker_ca=secured.ca.path)) as running:
+        address = running.proxy.address
+        for _ in range(100):
+            with socket.create_connection(address, timeout=15) as plain:
+                plain.shutdown(socket.SHUT_WR)
+                try:
+                    assert not plain.recv(100)
+                except ConnectionResetError:
+                    pass
+        deadline = Deadline(60)
+        while len(running.events(ConnectionClosed)) < 100:
+            deadline.check("the ends of 100 connections")
+        assert not running.warnings()
 
 
 def test_a_certificate_for_the_broker(secured: Secured) -> None:
