@@ -1,4 +1,4 @@
-"""The accelerator's part of the relay: it waits for sockets and moves bytes from one to the other in C (native/lanes.c),
+"""The accelerator's part of the relay: it waits for sockets and moves bytes from one to the other in C (native/lanes.c, turns.c),
 for connections of which nobody has asked anything.
 
 All that is not plain stays with `Lane.pump` and the loop of `Relay`, which are the reference and do everything where the

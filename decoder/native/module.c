@@ -228,7 +228,7 @@ PyMODINIT_FUNC PyInit__native(void) {
     }
     Reader_type = (PyTypeObject *)type;
     if (!flows_ready(self) || !frames_ready(self) || !strides_ready(self) || !ring_ready(self) ||
-        !lanes_ready(self) || !recording_ready(self) || !ring_feed_ready(self)) {
+        !turns_ready(self) || !recording_ready(self) || !ring_feed_ready(self)) {
         Py_DECREF(self);
         return NULL;
     }

@@ -1,5 +1,5 @@
-/* What the files of the relay's hot path share: strides.c and requests.c (from frame to frame), ring.c (where the bytes go), lanes.c (from
-   socket to socket) and lane_state.c (what that knows of connections). */
+/* What the files of the relay's hot path share: strides.c and requests.c (from frame to frame), ring.c (where the bytes go), lanes.c with
+   glances.c and turns.c (from socket to socket), and lane_state.c (what these know of connections). */
 #ifndef BARNABAS_RELAY_H
 #define BARNABAS_RELAY_H
 
@@ -123,7 +123,7 @@ void lane_object_free(PyObject *self, int (*clear)(PyObject *));
 /* 0: an exception is set */
 int ring_ready(PyObject *module);
 int lane_state_ready(PyObject *module);
-int lanes_ready(PyObject *module);
+int turns_ready(PyObject *module); /* turns.c, lanes.c and glances.c */
 int ring_feed_ready(PyObject *module); /* ring_feed.c: the way back out of the ring */
 
 #endif

@@ -1,0 +1,48 @@
+/* What glances.c, lanes.c and turns.c share: the relay's connections of which nobody has asked anything, moved in C. */
+#ifndef BARNABAS_LANES_H
+#define BARNABAS_LANES_H
+
+#include "relay.h"
+#include <time.h>
+
+typedef struct {
+    PyObject_HEAD
+    RingPen *pen;
+    PyObject *data, *fault; /* the ring's bytes, as a memoryview; who is told of errors */
+    PyObject *bulk;         /* NULL, or a selection of the responses that are followed where they are large */
+    PyObject *editor;       /* whose `asked` says what rules ask of all connections: see proxy/editing.py */
+    PyTypeObject *plain;    /* sockets of this type are no more than their file descriptor */
+    int lossless, switchable;
+    unsigned int most; /* bytes of a frame */
+    int called;        /* Python code has run in this turn */
+} Mover;
+
+enum { MORE, REST, LEFT }; /* there is more; not now; for Python. -1: an exception is set */
+
+/* A part of the stream as it was received: where it stands in the ring's bytes, and what has become of it. */
+typedef struct {
+    int64_t offset, count, now;
+    int64_t cut, first; /* bytes that go on, and where the first frame begins in them, or -1 */
+    int keep;           /* the rest waits for more of it; else it is for `sift` */
+} Part;
+
+static inline int is_none(const PyObject *object) { return !object || object == Py_None; }
+
+/* Of bytes or a bytearray; more than any for something else. */
+static inline Py_ssize_t length(PyObject *object) {
+    return !object ? 0 : PyBytes_CheckExact(object) ? PyBytes_GET_SIZE(object)
+           : PyByteArray_CheckExact(object) ? PyByteArray_GET_SIZE(object) : PY_SSIZE_T_MAX;
+}
+
+/* glances.c. Each is as in proxy/lane.py: 0, or -1 with an exception set. */
+int lane_glance_requests(Mover *mover, LaneState *lane, Pair *pair, Part *part);
+int lane_glance(Mover *mover, LaneState *lane, const Pair *pair, Part *part);
+int lane_scan(Mover *mover, LaneState *lane, Pair *pair, Part *part);
+int glances_ready(void);
+
+/* lanes.c. As `Lane.pump`; LEFT: that has to go on. */
+int lane_pump(Mover *mover, LaneState *lane);
+int64_t clock_ns(clockid_t which);
+int lanes_ready(void);
+
+#endif
