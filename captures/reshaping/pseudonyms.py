@@ -41,6 +41,8 @@ _PRINTABLE = bytes(range(0x20, 0x7F))
 # (first code point, how many): characters of one length in UTF-8, each range permuted in itself
 _RANGES = ((0x61, 26), (0x41, 26), (0x30, 10), (0xA0, 0x760), (0x800, 0xD000), (0xE000, 0x2000), (0x10000, 0x100000))
 
+_MAPPED = bytes(10) + b"\xff\xff"
+_NAT64 = bytes.fromhex("0064ff9b")  # RFC 6052 and RFC 8215
 # Addresses that are for something special: (octets, how many of them say so).
 _SPECIAL = (
     (lambda o: o[0] in (0, 127) or o[0] >= 224 or o[:3] == (192, 0, 0), 4),
@@ -134,12 +136,16 @@ class Pseudonyms:
         if "." in text:
             head, _, tail = text.rpartition(":")
             return f"{head}:{self._other_address(tail)}"
+        if found.ipv4_mapped is not None:
+            return self._other_mapped(text, tuple(found.ipv4_mapped.packed))
         return self._other_ipv6(text, found)
 
     def packed(self, address: bytes) -> bytes:
         """The same for the 4 or 16 bytes of an address; other lengths are content."""
         if len(address) not in (4, 16):
             return self.content(address)
+        if address.startswith(_MAPPED) and len(address) == 16:
+            return _MAPPED + self.packed(address[12:])
         return ipaddress.ip_address(self.address(str(ipaddress.ip_address(address)))).packed
 
     def _other_ipv4(self, octets: tuple[int, ...]) -> tuple[int, ...]:
@@ -154,10 +160,22 @@ class Pseudonyms:
                 return new
             octets = new  # a public address must not become a special one
 
+    def _other_mapped(self, text: str, octets: tuple[int, ...]) -> str:
+        """An IPv4 address in an IPv6 address, written as such: the same other address as it has alone, if it is as long."""
+        head, *groups = text.rsplit(":", 2)
+        if _special(octets) == len(octets):
+            return text
+        while True:
+            octets = self._other_ipv4(octets)
+            pairs = zip(groups, (octets[0] << 8 | octets[1], octets[2] << 8 | octets[3]), strict=True)
+            made = ":".join((head, *(_written(value, group) for group, value in pairs)))
+            if len(made) == len(text):
+                return made
+
     def _other_ipv6(self, text: str, address: ipaddress.IPv6Address) -> str:
-        # The first group says what kind of address it is, but for global ones.
+        # The first group says what kind of address it is, but for global ones and for the local part of 64:ff9b::/32.
         unicast = address.packed[0] >> 5 == 1
-        kept = (2 if address.is_private else 0) if unicast else 1
+        kept = (2 if address.is_private else 0) if unicast else 3 if address.packed.startswith(_NAT64) else 1
         while True:
             text = self._other_groups(text, kept)
             if ipaddress.IPv6Address(text).is_private == address.is_private:
@@ -173,8 +191,7 @@ class Pseudonyms:
             first = 0x2000 if at == 0 else 1 << (value.bit_length() - 1) // 4 * 4
             count = 0x2000 if at == 0 else first * 15
             value = first + self._permutation.other(value - first, count, b"ip6" + bytes((at,)))
-            shown = f"{value:0{len(group)}x}"
-            out.append(shown.upper() if group != group.lower() else shown)
+            out.append(_written(value, group))
         return ":".join(out)
 
     # content
@@ -214,6 +231,12 @@ class Pseudonyms:
 
 def _is_text(data: bytes) -> bool:
     return not data.translate(None, _PRINTABLE)
+
+
+def _written(value: int, group: str) -> str:
+    """A group of an IPv6 address as another one is written."""
+    shown = f"{value:0{len(group)}x}"
+    return shown.upper() if group != group.lower() else shown
 
 
 def _special(octets: tuple[int, ...]) -> int:

@@ -88,6 +88,23 @@ def test_addresses_stay_valid_and_what_they_are(address: ipaddress.IPv4Address |
     assert len(packed) == len(address.packed)
 
 
+@pytest.mark.parametrize(
+    "text",
+    ["::ffff:f41a:f089", "::ffff:c0a8:107", "::FFFF:A01:0203", "::ffff:0:0", "::ffff:b00:5", "0:0:0:0:0:ffff:0808:0808"],
+)
+def test_mapped_addresses_keep_what_the_one_in_them_is(text: str) -> None:
+    before, made = (ipaddress.IPv6Address(each).ipv4_mapped for each in (text, NAMES.address(text)))
+    assert before is not None and made is not None
+    assert len(NAMES.address(text)) == len(text)
+    assert made.is_private == before.is_private and made.is_reserved == before.is_reserved
+    assert (made == before) == any(before in network for network in KEPT)
+
+
+def test_a_mapped_address_becomes_what_it_becomes_alone() -> None:
+    packed = NAMES.packed(ipaddress.IPv6Address("::ffff:203.0.114.200").packed)
+    assert ipaddress.IPv6Address(packed).ipv4_mapped == ipaddress.ip_address(NAMES.address("203.0.114.200"))
+
+
 def test_hosts_of_one_network_stay_in_one() -> None:
     networks = {NAMES.address(f"10.20.30.{i}").rpartition(".")[0] for i in range(256)}
     assert len(networks) == 1
