@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,11 @@ settings.load_profile("ci" if os.environ.get("CI") else "everyday")
 MEMORY, ROOM = "/dev/shm", 4 << 30
 if os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > ROOM:
     os.environ.setdefault("BARNABAS_BROKERS", MEMORY)
+
+# A shell without job control has what it starts in the background ignore Ctrl-C, and so would every command that a test
+# starts and interrupts.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 FIRST = ("real", "captures/spark", "torture", "docs", "matrix")
 """Where single tests, or the brokers of a module, take long: begun last, they would leave the other workers idle."""
