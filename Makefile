@@ -77,7 +77,7 @@ lint: $(VENV)/.test ## ruff, mypy and the layer rules
 	@echo "==> layers"
 	@$(BIN)/lint-imports
 
-broker: $(CACHE)/.broker ## fetch Apache Kafka for the tests (Java 17, Maven)
+broker: $(CACHE)/.broker $(CACHE)/broker/classes.jsa ## fetch Apache Kafka for the tests (Java 17, Maven)
 
 clean: ## remove all that was installed or built here; recordings stay
 	rm -rf $(VENV) $(CACHE) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
@@ -134,3 +134,8 @@ $(CACHE)/.broker: tests/broker/pom.xml | java
 	@rm -rf $(CACHE)/broker $(CACHE)/clients $(CACHE)/definitions $(CACHE)/old
 	@mvn -q -B -ntp -f tests/broker/pom.xml generate-resources </dev/null
 	@touch $@
+
+# a broker starts in half the time with it, and does without it
+$(CACHE)/broker/classes.jsa: $(CACHE)/.broker | $(VENV)/.test
+	@echo "==> reading a broker's classes once for all"
+	@PYTHONPATH=tests $(BIN)/python -m real.class_archive || echo "no archive of classes: brokers start slower"
