@@ -165,12 +165,11 @@ class Pseudonyms:
         head, *groups = text.rsplit(":", 2)
         if _special(octets) == len(octets):
             return text
+        digits = [len(f"{value:x}") for value in _halves(octets)]
         while True:
             octets = self._other_ipv4(octets)
-            pairs = zip(groups, (octets[0] << 8 | octets[1], octets[2] << 8 | octets[3]), strict=True)
-            made = ":".join((head, *(_written(value, group) for group, value in pairs)))
-            if len(made) == len(text):
-                return made
+            if [len(f"{value:x}") for value in _halves(octets)] == digits:
+                return ":".join((head, *map(_written, _halves(octets), groups)))
 
     def _other_ipv6(self, text: str, address: ipaddress.IPv6Address) -> str:
         # The first group says what kind of address it is, but for global ones and for the local part of 64:ff9b::/32.
@@ -231,6 +230,11 @@ class Pseudonyms:
 
 def _is_text(data: bytes) -> bool:
     return not data.translate(None, _PRINTABLE)
+
+
+def _halves(octets: tuple[int, ...]) -> tuple[int, int]:
+    """An IPv4 address as two groups of an IPv6 address."""
+    return octets[0] << 8 | octets[1], octets[2] << 8 | octets[3]
 
 
 def _written(value: int, group: str) -> str:

@@ -90,12 +90,16 @@ def test_addresses_stay_valid_and_what_they_are(address: ipaddress.IPv4Address |
 
 @pytest.mark.parametrize(
     "text",
-    ["::ffff:f41a:f089", "::ffff:c0a8:107", "::FFFF:A01:0203", "::ffff:0:0", "::ffff:b00:5", "0:0:0:0:0:ffff:0808:0808"],
+    [
+        "::ffff:f41a:f089", "::ffff:c0a8:107", "::FFFF:A01:0203", "::ffff:0:0", "::ffff:b00:5", "::ffff:1764:a05",
+        "0:0:0:0:0:ffff:0808:0808",
+    ],
 )
 def test_mapped_addresses_keep_what_the_one_in_them_is(text: str) -> None:
     before, made = (ipaddress.IPv6Address(each).ipv4_mapped for each in (text, NAMES.address(text)))
     assert before is not None and made is not None
     assert len(NAMES.address(text)) == len(text)
+    assert len(str(ipaddress.ip_address(NAMES.address(text)))) == len(str(ipaddress.ip_address(text)))
     assert made.is_private == before.is_private and made.is_reserved == before.is_reserved
     assert (made == before) == any(before in network for network in KEPT)
 
