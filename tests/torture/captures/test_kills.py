@@ -1,4 +1,4 @@
-"""Recorders killed at 50 random moments (`killed.py --count 1000` for more): nothing older than the flush period is lost."""
+"""Recorders killed at 15 random moments, 50 where it may take longer (`killed.py --count 1000` for more): nothing older than the flush period is lost."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ import pytest
 
 @pytest.mark.skipif(shutil.which("tshark") is None, reason="tshark is not installed")
 @pytest.mark.timeout(120)
-def test_fifty_kills() -> None:
+@pytest.mark.parametrize("kills", [15, pytest.param(50, marks=pytest.mark.slow)])
+def test_kills(kills: int) -> None:
     # In a process of its own: it forks, which one with threads must not.
     program = Path(__file__).with_name("killed.py")
     done = subprocess.run(
-        [sys.executable, str(program), "--count", "50", "--tshark", "10"], capture_output=True, text=True, check=False
+        [sys.executable, str(program), "--count", str(kills), "--tshark", str(kills // 5)], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr[-3000:]
     told = json.loads(done.stdout)
-    assert told["kills"] == 50
+    assert told["kills"] == kills
     assert told["faulty"] == 0
-    assert told["there"] >= told["due"] > 1000
-    assert told["files"] >= 45
+    assert told["there"] >= told["due"] > 20 * kills
+    assert told["files"] >= 0.9 * kills

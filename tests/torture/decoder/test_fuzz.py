@@ -10,9 +10,9 @@ from barnabas.decoder.accelerator import native
 from torture.decoder import fuzz, sanitized
 from torture.decoder.corpus import triples
 
-# (pure Python, seed, inputs): a quarter of a million every day, a million in all
-EVERY_DAY = [(False, 1, 150_000), (True, 2, 100_000)]
-THE_REST = [(False, 3, 450_000), (True, 4, 300_000)]
+# (pure Python, seed, inputs): a hundred thousand every day, a million in all
+EVERY_DAY = [(False, 1, 60_000), (True, 2, 40_000)]
+THE_REST = [(False, 3, 540_000), (True, 4, 360_000)]
 PORTIONS = [*EVERY_DAY, *(pytest.param(*portion, marks=pytest.mark.slow) for portion in THE_REST)]
 
 
