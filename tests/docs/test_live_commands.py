@@ -116,7 +116,8 @@ def of_a_flight_recorder(words: list[str], world: World) -> Done:
 def test_on_a_terminal(command: Command, world: World, live: Live) -> None:
     if "--record" in command.words:  # one at a time
         assert not world.run(["control", "record", "--stop"]).status
-    words = [sys.executable, "-m", "barnabas", *world.words(live.words(command.words))]
+    # -P: the folder has one of the name barnabas in it, the proxies' own
+    words = [sys.executable, "-P", "-m", "barnabas", *world.words(live.words(command.words))]
     with terminal(words, world.folder, (140, 40), **world.own) as screen:
         screen.until("exchanges")
         screen.press("Q")

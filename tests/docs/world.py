@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -186,7 +186,8 @@ class World:
                 pass
             if running.number not in self._ended:
                 time.sleep(0.2)  # some say what they do just before they do it
-                os.kill(running.process, signal.SIGINT)
+                with suppress(ProcessLookupError):  # its status and what it said tell more
+                    os.kill(running.process, signal.SIGINT)
             return running.done()
 
 

@@ -16,8 +16,6 @@ pytestmark = pytest.mark.real
 # What each one is about, and how bad that is at least.
 EVERYDAY = {
     "deleted-before-read": ("offset-out-of-range", Severity.MEDIUM),
-    "unknown-topic": ("unknown-topic-loop", Severity.MEDIUM),
-    "throttled-consumer": ("throttled-by-quota", Severity.MEDIUM),
     "producer-per-record": ("connection-churn", Severity.MEDIUM),
 }
 OTHERS = {
@@ -33,11 +31,13 @@ OTHERS = {
     "session-each-time": ("fetch-session-churn", Severity.LOW),
     "no-slot-left": ("fetch-session-churn", Severity.LOW),
     "lists-topics": ("metadata-storm", Severity.LOW),
+    "unknown-topic": ("unknown-topic-loop", Severity.MEDIUM),
     "illegal-name": ("invalid-topic-name", Severity.HIGH),
     "made-by-asking": ("topic-auto-created", Severity.INFO),
     "node-stops": ("partition-without-leader", Severity.HIGH),
     "no-answer": ("unanswered-request", Severity.HIGH),
     "commits-behind-fetch": ("head-of-line-blocking", Severity.LOW),
+    "throttled-consumer": ("throttled-by-quota", Severity.MEDIUM),
     "throttled-producer": ("throttled-by-quota", Severity.MEDIUM),
     "client-per-record": ("connection-churn", Severity.MEDIUM),
     "short-connections": ("connection-churn", Severity.LOW),

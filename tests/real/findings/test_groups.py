@@ -21,7 +21,6 @@ pytestmark = [pytest.mark.real, pytest.mark.timeout(240)]
 
 AREA = [d.id for d in (*REBALANCES, *MEMBERSHIP, *COMMITS)]
 QUICK = {
-    "poll-librdkafka": {"poll-interval-exceeded"},
     "killed": {"closed-without-leaving"},
     "same-instance": {"fenced-instance"},
     "short-lived": {"rebalance-storm"},
@@ -31,6 +30,7 @@ QUICK = {
 }
 LONG = {
     "storm": {"rebalance-storm"},
+    "poll-librdkafka": {"poll-interval-exceeded"},
     "poll-kafka-python": {"poll-interval-exceeded"},
     "poll-aiokafka": {"poll-interval-exceeded"},
     "poll-new-protocol": {"poll-interval-exceeded"},
