@@ -101,7 +101,7 @@ def verify(path: Path, write: bool = False, tick: Callable[[int], None] = lambda
             builder = Builder(own)
             builder.build(reader)
     except NotACapture as error:
-        return Verdict(path, UNREADABLE, note=str(error))
+        return Verdict(path, UNREADABLE, note=str(error).removeprefix(f"{path}: "))
     encoder = builder.encoder
     verdict = Verdict(path, FINE, len(encoder.records) // RECORD.size)
     verdict.index = _compared(path, encoder, bool(reader.damage))

@@ -122,6 +122,7 @@ def test_of_others(run, tmp_path: Path, segment: Path) -> None:
     (tmp_path / "text.pcapng").write_text("no capture\nat all\n")
     done = verify(tmp_path / "text.pcapng")
     assert not done.is_well and done.to_dict()["state"] == "unreadable"
+    assert done.lines[0].startswith("text.pcapng: not a capture: ")
     (tmp_path / "empty").mkdir()
     assert run("index", tmp_path / "nowhere").returncode == 2
     assert run("index", tmp_path / "empty").returncode == 2
