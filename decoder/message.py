@@ -7,6 +7,7 @@ import re
 import uuid
 from collections.abc import Iterator, Mapping
 from functools import cache
+from operator import itemgetter
 from typing import Any
 
 from . import facts
@@ -16,6 +17,9 @@ from .plan import FieldPlan, Plan, StructPlan
 from .splice import Splicer
 from .walk import Span, Walker
 
+_START, _END = itemgetter(1), itemgetter(2)
+AS_IT_IS = frozenset((int, str, bool, float, type(None)))
+"""Types whose values JSON holds as they are."""
 _STEP = re.compile(r"([A-Za-z_]\w*)|\[(\d+)\]|\.")
 
 
@@ -107,7 +111,10 @@ class Message:
         """Every field's ``(path, start, end)``; offsets count from the frame's first byte."""
         walker = Walker(self.plan, self.frame, self.body_start)
         walker.run()
-        return sorted(walker.spans, key=lambda s: (s.start, -s.end))
+        # by start, and of those that start together the longest first
+        walker.spans.sort(key=_END, reverse=True)
+        walker.spans.sort(key=_START)
+        return walker.spans
 
     def errors(self) -> Iterator[tuple[str, int]]:
         """Every ``(path, error code)`` of the body that is not 0, in order."""
@@ -135,10 +142,17 @@ def steps(path: str) -> Iterator[str | int]:
 
 
 def _struct_dict(plan: StructPlan, values: tuple[Any, ...]) -> dict[str, Any]:
-    out = {f.name: shown_value(f, v) for f, v in zip(plan.fields, values, strict=False)}
+    shown = zip(_shown_fields(plan), values, strict=False)
+    out = {name: value if field is None else shown_value(field, value) for (name, field), value in shown}
     if plan.flexible and values[-1]:
         out[UNKNOWN_TAGS] = dict(values[-1])
     return out
+
+
+@cache
+def _shown_fields(plan: StructPlan) -> tuple[tuple[str, FieldPlan | None], ...]:
+    """The fields' names; with the field where its value is shown in another form than the plan's."""
+    return tuple((f.name, f if f.struct or f.array or f.type == "uuid" else None) for f in plan.fields)
 
 
 def shown_value(field: FieldPlan, value: Any, whole: bool = True) -> Any:
@@ -146,7 +160,9 @@ def shown_value(field: FieldPlan, value: Any, whole: bool = True) -> Any:
     if value is None:
         return None
     if field.array and whole:
-        return [shown_value(field, item, whole=False) for item in value]
+        if field.struct:
+            return [None if item is None else _struct_dict(field.struct, item) for item in value]
+        return [uuid.UUID(bytes=item) for item in value] if field.type == "uuid" else list(value)
     if field.struct:
         return _struct_dict(field.struct, value)
     return uuid.UUID(bytes=value) if field.type == "uuid" else value
@@ -155,9 +171,9 @@ def shown_value(field: FieldPlan, value: Any, whole: bool = True) -> Any:
 def jsonable(value: Any) -> Any:
     """`to_dict`'s values as JSON can hold them."""
     if isinstance(value, dict):
-        return {str(k): jsonable(v) for k, v in value.items()}
+        return {str(k): v if type(v) in AS_IT_IS else jsonable(v) for k, v in value.items()}
     if isinstance(value, list):
-        return [jsonable(v) for v in value]
+        return [v if type(v) in AS_IT_IS else jsonable(v) for v in value]
     if isinstance(value, bytes):
         return value.hex()
     if isinstance(value, uuid.UUID):
@@ -198,15 +214,22 @@ def _replaced_in(field: FieldPlan, value: Any, rest: list[str | int], new: Any, 
 
 
 def _errors(plan: StructPlan, values: tuple[Any, ...], prefix: str) -> Iterator[tuple[str, int]]:
-    for field, value in zip(plan.fields, values, strict=False):
-        if field.struct is not None:
-            if value is None:
-                continue
+    for at, field in _error_places(plan):
+        value = values[at]
+        if field.struct is None:
+            if value:
+                yield prefix + field.name, value
+        elif value is not None:
             for i, item in enumerate(value if field.array else (value,)):
                 inner = f"{prefix}{field.name}[{i}]." if field.array else f"{prefix}{field.name}."
                 yield from _errors(field.struct, item, inner)
-        elif value and is_error_code(field):
-            yield prefix + field.name, value
+
+
+@cache
+def _error_places(plan: StructPlan) -> tuple[tuple[int, FieldPlan], ...]:
+    """The fields that are error codes, or structs with such inside: position and field."""
+    places = enumerate(plan.fields)
+    return tuple((i, f) for i, f in places if (_error_places(f.struct) if f.struct else is_error_code(f)))
 
 
 @cache

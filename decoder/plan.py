@@ -7,6 +7,7 @@ has one more item at the end: its unknown tagged fields, as a tuple of ``(tag, b
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -44,14 +45,19 @@ class StructPlan:
     untagged: int
 
     @property
-    def tags(self) -> dict[int, int]:
+    def tags(self) -> Mapping[int, int]:
         """Tag -> position in ``fields``."""
-        return {f.tag: i for i, f in enumerate(self.fields) if f.tag is not None}
+        return _tags(self)
 
     def defaults(self) -> tuple[Any, ...]:
         """The values of a struct of which nothing is said."""
         values = tuple(f.default for f in self.fields)
         return (*values, ()) if self.flexible else values
+
+
+@cache
+def _tags(plan: StructPlan) -> Mapping[int, int]:
+    return {f.tag: i for i, f in enumerate(plan.fields) if f.tag is not None}
 
 
 @dataclass(frozen=True, slots=True, eq=False)

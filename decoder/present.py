@@ -7,17 +7,25 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from itertools import islice
 from typing import Any
 
 from . import embedded, records
-from .message import Message, jsonable
+from .message import AS_IT_IS, Message, jsonable
 from .plan import StructPlan
 from .secrets import shown
 from .values import SchemaSource, view
 
 Json = Any
 TopicName = Callable[[bytes], str | None]
+
+
+@cache
+def _topic_field(plan: StructPlan) -> str | None:
+    """The field of a struct that names a topic."""
+    named = (f.name for f in plan.fields if f.entity == "topicName" and f.type == "string" and not f.array)
+    return next(named, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,16 +45,17 @@ class Presenter:
         return self._struct(message.plan.root, shown(message), None)
 
     def _struct(self, plan: StructPlan, fields: dict[str, Any], topic: str | None) -> dict[str, Json]:
-        known = {f.name for f in plan.fields}
-        out: dict[str, Json] = dict(jsonable({k: v for k, v in fields.items() if k not in known}))
-        topic = next(
-            (fields[f.name] for f in plan.fields if f.entity == "topicName" and f.type == "string" and not f.array),
-            topic,
-        )
+        out: dict[str, Json] = {}
+        if len(fields) > len(plan.fields):  # unknown tagged fields
+            known = {f.name for f in plan.fields}
+            out.update(jsonable({k: v for k, v in fields.items() if k not in known}))
+        named = _topic_field(plan)
+        if named is not None:
+            topic = fields[named]
         for field in plan.fields:
             value, struct = fields[field.name], field.struct
-            if value is None:
-                out[field.name] = None
+            if type(value) in AS_IT_IS:
+                out[field.name] = value
             elif field.type == "records":
                 out[field.name] = self.record_area(value, topic)
             elif struct and field.array:

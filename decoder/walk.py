@@ -17,6 +17,7 @@ from .plan import FieldPlan, Plan, StructPlan
 _KEPT = 1 << 14
 """Array items that `Walker.explain` keeps in the tree, so that a fault at the end of a large message costs no more
 memory than the message did."""
+_LAYOUTS = {name: _struct.Struct(">" + letter) for name, letter in FIXED.items()}
 
 
 class Span(NamedTuple):
@@ -74,11 +75,13 @@ class Walker:
             self._tags(plan, into, prefix)
 
     def _tags(self, plan: StructPlan, into: dict[str, Any], prefix: str) -> None:
-        for position in plan.tags.values():
-            into[plan.fields[position].name] = plan.fields[position].default
+        for field in plan.fields[plan.untagged :]:
+            into[field.name] = field.default
         path = prefix + "_tagged_fields"
         start = self.position
         count = self._uvarint(path)
+        if not count:
+            return
         if count * 2 > len(self.data) - self.position + self._missing:
             raise self._fail(BadLength, f"{count} tagged fields do not fit in the bytes left", path, start)
         self._count(count, path, start)
@@ -107,8 +110,12 @@ class Walker:
 
     def _field(self, field: FieldPlan, path: str) -> Any:
         start = self.position
+        if field.struct is None and not field.array:
+            value: Any = self._item(field, path)
+            self.spans.append(Span(path, start, self.position))
+            return value
         into, name = self._place
-        value: Any = None
+        value = None
         if field.array:
             count = self._length(field, "i", 4, path)
             if count is not None:
@@ -140,9 +147,7 @@ class Walker:
         elif field.struct:
             into[name] = value = {}
             self._filled(field.struct, value, path)
-        else:
-            value = self._item(field, path)
-        if field.array or field.struct is None:
+        if field.array:
             self.spans.append(Span(path, start, self.position))
         return value
 
@@ -168,9 +173,13 @@ class Walker:
             raise self._fail(LimitExceeded, text, path, offset)
 
     def _item(self, field: FieldPlan, path: str) -> Any:
-        if field.type in FIXED:
-            layout = _struct.Struct(">" + FIXED[field.type])
-            return layout.unpack(self._take(layout.size, path))[0]
+        layout = _LAYOUTS.get(field.type)
+        if layout is not None:
+            start = self.position
+            if start + layout.size > len(self.data):
+                self._take(layout.size, path)  # says what is wrong
+            self.position = start + layout.size
+            return layout.unpack_from(self.data, start)[0]
         letter, size = LENGTH_FORMAT[field.type]
         length = self._length(field, letter, size, path)
         if length is None:
@@ -197,6 +206,9 @@ class Walker:
 
     def _uvarint(self, path: str) -> int:
         start = self.position
+        if start < len(self.data) and self.data[start] < 0x80:  # nearly all are one byte
+            self.position += 1
+            return self.data[start]
         try:
             value, self.position = uvarint(self.data, self.position)
         except Bad:

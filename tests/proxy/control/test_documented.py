@@ -75,6 +75,7 @@ def test_java(desk: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(shutil.which("go") is None, reason="no go")
 def test_go(desk: Any, bench: Any, wire: Any, beat: Any, tmp_path: Path) -> None:
     (example,) = blocks("go")
     source = tmp_path / "main.go"
