@@ -111,7 +111,7 @@ def jar_directory(release: str) -> Path:
 def start_old(
     release: str = OLDEST, jars: Path | None = None, config: Mapping[str, object] | None = None
 ) -> OldBroker:
-    """Start ZooKeeper and a broker of `release`, and wait until it answers. Topics make themselves.
+    """Start ZooKeeper and a broker of `release`, and wait until it names itself. Topics make themselves.
 
     `jars`: a folder with them, instead of what `make broker` fetched; `config` adds to the broker's settings.
     """
@@ -149,7 +149,10 @@ def start_old(
             pass
         broker.run("broker", "kafka.Kafka", str(root / "server.properties"))
         metadata = struct.pack(">hhihi", 3, 0, 1, -1, 0)  # v0, no client id, all topics
-        while broker.wait("broker", len(_says(port, struct.pack(">i", len(metadata)) + metadata, 8)) == 8, deadline):
+        # It answers before its controller knows it: Metadata without brokers, and what CreateTopics makes then has no
+        # leaders, and no answer, for long.
+        asking = struct.pack(">i", len(metadata)) + metadata
+        while broker.wait("broker", any(_says(port, asking, 12)[8:]), deadline):  # how many brokers it names
             pass
     except BaseException:
         broker.stop()
@@ -158,7 +161,7 @@ def start_old(
 
 
 def _says(port: int, words: bytes, size: int) -> bytes:
-    """The first bytes of the answer; b"" if there is none."""
+    """The first `size` bytes of the answer; b"" if there is none."""
     heard = b""
     try:
         with socket.create_connection((HOST, port), timeout=2) as connection:
