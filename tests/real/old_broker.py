@@ -31,7 +31,7 @@ JVM = [
 # web server that nobody needs. (Kafka 2.2 and 2.3 do not start even so: the client of their ZooKeeper 3.4.14 cannot read
 # how Java 14 and newer write an address.)
 KEEPER = [
-    "-Dzookeeper.jmx.log4j.disable=true", "-Dzookeeper.4lw.commands.whitelist=ruok", "-Dzookeeper.admin.enableServer=false",
+    "-Dzookeeper.jmx.log4j.disable=true", "-Dzookeeper.4lw.commands.whitelist=ruok,dump", "-Dzookeeper.admin.enableServer=false",
 ]  # fmt: skip
 LOG4J = """log4j.rootLogger=WARN, out
 log4j.appender.out=org.apache.log4j.ConsoleAppender
@@ -111,7 +111,7 @@ def jar_directory(release: str) -> Path:
 def start_old(
     release: str = OLDEST, jars: Path | None = None, config: Mapping[str, object] | None = None
 ) -> OldBroker:
-    """Start ZooKeeper and a broker of `release`, and wait until it names itself. Topics make themselves.
+    """Start ZooKeeper and a broker of `release`, and wait until it is known. Topics make themselves.
 
     `jars`: a folder with them, instead of what `make broker` fetched; `config` adds to the broker's settings.
     """
@@ -149,10 +149,10 @@ def start_old(
             pass
         broker.run("broker", "kafka.Kafka", str(root / "server.properties"))
         metadata = struct.pack(">hhihi", 3, 0, 1, -1, 0)  # v0, no client id, all topics
-        # It answers before its controller knows it: Metadata without brokers, and what CreateTopics makes then has no
-        # leaders, and no answer, for long.
         asking = struct.pack(">i", len(metadata)) + metadata
-        while broker.wait("broker", any(_says(port, asking, 12)[8:]), deadline):  # how many brokers it names
+        # It answers before its controller knows it: Metadata without brokers, and a topic made then has no leaders, and
+        # CreateTopics no answer, for long. 0.8 names no broker before there is a topic, but ZooKeeper knows it.
+        while broker.wait("broker", any(_says(port, asking, 12)[8:]) or _registered(release, keeper), deadline):
             pass
     except BaseException:
         broker.stop()
@@ -160,8 +160,12 @@ def start_old(
     return broker
 
 
+def _registered(release: str, keeper: int) -> bool:
+    return release.startswith("0.8.") and b"/brokers/ids/1\n" in _says(keeper, b"dump", 1 << 16)
+
+
 def _says(port: int, words: bytes, size: int) -> bytes:
-    """The first `size` bytes of the answer; b"" if there is none."""
+    """The first `size` bytes of the answer, or all until its end; b"" if there is none."""
     heard = b""
     try:
         with socket.create_connection((HOST, port), timeout=2) as connection:
