@@ -30,7 +30,7 @@ WATCHED_HERE = frozenset(
     + [PRODUCE << 16 | version for version in range(10, 41)]
     + [FETCH << 16 | version for version in range(16, 41)]
 )
-SEEDS = [*range(15), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(15, 40))]
+SEEDS = [*range(8), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(8, 40))]
 FREE = frozenset(key << 16 | version for key in range(93) for version in range(41)) - {METADATA << 16 | 9}
 needs_native = pytest.mark.skipif(native is None, reason="the accelerator is not built")
 

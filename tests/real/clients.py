@@ -27,8 +27,16 @@ EVERY_DAY = {
     "kafka-python admin", "aiokafka transactions",
 }  # fmt: skip
 """Every kind of work, and every client."""
-IN_TURN = [name if name in EVERY_DAY else pytest.param(name, marks=pytest.mark.slow) for name in WORKLOADS]
-"""For tests of each: what is left out of the everyday run is marked."""
+
+
+def in_turn(every_day: set[str]) -> list[Any]:
+    """For tests of each: what is left out of the everyday run is marked."""
+    return [name if name in every_day else pytest.param(name, marks=pytest.mark.slow) for name in WORKLOADS]
+
+
+IN_TURN = in_turn(EVERY_DAY)
+RECORDED_IN_TURN = in_turn(EVERY_DAY - {"confluent-kafka new_group_protocol"})
+"""For tests of what is done with recordings: this one waits most, and they ask for several runs of each."""
 
 
 def expected(name: str) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from barnabas.proxy import ProxyConfig
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from kafka import KafkaConsumer, KafkaProducer
-from real.clients import IN_TURN, WORKLOADS, expected
+from real.clients import RECORDED_IN_TURN, WORKLOADS, expected
 from real.workload import Deadline
 from starting.proxies import Proxy
 
@@ -36,7 +36,7 @@ def lines(report: Report, level: Level) -> list[str]:
 
 
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize("name", IN_TURN)
+@pytest.mark.parametrize("name", RECORDED_IN_TURN)
 def test_the_same_workload_twice_differs_by_noise_alone(name, broker, tmp_path):
     work = WORKLOADS[name]
     runs = []

@@ -19,7 +19,7 @@ from barnabas.proxy.replay.session import Replay
 from barnabas.proxy.replay.settings import Order, Pace, Settings
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from real.broker import Cluster, start_cluster
-from real.clients import IN_TURN, WORKLOADS, expected
+from real.clients import RECORDED_IN_TURN, WORKLOADS, expected
 from real.old_broker import OldBroker
 from real.workload import Deadline
 from scapy.all import PcapReader, PcapWriter
@@ -84,7 +84,7 @@ def told(report: Report) -> str:
     return json.dumps(document, indent=1, default=str)
 
 
-@pytest.mark.parametrize("name", IN_TURN)
+@pytest.mark.parametrize("name", RECORDED_IN_TURN)
 def test_both_clusters_hold_the_same(name: str, origin: Cluster, target: Cluster, tmp_path: Path) -> None:
     run = "replayed-" + name.replace(" ", "-").replace("_", "-")
     assert record(origin.addresses[0], tmp_path / "rec", WORKLOADS[name], run) == expected(name)

@@ -11,7 +11,7 @@ import pytest
 from barnabas.proxy import ProxyConfig
 from barnabas.proxy.serve import OnMiss, Served
 from real.broker import start_cluster
-from real.clients import CLIENTS, EVERY_DAY, IN_TURN, WORKLOADS, expected
+from real.clients import CLIENTS, EVERY_DAY, RECORDED_IN_TURN, WORKLOADS, expected
 from starting.proxies import Proxy
 
 
@@ -57,7 +57,7 @@ def run(name: str, served: Served) -> dict[str, Any]:
 
 
 @pytest.mark.timeout(170)
-@pytest.mark.parametrize("name", IN_TURN)
+@pytest.mark.parametrize("name", RECORDED_IN_TURN)
 def test_a_recorded_workload_runs_without_its_broker(name, recorded):
     with Served(recorded(name)) as served:
         assert run(name, served) == expected(name)
