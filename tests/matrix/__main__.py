@@ -26,6 +26,7 @@ def main() -> int:
     arguments = read_arguments()
     clients, brokers = chosen(arguments.only)
     commands = build(clients)
+    untried: list[str] = []
     done, total, began = 0, len(brokers) * len(commands), time.monotonic()
     for broker in brokers:
         todo = [name for name in commands if arguments.again or not results.has(broker.name, name)]
@@ -38,7 +39,13 @@ def main() -> int:
                 results.keep("brokers", broker.name, {"java": results.java()})
 
                 def one(name: str, broker: Broker = broker, address: Address = address) -> None:
-                    result = run_pair(commands[name], address)
+                    try:
+                        result = run_pair(commands[name], address)
+                    except TimeoutError as reason:  # before it began: that says nothing of the client
+                        results.drop(broker.name, name)
+                        untried.append(f"{name} on {broker.name}: not tried: {reason}")
+                        tell(untried[-1])
+                        return
                     results.keep(broker.name, name, result)
                     lines = [f"[{time.monotonic() - began:.0f} s] {name} on {broker.name}: {page.cell(result)}"]
                     tell("\n    ".join([*lines, *faults.of(result)]))
@@ -58,10 +65,12 @@ def main() -> int:
         DOCUMENT.write_text(page.document(seen))
         tell(f"wrote {DOCUMENT.relative_to(REPOSITORY)}")
     wrong = [f"{pair}: {line}" for pair, result in seen["pairs"].items() for line in faults.of(result)]
-    for line in wrong:
+    for line in wrong + untried:
         tell(line)
     tell(f"{len(seen['pairs'])} pairs, {len(wrong)} faults")
-    return 1 if wrong else 0
+    if untried:
+        tell(f"{len(untried)} not tried: the same command without --again tries those that have no result yet")
+    return 1 if wrong or untried else 0
 
 
 def build(clients: list[Client]) -> dict[str, list[str]]:

@@ -35,6 +35,11 @@ def keep(folder: str, name: str, result: dict[str, Any]) -> None:
     part.replace(target)
 
 
+def drop(folder: str, name: str) -> None:
+    """What was seen before counts no more."""
+    _path(folder, name).unlink(missing_ok=True)
+
+
 def _read(folder: str, name: str) -> Any:
     return json.loads(_path(folder, name).read_text())
 
