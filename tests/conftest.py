@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from harness import proxies, second_run
 from hypothesis import settings
 
 TESTS = Path(__file__).parent
@@ -32,6 +33,23 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 FIRST = ("real", "captures/spark", "torture", "docs", "matrix")
 """Where single tests, or the brokers of a module, take long: begun last, they would leave the other workers idle."""
 ONE_BY_ONE = ("torture/decoder/test_fuzz.py",)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    second_run.install(config)
+
+
+def pytest_runtest_setup() -> None:
+    proxies.new_test()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Any:
+    """A failure says what the proxies of its test saw."""
+    report = yield
+    if report.failed and (saw := proxies.what_they_saw()):
+        report.sections.append(("what the proxies saw", saw))
+    return report
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -17,6 +17,7 @@ from barnabas.captures import Recorder
 from barnabas.decoder import Direction, facts
 from barnabas.decoder.plan import StructPlan, plan
 from barnabas.decoder.records import Record, encode_batch
+from harness.wire import with_size
 
 MARK = "7331"
 SEQUENCES = (
@@ -67,7 +68,7 @@ class Hostile:
 
     def say(self, connection: int, direction: Direction, frame: bytes) -> None:
         self._at += 1_000_000
-        self.recorder.data(connection, direction, self._at, len(frame).to_bytes(4, "big") + frame)
+        self.recorder.data(connection, direction, self._at, with_size(frame))
 
     def exchange(self, connection: int, key: int, text: str, version: int | None = None) -> None:
         """One exchange of an API, `text` everywhere in it."""

@@ -17,7 +17,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import aiohttp
-from starting.lines import line
+from harness.lines import line
 
 SECONDS = 60.0
 """How long anything may take on a loaded machine."""

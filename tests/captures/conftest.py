@@ -7,17 +7,14 @@ from pathlib import Path
 
 import pytest
 from barnabas import decoder
+from harness.wire import with_size
 
 PORT = 9092
 
 
-def _sized(frame: bytes) -> bytes:
-    return len(frame).to_bytes(4, "big") + frame
-
-
 def _request(number: int, size: int = 0, client_id: str = "stock-1") -> bytes:
     topics = [{"name": f"topic-{number}" + "x" * size}]
-    return _sized(decoder.encode_request(3, 1, {"topics": topics}, correlation_id=number, client_id=client_id))
+    return with_size(decoder.encode_request(3, 1, {"topics": topics}, correlation_id=number, client_id=client_id))
 
 
 def _response(number: int, size: int = 0, error: int = 0) -> bytes:
@@ -42,7 +39,7 @@ def _response(number: int, size: int = 0, error: int = 0) -> bytes:
             }
         ],
     }
-    return _sized(decoder.encode_response(3, 1, body, correlation_id=number))
+    return with_size(decoder.encode_response(3, 1, body, correlation_id=number))
 
 
 @pytest.fixture

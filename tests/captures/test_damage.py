@@ -11,14 +11,11 @@ from barnabas.captures.index import paths
 from barnabas.captures.packets import ACK, PSH, SYN, build
 from barnabas.captures.segment import SYNC_MAGIC
 from barnabas.captures.verifying import verify
+from harness.wire import with_size
 
 NOW = 1_795_223_022_000_000_000
 COUNT = 900
 EPB_HEAD = 28  # block type, length, interface, stamp, two lengths
-
-
-def sized(frame: bytes) -> bytes:
-    return len(frame).to_bytes(4, "big") + frame
 
 
 class Damaged:
@@ -34,8 +31,8 @@ class Damaged:
                 3, 1, {"topics": [{"name": name} for name in names]}, correlation_id=i, client_id="c"
             )
             response = decoder.encode_response(3, 1, {"topics": [{"name": name} for name in names]}, correlation_id=i)
-            recorder.data(i % 4 + 1, 0, NOW + 1000 * i, sized(request))
-            recorder.data(i % 4 + 1, 1, NOW + 1000 * i + 500, sized(response))
+            recorder.data(i % 4 + 1, 0, NOW + 1000 * i, with_size(request))
+            recorder.data(i % 4 + 1, 1, NOW + 1000 * i + 500, with_size(response))
         recorder.close()
         self.path = next(directory.glob("*.pcapng"))
         self.good = self.path.read_bytes()
@@ -165,7 +162,7 @@ def test_traffic_that_looks_like_a_sync_block(tmp_path: Path, request_frame, res
         frame = (i + 100).to_bytes(4, "big") + inner[i * 60_000 : (i + 1) * 60_000]
         recorder.data(1, 0, NOW + i, request_frame(i))
         recorder.data(1, 1, NOW + i, response_frame(i))
-        recorder.data(1, 1, NOW + i, len(frame).to_bytes(4, "big") + frame)
+        recorder.data(1, 1, NOW + i, with_size(frame))
     recorder.close()
     path = next((tmp_path / "second").glob("*.pcapng"))
     assert [span.sound for span in spans(path.read_bytes())].count(False) == 0

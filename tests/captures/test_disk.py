@@ -23,13 +23,13 @@ from barnabas import decoder
 from barnabas.captures import Recorder
 recorder = Recorder(sys.argv[1], segment_bytes=200_000, flush_seconds=0.05)
 recorder.opened(1, time.time_ns(), client=("10.0.0.1", 5), broker=("10.0.0.2", 9092))
-def sized(frame):
+def with_size(frame):
     return len(frame).to_bytes(4, "big") + frame
 i = 0
 while True:
-    recorder.data(1, 0, time.time_ns(), sized(decoder.encode_request(12, 1,
+    recorder.data(1, 0, time.time_ns(), with_size(decoder.encode_request(12, 1,
         {"group_id": "g" * (i % 50 * 100), "generation_id": 1, "member_id": "m"}, correlation_id=i, client_id="c")))
-    recorder.data(1, 1, time.time_ns(), sized(decoder.encode_response(12, 1,
+    recorder.data(1, 1, time.time_ns(), with_size(decoder.encode_response(12, 1,
         {"throttle_time_ms": 0, "error_code": 0}, correlation_id=i)))
     i += 1
     if i % 50 == 0:
@@ -113,13 +113,13 @@ recording._RETRY_SECONDS = 0.0
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 events = []
 recorder = Recorder(sys.argv[1], flush_seconds=0.0, on_event=lambda kind, text: events.append(kind))
-def sized(frame):
+def with_size(frame):
     return len(frame).to_bytes(4, "big") + frame
 def ask(i, conn=1):
-    recorder.data(conn, 0, 10**18 + i, sized(decoder.encode_request(12, 1,
+    recorder.data(conn, 0, 10**18 + i, with_size(decoder.encode_request(12, 1,
         {"group_id": "g" * 500, "generation_id": 1, "member_id": "m"}, correlation_id=i, client_id="c")))
 def answer(i):
-    recorder.data(1, 1, 10**18 + i, sized(decoder.encode_response(12, 1,
+    recorder.data(1, 1, 10**18 + i, with_size(decoder.encode_response(12, 1,
         {"throttle_time_ms": 0, "error_code": 0}, correlation_id=i)))
 recorder.opened(1, 10**18, client=("10.0.0.1", 5), broker=("10.0.0.2", 9092))
 recorder.opened(2, 10**18, client=("10.0.0.1", 6), broker=("10.0.0.2", 9092))

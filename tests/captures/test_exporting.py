@@ -17,6 +17,7 @@ from barnabas.captures import Capture, Recorder, open_capture, tables
 from barnabas.captures.exporting import Format, dump, program, stable, write, written
 from barnabas.captures.exporting.text import cell
 from barnabas.decoder import facts, records
+from harness.wire import with_size
 from kafka.record import MemoryRecords
 from pyarrow import parquet
 
@@ -30,10 +31,6 @@ EVIL = [
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
-def sized(frame: bytes) -> bytes:
-    return len(frame).to_bytes(4, "big") + frame
-
-
 @pytest.fixture(scope="module")
 def evil(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Capture]:
     """A recording whose client ids, topics and error messages are `EVIL`."""
@@ -45,9 +42,9 @@ def evil(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Capture]:
         topics = [{"name": text, "num_partitions": 1}]
         request = decoder.encode_request(19, 5, {"topics": topics}, correlation_id=number, client_id=text)
         told = {"name": text, "error_code": 36, "error_message": text}
-        recorder.data(1, 0, 2000 + number, sized(request))
+        recorder.data(1, 0, 2000 + number, with_size(request))
         recorder.data(
-            1, 1, 2500 + number, sized(decoder.encode_response(19, 5, {"topics": [told]}, correlation_id=number))
+            1, 1, 2500 + number, with_size(decoder.encode_response(19, 5, {"topics": [told]}, correlation_id=number))
         )
     recorder.close()
     with open_capture(directory) as capture:
@@ -127,8 +124,8 @@ def test_errors_are_those_of_the_decoder_with_what_is_around_them(tmp_path: Path
     recorder.opened(1, 1, ("127.0.0.1", 1), ("127.0.0.1", 9092))
     for number, ((key, version), body) in enumerate(answers.items()):
         asked = {"group_id": "g"} if key == 12 else {}
-        recorder.data(1, 0, 10, sized(decoder.encode_request(key, version, asked, correlation_id=number)))
-        recorder.data(1, 1, 20, sized(decoder.encode_response(key, version, body, correlation_id=number)))
+        recorder.data(1, 0, 10, with_size(decoder.encode_request(key, version, asked, correlation_id=number)))
+        recorder.data(1, 1, 20, with_size(decoder.encode_response(key, version, body, correlation_id=number)))
     recorder.close()
     with open_capture(tmp_path / "r") as capture:
         rows = [json.loads(line) for line in exported(capture, "errors", Format.JSONL).splitlines()]
@@ -171,7 +168,7 @@ def produced(tmp_path: Path) -> Path:
     areas.append((2, records.encode_messages(rows, magic=1, codec=1)))
     for number, (version, data) in enumerate(areas):
         topics = [{"name": "t", "partition_data": [{"index": number, "records": data}]}]
-        recorder.data(1, 0, 10 + number, sized(decoder.encode_request(0, version, {"acks": 0, "topic_data": topics})))
+        recorder.data(1, 0, 10 + number, with_size(decoder.encode_request(0, version, {"acks": 0, "topic_data": topics})))
     recorder.close()
     return tmp_path / "produced"
 

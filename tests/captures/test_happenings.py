@@ -13,8 +13,9 @@ from barnabas.captures.happenings import Happenings
 from barnabas.captures.pcapng import NotACapture
 from barnabas.decoder import Direction, ExchangeDone, RequestSeen, encode_request, encode_response
 from barnabas.decoder.happening import Closed, Missing, Opened, Stray
+from harness.wire import with_size
 
-from .told import all_of, same_as_read_back, short, sized
+from .told import all_of, same_as_read_back, short
 
 NOW = 1_795_223_022_000_000_000
 TLS_HELLO = bytes.fromhex("1603010200010001fc0303") + bytes(500)
@@ -70,7 +71,7 @@ def test_a_broker_that_was_not_reached(tmp_path: Path, failed: str, by: str) -> 
 def several_packets(number: int) -> bytes:
     """A request too large for one packet; written, it makes the next segment begin."""
     topics = [{"name": str(i) + "x" * 500} for i in range(150)]
-    return sized(encode_request(3, 1, {"topics": topics}, correlation_id=number, client_id="stock-1"))
+    return with_size(encode_request(3, 1, {"topics": topics}, correlation_id=number, client_id="stock-1"))
 
 
 def rotated(directory: Path, request_frame, response_frame, count: int = 600) -> Recorder:
@@ -193,11 +194,11 @@ def test_lost_bytes_and_bytes_that_are_no_frames(tmp_path: Path, request_frame, 
 def test_sasl_tokens_come_as_they_were_framed(tmp_path: Path) -> None:
     recorder = Recorder(tmp_path)
     recorder.opened(1, NOW, client=("10.0.0.1", 50001))
-    recorder.data(1, 0, NOW + 1, sized(encode_request(17, 0, {"mechanism": "PLAIN"}, correlation_id=1)))
-    recorder.data(1, 1, NOW + 2, sized(encode_response(17, 0, {"mechanisms": ["PLAIN"]}, correlation_id=1)))
-    recorder.data(1, 0, NOW + 3, sized(b"\0someone\0secret"))
-    recorder.data(1, 1, NOW + 4, sized(b""))
-    recorder.data(1, 0, NOW + 5, sized(encode_request(3, 1, {"topics": []}, correlation_id=2)))
+    recorder.data(1, 0, NOW + 1, with_size(encode_request(17, 0, {"mechanism": "PLAIN"}, correlation_id=1)))
+    recorder.data(1, 1, NOW + 2, with_size(encode_response(17, 0, {"mechanisms": ["PLAIN"]}, correlation_id=1)))
+    recorder.data(1, 0, NOW + 3, with_size(b"\0someone\0secret"))
+    recorder.data(1, 1, NOW + 4, with_size(b""))
+    recorder.data(1, 0, NOW + 5, with_size(encode_request(3, 1, {"topics": []}, correlation_id=2)))
     recorder.close()
     found = all_of(tmp_path)
     assert short(found) == [

@@ -13,7 +13,8 @@ from barnabas.captures.sources import Source
 from barnabas.decoder import encode_request, encode_response
 from barnabas.decoder.filter import compile as compiled
 from barnabas.decoder.happening import Stray
-from retold.packets import as_pcap, as_pcapng, one_connection, sized, traffic
+from harness.wire import with_size
+from retold.packets import as_pcap, as_pcapng, one_connection, traffic
 
 KEYS = (
     "time_ns", "latency_ns", "client", "broker", "api_key", "api_version", "correlation_id", "client_id",
@@ -105,8 +106,8 @@ def test_only_what_a_filter_picks(tmp_path: Path) -> None:
 
 def test_secrets_are_masked(tmp_path: Path) -> None:
     token = b"\0alice\0planted-secret"
-    asked = sized(encode_request(36, 1, {"auth_bytes": token}, correlation_id=1, client_id="c"))
-    answered = sized(
+    asked = with_size(encode_request(36, 1, {"auth_bytes": token}, correlation_id=1, client_id="c"))
+    answered = with_size(
         encode_response(
             36,
             1,
@@ -124,10 +125,10 @@ def test_secrets_are_masked(tmp_path: Path) -> None:
 
 
 def test_raw_sasl_tokens(tmp_path: Path, request_frame, response_frame) -> None:
-    shake = sized(encode_request(17, 0, {"mechanism": "PLAIN"}, correlation_id=1, client_id="c"))
-    shaken = sized(encode_response(17, 0, {"error_code": 0, "mechanisms": ["PLAIN"]}, correlation_id=1))
+    shake = with_size(encode_request(17, 0, {"mechanism": "PLAIN"}, correlation_id=1, client_id="c"))
+    shaken = with_size(encode_response(17, 0, {"error_code": 0, "mechanisms": ["PLAIN"]}, correlation_id=1))
     found = one_connection(
-        (0, shake), (1, shaken), (0, sized(b"\0alice\0planted-secret")), (1, sized(b"")), (0, request_frame(2)),
+        (0, shake), (1, shaken), (0, with_size(b"\0alice\0planted-secret")), (1, with_size(b"")), (0, request_frame(2)),
         (1, response_frame(2)),
     )  # fmt: skip
     path, out = tmp_path / "foreign.pcap", tmp_path / "own"

@@ -9,12 +9,9 @@ import pytest
 from barnabas import decoder
 from barnabas.captures import DTYPE, RECORD, NotACapture, Recorder, open_capture, rebuild
 from barnabas.captures.index import CLOSED, HEADER, paths
+from harness.wire import with_size
 
 NOW = 1_795_223_022_000_000_000
-
-
-def sized(frame: bytes) -> bytes:
-    return len(frame).to_bytes(4, "big") + frame
 
 
 @pytest.fixture
@@ -37,17 +34,17 @@ def directory(tmp_path: Path, request_frame, response_frame) -> Path:
         elif i >= 3:
             recorder.data(conn, 1, time + 5, response_frame(i - 3, 20_000 if i % 40 == 9 else 0, i % 4))
         if i == 100:
-            recorder.data(conn, 1, time, sized(b"\x00\x00\x03\xe7orphan"))
+            recorder.data(conn, 1, time, with_size(b"\x00\x00\x03\xe7orphan"))
             recorder.closed(2, time, "rst")
             recorder.opened(7, time, client=("10.0.0.2", 1), broker=("10.0.0.3", 9092))
-            recorder.data(7, 0, time, sized(decoder.encode_request(17, 0, {"mechanism": "PLAIN"}, correlation_id=1)))
+            recorder.data(7, 0, time, with_size(decoder.encode_request(17, 0, {"mechanism": "PLAIN"}, correlation_id=1)))
             ok = {"error_code": 0, "mechanisms": ["PLAIN"]}
-            recorder.data(7, 1, time, sized(decoder.encode_response(17, 0, ok, correlation_id=1)))
-            recorder.data(7, 0, time, sized(b"\0user\0password"))
-            recorder.data(7, 1, time, sized(b""))
+            recorder.data(7, 1, time, with_size(decoder.encode_response(17, 0, ok, correlation_id=1)))
+            recorder.data(7, 0, time, with_size(b"\0user\0password"))
+            recorder.data(7, 1, time, with_size(b""))
             body = {"transactional_id": None, "acks": 0, "timeout_ms": 1, "topic_data": []}
-            recorder.data(7, 0, time, sized(decoder.encode_request(0, 3, body, correlation_id=2)))
-            recorder.data(7, 0, time, sized(b"\x00\x03\x00\x01\x00\x00\x00\x09\x00\x00\xff\xff"))
+            recorder.data(7, 0, time, with_size(decoder.encode_request(0, 3, body, correlation_id=2)))
+            recorder.data(7, 0, time, with_size(b"\x00\x03\x00\x01\x00\x00\x00\x09\x00\x00\xff\xff"))
             recorder.closed(7, time + 1)
     recorder.close()
     return tmp_path / "rec"

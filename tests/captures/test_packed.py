@@ -13,6 +13,7 @@ from barnabas.captures import Recorder, tables
 from barnabas.decoder import facts
 from barnabas.decoder.plan import plan
 from barnabas.decoder.records import Record, encode_batch, encode_messages
+from harness.wire import with_size
 
 np = pytest.importorskip("numpy")
 pytest.importorskip("pyarrow")
@@ -106,7 +107,7 @@ def record(directory: Path, damage: bool) -> Path:
             time_ns += 1_000_000
             at = 0 if direction else 4
             frame = frame[:at] + number.to_bytes(4, "big") + frame[at + 4 :]
-            recorder.data(1, direction, time_ns, len(frame).to_bytes(4, "big") + frame)
+            recorder.data(1, direction, time_ns, with_size(frame))
     recorder.close()
     (path,) = directory.glob("*.pcapng")
     return path

@@ -10,6 +10,7 @@ from barnabas.captures import Recorder, open_capture, pcapng
 from barnabas.captures.remarks import MARK
 from barnabas.captures.segment import check
 from barnabas.decoder import Direction, facts
+from harness.wire import with_size
 from scapy.layers.inet import TCP
 from scapy.utils import PcapNgReader
 
@@ -48,10 +49,6 @@ def session(tmp_path: Path) -> Session:
     return Session(tmp_path / "rec")
 
 
-def sized(frame: bytes) -> bytes:
-    return len(frame).to_bytes(4, "big") + frame
-
-
 def packets_of(path: Path) -> list[pcapng.Packet]:
     with path.open("rb") as file:
         return list(pcapng.CaptureReader(file).packets())
@@ -86,9 +83,9 @@ def test_frames_larger_than_packets(session: Session, complaints) -> None:
     assert len(big) > 30_000
     session.open(1)
     body = {"topics": [{"name": "t" * 30_000} for _ in range(100)]}
-    data = sized(decoder.encode_request(3, 1, body, correlation_id=2))
+    data = with_size(decoder.encode_request(3, 1, body, correlation_id=2))
     assert len(data) > 3_000_000
-    session.ask(1, sized(big))
+    session.ask(1, with_size(big))
     for start in range(0, len(data), 70_001):
         session.ask(1, data[start : start + 70_001])
     session.recorder.close()
@@ -205,11 +202,11 @@ def test_secrets_of_a_leg_with_another_version(session: Session) -> None:
             decoder.encode_response(key, version, fields, correlation_id=number),
         )
     session.open(1)
-    session.ask(1, sized(frames[1][0]))
+    session.ask(1, with_size(frames[1][0]))
     for version in (3, 2):
         for direction in Direction:
-            session.recorder.broker_leg(1, direction, session.tick(), sized(frames[version][direction]), "another version")
-    session.answer(1, sized(frames[1][1]))
+            session.recorder.broker_leg(1, direction, session.tick(), with_size(frames[version][direction]), "another version")
+    session.answer(1, with_size(frames[1][1]))
     session.recorder.closed(1, session.tick())
     session.recorder.close()
     (path,) = session.files()
@@ -276,20 +273,20 @@ def test_secrets_are_masked_by_default(tmp_path: Path) -> None:
         session = Session(directory, redact=redact)
         session.open(1)
         auth = {"auth_bytes": b"\0user\0" + canary}
-        session.ask(1, sized(decoder.encode_request(36, 1, auth, correlation_id=1)))
+        session.ask(1, with_size(decoder.encode_request(36, 1, auth, correlation_id=1)))
         reply = {"error_code": 0, "error_message": None, "auth_bytes": canary, "session_lifetime_ms": 0}
-        session.answer(1, sized(decoder.encode_response(36, 1, reply, correlation_id=1)))
-        session.ask(1, sized(decoder.encode_request(36, 1, auth, correlation_id=2) + b"tail")[:-1])  # cut by the end
-        session.recorder.broker_leg(1, 0, session.tick(), sized(decoder.encode_request(36, 1, auth, correlation_id=3)))
+        session.answer(1, with_size(decoder.encode_response(36, 1, reply, correlation_id=1)))
+        session.ask(1, with_size(decoder.encode_request(36, 1, auth, correlation_id=2) + b"tail")[:-1])  # cut by the end
+        session.recorder.broker_leg(1, 0, session.tick(), with_size(decoder.encode_request(36, 1, auth, correlation_id=3)))
         session.recorder.closed(1, session.tick())
         session.open(2)
         # Version 0: the token follows without any header (KIP-43).
-        session.ask(2, sized(decoder.encode_request(17, 0, {"mechanism": "PLAIN"}, correlation_id=1)))
+        session.ask(2, with_size(decoder.encode_request(17, 0, {"mechanism": "PLAIN"}, correlation_id=1)))
         done = {"error_code": 0, "mechanisms": ["PLAIN"]}
-        session.answer(2, sized(decoder.encode_response(17, 0, done, correlation_id=1)))
-        session.ask(2, sized(b"\0user\0" + canary))
-        session.answer(2, sized(b""))
-        session.answer(2, sized((99).to_bytes(4, "big") + canary))  # to a request that nobody saw
+        session.answer(2, with_size(decoder.encode_response(17, 0, done, correlation_id=1)))
+        session.ask(2, with_size(b"\0user\0" + canary))
+        session.answer(2, with_size(b""))
+        session.answer(2, with_size((99).to_bytes(4, "big") + canary))  # to a request that nobody saw
         session.open(3)
         session.ask(3, b"GET / HTTP/1.1\r\nAuthorization: " + canary)
         session.ask(3, canary)
@@ -329,13 +326,13 @@ def test_what_is_not_kafka_is_kept_and_told(session: Session, complaints) -> Non
 
 def test_undecodable_frames_are_recorded_and_said(session: Session, request_frame, response_frame) -> None:
     session.open(1)
-    session.ask(1, sized(b"\x00\x03\x00\x01\x00\x00\x00\x01\x00\x00\xff\xff"))
+    session.ask(1, with_size(b"\x00\x03\x00\x01\x00\x00\x00\x01\x00\x00\xff\xff"))
     session.answer(1, response_frame(1))
-    session.ask(1, sized(b"\x7f\xff\x00\x01\x00\x00\x00\x02\x00\x00data of an unknown API"))
-    session.answer(1, sized(b"\x00\x00\x00\x02what"))
+    session.ask(1, with_size(b"\x7f\xff\x00\x01\x00\x00\x00\x02\x00\x00data of an unknown API"))
+    session.answer(1, with_size(b"\x00\x00\x00\x02what"))
     session.ask(1, request_frame(3))
-    session.answer(1, sized(b"\x00\x00\x00\x03"))
-    session.ask(1, request_frame(4) + sized(b"\x00"))
+    session.answer(1, with_size(b"\x00\x00\x00\x03"))
+    session.ask(1, request_frame(4) + with_size(b"\x00"))
     session.answer(1, response_frame(4))
     session.recorder.close()
     with open_capture(session.directory) as capture:
@@ -376,7 +373,7 @@ def test_a_listener_that_raises_changes_nothing(tmp_path: Path, request_frame) -
         raise RuntimeError(kind)
 
     recorder = Recorder(tmp_path, on_event=listener)
-    recorder.data(1, 0, NOW, sized(b"\x00"))
+    recorder.data(1, 0, NOW, with_size(b"\x00"))
     recorder.data(1, 0, NOW, request_frame(1))
     recorder.closed(1, NOW)
     recorder.close()
@@ -387,7 +384,7 @@ def test_a_listener_that_raises_changes_nothing(tmp_path: Path, request_frame) -
 def test_acks_0_and_the_end_of_a_connection(session: Session, request_frame) -> None:
     body = {"transactional_id": None, "acks": 0, "timeout_ms": 1, "topic_data": []}
     session.open(1)
-    session.ask(1, sized(decoder.encode_request(0, 3, body, correlation_id=1)) + request_frame(2))
+    session.ask(1, with_size(decoder.encode_request(0, 3, body, correlation_id=1)) + request_frame(2))
     session.recorder.closed(1, session.tick(), "rst")
     session.recorder.close()
     with open_capture(session.directory) as capture:

@@ -10,7 +10,8 @@ import pytest
 from barnabas import decoder
 from barnabas.captures import Recorder, open_capture
 from barnabas.captures.scapy_layer import KafkaRequest, KafkaResponse, bind, body
-from retold.packets import NOW, as_pcap, one_connection, sized
+from harness.wire import with_size
+from retold.packets import NOW, as_pcap, one_connection
 from scapy.layers.inet import IP, TCP
 from scapy.layers.l2 import Ether
 from scapy.packet import Raw
@@ -67,16 +68,16 @@ def test_building() -> None:
         topics=[{"name": "orders"}]
     )
     data = bytes(asked)
-    assert data == sized(
+    assert data == with_size(
         decoder.encode_request(3, 1, {"topics": [{"name": "orders"}]}, correlation_id=7, client_id="me")
     )
     answer = KafkaResponse(correlation_id=7) / body("response", 12, 4)(error_code=27)
     expected = decoder.encode_response(12, 4, {"error_code": 27, "throttle_time_ms": 0}, correlation_id=7)
-    assert bytes(answer) == sized(expected)
+    assert bytes(answer) == with_size(expected)
 
 
 def test_unknown_apis_and_orphans_stay_bytes(tmp_path: Path, response_frame) -> None:
-    unknown = sized(b"\x03\xe7\0\0\0\0\0\x01\xff\xffrest")
+    unknown = with_size(b"\x03\xe7\0\0\0\0\0\x01\xff\xffrest")
     path = tmp_path / "a.pcap"
     path.write_bytes(as_pcap(one_connection((0, unknown), (1, response_frame(99)))))
     found = rdpcap(str(path))

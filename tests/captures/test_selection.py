@@ -18,6 +18,7 @@ from barnabas.captures.selection import Selection, count, select
 from barnabas.decoder.filter import compile
 from barnabas.plugins.fate import Fate
 from generated_filters import ALL_TESTS, INDEX_TESTS, filters
+from harness.wire import with_size
 from hypothesis import given, settings
 
 NOW = 1_795_223_022_000_000_000
@@ -60,10 +61,6 @@ def frames(chosen: random.Random, number: int) -> tuple[int, int, dict[str, Any]
     return 18, 0, {}, {"error_code": error, "api_keys": [{"api_key": 0, "min_version": 0, "max_version": 6}]}
 
 
-def sized(frame: bytes) -> bytes:
-    return len(frame).to_bytes(4, "big") + frame
-
-
 def write(recorder: Recorder, numbers: range) -> None:
     chosen = random.Random(numbers.start)
     for number in numbers:
@@ -72,10 +69,10 @@ def write(recorder: Recorder, numbers: range) -> None:
         api, version, asked, answered = frames(chosen, number)
         at = NOW + number * 1_000_000_000
         request = decoder.encode_request(api, version, asked, correlation_id=number, client_id=client)
-        recorder.data(conn, 0, at, sized(request))
+        recorder.data(conn, 0, at, with_size(request))
         if number % 29 != 5:
             response = decoder.encode_response(api, version, answered, correlation_id=number)
-            recorder.data(conn, 1, at + chosen.randrange(1, 200) * 1_000_000, sized(response))
+            recorder.data(conn, 1, at + chosen.randrange(1, 200) * 1_000_000, with_size(response))
         if number % 31 == 7:
             recorder.note(conn, number, "a rule")
 
@@ -211,8 +208,8 @@ def test_a_recording_that_grows(tmp_path: Path) -> None:
         known = len(opened.rows())
         recorder.opened(9, NOW, client=("10.9.9.9", 1), broker=("kafka", 9092))
         frame = decoder.encode_request(18, 0, {}, correlation_id=1, client_id="new")
-        recorder.data(9, 0, NOW, sized(frame))
-        recorder.data(9, 1, NOW + 5, sized(decoder.encode_response(18, 0, {"error_code": 35}, correlation_id=1)))
+        recorder.data(9, 0, NOW, with_size(frame))
+        recorder.data(9, 1, NOW + 5, with_size(decoder.encode_response(18, 0, {"error_code": 35}, correlation_id=1)))
         write(recorder, range(40, 80))
         recorder.flush()
         assert opened.refresh() > 40
@@ -228,7 +225,7 @@ def test_what_has_waited_is_told_by_the_clock_or_by_the_end(tmp_path: Path) -> N
     write(recorder, range(40))
     for conn, ago in ((0, 5), (1, 35)):
         frame = decoder.encode_request(18, 0, {}, correlation_id=1000 + conn, client_id="late")
-        recorder.data(conn, 0, NOW + (40 - ago) * 10**9, sized(frame))
+        recorder.data(conn, 0, NOW + (40 - ago) * 10**9, with_size(frame))
     recorder.close()
     with open_capture(tmp_path / "live") as opened:
         waiting = [row for row in opened.rows() if row.state == "pending"]
@@ -259,9 +256,9 @@ def test_topics_known_by_their_ids_and_software(tmp_path: Path) -> None:
     ]
     for number, (conn, api, version, asked, answered) in enumerate(said):
         request = decoder.encode_request(api, version, asked, correlation_id=number, client_id="c")
-        recorder.data(conn, 0, NOW + number, sized(request))
+        recorder.data(conn, 0, NOW + number, with_size(request))
         response = decoder.encode_response(api, version, answered, correlation_id=number)
-        recorder.data(conn, 1, NOW + number, sized(response))
+        recorder.data(conn, 1, NOW + number, with_size(response))
     recorder.close()
     with open_capture(tmp_path / "rec") as opened:
         assert list(select(opened, compile("topic == orders"))) == [0, 2, 3]
@@ -305,8 +302,8 @@ def test_a_selection_asked_again_and_again(tmp_path: Path) -> None:
             write(recorder, range(step * 20, step * 20 + 20))
             recorder.opened(100 + step, NOW, client=(f"10.0.9.{step}", 1), broker=("kafka", 9092))
             frame = decoder.encode_request(18, 0, {}, correlation_id=step, client_id=f"new-{step}")
-            recorder.data(100 + step, 0, NOW, sized(frame))
-            recorder.data(100 + step, 1, NOW + 5, sized(decoder.encode_response(18, 0, {}, correlation_id=step)))
+            recorder.data(100 + step, 0, NOW, with_size(frame))
+            recorder.data(100 + step, 1, NOW + 5, with_size(decoder.encode_response(18, 0, {}, correlation_id=step)))
             recorder.flush()
             opened.refresh()
             clock[0] += 25 * 10**9
@@ -315,7 +312,7 @@ def test_a_selection_asked_again_and_again(tmp_path: Path) -> None:
             seen = len(opened.rows())
         for selection, numbers in list(zip(selections, found, strict=True))[1:]:
             assert numbers == by_hand(opened, selection.filter.text) and len(numbers) >= 5
-        recorder.data(0, 0, NOW, sized(decoder.encode_request(18, 0, {}, correlation_id=999, client_id="late")))
+        recorder.data(0, 0, NOW, with_size(decoder.encode_request(18, 0, {}, correlation_id=999, client_id="late")))
         recorder.close()
         opened.refresh()
         waiting = [row.number for row in opened.rows() if row.state == "pending"]
@@ -331,12 +328,12 @@ def test_exchanges_by_the_rule_that_hit_them(tmp_path: Path) -> None:
     recorder.opened(0, NOW, client=("10.0.0.1", 5), broker=("10.0.0.2", 9092))
     names = ["it's late", 'a "b" \\ c', "other"]
     for number in range(40):
-        recorder.data(0, 0, NOW + number, sized(decoder.encode_request(12, 4, {}, correlation_id=number)))
+        recorder.data(0, 0, NOW + number, with_size(decoder.encode_request(12, 4, {}, correlation_id=number)))
         if number % 4 == 1:
             recorder.note(0, number, Fate(names[number // 4 % 3], number, ["answered"]).note)
         elif number % 8 == 2:
             recorder.note(0, number, "edited by hand; rule other")
-        recorder.data(0, 1, NOW + number + 1, sized(decoder.encode_response(12, 4, {}, correlation_id=number)))
+        recorder.data(0, 1, NOW + number + 1, with_size(decoder.encode_response(12, 4, {}, correlation_id=number)))
     recorder.close()
     with open_capture(tmp_path / "r") as capture:
         hit = {name: [n for n in range(1, 40, 4) if names[n // 4 % 3] == name] for name in names}

@@ -12,14 +12,11 @@ from barnabas.captures.serving.memory import Memory
 from barnabas.captures.verifying import verify
 from barnabas.decoder.beginning import cut_fault
 from barnabas.decoder.frame import Direction
+from harness.wire import with_size
 from retold.mixed_traffic import MixedTraffic
 
 NOW = 1_795_223_022_000_000_000
 SNAPLEN = 512
-
-
-def sized(frame: bytes) -> bytes:
-    return len(frame).to_bytes(4, "big") + frame
 
 
 def produce(number: int, size: int, acks: int = -1) -> bytes:
@@ -119,12 +116,12 @@ def plain(tmp_path: Path) -> Path:
     for conn, host in ((1, "10.0.0.1"), (2, "fd00::1")):
         recorder.opened(conn, NOW, (host, 40000 + conn), ("10.0.0.9" if conn == 1 else "fd00::9", 9092))
         for number, size in enumerate((10, 1000, 64_000, 65_400, 65_500, 300_000)):
-            recorder.data(conn, 0, NOW + number, sized(produce(2 * number, size)))
+            recorder.data(conn, 0, NOW + number, with_size(produce(2 * number, size)))
             answer = decoder.encode_response(0, 7, {"responses": []}, correlation_id=2 * number)
-            recorder.data(conn, 1, NOW + number, sized(answer))
+            recorder.data(conn, 1, NOW + number, with_size(answer))
             asked = decoder.encode_request(1, 11, {}, correlation_id=2 * number + 1, client_id="stock-1")
-            recorder.data(conn, 0, NOW + number, sized(asked))
-            recorder.data(conn, 1, NOW + number, sized(fetched(2 * number + 1, size, 6)))
+            recorder.data(conn, 0, NOW + number, with_size(asked))
+            recorder.data(conn, 1, NOW + number, with_size(fetched(2 * number + 1, size, 6)))
         recorder.closed(conn, NOW + 100)
     recorder.close()
     return next(tmp_path.glob("*.pcapng"))
@@ -136,7 +133,7 @@ def test_tshark_sees_cut_packets_of_an_undisturbed_conversation(plain: Path, tsh
         plain, "kafka", "-T", "fields", "-e", "tcp.stream", "-e", "tcp.len", "-e", "tcp.nxtseq", "-e", "frame.cap_len"
     )
     assert len(seen) == 2 * 6 * 4
-    sizes = [len(sized(produce(2 * n, size))) for n, size in enumerate((10, 1000, 64_000, 65_400, 65_500, 300_000))]
+    sizes = [len(with_size(produce(2 * n, size))) for n, size in enumerate((10, 1000, 64_000, 65_400, 65_500, 300_000))]
     lengths = [int(line.split("\t")[1]) for line in seen]
     assert set(sizes) <= set(lengths)
     assert max(int(line.split("\t")[3]) for line in seen) < SNAPLEN + 100
@@ -167,8 +164,8 @@ def test_bytes_that_are_skipped_are_as_bytes_that_are_cut(tmp_path: Path, step: 
     """A frame of which the rest never came: the same file as one that was cut, wherever chunks end."""
     frames = [[], []]
     for number in range(40):
-        frames[0].append(sized(produce(number, 900 * (number % 5))))
-        frames[1].append(sized(decoder.encode_response(0, 7, {"responses": []}, correlation_id=number)))
+        frames[0].append(with_size(produce(number, 900 * (number % 5))))
+        frames[1].append(with_size(decoder.encode_response(0, 7, {"responses": []}, correlation_id=number)))
     made = []
     for name in ("cut", "skipped"):
         recorder = Recorder(tmp_path / name, snaplen=SNAPLEN)
@@ -195,10 +192,10 @@ def test_an_unanswered_request_is_known_by_the_acks_that_were_kept(tmp_path: Pat
     recorder = Recorder(tmp_path, snaplen=SNAPLEN)
     recorder.opened(1, NOW, ("10.0.0.1", 40000), ("10.0.0.9", 9092))
     for number in range(30):
-        recorder.data(1, 0, NOW, sized(produce(number, 5000, acks=0 if number % 2 else 1)))
+        recorder.data(1, 0, NOW, with_size(produce(number, 5000, acks=0 if number % 2 else 1)))
         if not number % 2:
             answer = decoder.encode_response(0, 7, {"responses": []}, correlation_id=number)
-            recorder.data(1, 1, NOW, sized(answer))
+            recorder.data(1, 1, NOW, with_size(answer))
     recorder.close()
     with open_capture(tmp_path) as capture:
         assert [row.state for row in capture.rows()] == ["paired", "no_response"] * 15

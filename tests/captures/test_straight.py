@@ -9,6 +9,7 @@ from barnabas import decoder
 from barnabas.captures import Recorder, tables
 from barnabas.captures.reader import CaptureFile
 from barnabas.decoder.records import Record, encode_batch
+from harness.wire import with_size
 
 np = pytest.importorskip("numpy")
 pytest.importorskip("pyarrow")
@@ -31,7 +32,7 @@ def record(directory: Path, host: str) -> Path:
     def data(direction: int, frame: bytes) -> None:
         nonlocal time_ns
         time_ns += 1_000_000
-        recorder.data(1, direction, time_ns, len(frame).to_bytes(4, "big") + frame)
+        recorder.data(1, direction, time_ns, with_size(frame))
 
     done = {"name": "orders", "partition_responses": [{"index": 0, "error_code": 6, "base_offset": -1}]}
     for number in range(COUNT):

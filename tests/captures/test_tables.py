@@ -16,6 +16,7 @@ from barnabas import decoder
 from barnabas.captures import Recorder, open_capture, tables
 from barnabas.captures.tables import throttles
 from barnabas.decoder import facts
+from harness.wire import with_size
 
 SECOND = 1_000_000_000
 Frame = Callable[..., bytes]
@@ -41,7 +42,7 @@ def traffic(tmp_path: Path, request_frame: Frame, response_frame: Frame) -> Call
                 error = 3 if number % 10 == 0 else 0
                 recorder.data(1 + number % 2, 1, time_ns + 500 * number, response_frame(number - 4, error=error))
         frame = decoder.encode_request(12, 0, {}, correlation_id=9000, client_id=None)
-        recorder.data(1, 0, time_ns, len(frame).to_bytes(4, "big") + frame)
+        recorder.data(1, 0, time_ns, with_size(frame))
         recorder.data(2, 0, time_ns, b"\x00\x00\x00\x0e" + b"\x00\x03\x00\x01\x00\x00\x00\x07\x00\x02hi\x7f\xff")
         recorder.data(2, 1, time_ns + 5, response_frame(777_777))
         recorder.close()
@@ -291,7 +292,7 @@ def test_throttles_are_found_by_their_bytes_and_by_decoding_alike(tmp_path: Path
                 (0, decoder.encode_request(key, version, asked, correlation_id=number, client_id="c")),
                 (1, decoder.encode_response(key, version, body, correlation_id=number)),
             ):
-                recorder.data(number % 2, direction, 2_000 + number, len(frame).to_bytes(4, "big") + frame)
+                recorder.data(number % 2, direction, 2_000 + number, with_size(frame))
             number += 1
     recorder.close()
     table = tables.described("throttles")
@@ -325,7 +326,7 @@ def test_versions_from_the_index_are_those_of_the_story(tmp_path: Path) -> None:
             ),
             (1, decoder.encode_response(key, version, said, correlation_id=number)),
         ):
-            recorder.data(number % 3, direction, 2_000 + number, len(frame).to_bytes(4, "big") + frame)
+            recorder.data(number % 3, direction, 2_000 + number, with_size(frame))
     recorder.close()
     table = tables.described("versions")
     (segment,) = tables.find_segments(tmp_path / "recording").segments

@@ -10,10 +10,6 @@ from barnabas.decoder import ExchangeDone, RequestSeen
 from barnabas.decoder.happening import Closed, Happening, Opened, Stray
 
 
-def sized(frame: bytes) -> bytes:
-    return len(frame).to_bytes(4, "big") + frame
-
-
 def all_of(path: Path, **options: Any) -> list[Happening]:
     with open_capture(path, **options) as capture:
         return list(capture.happenings())

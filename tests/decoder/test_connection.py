@@ -8,18 +8,15 @@ import struct
 import pytest
 from barnabas import decoder
 from barnabas.decoder import Direction, ExchangeDone, Opaque, RequestSeen
-
-
-def sized(frame: bytes) -> bytes:
-    return struct.pack(">i", len(frame)) + frame
+from harness.wire import with_size
 
 
 def request(key: int, version: int, correlation_id: int, client_id: str | None = "c", **fields: object) -> bytes:
-    return sized(decoder.encode_request(key, version, fields, correlation_id=correlation_id, client_id=client_id))
+    return with_size(decoder.encode_request(key, version, fields, correlation_id=correlation_id, client_id=client_id))
 
 
 def response(key: int, version: int, correlation_id: int, **fields: object) -> bytes:
-    return sized(decoder.encode_response(key, version, fields, correlation_id=correlation_id))
+    return with_size(decoder.encode_response(key, version, fields, correlation_id=correlation_id))
 
 
 def states(events: list[object]) -> list[tuple[str, int, str]]:
@@ -99,7 +96,7 @@ def test_raw_sasl_tokens_are_masked_and_requests_go_on_behind_them():
     conn = decoder.Connection()
     conn.receive_from_client(request(17, 0, 1, mechanism="PLAIN"))
     conn.receive_from_broker(response(17, 0, 1, mechanisms=["PLAIN"]))
-    events = conn.receive_from_client(sized(b"\x00alice\x00s3cret"), 4) + conn.receive_from_broker(sized(b""), 5)
+    events = conn.receive_from_client(with_size(b"\x00alice\x00s3cret"), 4) + conn.receive_from_broker(with_size(b""), 5)
     assert [(e.direction, e.data, e.framed) for e in events if isinstance(e, Opaque)] == [
         (Direction.REQUEST, b"*" * 13, True),
         (Direction.RESPONSE, b"", True),
@@ -137,11 +134,11 @@ def test_noise_never_raises(every_triple, generator):
     for kind, key, version in every_triple[::7]:
         body = generator.body(kind, key, version)[1]
         conn = decoder.Connection()
-        events = conn.receive_from_client(sized(struct.pack(">hhih", key, version, 1, -1) + body))
+        events = conn.receive_from_client(with_size(struct.pack(">hhih", key, version, 1, -1) + body))
         damaged = bytearray(struct.pack(">i", 1) + body)
         for _ in range(3):
             damaged[noise.randrange(len(damaged))] = noise.randrange(256)
-        events += conn.receive_from_broker(sized(bytes(damaged))) + conn.close()
+        events += conn.receive_from_broker(with_size(bytes(damaged))) + conn.close()
         for event in events:
             if not isinstance(event, Opaque):
                 event.exchange.to_dict()
@@ -173,7 +170,7 @@ def test_the_stable_keys():
     ]
     assert found["error"] == "REBALANCE_IN_PROGRESS" and found["latency_ns"] == 50 and found["conn"] == 3
     assert found["request"]["group_id"] == "g" and found["response"]["error_code"] == 27
-    unknown = conn.receive_from_client(sized(struct.pack(">hhih", 12, 99, 5, -1)))[0].exchange
+    unknown = conn.receive_from_client(with_size(struct.pack(">hhih", 12, 99, 5, -1)))[0].exchange
     assert "version 99 is not known" in unknown.to_dict()["undecoded"]
 
 

@@ -9,10 +9,7 @@ import uuid
 import pytest
 from barnabas import decoder
 from barnabas.decoder import Direction, ExchangeDone, Opaque, RequestSeen, Topics
-
-
-def sized(frame: bytes) -> bytes:
-    return struct.pack(">i", len(frame)) + frame
+from harness.wire import with_size
 
 
 def conversation(count: int, seed: int = 1) -> tuple[list[bytes], list[bytes]]:
@@ -33,8 +30,8 @@ def conversation(count: int, seed: int = 1) -> tuple[list[bytes], list[bytes]]:
             key, version, fields = 1, 12, {"topics": []}
         else:
             key, version, fields, answer = 12, 4, {"group_id": "g"}, {}
-        asked.append(sized(decoder.encode_request(key, version, fields, correlation_id=number, client_id="client-1")))
-        answered.append(sized(decoder.encode_response(key, version, answer, correlation_id=number)))
+        asked.append(with_size(decoder.encode_request(key, version, fields, correlation_id=number, client_id="client-1")))
+        answered.append(with_size(decoder.encode_response(key, version, answer, correlation_id=number)))
     return asked, answered
 
 
@@ -102,12 +99,12 @@ def test_topic_ids_get_the_names_that_were_seen():
     topic = uuid.UUID(int=77)
     topics = Topics()
     one, other = decoder.Connection(topics=topics), decoder.Connection(topics=topics)
-    one.receive_from_client(sized(decoder.encode_request(3, 12, {}, correlation_id=1)))
+    one.receive_from_client(with_size(decoder.encode_request(3, 12, {}, correlation_id=1)))
     known = {"topics": [{"name": "orders", "topic_id": topic}, {"name": None, "topic_id": uuid.UUID(int=1)}]}
-    one.receive_from_broker(sized(decoder.encode_response(3, 12, known, correlation_id=1)))
+    one.receive_from_broker(with_size(decoder.encode_response(3, 12, known, correlation_id=1)))
     assert topics.name(topic.bytes) == "orders" and len(topics) == 1
     fetch = {"topics": [{"topic_id": topic, "partitions": []}, {"topic_id": uuid.UUID(int=9), "partitions": []}]}
-    seen = other.receive_from_client(sized(decoder.encode_request(1, 13, fetch, correlation_id=2)))
+    seen = other.receive_from_client(with_size(decoder.encode_request(1, 13, fetch, correlation_id=2)))
     shown = seen[0].exchange.to_dict()["request"]["topics"]
     assert shown[0]["_topic_name"] == "orders" and "_topic_name" not in shown[1]
 
@@ -116,11 +113,11 @@ def test_an_unknown_version_is_offered_as_a_marked_guess():
     frame = bytearray(decoder.encode_request(3, 13, {"topics": [{"name": "orders"}]}, correlation_id=5, client_id="c"))
     frame[2:4] = struct.pack(">h", 14)
     conn = decoder.Connection()
-    exchange = conn.receive_from_client(sized(bytes(frame)))[0].exchange
+    exchange = conn.receive_from_client(with_size(bytes(frame)))[0].exchange
     found = exchange.to_dict()
     assert "version 14 is not known" in found["undecoded"] and found["request"] is None and found["client_id"] == "c"
     assert found["guess"]["api_version"] == 13 and found["guess"]["request"]["topics"][0]["name"] == "orders"
-    unknown = conn.receive_from_client(sized(struct.pack(">hhih", 999, 0, 6, -1)))[0].exchange.to_dict()
+    unknown = conn.receive_from_client(with_size(struct.pack(">hhih", 999, 0, 6, -1)))[0].exchange.to_dict()
     assert "guess" not in unknown and "api key 999" in unknown["undecoded"] and unknown["correlation_id"] == 6
 
 

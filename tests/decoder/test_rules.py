@@ -10,14 +10,11 @@ import zlib
 import pytest
 from barnabas import decoder
 from barnabas.decoder import ExchangeDone, Opaque, records
+from harness.wire import with_size
 
 
 def h(text: str) -> bytes:
     return bytes.fromhex(text.replace(" ", ""))
-
-
-def sized(frame: bytes) -> bytes:
-    return struct.pack(">i", len(frame)) + frame
 
 
 # 1. Header versions
@@ -59,28 +56,28 @@ def test_rule_2_the_answer_to_an_unknown_version_is_version_0():
 
 def test_rule_3_tokens_without_headers_after_handshake_0_and_gssapi_without_any():
     conn = decoder.Connection()
-    conn.receive_from_client(sized(h("0011 0000 00000001 ffff 0005") + b"PLAIN"))
-    conn.receive_from_broker(sized(h("00000001 0000 00000001 0005") + b"PLAIN"))
-    tokens = conn.receive_from_client(sized(b"\x00user\x00pass")) + conn.receive_from_broker(sized(b""))
+    conn.receive_from_client(with_size(h("0011 0000 00000001 ffff 0005") + b"PLAIN"))
+    conn.receive_from_broker(with_size(h("00000001 0000 00000001 0005") + b"PLAIN"))
+    tokens = conn.receive_from_client(with_size(b"\x00user\x00pass")) + conn.receive_from_broker(with_size(b""))
     assert [type(e) for e in tokens] == [Opaque, Opaque] and b"pass" not in tokens[0].data
-    after = conn.receive_from_client(sized(h("0012 0000 00000002 ffff")))
+    after = conn.receive_from_client(with_size(h("0012 0000 00000002 ffff")))
     assert after[0].exchange.api == "ApiVersions"
 
     old = decoder.Connection()
-    first = old.receive_from_client(sized(h("60 82 0102 06 09 2a864886f712010202") + bytes(20)))
+    first = old.receive_from_client(with_size(h("60 82 0102 06 09 2a864886f712010202") + bytes(20)))
     assert [e.reason for e in first] == ["SASL token"]
-    assert [e.reason for e in old.receive_from_broker(sized(b"\x60answer"))] == ["SASL token"]
-    assert old.receive_from_client(sized(h("0003 0000 00000001 ffff 00000000")))[0].exchange.api == "Metadata"
+    assert [e.reason for e in old.receive_from_broker(with_size(b"\x60answer"))] == ["SASL token"]
+    assert old.receive_from_client(with_size(h("0003 0000 00000001 ffff 00000000")))[0].exchange.api == "Metadata"
 
 
 def test_rule_3_version_1_wraps_tokens_and_they_may_come_again():
     conn = decoder.Connection()
     for round_ in range(2):  # the second time is a re-authentication
-        conn.receive_from_client(sized(h("0011 0001") + struct.pack(">i", round_ * 2) + h("ffff 0005") + b"PLAIN"))
-        conn.receive_from_broker(sized(struct.pack(">i", round_ * 2) + h("0000 00000001 0005") + b"PLAIN"))
+        conn.receive_from_client(with_size(h("0011 0001") + struct.pack(">i", round_ * 2) + h("ffff 0005") + b"PLAIN"))
+        conn.receive_from_broker(with_size(struct.pack(">i", round_ * 2) + h("0000 00000001 0005") + b"PLAIN"))
         asked = h("0024 0000") + struct.pack(">i", round_ * 2 + 1) + h("ffff 00000003") + b"a\x00b"
-        assert conn.receive_from_client(sized(asked))[0].exchange.api == "SaslAuthenticate"
-        done = conn.receive_from_broker(sized(struct.pack(">i", round_ * 2 + 1) + h("0000 ffff 00000000")))
+        assert conn.receive_from_client(with_size(asked))[0].exchange.api == "SaslAuthenticate"
+        done = conn.receive_from_broker(with_size(struct.pack(">i", round_ * 2 + 1) + h("0000 ffff 00000000")))
         assert done[0].exchange.state == "paired" and done[0].exchange.undecoded is None
 
 
@@ -89,7 +86,7 @@ def test_rule_3_version_1_wraps_tokens_and_they_may_come_again():
 
 def test_rule_4_no_response_to_acks_0_and_order_otherwise():
     conn = decoder.Connection()
-    events = conn.receive_from_client(sized(h("0000 0002 00000007 ffff 0000 000003e8 00000000")))
+    events = conn.receive_from_client(with_size(h("0000 0002 00000007 ffff 0000 000003e8 00000000")))
     assert isinstance(events[1], ExchangeDone) and events[1].exchange.state == "no_response"
 
 

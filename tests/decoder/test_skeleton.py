@@ -13,6 +13,7 @@ from barnabas.decoder.plan import plan
 from barnabas.decoder.project import reader
 from barnabas.decoder.records import Record, encode_batch
 from barnabas.decoder.skeleton import Skeleton, asked_paths, fleshed, skeleton_of
+from harness.wire import with_size
 
 PRODUCE, FETCH, SHARE_FETCH = (facts.api_key(name) for name in ("Produce", "Fetch", "ShareFetch"))
 CASES = [("request", PRODUCE, v) for v in facts.api(PRODUCE).versions.every()] + [
@@ -57,7 +58,7 @@ def message(chance: random.Random, kind: str, key: int, version: int, parts: int
             body["node_endpoints"] = [{"node_id": 1, "host": "h", "port": 9, "rack": None}]
         frame = decoder.encode_response(key, version, body, correlation_id=5)
         fields = decoder.decode_response(frame, api_key=key, api_version=version).to_dict()
-    return len(frame).to_bytes(4, "big") + frame, fields
+    return with_size(frame), fields
 
 
 @pytest.mark.parametrize(("kind", "key", "version"), CASES)
@@ -87,7 +88,7 @@ def test_what_has_none() -> None:
     assert not fleshed("request", PRODUCE, 99)
     share = Skeleton("response", SHARE_FETCH, 1)
     frame = decoder.encode_response(SHARE_FETCH, 1, {"responses": []}, correlation_id=1)
-    assert not share.feed(len(frame).to_bytes(4, "big") + frame) and share.failed
+    assert not share.feed(with_size(frame)) and share.failed
 
 
 def in_c(kind: str, key: int, version: int, data: bytes) -> Any:

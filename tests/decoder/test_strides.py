@@ -20,6 +20,7 @@ from barnabas.plugins.book import RuleBook
 from barnabas.plugins.rules import Rule
 from barnabas.proxy import keeping
 from barnabas.proxy.keeping import Keeping
+from harness.wire import with_size
 from torture.decoder import sanitized
 
 native = accelerator.native
@@ -42,10 +43,6 @@ class More:
         self.correlation = correlation
 
 
-def sized(frame: bytes) -> bytes:
-    return struct.pack(">I", len(frame)) + frame
-
-
 def request(chance: random.Random, number: int) -> bytes:
     key = chance.choice((PRODUCE, PRODUCE, FETCH, METADATA, HEARTBEAT, chance.randrange(100), 0x4000))
     version = chance.choice((0, 2, 3, 8, 9, 11, 12, 13, 16, 17, 40, 41, 63, 64, 999, 0xFFFF))
@@ -59,14 +56,14 @@ def request(chance: random.Random, number: int) -> bytes:
         frame += chance.choice((b"\xff\xff", b"\0\2tx", b"\0\0"))
     frame += struct.pack(">h", chance.choice((0, 0, 1, -1)))
     frame += bytes(chance.randrange(60))
-    return sized(frame[: chance.choice((len(frame), len(frame), len(frame), chance.randrange(len(frame))))])
+    return with_size(frame[: chance.choice((len(frame), len(frame), len(frame), chance.randrange(len(frame))))])
 
 
 def response(chance: random.Random, number: int) -> bytes:
     endings = (bytes(8), b"\1\0\0\0", b"\0\0\x23\x84\0\0", b"ab\0\0\0\0", b"", chance.randbytes(7))
     body = chance.randbytes(chance.randrange(60)) + chance.choice(endings)
     frame = struct.pack(">I", number) + body
-    return sized(frame[: chance.choice((len(frame), len(frame), len(frame), chance.randrange(len(frame) + 1)))])
+    return with_size(frame[: chance.choice((len(frame), len(frame), len(frame), chance.randrange(len(frame) + 1)))])
 
 
 def heads(chance: random.Random, data: bytes) -> bytes:
@@ -201,16 +198,16 @@ def bulk(key: int, number: int, sizes: list[int], code: int = 0) -> bytes:
     if key == PRODUCE:
         data = [{"index": n, "records": bytes(size)} for n, size in enumerate(sizes)]
         fields: dict[str, Any] = {"acks": -1, "topic_data": [topic | {"partition_data": data}]}
-        return sized(decoder.encode_request(PRODUCE, 13, fields, correlation_id=number, client_id="t"))
+        return with_size(decoder.encode_request(PRODUCE, 13, fields, correlation_id=number, client_id="t"))
     parts = [{"partition_index": n, "error_code": code, "records": bytes(size)} for n, size in enumerate(sizes)]
     fields = {"responses": [topic | {"partitions": parts}]}
-    return sized(decoder.encode_response(FETCH, 13, fields, correlation_id=number))
+    return with_size(decoder.encode_response(FETCH, 13, fields, correlation_id=number))
 
 
 @needs_native
 def test_requests_that_are_kept_are_the_same_at_every_split() -> None:
     """Of large ones the skeleton is kept, as soon as it is there; the same request again is kept with its own id."""
-    beat = [sized(decoder.encode_request(HEARTBEAT, 4, {}, correlation_id=n, client_id="t")) for n in (1, 2, 3, 7)]
+    beat = [with_size(decoder.encode_request(HEARTBEAT, 4, {}, correlation_id=n, client_id="t")) for n in (1, 2, 3, 7)]
     data = b"".join(
         (*beat[:3], bulk(PRODUCE, 4, [300]), bulk(PRODUCE, 5, [5000]), bulk(PRODUCE, 6, [2000, 3000]), beat[3])
     )
@@ -280,7 +277,7 @@ def test_responses_to_kept_requests_are_the_same(seed: int) -> None:
             marks = {"high_watermark": chance.randrange(1 << 60), "records": bytes(chance.choice((0, 600)))}
             answers = [{"partition_index": 0, "error_code": code, **marks}]
             fields["responses"] = [{"topic_id": "00000000-0000-4000-8000-000000000001", "partitions": answers}]
-        frame = bytearray(sized(decoder.encode_response(key, version, fields, correlation_id=number)))
+        frame = bytearray(with_size(decoder.encode_response(key, version, fields, correlation_id=number)))
         large = len(frame) > 404
         damaged = chance.random() < 0.2
         if damaged:
@@ -294,12 +291,12 @@ def test_responses_to_kept_requests_are_the_same(seed: int) -> None:
 
 
 def produce(acks: int, number: int, client_id: str = "t") -> bytes:
-    return sized(decoder.encode_request(PRODUCE, 11, {"acks": acks}, correlation_id=number, client_id=client_id))
+    return with_size(decoder.encode_request(PRODUCE, 11, {"acks": acks}, correlation_id=number, client_id=client_id))
 
 
 def test_what_is_remembered(pure: Any) -> None:
     """Only what is watched and gets a response, the last `limit` of them."""
-    beat = sized(decoder.encode_request(HEARTBEAT, 4, {}, correlation_id=9, client_id="t"))
+    beat = with_size(decoder.encode_request(HEARTBEAT, 4, {}, correlation_id=9, client_id="t"))
     data = produce(-1, 1) + beat + produce(0, 2) + produce(1, 3) + produce(1, 4)
     queue = pure.Queue()
     chosen = pure.selection(WATCHED_HERE)
@@ -315,7 +312,7 @@ def test_where_it_stops(pure: Any) -> None:
         queue.append((METADATA << 16 | 12) << 32 | number)
     for number in (4, 5):
         queue.append((HEARTBEAT << 16 | 4) << 32 | number)
-    answer = [sized(struct.pack(">I", number) + bytes(20)) for number in range(8)]
+    answer = [with_size(struct.pack(">I", number) + bytes(20)) for number in range(8)]
 
     def go(data: bytes) -> tuple[int, int, int]:
         found: tuple[int, int, int] = pure.stride_responses(data, 0, len(data), MOST, queue, watched)

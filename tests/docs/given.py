@@ -12,6 +12,7 @@ from barnabas.decoder import Direction, records
 from barnabas.proxy import Proxy
 from confluent_kafka import Producer
 from google.protobuf import descriptor_pb2
+from harness.wire import with_size
 
 Names = dict[str, Any]
 NOW = 1_700_000_000_000_000_000
@@ -27,11 +28,6 @@ HEARTBEAT_RESPONSE = bytes.fromhex(
     "00000000000000026d00000001010000138801000200000000000000000000000000000005030000000000000001"
     "000200000000000000000000000000000005020000000200000102ff0000"
 )
-
-
-def sized(frame: bytes) -> bytes:
-    """As it goes over the wire."""
-    return len(frame).to_bytes(4, "big") + frame
 
 
 class Fed(Proxy):
@@ -62,7 +58,7 @@ class Fed(Proxy):
 def bytes_for(source: str) -> Names:
     """`frame` and `data` of the kind that a line of an example wants."""
     answer = HEARTBEAT_RESPONSE if "previews" in source else RESPONSE
-    data = sized(RESPONSE if "from_broker" in source else REQUEST)
+    data = with_size(RESPONSE if "from_broker" in source else REQUEST)
     if "decode_body" in source:
         data = HEARTBEAT if "previews" in source else decoder.encode_body("response", 3, 12, METADATA)
     return {"frame": answer if "decode_response" in source else REQUEST, "data": data}
@@ -87,8 +83,8 @@ def on_the_usual_port() -> Names:
     """A capture of port 9092: a handshake and an exchange."""
     recorder = Recorder(Path("usual-port"))
     recorder.opened(1, NOW, client=("10.0.0.1", 50001), broker=("10.0.0.9", 9092))
-    recorder.data(1, Direction.REQUEST, NOW, sized(REQUEST))
-    recorder.data(1, Direction.RESPONSE, NOW + 1000, sized(RESPONSE))
+    recorder.data(1, Direction.REQUEST, NOW, with_size(REQUEST))
+    recorder.data(1, Direction.RESPONSE, NOW + 1000, with_size(RESPONSE))
     recorder.close()
     (segment,) = Path("usual-port").glob("*.pcapng")
     segment.rename("kafka.pcapng")

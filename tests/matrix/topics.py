@@ -6,6 +6,7 @@ import socket
 import time
 
 from barnabas.decoder import decode_response, encode_request, facts
+from harness.wire import with_size
 from matrix.brokers import Address
 
 SECONDS = 30.0
@@ -15,7 +16,7 @@ METADATA = facts.api_key("Metadata")
 def ask(address: Address, request: bytes) -> bytes:
     """The frame that answers this one."""
     with socket.create_connection(address, SECONDS) as connection, connection.makefile("rb") as answers:
-        connection.sendall(len(request).to_bytes(4, "big") + request)
+        connection.sendall(with_size(request))
         return answers.read(int.from_bytes(answers.read(4), "big"))
 
 

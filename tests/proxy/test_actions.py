@@ -15,37 +15,39 @@ from barnabas.plugins.fate import Fate
 from barnabas.plugins.rules import Rule
 from barnabas.proxy import carrying, polling
 from barnabas.proxy.events import ConnectionClosed, RuleHit
+from harness import wire
+from harness.testbed import Testbed, next_event
 
 HEARTBEAT, METADATA, PRODUCE, FIND_COORDINATOR = 12, 3, 0, 10
 MS = 1_000_000
 
 
-def heartbeat(wire: Any, number: int, group: str = "g") -> bytes:
+def heartbeat(number: int, group: str = "g") -> bytes:
     fields = {"group_id": group, "generation_id": 1, "member_id": "m"}
-    frame: bytes = wire.framed(decoder.encode_request(HEARTBEAT, 1, fields, correlation_id=number, client_id="c"))
+    frame: bytes = wire.with_size(decoder.encode_request(HEARTBEAT, 1, fields, correlation_id=number, client_id="c"))
     return frame
 
 
-def beaten(wire: Any, number: int, error: int = 0) -> bytes:
+def beaten(number: int, error: int = 0) -> bytes:
     fields = {"throttle_time_ms": 0, "error_code": error}
-    frame: bytes = wire.framed(decoder.encode_response(HEARTBEAT, 1, fields, correlation_id=number))
+    frame: bytes = wire.with_size(decoder.encode_response(HEARTBEAT, 1, fields, correlation_id=number))
     return frame
 
 
 class Coordinator:
     """Answers heartbeats; `heard`: correlation ids and when they came; `raw`: everything that came."""
 
-    def __init__(self, bench: Any, wire: Any, error: int = 0) -> None:
+    def __init__(self, testbed: Testbed, error: int = 0) -> None:
         self.heard: list[tuple[int, float]] = []
         self.raw = bytearray()
         self.ended: list[str] = []
         self.changed = threading.Condition()
-        self._wire, self._error = wire, error
-        self.address = bench.broker(self._run).address
+        self._error = error
+        self.address = testbed.broker(self._run).address
 
     def _run(self, sock: socket.socket) -> None:
         try:
-            while frame := self._wire.read_frame(sock):
+            while frame := wire.read_frame(sock):
                 self.raw += frame
                 if len(frame) < 12 or len(frame) - 4 < int.from_bytes(frame[:4], "big"):
                     break
@@ -53,7 +55,7 @@ class Coordinator:
                 with self.changed:
                     self.heard.append((number, time.monotonic()))
                     self.changed.notify_all()
-                sock.sendall(beaten(self._wire, number, self._error))
+                sock.sendall(beaten(number, self._error))
             how = "fin"
         except ConnectionResetError:
             how = "rst"
@@ -71,47 +73,47 @@ class Coordinator:
 
 
 @pytest.fixture
-def faulty(bench: Any, wire: Any) -> Any:
+def faulty(testbed: Testbed) -> Any:
     """A proxy with one rule in front of a coordinator: ``faulty(do, match=..., when=...)``."""
 
     def start(do: Any, match: str = "api == Heartbeat", when: Any = None, error: int = 0, **options: Any) -> Any:
-        broker = Coordinator(bench, wire, error)
+        broker = Coordinator(testbed, error)
         rule = Rule.of(match, do, name="r", when=when)
-        proxy = bench.proxy(broker.address, rules=[rule], **options)
-        return broker, proxy, bench.client(proxy.address)
+        proxy = testbed.proxy(broker.address, rules=[rule], **options)
+        return broker, proxy, testbed.client(proxy.address)
 
     return start
 
 
 @pytest.mark.parametrize("side", ["request", "response"])
-def test_delay_keeps_the_order_and_stops_nothing_else(faulty: Any, wire: Any, bench: Any, side: str) -> None:
+def test_delay_keeps_the_order_and_stops_nothing_else(faulty: Any, testbed: Testbed, side: str) -> None:
     broker, proxy, client = faulty({"delay": "300ms", "of": side}, when={"after": 1, "times": 1})
-    other = bench.client(proxy.address)
+    other = testbed.client(proxy.address)
     begun = time.monotonic()
-    client.sendall(b"".join(heartbeat(wire, number) for number in range(6)))
+    client.sendall(b"".join(heartbeat(number) for number in range(6)))
     got = [wire.read_frame(client) for _ in range(1)]
-    other.sendall(heartbeat(wire, 77))
-    assert wire.read_frame(other) == beaten(wire, 77)  # whatever waits, others go on
+    other.sendall(heartbeat(77))
+    assert wire.read_frame(other) == beaten(77)  # whatever waits, others go on
     got += [wire.read_frame(client) for _ in range(5)]
     waited = time.monotonic() - begun
-    assert got == [beaten(wire, number) for number in range(6)]
+    assert got == [beaten(number) for number in range(6)]
     assert waited >= 0.3
     times = dict(broker.heard)
     assert side == "response" or times[1] - times[0] >= 0.25
 
 
-def test_an_answer_made_here_waits_in_its_place(faulty: Any, wire: Any) -> None:
+def test_an_answer_made_here_waits_in_its_place(faulty: Any) -> None:
     broker, _, client = faulty([{"error": "REBALANCE_IN_PROGRESS"}, {"delay": "200ms"}], when={"after": 1, "times": 2})
-    client.sendall(b"".join(heartbeat(wire, number) for number in range(6)))
+    client.sendall(b"".join(heartbeat(number) for number in range(6)))
     got = [wire.read_frame(client) for _ in range(6)]
-    assert got == [beaten(wire, number, 27 if number in (1, 2) else 0) for number in range(6)]
+    assert got == [beaten(number, 27 if number in (1, 2) else 0) for number in range(6)]
     assert broker.numbers() == [0, 3, 4, 5]
 
 
-def test_drop_a_response(faulty: Any, wire: Any, tmp_path: Path) -> None:
+def test_drop_a_response(faulty: Any, tmp_path: Path) -> None:
     broker, proxy, client = faulty({"drop": "response"}, when={"after": 1, "times": 1}, record=tmp_path / "r")
-    client.sendall(b"".join(heartbeat(wire, number) for number in range(4)))
-    assert [wire.read_frame(client) for _ in range(3)] == [beaten(wire, number) for number in (0, 2, 3)]
+    client.sendall(b"".join(heartbeat(number) for number in range(4)))
+    assert [wire.read_frame(client) for _ in range(3)] == [beaten(number) for number in (0, 2, 3)]
     assert broker.numbers() == [0, 1, 2, 3]
     client.close()
     proxy.stop()
@@ -120,10 +122,10 @@ def test_drop_a_response(faulty: Any, wire: Any, tmp_path: Path) -> None:
     assert states == {0: "paired", 1: "no_response", 2: "paired", 3: "paired"}
 
 
-def test_drop_a_request(faulty: Any, wire: Any) -> None:
+def test_drop_a_request(faulty: Any) -> None:
     broker, _, client = faulty({"drop": "request"}, when={"after": 1, "times": 1})
-    client.sendall(b"".join(heartbeat(wire, number) for number in range(4)))
-    assert [wire.read_frame(client) for _ in range(3)] == [beaten(wire, number) for number in (0, 2, 3)]
+    client.sendall(b"".join(heartbeat(number) for number in range(4)))
+    assert [wire.read_frame(client) for _ in range(3)] == [beaten(number) for number in (0, 2, 3)]
     assert broker.numbers() == [0, 2, 3]
 
 
@@ -133,11 +135,11 @@ def test_drop_a_request(faulty: Any, wire: Any) -> None:
     [("before-request", [0], 0), ("mid-request", [0], 0), ("before-response", [0, 1], 0), ("mid-response", [0, 1], 7),
      ("after-response", [0, 1], 14)],
 )  # fmt: skip
-def test_disconnect(faulty: Any, wire: Any, at: str, how: str, heard: list[int], bytes_: int) -> None:
+def test_disconnect(faulty: Any, at: str, how: str, heard: list[int], bytes_: int) -> None:
     broker, proxy, client = faulty({"disconnect": at, "how": how}, when={"after": 1})
-    client.sendall(heartbeat(wire, 0))
-    assert wire.read_frame(client) == beaten(wire, 0)
-    client.sendall(heartbeat(wire, 1))
+    client.sendall(heartbeat(0))
+    assert wire.read_frame(client) == beaten(0)
+    client.sendall(heartbeat(1))
     got = b""
     try:
         while part := client.recv(1000):
@@ -146,41 +148,41 @@ def test_disconnect(faulty: Any, wire: Any, at: str, how: str, heard: list[int],
     except ConnectionResetError:
         end = "rst"
     if how == "fin":  # a reset may overtake what was sent before
-        assert got == beaten(wire, 1)[:bytes_]
+        assert got == beaten(1)[:bytes_]
     assert end == how
     assert broker.wait_for_end() in ("fin", "rst")
     assert broker.numbers() == heard
     if at == "mid-request" and how == "fin":
-        assert bytes(broker.raw[len(heartbeat(wire, 0)) :]) == heartbeat(wire, 1)[: len(heartbeat(wire, 1)) // 2]
-    assert wire.wait_for(proxy, ConnectionClosed).how == how
+        assert bytes(broker.raw[len(heartbeat(0)) :]) == heartbeat(1)[: len(heartbeat(1)) // 2]
+    assert next_event(proxy, ConnectionClosed).how == how
 
 
-def test_a_rule_about_the_response(faulty: Any, wire: Any) -> None:
+def test_a_rule_about_the_response(faulty: Any) -> None:
     """The error is known when the broker has answered."""
     _, proxy, client = faulty({"error": "NONE", "broker": "executed"}, match="api == Heartbeat and err == 27", error=27)
-    client.sendall(heartbeat(wire, 0))
-    assert wire.read_frame(client) == beaten(wire, 0, 0)
-    assert wire.wait_for(proxy, RuleHit).hits == 1
+    client.sendall(heartbeat(0))
+    assert wire.read_frame(client) == beaten(0, 0)
+    assert next_event(proxy, RuleHit).hits == 1
 
 
-def test_throttle_says_so_and_mutes(faulty: Any, wire: Any) -> None:
+def test_throttle_says_so_and_mutes(faulty: Any) -> None:
     broker, _, client = faulty({"throttle": "300ms"}, when={"times": 1})
-    client.sendall(heartbeat(wire, 0))
+    client.sendall(heartbeat(0))
     answer = decoder.decode_response(wire.read_frame(client)[4:], api_key=HEARTBEAT, api_version=1)
     told = time.monotonic()
     assert answer["throttle_time_ms"] == 300
-    client.sendall(heartbeat(wire, 1))
-    assert wire.read_frame(client) == beaten(wire, 1)
+    client.sendall(heartbeat(1))
+    assert wire.read_frame(client) == beaten(1)
     assert dict(broker.heard)[1] - told >= 0.25
 
 
-def test_edit_request_and_response(faulty: Any, wire: Any, tmp_path: Path) -> None:
+def test_edit_request_and_response(faulty: Any, tmp_path: Path) -> None:
     broker, proxy, client = faulty(
         [{"edit": {"group_id": "other"}, "in": "request"}, {"edit": {"error_code": 22}}], record=tmp_path / "r"
     )
-    client.sendall(heartbeat(wire, 5))
-    assert wire.read_frame(client) == beaten(wire, 5, 22)
-    assert bytes(broker.raw) == heartbeat(wire, 5, "other")
+    client.sendall(heartbeat(5))
+    assert wire.read_frame(client) == beaten(5, 22)
+    assert bytes(broker.raw) == heartbeat(5, "other")
     client.close()
     proxy.stop()
     with open_capture(tmp_path / "r") as capture:
@@ -190,44 +192,44 @@ def test_edit_request_and_response(faulty: Any, wire: Any, tmp_path: Path) -> No
     assert exchange.marks["changed"]
 
 
-def test_respond_without_a_broker(faulty: Any, wire: Any) -> None:
+def test_respond_without_a_broker(faulty: Any) -> None:
     broker, _, client = faulty({"respond": {"error_code": 25, "throttle_time_ms": 7}})
-    client.sendall(heartbeat(wire, 5))
+    client.sendall(heartbeat(5))
     answer = decoder.decode_response(wire.read_frame(client)[4:], api_key=HEARTBEAT, api_version=1)
     assert answer.to_dict() == {"throttle_time_ms": 7, "error_code": 25}
     assert broker.numbers() == []
 
 
-def test_blackhole_for_a_time_loses_nothing(faulty: Any, wire: Any) -> None:
+def test_blackhole_for_a_time_loses_nothing(faulty: Any) -> None:
     _, _, client = faulty({"blackhole": "300ms"}, when={"after": 1, "times": 1})
     begun = time.monotonic()
-    client.sendall(b"".join(heartbeat(wire, number) for number in range(4)))
-    assert [wire.read_frame(client) for _ in range(4)] == [beaten(wire, number) for number in range(4)]
+    client.sendall(b"".join(heartbeat(number) for number in range(4)))
+    assert [wire.read_frame(client) for _ in range(4)] == [beaten(number) for number in range(4)]
     assert time.monotonic() - begun >= 0.3
 
 
-def test_blackhole_for_ever(faulty: Any, wire: Any) -> None:
+def test_blackhole_for_ever(faulty: Any) -> None:
     broker, proxy, client = faulty({"blackhole": "forever"}, when={"after": 1, "times": 1})
-    client.sendall(heartbeat(wire, 0))
-    assert wire.read_frame(client) == beaten(wire, 0)
-    client.sendall(b"".join(heartbeat(wire, number) for number in range(1, 4)))
+    client.sendall(heartbeat(0))
+    assert wire.read_frame(client) == beaten(0)
+    client.sendall(b"".join(heartbeat(number) for number in range(1, 4)))
     client.settimeout(0.5)
     with pytest.raises(TimeoutError):
         client.recv(1)
     assert broker.numbers() == [0]
     client.settimeout(60)
     client.close()  # the client gives up: nothing stays behind
-    assert wire.wait_for(proxy, ConnectionClosed)
+    assert next_event(proxy, ConnectionClosed)
 
 
 @pytest.mark.parametrize(
     ("kind", "says"),
     [("length", "size"), ("truncate", "short"), ("correlation", "correlation"), ("bits", "bits")],
 )
-def test_corrupt_frames(faulty: Any, wire: Any, kind: str, says: str) -> None:
+def test_corrupt_frames(faulty: Any, kind: str, says: str) -> None:
     _, _, client = faulty({"corrupt": kind})
-    client.sendall(heartbeat(wire, 9))
-    whole = beaten(wire, 9)
+    client.sendall(heartbeat(9))
+    whole = beaten(9)
     got = wire.exactly(client, 4 + 5 if kind == "truncate" else len(whole))
     size, number = int.from_bytes(got[:4], "big"), int.from_bytes(got[4:8], "big")
     assert (size != len(whole) - 4) is (says == "size")
@@ -235,28 +237,28 @@ def test_corrupt_frames(faulty: Any, wire: Any, kind: str, says: str) -> None:
     assert got != whole
 
 
-def test_bandwidth(faulty: Any, wire: Any) -> None:
+def test_bandwidth(faulty: Any) -> None:
     """As many bytes as the rate gives: what is held to it takes so long."""
     _, _, client = faulty({"bandwidth": "500B"}, when={"times": 1})
     begun = time.monotonic()
-    client.sendall(b"".join(heartbeat(wire, number) for number in range(20)))
+    client.sendall(b"".join(heartbeat(number) for number in range(20)))
     got = [wire.read_frame(client) for _ in range(20)]
-    assert got == [beaten(wire, number) for number in range(20)]
+    assert got == [beaten(number) for number in range(20)]
     assert time.monotonic() - begun >= (20 * len(got[0]) - 100) / 500
 
 
-def test_software_is_known_from_api_versions(bench: Any, wire: Any) -> None:
+def test_software_is_known_from_api_versions(testbed: Testbed) -> None:
     """What the client says of itself when it connects decides about its later requests."""
-    broker = Coordinator(bench, wire)
+    broker = Coordinator(testbed)
     rule = Rule.of("api == Heartbeat and software == testing", error="NOT_COORDINATOR")
-    proxy = bench.proxy(broker.address, rules=[rule])
+    proxy = testbed.proxy(broker.address, rules=[rule])
     for name, error in (("testing", 16), ("other", 0)):
-        client = bench.client(proxy.address)
+        client = testbed.client(proxy.address)
         fields = {"client_software_name": name, "client_software_version": "1"}
-        client.sendall(wire.framed(decoder.encode_request(18, 3, fields, correlation_id=1, client_id="c")))
+        client.sendall(wire.with_size(decoder.encode_request(18, 3, fields, correlation_id=1, client_id="c")))
         wire.read_frame(client)
-        client.sendall(heartbeat(wire, 2))
-        assert wire.read_frame(client) == beaten(wire, 2, error)
+        client.sendall(heartbeat(2))
+        assert wire.read_frame(client) == beaten(2, error)
 
 
 def test_what_the_decision_took_is_part_of_the_delay(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,8 @@ import pytest
 from barnabas import decoder
 from barnabas.captures import open_capture
 from barnabas.decoder import facts
+from harness import wire
+from harness.testbed import Testbed
 
 UPDATE_METADATA, LEADER_AND_ISR, STOP_REPLICA = (
     facts.api_key(name) for name in ("UpdateMetadata", "LeaderAndIsr", "StopReplica")
@@ -40,7 +42,7 @@ CASES = [(key, version) for key in (UPDATE_METADATA, LEADER_AND_ISR) for version
 
 
 @pytest.mark.parametrize(("key", "version"), CASES)
-def test_addresses_are_the_proxys(bench: Any, wire: Any, tmp_path: Path, key: int, version: int) -> None:
+def test_addresses_are_the_proxys(testbed: Testbed, tmp_path: Path, key: int, version: int) -> None:
     heard: list[bytes] = []
 
     def script(sock: socket.socket) -> None:
@@ -48,11 +50,11 @@ def test_addresses_are_the_proxys(bench: Any, wire: Any, tmp_path: Path, key: in
             heard.append(frame)
             sock.sendall(wire.response(int.from_bytes(frame[8:12], "big")))
 
-    proxy = bench.proxy(bench.broker(script).address, record=tmp_path / "r")
-    controller = bench.client(proxy.address)
+    proxy = testbed.proxy(testbed.broker(script).address, record=tmp_path / "r")
+    controller = testbed.client(proxy.address)
     fields = told(key, version)
     frames = [
-        wire.framed(decoder.encode_request(key, version, fields, correlation_id=number, client_id="c"))
+        wire.with_size(decoder.encode_request(key, version, fields, correlation_id=number, client_id="c"))
         for number in range(3)
     ]
     other = wire.request(STOP_REPLICA, 0, 9, b"\0" * 13)

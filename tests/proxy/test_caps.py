@@ -9,6 +9,8 @@ import pytest
 from barnabas import decoder
 from barnabas.decoder import facts
 from barnabas.proxy.events import Capped
+from harness import wire
+from harness.testbed import Testbed, next_event
 
 API_VERSIONS = 18
 NEWEST = facts.api(API_VERSIONS).versions.high
@@ -18,65 +20,65 @@ def offers(**high: int) -> list[dict[str, int]]:
     return [{"api_key": facts.api_key(name), "min_version": 0, "max_version": top} for name, top in high.items()]
 
 
-def answering(wire: Any, ranges: list[dict[str, int]], seen: list[bytes]) -> Any:
+def answering(ranges: list[dict[str, int]], seen: list[bytes]) -> Any:
     def script(sock: socket.socket) -> None:
         while frame := wire.read_frame(sock):
             seen.append(frame)
             version = int.from_bytes(frame[6:8], "big")
             number = int.from_bytes(frame[8:12], "big")
             body = {"api_keys": ranges} | ({"throttle_time_ms": 3} if version else {})
-            sock.sendall(wire.framed(decoder.encode_response(API_VERSIONS, version, body, correlation_id=number)))
+            sock.sendall(wire.with_size(decoder.encode_response(API_VERSIONS, version, body, correlation_id=number)))
 
     return script
 
 
-def ask(wire: Any, client: socket.socket, version: int, number: int) -> bytes:
+def ask(client: socket.socket, version: int, number: int) -> bytes:
     body = {"client_software_name": "x", "client_software_version": "1"} if version >= 3 else {}
     asked = decoder.encode_request(API_VERSIONS, version, body, correlation_id=number, client_id="t")
-    client.sendall(wire.framed(asked))
+    client.sendall(wire.with_size(asked))
     frame: bytes = wire.read_frame(client)[4:]
     return frame
 
 
 @pytest.mark.parametrize("version", range((NEWEST or 0) + 1))
-def test_what_is_too_new_to_be_changed_is_not_offered(bench: Any, wire: Any, version: int) -> None:
+def test_what_is_too_new_to_be_changed_is_not_offered(testbed: Testbed, version: int) -> None:
     known = {name: facts.api(facts.api_key(name)).versions.high or 0 for name in ("Metadata", "Fetch", "Heartbeat")}
     ranges = offers(Metadata=known["Metadata"] + 5, Fetch=known["Fetch"], Heartbeat=known["Heartbeat"] + 9)
-    proxy = bench.proxy(bench.broker(answering(wire, ranges, [])).address)
+    proxy = testbed.proxy(testbed.broker(answering(ranges, [])).address)
     for number in range(2):
-        client = bench.client(proxy.address)
-        message = decoder.decode_response(ask(wire, client, version, number), api_key=API_VERSIONS, api_version=version)
+        client = testbed.client(proxy.address)
+        message = decoder.decode_response(ask(client, version, number), api_key=API_VERSIONS, api_version=version)
         got = {e["api_key"]: e["max_version"] for e in message.to_dict()["api_keys"]}
         assert got == {
             facts.api_key(name): high for name, high in (known | {"Heartbeat": known["Heartbeat"] + 9}).items()
         }
-    event = wire.wait_for(proxy, Capped)
+    event = next_event(proxy, Capped)
     assert (event.api_key, event.offered, event.capped) == (3, known["Metadata"] + 5, known["Metadata"])
     proxy.stop()
     assert not [e for e in proxy.events() if isinstance(e, Capped)]  # told once
 
 
-def test_what_is_known_passes_byte_for_byte(bench: Any, wire: Any) -> None:
+def test_what_is_known_passes_byte_for_byte(testbed: Testbed) -> None:
     ranges = [
         {"api_key": key, "min_version": 0, "max_version": facts.api(key).versions.high or 0} for key in facts.api_keys()
     ]
-    proxy = bench.proxy(bench.broker(answering(wire, ranges, [])).address)
+    proxy = testbed.proxy(testbed.broker(answering(ranges, [])).address)
     sent = decoder.encode_response(API_VERSIONS, 4, {"api_keys": ranges, "throttle_time_ms": 3}, correlation_id=9)
-    assert ask(wire, bench.client(proxy.address), 4, 9) == sent
+    assert ask(testbed.client(proxy.address), 4, 9) == sent
 
 
-def test_an_api_versions_that_nobody_here_knows_is_answered_as_a_broker_would(bench: Any, wire: Any) -> None:
+def test_an_api_versions_that_nobody_here_knows_is_answered_as_a_broker_would(testbed: Testbed) -> None:
     seen: list[bytes] = []
-    proxy = bench.proxy(bench.broker(answering(wire, offers(Metadata=3), seen)).address)
-    client = bench.client(proxy.address)
+    proxy = testbed.proxy(testbed.broker(answering(offers(Metadata=3), seen)).address)
+    client = testbed.client(proxy.address)
     newer = wire.request(API_VERSIONS, (NEWEST or 0) + 1, 77)
     for part in (newer[:5], newer[5:11], newer[11:]):
         client.sendall(part)
     message = decoder.decode_response(wire.read_frame(client)[4:], api_key=API_VERSIONS, api_version=(NEWEST or 0) + 1)
     assert message.api_version == 0 and message["error_code"] == facts.error_code("UNSUPPORTED_VERSION")
     assert message["api_keys[0].max_version"] == NEWEST
-    assert wire.wait_for(proxy, Capped).offered == (NEWEST or 0) + 1
+    assert next_event(proxy, Capped).offered == (NEWEST or 0) + 1
     # and the client goes on with what it was told
-    told = decoder.decode_response(ask(wire, client, NEWEST or 0, 78), api_key=API_VERSIONS, api_version=NEWEST or 0)
+    told = decoder.decode_response(ask(client, NEWEST or 0, 78), api_key=API_VERSIONS, api_version=NEWEST or 0)
     assert told["api_keys[0].max_version"] == 3
     assert [int.from_bytes(frame[8:12], "big") for frame in seen] == [78]

@@ -15,8 +15,9 @@ from typing import Any
 import pytest
 from barnabas.proxy.events import BrokerFound, ConnectionOpened, Counts, Event, RuleHit
 from confluent_kafka import Consumer, Producer
+from harness.lines import line
+from harness.testbed import Testbed
 from retold.error_rules import error_rule
-from starting.lines import line
 
 CLUSTER = """
 import json, sys
@@ -93,9 +94,9 @@ def peer_ports() -> set[int]:
     return ports
 
 
-def test_a_producer_and_a_group_stay_inside_the_proxy(bench: Any, wire: Any, cluster: Any) -> None:
+def test_a_producer_and_a_group_stay_inside_the_proxy(testbed: Testbed, cluster: Any) -> None:
     nodes = sorted(cluster)
-    proxy = bench.proxy(cluster[nodes[0]])
+    proxy = testbed.proxy(cluster[nodes[0]])
     host, port = proxy.address
     found: dict[int, tuple[str, int]] = {}
     seen: set[int] = set()
@@ -132,9 +133,9 @@ def test_a_producer_and_a_group_stay_inside_the_proxy(bench: Any, wire: Any, clu
 
 
 @pytest.mark.parametrize("forward", [False, True])
-def test_a_producer_retries_through_a_rule(bench: Any, wire: Any, cluster: Any, forward: bool) -> None:
+def test_a_producer_retries_through_a_rule(testbed: Testbed, cluster: Any, forward: bool) -> None:
     rule = error_rule("leader moved", 0, 6, topic="orders", times=3, forward=forward)
-    proxy = bench.proxy(next(iter(cluster.values())), rules=[rule])
+    proxy = testbed.proxy(next(iter(cluster.values())), rules=[rule])
     host, port = proxy.address
     assert produce(f"{host}:{port}", "orders", 200) == []
     assert len(consume(f"{host}:{port}", "orders", 200)) == 200

@@ -9,6 +9,7 @@ import pytest
 from barnabas import decoder
 from barnabas.decoder import facts
 from barnabas.proxy.counting import Counting
+from harness.wire import with_size
 from torture.proxy.desk import cut
 from torture.proxy.traffic import Author, Exchange, produce, produced
 
@@ -141,11 +142,7 @@ def bulk(chance: random.Random, version: int, number: int) -> tuple[bytes, bytes
     answer = decoder.encode_response(FETCH, version, {"responses": [topic]}, correlation_id=number)
     if number % 13 == 0:
         answer += b"\0" if number % 2 else b"\xff"
-    return sized(asked), sized(answer)
-
-
-def sized(frame: bytes) -> bytes:
-    return len(frame).to_bytes(4, "big") + frame
+    return with_size(asked), with_size(answer)
 
 
 @pytest.mark.parametrize(("seed", "version"), [(1, 11), (2, 12), (3, 16)])

@@ -15,6 +15,8 @@ from barnabas import decoder
 from barnabas.plugins.versions.dialect import Answer, Asked, Close, Forward, Silence, Stacked, Step
 from barnabas.proxy.relay import Relay
 from barnabas.proxy.ring import Ring
+from harness import wire
+from harness.testbed import Testbed
 
 HEARTBEAT, METADATA, API_VERSIONS, PRODUCE = 12, 3, 18, 0
 
@@ -50,8 +52,8 @@ class Scripted:
 class Bed:
     """A relay on a thread, in front of a broker that answers what it is asked, and tells what that was."""
 
-    def __init__(self, bench: Any, wire: Any) -> None:
-        self.wire, self.bench = wire, bench
+    def __init__(self, testbed: Testbed) -> None:
+        self.testbed = testbed
         self.seen: list[bytes] = []
         self.answers: Callable[[bytes], bytes] = lambda frame: b"ok"
 
@@ -68,7 +70,7 @@ class Bed:
             theirs,
             {
                 "ring": Ring.create().fd, "bells": {}, "room_bell": os.eventfd(0, os.EFD_NONBLOCK), "lossless": False,
-                "upstream": bench.broker(script).address, "listener": listener.detach(), "fixed_ports": False,
+                "upstream": testbed.broker(script).address, "listener": listener.detach(), "fixed_ports": False,
                 "rules": [], "probe": False,
             },
         )  # fmt: skip
@@ -79,7 +81,7 @@ class Bed:
     def speaks(self, dialect: Any) -> socket.socket:
         """A client whose connection has this dialect."""
         self.relay.spoken.make = lambda connection: dialect
-        client: socket.socket = self.bench.client(self.address)
+        client: socket.socket = self.testbed.client(self.address)
         return client
 
     def events(self) -> str:
@@ -98,8 +100,8 @@ class Bed:
 
 
 @pytest.fixture
-def bed(bench: Any, wire: Any) -> Iterator[Bed]:
-    bed = Bed(bench, wire)
+def bed(testbed: Testbed) -> Iterator[Bed]:
+    bed = Bed(testbed)
     yield bed
     bed.close()
 
@@ -108,7 +110,7 @@ def version(frame: bytes, number: int) -> bytes:
     return frame[:2] + number.to_bytes(2, "big") + frame[4:]
 
 
-def test_other_versions_on_both_legs(bed: Bed, wire: Any) -> None:
+def test_other_versions_on_both_legs(bed: Bed) -> None:
     def back(asked: Asked, frame: bytes) -> bytes:
         assert (asked.api_key, asked.api_version, asked.memo) == (HEARTBEAT, 1, "remembered")
         return frame + b" translated"
@@ -121,7 +123,7 @@ def test_other_versions_on_both_legs(bed: Bed, wire: Any) -> None:
     assert [head(frame) for frame in bed.seen] == [(API_VERSIONS, 0, 1), (HEARTBEAT, 4, 2), (API_VERSIONS, 0, 3)]
 
 
-def test_every_cut_of_the_stream(bed: Bed, wire: Any) -> None:
+def test_every_cut_of_the_stream(bed: Bed) -> None:
     client = bed.speaks(Scripted(lambda frame: Forward(version(frame, 4)), lambda asked, frame: frame + b"!"))
     stream = b"".join(wire.request(key, 1, number) for number, key in enumerate((HEARTBEAT, 19, HEARTBEAT, HEARTBEAT)))
     for at in range(0, len(stream), 3):
@@ -130,7 +132,7 @@ def test_every_cut_of_the_stream(bed: Bed, wire: Any) -> None:
     assert bodies == [b"ok!", b"ok", b"ok!", b"ok!"]
 
 
-def test_an_answer_and_an_end_wait_for_their_turn(bed: Bed, wire: Any) -> None:
+def test_an_answer_and_an_end_wait_for_their_turn(bed: Bed) -> None:
     def ask(frame: bytes) -> Step:
         number = frame[4:8]
         return Answer(number + b"made here") if number[-1] == 2 else Close()
@@ -145,7 +147,7 @@ def test_an_answer_and_an_end_wait_for_their_turn(bed: Bed, wire: Any) -> None:
     assert [head(frame)[2] for frame in bed.seen] == [1]
 
 
-def test_silence_is_for_ever(bed: Bed, wire: Any) -> None:
+def test_silence_is_for_ever(bed: Bed) -> None:
     client = bed.speaks(Scripted(lambda frame: Silence()))
     client.sendall(wire.request(19, 0, 1) + wire.request(HEARTBEAT, 0, 2) + wire.request(19, 0, 3))
     assert wire.read_frame(client) == wire.response(1, b"ok")
@@ -158,7 +160,7 @@ def test_silence_is_for_ever(bed: Bed, wire: Any) -> None:
     assert [head(frame)[2] for frame in bed.seen] == [1]
 
 
-def test_requests_of_its_own(bed: Bed, wire: Any) -> None:
+def test_requests_of_its_own(bed: Bed) -> None:
     own = wire.request(API_VERSIONS, 0, 0)[4:]
     dialect = Scripted(lambda frame: Forward(frame, before=(own, own)))
     bed.answers = lambda frame: b"bad" if head(frame)[2] == 0x7F000002 else b"ok"
@@ -170,7 +172,7 @@ def test_requests_of_its_own(bed: Bed, wire: Any) -> None:
     assert "ValueError: bad" in bed.events()
 
 
-def test_a_dialect_that_raises(bed: Bed, wire: Any) -> None:
+def test_a_dialect_that_raises(bed: Bed) -> None:
     def fail(*_: object) -> Any:
         raise RuntimeError("out of luck")
 
@@ -186,7 +188,7 @@ def test_a_dialect_that_raises(bed: Bed, wire: Any) -> None:
     assert "NotTranslated" in bed.events()
 
 
-def test_what_cannot_be_held_ends_the_connection(bed: Bed, wire: Any) -> None:
+def test_what_cannot_be_held_ends_the_connection(bed: Bed) -> None:
     bed.relay.hold_limit = 1000
     client = bed.speaks(Scripted(lambda frame: Forward(version(frame, 3))))
     client.sendall(wire.request(19, 0, 1, bytes(2000)))
@@ -203,9 +205,9 @@ def test_what_cannot_be_held_ends_the_connection(bed: Bed, wire: Any) -> None:
     assert len(wire.read_frame(client)) == 2008  # at the client's version it may pass
 
 
-def test_produce_without_acks(bed: Bed, wire: Any) -> None:
+def test_produce_without_acks(bed: Bed) -> None:
     body = {"acks": 0, "timeout_ms": 1, "topic_data": []}
-    silent = wire.framed(decoder.encode_request(PRODUCE, 2, body, correlation_id=1, client_id="t"))
+    silent = wire.with_size(decoder.encode_request(PRODUCE, 2, body, correlation_id=1, client_id="t"))
     dialect = Scripted(lambda frame: Forward(version(frame, 3)))
     dialect.wants = lambda api_key, api_version: True  # type: ignore[method-assign]
     client = bed.speaks(dialect)
@@ -215,7 +217,7 @@ def test_produce_without_acks(bed: Bed, wire: Any) -> None:
     assert [head(frame)[:2] for frame in bed.seen] == [(PRODUCE, 3), (HEARTBEAT, 3)]
 
 
-def test_two_dialects_as_one(bed: Bed, wire: Any) -> None:
+def test_two_dialects_as_one(bed: Bed) -> None:
     outer = Scripted(lambda frame: Forward(version(frame, 2)), lambda asked, frame: frame + b" outer")
     inner = Scripted(lambda frame: Forward(version(frame, 4)), lambda asked, frame: frame + b" inner")
     client = bed.speaks(Stacked(outer, inner))

@@ -6,12 +6,13 @@ import socket
 import struct
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 from barnabas.captures import open_capture
 from barnabas.decoder.happening import Closed, Happening, Opened
 from barnabas.proxy.events import ConnectionClosed, UpstreamFailed
+from harness import wire
+from harness.testbed import Testbed, next_event
 
 
 def leave(sock: socket.socket, how: str) -> None:
@@ -37,7 +38,7 @@ def closings(path: Path) -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize("how", ["fin", "rst"])
 @pytest.mark.parametrize("by", ["client", "broker"])
-def test_who_ended_it(bench: Any, wire: Any, tmp_path: Path, how: str, by: str) -> None:
+def test_who_ended_it(testbed: Testbed, tmp_path: Path, how: str, by: str) -> None:
     def script(sock: socket.socket) -> None:
         sock.sendall(wire.response(1, wire.read_frame(sock)))
         if by == "broker":
@@ -48,8 +49,8 @@ def test_who_ended_it(bench: Any, wire: Any, tmp_path: Path, how: str, by: str) 
             except ConnectionResetError:
                 pass
 
-    proxy = bench.proxy(bench.broker(script).address, record=tmp_path)
-    client = bench.client(proxy.address)
+    proxy = testbed.proxy(testbed.broker(script).address, record=tmp_path)
+    client = testbed.client(proxy.address)
     client.sendall(wire.request(18, 0, 1))
     assert wire.read_frame(client)
     if by == "client":
@@ -60,14 +61,14 @@ def test_who_ended_it(bench: Any, wire: Any, tmp_path: Path, how: str, by: str) 
         except ConnectionResetError:
             assert how == "rst"
         client.close()
-    closed = wire.wait_for(proxy, ConnectionClosed)
+    closed = next_event(proxy, ConnectionClosed)
     assert (closed.how, closed.by) == (how, by)
     assert f"({how} by {by})" in closed.text
     proxy.stop()
     assert closings(tmp_path) == [(how, by)]
 
 
-def test_a_broker_that_resets_while_the_client_sends(bench: Any, wire: Any, tmp_path: Path) -> None:
+def test_a_broker_that_resets_while_the_client_sends(testbed: Testbed, tmp_path: Path) -> None:
     """The reset shows when the proxy writes, not when it reads."""
 
     def script(sock: socket.socket) -> None:
@@ -75,34 +76,34 @@ def test_a_broker_that_resets_while_the_client_sends(bench: Any, wire: Any, tmp_
         time.sleep(0.2)
         leave(sock, "rst")
 
-    proxy = bench.proxy(bench.broker(script).address, record=tmp_path)
-    client = bench.client(proxy.address)
+    proxy = testbed.proxy(testbed.broker(script).address, record=tmp_path)
+    client = testbed.client(proxy.address)
     with pytest.raises(OSError):
         send_until_it_fails(client, wire.request(18, 0, 1, bytes(100_000)))
-    closed = wire.wait_for(proxy, ConnectionClosed)
+    closed = next_event(proxy, ConnectionClosed)
     assert (closed.how, closed.by) == ("rst", "broker")
 
 
-def test_the_proxy_itself(bench: Any, wire: Any, tmp_path: Path) -> None:
+def test_the_proxy_itself(testbed: Testbed, tmp_path: Path) -> None:
     def script(sock: socket.socket) -> None:
         sock.sendall(wire.response(1, wire.read_frame(sock)))
         sock.recv(1)
 
-    proxy = bench.proxy(bench.broker(script).address, record=tmp_path)
-    client = bench.client(proxy.address)
+    proxy = testbed.proxy(testbed.broker(script).address, record=tmp_path)
+    client = testbed.client(proxy.address)
     client.sendall(wire.request(18, 0, 1))
     assert wire.read_frame(client)
     proxy.stop()
     assert closings(tmp_path) == [("fin", "")]
 
 
-def test_a_broker_that_refuses(bench: Any, wire: Any, tmp_path: Path) -> None:
-    address = bench.nobody()
-    proxy = bench.proxy(address, record=tmp_path)
+def test_a_broker_that_refuses(testbed: Testbed, tmp_path: Path) -> None:
+    address = testbed.closed_port()
+    proxy = testbed.proxy(address, record=tmp_path)
     for _ in range(2):
-        client = bench.client(proxy.address)
+        client = testbed.client(proxy.address)
         assert client.recv(1) == b""
-        wire.wait_for(proxy, UpstreamFailed)
+        next_event(proxy, UpstreamFailed)
     proxy.stop()
     found = recorded(tmp_path)
     assert [type(h).__name__ for h in found] == ["Opened", "Closed"] * 2
@@ -114,11 +115,11 @@ def test_a_broker_that_refuses(bench: Any, wire: Any, tmp_path: Path) -> None:
     assert (closed.how, closed.by) == ("refused", "broker")
 
 
-def test_a_broker_whose_name_is_unknown(bench: Any, wire: Any, tmp_path: Path) -> None:
-    proxy = bench.proxy(("no-such-host.invalid", 9092), record=tmp_path)
-    client = bench.client(proxy.address)
+def test_a_broker_whose_name_is_unknown(testbed: Testbed, tmp_path: Path) -> None:
+    proxy = testbed.proxy(("no-such-host.invalid", 9092), record=tmp_path)
+    client = testbed.client(proxy.address)
     assert client.recv(1) == b""
-    wire.wait_for(proxy, UpstreamFailed)
+    next_event(proxy, UpstreamFailed)
     proxy.stop()
     opened, closed = recorded(tmp_path)
     assert isinstance(opened, Opened)

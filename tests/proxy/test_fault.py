@@ -14,14 +14,16 @@ from barnabas.proxy.beginning import ACCEPTING
 from barnabas.proxy.lane import Lane
 from barnabas.proxy.relay import Relay
 from barnabas.proxy.ring import Ring
+from harness import wire
+from harness.testbed import Testbed
 
 
-def test_a_fault_costs_one_connection(bench: Any, wire: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fault_costs_one_connection(testbed: Testbed, monkeypatch: pytest.MonkeyPatch) -> None:
     def script(sock: socket.socket) -> None:
         while frame := wire.read_frame(sock):
             sock.sendall(wire.response(int.from_bytes(frame[8:12], "big"), b"ok"))
 
-    broker = bench.broker(script)
+    broker = testbed.broker(script)
     ring = Ring.create()
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     listener = socket.create_server(("127.0.0.1", 0))
@@ -43,7 +45,7 @@ def test_a_fault_costs_one_connection(bench: Any, wire: Any, monkeypatch: pytest
     thread.start()
     assert ours.recv(65536) == ACCEPTING
     try:
-        steady = bench.client(address)
+        steady = testbed.client(address)
         steady.sendall(wire.request(18, 0, 1))
         assert wire.read_frame(steady) == wire.response(1, b"ok")
         with monkeypatch.context() as broken:
@@ -55,7 +57,7 @@ def test_a_fault_costs_one_connection(bench: Any, wire: Any, monkeypatch: pytest
 
             sift = Lane.sift
             broken.setattr(Lane, "sift", fail)
-            victim = bench.client(address)
+            victim = testbed.client(address)
             victim.sendall(wire.request(18, 0, 1, b"victim"))
             with pytest.raises(ConnectionResetError):
                 victim.recv(100)

@@ -35,8 +35,10 @@ from barnabas.proxy.feed_client import (
 from barnabas.proxy.feed_layout import LEASE_SECONDS, Kind, parse, parse_totals
 from barnabas.proxy.metering import MeterConfig
 from barnabas.ui.cli.feed import _for, plain_lines
+from harness import wire
+from harness.lines import line
+from harness.testbed import Testbed, next_event
 from retold.error_rules import error_rule
-from starting.lines import line
 
 ANY = ("127.0.0.1", 0)
 ANSWER = decoder.encode_response(12, 4, {"error_code": 27}, correlation_id=0)[4:]
@@ -48,7 +50,7 @@ EXCHANGE = 4 + len(REQUEST) + 8 + len(ANSWER)
 """Bytes of a request and its answer."""
 
 
-def answering(wire: Any, answer: bytes = ANSWER) -> Any:
+def answering(answer: bytes = ANSWER) -> Any:
     """A broker that answers Heartbeat v4, by default with REBALANCE_IN_PROGRESS, many at once."""
 
     def script(sock: socket.socket) -> None:
@@ -57,7 +59,7 @@ def answering(wire: Any, answer: bytes = ANSWER) -> Any:
             data += part
             answers, at = bytearray(), 0
             while len(data) - at >= 4 and len(data) - at >= 4 + int.from_bytes(data[at : at + 4], "big"):
-                answers += wire.framed(bytes(data[at + 8 : at + 12]) + answer)
+                answers += wire.with_size(bytes(data[at + 8 : at + 12]) + answer)
                 at += 4 + int.from_bytes(data[at : at + 4], "big")
             del data[:at]
             sock.sendall(answers)
@@ -65,20 +67,20 @@ def answering(wire: Any, answer: bytes = ANSWER) -> Any:
     return script
 
 
-def ask(wire: Any, client: socket.socket, numbers: range, at_once: int = 200) -> None:
+def ask(client: socket.socket, numbers: range, at_once: int = 200) -> None:
     """Heartbeats, `at_once` in flight, each answered."""
     size = len(ANSWER) + 8
     body = REQUEST
     for start in range(numbers.start, numbers.stop, at_once):
         part = range(start, min(start + at_once, numbers.stop))
-        client.sendall(b"".join(wire.framed(body[:4] + n.to_bytes(4, "big") + body[8:]) for n in part))
+        client.sendall(b"".join(wire.with_size(body[:4] + n.to_bytes(4, "big") + body[8:]) for n in part))
         assert len(wire.exactly(client, size * len(part))) == size * len(part)
 
 
-def metered(bench: Any, wire: Any, **options: Any) -> Proxy:
+def metered(testbed: Testbed, **options: Any) -> Proxy:
     config = {"feed": ANY} | options.pop("meter", {})
-    broker = bench.broker(answering(wire, options.pop("answer", ANSWER)))
-    proxy: Proxy = bench.proxy(broker.address, meter=MeterConfig(**config), **options)
+    broker = testbed.broker(answering(options.pop("answer", ANSWER)))
+    proxy: Proxy = testbed.proxy(broker.address, meter=MeterConfig(**config), **options)
     return proxy
 
 
@@ -116,13 +118,13 @@ class Heard:
         return self
 
 
-def test_the_feed_says_what_the_recording_says(bench: Any, wire: Any, tmp_path: Path) -> None:
+def test_the_feed_says_what_the_recording_says(testbed: Testbed, tmp_path: Path) -> None:
     rules = [error_rule("fenced", api_key=12, error_code=82, after=3, times=4)]
-    proxy = metered(bench, wire, record=tmp_path, rules=rules, lossless=True, answer=FINE)
+    proxy = metered(testbed, record=tmp_path, rules=rules, lossless=True, answer=FINE)
     with closing(joined(proxy)) as events:
-        clients = [bench.client(proxy.address) for _ in range(3)]
+        clients = [testbed.client(proxy.address) for _ in range(3)]
         for number, client in enumerate(clients):
-            ask(wire, client, range(number * 100, number * 100 + 40), at_once=1 + number)
+            ask(client, range(number * 100, number * 100 + 40), at_once=1 + number)
         heard = Heard().until(events, 120)
     for client in clients:
         client.close()
@@ -140,16 +142,16 @@ def test_the_feed_says_what_the_recording_says(bench: Any, wire: Any, tmp_path: 
     assert (totals.connections, totals.opened) == (3, 3)
 
 
-def test_what_a_small_buffer_loses_is_told_exactly(bench: Any, wire: Any) -> None:
-    proxy = metered(bench, wire)
+def test_what_a_small_buffer_loses_is_told_exactly(testbed: Testbed) -> None:
+    proxy = metered(testbed)
     with closing(joined(proxy, receive_bytes=1)) as small, closing(joined(proxy)) as large:
-        client = bench.client(proxy.address)
+        client = testbed.client(proxy.address)
         with ThreadPoolExecutor(1) as pool:  # who does not read does not renew the lease, and is forgotten
             hearing = pool.submit(Heard().until, large, 20_000)
-            ask(wire, client, range(20_000), at_once=2000)
+            ask(client, range(20_000), at_once=2000)
             everything = hearing.result(60)
         # what still fitted into the small buffer is old by now; a later total brings the account up to date
-        ask(wire, client, range(20_000, 20_010))
+        ask(client, range(20_000, 20_010))
         some = Heard().until(small, 20_010)
     assert (everything.records, everything.missed) == (20_000, 0)
     assert some.missed > 0
@@ -158,7 +160,7 @@ def test_what_a_small_buffer_loses_is_told_exactly(bench: Any, wire: Any) -> Non
 
 
 def test_asyncio_hears_the_same_and_bounds_what_waits(
-    bench: Any, wire: Any, monkeypatch: pytest.MonkeyPatch
+    testbed: Testbed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from barnabas.proxy import feed_client
 
@@ -178,9 +180,9 @@ def test_asyncio_hears_the_same_and_bounds_what_waits(
 
     backlogs = feed_client._Backlog
     monkeypatch.setattr(feed_client, "_Backlog", lambda stream, limit: backlogs(Told(stream), limit))
-    proxy = metered(bench, wire)
+    proxy = metered(testbed)
     assert proxy.meter is not None and proxy.meter.feed is not None
-    client = bench.client(proxy.address)
+    client = testbed.client(proxy.address)
 
     before = [0]
 
@@ -192,7 +194,7 @@ def test_asyncio_hears_the_same_and_bounds_what_waits(
         async for event in listen(proxy.meter.feed, proxy.meter.feed_token, backlog_bytes=backlog, reader=reader):
             if isinstance(event, Joined):
                 # the feed goes on while this body is elsewhere: the backlog takes it, as far as it may
-                await asyncio.to_thread(ask, wire, client, range(count), 1000)
+                await asyncio.to_thread(ask, client, range(count), 1000)
                 before[0] += count
                 while told[0] < before[0]:
                     await asyncio.sleep(0.02)
@@ -215,8 +217,8 @@ def test_asyncio_hears_the_same_and_bounds_what_waits(
     asyncio.run(both())
 
 
-def test_a_subscriber_that_vanished_costs_the_others_nothing(bench: Any, wire: Any) -> None:
-    proxy = metered(bench, wire)
+def test_a_subscriber_that_vanished_costs_the_others_nothing(testbed: Testbed) -> None:
+    proxy = metered(testbed)
     assert proxy.meter is not None and proxy.meter.feed is not None
     gone = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     gone.connect(proxy.meter.feed)
@@ -225,40 +227,40 @@ def test_a_subscriber_that_vanished_costs_the_others_nothing(bench: Any, wire: A
     assert gone.recv(100)
     gone.close()  # without a word
     with closing(joined(proxy)) as events:
-        ask(wire, bench.client(proxy.address), range(5_000), at_once=500)
+        ask(testbed.client(proxy.address), range(5_000), at_once=500)
         heard = Heard().until(events, 5_000)
     assert (heard.records, heard.missed) == (5_000, 0)
     assert LEASE_SECONDS <= 15
 
 
-def test_a_killed_meter_leaves_the_traffic_alone(bench: Any, wire: Any, tmp_path: Path) -> None:
-    proxy = metered(bench, wire, record=tmp_path, meter={"metrics": ANY})
-    client = bench.client(proxy.address)
-    ask(wire, client, range(100))
+def test_a_killed_meter_leaves_the_traffic_alone(testbed: Testbed, tmp_path: Path) -> None:
+    proxy = metered(testbed, record=tmp_path, meter={"metrics": ANY})
+    client = testbed.client(proxy.address)
+    ask(client, range(100))
     os.kill(proxy._children["meter"].pid, signal.SIGKILL)
-    failed = wire.wait_for(proxy, ProcessFailed)
+    failed = next_event(proxy, ProcessFailed)
     assert (failed.process, failed.code) == ("meter", -signal.SIGKILL)
     assert "live feed and metrics have ended" in failed.text
-    ask(wire, client, range(100, 20_000), at_once=2000)
+    ask(client, range(100, 20_000), at_once=2000)
     client.close()
-    wire.wait_for(proxy, ConnectionClosed)
+    next_event(proxy, ConnectionClosed)
     proxy.stop()
     with open_capture(tmp_path) as capture:
         assert len(capture.rows()) == 20_000
         assert not capture.lost
 
 
-def test_a_hung_meter_is_overtaken_and_says_what_it_missed(bench: Any, wire: Any) -> None:
-    proxy = metered(bench, wire, ring_bytes=1 << 20)
+def test_a_hung_meter_is_overtaken_and_says_what_it_missed(testbed: Testbed) -> None:
+    proxy = metered(testbed, ring_bytes=1 << 20)
     with closing(joined(proxy)) as events:
-        client = bench.client(proxy.address)
-        ask(wire, client, range(200))
+        client = testbed.client(proxy.address)
+        ask(client, range(200))
         heard = Heard().until(events, 200)
         meter = proxy._children["meter"].pid
         os.kill(meter, signal.SIGSTOP)
-        ask(wire, client, range(200, 60_000), at_once=2000)
+        ask(client, range(200, 60_000), at_once=2000)
         os.kill(meter, signal.SIGCONT)
-        ask(wire, client, range(60_000, 60_100))
+        ask(client, range(60_000, 60_100))
         deadline = time.monotonic() + 30
         seen = 0
         while seen < 60_100 * EXCHANGE:
@@ -271,23 +273,23 @@ def test_a_hung_meter_is_overtaken_and_says_what_it_missed(bench: Any, wire: Any
     assert heard.records + heard.missed == heard.totals.exchanges
 
 
-def test_the_feed_ends_and_is_found_again(bench: Any, wire: Any) -> None:
-    first = metered(bench, wire)
+def test_the_feed_ends_and_is_found_again(testbed: Testbed) -> None:
+    first = metered(testbed)
     assert first.meter is not None and first.meter.feed is not None
     where, token = first.meter.feed, first.meter.feed_token
     with closing(joined(first)) as events:
         first.stop()
-        second = metered(bench, wire, meter={"feed": where, "feed_token": token})
+        second = metered(testbed, meter={"feed": where, "feed_token": token})
         assert second.meter is not None and second.meter.feed == where
         for event in events:
             if isinstance(event, Joined):
                 break
-        ask(wire, bench.client(second.address), range(10))
+        ask(testbed.client(second.address), range(10))
         assert Heard().until(events, 10).records == 10
 
 
-def test_who_does_not_know_the_token_hears_why(bench: Any, wire: Any) -> None:
-    proxy = metered(bench, wire)
+def test_who_does_not_know_the_token_hears_why(testbed: Testbed) -> None:
+    proxy = metered(testbed)
     assert proxy.meter is not None and proxy.meter.feed is not None
     with pytest.raises(FeedError, match="does not know this token"):
         next(subscribe(proxy.meter.feed, "wrong"))
@@ -314,16 +316,16 @@ def test_an_address_that_is_taken_is_told_before_anything_starts() -> None:
             Proxy(config).start()
 
 
-def test_without_it_there_is_no_meter(bench: Any, wire: Any) -> None:
-    proxy = bench.proxy(bench.broker(answering(wire)).address, meter=MeterConfig())
+def test_without_it_there_is_no_meter(testbed: Testbed) -> None:
+    proxy = testbed.proxy(testbed.broker(answering()).address, meter=MeterConfig())
     assert "meter" not in proxy._children
     assert proxy.meter is None
 
 
-def test_where_it_is_is_told(bench: Any, wire: Any) -> None:
-    proxy = metered(bench, wire, meter={"metrics": ANY})
+def test_where_it_is_is_told(testbed: Testbed) -> None:
+    proxy = metered(testbed, meter={"metrics": ANY})
     assert proxy.meter is not None
-    told = wire.wait_for(proxy, MeterListening)
+    told = next_event(proxy, MeterListening)
     assert (told.feed, told.metrics) == (proxy.meter.feed, proxy.meter.metrics)
     assert decode(encode(told)) == told
     assert proxy.meter.feed_token not in told.text + encode(told).decode()
@@ -351,8 +353,8 @@ def test_titles_come_when_there_is_something_to_read() -> None:
 
 
 @pytest.mark.parametrize("option", ["--json", None, "--totals"])
-def test_the_command_prints_it(bench: Any, wire: Any, tmp_path: Path, option: str | None) -> None:
-    proxy = metered(bench, wire)
+def test_the_command_prints_it(testbed: Testbed, tmp_path: Path, option: str | None) -> None:
+    proxy = metered(testbed)
     assert proxy.meter is not None and proxy.meter.feed is not None
     token = tmp_path / "token"
     token.write_text(proxy.meter.feed_token + "\n")
@@ -360,8 +362,8 @@ def test_the_command_prints_it(bench: Any, wire: Any, tmp_path: Path, option: st
     command = [sys.executable, "-m", "barnabas", "feed", f"{host}:{port}", "--token-file", str(token)]
     with subprocess.Popen([*command, *([option] if option else [])], stdout=subprocess.PIPE, text=True) as child:
         first, lines = line(child, "what it begins with"), []  # it has subscribed by then
-        client = bench.client(proxy.address)
-        ask(wire, client, range(5))
+        client = testbed.client(proxy.address)
+        ask(client, range(5))
         while not enough(option, lines):
             lines.append(line(child, f"five exchanges; so far {lines}"))
         child.send_signal(signal.SIGINT)

@@ -11,6 +11,9 @@ from barnabas.decoder import facts
 from barnabas.plugins import fetch_sessions
 from barnabas.plugins.rules import Rule
 from barnabas.proxy.events import RuleHit
+from harness import wire
+from harness.testbed import Testbed
+from harness.wire import with_size
 
 FETCH = facts.api_key("Fetch")
 LATEST = facts.api(FETCH).versions.high or 0
@@ -20,7 +23,7 @@ def fetch(version: int, session: int, epoch: int, client: str | None = "c", **mo
     """A request with its size."""
     fields = {"session_id": session, "session_epoch": epoch, **more} if version >= fetch_sessions.SINCE else {}
     frame = decoder.encode_request(FETCH, version, fields, correlation_id=7, client_id=client)
-    return len(frame).to_bytes(4, "big") + frame
+    return with_size(frame)
 
 
 @pytest.mark.parametrize("version", range(LATEST + 1))
@@ -47,7 +50,7 @@ def test_what_is_cut_or_has_tags_is_not_seen_at_a_glance() -> None:
     assert fetch_sessions.begins(b"\0" * 5 + frame, 5) == fetch_sessions.begins(frame) + 5  # type: ignore[operator]
 
 
-def test_the_broker_gets_no_session_and_rules_their_topic(bench: Any, wire: Any) -> None:
+def test_the_broker_gets_no_session_and_rules_their_topic(testbed: Testbed) -> None:
     """Every request goes on without a session, in order, and only those of one topic are answered here, although most
     requests begin like one that was seen to concern no rule."""
     seen: list[tuple[int, int, bytes]] = []
@@ -57,18 +60,18 @@ def test_the_broker_gets_no_session_and_rules_their_topic(bench: Any, wire: Any)
             asked = decoder.decode_request(frame[4:])
             number = asked.header["correlation_id"]
             seen.append((number, asked["session_epoch"], frame))
-            sock.sendall(wire.framed(decoder.encode_response(FETCH, 12, {}, correlation_id=number)))
+            sock.sendall(wire.with_size(decoder.encode_response(FETCH, 12, {}, correlation_id=number)))
 
     rule = Rule.of("api == Fetch and topic == b", error="UNKNOWN_SERVER_ERROR", name="b")
-    proxy = bench.proxy(bench.broker(script).address, rules=[rule])
-    client, chance = bench.client(proxy.address), random.Random(3)
+    proxy = testbed.proxy(testbed.broker(script).address, rules=[rule])
+    client, chance = testbed.client(proxy.address), random.Random(3)
     meant, sent, frames = [], b"", []
     for number in range(400):
         topic = "b" if chance.random() < 0.05 else chance.choice("ac")
         meant += [number] if topic == "b" else []
         topics = [{"topic": topic, "partitions": [{"partition": chance.randrange(2), "fetch_offset": number}]}]
         fields = {"session_epoch": 0, "topics": topics}
-        frames.append(wire.framed(decoder.encode_request(FETCH, 12, fields, correlation_id=number, client_id="c")))
+        frames.append(wire.with_size(decoder.encode_request(FETCH, 12, fields, correlation_id=number, client_id="c")))
         sent += frames[-1]
     at = 0
     while at < len(sent):  # cut anywhere

@@ -20,24 +20,26 @@ from barnabas.proxy import recording_events as told
 from barnabas.proxy.control import Control, ControlConfig, ControlError
 from barnabas.proxy.events import Counts, Event, Recording, RecordingFailed
 from barnabas.proxy.retaining import FlightConfig, RecordingConfig
-from starting.lines import line
+from harness import wire
+from harness.lines import line
+from harness.testbed import Testbed, next_event
 
 HEARTBEAT = 12
 
 
-def beat(wire: Any, number: int, group: str = "g" * 2000) -> bytes:
+def beat(number: int, group: str = "g" * 2000) -> bytes:
     fields = {"group_id": group, "generation_id": 3, "member_id": "m"}
-    return wire.framed(decoder.encode_request(HEARTBEAT, 0, fields, correlation_id=number, client_id="t"))
+    return wire.with_size(decoder.encode_request(HEARTBEAT, 0, fields, correlation_id=number, client_id="t"))
 
 
-def answering(wire: Any, errors: dict[int, int] | None = None) -> Any:
+def answering(errors: dict[int, int] | None = None) -> Any:
     """A broker that answers heartbeats; `errors`: by correlation id."""
 
     def script(sock: Any) -> None:
         while frame := wire.read_frame(sock):
             number = int.from_bytes(frame[8:12], "big")
             fields = {"error_code": (errors or {}).get(number, 0)}
-            sock.sendall(wire.framed(decoder.encode_response(HEARTBEAT, 0, fields, correlation_id=number)))
+            sock.sendall(wire.with_size(decoder.encode_response(HEARTBEAT, 0, fields, correlation_id=number)))
 
     return script
 
@@ -45,15 +47,15 @@ def answering(wire: Any, errors: dict[int, int] | None = None) -> Any:
 class Traffic:
     """A client that asks and waits for the answer, and counts."""
 
-    def __init__(self, bench: Any, wire: Any, address: tuple[str, int]) -> None:
-        self._sock, self._wire = bench.client(address), wire
+    def __init__(self, testbed: Testbed, address: tuple[str, int]) -> None:
+        self._sock = testbed.client(address)
         self.number = 0
 
     def say(self, count: int = 1) -> None:
         for _ in range(count):
             self.number += 1
-            self._sock.sendall(beat(self._wire, self.number))
-            assert self._wire.read_frame(self._sock)
+            self._sock.sendall(beat(self.number))
+            assert wire.read_frame(self._sock)
 
 
 def numbers(path: str | Path) -> list[int]:
@@ -68,18 +70,18 @@ def size_of(path: Path) -> int:
         return 0
 
 
-def test_a_recording_stays_within_its_size(bench: Any, wire: Any, tmp_path: Path) -> None:
-    broker = bench.broker(answering(wire))
+def test_a_recording_stays_within_its_size(testbed: Testbed, tmp_path: Path) -> None:
+    broker = testbed.broker(answering())
     config = RecordingConfig(rotate_bytes=64 << 10, keep_bytes=300 << 10)
     (tmp_path / "rec").mkdir()
-    proxy = bench.proxy(broker.address, record=tmp_path / "rec", recording=config)
+    proxy = testbed.proxy(broker.address, record=tmp_path / "rec", recording=config)
     (tmp_path / "rec" / "mine.txt").write_text("x")
-    traffic = Traffic(bench, wire, proxy.address)
+    traffic = Traffic(testbed, proxy.address)
     most = 0
     for _ in range(20):
         traffic.say(25)
         most = max(most, sum(map(size_of, (tmp_path / "rec").iterdir())))
-    event = wire.wait_for(proxy, told.SegmentsRemoved)
+    event = next_event(proxy, told.SegmentsRemoved)
     assert event.segments >= 1 and event.first in event.text and event.directory == str(tmp_path / "rec")
     proxy.stop()
     assert traffic.number * 2000 > 2 * (300 << 10) and most <= (300 << 10) * 1.2
@@ -88,13 +90,13 @@ def test_a_recording_stays_within_its_size(bench: Any, wire: Any, tmp_path: Path
     assert (tmp_path / "rec" / "mine.txt").exists()
 
 
-def test_written_on_demand_with_what_follows(bench: Any, wire: Any, tmp_path: Path) -> None:
-    broker = bench.broker(answering(wire))
+def test_written_on_demand_with_what_follows(testbed: Testbed, tmp_path: Path) -> None:
+    broker = testbed.broker(answering())
     flight = FlightConfig(tmp_path / "flights", seconds=None, bytes=256 << 10, after=1.0)
     control = ControlConfig(directory=tmp_path / "control")
-    proxy = bench.proxy(broker.address, flight=flight, control=control)
-    assert wire.wait_for(proxy, told.FlightStands).directory == str(tmp_path / "flights")
-    traffic = Traffic(bench, wire, proxy.address)
+    proxy = testbed.proxy(broker.address, flight=flight, control=control)
+    assert next_event(proxy, told.FlightStands).directory == str(tmp_path / "flights")
+    traffic = Traffic(testbed, proxy.address)
     traffic.say(400)  # 800 kB: the ring has lost the first ones
     client = Control(proxy.control.access.url, proxy.control.access.token)
     assert client.recording()["recording"] is False
@@ -105,7 +107,7 @@ def test_written_on_demand_with_what_follows(bench: Any, wire: Any, tmp_path: Pa
     traffic.say(5)
     again = client.write_flight()  # while it is being written
     assert again["flight"] == done["flight"] and Path(done["flight"]).name.startswith("incident-7-")
-    event = wire.wait_for(proxy, told.FlightWritten)
+    event = next_event(proxy, told.FlightWritten)
     assert event.path == done["flight"] and event.others == 1 and event.reason == "the pager went off"
     found = numbers(event.path)
     assert found == list(range(found[0], 406)) and 60 < len(found) < 200
@@ -115,36 +117,36 @@ def test_written_on_demand_with_what_follows(bench: Any, wire: Any, tmp_path: Pa
     client.start_recording(str(tmp_path / "rec"), keep_bytes=10 << 20)
     traffic.say(3)
     done = client.write_flight("from-recording")
-    event = wire.wait_for(proxy, told.FlightWritten)
+    event = next_event(proxy, told.FlightWritten)
     assert set(range(406, 409)) <= set(numbers(event.path))
     client.stop_recording()
     traffic.say(3)
     client.write_flight("ring-again")
-    event = wire.wait_for(proxy, told.FlightWritten)
+    event = next_event(proxy, told.FlightWritten)
     assert set(range(409, 412)) <= set(numbers(event.path))
     assert numbers(tmp_path / "rec") == [406, 407, 408]
 
 
-def test_written_by_itself_once_per_window(bench: Any, wire: Any, tmp_path: Path) -> None:
+def test_written_by_itself_once_per_window(testbed: Testbed, tmp_path: Path) -> None:
     errors = dict.fromkeys([*range(50, 60), *range(100, 1100)], 27)
-    broker = bench.broker(answering(wire, errors))
+    broker = testbed.broker(answering(errors))
     flight = FlightConfig(
         tmp_path / "flights", seconds=60, after=0.5, filters=("api == Heartbeat and err == REBALANCE_IN_PROGRESS",)
     )
-    proxy = bench.proxy(broker.address, flight=flight, control=ControlConfig(directory=tmp_path / "control"))
+    proxy = testbed.proxy(broker.address, flight=flight, control=ControlConfig(directory=tmp_path / "control"))
     control = Control(proxy.control.access.url, proxy.control.access.token)
-    traffic = Traffic(bench, wire, proxy.address)
+    traffic = Traffic(testbed, proxy.address)
     traffic.say(49)
     assert not list((tmp_path / "flights").glob("match*"))
     traffic.say(11)
-    event = wire.wait_for(proxy, told.FlightWritten, 30)
+    event = next_event(proxy, told.FlightWritten)
     note = read_note(Path(event.path))
     assert note is not None and note["kind"] == "filter" and note["complete"] is True
     assert note["about"]["correlation_id"] == 50 and note["about"]["api"] == "Heartbeat"
     assert set(range(1, 61)) <= set(numbers(event.path))
     traffic.say(1100)
     while control.recording()["flight"]["counted"] + event.others + 1 < 1010:
-        wire.wait_for(proxy, Counts)  # one a second
+        next_event(proxy, Counts)  # one a second
     proxy.stop()
     rest: list[Event] = []
     while (each := proxy.next_event(1.0)) is not None:
@@ -155,21 +157,21 @@ def test_written_by_itself_once_per_window(bench: Any, wire: Any, tmp_path: Path
     assert len(list((tmp_path / "flights").glob("match*"))) == 1
 
 
-def test_written_on_a_finding(bench: Any, wire: Any, tmp_path: Path) -> None:
+def test_written_on_a_finding(testbed: Testbed, tmp_path: Path) -> None:
     """An answer that nobody asked for is a finding of its own."""
 
     def script(sock: Any) -> None:
         while frame := wire.read_frame(sock):
             number = int.from_bytes(frame[8:12], "big")
             answer = number if number <= 3 else number + 100
-            sock.sendall(wire.framed(decoder.encode_response(HEARTBEAT, 0, {}, correlation_id=answer)))
+            sock.sendall(wire.with_size(decoder.encode_response(HEARTBEAT, 0, {}, correlation_id=answer)))
 
-    broker = bench.broker(script)
+    broker = testbed.broker(script)
     flight = FlightConfig(tmp_path / "flights", after=0.0, findings=("odd-correlation-ids",))
-    proxy = bench.proxy(broker.address, flight=flight)
-    traffic = Traffic(bench, wire, proxy.address)
+    proxy = testbed.proxy(broker.address, flight=flight)
+    traffic = Traffic(testbed, proxy.address)
     traffic.say(6)
-    event = wire.wait_for(proxy, told.FlightWritten, 30)
+    event = next_event(proxy, told.FlightWritten)
     note = read_note(Path(event.path))
     assert note is not None and note["kind"] == "finding" and note["label"] == "odd-correlation-ids"
     assert note["about"]["finding"] == "odd-correlation-ids" and note["about"]["severity"] == "high"
@@ -182,14 +184,14 @@ def limit_files(pid: int, size: int) -> None:
     resource.prlimit(pid, resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
 
 
-def test_a_full_disk_stops_no_traffic(bench: Any, wire: Any, tmp_path: Path) -> None:
-    broker = bench.broker(answering(wire))
+def test_a_full_disk_stops_no_traffic(testbed: Testbed, tmp_path: Path) -> None:
+    broker = testbed.broker(answering())
     flight = FlightConfig(tmp_path / "flights", seconds=None, after=0.0)
-    proxy = bench.proxy(broker.address, record=tmp_path / "rec", flight=flight)
-    wire.wait_for(proxy, Recording)
-    traffic = Traffic(bench, wire, proxy.address)
+    proxy = testbed.proxy(broker.address, record=tmp_path / "rec", flight=flight)
+    next_event(proxy, Recording)
+    traffic = Traffic(testbed, proxy.address)
     traffic.say(10)
-    while wire.wait_for(proxy, Counts).exchanges < 10:  # behind the flush of that second
+    while next_event(proxy, Counts).exchanges < 10:  # behind the flush of that second
         pass
     observer = next(child.pid for name, child in proxy._children.items() if name == "observer")
     limit_files(observer, 10)
@@ -202,14 +204,14 @@ def test_a_full_disk_stops_no_traffic(bench: Any, wire: Any, tmp_path: Path) -> 
     thread = threading.Thread(target=go_on)
     thread.start()
     try:
-        failed = wire.wait_for(proxy, RecordingFailed, 60)
+        failed = next_event(proxy, RecordingFailed)
         assert "cannot write to" in failed.text and "goes on" in failed.text
         before = traffic.number
         proxy.write_flight()
-        assert "cannot write" in wire.wait_for(proxy, told.FlightFailed, 60).text
+        assert "cannot write" in next_event(proxy, told.FlightFailed).text
         assert traffic.number > before
         limit_files(observer, 1 << 40)
-        resumed = wire.wait_for(proxy, told.RecordingResumed, 60)
+        resumed = next_event(proxy, told.RecordingResumed)
         assert "recording goes on" in resumed.text and "were not recorded" in resumed.text
     finally:
         stop.set()

@@ -14,6 +14,8 @@ from barnabas.proxy import Proxy, ProxyConfig
 from barnabas.proxy.control import Control, ControlConfig
 from barnabas.proxy.events import ProcessFailed
 from barnabas.proxy.fork_server import ForkServer, ForkServerGone
+from harness import wire
+from harness.testbed import Testbed, next_event
 
 pytestmark = pytest.mark.skipif(not ForkServer.available, reason="there is no pidfd on this system")
 
@@ -25,7 +27,7 @@ def server() -> Iterator[ForkServer]:
     server.close()
 
 
-def answers(wire: Any) -> Any:
+def answers() -> Any:
     def script(sock: Any) -> None:
         while frame := wire.read_frame(sock):
             sock.sendall(wire.response(int.from_bytes(frame[8:12], "big"), bytes(6)))
@@ -45,9 +47,9 @@ def descriptors(pid: int) -> list[str]:
     return sorted(os.listdir(f"/proc/{pid}/fd"))
 
 
-def test_it_works_and_leaves_nothing(server: ForkServer, bench: Any, wire: Any, tmp_path: Path) -> None:
+def test_it_works_and_leaves_nothing(server: ForkServer, testbed: Testbed, tmp_path: Path) -> None:
     own = server._process.pid
-    upstream = bench.broker(answers(wire)).address
+    upstream = testbed.broker(answers()).address
     held = None
     for number in range(2):
         config = ProxyConfig(
@@ -57,7 +59,7 @@ def test_it_works_and_leaves_nothing(server: ForkServer, bench: Any, wire: Any, 
         with Proxy(config, fork_server=server) as proxy:
             assert set(processes(proxy)) == {"relay", "observer", "inspector", "control"}
             assert {parent(child.pid) for child in processes(proxy).values()} == {own}
-            client = bench.client(proxy.address)
+            client = testbed.client(proxy.address)
             client.sendall(wire.request(18, 0, 7))
             assert wire.read_frame(client)[4:8] == (7).to_bytes(4, "big")
             assert proxy.control is not None
@@ -73,27 +75,27 @@ def test_it_works_and_leaves_nothing(server: ForkServer, bench: Any, wire: Any, 
         assert [exchange.correlation_id for exchange in open_capture(tmp_path / f"{number}").exchanges()] == [7]
 
 
-def test_one_that_is_killed_is_told(server: ForkServer, bench: Any, wire: Any) -> None:
-    with Proxy(ProxyConfig(upstream=bench.broker(answers(wire)).address, probe=False), fork_server=server) as proxy:
+def test_one_that_is_killed_is_told(server: ForkServer, testbed: Testbed) -> None:
+    with Proxy(ProxyConfig(upstream=testbed.broker(answers()).address, probe=False), fork_server=server) as proxy:
         os.kill(processes(proxy)["observer"].pid, signal.SIGKILL)
-        failed = wire.wait_for(proxy, ProcessFailed, 30)
+        failed = next_event(proxy, ProcessFailed)
         assert (failed.process, failed.code) == ("observer", -signal.SIGKILL)
         processes(proxy)["relay"].kill()
-        failed = wire.wait_for(proxy, ProcessFailed, 30)
+        failed = next_event(proxy, ProcessFailed)
         assert (failed.process, failed.code) == ("relay", -signal.SIGKILL)
         processes(proxy)["relay"].kill()  # again: nothing happens
 
 
-def test_without_it_processes_are_fresh_interpreters(bench: Any, wire: Any) -> None:
+def test_without_it_processes_are_fresh_interpreters(testbed: Testbed) -> None:
     server = ForkServer()
-    upstream = bench.broker(answers(wire)).address
+    upstream = testbed.broker(answers()).address
     with Proxy(ProxyConfig(upstream=upstream, probe=False), fork_server=server) as before:
         server._process.kill()
         server._process.wait()
         with Proxy(ProxyConfig(upstream=upstream, probe=False), fork_server=server) as after:
             assert {parent(child.pid) for child in processes(after).values()} == {os.getpid()}
             for proxy in (before, after):  # the forks have gone on
-                client = bench.client(proxy.address)
+                client = testbed.client(proxy.address)
                 client.sendall(wire.request(18, 0, 3))
                 assert wire.read_frame(client)[4:8] == (3).to_bytes(4, "big")
                 client.close()

@@ -13,6 +13,9 @@ from barnabas.plugins.book import RuleBook
 from barnabas.plugins.rules import Rule
 from barnabas.proxy.events import RuleHit
 from barnabas.proxy.heads import Heads
+from harness import wire
+from harness.testbed import Testbed
+from harness.wire import with_size
 
 PRODUCE, FETCH, HEARTBEAT, COORDINATOR = (
     facts.api_key(name) for name in ("Produce", "Fetch", "Heartbeat", "FindCoordinator")
@@ -82,7 +85,7 @@ def test_what_passes_concerns_no_rule(match: str) -> None:
                             request=frame, topics=topics, client_id=decoder.decode_request(frame).header["client_id"])  # fmt: skip
         if exchange.api_key not in book.interest():
             continue
-        data = len(frame).to_bytes(4, "big") + frame
+        data = with_size(frame)
         known = strides.known_head(heads.table, data, 0, len(data), len(frame), int.from_bytes(frame[:4], "big"))
         concerned = book.concerns(exchange)
         if known in (strides.ANSWERED, strides.SILENT):
@@ -108,7 +111,7 @@ def test_a_fetch_that_has_to_be_changed_never_passes() -> None:
 
     def passes(session: int, epoch: int) -> bool:
         frame = fetch(session, epoch)[1]
-        data = len(frame).to_bytes(4, "big") + frame
+        data = with_size(frame)
         return strides.known_head(heads.table, data, 0, len(data), len(frame), FETCH << 16 | 12) == strides.ANSWERED
 
     for each in sessions:
@@ -124,17 +127,17 @@ def test_filters_that_ask_for_more_are_asked_each_time() -> None:
         assert not RuleBook([Rule.of(match, delay="1ms")]).steady(PRODUCE), match
 
 
-def test_pipelined_requests_of_two_topics(bench: Any, wire: Any) -> None:
+def test_pipelined_requests_of_two_topics(testbed: Testbed) -> None:
     """One topic is meant: its requests are answered here, all others pass, and every answer comes in its place."""
 
     def script(sock: Any) -> None:
         while frame := wire.read_frame(sock):
             body = decoder.encode_response(PRODUCE, 9, {}, correlation_id=int.from_bytes(frame[8:12], "big"))
-            sock.sendall(wire.framed(body))
+            sock.sendall(wire.with_size(body))
 
     rule = Rule.of("api == Produce and topic == b", error="NOT_LEADER_OR_FOLLOWER", name="b")
-    proxy = bench.proxy(bench.broker(script).address, rules=[rule])
-    client = bench.client(proxy.address)
+    proxy = testbed.proxy(testbed.broker(script).address, rules=[rule])
+    client = testbed.client(proxy.address)
     chance = random.Random(5)
     meant, sent = [], b""
     for number in range(600):
@@ -142,7 +145,7 @@ def test_pipelined_requests_of_two_topics(bench: Any, wire: Any) -> None:
         meant += [number] if topic == "b" else []
         data = [{"name": topic, "partition_data": [{"index": chance.choice((0, 0, 1)), "records": batch(chance)}]}]
         fields = {"acks": -1, "timeout_ms": number, "topic_data": data}
-        sent += wire.framed(decoder.encode_request(PRODUCE, 9, fields, correlation_id=number, client_id="c"))
+        sent += wire.with_size(decoder.encode_request(PRODUCE, 9, fields, correlation_id=number, client_id="c"))
     at = 0
     while at < len(sent):  # cut anywhere
         size = chance.choice((1, 7, 50, 300, 5000))
@@ -160,7 +163,7 @@ def test_pipelined_requests_of_two_topics(bench: Any, wire: Any) -> None:
     assert [event.correlation_id for event in proxy.events() if isinstance(event, RuleHit)] == meant
 
 
-def test_a_topic_that_gets_its_name_later(bench: Any, wire: Any) -> None:
+def test_a_topic_that_gets_its_name_later(testbed: Testbed) -> None:
     """Requests with an id that nobody has named pass alike; from the Metadata response on that names it, they are meant."""
     metadata = 3
 
@@ -169,21 +172,21 @@ def test_a_topic_that_gets_its_name_later(bench: Any, wire: Any) -> None:
             key, number = int.from_bytes(frame[4:6], "big"), int.from_bytes(frame[8:12], "big")
             fields = {"topics": [{"name": "b", "topic_id": IDS["b"]}]} if key == metadata else {}
             version = 12 if key == metadata else 16
-            sock.sendall(wire.framed(decoder.encode_response(key, version, fields, correlation_id=number)))
+            sock.sendall(wire.with_size(decoder.encode_response(key, version, fields, correlation_id=number)))
 
     rule = Rule.of("api == Fetch and topic == b", error="UNKNOWN_SERVER_ERROR", name="b")
-    proxy = bench.proxy(bench.broker(script).address, rules=[rule])
-    client, other = bench.client(proxy.address), bench.client(proxy.address)
+    proxy = testbed.proxy(testbed.broker(script).address, rules=[rule])
+    client, other = testbed.client(proxy.address), testbed.client(proxy.address)
 
     def fetch(sock: Any, number: int) -> int:
         topics = [{"topic_id": IDS["b"], "partitions": [{"partition": 0, "fetch_offset": number}]}]
         frame = decoder.encode_request(FETCH, 16, {"topics": topics}, correlation_id=number, client_id="c")
-        sock.sendall(wire.framed(frame))
+        sock.sendall(wire.with_size(frame))
         error: int = decoder.decode_response(wire.read_frame(sock)[4:], api_key=FETCH, api_version=16)["error_code"]
         return error
 
     assert [fetch(client, number) for number in range(6)] == [0] * 6
-    other.sendall(wire.framed(decoder.encode_request(metadata, 12, {}, correlation_id=1, client_id="d")))
+    other.sendall(wire.with_size(decoder.encode_request(metadata, 12, {}, correlation_id=1, client_id="d")))
     assert wire.read_frame(other)
     assert fetch(client, 9) == facts.error_code("UNKNOWN_SERVER_ERROR")
     proxy.stop()

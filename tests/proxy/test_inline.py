@@ -14,20 +14,22 @@ from barnabas import decoder
 from barnabas.plugins.rules import Rule
 from barnabas.proxy.editing import produce_acks
 from barnabas.proxy.events import BrokerFound, NotKafka, RuleHit, Undecoded
+from harness import wire
+from harness.testbed import Testbed, next_event
 from retold.error_rules import error_rule
 
 NOT_LEADER = 6
 
 
 def produce(
-    wire: Any, correlation_id: int, acks: int = -1, version: int = 7, topics: tuple[str, ...] = ("t",)
+    correlation_id: int, acks: int = -1, version: int = 7, topics: tuple[str, ...] = ("t",)
 ) -> bytes:
     fields = {
         "acks": acks,
         "timeout_ms": 1000,
         "topic_data": [{"name": name, "partition_data": [{"index": 0, "records": b"r" * 50}]} for name in topics],
     }
-    frame: bytes = wire.framed(decoder.encode_request(0, version, fields, correlation_id=correlation_id, client_id="t"))
+    frame: bytes = wire.with_size(decoder.encode_request(0, version, fields, correlation_id=correlation_id, client_id="t"))
     return frame
 
 
@@ -41,7 +43,7 @@ def rule(**fields: Any) -> Rule:
     return error_rule(**({"name": "r", "api_key": 0, "error_code": NOT_LEADER} | fields))
 
 
-def metadata_broker(wire: Any, nodes: list[tuple[int, str, int]], version: int = 8) -> Any:
+def metadata_broker(nodes: list[tuple[int, str, int]], version: int = 8) -> Any:
     def script(sock: socket.socket) -> None:
         while frame := wire.read_frame(sock):
             number = int.from_bytes(frame[8:12], "big")
@@ -58,7 +60,7 @@ def brokers_of(frame: bytes, version: int = 8) -> list[tuple[int, str, int]]:
     return [(b["node_id"], b["host"], b["port"]) for b in message.to_dict()["brokers"]]
 
 
-def test_every_broker_gets_its_own_listener(bench: Any, wire: Any) -> None:
+def test_every_broker_gets_its_own_listener(testbed: Testbed) -> None:
     def named(name: bytes) -> Any:
         def script(sock: socket.socket) -> None:
             while frame := wire.read_frame(sock):
@@ -66,12 +68,12 @@ def test_every_broker_gets_its_own_listener(bench: Any, wire: Any) -> None:
 
         return script
 
-    second, third = bench.broker(named(b"second")), bench.broker(named(b"third"))
+    second, third = testbed.broker(named(b"second")), testbed.broker(named(b"third"))
     nodes = [(3, *third.address), (2, "localhost", second.address[1]), (9, "", -1)]
-    first = bench.broker(lambda sock: metadata_broker(wire, nodes)(sock))
+    first = testbed.broker(lambda sock: metadata_broker(nodes)(sock))
     nodes.append((1, "localhost", first.address[1]))
-    proxy = bench.proxy(first.address)
-    client = bench.client(proxy.address)
+    proxy = testbed.proxy(first.address)
+    client = testbed.client(proxy.address)
     client.sendall(wire.request(3, 8, 77))
     found = {node: (host, port) for node, host, port in brokers_of(wire.read_frame(client))}
     assert found[1] == proxy.address
@@ -80,10 +82,10 @@ def test_every_broker_gets_its_own_listener(bench: Any, wire: Any) -> None:
     assert len(ports) == 3 and not ports & {second.address[1], third.address[1], first.address[1]}
     for node, name in ((2, b"second"), (3, b"third")):
         assert found[node][0] == "127.0.0.1"
-        own = bench.client(found[node])
+        own = testbed.client(found[node])
         own.sendall(wire.request(18, 0, 5))
         assert wire.read_frame(own) == wire.response(5, name)
-    events = [wire.wait_for(proxy, BrokerFound) for _ in range(2)]
+    events = [next_event(proxy, BrokerFound) for _ in range(2)]
     assert {(event.node, event.address) for event in events} == {(2, found[2]), (3, found[3])}
     client.sendall(wire.request(3, 8, 78))
     assert {node: (host, port) for node, host, port in brokers_of(wire.read_frame(client))} == found
@@ -101,15 +103,15 @@ def free_run(count: int) -> int:
         return start
 
 
-def test_fixed_ports_follow_the_bootstrap_port(bench: Any, wire: Any) -> None:
+def test_fixed_ports_follow_the_bootstrap_port(testbed: Testbed) -> None:
     start = free_run(5)
     nodes = [(node, "10.9.8.7", 9000 + node) for node in (3, 2, 1)]
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", start + 2))
         taken.listen()
-        broker = bench.broker(metadata_broker(wire, nodes))
-        proxy = bench.proxy(broker.address, listen=("127.0.0.1", start))
-        client = bench.client(proxy.address)
+        broker = testbed.broker(metadata_broker(nodes))
+        proxy = testbed.proxy(broker.address, listen=("127.0.0.1", start))
+        client = testbed.client(proxy.address)
         client.sendall(wire.request(3, 8, 1))
         assert brokers_of(wire.read_frame(client)) == [
             (3, "127.0.0.1", start + 4),
@@ -118,21 +120,21 @@ def test_fixed_ports_follow_the_bootstrap_port(bench: Any, wire: Any) -> None:
         ]
 
 
-def test_listening_everywhere_names_the_address_that_was_used(bench: Any, wire: Any) -> None:
-    broker = bench.broker(metadata_broker(wire, [(1, "10.9.8.7", 9092)]))
-    proxy = bench.proxy(broker.address, listen=("0.0.0.0", 0))
-    client = bench.client(("127.0.0.2", proxy.address[1]))
+def test_listening_everywhere_names_the_address_that_was_used(testbed: Testbed) -> None:
+    broker = testbed.broker(metadata_broker([(1, "10.9.8.7", 9092)]))
+    proxy = testbed.proxy(broker.address, listen=("0.0.0.0", 0))
+    client = testbed.client(("127.0.0.2", proxy.address[1]))
     client.sendall(wire.request(3, 8, 1))
     ((_, host, _),) = brokers_of(wire.read_frame(client))
     assert host == "127.0.0.2"
 
 
 @pytest.mark.parametrize("version", range(14))
-def test_addresses_in_metadata_at_every_version(bench: Any, wire: Any, version: int) -> None:
+def test_addresses_in_metadata_at_every_version(testbed: Testbed, version: int) -> None:
     fields: dict[str, Any] = {"brokers": [{"node_id": 1, "host": "10.9.8.7", "port": 9092}]}
     frame = decoder.encode_response(3, version, fields, correlation_id=4)
-    proxy = bench.proxy(bench.broker(answering(wire, frame)).address)
-    client = bench.client(proxy.address)
+    proxy = testbed.proxy(testbed.broker(answering(frame)).address)
+    client = testbed.client(proxy.address)
     client.sendall(wire.request(3, version, 4))
     got = wire.read_frame(client)
     ((_, host, port),) = brokers_of(got, version)
@@ -159,24 +161,24 @@ def test_addresses_in_metadata_at_every_version(bench: Any, wire: Any, version: 
     ],
 )
 def test_addresses_in_other_responses(
-    bench: Any, wire: Any, api: str, version: int, fields: dict[str, Any], path: str
+    testbed: Testbed, api: str, version: int, fields: dict[str, Any], path: str
 ) -> None:
     key = decoder.facts.api_key(api)
     frame = decoder.encode_response(key, version, fields, correlation_id=4)
-    proxy = bench.proxy(bench.broker(answering(wire, frame)).address)
-    client = bench.client(proxy.address)
+    proxy = testbed.proxy(testbed.broker(answering(frame)).address)
+    client = testbed.client(proxy.address)
     client.sendall(wire.request(key, version, 4))
     message = decoder.decode_response(wire.read_frame(client)[4:], api_key=key, api_version=version)
     assert message[path + "host"] == "127.0.0.1"
-    assert message[path + "port"] == wire.wait_for(proxy, BrokerFound).address[1]
+    assert message[path + "port"] == next_event(proxy, BrokerFound).address[1]
 
 
-def answering(wire: Any, frame: bytes) -> Any:
+def answering(frame: bytes) -> Any:
     """A broker that gives one answer to everything, byte by byte at first."""
 
     def script(sock: socket.socket) -> None:
         while wire.read_frame(sock):
-            data = wire.framed(frame)
+            data = wire.with_size(frame)
             for at in range(12):
                 sock.sendall(data[at : at + 1])
                 time.sleep(0.001)
@@ -185,17 +187,17 @@ def answering(wire: Any, frame: bytes) -> Any:
     return script
 
 
-def test_what_cannot_be_decoded_passes_and_is_told(bench: Any, wire: Any) -> None:
+def test_what_cannot_be_decoded_passes_and_is_told(testbed: Testbed) -> None:
     damaged = (4).to_bytes(4, "big") + os.urandom(3) + b"\x7f" * 40
-    proxy = bench.proxy(bench.broker(answering(wire, damaged)).address)
-    client = bench.client(proxy.address)
+    proxy = testbed.proxy(testbed.broker(answering(damaged)).address)
+    client = testbed.client(proxy.address)
     client.sendall(wire.request(3, 8, 4))
-    assert wire.read_frame(client) == wire.framed(damaged)
-    event = wire.wait_for(proxy, Undecoded)
+    assert wire.read_frame(client) == wire.with_size(damaged)
+    event = next_event(proxy, Undecoded)
     assert (event.api_key, event.api_version) == (3, 8)
 
 
-def test_a_damaged_response_with_the_same_id_does_not_hide_the_real_one(bench: Any, wire: Any) -> None:
+def test_a_damaged_response_with_the_same_id_does_not_hide_the_real_one(testbed: Testbed) -> None:
     """A client may use an id twice; the broker's address must not slip through because of it."""
 
     def script(sock: socket.socket) -> None:
@@ -203,32 +205,32 @@ def test_a_damaged_response_with_the_same_id_does_not_hide_the_real_one(bench: A
         wire.read_frame(sock)
         sock.sendall(wire.response(4, b"fetch") + wire.metadata_response(4, [(1, "10.9.8.7", 9092)]))
 
-    proxy = bench.proxy(bench.broker(script).address)
-    client = bench.client(proxy.address)
+    proxy = testbed.proxy(testbed.broker(script).address)
+    client = testbed.client(proxy.address)
     client.sendall(wire.request(1, 4, 4) + wire.request(3, 8, 4))
     assert wire.read_frame(client) == wire.response(4, b"fetch")
     ((_, host, _),) = brokers_of(wire.read_frame(client))
     assert host == "127.0.0.1"
 
 
-def test_a_response_too_large_to_hold_passes(bench: Any, wire: Any) -> None:
+def test_a_response_too_large_to_hold_passes(testbed: Testbed) -> None:
     big = wire.response(4, bytes(65 << 20))
 
     def script(sock: socket.socket) -> None:
         wire.read_frame(sock)
         sock.sendall(big)
 
-    proxy = bench.proxy(bench.broker(script).address)
-    client = bench.client(proxy.address)
+    proxy = testbed.proxy(testbed.broker(script).address)
+    client = testbed.client(proxy.address)
     client.sendall(wire.request(3, 8, 4))
     assert wire.read_frame(client) == big
-    assert "larger than" in wire.wait_for(proxy, Undecoded).text
+    assert "larger than" in next_event(proxy, Undecoded).text
 
 
 @pytest.mark.parametrize("version", [0, 3])
 @pytest.mark.parametrize("rules", [[], [rule(topic="other")]], ids=["without rules", "with a rule"])
 def test_a_large_answer_that_can_have_no_node_endpoints_passes_as_it_is(
-    bench: Any, wire: Any, rules: list[Rule], version: int
+    testbed: Testbed, rules: list[Rule], version: int
 ) -> None:
     """No broker answers ApiVersions so; whoever does is not helped by a reset."""
     bodies = [random.Random(seed).randbytes(40_000) for seed in range(8)] + [bytes(1 << 20)]
@@ -239,17 +241,17 @@ def test_a_large_answer_that_can_have_no_node_endpoints_passes_as_it_is(
             wire.read_frame(sock)
             sock.sendall(answer)
 
-    proxy = bench.proxy(bench.broker(script).address, rules=rules)
-    client = bench.client(proxy.address)
+    proxy = testbed.proxy(testbed.broker(script).address, rules=rules)
+    client = testbed.client(proxy.address)
     for number, answer in enumerate(answers):
         client.sendall(wire.request(18, version, number, b"\0" * (version == 3)))
         assert wire.read_frame(client) == answer
 
 
 @pytest.mark.parametrize("rules", [[], [rule(topic="other")]], ids=["without rules", "with a rule"])
-def test_large_fetches_pass_between_small_ones(bench: Any, wire: Any, rules: list[Rule]) -> None:
+def test_large_fetches_pass_between_small_ones(testbed: Testbed, rules: list[Rule]) -> None:
     """A large response goes the fast way again, and the small one behind it is still read."""
-    small = wire.framed(
+    small = wire.with_size(
         decoder.encode_response(
             1, 16, {"node_endpoints": [{"node_id": 1, "host": "10.9.8.7", "port": 9092}]}, correlation_id=2
         )
@@ -260,10 +262,10 @@ def test_large_fetches_pass_between_small_ones(bench: Any, wire: Any, rules: lis
             wire.read_frame(sock)
         sock.sendall(large + small)
 
-    proxy = bench.proxy(bench.broker(script).address, rules=rules)
+    proxy = testbed.proxy(testbed.broker(script).address, rules=rules)
     for size in (256 * 1024 - 3, 5_000_000, 262_144 + 65_536):
         large = wire.response(1, os.urandom(size))
-        client = bench.client(proxy.address)
+        client = testbed.client(proxy.address)
         client.sendall(wire.request(1, 16, 1) + wire.request(1, 16, 2))
         assert wire.read_frame(client) == large
         message = decoder.decode_response(wire.read_frame(client)[4:], api_key=1, api_version=16)
@@ -286,7 +288,7 @@ def test_acks_0_leaves_nothing_behind() -> None:
 # --- rules ---------------------------------------------------------------------------------------------------
 
 
-def test_answers_come_in_the_order_of_the_requests(bench: Any, wire: Any) -> None:
+def test_answers_come_in_the_order_of_the_requests(testbed: Testbed) -> None:
     """The answer made here waits for the slow response before it and overtakes nothing."""
     forwarded: list[int] = []
 
@@ -301,30 +303,30 @@ def test_answers_come_in_the_order_of_the_requests(bench: Any, wire: Any) -> Non
             time.sleep(0.01)
             sock.sendall(answer[100:])
 
-    proxy = bench.proxy(bench.broker(script).address, rules=[rule(times=2)])
-    client = bench.client(proxy.address)
+    proxy = testbed.proxy(testbed.broker(script).address, rules=[rule(times=2)])
+    client = testbed.client(proxy.address)
     client.sendall(
         wire.request(18, 0, 1)
-        + produce(wire, 2)
+        + produce(2)
         + wire.request(3, 30, 3)
-        + produce(wire, 4)
-        + produce(wire, 5)
+        + produce(4)
+        + produce(5)
         + wire.request(18, 0, 6)
     )
     frames = [wire.read_frame(client) for _ in range(6)]
     assert [int.from_bytes(frame[4:8], "big") for frame in frames] == [1, 2, 3, 4, 5, 6]
     assert error_of(frames[1]) == error_of(frames[3]) == NOT_LEADER
     assert forwarded == [1, 3, 5, 6]
-    hits = [wire.wait_for(proxy, RuleHit) for _ in range(2)]
+    hits = [next_event(proxy, RuleHit) for _ in range(2)]
     assert [(hit.correlation_id, hit.hits) for hit in hits] == [(2, 1), (4, 2)]
 
 
-def test_answers_split_anywhere(bench: Any, wire: Any) -> None:
-    broker = bench.broker(metadata_broker(wire, []))
-    proxy = bench.proxy(broker.address, rules=[rule()])
-    asked = wire.request(18, 0, 1) + produce(wire, 2) + wire.request(18, 0, 3)
+def test_answers_split_anywhere(testbed: Testbed) -> None:
+    broker = testbed.broker(metadata_broker([]))
+    proxy = testbed.proxy(broker.address, rules=[rule()])
+    asked = wire.request(18, 0, 1) + produce(2) + wire.request(18, 0, 3)
     for cut in range(0, len(asked), 3):
-        client = bench.client(proxy.address)
+        client = testbed.client(proxy.address)
         client.sendall(asked[:cut])
         time.sleep(0.002)
         client.sendall(asked[cut:])
@@ -335,11 +337,11 @@ def test_answers_split_anywhere(bench: Any, wire: Any) -> None:
         client.close()
 
 
-def test_a_thousand_pipelined_answers(bench: Any, wire: Any) -> None:
-    broker = bench.broker(metadata_broker(wire, []))
-    proxy = bench.proxy(broker.address, rules=[rule(topic="bad")])
-    client = bench.client(proxy.address)
-    asked = [produce(wire, number, topics=("bad" if number % 3 else "good",)) for number in range(1000)]
+def test_a_thousand_pipelined_answers(testbed: Testbed) -> None:
+    broker = testbed.broker(metadata_broker([]))
+    proxy = testbed.proxy(broker.address, rules=[rule(topic="bad")])
+    client = testbed.client(proxy.address)
+    asked = [produce(number, topics=("bad" if number % 3 else "good",)) for number in range(1000)]
     client.sendall(b"".join(asked))
     for number, frame in enumerate(asked):
         got = wire.read_frame(client)
@@ -350,7 +352,7 @@ def test_a_thousand_pipelined_answers(bench: Any, wire: Any) -> None:
             assert got == wire.response(number, frame)
 
 
-def test_acks_0_is_never_answered(bench: Any, wire: Any) -> None:
+def test_acks_0_is_never_answered(testbed: Testbed) -> None:
     seen: list[bytes] = []
 
     def script(sock: socket.socket) -> None:
@@ -359,16 +361,16 @@ def test_acks_0_is_never_answered(bench: Any, wire: Any) -> None:
             if frame[4:6] != b"\0\0":
                 sock.sendall(wire.response(int.from_bytes(frame[8:12], "big")))
 
-    proxy = bench.proxy(bench.broker(script).address, rules=[rule()])
-    client = bench.client(proxy.address)
-    silent = [produce(wire, number, acks=0) for number in (1, 2, 3)]
-    client.sendall(silent[0] + silent[1] + produce(wire, 8) + silent[2] + wire.request(18, 0, 9))
+    proxy = testbed.proxy(testbed.broker(script).address, rules=[rule()])
+    client = testbed.client(proxy.address)
+    silent = [produce(number, acks=0) for number in (1, 2, 3)]
+    client.sendall(silent[0] + silent[1] + produce(8) + silent[2] + wire.request(18, 0, 9))
     assert error_of(wire.read_frame(client)) == NOT_LEADER
     assert wire.read_frame(client) == wire.response(9)
     assert seen == [*silent, wire.request(18, 0, 9)]
 
 
-def test_executed_replaces_the_result(bench: Any, wire: Any) -> None:
+def test_executed_replaces_the_result(testbed: Testbed) -> None:
     fields = {
         "responses": [
             {"name": name, "partition_responses": [{"index": 0, "base_offset": 41}, {"index": 1, "base_offset": 42}]}
@@ -379,73 +381,73 @@ def test_executed_replaces_the_result(bench: Any, wire: Any) -> None:
     def script(sock: socket.socket) -> None:
         while frame := wire.read_frame(sock):
             number = int.from_bytes(frame[8:12], "big")
-            sock.sendall(wire.framed(decoder.encode_response(0, 7, fields, correlation_id=number)))
+            sock.sendall(wire.with_size(decoder.encode_response(0, 7, fields, correlation_id=number)))
 
-    proxy = bench.proxy(bench.broker(script).address, rules=[rule(topic="b", partition=1, forward=True)])
-    client = bench.client(proxy.address)
-    asked = produce(wire, 5)
+    proxy = testbed.proxy(testbed.broker(script).address, rules=[rule(topic="b", partition=1, forward=True)])
+    client = testbed.client(proxy.address)
+    asked = produce(5)
     client.sendall(asked)
-    untouched = wire.framed(decoder.encode_response(0, 7, fields, correlation_id=5))
+    untouched = wire.with_size(decoder.encode_response(0, 7, fields, correlation_id=5))
     assert wire.read_frame(client) == untouched  # topic t is not meant
     wanted = {
         "acks": -1,
         "timeout_ms": 1,
         "topic_data": [{"name": "b", "partition_data": [{"index": 1, "records": None}]}],
     }
-    client.sendall(wire.framed(decoder.encode_request(0, 7, wanted, correlation_id=6)))
+    client.sendall(wire.with_size(decoder.encode_request(0, 7, wanted, correlation_id=6)))
     message = decoder.decode_response(wire.read_frame(client)[4:], api_key=0, api_version=7)
     assert [path for path, _ in message.errors()] == ["responses[1].partition_responses[1].error_code"]
     assert message["responses[1].partition_responses[1].base_offset"] == -1
     assert message["responses[0].partition_responses[1].base_offset"] == 42
 
 
-def test_a_request_that_cannot_be_decoded_passes(bench: Any, wire: Any) -> None:
+def test_a_request_that_cannot_be_decoded_passes(testbed: Testbed) -> None:
     def script(sock: socket.socket) -> None:
         while frame := wire.read_frame(sock):
             sock.sendall(wire.response(int.from_bytes(frame[8:12], "big"), frame))
 
-    proxy = bench.proxy(bench.broker(script).address, rules=[rule()])
-    client = bench.client(proxy.address)
+    proxy = testbed.proxy(testbed.broker(script).address, rules=[rule()])
+    client = testbed.client(proxy.address)
     for number, asked in enumerate((wire.request(0, 7, 0, b"\x7f" * 30), wire.request(0, 39, 1, b"newer"))):
         client.sendall(asked)
         assert wire.read_frame(client) == wire.response(number, asked)
-        assert wire.wait_for(proxy, Undecoded).api_key == 0
+        assert next_event(proxy, Undecoded).api_key == 0
 
 
-def test_the_end_of_the_requests_waits_for_no_answer(bench: Any, wire: Any) -> None:
+def test_the_end_of_the_requests_waits_for_no_answer(testbed: Testbed) -> None:
     def script(sock: socket.socket) -> None:
         while frame := wire.read_frame(sock):
             time.sleep(0.1)
             sock.sendall(wire.response(int.from_bytes(frame[8:12], "big")))
 
-    proxy = bench.proxy(bench.broker(script).address, rules=[rule()])
-    client = bench.client(proxy.address)
-    client.sendall(wire.request(18, 0, 1) + produce(wire, 2))
+    proxy = testbed.proxy(testbed.broker(script).address, rules=[rule()])
+    client = testbed.client(proxy.address)
+    client.sendall(wire.request(18, 0, 1) + produce(2))
     client.shutdown(socket.SHUT_WR)
     assert wire.read_frame(client) == wire.response(1)
     assert error_of(wire.read_frame(client)) == NOT_LEADER
     assert client.recv(1) == b""
 
 
-def test_a_foreign_protocol_under_rules_passes(bench: Any, wire: Any) -> None:
+def test_a_foreign_protocol_under_rules_passes(testbed: Testbed) -> None:
     def script(sock: socket.socket) -> None:
         while data := sock.recv(65536):
             sock.sendall(data)
 
-    proxy = bench.proxy(bench.broker(script).address, rules=[rule()])
-    client = bench.client(proxy.address)
+    proxy = testbed.proxy(testbed.broker(script).address, rules=[rule()])
+    client = testbed.client(proxy.address)
     for text in (b"GET / HTTP/1.1\r\n\r\n", b"more"):
         client.sendall(text)
         assert wire.exactly(client, len(text)) == text
-    assert "HTTP" in wire.wait_for(proxy, NotKafka).text
+    assert "HTTP" in next_event(proxy, NotKafka).text
 
 
-def test_what_the_observer_sees_of_answers(bench: Any, wire: Any, tmp_path: Any) -> None:
+def test_what_the_observer_sees_of_answers(testbed: Testbed, tmp_path: Any) -> None:
     """A recording holds the request that was not forwarded, the answer, and which rule gave it."""
-    broker = bench.broker(metadata_broker(wire, [(1, "10.9.8.7", 9092)]))
-    proxy = bench.proxy(broker.address, rules=[rule(name="leader moved")], record=tmp_path)
-    client = bench.client(proxy.address)
-    client.sendall(produce(wire, 1) + wire.request(3, 8, 2))
+    broker = testbed.broker(metadata_broker([(1, "10.9.8.7", 9092)]))
+    proxy = testbed.proxy(broker.address, rules=[rule(name="leader moved")], record=tmp_path)
+    client = testbed.client(proxy.address)
+    client.sendall(produce(1) + wire.request(3, 8, 2))
     assert error_of(wire.read_frame(client)) == NOT_LEADER
     assert wire.read_frame(client)
     client.close()

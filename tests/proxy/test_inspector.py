@@ -21,6 +21,9 @@ from barnabas.proxy.events import (
     encode,
 )
 from barnabas.proxy.inspector import Inspection, News
+from harness import wire
+from harness.testbed import Testbed, next_event
+from harness.wire import with_size
 
 MALFORMED = "malformed-api-versions-fallback"
 WRONG = b"\x00\x23" + bytes(15)
@@ -28,7 +31,7 @@ WRONG = b"\x00\x23" + bytes(15)
 CLIENT, BROKER = ("10.0.0.1", 50001), ("10.0.0.2", 9092)
 
 
-def refusing(wire: Any) -> Any:
+def refusing() -> Any:
     """A broker that refuses every ApiVersions request in a form that clients cannot read."""
 
     def script(sock: socket.socket) -> None:
@@ -38,13 +41,13 @@ def refusing(wire: Any) -> Any:
     return script
 
 
-def ask(wire: Any, client: socket.socket, number: int) -> None:
+def ask(client: socket.socket, number: int) -> None:
     client.sendall(wire.request(18, 3, number, b"\0"))
     assert wire.read_frame(client)
 
 
-def next_of(wire: Any, proxy: Any) -> FindingSeen:
-    while (told := wire.wait_for(proxy, FindingSeen)).id != MALFORMED:
+def next_of(proxy: Any) -> FindingSeen:
+    while (told := next_event(proxy, FindingSeen)).id != MALFORMED:
         pass
     return told
 
@@ -54,11 +57,11 @@ def rest(proxy: Any) -> list[Event]:
     return list(proxy.events())
 
 
-def test_a_finding_is_told_while_the_traffic_runs(bench: Any, wire: Any) -> None:
-    proxy = bench.proxy(bench.broker(refusing(wire)).address, findings=True)
-    client = bench.client(proxy.address)
-    ask(wire, client, 1)
-    told = next_of(wire, proxy)
+def test_a_finding_is_told_while_the_traffic_runs(testbed: Testbed) -> None:
+    proxy = testbed.proxy(testbed.broker(refusing()).address, findings=True)
+    client = testbed.client(proxy.address)
+    ask(client, 1)
+    told = next_of(proxy)
     assert (told.severity, told.count) == ("high", 1)
     assert told.why and told.remedy
     assert told.about["api"] == "ApiVersions"
@@ -66,31 +69,31 @@ def test_a_finding_is_told_while_the_traffic_runs(bench: Any, wire: Any) -> None
     assert decode(encode(told)) == told
 
 
-def test_told_again_when_doubled_and_at_the_end(bench: Any, wire: Any) -> None:
-    proxy = bench.proxy(bench.broker(refusing(wire)).address, findings=True)
-    client = bench.client(proxy.address)
-    ask(wire, client, 1)
-    told = [next_of(wire, proxy)]
+def test_told_again_when_doubled_and_at_the_end(testbed: Testbed) -> None:
+    proxy = testbed.proxy(testbed.broker(refusing()).address, findings=True)
+    client = testbed.client(proxy.address)
+    ask(client, 1)
+    told = [next_of(proxy)]
     assert told[0].count == 1
     for number in range(2, 11):
-        ask(wire, client, number)
-    told.append(next_of(wire, proxy))
+        ask(client, number)
+    told.append(next_of(proxy))
     assert told[1].count in range(2, 11)
-    ask(wire, client, 11)
+    ask(client, 11)
     told += [e for e in rest(proxy) if isinstance(e, FindingSeen) and e.id == MALFORMED]
     assert told[-1].count == 11
     assert len(told) <= 5
     assert {e.number for e in told} == {told[0].number}
 
 
-def test_severities_below_the_wanted_are_not_told(bench: Any, wire: Any) -> None:
+def test_severities_below_the_wanted_are_not_told(testbed: Testbed) -> None:
     def script(sock: socket.socket) -> None:
         while frame := wire.read_frame(sock):
             sock.sendall(wire.response(int.from_bytes(frame[8:12], "big"), bytes(6) + b"surplus"))
 
     def told(severity: str) -> list[Event]:
-        proxy = bench.proxy(bench.broker(script).address, findings=True, findings_from=severity)
-        client = bench.client(proxy.address)
+        proxy = testbed.proxy(testbed.broker(script).address, findings=True, findings_from=severity)
+        client = testbed.client(proxy.address)
         client.sendall(wire.request(12, 0, 1, b"\0\1g" + bytes(4) + b"\0\1m"))  # Heartbeat v0
         assert wire.read_frame(client)
         return [e for e in rest(proxy) if isinstance(e, FindingSeen) and e.id == "surplus-bytes"]
@@ -99,37 +102,37 @@ def test_severities_below_the_wanted_are_not_told(bench: Any, wire: Any) -> None
     assert told("medium") == []
 
 
-def test_without_findings_there_is_no_inspector(bench: Any, wire: Any) -> None:
-    proxy = bench.proxy(bench.broker(refusing(wire)).address)
+def test_without_findings_there_is_no_inspector(testbed: Testbed) -> None:
+    proxy = testbed.proxy(testbed.broker(refusing()).address)
     assert set(proxy._children) == {"relay", "observer"}
-    ask(wire, bench.client(proxy.address), 1)
+    ask(testbed.client(proxy.address), 1)
     assert not [e for e in rest(proxy) if isinstance(e, FindingSeen)]
 
 
-def test_a_dead_inspector_is_told_and_all_else_goes_on(bench: Any, wire: Any, tmp_path: Path) -> None:
-    proxy = bench.proxy(bench.broker(refusing(wire)).address, findings=True, record=tmp_path)
-    client = bench.client(proxy.address)
-    ask(wire, client, 1)
+def test_a_dead_inspector_is_told_and_all_else_goes_on(testbed: Testbed, tmp_path: Path) -> None:
+    proxy = testbed.proxy(testbed.broker(refusing()).address, findings=True, record=tmp_path)
+    client = testbed.client(proxy.address)
+    ask(client, 1)
     proxy._children["inspector"].kill()
-    failed = wire.wait_for(proxy, ProcessFailed)
+    failed = next_event(proxy, ProcessFailed)
     assert failed.process == "inspector"
     assert "traffic goes on" in failed.text
-    ask(wire, client, 2)
+    ask(client, 2)
     counts = [e for e in rest(proxy) if isinstance(e, Counts)]
     assert counts[-1].exchanges == 2
 
 
 @pytest.mark.parametrize("lossless", [False, True])
-def test_a_hung_inspector_costs_nobody_anything(bench: Any, wire: Any, tmp_path: Path, lossless: bool) -> None:
+def test_a_hung_inspector_costs_nobody_anything(testbed: Testbed, tmp_path: Path, lossless: bool) -> None:
     """It is stopped while 60 MB pass; then it says how much it has not seen."""
 
     def script(sock: socket.socket) -> None:
         while frame := wire.read_frame(sock):
             sock.sendall(wire.response(int.from_bytes(frame[8:12], "big"), bytes(4 << 20)))
 
-    proxy = bench.proxy(bench.broker(script).address, findings=True, lossless=lossless, record=tmp_path)
+    proxy = testbed.proxy(testbed.broker(script).address, findings=True, lossless=lossless, record=tmp_path)
     inspector = proxy._children["inspector"].pid
-    client = bench.client(proxy.address)
+    client = testbed.client(proxy.address)
     client.sendall(wire.request(18, 3, 0, b"\0"))
     assert len(wire.read_frame(client)) > 4 << 20
     os.kill(inspector, signal.SIGSTOP)
@@ -139,7 +142,7 @@ def test_a_hung_inspector_costs_nobody_anything(bench: Any, wire: Any, tmp_path:
             assert len(wire.read_frame(client)) == 8 + (4 << 20)
     finally:
         os.kill(inspector, signal.SIGCONT)
-    events = [wire.wait_for(proxy, NotInspected, 60), *rest(proxy)]
+    events = [next_event(proxy, NotInspected), *rest(proxy)]
     missed = [e for e in events if isinstance(e, NotInspected)]
     assert missed[-1].lost_bytes > 20 << 20
     assert "findings may be missing" in missed[-1].text
@@ -147,8 +150,8 @@ def test_a_hung_inspector_costs_nobody_anything(bench: Any, wire: Any, tmp_path:
         assert [e.lost_bytes for e in events if isinstance(e, Counts)][-1] == 0
 
 
-def test_it_ends_with_the_supervisor(bench: Any, wire: Any) -> None:
-    proxy = bench.proxy(bench.broker(refusing(wire)).address, findings=True)
+def test_it_ends_with_the_supervisor(testbed: Testbed) -> None:
+    proxy = testbed.proxy(testbed.broker(refusing()).address, findings=True)
     process = proxy._children["inspector"]
     assert process.poll() is None
     proxy.stop()
@@ -174,7 +177,7 @@ def test_a_connection_in_vain_and_a_reset_reach_the_detectors() -> None:
     ]
 
 
-def test_faults_of_ours_stay_here(wire: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_faults_of_ours_stay_here(monkeypatch: pytest.MonkeyPatch) -> None:
     inspection = Inspection()
     inspection.opened(1, 100, CLIENT, BROKER)
 
@@ -199,14 +202,11 @@ def test_the_other_leg_of_a_changed_frame() -> None:
     inspection.opened(1, 100, CLIENT, BROKER)
     from barnabas.decoder import encode_request, encode_response
 
-    def sized(frame: bytes) -> bytes:
-        return len(frame).to_bytes(4, "big") + frame
-
     def told(port: int) -> bytes:
         brokers = [{"node_id": 7, "host": "10.0.0.2", "port": port}]
-        return sized(encode_response(3, 8, {"brokers": brokers}, correlation_id=1))
+        return with_size(encode_response(3, 8, {"brokers": brokers}, correlation_id=1))
 
-    inspection.data(1, 0, 200, sized(encode_request(3, 8, {}, correlation_id=1, client_id="t")))
+    inspection.data(1, 0, 200, with_size(encode_request(3, 8, {}, correlation_id=1, client_id="t")))
     inspection.broker_leg(1, 1, 300, told(9092), "addresses")
     inspection.data(1, 1, 300, told(40001))
     cluster = inspection.inspector.scene.links[1].cluster
@@ -255,11 +255,11 @@ def test_what_was_not_sent_is_told_later() -> None:
     assert len(list(teller.of([finding(1)]))) == 1
 
 
-def test_closed_is_told_before_the_summary(bench: Any, wire: Any) -> None:
+def test_closed_is_told_before_the_summary(testbed: Testbed) -> None:
     """The last findings come after the last connection has ended."""
-    proxy = bench.proxy(bench.broker(refusing(wire)).address, findings=True)
-    client = bench.client(proxy.address)
-    ask(wire, client, 1)
+    proxy = testbed.proxy(testbed.broker(refusing()).address, findings=True)
+    client = testbed.client(proxy.address)
+    ask(client, 1)
     client.close()
     events = rest(proxy)
     assert [e for e in events if isinstance(e, ConnectionClosed)]

@@ -13,6 +13,9 @@ from barnabas.decoder import facts
 from barnabas.decoder.records import Record, encode_batch
 from barnabas.plugins.rules import Rule
 from barnabas.proxy.events import RuleHit, Undecoded
+from harness import wire
+from harness.testbed import Testbed
+from harness.wire import with_size
 
 HEARTBEAT, PRODUCE, FETCH, SHARE_FETCH = (
     facts.api_key(name) for name in ("Heartbeat", "Produce", "Fetch", "ShareFetch")
@@ -29,7 +32,7 @@ COUNT = 400
         ("api == Heartbeat and paired and err == 27 and group == a", False),  # each response is judged
     ],
 )
-def test_pipelined(bench: Any, wire: Any, match: str, early: bool) -> None:
+def test_pipelined(testbed: Testbed, match: str, early: bool) -> None:
     codes: dict[int, int] = {}
     chance = random.Random(match)
 
@@ -37,16 +40,16 @@ def test_pipelined(bench: Any, wire: Any, match: str, early: bool) -> None:
         while frame := wire.read_frame(sock):
             number = int.from_bytes(frame[8:12], "big")
             if frame[4:6] == b"\0\0":
-                sock.sendall(wire.framed(decoder.encode_response(PRODUCE, 9, {}, correlation_id=number)))
+                sock.sendall(wire.with_size(decoder.encode_response(PRODUCE, 9, {}, correlation_id=number)))
             else:
                 body = decoder.encode_response(HEARTBEAT, 4, {"error_code": codes[number]}, correlation_id=number)
-                sock.sendall(wire.framed(body))
+                sock.sendall(wire.with_size(body))
 
     rules = [Rule.of(match, edit={"throttle_time_ms": 77}, name="late")]
     if early:
         rules.append(Rule.of("api == Heartbeat and group == c", error="UNKNOWN_MEMBER_ID", name="early"))
-    proxy = bench.proxy(bench.broker(script).address, rules=rules)
-    client = bench.client(proxy.address)
+    proxy = testbed.proxy(testbed.broker(script).address, rules=rules)
+    client = testbed.client(proxy.address)
     sent, groups = b"", ""
     for number in range(COUNT):
         codes[number] = chance.choice((0, 0, 0, 0, 0, 27, 25))
@@ -57,7 +60,7 @@ def test_pipelined(bench: Any, wire: Any, match: str, early: bool) -> None:
         else:
             fields = {"group_id": groups[-1], "generation_id": number, "member_id": "m" * chance.choice((3, 3, 900))}
             frame = decoder.encode_request(HEARTBEAT, 4, fields, correlation_id=number, client_id="c")
-        sent += wire.framed(frame)
+        sent += wire.with_size(frame)
     at = 0
     while at < len(sent):  # cut anywhere
         size = chance.choice((3, 60, 400, 9000))
@@ -80,25 +83,25 @@ def test_pipelined(bench: Any, wire: Any, match: str, early: bool) -> None:
     assert not [e for e in events if isinstance(e, Undecoded)]
 
 
-def test_latency_and_a_response_that_cannot_be_read(bench: Any, wire: Any) -> None:
+def test_latency_and_a_response_that_cannot_be_read(testbed: Testbed) -> None:
     """What is late is found though nothing in it is unusual; what cannot be read passes, and that is told."""
 
     def script(sock: Any) -> None:
         while frame := wire.read_frame(sock):
             number = int.from_bytes(frame[8:12], "big")
             if number == 2:
-                sock.sendall(wire.framed(frame[8:12] + b"\0?"))
+                sock.sendall(wire.with_size(frame[8:12] + b"\0?"))
                 continue
             if number == 1:
                 time.sleep(0.3)
-            sock.sendall(wire.framed(decoder.encode_response(HEARTBEAT, 4, {}, correlation_id=number)))
+            sock.sendall(wire.with_size(decoder.encode_response(HEARTBEAT, 4, {}, correlation_id=number)))
 
     rule = Rule.of("api == Heartbeat and (latency > 250ms or err)", edit={"throttle_time_ms": 5})
-    proxy = bench.proxy(bench.broker(script).address, rules=[rule])
-    client = bench.client(proxy.address)
+    proxy = testbed.proxy(testbed.broker(script).address, rules=[rule])
+    client = testbed.client(proxy.address)
     got = []
     for number in range(3):
-        client.sendall(wire.framed(decoder.encode_request(HEARTBEAT, 4, {}, correlation_id=number, client_id="c")))
+        client.sendall(wire.with_size(decoder.encode_request(HEARTBEAT, 4, {}, correlation_id=number, client_id="c")))
         got.append(wire.read_frame(client))
     assert got[2][8:] == b"\0?"
     slow = decoder.decode_response(got[1][4:], api_key=HEARTBEAT, api_version=4)
@@ -116,10 +119,10 @@ def produce(topics: dict[str, int], number: int, size: int) -> bytes:
     ]
     fields = {"acks": -1, "topic_data": data}
     frame = decoder.encode_request(PRODUCE, 9, fields, correlation_id=number, client_id="c")
-    return len(frame).to_bytes(4, "big") + frame
+    return with_size(frame)
 
 
-def test_a_size_is_known_before_the_end(bench: Any, wire: Any) -> None:
+def test_a_size_is_known_before_the_end(testbed: Testbed) -> None:
     """It stands in front: a request that is not large enough for a rule passes while its end is still to come."""
     begun = threading.Event()
 
@@ -128,12 +131,12 @@ def test_a_size_is_known_before_the_end(bench: Any, wire: Any) -> None:
             begun.set()
             frame = head + wire.exactly(sock, int.from_bytes(head[:4], "big") + 4 - len(head))
             sock.sendall(
-                wire.framed(decoder.encode_response(PRODUCE, 9, {}, correlation_id=int.from_bytes(frame[8:12], "big")))
+                wire.with_size(decoder.encode_response(PRODUCE, 9, {}, correlation_id=int.from_bytes(frame[8:12], "big")))
             )
 
     rule = Rule.of("api == Produce and size.req > 300kB", error="MESSAGE_TOO_LARGE")
-    proxy = bench.proxy(bench.broker(script).address, rules=[rule])
-    client = bench.client(proxy.address)
+    proxy = testbed.proxy(testbed.broker(script).address, rules=[rule])
+    client = testbed.client(proxy.address)
     for number, size in enumerate((200_000, 400_000)):
         begun.clear()
         frame = produce({"a": 1}, number, size)
@@ -145,7 +148,7 @@ def test_a_size_is_known_before_the_end(bench: Any, wire: Any) -> None:
         assert bool(answer["responses"]) == bool(number) and begun.is_set() == (not number)
 
 
-def test_a_large_request_passes_once_it_is_seen_that_no_rule_is_about_it(bench: Any, wire: Any) -> None:
+def test_a_large_request_passes_once_it_is_seen_that_no_rule_is_about_it(testbed: Testbed) -> None:
     """Before its end: as soon as its last topic is known. One that a rule is about never reaches the broker."""
     reached: list[bytes] = []
     begun = threading.Event()
@@ -156,14 +159,14 @@ def test_a_large_request_passes_once_it_is_seen_that_no_rule_is_about_it(bench: 
             frame = head + wire.exactly(sock, int.from_bytes(head[:4], "big") + 4 - len(head))
             reached.append(frame)
             number = int.from_bytes(frame[8:12], "big")
-            sock.sendall(wire.framed(decoder.encode_response(PRODUCE, 9, {}, correlation_id=number)))
+            sock.sendall(wire.with_size(decoder.encode_response(PRODUCE, 9, {}, correlation_id=number)))
 
     rules = [
         Rule.of("api == Produce and topic == b", error="NOT_LEADER_OR_FOLLOWER"),
         Rule.of("api == Produce and err", delay="1ms"),
     ]
-    proxy = bench.proxy(bench.broker(script).address, rules=rules)
-    client = bench.client(proxy.address)
+    proxy = testbed.proxy(testbed.broker(script).address, rules=rules)
+    client = testbed.client(proxy.address)
     sent = [produce({"a": 1}, 0, 400_000), produce({"a": 2, "c": 2}, 1, 100_000), produce({"a": 2, "b": 1}, 2, 100_000)]
     for number, frame in enumerate(sent):
         begun.clear()
@@ -181,7 +184,7 @@ def test_a_large_request_passes_once_it_is_seen_that_no_rule_is_about_it(bench: 
 
 @pytest.mark.parametrize(("key", "version"), [(FETCH, 16), (SHARE_FETCH, 1)])
 def test_a_large_response_passes_once_it_is_seen_to_have_no_error(
-    bench: Any, wire: Any, key: int, version: int
+    testbed: Testbed, key: int, version: int
 ) -> None:
     batch = bytes(encode_batch([Record(0, 1, None, bytes(200_000))]))
     answers = []
@@ -189,7 +192,7 @@ def test_a_large_response_passes_once_it_is_seen_to_have_no_error(
         parts = [{"partition_index": 0, "records": batch}, {"partition_index": 1, "error_code": code, "records": batch}]
         topic = {"topic_id": "00000000-0000-4000-8000-000000000001", "partitions": parts}
         answers.append(
-            wire.framed(decoder.encode_response(key, version, {"responses": [topic]}, correlation_id=number))
+            wire.with_size(decoder.encode_response(key, version, {"responses": [topic]}, correlation_id=number))
         )
     rest = threading.Event()
 
@@ -204,12 +207,12 @@ def test_a_large_response_passes_once_it_is_seen_to_have_no_error(
         "api in {Fetch, ShareFetch} and partition == 1 and partition.err == NOT_LEADER_OR_FOLLOWER",
         edit={"throttle_time_ms": 77},
     )
-    proxy = bench.proxy(bench.broker(script).address, rules=[rule])
-    client = bench.client(proxy.address)
+    proxy = testbed.proxy(testbed.broker(script).address, rules=[rule])
+    client = testbed.client(proxy.address)
     client.settimeout(60)
     for number, answer in enumerate(answers):
         rest.clear()
-        client.sendall(wire.framed(decoder.encode_request(key, version, {}, correlation_id=number, client_id="c")))
+        client.sendall(wire.with_size(decoder.encode_request(key, version, {}, correlation_id=number, client_id="c")))
         got = b""
         if number != 1:
             got = wire.exactly(client, 250_000)  # before its end

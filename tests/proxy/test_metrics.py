@@ -22,6 +22,9 @@ from barnabas.proxy.feed import FeedSender
 from barnabas.proxy.meter import Gauge
 from barnabas.proxy.metering import MeterConfig, heard
 from barnabas.proxy.metrics import BUCKETS, Metrics
+from harness import wire
+from harness.testbed import Testbed
+from harness.wire import with_size
 from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics
@@ -52,10 +55,6 @@ def of(found: Samples, name: str, label: str) -> dict[str, float]:
     return dict(sums)
 
 
-def framed(frame: bytes) -> bytes:
-    return len(frame).to_bytes(4, "big") + frame
-
-
 class Traffic:
     """The same bytes into a recorder and into the meter's gauge."""
 
@@ -80,12 +79,12 @@ class Traffic:
     ) -> int:
         self.number += 1
         frame = decoder.encode_request(key, version, fields or {}, correlation_id=self.number, client_id=client)
-        self.tell("data", conn, 0, self.time_ns, framed(frame))
+        self.tell("data", conn, 0, self.time_ns, with_size(frame))
         return self.number
 
     def answer(self, number: int, key: int, version: int, fields: dict[str, Any] | None = None, conn: int = 1, after_ns: int = 0) -> None:  # fmt: skip
         frame = decoder.encode_response(key, version, fields or {}, correlation_id=number)
-        self.tell("data", conn, 1, self.time_ns + after_ns, framed(frame))
+        self.tell("data", conn, 1, self.time_ns + after_ns, with_size(frame))
 
     def exchange(self, key: int, version: int, asked: Any = None, answered: Any = None, after_ns: int = 0, **options: Any) -> None:  # fmt: skip
         self.answer(self.ask(key, version, asked, **options), key, version, answered, after_ns=after_ns)
@@ -109,11 +108,11 @@ def mixed(traffic: Traffic, seed: int) -> None:
         conn, key = choice.randrange(1, 5), choice.choice([1, 3, 12, 18, 10, 22, 11, 14])
         version = choice.choice(facts.api(key).versions.every())
         if choice.random() < 0.05:
-            traffic.tell("data", conn, 0, traffic.time_ns, framed(key.to_bytes(2, "big") + b"\x7f\x00" + bytes(8)))
+            traffic.tell("data", conn, 0, traffic.time_ns, with_size(key.to_bytes(2, "big") + b"\x7f\x00" + bytes(8)))
         number = traffic.ask(key, version, conn=conn, client=choice.choice([None, "a", "b" * 20]))
         if choice.random() < 0.1:
             frame = decoder.encode_response(key, version, {}, correlation_id=number)
-            traffic.tell("broker_leg", conn, 1, traffic.time_ns, framed(frame))
+            traffic.tell("broker_leg", conn, 1, traffic.time_ns, with_size(frame))
         names = [field.name for field in facts.api(key).response.fields]
         answered: dict[str, Any] = {}
         try:
@@ -125,13 +124,13 @@ def mixed(traffic: Traffic, seed: int) -> None:
         except ValueError:  # this version has no such field
             answered = {}
         if choice.random() < 0.05:
-            traffic.tell("data", conn, 1, traffic.time_ns, framed(number.to_bytes(4, "big") + b"\xff\xff\xff"))
+            traffic.tell("data", conn, 1, traffic.time_ns, with_size(number.to_bytes(4, "big") + b"\xff\xff\xff"))
         elif choice.random() < 0.9:
             if choice.random() < 0.1:
                 traffic.tell("note", conn, number, "a rule")
             traffic.answer(number, key, version, answered, conn, choice.randrange(10**9))
         if choice.random() < 0.03:
-            traffic.tell("data", conn, 1, traffic.time_ns, framed(b"\x7f\xff\xff\xffwho asked?"))
+            traffic.tell("data", conn, 1, traffic.time_ns, with_size(b"\x7f\xff\xff\xffwho asked?"))
         if choice.random() < 0.03:
             traffic.tell("lost", conn, choice.randrange(2), 1000)
     for conn in range(1, 5):
@@ -244,7 +243,7 @@ def test_made_up_apis_and_versions_get_no_labels_of_their_own(pairs: list[tuple[
         frame = (
             key.to_bytes(2, "big", signed=True) + version.to_bytes(2, "big", signed=True) + number.to_bytes(4, "big")
         )
-        traffic.tell("data", 1, 0, 0, framed(frame + b"\xff\xff" + bytes(30)))
+        traffic.tell("data", 1, 0, 0, with_size(frame + b"\xff\xff" + bytes(30)))
     traffic.tell("closed", 1, 0, "fin")
     names = {facts.api_name(key) for key in facts.api_keys()} | {"other"}
     found = traffic.samples
@@ -315,12 +314,12 @@ def test_both_formats_can_be_read() -> None:
 # -- served ------------------------------------------------------------------------------------------------------
 
 
-def serving(bench: Any, wire: Any, **meter: Any) -> Any:
+def serving(testbed: Testbed, **meter: Any) -> Any:
     def script(sock: socket.socket) -> None:
         while frame := wire.read_frame(sock):
-            sock.sendall(framed(frame[8:12] + decoder.encode_response(12, 4, {"error_code": 27}, correlation_id=0)[4:]))
+            sock.sendall(with_size(frame[8:12] + decoder.encode_response(12, 4, {"error_code": 27}, correlation_id=0)[4:]))
 
-    return bench.proxy(bench.broker(script).address, meter=MeterConfig(metrics=ANY, **meter))
+    return testbed.proxy(testbed.broker(script).address, meter=MeterConfig(metrics=ANY, **meter))
 
 
 def scrape(proxy: Any, path: str = "/metrics") -> bytes:
@@ -331,12 +330,12 @@ def scrape(proxy: Any, path: str = "/metrics") -> bytes:
         return body
 
 
-def test_a_running_proxy_is_scraped(bench: Any, wire: Any) -> None:
-    proxy = serving(bench, wire)
-    client = bench.client(proxy.address)
+def test_a_running_proxy_is_scraped(testbed: Testbed) -> None:
+    proxy = serving(testbed)
+    client = testbed.client(proxy.address)
     request = decoder.encode_request(12, 4, {"group_id": "g"}, correlation_id=0, client_id="zebra-1")
     for _ in range(30):
-        client.sendall(framed(request))
+        client.sendall(with_size(request))
         assert wire.read_frame(client)
     deadline = 100
     while value(found := samples(scrape(proxy)), "barnabas_requests_total", api="Heartbeat", api_version="4") < 30:
@@ -350,8 +349,8 @@ def test_a_running_proxy_is_scraped(bench: Any, wire: Any) -> None:
     assert b"zebra" not in scrape(proxy)
 
 
-def test_only_metrics_are_served(bench: Any, wire: Any) -> None:
-    proxy = serving(bench, wire)
+def test_only_metrics_are_served(testbed: Testbed) -> None:
+    proxy = serving(testbed)
     host, port = proxy.meter.metrics
 
     def status(method: str, path: str) -> int:
@@ -378,8 +377,8 @@ def test_only_metrics_are_served(bench: Any, wire: Any) -> None:
     assert status("GET", "/metrics") == 200
 
 
-def test_idle_clients_cannot_keep_scrapers_out(bench: Any, wire: Any) -> None:
-    proxy = serving(bench, wire)
+def test_idle_clients_cannot_keep_scrapers_out(testbed: Testbed) -> None:
+    proxy = serving(testbed)
     idle = [socket.create_connection(proxy.meter.metrics) for _ in range(40)]
     try:
         with pytest.raises((urllib.error.HTTPError, ConnectionError)):

@@ -7,7 +7,6 @@ import socket
 import time
 from collections import Counter
 from contextlib import closing
-from typing import Any
 
 import pytest
 from barnabas import decoder
@@ -16,6 +15,9 @@ from barnabas.proxy.meter import Gauge
 from barnabas.proxy.metering import MeterConfig
 from barnabas.proxy.metrics import Metrics
 from barnabas.proxy.statsd import DATAGRAM, SAMPLES, StatsD
+from harness import wire
+from harness.testbed import Testbed
+from harness.wire import with_size
 
 LINE = re.compile(
     r"[A-Za-z0-9_.-]+:-?[0-9.]+\|(c|g|ms)(\|@[0-9.]+)?(\|#[a-z_]+:[A-Za-z0-9_-]*(,[a-z_]+:[A-Za-z0-9_-]*)*)?"
@@ -38,7 +40,7 @@ def exchanges(gauge: Gauge, count: int, error: int = 0, latency_ns: int = 2_500_
                 decoder.encode_response(12, 4, {"error_code": error}, correlation_id=number),
             )
         ):
-            gauge.data(1, direction, direction * latency_ns, len(frame).to_bytes(4, "big") + frame)
+            gauge.data(1, direction, direction * latency_ns, with_size(frame))
 
 
 def lines(statsd: StatsD) -> list[str]:
@@ -85,9 +87,9 @@ def test_unknown_apis_share_a_name() -> None:
     gauge, statsd = traffic()
     for key in range(500, 600):
         frame = key.to_bytes(2, "big") + bytes(2) + key.to_bytes(4, "big") + b"\xff\xff"
-        gauge.data(1, 0, 0, len(frame).to_bytes(4, "big") + frame)
+        gauge.data(1, 0, 0, with_size(frame))
         answer = key.to_bytes(4, "big")
-        gauge.data(1, 1, 5, len(answer).to_bytes(4, "big") + answer)
+        gauge.data(1, 1, 5, with_size(answer))
     names = Counter(line.partition(":")[0] for line in lines(statsd))
     assert {name for name in names if "requests" in name or "latency" in name} == {
         "barnabas.requests.other.other",
@@ -96,11 +98,11 @@ def test_unknown_apis_share_a_name() -> None:
 
 
 @pytest.mark.parametrize("listens", [True, False])
-def test_a_running_proxy_sends_them(bench: Any, wire: Any, listens: bool) -> None:
+def test_a_running_proxy_sends_them(testbed: Testbed, listens: bool) -> None:
     def script(sock: socket.socket) -> None:
         while frame := wire.read_frame(sock):
             answer = decoder.encode_response(12, 4, {}, correlation_id=int.from_bytes(frame[8:12], "big"))
-            sock.sendall(wire.framed(answer))
+            sock.sendall(wire.with_size(answer))
 
     with closing(socket.socket(socket.AF_INET, socket.SOCK_DGRAM)) as server:
         server.bind(("127.0.0.1", 0))
@@ -108,10 +110,10 @@ def test_a_running_proxy_sends_them(bench: Any, wire: Any, listens: bool) -> Non
         where = server.getsockname()
         if not listens:
             server.close()
-        proxy = bench.proxy(bench.broker(script).address, meter=MeterConfig(statsd=where, metrics=("127.0.0.1", 0)))
-        client = bench.client(proxy.address)
+        proxy = testbed.proxy(testbed.broker(script).address, meter=MeterConfig(statsd=where, metrics=("127.0.0.1", 0)))
+        client = testbed.client(proxy.address)
         for number in range(40):
-            client.sendall(wire.framed(decoder.encode_request(12, 4, {}, correlation_id=number, client_id="c")))
+            client.sendall(wire.with_size(decoder.encode_request(12, 4, {}, correlation_id=number, client_id="c")))
             assert wire.read_frame(client)
         if listens:
             asked = timed = 0.0

@@ -11,11 +11,13 @@ import socket
 import threading
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 from barnabas.proxy import bells, polling
 from barnabas.proxy.polling import EDGE, READ, WRITE, SelectorPoll
+from harness import wire
+from harness.processes import comes_to_rest
+from harness.testbed import Testbed
 
 
 @pytest.fixture
@@ -106,14 +108,14 @@ def test_memory_without_a_name(portable: None) -> None:
     os.close(fd)
 
 
-def test_traffic_recording_and_large_frames(bench: Any, wire: Any, tmp_path: Path, portable: None) -> None:
+def test_traffic_recording_and_large_frames(testbed: Testbed, tmp_path: Path, portable: None) -> None:
     def echo(sock: socket.socket) -> None:
         while data := sock.recv(1 << 16):
             sock.sendall(data)
 
-    proxy = bench.proxy(bench.broker(echo).address, record=tmp_path)
+    proxy = testbed.proxy(testbed.broker(echo).address, record=tmp_path)
     large = wire.request(0, 3, 2, os.urandom(3_000_000))
-    clients = [bench.client(proxy.address) for _ in range(20)]
+    clients = [testbed.client(proxy.address) for _ in range(20)]
     for client in clients:
         client.sendall(wire.request(18, 0, 1))
         assert wire.read_frame(client) == wire.request(18, 0, 1)
@@ -129,13 +131,13 @@ def test_traffic_recording_and_large_frames(bench: Any, wire: Any, tmp_path: Pat
     assert list(tmp_path.glob("*.pcapng"))
 
 
-def test_an_idle_proxy_is_idle(bench: Any, wire: Any, portable: None) -> None:
+def test_an_idle_proxy_is_idle(testbed: Testbed, portable: None) -> None:
     def echo(sock: socket.socket) -> None:
         while data := sock.recv(1 << 16):
             sock.sendall(data)
 
-    proxy = bench.proxy(bench.broker(echo).address)
-    for client in [bench.client(proxy.address) for _ in range(50)]:
+    proxy = testbed.proxy(testbed.broker(echo).address)
+    for client in [testbed.client(proxy.address) for _ in range(50)]:
         client.sendall(wire.request(18, 0, 1))
         assert wire.read_frame(client)
 
@@ -144,4 +146,4 @@ def test_an_idle_proxy_is_idle(bench: Any, wire: Any, portable: None) -> None:
             fields = file.read().rsplit(")", 1)[1].split()
         return int(fields[11]) + int(fields[12])
 
-    wire.comes_to_rest(ticks)
+    comes_to_rest(ticks)

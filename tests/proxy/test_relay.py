@@ -12,9 +12,11 @@ from typing import Any
 
 import pytest
 from barnabas.proxy.events import ConnectionClosed, NotKafka, UpstreamFailed
+from harness import wire
+from harness.testbed import Testbed, next_event
 
 
-def echo_frames(wire: Any) -> Any:
+def echo_frames() -> Any:
     """A broker that answers every request with its correlation id and the request itself."""
 
     def script(sock: socket.socket) -> None:
@@ -24,11 +26,11 @@ def echo_frames(wire: Any) -> Any:
     return script
 
 
-def conversation(wire: Any) -> bytes:
+def conversation() -> bytes:
     return wire.request(18, 0, 1) + wire.request(3, 0, 2, bytes(4)) + wire.request(1, 4, 3, os.urandom(40))
 
 
-def test_bytes_are_identical_at_every_split_position(bench: Any, wire: Any) -> None:
+def test_bytes_are_identical_at_every_split_position(testbed: Testbed) -> None:
     seen: list[bytes] = []
 
     def script(sock: socket.socket) -> None:
@@ -40,11 +42,11 @@ def test_bytes_are_identical_at_every_split_position(bench: Any, wire: Any) -> N
         time.sleep(0.002)
         sock.sendall(answer[cut:])
 
-    asked = conversation(wire)
+    asked = conversation()
     answer = wire.response(1, b"x" * 20) + wire.response(2, b"not metadata") + wire.response(3, b"z" * 30)
-    proxy = bench.proxy(bench.broker(script).address)
+    proxy = testbed.proxy(testbed.broker(script).address)
     for cut in range(len(asked) + 1):
-        client = bench.client(proxy.address)
+        client = testbed.client(proxy.address)
         client.sendall(asked[:cut])
         time.sleep(0.002)
         client.sendall(asked[cut:])
@@ -53,10 +55,10 @@ def test_bytes_are_identical_at_every_split_position(bench: Any, wire: Any) -> N
     assert set(seen) == {asked}
 
 
-def test_one_byte_segments(bench: Any, wire: Any) -> None:
-    proxy = bench.proxy(bench.broker(echo_frames(wire)).address)
-    client = bench.client(proxy.address)
-    asked = conversation(wire)
+def test_one_byte_segments(testbed: Testbed) -> None:
+    proxy = testbed.proxy(testbed.broker(echo_frames()).address)
+    client = testbed.client(proxy.address)
+    asked = conversation()
     for index in range(len(asked)):
         client.sendall(asked[index : index + 1])
     for number, size in enumerate((15, 19, 55), 1):
@@ -65,18 +67,18 @@ def test_one_byte_segments(bench: Any, wire: Any) -> None:
         assert len(frame) == 8 + size
 
 
-def test_pipelining_of_a_thousand(bench: Any, wire: Any) -> None:
-    proxy = bench.proxy(bench.broker(echo_frames(wire)).address)
-    client = bench.client(proxy.address)
+def test_pipelining_of_a_thousand(testbed: Testbed) -> None:
+    proxy = testbed.proxy(testbed.broker(echo_frames()).address)
+    client = testbed.client(proxy.address)
     asked = [wire.request(number % 50, 0, number, os.urandom(number % 300)) for number in range(1000)]
     threading.Thread(target=client.sendall, args=(b"".join(asked),), daemon=True).start()
     for number, frame in enumerate(asked):
         assert wire.read_frame(client) == wire.response(number, frame)
 
 
-def test_big_frames_both_ways(bench: Any, wire: Any) -> None:
-    proxy = bench.proxy(bench.broker(echo_frames(wire)).address)
-    client = bench.client(proxy.address)
+def test_big_frames_both_ways(testbed: Testbed) -> None:
+    proxy = testbed.proxy(testbed.broker(echo_frames()).address)
+    client = testbed.client(proxy.address)
     for size in (1 << 20, 5_000_001, 40 << 20):
         frame = wire.request(0, 3, size, os.urandom(1 << 16) * (size >> 16) + b"end")
         threading.Thread(target=client.sendall, args=(frame,), daemon=True).start()
@@ -84,7 +86,7 @@ def test_big_frames_both_ways(bench: Any, wire: Any) -> None:
         assert hashlib.sha256(got).digest() == hashlib.sha256(wire.response(size, frame)).digest()
 
 
-def test_half_close_keeps_the_other_direction(bench: Any, wire: Any) -> None:
+def test_half_close_keeps_the_other_direction(testbed: Testbed) -> None:
     def script(sock: socket.socket) -> None:
         data = b""
         while part := sock.recv(65536):
@@ -94,15 +96,15 @@ def test_half_close_keeps_the_other_direction(bench: Any, wire: Any) -> None:
         sock.sendall(wire.response(2, b"late"))
         sock.shutdown(socket.SHUT_WR)
 
-    proxy = bench.proxy(bench.broker(script).address)
-    client = bench.client(proxy.address)
+    proxy = testbed.proxy(testbed.broker(script).address)
+    client = testbed.client(proxy.address)
     asked = wire.request(18, 0, 1)
     client.sendall(asked)
     client.shutdown(socket.SHUT_WR)
     assert wire.read_frame(client) == wire.response(1, asked)
     assert wire.read_frame(client) == wire.response(2, b"late")
     assert client.recv(1) == b""
-    closed = wire.wait_for(proxy, ConnectionClosed)
+    closed = next_event(proxy, ConnectionClosed)
     assert (closed.how, closed.sent) == ("fin", len(asked))
 
 
@@ -111,20 +113,20 @@ def reset(sock: socket.socket) -> None:
     sock.close()
 
 
-def test_reset_by_the_broker_reaches_the_client_as_reset(bench: Any, wire: Any) -> None:
+def test_reset_by_the_broker_reaches_the_client_as_reset(testbed: Testbed) -> None:
     def script(sock: socket.socket) -> None:
         wire.read_frame(sock)
         reset(sock)
 
-    proxy = bench.proxy(bench.broker(script).address)
-    client = bench.client(proxy.address)
+    proxy = testbed.proxy(testbed.broker(script).address)
+    client = testbed.client(proxy.address)
     client.sendall(wire.request(18, 0, 1))
     with pytest.raises(ConnectionResetError):
         client.recv(1)
-    assert wire.wait_for(proxy, ConnectionClosed).how == "rst"
+    assert next_event(proxy, ConnectionClosed).how == "rst"
 
 
-def test_reset_by_the_client_reaches_the_broker_as_reset(bench: Any, wire: Any) -> None:
+def test_reset_by_the_client_reaches_the_broker_as_reset(testbed: Testbed) -> None:
     outcome: list[str] = []
     arrived, done = threading.Event(), threading.Event()
 
@@ -137,8 +139,8 @@ def test_reset_by_the_client_reaches_the_broker_as_reset(bench: Any, wire: Any) 
             outcome.append("rst")
         done.set()
 
-    proxy = bench.proxy(bench.broker(script).address)
-    client = bench.client(proxy.address)
+    proxy = testbed.proxy(testbed.broker(script).address)
+    client = testbed.client(proxy.address)
     client.sendall(wire.request(18, 0, 1))
     assert arrived.wait(60)
     reset(client)
@@ -146,35 +148,35 @@ def test_reset_by_the_client_reaches_the_broker_as_reset(bench: Any, wire: Any) 
     assert outcome == ["rst"]
 
 
-def test_refused_upstream_is_one_event_and_the_proxy_stays(bench: Any, wire: Any) -> None:
-    address = bench.nobody()
-    proxy = bench.proxy(address)
+def test_refused_upstream_is_one_event_and_the_proxy_stays(testbed: Testbed) -> None:
+    address = testbed.closed_port()
+    proxy = testbed.proxy(address)
     for _ in range(3):
-        client = bench.client(proxy.address)
+        client = testbed.client(proxy.address)
         assert client.recv(1) == b""
-        failed = wire.wait_for(proxy, UpstreamFailed)
+        failed = next_event(proxy, UpstreamFailed)
         assert failed.broker == address
         assert "connection refused" in failed.text and "--broker" in failed.text
 
 
-def test_a_name_with_several_addresses_is_tried_through(bench: Any, wire: Any) -> None:
+def test_a_name_with_several_addresses_is_tried_through(testbed: Testbed) -> None:
     """`localhost` is ::1 first on many machines; the broker listens on 127.0.0.1 only."""
-    broker = bench.broker(echo_frames(wire))
-    proxy = bench.proxy(("localhost", broker.address[1]))
-    client = bench.client(proxy.address)
+    broker = testbed.broker(echo_frames())
+    proxy = testbed.proxy(("localhost", broker.address[1]))
+    client = testbed.client(proxy.address)
     asked = wire.request(18, 0, 1)
     client.sendall(asked)
     assert wire.read_frame(client) == wire.response(1, asked)
 
 
-def test_unreachable_broker_is_told_at_the_start(bench: Any, wire: Any) -> None:
-    proxy = bench.proxy(bench.nobody(), probe=True)
-    assert wire.wait_for(proxy, UpstreamFailed).connection == 0
+def test_unreachable_broker_is_told_at_the_start(testbed: Testbed) -> None:
+    proxy = testbed.proxy(testbed.closed_port(), probe=True)
+    assert next_event(proxy, UpstreamFailed).connection == 0
 
 
-def test_unknown_host_name_is_an_event(bench: Any, wire: Any) -> None:
-    proxy = bench.proxy(("no-such-host.invalid", 9092), probe=True)
-    assert "no-such-host.invalid" in wire.wait_for(proxy, UpstreamFailed, 60).text
+def test_unknown_host_name_is_an_event(testbed: Testbed) -> None:
+    proxy = testbed.proxy(("no-such-host.invalid", 9092), probe=True)
+    assert "no-such-host.invalid" in next_event(proxy, UpstreamFailed).text
 
 
 def relay_memory(proxy: Any) -> int:
@@ -184,7 +186,7 @@ def relay_memory(proxy: Any) -> int:
     return int(fields["Private_Dirty"].split()[0])
 
 
-def test_a_reader_that_stalls_costs_no_memory_and_gets_everything(bench: Any, wire: Any) -> None:
+def test_a_reader_that_stalls_costs_no_memory_and_gets_everything(testbed: Testbed) -> None:
     total = 48 << 20
     block = os.urandom(1 << 20)
 
@@ -194,8 +196,8 @@ def test_a_reader_that_stalls_costs_no_memory_and_gets_everything(bench: Any, wi
         for _ in range(total >> 20):
             sock.sendall(block)
 
-    proxy = bench.proxy(bench.broker(script).address)
-    client = bench.client(proxy.address, SO_RCVBUF=65536)
+    proxy = testbed.proxy(testbed.broker(script).address)
+    client = testbed.client(proxy.address, SO_RCVBUF=65536)
     client.sendall(wire.request(1, 4, 1))
     assert len(wire.exactly(client, 8)) == 8
     before = relay_memory(proxy)
@@ -211,17 +213,17 @@ def test_a_reader_that_stalls_costs_no_memory_and_gets_everything(bench: Any, wi
     assert digest.digest() == hashlib.sha256(block * (total >> 20)).digest()
 
 
-def test_what_is_no_kafka_passes_and_is_told_once(bench: Any, wire: Any) -> None:
+def test_what_is_no_kafka_passes_and_is_told_once(testbed: Testbed) -> None:
     def script(sock: socket.socket) -> None:
         while data := sock.recv(65536):
             sock.sendall(data.upper())
 
-    proxy = bench.proxy(bench.broker(script).address)
-    client = bench.client(proxy.address)
+    proxy = testbed.proxy(testbed.broker(script).address)
+    client = testbed.client(proxy.address)
     for text in (b"GET / HTTP/1.1\r\n", b"host: x\r\n\r\n", b"z"):
         client.sendall(text)
         assert wire.exactly(client, len(text)) == text.upper()
-    assert "HTTP" in wire.wait_for(proxy, NotKafka).text
+    assert "HTTP" in next_event(proxy, NotKafka).text
     client.close()
     event = proxy.next_event(5)
     while not isinstance(event, ConnectionClosed):
@@ -231,36 +233,36 @@ def test_what_is_no_kafka_passes_and_is_told_once(bench: Any, wire: Any) -> None
 
 
 @pytest.mark.parametrize("piecewise", [False, True])
-def test_tls_hello_on_the_plain_listener_is_named(bench: Any, wire: Any, piecewise: bool) -> None:
+def test_tls_hello_on_the_plain_listener_is_named(testbed: Testbed, piecewise: bool) -> None:
     hello = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + os.urandom(600)
 
     def script(sock: socket.socket) -> None:
         sock.sendall(wire.exactly(sock, len(hello))[::-1])
 
-    proxy = bench.proxy(bench.broker(script).address)
-    client = bench.client(proxy.address)
+    proxy = testbed.proxy(testbed.broker(script).address)
+    client = testbed.client(proxy.address)
     for at in range(0, len(hello), 1 if piecewise else len(hello)):
         client.sendall(hello[at : at + (1 if piecewise else len(hello))])
     assert wire.exactly(client, len(hello)) == hello[::-1]
-    text = wire.wait_for(proxy, NotKafka).text
+    text = next_event(proxy, NotKafka).text
     assert "TLS hello on the plain listener" in text and "security.protocol" in text
 
 
 @pytest.mark.parametrize("size", [-1, -(2**31), 512 * 1024 * 1024 + 1])
-def test_an_impossible_size_falls_back_to_bytes(bench: Any, wire: Any, size: int) -> None:
+def test_an_impossible_size_falls_back_to_bytes(testbed: Testbed, size: int) -> None:
     def script(sock: socket.socket) -> None:
         while data := sock.recv(65536):
             sock.sendall(data)
 
-    proxy = bench.proxy(bench.broker(script).address)
-    client = bench.client(proxy.address)
+    proxy = testbed.proxy(testbed.broker(script).address)
+    client = testbed.client(proxy.address)
     sent = wire.request(18, 0, 1) + struct.pack(">i", size) + os.urandom(5000)
     client.sendall(sent)
     assert wire.exactly(client, len(sent)) == sent
-    assert str(size) in wire.wait_for(proxy, NotKafka).text
+    assert str(size) in next_event(proxy, NotKafka).text
 
 
-def test_raw_sasl_tokens_pass(bench: Any, wire: Any) -> None:
+def test_raw_sasl_tokens_pass(testbed: Testbed) -> None:
     """SaslHandshake v0 is followed by frames without any header."""
     tokens = [b"", b"\0<user\0secret", b"n", b"\0\x03\0\x01\0\0\0\x07\0\x01t"]
 
@@ -268,8 +270,8 @@ def test_raw_sasl_tokens_pass(bench: Any, wire: Any) -> None:
         while frame := wire.read_frame(sock):
             sock.sendall(frame)
 
-    proxy = bench.proxy(bench.broker(script).address)
-    client = bench.client(proxy.address)
-    for sent in [wire.request(17, 0, 1), *map(wire.framed, tokens), wire.request(18, 0, 2)]:
+    proxy = testbed.proxy(testbed.broker(script).address)
+    client = testbed.client(proxy.address)
+    for sent in [wire.request(17, 0, 1), *map(wire.with_size, tokens), wire.request(18, 0, 2)]:
         client.sendall(sent)
         assert wire.exactly(client, len(sent)) == sent

@@ -23,6 +23,8 @@ from barnabas.proxy.events import ConnectionClosed, Listening
 from barnabas.proxy.sasl import LoginRefused, SaslConfig, Work, conversation, unsecured_token
 from barnabas.proxy.security import TlsConfig
 from barnabas.proxy.security_events import LoggedIn, LoginFailed
+from harness import wire
+from harness.testbed import Testbed, next_event
 
 VERSIONS, HANDSHAKE, AUTHENTICATE = (facts.api_key(n) for n in ("ApiVersions", "SaslHandshake", "SaslAuthenticate"))
 CANARY = "canary-9Qx-password"
@@ -198,7 +200,7 @@ def test_refusals_carry_the_brokers_words() -> None:
         Talk(SaslConfig("PLAIN", "alice", CANARY), lambda _: refused, {}).run()
 
 
-def test_settings_that_cannot_work(bench: Any) -> None:
+def test_settings_that_cannot_work(testbed: Testbed) -> None:
     for sasl, words in (
         (SaslConfig("GSSAPI", "a", "b"), "not one of"),
         (SaslConfig("PLAIN", "", CANARY), "--sasl-username"),
@@ -208,7 +210,7 @@ def test_settings_that_cannot_work(bench: Any) -> None:
         (SaslConfig("OAUTHBEARER", secret=f"{CANARY} x"), "characters"),
     ):
         with pytest.raises(ProxyError) as refused:
-            bench.proxy(("127.0.0.1", 1), sasl=sasl)
+            testbed.proxy(("127.0.0.1", 1), sasl=sasl)
         assert words in str(refused.value) and CANARY not in str(refused.value)
         assert CANARY not in repr(sasl)
 
@@ -219,14 +221,13 @@ def test_settings_that_cannot_work(bench: Any) -> None:
 class LoginBroker:
     """A scripted broker: takes any PLAIN login; then echoes requests as responses. `seen`: (api key, raw frame)."""
 
-    def __init__(self, wire: Any, lifetime_ms: int = 0, refuse: str = "") -> None:
-        self.wire = wire
+    def __init__(self, lifetime_ms: int = 0, refuse: str = "") -> None:
         self.lifetime_ms = lifetime_ms
         self.refuse = refuse
         self.seen: list[tuple[int, bytes]] = []
 
     def __call__(self, sock: socket.socket) -> None:
-        while data := self.wire.read_frame(sock):
+        while data := wire.read_frame(sock):
             key, version, correlation = struct.unpack_from(">hhi", data, 4)
             self.seen.append((key, data))
             if key == HANDSHAKE:
@@ -241,27 +242,27 @@ class LoginBroker:
             elif key == 0:
                 continue  # acks=0
             else:
-                sock.sendall(self.wire.response(correlation, data[12:]))
+                sock.sendall(wire.response(correlation, data[12:]))
                 continue
             answer = decoder.encode_response(key, version, fields, correlation_id=correlation)
-            sock.sendall(self.wire.framed(answer))
+            sock.sendall(wire.with_size(answer))
 
 
 PLAIN = SaslConfig("PLAIN", "alice", CANARY)
 
 
-def test_the_login_comes_first_and_is_recorded_without_its_secret(bench: Any, wire: Any, tmp_path: Path) -> None:
-    script = LoginBroker(wire)
-    proxy = bench.proxy(bench.broker(script).address, sasl=PLAIN, record=tmp_path)
-    assert "alice with PLAIN" in wire.wait_for(proxy, Listening).text
-    client = bench.client(proxy.address)
+def test_the_login_comes_first_and_is_recorded_without_its_secret(testbed: Testbed, tmp_path: Path) -> None:
+    script = LoginBroker()
+    proxy = testbed.proxy(testbed.broker(script).address, sasl=PLAIN, record=tmp_path)
+    assert "alice with PLAIN" in next_event(proxy, Listening).text
+    client = testbed.client(proxy.address)
     asked = b"".join(wire.request(13, 0, number, bytes(100)) for number in range(5))
     client.sendall(asked)
     for number in range(5):
         assert wire.read_frame(client)[4:8] == struct.pack(">i", number)
-    assert wire.wait_for(proxy, LoggedIn).username == "alice"
+    assert next_event(proxy, LoggedIn).username == "alice"
     client.close()
-    wire.wait_for(proxy, ConnectionClosed)
+    next_event(proxy, ConnectionClosed)
     assert [key for key, _ in script.seen[:3]] == [VERSIONS, HANDSHAKE, AUTHENTICATE]
     assert b"".join(data for _, data in script.seen[3:]) == asked
     proxy.stop()
@@ -274,11 +275,11 @@ def test_the_login_comes_first_and_is_recorded_without_its_secret(bench: Any, wi
         assert [exchange.api_key for exchange in capture.exchanges()] == [13] * 5
 
 
-def test_a_refused_login_closes_the_client_with_the_brokers_words(bench: Any, wire: Any, tmp_path: Path) -> None:
-    script = LoginBroker(wire, refuse="no such user")
-    proxy = bench.proxy(bench.broker(script).address, sasl=PLAIN, record=tmp_path)
-    assert bench.client(proxy.address).recv(1) == b""
-    failed = wire.wait_for(proxy, LoginFailed)
+def test_a_refused_login_closes_the_client_with_the_brokers_words(testbed: Testbed, tmp_path: Path) -> None:
+    script = LoginBroker(refuse="no such user")
+    proxy = testbed.proxy(testbed.broker(script).address, sasl=PLAIN, record=tmp_path)
+    assert testbed.client(proxy.address).recv(1) == b""
+    failed = next_event(proxy, LoginFailed)
     assert "no such user" in failed.text and CANARY not in failed.text
 
 
@@ -290,23 +291,23 @@ def test_a_refused_login_closes_the_client_with_the_brokers_words(bench: Any, wi
         (b"\0\0\0\2xx", "cannot be read"),
     ],
 )
-def test_brokers_that_answer_anything_else(bench: Any, wire: Any, said: bytes, words: str) -> None:
+def test_brokers_that_answer_anything_else(testbed: Testbed, said: bytes, words: str) -> None:
     def script(sock: socket.socket) -> None:
         wire.read_frame(sock)
         sock.sendall(said)
         if said:
             sock.recv(1)
 
-    proxy = bench.proxy(bench.broker(script).address, sasl=PLAIN)
-    bench.client(proxy.address)
-    assert words in wire.wait_for(proxy, LoginFailed).reason
+    proxy = testbed.proxy(testbed.broker(script).address, sasl=PLAIN)
+    testbed.client(proxy.address)
+    assert words in next_event(proxy, LoginFailed).reason
 
 
-def test_logging_in_again_between_frames(bench: Any, wire: Any) -> None:
+def test_logging_in_again_between_frames(testbed: Testbed) -> None:
     """The client sees its own responses alone and in order, the broker never a request within the login."""
-    script = LoginBroker(wire, lifetime_ms=2500)
-    proxy = bench.proxy(bench.broker(script).address, sasl=PLAIN)
-    client = bench.client(proxy.address)
+    script = LoginBroker(lifetime_ms=2500)
+    proxy = testbed.proxy(testbed.broker(script).address, sasl=PLAIN)
+    client = testbed.client(proxy.address)
     end = time.monotonic() + 60
     number = 0
     while time.monotonic() < end and [key for key, _ in script.seen].count(AUTHENTICATE) < 3:
@@ -324,27 +325,27 @@ def test_logging_in_again_between_frames(bench: Any, wire: Any) -> None:
 
 
 @pytest.mark.slow  # for 10 s the proxy waits for a moment without requests in flight
-def test_a_client_that_is_never_answered_is_closed_in_order(bench: Any, wire: Any) -> None:
+def test_a_client_that_is_never_answered_is_closed_in_order(testbed: Testbed) -> None:
     """acks=0 alone shows no moment for a login; 10 s are waited for one."""
-    script = LoginBroker(wire, lifetime_ms=1500)
-    proxy = bench.proxy(bench.broker(script).address, sasl=PLAIN)
-    client = bench.client(proxy.address)
+    script = LoginBroker(lifetime_ms=1500)
+    proxy = testbed.proxy(testbed.broker(script).address, sasl=PLAIN)
+    client = testbed.client(proxy.address)
     produce = wire.request(0, 3, 1, struct.pack(">hhii", -1, 0, 1000, 0))
     client.sendall(produce)
-    closed = wire.wait_for(proxy, ConnectionClosed, 60)
+    closed = next_event(proxy, ConnectionClosed)
     assert closed.how == "fin" and closed.sent == len(produce)
     assert client.recv(1) == b""
 
 
-def test_no_secret_on_command_lines_or_in_events(bench: Any, wire: Any, tmp_path: Path) -> None:
+def test_no_secret_on_command_lines_or_in_events(testbed: Testbed, tmp_path: Path) -> None:
     from tls.certificates import make
 
     ca = make(tmp_path, "ca", ca=True)
     own = make(tmp_path, "own", ("127.0.0.1",), ca)
     tls = TlsConfig(certificate=own.path, key=own.key_path)
-    proxy = bench.proxy(bench.broker(LoginBroker(wire)).address, sasl=PLAIN, tls=tls, record=tmp_path / "rec")
-    bench.client(proxy.address).sendall(b"plain")
-    told = [wire.wait_for(proxy, Listening)]
+    proxy = testbed.proxy(testbed.broker(LoginBroker()).address, sasl=PLAIN, tls=tls, record=tmp_path / "rec")
+    testbed.client(proxy.address).sendall(b"plain")
+    told = [next_event(proxy, Listening)]
     while (event := proxy.next_event(1)) is not None and len(told) < 10:
         told.append(event)
     lines = b"".join(_cmdline(path) for path in Path("/proc").glob("[0-9]*/cmdline"))

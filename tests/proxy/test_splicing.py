@@ -21,18 +21,20 @@ from barnabas.proxy import splicing
 from barnabas.proxy.events import ConnectionClosed, Counts
 from barnabas.proxy.reading import Lost, RingReader
 from barnabas.proxy.ring import NONE, Kind, Ring, RingWriter
+from harness import wire
+from harness.testbed import Testbed, next_event
 
 SNAPLEN = 1024
 SIZES = (100, 70_000, 1 << 20, 300, 3_000_001, 64 << 10, 1500, 2 << 20, 5)
 
 
-def frames(wire: Any, sizes: tuple[int, ...]) -> list[bytes]:
+def frames(sizes: tuple[int, ...]) -> list[bytes]:
     """Produce requests of version 3 as far as their heads go: no transactional id, acks of 1."""
     head = struct.pack(">hhi", -1, 1, 5000)
     return [wire.request(0, 3, number, head + os.urandom(size)) for number, size in enumerate(sizes)]
 
 
-def echo(wire: Any) -> Any:
+def echo() -> Any:
     def script(sock: socket.socket) -> None:
         while frame := wire.read_frame(sock):
             sock.sendall(wire.response(int.from_bytes(frame[8:12], "big"), frame))
@@ -47,10 +49,10 @@ def pipes_of(proxy: Any) -> int:
 
 
 @pytest.mark.parametrize("lossless", [False, True])
-def test_bytes_and_records(bench: Any, wire: Any, tmp_path: Path, lossless: bool) -> None:
-    proxy = bench.proxy(bench.broker(echo(wire)).address, record=tmp_path, snaplen=SNAPLEN, lossless=lossless)
-    asked = frames(wire, SIZES)
-    clients = [bench.client(proxy.address) for _ in range(3)]
+def test_bytes_and_records(testbed: Testbed, tmp_path: Path, lossless: bool) -> None:
+    proxy = testbed.proxy(testbed.broker(echo()).address, record=tmp_path, snaplen=SNAPLEN, lossless=lossless)
+    asked = frames(SIZES)
+    clients = [testbed.client(proxy.address) for _ in range(3)]
 
     def send(client: socket.socket) -> None:
         data = b"".join(asked)
@@ -65,7 +67,7 @@ def test_bytes_and_records(bench: Any, wire: Any, tmp_path: Path, lossless: bool
             assert hashlib.sha256(got).digest() == hashlib.sha256(wire.response(number, frame)).digest()
         client.shutdown(socket.SHUT_WR)
         assert client.recv(1) == b""
-        closed = wire.wait_for(proxy, ConnectionClosed)
+        closed = next_event(proxy, ConnectionClosed)
         assert (closed.how, closed.sent) == ("fin", sum(map(len, asked)))
         assert closed.received == sum(len(frame) + 8 for frame in asked)
     assert pipes_of(proxy) >= 2
@@ -87,7 +89,7 @@ def test_bytes_and_records(bench: Any, wire: Any, tmp_path: Path, lossless: bool
     assert [verify(path).state for path in tmp_path.glob("*.pcapng")] == ["fine"]
 
 
-def test_half_close_and_reset_inside_of_a_spliced_frame(bench: Any, wire: Any, tmp_path: Path) -> None:
+def test_half_close_and_reset_inside_of_a_spliced_frame(testbed: Testbed, tmp_path: Path) -> None:
     got: list[int] = []
     ended = threading.Event()
 
@@ -102,16 +104,16 @@ def test_half_close_and_reset_inside_of_a_spliced_frame(bench: Any, wire: Any, t
             got.append(-1)
         ended.set()
 
-    proxy = bench.proxy(bench.broker(script).address, record=tmp_path, snaplen=SNAPLEN)
-    (frame,) = frames(wire, (4 << 20,))
-    client = bench.client(proxy.address)
+    proxy = testbed.proxy(testbed.broker(script).address, record=tmp_path, snaplen=SNAPLEN)
+    (frame,) = frames((4 << 20,))
+    client = testbed.client(proxy.address)
     client.sendall(frame[: 3 << 20])
     client.shutdown(socket.SHUT_WR)
     assert wire.read_frame(client) == wire.response(0, b"late")
     assert client.recv(1) == b""
     assert ended.wait(60) and got == [3 << 20]
     ended.clear()
-    client = bench.client(proxy.address)
+    client = testbed.client(proxy.address)
     client.sendall(frame[: 3 << 20])
     time.sleep(0.1)
     client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
@@ -122,7 +124,7 @@ def test_half_close_and_reset_inside_of_a_spliced_frame(bench: Any, wire: Any, t
         assert capture.note is None and all(path.exists() for path in tmp_path.glob("*.pcapng"))
 
 
-def test_a_stalled_broker_stalls_one_connection_and_loses_nothing(bench: Any, wire: Any, tmp_path: Path) -> None:
+def test_a_stalled_broker_stalls_one_connection_and_loses_nothing(testbed: Testbed, tmp_path: Path) -> None:
     go = threading.Event()
 
     def script(sock: socket.socket) -> None:
@@ -134,9 +136,9 @@ def test_a_stalled_broker_stalls_one_connection_and_loses_nothing(bench: Any, wi
             sock.sendall(wire.response(int.from_bytes(first[8:12], "big"), hashlib.sha256(rest).digest()))
             first = wire.exactly(sock, 12)
 
-    proxy = bench.proxy(bench.broker(script).address, record=tmp_path, snaplen=SNAPLEN)
-    asked = frames(wire, (30 << 20, 20, 90_000, 10 << 20))
-    stalled, free = bench.client(proxy.address), bench.client(proxy.address)
+    proxy = testbed.proxy(testbed.broker(script).address, record=tmp_path, snaplen=SNAPLEN)
+    asked = frames((30 << 20, 20, 90_000, 10 << 20))
+    stalled, free = testbed.client(proxy.address), testbed.client(proxy.address)
     threading.Thread(target=lambda: [stalled.sendall(frame) for frame in asked], daemon=True).start()
     time.sleep(0.3)
     free.sendall(asked[1])
@@ -146,7 +148,7 @@ def test_a_stalled_broker_stalls_one_connection_and_loses_nothing(bench: Any, wi
         assert wire.read_frame(stalled)[8:] == hashlib.sha256(frame[12:]).digest()
 
 
-def test_it_copies_where_splice_is_refused(bench: Any, wire: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_copies_where_splice_is_refused(testbed: Testbed, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a pipe the lane goes on as if there were no snap length."""
     pipes = splicing.Pipes(SNAPLEN)
     borrowed = [pipes.take() for _ in range(splicing.MOST_PIPES)]
@@ -191,27 +193,27 @@ def test_readers_hear_of_skipped_bytes_and_count_them_when_they_are_late(ring: t
     assert NONE not in [record.first_frame for record in found[-1:]]
 
 
-def test_what_is_counted_includes_what_was_not_seen(bench: Any, wire: Any) -> None:
-    proxy = bench.proxy(bench.broker(echo(wire)).address, snaplen=SNAPLEN)
-    (frame,) = frames(wire, (8 << 20,))
-    client = bench.client(proxy.address)
+def test_what_is_counted_includes_what_was_not_seen(testbed: Testbed) -> None:
+    proxy = testbed.proxy(testbed.broker(echo()).address, snaplen=SNAPLEN)
+    (frame,) = frames((8 << 20,))
+    client = testbed.client(proxy.address)
     threading.Thread(target=client.sendall, args=(frame,), daemon=True).start()
     assert wire.read_frame(client) == wire.response(0, frame)
     while True:
-        counts = wire.wait_for(proxy, Counts)
+        counts = next_event(proxy, Counts)
         if (counts.request_bytes, counts.response_bytes) == (len(frame), len(frame) + 8):
             break
     assert counts.lost_bytes == 0
 
 
-def test_fetch_responses_are_followed_to_their_node_endpoints_while_they_are_spliced(bench: Any, wire: Any) -> None:
+def test_fetch_responses_are_followed_to_their_node_endpoints_while_they_are_spliced(testbed: Testbed) -> None:
     """In a rewriting mode the end of a bulk response is looked at: what stands in front of it still passes unseen."""
     topic = {"topic_id": str(uuid.UUID(int=7)), "partitions": []}
     for number, size in enumerate((2 << 20, 100, 300_000, 5)):
         topic["partitions"].append({"partition_index": number, "high_watermark": number, "records": os.urandom(size)})
     endpoints = [{"node_id": 3, "host": "secret-broker", "port": 9092, "rack": None}]
     answers = [
-        wire.framed(
+        wire.with_size(
             decoder.encode_response(1, 16, {"responses": [topic], "node_endpoints": given}, correlation_id=number)
         )
         for number, given in enumerate(([], endpoints, []))
@@ -221,10 +223,10 @@ def test_fetch_responses_are_followed_to_their_node_endpoints_while_they_are_spl
         while frame := wire.read_frame(sock):
             sock.sendall(answers[int.from_bytes(frame[8:12], "big")])
 
-    proxy = bench.proxy(bench.broker(script).address, snaplen=SNAPLEN)
-    client = bench.client(proxy.address)
+    proxy = testbed.proxy(testbed.broker(script).address, snaplen=SNAPLEN)
+    client = testbed.client(proxy.address)
     for number, answer in enumerate(answers):
-        client.sendall(wire.framed(decoder.encode_request(1, 16, {"max_wait_ms": 1}, correlation_id=number)))
+        client.sendall(wire.with_size(decoder.encode_request(1, 16, {"max_wait_ms": 1}, correlation_id=number)))
         got = wire.read_frame(client)
         if number == 1:
             assert len(got) == len(answer) and got[:-80] == answer[:-80]

@@ -11,12 +11,14 @@ import textwrap
 import threading
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 from barnabas.proxy import Proxy, ProxyConfig, ProxyError
 from barnabas.proxy.events import Counts, Listening, ProcessFailed, Recording
-from starting.lines import line
+from harness import wire
+from harness.lines import line
+from harness.processes import comes_to_rest
+from harness.testbed import Testbed, next_event
 
 
 def alive(pid: int) -> bool:
@@ -36,8 +38,8 @@ def echo(sock: socket.socket) -> None:
         sock.sendall(data)
 
 
-def test_nothing_is_left_after_stop(bench: Any, wire: Any) -> None:
-    broker = bench.broker(echo)
+def test_nothing_is_left_after_stop(testbed: Testbed) -> None:
+    broker = testbed.broker(echo)
     before = set(os.listdir("/proc/self/fd"))
     proxy = Proxy(ProxyConfig(upstream=broker.address, probe=False))
     with proxy:
@@ -83,7 +85,7 @@ def test_no_process_survives_a_killed_supervisor(tmp_path: Path) -> None:
     assert not any(map(alive, children))
 
 
-def test_stop_lets_a_response_in_flight_arrive(bench: Any, wire: Any) -> None:
+def test_stop_lets_a_response_in_flight_arrive(testbed: Testbed) -> None:
     asked = threading.Event()
 
     def script(sock: socket.socket) -> None:
@@ -93,8 +95,8 @@ def test_stop_lets_a_response_in_flight_arrive(bench: Any, wire: Any) -> None:
         sock.sendall(wire.response(5, b"late"))
         sock.recv(1)
 
-    proxy = bench.proxy(bench.broker(script).address, drain_seconds=600.0)  # longer than a test may take
-    client = bench.client(proxy.address)
+    proxy = testbed.proxy(testbed.broker(script).address, drain_seconds=600.0)  # longer than a test may take
+    client = testbed.client(proxy.address)
     client.sendall(wire.request(0, 3, 5))
     assert asked.wait(60)
     stopping = threading.Thread(target=proxy.stop, daemon=True)
@@ -105,7 +107,7 @@ def test_stop_lets_a_response_in_flight_arrive(bench: Any, wire: Any) -> None:
     assert not stopping.is_alive()
 
 
-def test_a_client_that_never_ends_does_not_hold_up_stop(bench: Any, wire: Any) -> None:
+def test_a_client_that_never_ends_does_not_hold_up_stop(testbed: Testbed) -> None:
     asked, over = threading.Event(), threading.Event()
 
     def script(sock: socket.socket) -> None:
@@ -113,20 +115,20 @@ def test_a_client_that_never_ends_does_not_hold_up_stop(bench: Any, wire: Any) -
         asked.set()
         over.wait(600)  # no answer
 
-    proxy = bench.proxy(bench.broker(script).address, drain_seconds=0.5)
-    client = bench.client(proxy.address)
+    proxy = testbed.proxy(testbed.broker(script).address, drain_seconds=0.5)
+    client = testbed.client(proxy.address)
     client.sendall(wire.request(0, 3, 5))
     assert asked.wait(60)
     proxy.stop()
     over.set()
 
 
-def test_ctrl_c_is_the_supervisors_business(bench: Any, wire: Any) -> None:
-    proxy = bench.proxy(bench.broker(echo).address)
-    client = bench.client(proxy.address)
+def test_ctrl_c_is_the_supervisors_business(testbed: Testbed) -> None:
+    proxy = testbed.proxy(testbed.broker(echo).address)
+    client = testbed.client(proxy.address)
     client.sendall(wire.request(18, 0, 1))
     assert wire.read_frame(client)
-    wire.wait_for(proxy, Counts)
+    next_event(proxy, Counts)
     assert all(os.getpgid(pid) != os.getpgrp() for pid in pids(proxy))
     for pid in pids(proxy):
         os.kill(pid, signal.SIGINT)
@@ -134,11 +136,11 @@ def test_ctrl_c_is_the_supervisors_business(bench: Any, wire: Any) -> None:
     assert all(map(alive, pids(proxy)))
 
 
-def test_a_port_in_use_is_one_clear_line(bench: Any) -> None:
+def test_a_port_in_use_is_one_clear_line(testbed: Testbed) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = taken.getsockname()[:2]
         with pytest.raises(ProxyError, match=f"cannot listen on 127.0.0.1:{address[1]}: the port is in use"):
-            bench.proxy(("127.0.0.1", 9092), listen=address)
+            testbed.proxy(("127.0.0.1", 9092), listen=address)
 
 
 @pytest.mark.parametrize(
@@ -150,18 +152,18 @@ def test_a_port_in_use_is_one_clear_line(bench: Any) -> None:
         (("127.0.0.1", 0), ("127.0.0.1", 0), "--broker"),
     ],
 )
-def test_bad_addresses_are_refused(bench: Any, listen: tuple[str, int], upstream: tuple[str, int], text: str) -> None:
+def test_bad_addresses_are_refused(testbed: Testbed, listen: tuple[str, int], upstream: tuple[str, int], text: str) -> None:
     with pytest.raises(ProxyError, match=text):
-        bench.proxy(upstream, listen=listen)
+        testbed.proxy(upstream, listen=listen)
 
 
-def test_counts_of_the_observer(bench: Any, wire: Any) -> None:
+def test_counts_of_the_observer(testbed: Testbed) -> None:
     def script(sock: socket.socket) -> None:
         while frame := wire.read_frame(sock):
             sock.sendall(wire.response(int.from_bytes(frame[8:12], "big"), bytes(6)))
 
-    proxy = bench.proxy(bench.broker(script).address)
-    client = bench.client(proxy.address)
+    proxy = testbed.proxy(testbed.broker(script).address)
+    client = testbed.client(proxy.address)
     for number in range(50):
         client.sendall(wire.request(18, 0, number))
         wire.read_frame(client)
@@ -173,9 +175,9 @@ def test_counts_of_the_observer(bench: Any, wire: Any) -> None:
 
 
 @pytest.mark.parametrize("lossless", [False, True])
-def test_a_stopped_observer_loses_exactly_or_slows_the_sender(bench: Any, wire: Any, lossless: bool) -> None:
-    proxy = bench.proxy(bench.broker(echo).address, lossless=lossless, ring_bytes=4 << 20, drain_seconds=0.2)
-    client = bench.client(proxy.address)
+def test_a_stopped_observer_loses_exactly_or_slows_the_sender(testbed: Testbed, lossless: bool) -> None:
+    proxy = testbed.proxy(testbed.broker(echo).address, lossless=lossless, ring_bytes=4 << 20, drain_seconds=0.2)
+    client = testbed.client(proxy.address)
     frame = wire.request(0, 3, 1, os.urandom(100_000))
     client.sendall(frame)
     assert wire.exactly(client, len(frame)) == frame
@@ -213,19 +215,19 @@ def test_a_stopped_observer_loses_exactly_or_slows_the_sender(bench: Any, wire: 
     assert (last.lost_bytes == 0) is lossless
 
 
-def test_a_dead_observer_is_told_and_traffic_goes_on(bench: Any, wire: Any) -> None:
-    proxy = bench.proxy(bench.broker(echo).address, lossless=True, ring_bytes=4 << 20)
-    client = bench.client(proxy.address)
+def test_a_dead_observer_is_told_and_traffic_goes_on(testbed: Testbed) -> None:
+    proxy = testbed.proxy(testbed.broker(echo).address, lossless=True, ring_bytes=4 << 20)
+    client = testbed.client(proxy.address)
     os.kill(proxy._children["observer"].pid, signal.SIGKILL)
-    assert wire.wait_for(proxy, ProcessFailed).process == "observer"
+    assert next_event(proxy, ProcessFailed).process == "observer"
     frame = wire.request(0, 3, 1, os.urandom(1 << 20))
     for _ in range(12):
         threading.Thread(target=client.sendall, args=(frame,), daemon=True).start()
         assert wire.exactly(client, len(frame)) == frame
 
 
-def test_an_idle_proxy_costs_next_to_nothing(bench: Any, wire: Any) -> None:
-    proxy = bench.proxy(("127.0.0.1", 9))
+def test_an_idle_proxy_costs_next_to_nothing(testbed: Testbed) -> None:
+    proxy = testbed.proxy(("127.0.0.1", 9))
 
     def ticks() -> int:
         total = 0
@@ -235,14 +237,14 @@ def test_an_idle_proxy_costs_next_to_nothing(bench: Any, wire: Any) -> None:
             total += int(fields[11]) + int(fields[12])
         return total
 
-    wire.comes_to_rest(ticks)
+    comes_to_rest(ticks)
 
 
-def test_recording_is_written(bench: Any, wire: Any, tmp_path: Path) -> None:
+def test_recording_is_written(testbed: Testbed, tmp_path: Path) -> None:
     directory = tmp_path / "recordings"
-    proxy = bench.proxy(bench.broker(echo).address, record=directory)
-    assert wire.wait_for(proxy, Recording).path == str(directory)
-    client = bench.client(proxy.address)
+    proxy = testbed.proxy(testbed.broker(echo).address, record=directory)
+    assert next_event(proxy, Recording).path == str(directory)
+    client = testbed.client(proxy.address)
     client.sendall(wire.request(18, 0, 1))
     assert wire.read_frame(client)
     client.close()

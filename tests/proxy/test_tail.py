@@ -11,6 +11,9 @@ from barnabas import decoder
 from barnabas.decoder import facts
 from barnabas.proxy.editing import ENDPOINT_LIMIT, broker_addresses, names_brokers, produce_acks
 from barnabas.proxy.tail import PlainTail, Tail, blind, ends_clean
+from harness import wire
+from harness.testbed import Testbed
+from harness.wire import with_size
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -114,7 +117,7 @@ def test_no_frame_with_endpoints_is_taken_for_clean(
 ) -> None:
     key, version = which
     frame = response(key, version, endpoints, records, throttle=throttle, topics=topics)
-    whole = len(frame).to_bytes(4, "big") + frame
+    whole = with_size(frame)
     assert not ends_clean(key, memoryview(whole), len(whole), len(frame))
 
 
@@ -126,7 +129,7 @@ def test_what_brokers_send_all_day_is_seen_to_be_clean() -> None:
         (fetch, response(fetch, 17, [], b"records that end in text")),
         (fetch, response(fetch, 17, [], topics=0)),
     ):
-        whole = len(frame).to_bytes(4, "big") + frame
+        whole = with_size(frame)
         assert ends_clean(key, memoryview(whole), len(whole), len(frame))
 
 
@@ -180,14 +183,14 @@ def test_acks_are_read_from_the_head_of_a_produce(version: int, acks: int) -> No
             if transactional_id:
                 fields["transactional_id"] = transactional_id
             frame = decoder.encode_request(0, version, fields, correlation_id=9, client_id=client_id)
-            whole = len(frame).to_bytes(4, "big") + frame
+            whole = with_size(frame)
             assert produce_acks(whole, 0, len(whole)) == acks
             assert produce_acks(b"\xff" * 3 + whole, 3, 3 + 16) in (None, acks)
 
 
 @pytest.mark.parametrize("size", [100, ENDPOINT_LIMIT - 200, ENDPOINT_LIMIT + 1, 300_000, 2_000_000])
 @pytest.mark.parametrize("key", [facts.api_key("Fetch"), facts.api_key("ShareFetch")])
-def test_no_client_is_told_a_brokers_own_address(bench: Any, wire: Any, key: int, size: int) -> None:
+def test_no_client_is_told_a_brokers_own_address(testbed: Testbed, key: int, size: int) -> None:
     version = facts.api(key).versions.high if key == facts.api_key("Fetch") else 1
     endpoints = [{"node_id": 3, "host": "10.9.8.7", "port": 9093, "rack": "r"}]
     made = {n: response(key, version, endpoints if n % 2 else [], bytes([65 + n]) * size) for n in range(4)}
@@ -196,15 +199,15 @@ def test_no_client_is_told_a_brokers_own_address(bench: Any, wire: Any, key: int
     def script(sock: socket.socket) -> None:
         rng = random.Random(size)
         while frame := wire.read_frame(sock):
-            data = wire.framed(made[int.from_bytes(frame[8:12], "big")])
+            data = wire.with_size(made[int.from_bytes(frame[8:12], "big")])
             at = 0
             while at < len(data):
                 step = rng.choice((1, 3, 700, 70_000)) if size < 1000 or at > len(data) - 300 else 70_000
                 sock.sendall(data[at : at + step])
                 at += step
 
-    proxy = bench.proxy(bench.broker(script).address)
-    client = bench.client(proxy.address)
+    proxy = testbed.proxy(testbed.broker(script).address)
+    client = testbed.client(proxy.address)
     for number, sent in made.items():
         client.sendall(wire.request(key, version, number))
         got = wire.read_frame(client)

@@ -22,6 +22,8 @@ from barnabas.proxy.limits import Limits
 from barnabas.proxy.security import TlsConfig
 from barnabas.proxy.security_events import NotVerified, TlsFailed
 from barnabas.proxy.tls import TlsFault, TlsSocket
+from harness import wire
+from harness.testbed import Testbed, next_event
 from tls.certificates import Certificate, client_context, make, server_context
 
 pytestmark = pytest.mark.filterwarnings("ignore:ssl.TLSVersion.TLSv1 is deprecated")
@@ -50,15 +52,15 @@ def pki(tmp_path_factory: pytest.TempPathFactory) -> Pki:
 
 
 @pytest.fixture
-def secure(bench: Any, pki: Pki) -> Callable[..., tuple[Any, ssl.SSLSocket]]:
+def secure(testbed: Testbed, pki: Pki) -> Callable[..., tuple[Any, ssl.SSLSocket]]:
     """A proxy with TLS on both sides in front of a script, and a client that has connected."""
 
     def start(script: Callable[[ssl.SSLSocket], None], name: str = "localhost", **options: Any) -> tuple[Any, Any]:
         context = server_context(pki.broker)
-        broker = bench.broker(lambda sock: script(context.wrap_socket(sock, server_side=True)))
+        broker = testbed.broker(lambda sock: script(context.wrap_socket(sock, server_side=True)))
         tls = pki.config(**options.pop("tls", {}))
-        proxy = bench.proxy(broker.address, tls=tls, **options)
-        return proxy, pki.client().wrap_socket(bench.client(proxy.address), server_hostname=name)
+        proxy = testbed.proxy(broker.address, tls=tls, **options)
+        return proxy, pki.client().wrap_socket(testbed.client(proxy.address), server_hostname=name)
 
     return start
 
@@ -159,7 +161,7 @@ def end_writing_only_sends(sock: ssl.SSLSocket) -> None:
     socket.socket.shutdown(sock, socket.SHUT_WR)
 
 
-def test_a_half_close_leaves_the_other_direction_open(secure: Any, wire: Any) -> None:
+def test_a_half_close_leaves_the_other_direction_open(secure: Any) -> None:
     """A close_notify without FIN: the end of one direction only."""
     late = produce_like([400_000], 3)
     seen: list[bytes] = []
@@ -180,7 +182,7 @@ def test_a_half_close_leaves_the_other_direction_open(secure: Any, wire: Any) ->
     assert seen[1] == b""
 
 
-def test_the_end_of_data_that_came_in_one_piece(secure: Any, wire: Any) -> None:
+def test_the_end_of_data_that_came_in_one_piece(secure: Any) -> None:
     """Data, close_notify and FIN at once: no edge comes after them."""
     told: list[bytes] = []
 
@@ -194,7 +196,7 @@ def test_the_end_of_data_that_came_in_one_piece(secure: Any, wire: Any) -> None:
 
 
 @pytest.mark.parametrize("by", ["client", "broker"])
-def test_a_reset_stays_a_reset(bench: Any, wire: Any, pki: Pki, by: str) -> None:
+def test_a_reset_stays_a_reset(testbed: Testbed, pki: Pki, by: str) -> None:
     """The side that resets speaks TLS; the other is plain, because Python's TLS sockets tell a reset as an end."""
 
     def reset(sock: socket.socket) -> None:
@@ -217,8 +219,8 @@ def test_a_reset_stays_a_reset(bench: Any, wire: Any, pki: Pki, by: str) -> None
             outcome.append("reset")
 
     tls = TlsConfig(ca=pki.proxy_ca) if by == "client" else TlsConfig(broker_ca=pki.ca.path)
-    proxy = bench.proxy(bench.broker(script).address, tls=tls)
-    client = bench.client(proxy.address)
+    proxy = testbed.proxy(testbed.broker(script).address, tls=tls)
+    client = testbed.client(proxy.address)
     if by == "client":
         client = pki.client().wrap_socket(client, server_hostname="localhost")
     client.sendall(wire.request(18, 0, 1))
@@ -228,7 +230,7 @@ def test_a_reset_stays_a_reset(bench: Any, wire: Any, pki: Pki, by: str) -> None
     else:
         with pytest.raises(ConnectionResetError):
             client.recv(1)
-    closed = wire.wait_for(proxy, ConnectionClosed)
+    closed = next_event(proxy, ConnectionClosed)
     assert (closed.how, closed.by) == ("rst", by)
     if by == "client":
         for _ in range(3000):
@@ -238,7 +240,7 @@ def test_a_reset_stays_a_reset(bench: Any, wire: Any, pki: Pki, by: str) -> None
         assert outcome == ["reset"]
 
 
-def test_slow_readers_and_large_transfers_both_ways(secure: Any, bench: Any) -> None:
+def test_slow_readers_and_large_transfers_both_ways(secure: Any, testbed: Testbed) -> None:
     """Both peers read late and slowly; nothing is lost, and the proxy does not take more than its share."""
     up, down = produce_like([4_000_000] * 3, 4), produce_like([3_000_000] * 4, 5)
     received: list[bytes] = []
@@ -278,7 +280,7 @@ def bad(pki: Pki) -> dict[str, tuple[Certificate, str]]:
 
 
 @pytest.mark.parametrize("which", ["expired", "not valid yet", "wrong name", "self-signed", "unknown CA", "TLS 1.0"])
-def test_a_bad_broker_is_refused(bench: Any, wire: Any, pki: Pki, bad: Any, which: str) -> None:
+def test_a_bad_broker_is_refused(testbed: Testbed, pki: Pki, bad: Any, which: str) -> None:
     """And nothing of the client's has reached it by then."""
     certificate, why = bad[which]
     context = server_context(certificate)
@@ -290,10 +292,10 @@ def test_a_bad_broker_is_refused(bench: Any, wire: Any, pki: Pki, bad: Any, whic
     def script(sock: socket.socket) -> None:
         reached.append(context.wrap_socket(sock, server_side=True).recv(1))
 
-    proxy = bench.proxy(bench.broker(script).address, tls=TlsConfig(broker_ca=pki.ca.path))
-    client = bench.client(proxy.address)
+    proxy = testbed.proxy(testbed.broker(script).address, tls=TlsConfig(broker_ca=pki.ca.path))
+    client = testbed.client(proxy.address)
     client.sendall(wire.request(18, 0, 1))
-    failed = wire.wait_for(proxy, TlsFailed)
+    failed = next_event(proxy, TlsFailed)
     assert failed.side == "broker" and why in failed.reason
     try:
         assert client.recv(1) == b""
@@ -304,24 +306,24 @@ def test_a_bad_broker_is_refused(bench: Any, wire: Any, pki: Pki, bad: Any, whic
     assert not [event.text for event in proxy.events() if isinstance(event, TlsFailed)], "told twice"
 
 
-def test_verification_can_be_left_out_and_is_said_then(bench: Any, wire: Any, bad: Any) -> None:
+def test_verification_can_be_left_out_and_is_said_then(testbed: Testbed, bad: Any) -> None:
     context = server_context(bad["expired"][0])
-    broker = bench.broker(lambda sock: context.wrap_socket(sock, server_side=True).sendall(b"\0\0\0\4\0\0\0\1"))
-    proxy = bench.proxy(broker.address, tls=TlsConfig(broker_insecure=True))
-    assert "NOT VERIFIED" in wire.wait_for(proxy, Listening).text
-    assert "NOT verified" in wire.wait_for(proxy, NotVerified).text
-    assert bench.client(proxy.address).recv(8) == b"\0\0\0\4\0\0\0\1"
+    broker = testbed.broker(lambda sock: context.wrap_socket(sock, server_side=True).sendall(b"\0\0\0\4\0\0\0\1"))
+    proxy = testbed.proxy(broker.address, tls=TlsConfig(broker_insecure=True))
+    assert "NOT VERIFIED" in next_event(proxy, Listening).text
+    assert "NOT verified" in next_event(proxy, NotVerified).text
+    assert testbed.client(proxy.address).recv(8) == b"\0\0\0\4\0\0\0\1"
 
 
-def test_another_name_for_the_broker(bench: Any, wire: Any, pki: Pki, bad: Any) -> None:
+def test_another_name_for_the_broker(testbed: Testbed, pki: Pki, bad: Any) -> None:
     context = server_context(bad["wrong name"][0])
-    broker = bench.broker(lambda sock: context.wrap_socket(sock, server_side=True).sendall(b"\0\0\0\4\0\0\0\1"))
-    proxy = bench.proxy(broker.address, tls=TlsConfig(broker_ca=pki.ca.path, broker_name="kafka.example"))
-    assert bench.client(proxy.address).recv(8) == b"\0\0\0\4\0\0\0\1"
+    broker = testbed.broker(lambda sock: context.wrap_socket(sock, server_side=True).sendall(b"\0\0\0\4\0\0\0\1"))
+    proxy = testbed.proxy(broker.address, tls=TlsConfig(broker_ca=pki.ca.path, broker_name="kafka.example"))
+    assert testbed.client(proxy.address).recv(8) == b"\0\0\0\4\0\0\0\1"
 
 
 @pytest.mark.parametrize("own", ["none", "wrong", "right"])
-def test_a_broker_that_wants_a_certificate(bench: Any, wire: Any, pki: Pki, bad: Any, own: str) -> None:
+def test_a_broker_that_wants_a_certificate(testbed: Testbed, pki: Pki, bad: Any, own: str) -> None:
     context = server_context(pki.broker, clients=pki.ca)
     mine = {"none": None, "wrong": bad["unknown CA"][0], "right": make(pki.folder, "proxy-client", (), pki.ca)}[own]
     options = {} if mine is None else {"broker_certificate": mine.path, "broker_key": mine.key_path}
@@ -333,78 +335,78 @@ def test_a_broker_that_wants_a_certificate(bench: Any, wire: Any, pki: Pki, bad:
         tls.sendall(b"\0\0\0\4\0\0\0\1")
         tls.recv(1)
 
-    proxy = bench.proxy(bench.broker(script).address, tls=TlsConfig(broker_ca=pki.ca.path, **options))
-    client = bench.client(proxy.address)
+    proxy = testbed.proxy(testbed.broker(script).address, tls=TlsConfig(broker_ca=pki.ca.path, **options))
+    client = testbed.client(proxy.address)
     if own == "right":
         assert client.recv(8) == b"\0\0\0\4\0\0\0\1"
         assert names == [((("commonName", "proxy-client"),),)]
     else:
-        assert "--broker-cert" in wire.wait_for(proxy, TlsFailed).reason
+        assert "--broker-cert" in next_event(proxy, TlsFailed).reason
 
 
-def test_a_broker_without_tls(bench: Any, wire: Any, pki: Pki) -> None:
-    broker = bench.broker(lambda sock: sock.sendall(b"\0\0\0\4\0\0\0\1"))
-    proxy = bench.proxy(broker.address, tls=TlsConfig(broker_ca=pki.ca.path))
-    bench.client(proxy.address)
-    assert "speaks no TLS" in wire.wait_for(proxy, TlsFailed).reason
+def test_a_broker_without_tls(testbed: Testbed, pki: Pki) -> None:
+    broker = testbed.broker(lambda sock: sock.sendall(b"\0\0\0\4\0\0\0\1"))
+    proxy = testbed.proxy(broker.address, tls=TlsConfig(broker_ca=pki.ca.path))
+    testbed.client(proxy.address)
+    assert "speaks no TLS" in next_event(proxy, TlsFailed).reason
 
 
 # --- clients -------------------------------------------------------------------------------------------------------
 
 
-def test_clients_that_cannot_be_served(bench: Any, wire: Any, pki: Pki) -> None:
-    proxy = bench.proxy(bench.broker(lambda sock: sock.recv(1)).address, tls=TlsConfig(ca=pki.proxy_ca))
-    plain = bench.client(proxy.address)
+def test_clients_that_cannot_be_served(testbed: Testbed, pki: Pki) -> None:
+    proxy = testbed.proxy(testbed.broker(lambda sock: sock.recv(1)).address, tls=TlsConfig(ca=pki.proxy_ca))
+    plain = testbed.client(proxy.address)
     plain.sendall(wire.request(18, 0, 1))
-    assert "plaintext on the TLS listener" in wire.wait_for(proxy, TlsFailed).text
+    assert "plaintext on the TLS listener" in next_event(proxy, TlsFailed).text
     assert plain.recv(1) == b""
 
     old = pki.client()
     old.set_ciphers("DEFAULT:@SECLEVEL=0")
     old.minimum_version = old.maximum_version = ssl.TLSVersion.TLSv1
     with pytest.raises(ssl.SSLError):
-        old.wrap_socket(bench.client(proxy.address), server_hostname="localhost")
-    assert "no TLS 1.2 or newer" in wire.wait_for(proxy, TlsFailed).reason
+        old.wrap_socket(testbed.client(proxy.address), server_hostname="localhost")
+    assert "no TLS 1.2 or newer" in next_event(proxy, TlsFailed).reason
 
     distrust = client_context(pki.ca.path)
     with pytest.raises(ssl.SSLCertVerificationError):
-        distrust.wrap_socket(bench.client(proxy.address), server_hostname="localhost")
-    reason = wire.wait_for(proxy, TlsFailed).reason
+        distrust.wrap_socket(testbed.client(proxy.address), server_hostname="localhost")
+    reason = next_event(proxy, TlsFailed).reason
     assert "does not trust the proxy's certificate (alert unknown_ca)" in reason
 
-    bench.client(proxy.address).close()
-    assert "closed the connection during the TLS handshake" in wire.wait_for(proxy, TlsFailed).reason
+    testbed.client(proxy.address).close()
+    assert "closed the connection during the TLS handshake" in next_event(proxy, TlsFailed).reason
 
 
-def test_peers_that_never_finish_the_handshake(bench: Any, wire: Any, pki: Pki) -> None:
+def test_peers_that_never_finish_the_handshake(testbed: Testbed, pki: Pki) -> None:
     """They have the time that a connect may take. Others are served meanwhile."""
     over = threading.Event()
-    silent = bench.broker(lambda sock: over.wait(120))
+    silent = testbed.broker(lambda sock: over.wait(120))
     soon = Limits(connect_seconds=4.0)
-    proxy = bench.proxy(silent.address, tls=TlsConfig(ca=pki.proxy_ca), limits=soon)
-    other = bench.proxy(silent.address, tls=TlsConfig(broker_ca=pki.ca.path), limits=soon)
-    mute, waiting = bench.client(proxy.address), bench.client(other.address)
-    good = pki.client().wrap_socket(bench.client(proxy.address), server_hostname="localhost")
-    assert wire.wait_for(proxy, ConnectionOpened) and good.version() == "TLSv1.3"
+    proxy = testbed.proxy(silent.address, tls=TlsConfig(ca=pki.proxy_ca), limits=soon)
+    other = testbed.proxy(silent.address, tls=TlsConfig(broker_ca=pki.ca.path), limits=soon)
+    mute, waiting = testbed.client(proxy.address), testbed.client(other.address)
+    good = pki.client().wrap_socket(testbed.client(proxy.address), server_hostname="localhost")
+    assert next_event(proxy, ConnectionOpened) and good.version() == "TLSv1.3"
     assert mute.recv(1) == b""
-    assert "has not finished the TLS handshake" in wire.wait_for(proxy, TlsFailed).reason
+    assert "has not finished the TLS handshake" in next_event(proxy, TlsFailed).reason
     assert waiting.recv(1) == b""
     over.set()
 
 
-def test_a_tls_hello_on_the_plain_listener_names_the_way_out(bench: Any, wire: Any, pki: Pki) -> None:
+def test_a_tls_hello_on_the_plain_listener_names_the_way_out(testbed: Testbed, pki: Pki) -> None:
     context = server_context(pki.broker)
-    broker = bench.broker(lambda sock: context.wrap_socket(sock, server_side=True).sendall(b"hello"))
-    proxy = bench.proxy(broker.address)
-    client = client_context(pki.ca.path).wrap_socket(bench.client(proxy.address), server_hostname="localhost")
+    broker = testbed.broker(lambda sock: context.wrap_socket(sock, server_side=True).sendall(b"hello"))
+    proxy = testbed.proxy(broker.address)
+    client = client_context(pki.ca.path).wrap_socket(testbed.client(proxy.address), server_hostname="localhost")
     assert client.recv(5) == b"hello"
-    assert "--tls-ca" in wire.wait_for(proxy, NotKafka).text
+    assert "--tls-ca" in next_event(proxy, NotKafka).text
 
 
 # --- names and certificates ----------------------------------------------------------------------------------------
 
 
-def metadata_script(wire: Any, brokers: list[tuple[int, str, int]], mark: bytes = b"") -> Callable[[Any], None]:
+def metadata_script(brokers: list[tuple[int, str, int]], mark: bytes = b"") -> Callable[[Any], None]:
     def script(sock: socket.socket) -> None:
         while head := wire.read_frame(sock):
             key, _, correlation = struct.unpack_from(">hhi", head, 4)
@@ -414,31 +416,31 @@ def metadata_script(wire: Any, brokers: list[tuple[int, str, int]], mark: bytes 
     return script
 
 
-def test_clients_are_given_the_name_they_came_by(bench: Any, wire: Any, pki: Pki) -> None:
+def test_clients_are_given_the_name_they_came_by(testbed: Testbed, pki: Pki) -> None:
     """It is the one in the certificate; a client that came by address is given the address."""
     from barnabas import decoder
 
-    broker = bench.broker(metadata_script(wire, [(1, "10.9.9.9", 9092)]))
-    proxy = bench.proxy(broker.address, tls=TlsConfig(ca=pki.proxy_ca))
+    broker = testbed.broker(metadata_script([(1, "10.9.9.9", 9092)]))
+    proxy = testbed.proxy(broker.address, tls=TlsConfig(ca=pki.proxy_ca))
     for name in ("localhost", "127.0.0.1"):
-        client = pki.client().wrap_socket(bench.client(proxy.address), server_hostname=name)
+        client = pki.client().wrap_socket(testbed.client(proxy.address), server_hostname=name)
         client.sendall(wire.request(3, 8, 1))
         message = decoder.decode_response(wire.read_frame(client)[4:], api_key=3, api_version=8)
         assert message["brokers[0].host"] == name
 
 
-def test_one_listener_for_all_brokers(bench: Any, wire: Any, pki: Pki) -> None:
+def test_one_listener_for_all_brokers(testbed: Testbed, pki: Pki) -> None:
     """Names choose brokers; the bootstrap name, unknown names and no name lead to the bootstrap broker."""
     from barnabas import decoder
 
-    second = bench.broker(metadata_script(wire, [], b"second"))
+    second = testbed.broker(metadata_script([], b"second"))
     brokers: list[tuple[int, str, int]] = [(2, *second.address)]
-    first = bench.broker(metadata_script(wire, brokers, b"first"))
+    first = testbed.broker(metadata_script(brokers, b"first"))
     brokers.insert(0, (1, *first.address))
-    proxy = bench.proxy(first.address, tls=TlsConfig(ca=pki.proxy_ca, sni_suffix="Kafka.Example"))
+    proxy = testbed.proxy(first.address, tls=TlsConfig(ca=pki.proxy_ca, sni_suffix="Kafka.Example"))
 
     def connect(name: str) -> ssl.SSLSocket:
-        return pki.client().wrap_socket(bench.client(proxy.address), server_hostname=name)
+        return pki.client().wrap_socket(testbed.client(proxy.address), server_hostname=name)
 
     def who(name: str) -> bytes:
         client = connect(name)
@@ -457,18 +459,18 @@ def test_one_listener_for_all_brokers(bench: Any, wire: Any, pki: Pki) -> None:
     assert who("broker-2.kafka.example") == b"second"
     assert who("BROKER-2.kafka.example") == b"second"
     assert who("broker-1.kafka.example") == who("127.0.0.1") == who("elsewhere.example") == b"first"
-    third = bench.broker(metadata_script(wire, [], b"third"))
+    third = testbed.broker(metadata_script([], b"third"))
     brokers[1] = (2, *third.address)
     client.sendall(wire.request(3, 8, 2))
     assert wire.read_frame(client)
     assert who("broker-2.kafka.example") == b"third"
 
 
-def test_a_certificate_of_ones_own_and_its_mistakes(bench: Any, pki: Pki, bad: Any) -> None:
-    broker = bench.broker(lambda sock: sock.sendall(b"\0\0\0\4\0\0\0\1"))
+def test_a_certificate_of_ones_own_and_its_mistakes(testbed: Testbed, pki: Pki, bad: Any) -> None:
+    broker = testbed.broker(lambda sock: sock.sendall(b"\0\0\0\4\0\0\0\1"))
     own = TlsConfig(certificate=pki.broker.path, key=pki.broker.key_path)
-    proxy = bench.proxy(broker.address, tls=own)
-    client = client_context(pki.ca.path).wrap_socket(bench.client(proxy.address), server_hostname="localhost")
+    proxy = testbed.proxy(broker.address, tls=own)
+    client = client_context(pki.ca.path).wrap_socket(testbed.client(proxy.address), server_hostname="localhost")
     assert client.recv(8) == b"\0\0\0\4\0\0\0\1"
     missing = pki.folder / "missing.pem"
     for tls, words in (
@@ -486,7 +488,7 @@ def test_a_certificate_of_ones_own_and_its_mistakes(bench: Any, pki: Pki, bad: A
         (TlsConfig(broker=True, keylog=missing / "keys"), "--tls-keylog"),
     ):
         with pytest.raises(ProxyError) as refused:
-            bench.proxy(broker.address, tls=tls)
+            testbed.proxy(broker.address, tls=tls)
         assert words in str(refused.value) and "\n" not in str(refused.value)
 
 

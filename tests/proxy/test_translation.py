@@ -12,6 +12,7 @@ from barnabas import decoder
 from barnabas.decoder import facts, records, releases
 from barnabas.proxy import Proxy, ProxyConfig
 from barnabas.proxy.spoken import VersionsConfig
+from harness.wire import with_size
 
 FIND, METADATA, PRODUCE = (facts.api_key(name) for name in ("FindCoordinator", "Metadata", "Produce"))
 
@@ -72,7 +73,7 @@ def read(connection: socket.socket) -> bytes:
 
 
 def write(connection: socket.socket, frame: bytes) -> None:
-    connection.sendall(len(frame).to_bytes(4, "big") + frame)
+    connection.sendall(with_size(frame))
 
 
 @pytest.fixture

@@ -19,8 +19,10 @@ from barnabas.proxy.events import ClientRefused, ConnectionOpened, UpstreamFaile
 from barnabas.proxy.security import TlsConfig
 from barnabas.proxy.security_events import TlsFailed
 from barnabas.proxy.transparent import EVERYWHERE, TransparentConfig
+from harness import wire
+from harness.lines import line
+from harness.testbed import next_event
 from network.namespaces import Namespaces, connect, inside, missing, run_in
-from starting.lines import line
 from tls.certificates import client_context, make, server_context
 
 _MISSING = missing()
@@ -37,9 +39,8 @@ NOBODY = [
 class Lab:
     """Namespaces, and what runs in them until the test ends."""
 
-    def __init__(self, wire: Any) -> None:
+    def __init__(self) -> None:
         self.spaces = Namespaces()
-        self.wire = wire
         self.peers: list[tuple[Any, ...]] = []
         self._closing: list[Any] = []
 
@@ -51,8 +52,8 @@ class Lab:
 
         def serve(sock: socket.socket) -> None:
             with sock:
-                while frame := self.wire.read_frame(sock):
-                    sock.sendall(self.wire.response(int.from_bytes(frame[8:12], "big"), frame))
+                while frame := wire.read_frame(sock):
+                    sock.sendall(wire.response(int.from_bytes(frame[8:12], "big"), frame))
 
         def accept() -> None:
             while True:
@@ -81,9 +82,9 @@ class Lab:
     def exchange(self, space: str, address: tuple[str, int]) -> tuple[str, int]:
         """One request and its response from a namespace; the client's own address."""
         with connect(space, address) as client:
-            sent = self.wire.request(18, 0, 5, b"x" * 100)
+            sent = wire.request(18, 0, 5, b"x" * 100)
             client.sendall(sent)
-            assert self.wire.read_frame(client) == self.wire.response(5, sent)
+            assert wire.read_frame(client) == wire.response(5, sent)
             assert client.getpeername()[:2] == address  # for the client nothing is different
             return client.getsockname()[:2]
 
@@ -94,8 +95,8 @@ class Lab:
 
 
 @pytest.fixture
-def lab(wire: Any) -> Iterator[Lab]:
-    lab = Lab(wire)
+def lab() -> Iterator[Lab]:
+    lab = Lab()
     yield lab
     lab.close()
 
@@ -117,7 +118,7 @@ def test_a_router_takes_connections_to_brokers(lab: Lab, tmp_path: Path, mode: s
     barnabas(router, "up", "--port", "9092", "--port", "9095", "--mode", mode)
     proxy = lab.proxy(router, mode, record=tmp_path)
     addresses = [lab.exchange(client, (host, port)) for port in (9092, 9095)]
-    opened = [lab.wire.wait_for(proxy, ConnectionOpened) for _ in range(2)]
+    opened = [next_event(proxy, ConnectionOpened) for _ in range(2)]
     assert [tuple(event.client) for event in opened] == addresses
     assert [tuple(event.broker) for event in opened] == [(host, 9092), (host, 9095)]
     # the broker sees the router, whose address the client's was exchanged for
@@ -156,18 +157,18 @@ def test_tls_with_clients_and_brokers(lab: Lab, tmp_path: Path, mode: str, host:
 
     def exchange(port: int, name: str) -> None:
         with trusting.wrap_socket(connect(client, (host, port)), server_hostname=name) as sock:
-            sent = lab.wire.request(18, 0, 5, b"x" * 100)
+            sent = wire.request(18, 0, 5, b"x" * 100)
             sock.sendall(sent)
-            assert lab.wire.read_frame(sock) == lab.wire.response(5, sent)
+            assert wire.read_frame(sock) == wire.response(5, sent)
 
     exchange(9092, "kafka.example")
     exchange(9095, host)
-    opened = [lab.wire.wait_for(proxy, ConnectionOpened) for _ in range(2)]
+    opened = [next_event(proxy, ConnectionOpened) for _ in range(2)]
     assert [tuple(event.broker) for event in opened] == [(host, 9092), (host, 9095)]
     for port, name in ((9092, host), (9092, "other.example"), (9095, "kafka.example")):
         with pytest.raises((OSError, AssertionError)):
             exchange(port, name)
-        failed = lab.wire.wait_for(proxy, TlsFailed)
+        failed = next_event(proxy, TlsFailed)
         assert failed.side == "broker" and "the broker's certificate is for " in failed.reason
     proxy.stop()
     with open_capture(tmp_path / "recording") as capture:
@@ -194,7 +195,7 @@ def test_connections_made_on_the_same_machine(lab: Lab, mode: str, host: str) ->
     barnabas(space, "up", "--mode", mode)
     proxy = lab.proxy(space, mode)
     lab.exchange(space, (host, 9092))
-    assert tuple(lab.wire.wait_for(proxy, ConnectionOpened).broker) == (host, 9092)
+    assert tuple(next_event(proxy, ConnectionOpened).broker) == (host, 9092)
 
 
 @pytest.mark.parametrize("mode", ["redirect", "tproxy"])
@@ -204,7 +205,7 @@ def test_connections_from_the_router_itself(lab: Lab, mode: str) -> None:
     barnabas(router, "up", "--mode", mode)
     proxy = lab.proxy(router, mode, host="0.0.0.0")
     lab.exchange(router, (V4, 9092))
-    assert tuple(lab.wire.wait_for(proxy, ConnectionOpened).broker) == (V4, 9092)
+    assert tuple(next_event(proxy, ConnectionOpened).broker) == (V4, 9092)
 
 
 def test_a_proxy_without_rights_and_its_user_excluded(lab: Lab) -> None:
@@ -229,7 +230,7 @@ def test_a_proxy_without_rights_and_its_user_excluded(lab: Lab) -> None:
         assert line(process, "where it listens").startswith("Listening")
         barnabas(space, "up", "--family", "ip")
         with connect(space, ("127.0.0.1", 9092)) as client:
-            client.sendall(lab.wire.request(18, 0, 1))
+            client.sendall(wire.request(18, 0, 1))
             try:
                 assert client.recv(1) == b""
             except ConnectionResetError:
@@ -254,7 +255,7 @@ def test_connections_to_the_proxy_itself_are_refused(lab: Lab, mode: str) -> Non
     for space, host in ((client, "10.77.1.1"), (router, "127.0.0.1"), (client, "fd77:1::1")):
         with connect(space, (host, 19092)) as sock:
             assert sock.recv(1) == b""
-        refused = lab.wire.wait_for(proxy, ClientRefused)
+        refused = next_event(proxy, ClientRefused)
         assert "connected to the proxy itself" in refused.text and "barnabas transparent up" in refused.text
 
 
@@ -272,10 +273,10 @@ def test_a_broker_that_is_down(lab: Lab) -> None:
     proxy = lab.proxy(router, "redirect")
     with connect(client, (V4, 9092)) as sock:
         assert sock.recv(1) == b""
-    assert tuple(lab.wire.wait_for(proxy, UpstreamFailed).broker) == (V4, 9092)
+    assert tuple(next_event(proxy, UpstreamFailed).broker) == (V4, 9092)
 
 
-def test_responses_keep_the_brokers_addresses(lab: Lab, wire: Any) -> None:
+def test_responses_keep_the_brokers_addresses(lab: Lab) -> None:
     """Metadata names the brokers themselves, also while rules stand."""
     from retold.error_rules import error_rule
 

@@ -19,6 +19,8 @@ from barnabas.proxy.spoken import Spoken, VersionsConfig
 from barnabas.proxy.timers import Timers
 from barnabas.ui.cli.failure import Failure
 from barnabas.ui.cli.proxy_versions import config
+from harness import wire
+from harness.testbed import Testbed, next_event
 
 API_VERSIONS, FETCH, HEARTBEAT, METADATA = 18, 1, 12, 3
 NEWEST = releases.release(releases.releases()[-1])
@@ -32,16 +34,16 @@ def asking(version: int = 0, number: int = 1, client_id: str = "t") -> bytes:
 class Kafka:
     """A broker of the newest release as far as ApiVersions goes; everything else it answers with "ok"."""
 
-    def __init__(self, wire: Any, silent: bool = False, closes: bool = False) -> None:
-        self.wire, self.silent, self.closes = wire, silent, closes
+    def __init__(self, silent: bool = False, closes: bool = False) -> None:
+        self.silent, self.closes = silent, closes
         self.seen: list[tuple[int, int]] = []
 
     def __call__(self, sock: socket.socket) -> None:
-        while frame := self.wire.read_frame(sock):
+        while frame := wire.read_frame(sock):
             key, version, number = (int.from_bytes(frame[a:b], "big") for a, b in ((4, 6), (6, 8), (8, 12)))
             self.seen.append((key, version))
             if key != API_VERSIONS:
-                sock.sendall(self.wire.response(number, b"ok"))
+                sock.sendall(wire.response(number, b"ok"))
             elif self.closes:
                 return
             elif not self.silent:
@@ -51,22 +53,22 @@ class Kafka:
                 ]
                 body = {"api_keys": ranges}
                 sock.sendall(
-                    self.wire.framed(decoder.encode_response(API_VERSIONS, version, body, correlation_id=number))
+                    wire.with_size(decoder.encode_response(API_VERSIONS, version, body, correlation_id=number))
                 )
 
 
-def ask(wire: Any, client: socket.socket, frame: bytes) -> dict[int, tuple[int, int]]:
-    client.sendall(wire.framed(frame))
+def ask(client: socket.socket, frame: bytes) -> dict[int, tuple[int, int]]:
+    client.sendall(wire.with_size(frame))
     return offers(wire.read_frame(client)[4:], int.from_bytes(frame[2:4], "big")) or {}
 
 
-def test_capped_for_everybody(bench: Any, wire: Any) -> None:
-    broker = Kafka(wire)
+def test_capped_for_everybody(testbed: Testbed) -> None:
+    broker = Kafka()
     versions = VersionsConfig(Profile.of("", {"Heartbeat": 2}))
-    proxy = bench.proxy(bench.broker(broker).address, versions=versions)
-    client = bench.client(proxy.address)
+    proxy = testbed.proxy(testbed.broker(broker).address, versions=versions)
+    client = testbed.client(proxy.address)
     for version in range(5):
-        assert ask(wire, client, asking(version, version)) == NEWEST.offered | {HEARTBEAT: (0, 2)}
+        assert ask(client, asking(version, version)) == NEWEST.offered | {HEARTBEAT: (0, 2)}
     beyond = 1 + (facts.api(API_VERSIONS).versions.high or 0)
     client.sendall(wire.request(API_VERSIONS, beyond, 7))
     refusal = decoder.decode_response(wire.read_frame(client)[4:], api_key=API_VERSIONS, api_version=beyond).to_dict()
@@ -80,31 +82,31 @@ def test_capped_for_everybody(bench: Any, wire: Any) -> None:
     assert (HEARTBEAT, 3) not in broker.seen
 
 
-def test_what_the_broker_cannot_keep_is_said_at_the_start(bench: Any, wire: Any) -> None:
-    broker = bench.broker(Kafka(wire))
+def test_what_the_broker_cannot_keep_is_said_at_the_start(testbed: Testbed) -> None:
+    broker = testbed.broker(Kafka())
     versions = VersionsConfig(Profile.of("2.0", {"Fetch": 3}))
-    proxy = bench.proxy(broker.address, versions=versions, probe=True)
-    event = wire.wait_for(proxy, NotHonoured)
+    proxy = testbed.proxy(broker.address, versions=versions, probe=True)
+    event = next_event(proxy, NotHonoured)
     assert f"Fetch 0-3 (the broker serves 4-{NEWEST.offered[1][1]})" in event.missing
     assert "OffsetForLeaderEpoch 0-1 (the broker serves 2-4)" in event.missing and len(event.missing) == 3
     assert "told of Kafka 2.0, Fetch up to v3" in event.text and "--translate" in event.text
     # with a translator behind it, it can
-    proxy = bench.proxy(broker.address, versions=VersionsConfig(versions.profile, translate=True), probe=True)
-    assert ask(wire, bench.client(proxy.address), asking())[1] == (0, 3)
+    proxy = testbed.proxy(broker.address, versions=VersionsConfig(versions.profile, translate=True), probe=True)
+    assert ask(testbed.client(proxy.address), asking())[1] == (0, 3)
     proxy.stop()
     assert not [event for event in proxy.events() if isinstance(event, NotHonoured)]
 
 
-def test_a_rule_tells_some_clients(bench: Any, wire: Any) -> None:
+def test_a_rule_tells_some_clients(testbed: Testbed) -> None:
     rules = [
         Rule.of("api == ApiVersions and client ~ '^old'", {"pretend": "0.11", "cap": {"Heartbeat": 0}}, name="old"),
         Rule.of("client == capped", {"cap": {"Heartbeat": 1}}, name="capped"),
     ]
-    proxy = bench.proxy(bench.broker(Kafka(wire)).address, rules=rules)
+    proxy = testbed.proxy(testbed.broker(Kafka()).address, rules=rules)
     found = {}
     for name in ("old-1", "capped", "other"):
-        client = bench.client(proxy.address)
-        found[name] = ask(wire, client, asking(client_id=name))
+        client = testbed.client(proxy.address)
+        found[name] = ask(client, asking(client_id=name))
         client.sendall(wire.request(HEARTBEAT, 1, 2))
         assert wire.read_frame(client) == (b"" if name == "old-1" else wire.response(2, b"ok"))
     assert found["other"] == NEWEST.offered
@@ -113,50 +115,50 @@ def test_a_rule_tells_some_clients(bench: Any, wire: Any) -> None:
     assert max(found["old-1"]) <= 33
 
 
-def test_a_rule_over_translation(bench: Any, wire: Any) -> None:
+def test_a_rule_over_translation(testbed: Testbed) -> None:
     """What translation serves below the broker's own versions is part of what the pretended release has."""
     rule = Rule.of("api == ApiVersions and client == old", {"pretend": "0.11"})
-    broker = bench.broker(Kafka(wire)).address
-    plain = bench.proxy(broker, rules=[rule])
-    translating = bench.proxy(broker, rules=[rule], versions=VersionsConfig(translate=True))
+    broker = testbed.broker(Kafka()).address
+    plain = testbed.proxy(broker, rules=[rule])
+    translating = testbed.proxy(broker, rules=[rule], versions=VersionsConfig(translate=True))
     asked = asking(client_id="old")
-    assert ask(wire, bench.client(plain.address), asked)[FETCH] == (4, 5)
-    assert ask(wire, bench.client(translating.address), asked)[FETCH] == (0, 5)
-    assert ask(wire, bench.client(translating.address), asking())[FETCH] == (0, NEWEST.offered[FETCH][1])
+    assert ask(testbed.client(plain.address), asked)[FETCH] == (4, 5)
+    assert ask(testbed.client(translating.address), asked)[FETCH] == (0, 5)
+    assert ask(testbed.client(translating.address), asking())[FETCH] == (0, NEWEST.offered[FETCH][1])
 
 
-def test_old_brokers_do_not_know_api_versions(bench: Any, wire: Any) -> None:
-    broker = bench.broker(Kafka(wire))
-    client = bench.client(bench.proxy(broker.address, versions=VersionsConfig(Profile.of("0.9"))).address)
-    client.sendall(wire.framed(asking()) + wire.request(HEARTBEAT, 0, 2))
+def test_old_brokers_do_not_know_api_versions(testbed: Testbed) -> None:
+    broker = testbed.broker(Kafka())
+    client = testbed.client(testbed.proxy(broker.address, versions=VersionsConfig(Profile.of("0.9"))).address)
+    client.sendall(wire.with_size(asking()) + wire.request(HEARTBEAT, 0, 2))
     assert wire.read_frame(client) == wire.response(2, b"ok")  # 0.9 goes on with the next one
-    client = bench.client(bench.proxy(broker.address, versions=VersionsConfig(Profile.of("0.8.2"))).address)
-    client.sendall(wire.request(METADATA, 0, 1) + wire.framed(asking()))
+    client = testbed.client(testbed.proxy(broker.address, versions=VersionsConfig(Profile.of("0.8.2"))).address)
+    client.sendall(wire.request(METADATA, 0, 1) + wire.with_size(asking()))
     assert wire.read_frame(client) == wire.response(1, b"ok")
     assert wire.read_frame(client) == b""
 
 
-def test_the_broker_is_asked_before_the_first_request(bench: Any, wire: Any) -> None:
-    broker = Kafka(wire)
-    proxy = bench.proxy(bench.broker(broker).address, versions=VersionsConfig(translate=True))
+def test_the_broker_is_asked_before_the_first_request(testbed: Testbed) -> None:
+    broker = Kafka()
+    proxy = testbed.proxy(testbed.broker(broker).address, versions=VersionsConfig(translate=True))
     for number in range(2):  # on the first connection only
-        client = bench.client(proxy.address)
+        client = testbed.client(proxy.address)
         client.sendall(wire.request(HEARTBEAT, 1, 1) + wire.request(HEARTBEAT, 1, 2))
         assert [wire.read_frame(client) for _ in range(2)] == [wire.response(1, b"ok"), wire.response(2, b"ok")]
         assert broker.seen.count((API_VERSIONS, 0)) == 1, number
 
 
 @pytest.mark.parametrize(("silent", "release"), [(True, "0.9.0"), (False, "0.8.2")])
-def test_a_broker_that_cannot_say(bench: Any, wire: Any, silent: bool, release: str) -> None:
-    broker = Kafka(wire, silent=silent, closes=not silent)
-    proxy = bench.proxy(bench.broker(broker).address, versions=VersionsConfig(translate=True))
-    client = bench.client(proxy.address)
+def test_a_broker_that_cannot_say(testbed: Testbed, silent: bool, release: str) -> None:
+    broker = Kafka(silent=silent, closes=not silent)
+    proxy = testbed.proxy(testbed.broker(broker).address, versions=VersionsConfig(translate=True))
+    client = testbed.client(proxy.address)
     client.sendall(wire.request(METADATA, 0, 1))
     assert wire.read_frame(client) == wire.response(1, b"ok")  # it waits, and loses nothing
     assert broker.seen.count((API_VERSIONS, 0)) == (1 if silent else 2)  # what hangs up once may have had other reasons
-    event = wire.wait_for(proxy, OffersLearned)
+    event = next_event(proxy, OffersLearned)
     assert event.release == release and f"taken for Kafka {release}" in event.text
-    client = bench.client(proxy.address)
+    client = testbed.client(proxy.address)
     client.sendall(wire.request(METADATA, 0, 1))
     assert wire.read_frame(client) == wire.response(1, b"ok")
 

@@ -47,6 +47,8 @@ from barnabas.proxy.ring import NONE, Kind, Ring, RingWriter
 from barnabas.proxy.security import TlsConfig
 from barnabas.proxy.several_rings import SeveralRings, resume
 from barnabas.proxy.transparent import Interception, NotIntercepted
+from harness import wire
+from harness.testbed import Testbed
 from retold.error_rules import error_rule
 
 HEARTBEAT = 12
@@ -55,17 +57,17 @@ MESSAGE_TOO_LARGE = 10
 
 
 @pytest.fixture
-def answering(bench: Any, wire: Any) -> Any:
+def answering(testbed: Testbed) -> Any:
     """A broker that answers everything."""
 
     def script(sock: socket.socket) -> None:
         while frame := wire.read_frame(sock):
             sock.sendall(wire.response(int.from_bytes(frame[8:12], "big"), bytes(6)))
 
-    return bench.broker(script)
+    return testbed.broker(script)
 
 
-def ask(client: socket.socket, wire: Any, number: int, key: int = 18, version: int = 0) -> bytes:
+def ask(client: socket.socket, number: int, key: int = 18, version: int = 0) -> bytes:
     client.sendall(wire.request(key, version, number))
     answer: bytes = wire.read_frame(client)
     return answer
@@ -94,30 +96,30 @@ def wait_for_workers(proxy: Proxy, workers: int) -> None:
         time.sleep(0.01)
 
 
-def all_there(bench: Any, proxy: Proxy, wire: Any, workers: int) -> list[socket.socket]:
+def all_there(testbed: Testbed, proxy: Proxy, workers: int) -> list[socket.socket]:
     """A connection with every worker."""
     wait_for_workers(proxy, workers)
     clients: list[socket.socket] = []
     seen: set[int] = set()
     while len(seen) < workers and len(clients) < 20:
-        clients.append(bench.client(proxy.address))
-        assert ask(clients[-1], wire, 1)
+        clients.append(testbed.client(proxy.address))
+        assert ask(clients[-1], 1)
         seen.add(heard(proxy, ConnectionOpened, 1)[0].connection % workers)
     assert len(seen) == workers
     return clients
 
 
-def test_connections_spread_evenly_and_counts_add_up(bench: Any, wire: Any, answering: Any) -> None:
-    proxy = bench.proxy(answering.address, workers=3)
-    clients = all_there(bench, proxy, wire, 3)
+def test_connections_spread_evenly_and_counts_add_up(testbed: Testbed, answering: Any) -> None:
+    proxy = testbed.proxy(answering.address, workers=3)
+    clients = all_there(testbed, proxy, 3)
     for client in clients:
         client.close()
     heard(proxy, ConnectionClosed, len(clients))
     first = len(clients)
-    clients = [bench.client(proxy.address) for _ in range(9)]
+    clients = [testbed.client(proxy.address) for _ in range(9)]
     for number, client in enumerate(clients):
         for _ in range(5):
-            assert ask(client, wire, number)
+            assert ask(client, number)
     opened = [event.connection for event in heard(proxy, ConnectionOpened, 9)]
     assert len(set(opened)) == 9
     assert Counter(number % 3 for number in opened) == {0: 3, 1: 3, 2: 3}
@@ -129,10 +131,10 @@ def test_connections_spread_evenly_and_counts_add_up(bench: Any, wire: Any, answ
     assert (last.request_bytes, last.response_bytes, last.lost_bytes) == ((first + 45) * 15, (first + 45) * 14, 0)
 
 
-def test_a_recording_of_several_workers_is_one(bench: Any, wire: Any, answering: Any, tmp_path: Path) -> None:
-    proxy = bench.proxy(answering.address, workers=2, record=tmp_path / "r", lossless=True)
-    clients = all_there(bench, proxy, wire, 2)
-    clients += [bench.client(proxy.address) for _ in range(4)]
+def test_a_recording_of_several_workers_is_one(testbed: Testbed, answering: Any, tmp_path: Path) -> None:
+    proxy = testbed.proxy(answering.address, workers=2, record=tmp_path / "r", lossless=True)
+    clients = all_there(testbed, proxy, 2)
+    clients += [testbed.client(proxy.address) for _ in range(4)]
     for number in range(40):
         for client in clients:
             client.sendall(wire.request(18, 0, number))
@@ -151,65 +153,65 @@ def test_a_recording_of_several_workers_is_one(bench: Any, wire: Any, answering:
     assert times == sorted(times)
 
 
-def test_a_broker_that_appears_is_known_to_all_workers(bench: Any, wire: Any, answering: Any) -> None:
+def test_a_broker_that_appears_is_known_to_all_workers(testbed: Testbed, answering: Any) -> None:
     def metadata(sock: socket.socket) -> None:
         while frame := wire.read_frame(sock):
             answer = wire.metadata_response(int.from_bytes(frame[8:12], "big"), [(1, *answering.address)])
             sock.sendall(answer)
 
-    proxy = bench.proxy(bench.broker(metadata).address, workers=2)
-    clients = [bench.client(proxy.address) for _ in range(4)]
-    answers = {ask(client, wire, 7, key=3, version=8) for client in clients}
+    proxy = testbed.proxy(testbed.broker(metadata).address, workers=2)
+    clients = [testbed.client(proxy.address) for _ in range(4)]
+    answers = {ask(client, 7, key=3, version=8) for client in clients}
     assert len(answers) == 1, "every worker gives the same port"
     found = heard(proxy, BrokerFound, 1)[0]
     assert found.broker == answering.address
-    behind = [bench.client(found.address) for _ in range(6)]
+    behind = [testbed.client(found.address) for _ in range(6)]
     for client in behind:
-        assert ask(client, wire, 3)
+        assert ask(client, 3)
     proxy.stop()
     rest = list(proxy.events())
     assert not [event for event in rest if isinstance(event, BrokerFound) or event.warning]
 
 
-def test_brokers_by_name_are_known_to_all_workers(bench: Any, wire: Any, answering: Any, tmp_path: Path) -> None:
+def test_brokers_by_name_are_known_to_all_workers(testbed: Testbed, answering: Any, tmp_path: Path) -> None:
     def metadata(sock: socket.socket) -> None:
         while frame := wire.read_frame(sock):
             brokers = [(2, *answering.address)]
             sock.sendall(wire.metadata_response(int.from_bytes(frame[8:12], "big"), brokers))
 
     tls = TlsConfig(ca=tmp_path / "ca", sni_suffix="kafka.example")
-    proxy = bench.proxy(bench.broker(metadata).address, workers=2, tls=tls)
+    proxy = testbed.proxy(testbed.broker(metadata).address, workers=2, tls=tls)
     wait_for_workers(proxy, 2)
     context = ssl.create_default_context(cafile=tmp_path / "ca" / "ca.pem")
 
     def connect(name: str) -> ssl.SSLSocket:
-        return context.wrap_socket(bench.client(proxy.address), server_hostname=name)
+        return context.wrap_socket(testbed.client(proxy.address), server_hostname=name)
 
-    assert b"broker-2.kafka.example" in ask(connect("kafka.example"), wire, 1, key=3, version=8)
+    assert b"broker-2.kafka.example" in ask(connect("kafka.example"), 1, key=3, version=8)
     clients = [connect("broker-2.kafka.example") for _ in range(6)]
-    assert {ask(client, wire, 5) for client in clients} == {wire.response(5, bytes(6))}
+    assert {ask(client, 5) for client in clients} == {wire.response(5, bytes(6))}
     opened = heard(proxy, ConnectionOpened, 7)
     assert [event.broker for event in opened[1:]] == [answering.address] * 6
     assert len({event.connection % 2 for event in opened}) == 2
 
 
-def test_one_worker_dies_and_the_others_go_on(bench: Any, wire: Any, answering: Any, tmp_path: Path) -> None:
-    proxy = bench.proxy(answering.address, workers=2, record=tmp_path / "r")
-    clients = all_there(bench, proxy, wire, 2)
+def test_one_worker_dies_and_the_others_go_on(testbed: Testbed, answering: Any, tmp_path: Path) -> None:
+    proxy = testbed.proxy(answering.address, workers=2, record=tmp_path / "r")
+    clients = all_there(testbed, proxy, 2)
     os.kill(proxy._children["relay-1"].pid, signal.SIGKILL)
     ended = heard(proxy, WorkerEnded, 1)[0]
     assert (ended.worker, ended.code, ended.again) == (1, -signal.SIGKILL, True)
     alive = 0
     for client in clients:
         try:
-            alive += bool(ask(client, wire, 2))
+            alive += bool(ask(client, 2))
         except OSError:
             pass
     assert 0 < alive < len(clients)
     for number in range(4):
-        assert ask(bench.client(proxy.address), wire, number)
+        assert ask(testbed.client(proxy.address), number)
     heard(proxy, WorkerStarted, 1)
-    fresh = all_there(bench, proxy, wire, 2)
+    fresh = all_there(testbed, proxy, 2)
     for client in (*clients, *fresh):
         client.close()
     proxy.stop()
@@ -224,16 +226,16 @@ def test_one_worker_dies_and_the_others_go_on(bench: Any, wire: Any, answering: 
     assert len(numbers) == len(set(numbers)) == counts.opened
 
 
-def test_rules_and_connections_over_the_control_api(bench: Any, wire: Any, answering: Any, tmp_path: Path) -> None:
+def test_rules_and_connections_over_the_control_api(testbed: Testbed, answering: Any, tmp_path: Path) -> None:
     rule = error_rule("from file", HEARTBEAT, NOT_COORDINATOR)
-    proxy = bench.proxy(
+    proxy = testbed.proxy(
         answering.address,
         workers=2,
         rules=[rule],
         reloadable=True,
         control=ControlConfig(directory=tmp_path),
     )
-    clients = all_there(bench, proxy, wire, 2)
+    clients = all_there(testbed, proxy, 2)
     control = Control(proxy.control.access.url, proxy.control.access.token)
     assert {"relay-1", "relay-2"} <= set(control.status()["processes"])
     assert [each["name"] for each in control.rules()] == ["from file"]
@@ -263,10 +265,10 @@ def test_rules_and_connections_over_the_control_api(bench: Any, wire: Any, answe
 
 
 def test_an_intercept_holds_as_many_as_it_says_over_all_workers(
-    bench: Any, wire: Any, answering: Any, tmp_path: Path
+    testbed: Testbed, answering: Any, tmp_path: Path
 ) -> None:
-    proxy = bench.proxy(answering.address, workers=2, control=ControlConfig(directory=tmp_path))
-    clients = all_there(bench, proxy, wire, 2)
+    proxy = testbed.proxy(answering.address, workers=2, control=ControlConfig(directory=tmp_path))
+    clients = all_there(testbed, proxy, 2)
     control = Control(proxy.control.access.url, proxy.control.access.token)
     control.intercept("api == Heartbeat", timeout=30, times=2)
     for client in clients[-2:]:
@@ -278,27 +280,27 @@ def test_an_intercept_holds_as_many_as_it_says_over_all_workers(
         control.resume(frame["id"])
     for client in clients[-2:]:
         assert wire.read_frame(client)
-        assert ask(client, wire, 6, key=HEARTBEAT)
+        assert ask(client, 6, key=HEARTBEAT)
     assert control.held() == []
     assert [(each["times_left"], each["held"]) for each in control.intercepts()] == [(0, 0)]
 
 
 def test_a_worker_that_begins_anew_is_told_what_the_others_know(
-    bench: Any, wire: Any, answering: Any, tmp_path: Path
+    testbed: Testbed, answering: Any, tmp_path: Path
 ) -> None:
-    proxy = bench.proxy(answering.address, workers=2, reloadable=True, control=ControlConfig(directory=tmp_path))
-    all_there(bench, proxy, wire, 2)
+    proxy = testbed.proxy(answering.address, workers=2, reloadable=True, control=ControlConfig(directory=tmp_path))
+    all_there(testbed, proxy, 2)
     control = Control(proxy.control.access.url, proxy.control.access.token)
     control.add_rule({"name": "added", "match": "api == Produce", "do": {"error": "MESSAGE_TOO_LARGE"}})
     os.kill(proxy._children["relay-2"].pid, signal.SIGKILL)
     heard(proxy, WorkerStarted, 1)
-    clients = all_there(bench, proxy, wire, 2)
+    clients = all_there(testbed, proxy, 2)
     sent = {
         "acks": 1,
         "timeout_ms": 9,
         "topic_data": [{"name": "t", "partition_data": [{"index": 0, "records": b"r"}]}],
     }
-    produce = wire.framed(decoder.encode_request(0, 7, sent, correlation_id=1, client_id="c"))
+    produce = wire.with_size(decoder.encode_request(0, 7, sent, correlation_id=1, client_id="c"))
     deadline = time.monotonic() + 60
     codes = {0}
     while codes != {MESSAGE_TOO_LARGE} and time.monotonic() < deadline:  # it is told when it has begun
@@ -315,12 +317,12 @@ def test_a_worker_that_begins_anew_is_told_what_the_others_know(
     assert control.rules()[0]["hits"] >= len(clients)
 
 
-def test_counts_are_exact_over_all_workers(bench: Any, wire: Any, answering: Any, tmp_path: Path) -> None:
+def test_counts_are_exact_over_all_workers(testbed: Testbed, answering: Any, tmp_path: Path) -> None:
     """`after`, `times` and `every` mean the matches of all workers, also when one of them begins anew."""
     rule = Rule.of("api == Heartbeat", error="NOT_COORDINATOR", name="r", when={"after": 3, "every": 2, "times": 4})
     control = ControlConfig(directory=tmp_path)
-    proxy = bench.proxy(answering.address, workers=2, rules=[rule], reloadable=True, control=control)
-    clients = all_there(bench, proxy, wire, 2)
+    proxy = testbed.proxy(answering.address, workers=2, rules=[rule], reloadable=True, control=control)
+    clients = all_there(testbed, proxy, 2)
     body = (0).to_bytes(2, "big") + bytes(4) + (0).to_bytes(2, "big")
 
     def beat(client: Any, number: int) -> int:
@@ -344,8 +346,8 @@ def test_counts_are_exact_over_all_workers(bench: Any, wire: Any, answering: Any
     assert beat(clients[-1], 10) == NOT_COORDINATOR
 
 
-def test_the_files_rules_do_not_take_the_names_of_others(bench: Any, tmp_path: Path) -> None:
-    proxy = bench.proxy(("127.0.0.1", 9), rules=[], reloadable=True, control=ControlConfig(directory=tmp_path))
+def test_the_files_rules_do_not_take_the_names_of_others(testbed: Testbed, tmp_path: Path) -> None:
+    proxy = testbed.proxy(("127.0.0.1", 9), rules=[], reloadable=True, control=ControlConfig(directory=tmp_path))
     control = Control(proxy.control.access.url, proxy.control.access.token)
     control.add_rule({"name": "mine", "match": "api == Produce", "do": {"error": "MESSAGE_TOO_LARGE"}})
     proxy.replace_rules([error_rule("mine", HEARTBEAT, NOT_COORDINATOR)])
@@ -353,12 +355,12 @@ def test_the_files_rules_do_not_take_the_names_of_others(bench: Any, tmp_path: P
     assert [each["name"] for each in control.rules()] == ["mine"]
 
 
-def test_a_limit_of_connections_is_that_of_all_workers(bench: Any, wire: Any, answering: Any) -> None:
-    proxy = bench.proxy(answering.address, workers=2, limits=Limits(max_connections=3))
-    clients = [bench.client(proxy.address) for _ in range(3)]
+def test_a_limit_of_connections_is_that_of_all_workers(testbed: Testbed, answering: Any) -> None:
+    proxy = testbed.proxy(answering.address, workers=2, limits=Limits(max_connections=3))
+    clients = [testbed.client(proxy.address) for _ in range(3)]
     for client in clients:
-        assert ask(client, wire, 1)
-    waits = bench.client(proxy.address)
+        assert ask(client, 1)
+    waits = testbed.client(proxy.address)
     waits.sendall(wire.request(18, 0, 9))
     events: list[Event] = []
     heard(proxy, ConnectionsFull, 1, events)
@@ -368,7 +370,7 @@ def test_a_limit_of_connections_is_that_of_all_workers(bench: Any, wire: Any, an
     assert wire.read_frame(waits)
 
 
-def test_the_control_apis_port_is_no_brokers(bench: Any, wire: Any, tmp_path: Path) -> None:
+def test_the_control_apis_port_is_no_brokers(testbed: Testbed, tmp_path: Path) -> None:
     """Neither the port of a broker's listener, nor the address of one."""
     control: list[int] = []
 
@@ -377,18 +379,18 @@ def test_the_control_apis_port_is_no_brokers(bench: Any, wire: Any, tmp_path: Pa
             brokers = [(1, "127.0.0.1", control[0]), (2, "127.0.0.1", 9)]
             sock.sendall(wire.metadata_response(int.from_bytes(frame[8:12], "big"), brokers))
 
-    broker = bench.broker(metadata)
+    broker = testbed.broker(metadata)
     for _ in range(20):  # two ports next to one another
         with socket.create_server(("127.0.0.1", 0)) as free:
             port = free.getsockname()[1]
         config = ControlConfig(("127.0.0.1", port + 1), directory=tmp_path)
         try:
-            proxy = bench.proxy(broker.address, listen=("127.0.0.1", port), control=config)
+            proxy = testbed.proxy(broker.address, listen=("127.0.0.1", port), control=config)
             break
         except ProxyError:
             continue
     control.append(port + 1)
-    ask(bench.client(proxy.address), wire, 1, key=3, version=8)
+    ask(testbed.client(proxy.address), 1, key=3, version=8)
     events: list[Event] = []
     passed = heard(proxy, PortPassedOver, 1, events)[0]
     assert (passed.broker, passed.port, passed.whose) == (("127.0.0.1", 9), port + 1, "the control API")
@@ -396,10 +398,10 @@ def test_the_control_apis_port_is_no_brokers(bench: Any, wire: Any, tmp_path: Pa
     assert heard(proxy, BrokerFound, 1)[0].address == ("127.0.0.1", port + 2)
 
 
-def test_a_number_of_workers_that_makes_no_sense(bench: Any) -> None:
+def test_a_number_of_workers_that_makes_no_sense(testbed: Testbed) -> None:
     for count in (0, 1000):
         with pytest.raises(ProxyError, match="from 1 to"):
-            bench.proxy(("127.0.0.1", 9), workers=count)
+            testbed.proxy(("127.0.0.1", 9), workers=count)
 
 
 # -- the parts -------------------------------------------------------------------------------------------------

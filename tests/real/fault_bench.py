@@ -13,6 +13,7 @@ from typing import Any
 from barnabas import decoder
 from barnabas.ui.testing.bench import Barnabas
 from barnabas.ui.testing.cluster import EmbeddedCluster
+from harness.wire import with_size
 
 SECONDS = 30.0
 
@@ -51,7 +52,7 @@ def settle(bench: Barnabas) -> int:
     name = f"mark-{uuid.uuid4().hex}"
     frame = decoder.encode_request(18, 0, {}, correlation_id=1, client_id=name)
     with socket.create_connection(bench.proxy.address) as sock:
-        sock.sendall(len(frame).to_bytes(4, "big") + frame)
+        sock.sendall(with_size(frame))
         sock.recv(4)
     deadline = time.monotonic() + SECONDS
     while not (found := bench.control.exchange_page(f"client == '{name}'", wait=1.0)["exchanges"]):

@@ -16,9 +16,9 @@ from confluent_kafka.admin import (
     ScramMechanism,
     UserScramCredentialUpsertion,
 )
+from harness.proxies import Proxy
 from real.broker import Cluster, Node, start_cluster
 from real.workload import Deadline
-from starting.proxies import Proxy
 from tls.certificates import Certificate, make
 
 USER, PASSWORD = "alice", "canary-Wb7-password"

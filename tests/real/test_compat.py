@@ -13,10 +13,10 @@ import pytest
 from barnabas.proxy import ProxyConfig
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
+from harness import commands
+from harness.proxies import Proxy
 from real.broker import JVM, Cluster, jar_directory
 from real.old_broker import OldBroker
-from starting import commands
-from starting.proxies import Proxy
 
 
 def compat(against: str, *captures: Path) -> dict[str, Any]:

@@ -13,10 +13,10 @@ from barnabas.captures.diffing import Kind, Level, Report, compare
 from barnabas.proxy import ProxyConfig
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
+from harness.proxies import Proxy
 from kafka import KafkaConsumer, KafkaProducer
 from real.clients import RECORDED_IN_TURN, WORKLOADS, expected
 from real.workload import Deadline
-from starting.proxies import Proxy
 
 
 def record(broker: tuple[str, int], folder: Path, work: Callable[[str], Any]) -> Path:

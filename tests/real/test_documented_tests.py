@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 from barnabas.proxy.control import Control
 from confluent_kafka.admin import AdminClient, NewTopic
+from harness.lines import line
 from real.broker import HOST, Cluster, free_ports
-from starting.lines import line
 
 pytestmark = pytest.mark.real
 

@@ -14,6 +14,7 @@ from barnabas import decoder
 from barnabas.decoder import embedded, facts, records
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
+from harness.wire import with_size
 from real.broker import jar_directory
 
 TOPIC = "embedded-payloads"
@@ -159,7 +160,7 @@ def test_every_record_is_written_back_as_it_was(busy):
 def ask(address: tuple[str, int], key: int, version: int, fields: dict[str, Any]) -> decoder.Message:
     frame = decoder.encode_request(key, version, fields, correlation_id=1, client_id="asking")
     with socket.create_connection(address, timeout=60) as connection, connection.makefile("rb") as stream:
-        connection.sendall(len(frame).to_bytes(4, "big") + frame)
+        connection.sendall(with_size(frame))
         answer = stream.read(int.from_bytes(stream.read(4), "big"))
     return decoder.decode_response(answer, api_key=key, api_version=version)
 

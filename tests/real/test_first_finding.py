@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 from barnabas.proxy import ProxyConfig
 from confluent_kafka import Producer
+from harness import commands
+from harness.proxies import Proxy
 from real.broker import Cluster, jar_directory
 from real.findings import scenarios_fetching, scenarios_groups, scenarios_producing, scenarios_versions
 from real.old_broker import OldBroker
-from starting import commands
-from starting.proxies import Proxy
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(120)]
 

@@ -16,9 +16,10 @@ from barnabas.proxy.plugged import PluginsConfig
 from barnabas.proxy.plugin_events import PluginFault
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
+from harness.proxies import Proxy
+from harness.wire import with_size
 from real.broker import Cluster
 from real.workload import Deadline
-from starting.proxies import Proxy
 
 FOLDER = Path(examples.__file__).parent
 POLICY_VIOLATION = 44
@@ -27,7 +28,7 @@ RECORDS = 60
 
 def ask(sock: socket.socket, key: int, version: int, fields: dict[str, Any], number: int) -> Any:
     frame = decoder.encode_request(key, version, fields, correlation_id=number, client_id="raw")
-    sock.sendall(len(frame).to_bytes(4, "big") + frame)
+    sock.sendall(with_size(frame))
     data = b""
     while len(data) < 4 or len(data) < 4 + int.from_bytes(data[:4], "big"):
         part = sock.recv(1 << 16)

@@ -25,10 +25,11 @@ from barnabas.proxy import ProxyConfig
 from barnabas.proxy.spoken import VersionsConfig
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
+from harness.proxies import Proxy
+from harness.wire import with_size
 from real.broker import Cluster
 from real.old_broker import OldBroker
 from real.workload import Deadline
-from starting.proxies import Proxy
 
 API_VERSIONS = 18
 Client = Callable[[str, str], bytes]
@@ -149,7 +150,7 @@ def outcome(address: tuple[str, int], frame: bytes) -> bytes:
     """What a broker does with a request: the response, or how it ends."""
     with socket.create_connection(address) as sock:
         sock.settimeout(60)
-        sock.sendall(len(frame).to_bytes(4, "big") + frame)
+        sock.sendall(with_size(frame))
         try:
             head = sock.recv(4, socket.MSG_WAITALL)
             return sock.recv(int.from_bytes(head, "big"), socket.MSG_WAITALL) if head else b"closed"

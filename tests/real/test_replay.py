@@ -17,13 +17,13 @@ from barnabas.captures.replay.report import Report
 from barnabas.proxy import ProxyConfig
 from barnabas.proxy.replay.session import Replay
 from barnabas.proxy.replay.settings import Order, Pace, Settings
+from harness.proxies import Proxy
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from real.broker import Cluster, start_cluster
 from real.clients import RECORDED_IN_TURN, WORKLOADS, expected
 from real.old_broker import OldBroker
 from real.workload import Deadline
 from scapy.all import PcapReader, PcapWriter
-from starting.proxies import Proxy
 
 
 @pytest.fixture(scope="module")

@@ -11,9 +11,9 @@ from barnabas.proxy import ProxyConfig
 from barnabas.proxy.events import RuleHit
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
+from harness.proxies import Proxy
 from real.broker import Cluster
 from real.workload import Deadline
-from starting.proxies import Proxy
 
 RECORDS = 60
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from barnabas.proxy import ProxyConfig
 from barnabas.proxy.serve import OnMiss, Served
+from harness.proxies import Proxy
 from real.broker import start_cluster
 from real.clients import CLIENTS, EVERY_DAY, RECORDED_IN_TURN, WORKLOADS, expected
-from starting.proxies import Proxy
 
 
 def run_name(name: str) -> str:

@@ -15,12 +15,13 @@ from barnabas.proxy import ProxyConfig
 from barnabas.proxy.spoken import VersionsConfig
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
+from harness.proxies import Proxy
+from harness.wire import with_size
 from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType
 from real.broker import Cluster
 from real.translated_clients import JARS_0_11, OLD_JARS, Read, expected, java, kafka_python, librdkafka, sarama
 from real.workload import Deadline
-from starting.proxies import Proxy
 
 Makes = Callable[[str], str]
 TRANSLATE = VersionsConfig(translate=True)
@@ -155,7 +156,7 @@ def asked(bootstrap: str, request: bytes) -> bytes:
     """The answer to one request; b"" if the connection is closed instead."""
     host, _, port = bootstrap.rpartition(":")
     with socket.create_connection((host, int(port)), 30) as connection:
-        connection.sendall(len(request).to_bytes(4, "big") + request)
+        connection.sendall(with_size(request))
         data = b""
         while len(data) < 4 or len(data) < 4 + int.from_bytes(data[:4], "big"):
             more = connection.recv(1 << 16)

@@ -14,6 +14,7 @@ from barnabas.proxy import ProxyConfig
 from barnabas.proxy.spoken import VersionsConfig
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
+from harness.proxies import Proxy
 from kafka import KafkaProducer
 from matrix.brokers import SETTINGS
 from matrix.pair import tried
@@ -22,7 +23,6 @@ from real.broker import REPOSITORY
 from real.old_broker import WITH_GROUPS, OldBroker, start_old
 from real.translated_clients import NEW_JARS, expected, java, kafka_python, librdkafka
 from real.workload import Deadline
-from starting.proxies import Proxy
 
 TRANSLATE = VersionsConfig(translate=True)
 ALL = ("none", "gzip", "snappy", "lz4")

@@ -13,11 +13,11 @@ import kafka
 from barnabas.decoder import releases
 from barnabas.proxy import ProxyConfig
 from confluent_kafka import Consumer, Producer
+from harness import commands
+from harness.proxies import Proxy
 from real.broker import Cluster
 from real.old_broker import OldBroker
 from real.workload import Deadline
-from starting import commands
-from starting.proxies import Proxy
 
 
 def barnabas(*arguments: object) -> subprocess.CompletedProcess[str]:

@@ -14,7 +14,7 @@ from barnabas import captures
 from barnabas.proxy import Proxy, ProxyConfig
 from barnabas.proxy.events import BrokerFound, ConnectionOpened, Counts
 from confluent_kafka import Consumer, Producer
-from starting.lines import line
+from harness.lines import line
 
 MESSAGES = 600
 CLUSTER = """

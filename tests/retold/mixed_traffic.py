@@ -11,6 +11,7 @@ from barnabas import decoder
 from barnabas.captures import Recorder
 from barnabas.decoder import facts
 from barnabas.decoder.records import Record, encode_batch
+from harness.wire import with_size
 
 START = 1_795_223_022_000_000_000
 USUAL = ("Produce", "Fetch", "Metadata", "Heartbeat", "OffsetCommit", "OffsetFetch", "FindCoordinator", "JoinGroup",
@@ -18,10 +19,6 @@ USUAL = ("Produce", "Fetch", "Metadata", "Heartbeat", "OffsetCommit", "OffsetFet
 RARE = ("ApiVersions", "SaslHandshake", "SaslAuthenticate", "CreateDelegationToken", "IncrementalAlterConfigs",
         "AlterUserScramCredentials", "ControlledShutdown", "CreateTopics")  # fmt: skip
 SECRET = b"canary-5d1f"
-
-
-def sized(frame: bytes) -> bytes:
-    return len(frame).to_bytes(4, "big") + frame
 
 
 class Peer:
@@ -84,7 +81,7 @@ class MixedTraffic:
             frame = pick.choice((frame + b"behind", frame[: len(frame) // 2 + 5]))
         elif name not in RARE and pick.random() < self.odd / 3:
             frame = b"\x7f\x01" + frame[2:]  # an API that nobody knows: nobody knows its secrets
-        peer.unsent[0] += sized(frame)
+        peer.unsent[0] += with_size(frame)
         if not silent:
             peer.asked.append((key, version, peer.next_id))
         peer.next_id += 1
@@ -132,7 +129,7 @@ class MixedTraffic:
         frame = decoder.encode_response(key, version, fields, correlation_id=number)
         if pick.random() < self.odd / 3:
             frame = pick.choice((frame + b"!", frame[:-1], (number + (1 << 30)).to_bytes(4, "big") + frame[4:]))
-        peer.unsent[1] += sized(frame)
+        peer.unsent[1] += with_size(frame)
 
     def _send(self, recorder: Recorder, peer: Peer) -> None:
         for direction in (0, 1):
@@ -156,7 +153,7 @@ class MixedTraffic:
             case 2:
                 self._send(recorder, peer)
                 frame = decoder.encode_response(3, 1, {}, correlation_id=waiting)
-                recorder.broker_leg(peer.number, 1, self._now(), sized(frame), "addresses")
+                recorder.broker_leg(peer.number, 1, self._now(), with_size(frame), "addresses")
             case 3 if not peer.unsent[1]:
                 recorder.lost(peer.number, 1, pick.randrange(1, 5000))
             case 4:

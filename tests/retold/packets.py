@@ -8,12 +8,9 @@ import struct
 from barnabas.captures import pcapng
 from barnabas.captures.packets import build
 from barnabas.decoder import encode_request, encode_response
+from harness.wire import with_size
 
 NOW = 1_795_223_022_000_000_000
-
-
-def sized(frame: bytes) -> bytes:
-    return len(frame).to_bytes(4, "big") + frame
 
 
 Packet = tuple[int, bytes]
@@ -51,7 +48,7 @@ def conversation(number: int, chance: random.Random, count: int = 30, host: str 
         if kind == 3:
             body = {"transactional_id": None, "acks": 0, "timeout_ms": 1, "topic_data": []}
             request = encode_request(0, 3, body, correlation_id=i, client_id=None)
-        streams[0] += sized(request)
+        streams[0] += with_size(request)
         answer = encode_response(
             3,
             1,
@@ -69,9 +66,9 @@ def conversation(number: int, chance: random.Random, count: int = 30, host: str 
         if kind == 5:
             answer += b"!"
         if kind != 3 and chance.random() > 0.05:
-            streams[1] += sized(answer)
+            streams[1] += with_size(answer)
         if chance.random() < 0.03:
-            streams[1] += sized(struct.pack(">i", 9999) + b"orphan")
+            streams[1] += with_size(struct.pack(">i", 9999) + b"orphan")
         if chance.random() < 0.6:
             for side in (0, 1):
                 while streams[side]:

@@ -9,6 +9,7 @@ from typing import Any
 
 from barnabas import decoder
 from barnabas.captures import Recorder
+from harness.wire import with_size
 
 START = 1_795_223_022_000_000_000
 SECOND = 1_000_000_000
@@ -73,4 +74,4 @@ class PlainTraffic:
         )
         for direction, frame in enumerate(frames):
             self.now += self.random.randrange(1, 20_000_000) + late * direction
-            self.recorder.data(conn, direction, self.now, len(frame).to_bytes(4, "big") + frame)
+            self.recorder.data(conn, direction, self.now, with_size(frame))

@@ -13,6 +13,7 @@ from barnabas.captures.happenings import Happenings
 from barnabas.decoder import embedded, facts
 from barnabas.decoder.happening import Happening
 from barnabas.decoder.records import Record, encode_batch, encode_messages
+from harness.wire import with_size
 
 START = 1_795_223_022_000_000_000
 TOPIC, GROUP, CLIENT, HOST, USER = (
@@ -150,10 +151,6 @@ def _exchanges() -> Iterable[tuple[str, int, dict[str, Any], dict[str, Any] | No
     yield "Heartbeat", 3, {"group_id": GROUP, "member_id": MEMBER}, None
 
 
-def sized(frame: bytes) -> bytes:
-    return len(frame).to_bytes(4, "big") + frame
-
-
 def record_planted(directory: Path) -> None:
     """Secrets are not masked in it."""
     recorder = Recorder(directory, redact=False)
@@ -164,18 +161,18 @@ def record_planted(directory: Path) -> None:
         key = facts.api_key(api)
         at += 1_000_000
         request = decoder.encode_request(key, version, asked, correlation_id=number, client_id=CLIENT)
-        recorder.data(1, 0, at, sized(request))
+        recorder.data(1, 0, at, with_size(request))
         if answered is not None:
             response = decoder.encode_response(key, version, answered, correlation_id=number)
             if api == "Metadata":
-                recorder.broker_leg(1, 1, at + 5, sized(response), f"the address of {HOST} was changed")
+                recorder.broker_leg(1, 1, at + 5, with_size(response), f"the address of {HOST} was changed")
                 recorder.note(1, number, f"rule for {TOPIC} fired")
-            recorder.data(1, 1, at + 1000, sized(response))
+            recorder.data(1, 1, at + 1000, with_size(response))
     unknown = (3).to_bytes(2, "big") + (99).to_bytes(2, "big") + (900).to_bytes(4, "big") + b"\0\x0e" + CLIENT.encode()
-    recorder.data(1, 0, at + 2000, sized(unknown + b"\0" + TOPIC.encode() * 3))
+    recorder.data(1, 0, at + 2000, with_size(unknown + b"\0" + TOPIC.encode() * 3))
     surplus = decoder.encode_request(3, 1, {"topics": [{"name": TOPIC}]}, correlation_id=901, client_id=CLIENT)
-    recorder.data(1, 0, at + 3000, sized(surplus + USER.encode()))
-    recorder.data(1, 1, at + 4000, sized((902).to_bytes(4, "big") + f"an orphan about {TOPIC}".encode()))
+    recorder.data(1, 0, at + 3000, with_size(surplus + USER.encode()))
+    recorder.data(1, 1, at + 4000, with_size((902).to_bytes(4, "big") + f"an orphan about {TOPIC}".encode()))
     recorder.closed(1, at + 5000, "fin", "client")
     recorder.opened(2, START, client=(ADDRESS, 50002), broker=(HOST, 9092))
     recorder.data(2, 0, START + 7, f"GET /{TOPIC} HTTP/1.1\r\nHost: {HOST}\r\n".encode())

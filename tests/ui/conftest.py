@@ -12,6 +12,7 @@ from barnabas import decoder
 from barnabas.captures import Capture, Recorder, open_capture
 from barnabas.decoder import Direction, facts, records
 from barnabas.decoder.records import Record
+from harness.wire import with_size
 
 _BASE_NS = 1_753_000_000_000_000_000
 _HOSTILE = "x\x1b]52;c;aGFja2Vk\x07\x1b[2J\x9b31m\u202egnp\u2066\x00\x7fy"
@@ -31,7 +32,7 @@ class Scribe:
         )
 
     def raw(self, conn: int, direction: Direction, frame: bytes, time_ns: int) -> None:
-        self.recorder.data(conn, direction, time_ns, len(frame).to_bytes(4, "big") + frame)
+        self.recorder.data(conn, direction, time_ns, with_size(frame))
 
     def exchange(
         self,

@@ -20,6 +20,7 @@ import pytest
 from barnabas import decoder
 from barnabas.captures import NotACapture, Recorder, open_capture, sources, tables
 from barnabas.decoder.records import Record, encode_batch
+from harness.wire import with_size
 
 
 class _Touch:
@@ -35,10 +36,6 @@ EVIL = [
     "%s%s%n", "{0.__class__}", "\x1b]52;c;cHduZWQ=\x07", "p" * 300, "pwned/" * 60, pickle.dumps(_Touch(), 0).decode(),
 ]  # fmt: skip
 BOMB_BYTES = 256 << 20
-
-
-def sized(frame: bytes) -> bytes:
-    return len(frame).to_bytes(4, "big") + frame
 
 
 def bomb() -> bytes:
@@ -74,7 +71,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
     topics = [{"name": "t", "partition_data": [{"index": 0, "records": bomb()}]}]
     packets.append((0, decoder.encode_request(0, 9, {"acks": 0, "topic_data": topics}, correlation_id=-1)))
     for at, (direction, frame) in enumerate(packets):
-        recorder.data(1, direction, 2000 + at, sized(frame))
+        recorder.data(1, direction, 2000 + at, with_size(frame))
     recorder.close()
     foreign = folder / "a;touch pwned;$(touch pwned).pcap"
     _as_pcap(next((folder / "recording").glob("*.pcapng")), foreign)
@@ -232,7 +229,7 @@ def test_a_capture_names_no_file(tmp_path: Path) -> None:
     """What tells the recording and the segment is read as digits; anything else makes it somebody else's capture."""
     recorder = Recorder(tmp_path / "r")
     recorder.opened(1, 1000, ("127.0.0.1", 1), ("127.0.0.1", 9092))
-    recorder.data(1, 0, 2000, sized(decoder.encode_request(12, 0, {}, correlation_id=1)))
+    recorder.data(1, 0, 2000, with_size(decoder.encode_request(12, 0, {}, correlation_id=1)))
     recorder.close()
     segment = next((tmp_path / "r").glob("*.pcapng"))
     data = segment.read_bytes()

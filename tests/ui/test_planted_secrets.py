@@ -26,19 +26,16 @@ from barnabas.captures.exporting import NoProgram, case, dump, program
 from barnabas.decoder.embedded import of
 from barnabas.ui.cli import app
 from barnabas.ui.tui.fields import request_tree, response_tree
+from harness.lines import line
+from harness.scripted import Broker
+from harness.wire import read_frame, with_size
 from retold.secrets import NAMES, Said, dialog, leaks, secret, unpacked
-from starting.lines import line
-from starting.scripted import Broker, read_frame
 from typer.testing import CliRunner
 
 BARNABAS = [sys.executable, "-m", "barnabas"]
 HTTP = b"GET / HTTP/1.1\r\nAuthorization: Bearer " + secret("http authorization").encode() + b"\r\n\r\n"
 TOKEN = b"\0user\0" + secret("raw sasl token").encode()
 ANSWER = b"v=" + secret("raw sasl answer").encode()
-
-
-def sized(frame: bytes) -> bytes:
-    return len(frame).to_bytes(4, "big") + frame
 
 
 def answering(said: list[Said]) -> Callable[[socket.socket], None]:
@@ -54,7 +51,7 @@ def answering(said: list[Said]) -> Callable[[socket.socket], None]:
                 if frame != handshake():
                     return
                 answer = decoder.encode_response(17, 0, {}, correlation_id=900)
-            sock.sendall(sized(answer))
+            sock.sendall(with_size(answer))
 
     return script
 
@@ -67,11 +64,11 @@ def talk(address: tuple[str, int], said: list[Said]) -> None:
     """Everything that is said, on three connections."""
     with socket.create_connection(address, 30) as sock:
         for each in said:
-            sock.sendall(sized(each.request))
+            sock.sendall(with_size(each.request))
             assert read_frame(sock)[4:] == each.response
     with socket.create_connection(address, 30) as sock:
         for frame in (handshake(), TOKEN):
-            sock.sendall(sized(frame))
+            sock.sendall(with_size(frame))
             assert read_frame(sock)
     with socket.create_connection(address, 30) as sock:
         sock.sendall(HTTP)
@@ -83,12 +80,12 @@ def unmasked(directory: Path, said: list[Said]) -> Path:
     for number in (1, 2, 3):
         recorder.opened(number, 10, ("127.0.0.1", 50000 + number), ("127.0.0.1", 9092))
     for at, each in enumerate(said):
-        recorder.data(1, 0, 1000 + 10 * at, sized(each.request))
-        recorder.data(1, 1, 1005 + 10 * at, sized(each.response))
-    recorder.data(2, 0, 2000, sized(handshake()))
-    recorder.data(2, 1, 2001, sized(decoder.encode_response(17, 0, {"mechanisms": ["PLAIN"]}, correlation_id=900)))
-    recorder.data(2, 0, 2002, sized(TOKEN))
-    recorder.data(2, 1, 2003, sized(ANSWER))
+        recorder.data(1, 0, 1000 + 10 * at, with_size(each.request))
+        recorder.data(1, 1, 1005 + 10 * at, with_size(each.response))
+    recorder.data(2, 0, 2000, with_size(handshake()))
+    recorder.data(2, 1, 2001, with_size(decoder.encode_response(17, 0, {"mechanisms": ["PLAIN"]}, correlation_id=900)))
+    recorder.data(2, 0, 2002, with_size(TOKEN))
+    recorder.data(2, 1, 2003, with_size(ANSWER))
     recorder.data(3, 0, 3000, HTTP)
     recorder.close()
     return directory

@@ -16,6 +16,7 @@ import pytest
 from barnabas import decoder
 from barnabas.captures import Recorder
 from barnabas.captures.spark import shipping
+from harness.wire import with_size
 from pyarrow import parquet
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
@@ -96,7 +97,7 @@ def test_a_worker_is_killed_in_the_middle(
             (0, decoder.encode_request(12, 4, {}, correlation_id=number, client_id="stock")),
             (1, decoder.encode_response(12, 4, {}, correlation_id=number)),
         ):
-            recorder.data(1, direction, 2_000 + 1_000_000 * number, len(frame).to_bytes(4, "big") + frame)
+            recorder.data(1, direction, 2_000 + 1_000_000 * number, with_size(frame))
     recorder.close()
     command = [sys.executable, "-m", "barnabas", "pipeline", "run", "--input", str(tmp_path / "recording")]
     command += ["--output", str(tmp_path / "out"), "--master", master]
@@ -130,7 +131,7 @@ def test_the_zip_is_the_package(tmp_path: Path) -> None:
     recorder = Recorder(tmp_path / "recording")
     recorder.opened(1, 1_000, ("127.0.0.1", 50001), ("127.0.0.1", 9092))
     frame = decoder.encode_request(12, 4, {}, correlation_id=1, client_id="stock")
-    recorder.data(1, 0, 2_000, len(frame).to_bytes(4, "big") + frame)
+    recorder.data(1, 0, 2_000, with_size(frame))
     recorder.close()
     program = (
         "import sys; sys.path.insert(0, sys.argv[1])\n"

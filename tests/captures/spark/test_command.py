@@ -18,6 +18,7 @@ import pytest
 from barnabas import decoder
 from barnabas.captures import Recorder
 from barnabas.captures.spark import pipeline
+from harness.wire import with_size
 from pyarrow import parquet
 
 pytestmark = pytest.mark.spark
@@ -33,7 +34,7 @@ def recording(tmp_path: Path) -> Path:
             (0, decoder.encode_request(12, 4, {}, correlation_id=number, client_id="\x1b[31mstock")),
             (1, decoder.encode_response(12, 4, {"error_code": 25 * (number == 3)}, correlation_id=number)),
         ):
-            recorder.data(1, direction, 2_000 + 1_000_000 * number, len(frame).to_bytes(4, "big") + frame)
+            recorder.data(1, direction, 2_000 + 1_000_000 * number, with_size(frame))
     recorder.close()
     return tmp_path / "recording"
 
@@ -97,7 +98,7 @@ def test_killed_at_any_moment_nothing_is_lost_or_doubled(tmp_path: Path) -> None
             (0, decoder.encode_request(12, 4, {}, correlation_id=number, client_id="stock")),
             (1, decoder.encode_response(12, 4, {"error_code": 25 * (number % 9 == 3)}, correlation_id=number)),
         ):
-            recorder.data(1, direction, 2_000 + 1_000_000 * number, len(frame).to_bytes(4, "big") + frame)
+            recorder.data(1, direction, 2_000 + 1_000_000 * number, with_size(frame))
     recorder.close()
     output = tmp_path / "out"
     # The same without a command line: processes that are there at once, so that kills fall into the work.

@@ -16,6 +16,7 @@ import duckdb
 import pytest
 from barnabas import decoder
 from barnabas.captures import Recorder
+from harness.wire import with_size
 
 pytest.importorskip("grpc_status", reason="Spark Connect needs pyspark[connect]")
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
@@ -67,7 +68,7 @@ def record(directory: Path, first: int) -> None:
             (0, decoder.encode_request(12, 4, {}, correlation_id=number, client_id="stock")),
             (1, decoder.encode_response(12, 4, {}, correlation_id=number)),
         ):
-            recorder.data(1, direction, 10**18 + 10**6 * number, len(frame).to_bytes(4, "big") + frame)
+            recorder.data(1, direction, 10**18 + 10**6 * number, with_size(frame))
     recorder.close()
 
 

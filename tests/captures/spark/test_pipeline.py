@@ -18,6 +18,7 @@ from barnabas.captures.spark import PipelineError, pipeline, pushdown
 from barnabas.captures.spark.source import PushedReader, SegmentReader
 from barnabas.captures.tables.folder import DEFAULT, Folder, todo
 from barnabas.decoder.filter import compile
+from harness.wire import with_size
 from pyarrow import parquet
 from pyspark.sql.datasource import EqualTo, In, LessThan
 from scapy.utils import rdpcap, wrpcap
@@ -44,13 +45,13 @@ def record(tmp_path: Path) -> Make:
             time_ns += chance.randrange(1, 5_000_000)
             client_id = None if number % 3 == 2 else f"stock-{number % 3}"
             frame = decoder.encode_request(key, version, {}, correlation_id=number, client_id=client_id)
-            recorder.data(number % 3, 0, time_ns, len(frame).to_bytes(4, "big") + frame)
+            recorder.data(number % 3, 0, time_ns, with_size(frame))
             if number % 50 == 49:
                 continue
             body = {"error_code": 25} if key == 12 and chance.random() < 0.3 else {}
             frame = decoder.encode_response(key, version, body, correlation_id=number + (1000 if number == 100 else 0))
             time_ns += chance.randrange(1, 9_000_000)
-            recorder.data(number % 3, 1, time_ns, len(frame).to_bytes(4, "big") + frame)
+            recorder.data(number % 3, 1, time_ns, with_size(frame))
         recorder.close()
         return tmp_path / name
 

@@ -16,6 +16,7 @@ from barnabas.captures import Recorder, reports
 from barnabas.captures.reports.duck import Duck
 from barnabas.captures.spark import pipeline
 from barnabas.decoder import facts
+from harness.wire import with_size
 from kafka.record import MemoryRecordsBuilder
 
 if TYPE_CHECKING:
@@ -88,8 +89,8 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Sent]:
             asked = decoder.encode_request(key, version, request, correlation_id=number, client_id=client_id)
             said = decoder.encode_response(key, version, answer, correlation_id=number)
             time_ns += chance.randrange(10**6, 10**9)
-            recorder.data(conn, 0, time_ns, len(asked).to_bytes(4, "big") + asked)
-            recorder.data(conn, 1, time_ns + latency, len(said).to_bytes(4, "big") + said)
+            recorder.data(conn, 0, time_ns, with_size(asked))
+            recorder.data(conn, 1, time_ns + latency, with_size(said))
             sent.append(
                 {
                     "machine": machine, "api": api, "version": version, "client_id": client_id, "time_ns": time_ns,

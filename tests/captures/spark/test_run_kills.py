@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from barnabas import decoder
 from barnabas.captures import Recorder
+from harness.wire import with_size
 
 from .killed import files, kill, rows
 
@@ -34,7 +35,7 @@ def test_a_run_that_is_killed(
             (0, decoder.encode_request(12, 4, {}, correlation_id=number, client_id="stock")),
             (1, decoder.encode_response(12, 4, {}, correlation_id=number)),
         ):
-            recorder.data(1, direction, 10**18 + 10**6 * number, len(frame).to_bytes(4, "big") + frame)
+            recorder.data(1, direction, 10**18 + 10**6 * number, with_size(frame))
     recorder.close()
     command = [sys.executable, "-m", "barnabas", "pipeline", "run", "--input", str(source)]
     command += ["--master", master, "--tables", "exchanges,errors,connections"]

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from barnabas.captures.spark import scratch as made
-from starting.lines import line
+from harness.lines import line
 
 
 @pytest.fixture(autouse=True)

@@ -19,6 +19,7 @@ from barnabas.captures import Recorder, storage, tables
 from barnabas.captures.reports import make
 from barnabas.captures.reports.duck import Duck
 from barnabas.captures.spark import PipelineError, holding, pipeline
+from harness.wire import with_size
 from pyarrow import dataset, fs, parquet
 from scapy.utils import rdpcap, wrpcap
 
@@ -79,7 +80,7 @@ def captures(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 ),
             ):
                 if at >= 0:
-                    recorder.data(1, direction, 10**18 + 10**6 * number, len(frame).to_bytes(4, "big") + frame)
+                    recorder.data(1, direction, 10**18 + 10**6 * number, with_size(frame))
         recorder.close()
     (pcap, *rest) = sorted((place / "other").glob("*.pcapng"))
     wrpcap(str(place / "tcpdump.pcap"), rdpcap(str(pcap)))

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 from barnabas import decoder
 from barnabas.captures import Recorder
+from harness.wire import with_size
 
 from .killed import files, kill, rows
 
@@ -49,7 +50,7 @@ def test_a_stream_that_is_killed(tmp_path: Path, spark: SparkSession) -> None:
                 (0, decoder.encode_request(12, 4, {}, correlation_id=count, client_id="stock")),
                 (1, decoder.encode_response(12, 4, {}, correlation_id=count)),
             ):
-                recorder.data(1, direction, 10**18 + 10**6 * count, len(frame).to_bytes(4, "big") + frame)
+                recorder.data(1, direction, 10**18 + 10**6 * count, with_size(frame))
             count += 1
         recorder.close()
 

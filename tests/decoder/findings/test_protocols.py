@@ -8,6 +8,7 @@ from barnabas.decoder.findings import Finding, Inspector, Severity
 from barnabas.decoder.findings.first_bytes import alert, protocol
 from barnabas.decoder.frame import Direction
 from barnabas.decoder.happening import Closed, Opened, Stray
+from harness.wire import with_size
 
 OURS = [
     "tls-on-plaintext-port", "plaintext-on-tls-port", "tls-handshake-failed", "tls-traffic", "foreign-protocol",
@@ -64,12 +65,12 @@ def test_other_troubles_are_not_of_this_kind(replay, name: str):
 
 def request(api: int, version: int) -> bytes:
     frame = decoder.encode_request(api, version, {}, correlation_id=1, client_id="shop")
-    return len(frame).to_bytes(4, "big") + frame
+    return with_size(frame)
 
 
 def answer(api: int, version: int) -> bytes:
     frame = decoder.encode_response(api, version, {}, correlation_id=1)
-    return len(frame).to_bytes(4, "big") + frame
+    return with_size(frame)
 
 
 def test_silence_is_no_proof_of_tls_and_means_something_only_when_it_comes_again():

@@ -14,6 +14,9 @@ import pytest
 from barnabas import decoder
 from barnabas.proxy.control import Control, ControlConfig
 from barnabas.proxy.control.routes import described
+from harness import wire
+from harness.testbed import Testbed
+from harness.wire import with_size
 from jsonschema import Draft202012Validator
 
 HEARTBEAT = 12
@@ -75,10 +78,10 @@ def heartbeat(number: int, group: str = "g") -> bytes:
     """A Heartbeat v0 request with its size."""
     fields = {"group_id": group, "generation_id": 3, "member_id": "m"}
     frame = decoder.encode_request(HEARTBEAT, 0, fields, correlation_id=number, client_id="t")
-    return len(frame).to_bytes(4, "big") + frame
+    return with_size(frame)
 
 
-def beats(wire: Any) -> Callable[[socket.socket], None]:
+def beats() -> Callable[[socket.socket], None]:
     """A broker that answers every request with its correlation id and six zero bytes."""
 
     def script(sock: socket.socket) -> None:
@@ -89,13 +92,13 @@ def beats(wire: Any) -> Callable[[socket.socket], None]:
 
 
 @pytest.fixture
-def make_desk(bench: Any, wire: Any, tmp_path: Path) -> Callable[..., Desk]:
+def make_desk(testbed: Testbed, tmp_path: Path) -> Callable[..., Desk]:
     """A proxy with a control API in front of a broker (a script, or its address)."""
 
     def make(script: Any = None, control: ControlConfig | None = None, **options: Any) -> Desk:
-        upstream = script if isinstance(script, tuple) else bench.broker(script or beats(wire)).address
+        upstream = script if isinstance(script, tuple) else testbed.broker(script or beats()).address
         config = control or ControlConfig(directory=tmp_path / "control")
-        return Desk(bench.proxy(upstream, control=config, **options))
+        return Desk(testbed.proxy(upstream, control=config, **options))
 
     return make
 

@@ -14,6 +14,7 @@ from barnabas.proxy.control import Control, ControlConfig, ControlError
 from barnabas.proxy.control.auth import Guard, Refused
 from barnabas.proxy.control.routes import ROUTES
 from barnabas.proxy.control.starting import running
+from harness.testbed import Testbed
 
 
 def test_every_endpoint_asks_for_the_token(desk: Any) -> None:
@@ -55,7 +56,7 @@ def test_the_guard_compares_whole_tokens() -> None:
         Guard("", 0).check({"Host": "localhost"}, None)  # no socket, so nobody knows whose it is
 
 
-def test_the_token_is_for_its_owner_and_told_nowhere_else(make_desk: Any, tmp_path: Path, wire: Any) -> None:
+def test_the_token_is_for_its_owner_and_told_nowhere_else(make_desk: Any, tmp_path: Path) -> None:
     folder = tmp_path / "deep" / "control"
     desk = make_desk(control=ControlConfig(directory=folder))
     token = desk.access.token
@@ -110,21 +111,21 @@ def test_a_socket_left_behind_is_replaced_and_one_in_use_is_not(make_desk: Any, 
     assert other.read_text() == "mine"
 
 
-def test_loopback_only(bench: Any) -> None:
+def test_loopback_only(testbed: Testbed) -> None:
     for host in ("0.0.0.0", "::", "192.0.2.1", "example.com"):
         with pytest.raises(ProxyError, match="this machine only"):
-            bench.proxy(("127.0.0.1", 9), control=ControlConfig((host, 0)))
+            testbed.proxy(("127.0.0.1", 9), control=ControlConfig((host, 0)))
 
 
-def test_off_unless_asked_for(bench: Any) -> None:
-    proxy = bench.proxy(("127.0.0.1", 9))
+def test_off_unless_asked_for(testbed: Testbed) -> None:
+    proxy = testbed.proxy(("127.0.0.1", 9))
     assert ProxyConfig(upstream=("127.0.0.1", 9)).control is None
     assert proxy.control is None and "control" not in proxy._children
 
 
-def test_proxied_ports_serve_nothing_of_it(desk: Any, bench: Any) -> None:
+def test_proxied_ports_serve_nothing_of_it(desk: Any, testbed: Testbed) -> None:
     """They pass bytes to the broker, HTTP or not."""
-    client = bench.client(desk.proxy.address)
+    client = testbed.client(desk.proxy.address)
     client.settimeout(1.0)
     token = desk.access.token
     client.sendall(f"GET /v1/status HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {token}\r\n\r\n".encode())
@@ -143,8 +144,8 @@ def test_large_bodies_are_refused(desk: Any) -> None:
     assert (status, said["error"]) == (413, "too large")
 
 
-def test_a_wrong_address_says_where_to_look(bench: Any) -> None:
-    port = bench.nobody()[1]
+def test_a_wrong_address_says_where_to_look(testbed: Testbed) -> None:
+    port = testbed.closed_port()[1]
     with pytest.raises(ControlError, match=f"cannot reach the control API at http://127.0.0.1:{port}") as failed:
         Control(f"http://127.0.0.1:{port}", "x").status()
     assert "connection refused; is the proxy running" in str(failed.value) and "Errno" not in str(failed.value)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from barnabas import decoder
-from starting.lines import line
+from harness.lines import line
 
 
 @pytest.fixture

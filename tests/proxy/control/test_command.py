@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from starting import commands
-from starting.lines import line
+from harness import commands, wire
+from harness.lines import line
+from harness.testbed import Testbed
 
 BARNABAS = [sys.executable, "-m", "barnabas"]
 
@@ -24,13 +25,13 @@ def call(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
         return commands.run(*words)
 
 
-def test_a_proxy_is_found_seen_steered_and_stopped(bench: Any, wire: Any, beat: Any, tmp_path: Path) -> None:
+def test_a_proxy_is_found_seen_steered_and_stopped(testbed: Testbed, beat: Any, tmp_path: Path) -> None:
     def script(sock: Any) -> None:
         while frame := wire.read_frame(sock):
             sock.sendall(wire.response(int.from_bytes(frame[8:12], "big"), bytes(2)))
 
     own = {"XDG_RUNTIME_DIR": str(tmp_path)}
-    host, port = bench.broker(script).address
+    host, port = testbed.broker(script).address
     words = ["proxy", "--broker", f"{host}:{port}", "--listen", "127.0.0.1:0", "--control", "127.0.0.1:0"]
     rules = tmp_path / "rules.yaml"
     rules.write_text("rules:\n  - {name: odd, match: api == Produce, do: {error: NOT_LEADER_OR_FOLLOWER}}\n")
@@ -50,7 +51,7 @@ def test_a_proxy_is_found_seen_steered_and_stopped(bench: Any, wire: Any, beat: 
             assert token_file
             token = Path(token_file[1]).read_text().strip()
             assert token not in said
-            client = bench.client(("127.0.0.1", int(listening)))
+            client = testbed.client(("127.0.0.1", int(listening)))
             client.sendall(beat(1))
             assert wire.read_frame(client)
             status = call("control", **own)

@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 from barnabas.proxy.control.routes import ROUTES
+from harness import wire
+from harness.testbed import Testbed
 
 DOCS = Path(__file__).parents[3] / "docs" / "control.md"
 
@@ -20,9 +22,9 @@ def blocks(language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", DOCS.read_text(), re.DOTALL)
 
 
-def test_curl(desk: Any, bench: Any, wire: Any, beat: Any, tmp_path: Path) -> None:
+def test_curl(desk: Any, testbed: Testbed, beat: Any, tmp_path: Path) -> None:
     assert shutil.which("curl")
-    client = bench.client(desk.proxy.address)
+    client = testbed.client(desk.proxy.address)
     client.sendall(beat(1))
     assert wire.read_frame(client)
     setting, *lines = blocks("sh")
@@ -51,7 +53,7 @@ def test_curl(desk: Any, bench: Any, wire: Any, beat: Any, tmp_path: Path) -> No
     assert named == {"/" + "/".join(route.path.split("/")[1:3]) for route in ROUTES if route.path.startswith("/v1/")}
 
 
-def test_python(bench: Any, wire: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_python(testbed: Testbed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As far as names go: the example waits for traffic of a cluster on the usual port."""
     from barnabas.proxy.control import Control
 
@@ -76,11 +78,11 @@ def test_java(desk: Any, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("go") is None, reason="no go")
-def test_go(desk: Any, bench: Any, wire: Any, beat: Any, tmp_path: Path) -> None:
+def test_go(desk: Any, testbed: Testbed, beat: Any, tmp_path: Path) -> None:
     (example,) = blocks("go")
     source = tmp_path / "main.go"
     source.write_text(example)
-    client = bench.client(desk.proxy.address)
+    client = testbed.client(desk.proxy.address)
     timer = threading.Timer(0.1, lambda: client.sendall(beat(9)))
     timer.start()
     arguments = ["go", "run", str(source), desk.access.url, desk.access.token]

@@ -15,6 +15,8 @@ from barnabas.captures import open_capture
 from barnabas.proxy.control import ControlConfig, ControlError
 from barnabas.proxy.control.routes import ROUTES, described
 from barnabas.proxy.events import ShutdownAsked
+from harness import wire
+from harness.testbed import Testbed
 from jsonschema import Draft202012Validator
 
 RULE = {"name": "r", "match": "api == Produce and topic == orders", "do": {"error": "NOT_LEADER_OR_FOLLOWER"}}
@@ -44,8 +46,8 @@ def test_the_description_is_sound(desk: Any) -> None:
     assert set(document["components"]["schemas"]) <= {"Any", *re.findall(r"schemas/(\w+)", text)}
 
 
-def test_status(desk: Any, bench: Any, wire: Any, beat: Any) -> None:
-    client = bench.client(desk.proxy.address)
+def test_status(desk: Any, testbed: Testbed, beat: Any) -> None:
+    client = testbed.client(desk.proxy.address)
     client.sendall(beat(1))
     assert wire.read_frame(client)
     until(lambda: desk.control.status()["counts"]["exchanges"])
@@ -66,8 +68,8 @@ def test_what_weakens_security_is_told(make_desk: Any, tmp_path: Path) -> None:
     assert len(desk.call("GET", "/v1/status")[1]["insecure"]) == 2
 
 
-def test_connections_and_closing_them(desk: Any, bench: Any, wire: Any, beat: Any) -> None:
-    first, second = (bench.client(desk.proxy.address) for _ in range(2))
+def test_connections_and_closing_them(desk: Any, testbed: Testbed, beat: Any) -> None:
+    first, second = (testbed.client(desk.proxy.address) for _ in range(2))
     for client in (first, second):
         client.sendall(beat(1))
         assert wire.read_frame(client)
@@ -85,13 +87,13 @@ def test_connections_and_closing_them(desk: Any, bench: Any, wire: Any, beat: An
     assert until(lambda: desk.control.connections() == [])
 
 
-def test_brokers(make_desk: Any, bench: Any, wire: Any) -> None:
+def test_brokers(make_desk: Any, testbed: Testbed) -> None:
     def script(sock: Any) -> None:
         while frame := wire.read_frame(sock):
             sock.sendall(wire.metadata_response(int.from_bytes(frame[8:12], "big"), [(7, "10.9.8.7", 9092)]))
 
     desk = make_desk(script)
-    client = bench.client(desk.proxy.address)
+    client = testbed.client(desk.proxy.address)
     client.sendall(wire.request(3, 8, 1))
     answer = decoder.decode_response(wire.read_frame(client)[4:], api_key=3, api_version=8)
     first, second = desk.call("GET", "/v1/brokers")[1]["brokers"]
@@ -100,8 +102,8 @@ def test_brokers(make_desk: Any, bench: Any, wire: Any) -> None:
     assert second["listen"] == ["127.0.0.1", answer["brokers[0].port"]]
 
 
-def test_exchanges(desk: Any, bench: Any, wire: Any, beat: Any) -> None:
-    client = bench.client(desk.proxy.address)
+def test_exchanges(desk: Any, testbed: Testbed, beat: Any) -> None:
+    client = testbed.client(desk.proxy.address)
     for number in range(1, 8):
         client.sendall(beat(number, group="odd" if number % 2 else "even"))
         assert wire.read_frame(client)
@@ -125,8 +127,8 @@ def test_exchanges(desk: Any, bench: Any, wire: Any, beat: Any) -> None:
     assert time.monotonic() - begun > 0.4
 
 
-def test_a_long_poll_ends_as_soon_as_something_comes(desk: Any, bench: Any, wire: Any, beat: Any) -> None:
-    client = bench.client(desk.proxy.address)
+def test_a_long_poll_ends_as_soon_as_something_comes(desk: Any, testbed: Testbed, beat: Any) -> None:
+    client = testbed.client(desk.proxy.address)
     client.sendall(beat(1))
     assert wire.read_frame(client)
     desk.control.exchanges(since=0, wait=10)
@@ -149,34 +151,34 @@ def test_wrong_queries_are_refused(desk: Any) -> None:
         assert desk.call("GET", f"/v1/exchanges?{query}")[0] == 422, query
 
 
-def test_requests_in_flight(make_desk: Any, bench: Any, wire: Any, beat: Any) -> None:
+def test_requests_in_flight(make_desk: Any, testbed: Testbed, beat: Any) -> None:
     desk = make_desk(lambda sock: time.sleep(30) if wire.read_frame(sock) else None)
-    client = bench.client(desk.proxy.address)
+    client = testbed.client(desk.proxy.address)
     client.sendall(beat(5))
     (waiting,) = until(lambda: desk.call("GET", "/v1/exchanges/pending")[1]["exchanges"])
     assert (waiting["correlation_id"], waiting["state"]) == (5, "pending")
     assert waiting["pending_ns"] > 0
 
 
-def test_secrets_and_values_are_left_out(make_desk: Any, bench: Any, wire: Any, tmp_path: Path) -> None:
+def test_secrets_and_values_are_left_out(make_desk: Any, testbed: Testbed, tmp_path: Path) -> None:
     frame = decoder.encode_request(36, 1, {"auth_bytes": b"\0user\0canary-password"}, correlation_id=1)
     for values in (False, True):
         desk = make_desk(control=ControlConfig(directory=tmp_path / str(values), show_values=values))
-        client = bench.client(desk.proxy.address)
-        client.sendall(wire.framed(frame))
+        client = testbed.client(desk.proxy.address)
+        client.sendall(wire.with_size(frame))
         assert wire.read_frame(client)
         until(lambda desk=desk: desk.control.exchanges())
         text = json.dumps([desk.call("GET", "/v1/exchanges/1")[1], desk.control.exchanges(bodies=True)])
         assert "canary-password" not in text and b"canary-password".hex() not in text
 
 
-def test_findings(make_desk: Any, bench: Any, wire: Any) -> None:
+def test_findings(make_desk: Any, testbed: Testbed) -> None:
     def script(sock: Any) -> None:
         while frame := wire.read_frame(sock):
             sock.sendall(wire.response(int.from_bytes(frame[8:12], "big"), b"\x00\x23" + bytes(15)))
 
     desk = make_desk(script)
-    client = bench.client(desk.proxy.address)
+    client = testbed.client(desk.proxy.address)
     client.sendall(wire.request(18, 3, 1, b"\0"))
     assert wire.read_frame(client)
     found = until(lambda: desk.call("GET", "/v1/findings")[1]["findings"])
@@ -185,8 +187,8 @@ def test_findings(make_desk: Any, bench: Any, wire: Any) -> None:
     assert not [e for e in desk.proxy.events() if type(e).__name__ == "FindingSeen"]  # nobody asked for events
 
 
-def test_events(desk: Any, bench: Any, wire: Any, beat: Any) -> None:
-    client = bench.client(desk.proxy.address)
+def test_events(desk: Any, testbed: Testbed, beat: Any) -> None:
+    client = testbed.client(desk.proxy.address)
     client.sendall(beat(1))
     assert wire.read_frame(client)
     found = desk.call("GET", "/v1/events?kinds=ConnectionOpened&wait=10")[1]
@@ -220,14 +222,14 @@ def test_rules(desk: Any) -> None:
         assert desk.call(method, f"/v1/rules/nobody{path}")[0] == 404
 
 
-def test_hits_lead_to_their_exchanges(desk: Any, bench: Any, wire: Any, beat: Any) -> None:
+def test_hits_lead_to_their_exchanges(desk: Any, testbed: Testbed, beat: Any) -> None:
     rule = {"match": "api == Heartbeat", "when": {"every": 2}}
     desk.control.add_rule(
         rule
         | {"name": "answered", "match": "api == Heartbeat and group == a", "do": {"error": "REBALANCE_IN_PROGRESS"}}
     )
     desk.control.add_rule(rule | {"name": "slow one", "do": {"delay": "1ms"}})
-    client = bench.client(desk.proxy.address)
+    client = testbed.client(desk.proxy.address)
     for number in range(8):
         # The same correlation id again and again: the note tells which exchange is meant.
         client.sendall(beat(3, "a" if number < 4 else "b"))
@@ -265,8 +267,8 @@ def test_a_wrong_rule_says_where(desk: Any) -> None:
     assert desk.control.rules() == []
 
 
-def test_recording_starts_rotates_and_stops(desk: Any, bench: Any, wire: Any, beat: Any, tmp_path: Path) -> None:
-    client = bench.client(desk.proxy.address)
+def test_recording_starts_rotates_and_stops(desk: Any, testbed: Testbed, beat: Any, tmp_path: Path) -> None:
+    client = testbed.client(desk.proxy.address)
 
     def ask(numbers: range) -> None:
         for number in numbers:
@@ -304,10 +306,10 @@ def test_recording_starts_rotates_and_stops(desk: Any, bench: Any, wire: Any, be
 
 
 def test_a_recording_that_begins_within_a_frame(
-    make_desk: Any, bench: Any, wire: Any, tmp_path: Path, beat: Any
+    make_desk: Any, testbed: Testbed, tmp_path: Path, beat: Any
 ) -> None:
     desk = make_desk()
-    client = bench.client(desk.proxy.address)
+    client = testbed.client(desk.proxy.address)
     whole = beat(1)
     client.sendall(whole[:20])
     until(lambda: [c for c in desk.control.connections() if c["request_bytes"] == 20])
@@ -323,19 +325,19 @@ def test_a_recording_that_begins_within_a_frame(
     assert found == {1: "orphan", 2: "paired"}
 
 
-def test_metrics_only_where_there_are_some(make_desk: Any, bench: Any, wire: Any, beat: Any) -> None:
+def test_metrics_only_where_there_are_some(make_desk: Any, testbed: Testbed, beat: Any) -> None:
     from barnabas.proxy.metering import MeterConfig
 
     assert make_desk().call("GET", "/metrics")[0] == 404
     desk = make_desk(meter=MeterConfig(metrics=("127.0.0.1", 0)))
-    client = bench.client(desk.proxy.address)
+    client = testbed.client(desk.proxy.address)
     client.sendall(beat(1))
     assert wire.read_frame(client)
     assert until(lambda: "barnabas_requests_total" in desk.control.metrics())
     assert desk.call("GET", "/metrics")[0] == 200
 
 
-def test_shutdown_is_graceful(make_desk: Any, bench: Any, wire: Any, beat: Any) -> None:
+def test_shutdown_is_graceful(make_desk: Any, testbed: Testbed, beat: Any) -> None:
     go = threading.Event()
 
     def slowly(sock: Any) -> None:
@@ -345,7 +347,7 @@ def test_shutdown_is_graceful(make_desk: Any, bench: Any, wire: Any, beat: Any) 
         time.sleep(5)
 
     desk = make_desk(slowly, drain_seconds=600.0)  # longer than a test may take
-    client = bench.client(desk.proxy.address)
+    client = testbed.client(desk.proxy.address)
     client.sendall(beat(1))
     until(lambda: desk.control.pending())
     assert desk.call("POST", "/v1/shutdown")[0] == 202

@@ -10,13 +10,14 @@ from barnabas.decoder import Direction
 from barnabas.decoder.records import Record, encode_batch
 from barnabas.decoder.secrets import mask
 from barnabas.proxy.control.held import HeldFrame
+from harness.wire import with_size
 
 CANARY = b"canary-password"
 
 
 def held(frame: bytes, side: str, api_key: int, api_version: int) -> HeldFrame:
     said = {"id": 1, "side": side, "api_key": api_key, "api_version": api_version, "correlation_id": 1, "timeout": 30.0, "request_size": 0}
-    return HeldFrame(said, len(frame).to_bytes(4, "big") + frame)
+    return HeldFrame(said, with_size(frame))
 
 
 def shown(frame: HeldFrame, values: bool = False) -> tuple[bytes, list[tuple[int, int]]]:

@@ -8,6 +8,9 @@ import socket
 from typing import Any
 from urllib.parse import quote
 
+from harness import wire
+from harness.testbed import Testbed
+
 VALUES: tuple[Any, ...] = (
     None, True, -1, 0, 1e308, 2**63, "", "x" * 5000, "\x00\x1b[2J", "\ud83d", "../../etc/passwd", "api == Produce", "api ==",
     [], {}, [[]], {"": None}, [1, "a"], {"error": "NO_SUCH"}, {"delay": "-1s"}, "-1", "NaN", "1e999", " ", "%00", "é",
@@ -36,7 +39,7 @@ def changed(chance: random.Random, value: Any) -> Any:
     return {name: each for name, each in value.items() if name != key}
 
 
-def test_every_endpoint_bears_anything(make_desk: Any, bench: Any, wire: Any, beat: Any) -> None:
+def test_every_endpoint_bears_anything(make_desk: Any, testbed: Testbed, beat: Any) -> None:
     desk = make_desk()
     chance = random.Random(1)
     authorization = {"Authorization": f"Bearer {desk.access.token}"}
@@ -66,7 +69,7 @@ def test_every_endpoint_bears_anything(make_desk: Any, bench: Any, wire: Any, be
             for kind, key in (("rules", "name"), ("intercepts", "id")):
                 for each in desk.call("GET", f"/v1/{kind}")[1][kind]:
                     desk.raw("DELETE", f"/v1/{kind}/{quote(str(each[key]), safe='')}", None, **authorization)
-            client = bench.client(desk.proxy.address)
+            client = testbed.client(desk.proxy.address)
             client.sendall(beat(number))
             assert wire.read_frame(client), "traffic does not go on"
     assert {200, 404} <= seen and seen & {400, 422}

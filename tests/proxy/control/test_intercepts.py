@@ -15,9 +15,11 @@ from barnabas import decoder
 from barnabas.captures import open_capture
 from barnabas.proxy.control import ControlError
 from barnabas.proxy.events import InterceptReleased, ProcessFailed
+from harness import wire
+from harness.testbed import Testbed, next_event
 
 
-def frames_of(seen: list[bytes], wire: Any) -> Any:
+def frames_of(seen: list[bytes]) -> Any:
     def script(sock: socket.socket) -> None:
         while frame := wire.read_frame(sock):
             seen.append(frame)
@@ -38,13 +40,13 @@ def silent(client: socket.socket, seconds: float = 0.3) -> bool:
 
 
 def test_a_request_waits_alone_and_goes_on_edited(
-    make_desk: Any, bench: Any, wire: Any, beat: Any, tmp_path: Path
+    make_desk: Any, testbed: Testbed, beat: Any, tmp_path: Path
 ) -> None:
     seen: list[bytes] = []
-    desk = make_desk(frames_of(seen, wire), record=tmp_path / "rec")
+    desk = make_desk(frames_of(seen), record=tmp_path / "rec")
     made = desk.call("POST", "/v1/intercepts", {"filter": "api == Heartbeat and group == held"})[1]
     assert (made["request"], made["response"]) == (True, False)
-    client, other = bench.client(desk.proxy.address), bench.client(desk.proxy.address)
+    client, other = testbed.client(desk.proxy.address), testbed.client(desk.proxy.address)
     client.sendall(beat(1, "held") + beat(2) + beat(3)[:7])
     (held,) = desk.control.held(wait=20)
     other.sendall(beat(1))
@@ -73,10 +75,10 @@ def test_a_request_waits_alone_and_goes_on_edited(
         assert exchange.marks["broker_request"] == [first[4:]]  # what the broker got
 
 
-def test_a_response_waits_and_goes_on_edited(make_desk: Any, bench: Any, wire: Any, beat: Any) -> None:
+def test_a_response_waits_and_goes_on_edited(make_desk: Any, testbed: Testbed, beat: Any) -> None:
     desk = make_desk()
     desk.control.intercept("api == Heartbeat and group == held and err == 0", response=True)
-    client = bench.client(desk.proxy.address)
+    client = testbed.client(desk.proxy.address)
     client.sendall(beat(1) + beat(2, "held") + beat(3))
     assert wire.read_frame(client)[4:8] == (1).to_bytes(4, "big")
     (held,) = desk.control.held(wait=20)
@@ -88,11 +90,11 @@ def test_a_response_waits_and_goes_on_edited(make_desk: Any, bench: Any, wire: A
 
 
 @pytest.mark.parametrize("side", ["request", "response"])
-def test_an_error_instead(make_desk: Any, bench: Any, wire: Any, beat: Any, side: str) -> None:
+def test_an_error_instead(make_desk: Any, testbed: Testbed, beat: Any, side: str) -> None:
     seen: list[bytes] = []
-    desk = make_desk(frames_of(seen, wire))
+    desk = make_desk(frames_of(seen))
     desk.control.intercept("group == held", **{side: True})
-    client = bench.client(desk.proxy.address)
+    client = testbed.client(desk.proxy.address)
     client.sendall(beat(1) + beat(2, "held") + beat(3))
     (held,) = desk.control.held(wait=20)
     for wrong in ({}, {"error": "NO_SUCH"}, {"close": "now"}, {"close": "fin", "error": "NONE"}):
@@ -107,12 +109,12 @@ def test_an_error_instead(make_desk: Any, bench: Any, wire: Any, beat: Any, side
 
 @pytest.mark.parametrize("side", ["request", "response"])
 def test_nothing_instead(
-    make_desk: Any, bench: Any, wire: Any, beat: Any, tmp_path: Path, side: str
+    make_desk: Any, testbed: Testbed, beat: Any, tmp_path: Path, side: str
 ) -> None:
     seen: list[bytes] = []
-    desk = make_desk(frames_of(seen, wire), record=tmp_path / "rec")
+    desk = make_desk(frames_of(seen), record=tmp_path / "rec")
     desk.control.intercept("group == held", **{side: True})
-    client = bench.client(desk.proxy.address)
+    client = testbed.client(desk.proxy.address)
     client.sendall(beat(1) + beat(2, "held") + beat(3))
     (held,) = desk.control.held(wait=20)
     assert desk.call("POST", f"/v1/held/{held['id']}/drop", {"silent": False})[0] == 422
@@ -128,10 +130,10 @@ def test_nothing_instead(
         assert any("dropped by hand" in str(note) for note in notes)
 
 
-def test_more_time_and_less(make_desk: Any, bench: Any, wire: Any, beat: Any) -> None:
+def test_more_time_and_less(make_desk: Any, testbed: Testbed, beat: Any) -> None:
     desk = make_desk()
     desk.control.intercept("api == Heartbeat", timeout=300.0, times=1)
-    client = bench.client(desk.proxy.address)
+    client = testbed.client(desk.proxy.address)
     client.sendall(beat(1))
     (held,) = desk.control.held(wait=20)
     longer = desk.call("POST", f"/v1/held/{held['id']}/extend", {"timeout": 900})[1]
@@ -141,11 +143,11 @@ def test_more_time_and_less(make_desk: Any, bench: Any, wire: Any, beat: Any) ->
     assert desk.call("POST", f"/v1/held/{held['id']}/extend")[0] == 404
 
 
-def test_the_connection_instead(make_desk: Any, bench: Any, wire: Any, beat: Any) -> None:
+def test_the_connection_instead(make_desk: Any, testbed: Testbed, beat: Any) -> None:
     desk = make_desk()
     desk.control.intercept("api == Heartbeat")
     for how in ("fin", "rst"):
-        client = bench.client(desk.proxy.address)
+        client = testbed.client(desk.proxy.address)
         client.sendall(beat(1))
         (held,) = desk.control.held(wait=20)
         desk.control.drop(held["id"], close=how)
@@ -157,25 +159,25 @@ def test_the_connection_instead(make_desk: Any, bench: Any, wire: Any, beat: Any
     assert desk.control.intercepts()[0]["held"] == 0
 
 
-def test_a_forgotten_frame_goes_on(make_desk: Any, bench: Any, wire: Any, beat: Any) -> None:
+def test_a_forgotten_frame_goes_on(make_desk: Any, testbed: Testbed, beat: Any) -> None:
     desk = make_desk()
     desk.control.intercept("api == Heartbeat", timeout=1.0, times=1)
-    client = bench.client(desk.proxy.address)
+    client = testbed.client(desk.proxy.address)
     begun = time.monotonic()
     client.sendall(beat(1))
     assert wire.read_frame(client) == wire.response(1, bytes(2))
     assert time.monotonic() - begun > 0.9
-    released = wire.wait_for(desk.proxy, InterceptReleased)
+    released = next_event(desk.proxy, InterceptReleased)
     assert released.how == "timeout"
     assert desk.control.held() == []
     client.sendall(beat(2))  # `times` is used up
     assert wire.read_frame(client) == wire.response(2, bytes(2))
 
 
-def test_only_so_many_wait(make_desk: Any, bench: Any, wire: Any, beat: Any) -> None:
+def test_only_so_many_wait(make_desk: Any, testbed: Testbed, beat: Any) -> None:
     desk = make_desk()
     number = desk.control.intercept("api == Heartbeat", most=2)["id"]
-    clients = [bench.client(desk.proxy.address) for _ in range(4)]
+    clients = [testbed.client(desk.proxy.address) for _ in range(4)]
     for client in clients:
         client.sendall(beat(1))
     passed = [client for client in clients if not silent(client, 1.0)]
@@ -188,12 +190,12 @@ def test_only_so_many_wait(make_desk: Any, bench: Any, wire: Any, beat: Any) -> 
     assert desk.call("DELETE", f"/v1/intercepts/{number}")[0] == 404
 
 
-def test_the_death_of_the_control_server_frees_everything(make_desk: Any, bench: Any, wire: Any, beat: Any) -> None:
+def test_the_death_of_the_control_server_frees_everything(make_desk: Any, testbed: Testbed, beat: Any) -> None:
     desk = make_desk()
     desk.control.add_rule({"name": "r", "match": "api == Produce", "do": {"error": "NOT_LEADER_OR_FOLLOWER"}})
     desk.control.intercept("group == held", request=True)
     desk.control.intercept("group == back", response=True)
-    first, second, third = (bench.client(desk.proxy.address) for _ in range(3))
+    first, second, third = (testbed.client(desk.proxy.address) for _ in range(3))
     first.sendall(beat(1, "held"))
     second.sendall(beat(1, "back"))
     until = time.monotonic() + 60
@@ -203,7 +205,7 @@ def test_the_death_of_the_control_server_frees_everything(make_desk: Any, bench:
     os.kill(desk.proxy._children["control"].pid, signal.SIGKILL)
     assert wire.read_frame(first) == wire.response(1, bytes(2))
     assert wire.read_frame(second) == wire.response(1, bytes(2))
-    failed = wire.wait_for(desk.proxy, ProcessFailed)
+    failed = next_event(desk.proxy, ProcessFailed)
     assert failed.process == "control" and "traffic goes on" in failed.text
     for number in range(2, 20):
         third.sendall(beat(number, "held"))
@@ -212,10 +214,10 @@ def test_the_death_of_the_control_server_frees_everything(make_desk: Any, bench:
         desk.control.status()
 
 
-def test_a_hung_control_server_costs_nobody_anything(make_desk: Any, bench: Any, wire: Any, beat: Any) -> None:
+def test_a_hung_control_server_costs_nobody_anything(make_desk: Any, testbed: Testbed, beat: Any) -> None:
     desk = make_desk()
     desk.control.intercept("group == held", request=True, timeout=2.0)
-    client, other = bench.client(desk.proxy.address), bench.client(desk.proxy.address)
+    client, other = testbed.client(desk.proxy.address), testbed.client(desk.proxy.address)
     pid = desk.proxy._children["control"].pid
     os.kill(pid, signal.SIGSTOP)
     try:
@@ -229,10 +231,10 @@ def test_a_hung_control_server_costs_nobody_anything(make_desk: Any, bench: Any,
     assert desk.control.held() == []
 
 
-def test_a_stopping_proxy_holds_nothing_back(make_desk: Any, bench: Any, wire: Any, beat: Any) -> None:
+def test_a_stopping_proxy_holds_nothing_back(make_desk: Any, testbed: Testbed, beat: Any) -> None:
     desk = make_desk(drain_seconds=5.0)
     desk.control.intercept("api == Heartbeat")
-    client = bench.client(desk.proxy.address)
+    client = testbed.client(desk.proxy.address)
     client.sendall(beat(1))
     desk.control.held(wait=20)
     stopping = threading.Thread(target=desk.proxy.stop)
@@ -242,11 +244,11 @@ def test_a_stopping_proxy_holds_nothing_back(make_desk: Any, bench: Any, wire: A
     assert not stopping.is_alive()
 
 
-def test_a_client_that_goes_away_meanwhile(make_desk: Any, bench: Any, wire: Any, beat: Any) -> None:
+def test_a_client_that_goes_away_meanwhile(make_desk: Any, testbed: Testbed, beat: Any) -> None:
     seen: list[bytes] = []
-    desk = make_desk(frames_of(seen, wire))
+    desk = make_desk(frames_of(seen))
     desk.control.intercept("api == Heartbeat")
-    client = bench.client(desk.proxy.address)
+    client = testbed.client(desk.proxy.address)
     client.sendall(beat(1))
     (held,) = desk.control.held(wait=20)
     client.close()
@@ -277,7 +279,7 @@ def test_what_cannot_be_held_is_refused(make_desk: Any) -> None:
     assert desk.control.intercepts() == []
 
 
-def test_rules_see_what_was_edited(make_desk: Any, bench: Any, wire: Any) -> None:
+def test_rules_see_what_was_edited(make_desk: Any, testbed: Testbed) -> None:
     desk = make_desk()
     desk.control.add_rule(
         {"name": "r", "match": "api == Produce and topic == b", "do": {"error": "NOT_LEADER_OR_FOLLOWER"}}
@@ -288,8 +290,8 @@ def test_rules_see_what_was_edited(make_desk: Any, bench: Any, wire: Any) -> Non
         "timeout_ms": 9,
         "topic_data": [{"name": "a", "partition_data": [{"index": 0, "records": b""}]}],
     }
-    client = bench.client(desk.proxy.address)
-    client.sendall(wire.framed(decoder.encode_request(0, 7, fields, correlation_id=5)))
+    client = testbed.client(desk.proxy.address)
+    client.sendall(wire.with_size(decoder.encode_request(0, 7, fields, correlation_id=5)))
     (held,) = desk.control.held(wait=20)
     desk.control.resume(held["id"], {"topic_data[0].name": "b"})
     answer = decoder.decode_response(wire.read_frame(client)[4:], api_key=0, api_version=7)
@@ -297,11 +299,11 @@ def test_rules_see_what_was_edited(make_desk: Any, bench: Any, wire: Any) -> Non
     assert desk.control.wait_for_hits("r") == 1
 
 
-def test_hundreds_of_held_requests_keep_their_order(make_desk: Any, bench: Any, wire: Any, beat: Any) -> None:
+def test_hundreds_of_held_requests_keep_their_order(make_desk: Any, testbed: Testbed, beat: Any) -> None:
     """Every request and every response of a pipeline is held and resumed, one after the other."""
     desk = make_desk()
     desk.control.intercept("group == both", request=True, response=True)
-    client = bench.client(desk.proxy.address)
+    client = testbed.client(desk.proxy.address)
     client.sendall(b"".join(beat(number, "both") for number in range(1, 61)))
     stop = threading.Event()
 
@@ -319,10 +321,10 @@ def test_hundreds_of_held_requests_keep_their_order(make_desk: Any, bench: Any, 
         thread.join()
 
 
-def test_what_has_a_lease_ends_unless_it_is_renewed(make_desk: Any, bench: Any, wire: Any, beat: Any) -> None:
+def test_what_has_a_lease_ends_unless_it_is_renewed(make_desk: Any, testbed: Testbed, beat: Any) -> None:
     desk = make_desk()
     made = desk.control.intercept("group == held", timeout=3000, lease=3)
-    client = bench.client(desk.proxy.address)
+    client = testbed.client(desk.proxy.address)
     client.sendall(beat(1, "held"))
     desk.control.held(wait=20)
     assert desk.call("POST", f"/v1/intercepts/{made['id']}/renew")[1] == {"id": made["id"], "lease": 3}

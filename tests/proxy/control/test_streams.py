@@ -12,6 +12,8 @@ from barnabas.decoder import Exchange, State
 from barnabas.decoder.filter import compile
 from barnabas.proxy.control import ControlConfig
 from barnabas.proxy.exchange_store import ExchangeStore, Question
+from harness import wire
+from harness.testbed import Testbed
 
 
 def read_some(
@@ -45,11 +47,11 @@ def read_some(
     return found, last
 
 
-def test_a_stream_goes_on_where_it_broke_off(desk: Any, bench: Any, wire: Any, beat: Any) -> None:
+def test_a_stream_goes_on_where_it_broke_off(desk: Any, testbed: Testbed, beat: Any) -> None:
     total = 400
 
     def traffic() -> None:
-        client = bench.client(desk.proxy.address)
+        client = testbed.client(desk.proxy.address)
         for number in range(1, total + 1):
             client.sendall(beat(number))
             assert wire.read_frame(client)
@@ -69,9 +71,9 @@ def test_a_stream_goes_on_where_it_broke_off(desk: Any, bench: Any, wire: Any, b
     assert seen == list(range(1, total + 1))
 
 
-def test_what_is_gone_is_told(make_desk: Any, bench: Any, wire: Any, beat: Any, tmp_path: Any) -> None:
+def test_what_is_gone_is_told(make_desk: Any, testbed: Testbed, beat: Any, tmp_path: Any) -> None:
     desk = make_desk(control=ControlConfig(directory=tmp_path, keep=10))
-    client = bench.client(desk.proxy.address)
+    client = testbed.client(desk.proxy.address)
     for number in range(1, 31):
         client.sendall(beat(number))
         assert wire.read_frame(client)
@@ -84,8 +86,8 @@ def test_what_is_gone_is_told(make_desk: Any, bench: Any, wire: Any, beat: Any, 
     assert [data["id"] for _, data in found[1:]] == list(range(21, 31))
 
 
-def test_a_cursor_of_another_run_begins_anew(desk: Any, bench: Any, wire: Any, beat: Any) -> None:
-    client = bench.client(desk.proxy.address)
+def test_a_cursor_of_another_run_begins_anew(desk: Any, testbed: Testbed, beat: Any) -> None:
+    client = testbed.client(desk.proxy.address)
     client.sendall(beat(1))
     assert wire.read_frame(client)
     desk.control.exchanges(since=0, wait=10)
@@ -93,8 +95,8 @@ def test_a_cursor_of_another_run_begins_anew(desk: Any, bench: Any, wire: Any, b
     assert (found[0][1]["id"], last) == (1, "1")
 
 
-def test_the_client_follows_with_a_filter(desk: Any, bench: Any, wire: Any, beat: Any) -> None:
-    client = bench.client(desk.proxy.address)
+def test_the_client_follows_with_a_filter(desk: Any, testbed: Testbed, beat: Any) -> None:
+    client = testbed.client(desk.proxy.address)
 
     def traffic() -> None:
         for number in range(1, 31):
@@ -109,8 +111,8 @@ def test_the_client_follows_with_a_filter(desk: Any, bench: Any, wire: Any, beat
     thread.join()
 
 
-def test_events_as_a_stream(desk: Any, bench: Any) -> None:
-    bench.client(desk.proxy.address)
+def test_events_as_a_stream(desk: Any, testbed: Testbed) -> None:
+    testbed.client(desk.proxy.address)
     found, last = read_some(desk, "0", 2, "/v1/events/stream?kinds=ControlListening,ConnectionOpened")
     assert [name for name, _ in found] == ["ControlListening", "ConnectionOpened"]
     assert last == str(found[-1][1]["id"])

@@ -11,6 +11,9 @@ from typing import Any
 import pytest
 from barnabas import decoder
 from barnabas.proxy.events import Undecoded
+from harness import wire
+from harness.testbed import Testbed
+from harness.wire import with_size
 
 NOT_LEADER = 6
 RULE = {"name": "r", "match": "api == Produce and topic == broken", "do": {"error": "NOT_LEADER_OR_FOLLOWER"}}
@@ -23,10 +26,10 @@ def produce(number: int, topic: str, size: int = 20, acks: int = -1, version: in
         "topic_data": [{"name": topic, "partition_data": [{"index": 0, "records": b"r" * size}]}],
     }
     frame = decoder.encode_request(0, version, fields, correlation_id=number, client_id="client")
-    return len(frame).to_bytes(4, "big") + frame
+    return with_size(frame)
 
 
-def slow_broker(wire: Any, every: float) -> Any:
+def slow_broker(every: float) -> Any:
     """Answers in order: Produce with offset 77, and anything else with zeros; acks=0 not at all."""
 
     def script(sock: socket.socket) -> None:
@@ -42,7 +45,7 @@ def slow_broker(wire: Any, every: float) -> Any:
                     continue
                 topic = message["topic_data[0].name"]
                 fields = {"responses": [{"name": topic, "partition_responses": [{"index": 0, "base_offset": 77}]}]}
-                sock.sendall(wire.framed(decoder.encode_response(0, version, fields, correlation_id=number)))
+                sock.sendall(wire.with_size(decoder.encode_response(0, version, fields, correlation_id=number)))
             else:
                 sock.sendall(wire.response(number, bytes(2)))
 
@@ -50,16 +53,16 @@ def slow_broker(wire: Any, every: float) -> Any:
 
 
 @pytest.mark.parametrize("version", [7, 10])
-def test_rules_come_and_go_under_pipelined_load(make_desk: Any, bench: Any, wire: Any, beat: Any, version: int) -> None:
+def test_rules_come_and_go_under_pipelined_load(make_desk: Any, testbed: Testbed, beat: Any, version: int) -> None:
     """Three connections pipeline; the rule is switched on and off all the time. Order and contents always hold."""
-    desk = make_desk(slow_broker(wire, 0.001))
+    desk = make_desk(slow_broker(0.001))
     desk.control.add_rule(RULE)
     desk.control.enable_rule("r", False)
     count, failures, hits = 1500, [], [0]
 
     def client(seed: int) -> None:
         made = random.Random(seed)
-        sock = bench.client(desk.proxy.address)
+        sock = testbed.client(desk.proxy.address)
         expected: list[tuple[int, str]] = []
         gate = threading.Semaphore(20)
 
@@ -121,7 +124,7 @@ def test_rules_come_and_go_under_pipelined_load(make_desk: Any, bench: Any, wire
 
 
 def test_an_answer_waits_for_requests_that_were_not_remembered(
-    make_desk: Any, bench: Any, wire: Any, beat: Any
+    make_desk: Any, testbed: Testbed, beat: Any
 ) -> None:
     """Two requests of an API that nobody watches are in flight when the first rule comes."""
     go = threading.Event()
@@ -134,7 +137,7 @@ def test_an_answer_waits_for_requests_that_were_not_remembered(
         time.sleep(5)
 
     desk = make_desk(script)
-    client = bench.client(desk.proxy.address)
+    client = testbed.client(desk.proxy.address)
     client.sendall(beat(1))
     client.sendall(beat(2))
     until = time.monotonic() + 60
@@ -153,9 +156,9 @@ def test_an_answer_waits_for_requests_that_were_not_remembered(
     assert numbers == [1, 2, 3]
 
 
-def test_an_idle_connection_obeys_at_once(make_desk: Any, bench: Any, wire: Any, beat: Any) -> None:
-    desk = make_desk(slow_broker(wire, 0.0))
-    client = bench.client(desk.proxy.address)
+def test_an_idle_connection_obeys_at_once(make_desk: Any, testbed: Testbed, beat: Any) -> None:
+    desk = make_desk(slow_broker(0.0))
+    client = testbed.client(desk.proxy.address)
     client.sendall(produce(1, "broken"))
     assert b"broken" in wire.read_frame(client)
     desk.control.add_rule(RULE)
@@ -168,10 +171,10 @@ def test_an_idle_connection_obeys_at_once(make_desk: Any, bench: Any, wire: Any,
     assert answer["responses[0].partition_responses[0].base_offset"] == 77
 
 
-def test_a_producer_without_acks_is_never_kept_waiting(make_desk: Any, bench: Any, wire: Any, beat: Any) -> None:
+def test_a_producer_without_acks_is_never_kept_waiting(make_desk: Any, testbed: Testbed, beat: Any) -> None:
     """Nothing tells when such a request is done, so rules leave the connection alone until a response has come."""
-    desk = make_desk(slow_broker(wire, 0.0))
-    client = bench.client(desk.proxy.address)
+    desk = make_desk(slow_broker(0.0))
+    client = testbed.client(desk.proxy.address)
     requests = [*(produce(number, "broken", acks=0) for number in range(1, 6)), beat(6)]
     sent = sum(map(len, requests))
     for each in requests:
@@ -192,10 +195,10 @@ def test_a_producer_without_acks_is_never_kept_waiting(make_desk: Any, bench: An
     assert answer["responses[0].partition_responses[0].error_code"] == NOT_LEADER
 
 
-def test_waiting_for_hits(make_desk: Any, bench: Any, wire: Any) -> None:
-    desk = make_desk(slow_broker(wire, 0.0))
+def test_waiting_for_hits(make_desk: Any, testbed: Testbed) -> None:
+    desk = make_desk(slow_broker(0.0))
     desk.control.add_rule(RULE)
-    client = bench.client(desk.proxy.address)
+    client = testbed.client(desk.proxy.address)
 
     def send() -> None:
         for number in range(1, 4):
@@ -215,10 +218,10 @@ def test_waiting_for_hits(make_desk: Any, bench: Any, wire: Any) -> None:
     assert desk.control.rules()[0]["hits"] == 0
 
 
-def test_counts_survive_what_does_not_concern_them(make_desk: Any, bench: Any, wire: Any) -> None:
-    desk = make_desk(slow_broker(wire, 0.0))
+def test_counts_survive_what_does_not_concern_them(make_desk: Any, testbed: Testbed) -> None:
+    desk = make_desk(slow_broker(0.0))
     desk.control.add_rule(RULE | {"when": {"after": 1, "times": 1}})
-    client = bench.client(desk.proxy.address)
+    client = testbed.client(desk.proxy.address)
     codes = []
     for number in range(1, 5):
         desk.control.put_rule(f"other {number}", RULE | {"match": "api == Produce and topic == none"})

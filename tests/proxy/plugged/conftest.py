@@ -18,15 +18,11 @@ from barnabas.proxy import Proxy, ProxyConfig
 from barnabas.proxy.events import Event
 from barnabas.proxy.plugged import PluginsConfig
 from barnabas.proxy.plugin_events import PluginsLoaded
-from starting.scripted import read_frame
+from harness.wire import read_frame, with_size
 
 HEARTBEAT = 12
 LONG = 60.0
 """Seconds that nothing takes, however loaded the machine is."""
-
-
-def framed(frame: bytes) -> bytes:
-    return len(frame).to_bytes(4, "big") + frame
 
 
 class Broker:
@@ -64,7 +60,7 @@ class Broker:
                         self.got.append(frame)
                         self.changed.notify_all()
                     key, version, correlation = decoder.peek_request(frame)
-                    sock.sendall(framed(decoder.encode_response(key, version, {}, correlation_id=correlation)))
+                    sock.sendall(with_size(decoder.encode_response(key, version, {}, correlation_id=correlation)))
 
     def wait(self, true: Callable[[], bool]) -> None:
         with self.changed:
@@ -86,7 +82,7 @@ class Client:
         self.number += 1
         fields = {"group_id": group, "generation_id": 1, "member_id": "m"}
         self.sock.sendall(
-            framed(decoder.encode_request(HEARTBEAT, 1, fields, correlation_id=self.number, client_id="c"))
+            with_size(decoder.encode_request(HEARTBEAT, 1, fields, correlation_id=self.number, client_id="c"))
         )
         return self.number
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from starting.lines import line
+from harness.lines import line
 
 PLUGIN = """
 import os

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from barnabas import decoder
 from barnabas.proxy.plugin_events import PluginSaid
+from harness.wire import with_size
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +28,7 @@ def ask(stage: Any, api: str, version: int, fields: dict[str, Any]) -> tuple[lis
     key = decoder.facts.api_key(api)
     client = stage.client()
     frame = decoder.encode_request(key, version, fields, correlation_id=5, client_id="c")
-    client.sock.sendall(len(frame).to_bytes(4, "big") + frame)
+    client.sock.sendall(with_size(frame))
     data = b""
     while len(data) < 4 or len(data) < 4 + int.from_bytes(data[:4], "big"):
         data += client.sock.recv(1 << 16)

@@ -13,6 +13,7 @@ from barnabas.captures import open_capture
 from barnabas.decoder import facts
 from barnabas.plugins.rules import Rule
 from barnabas.proxy.plugin_events import PluginFault, PluginSaid, PluginsKept, PluginsLoaded
+from harness.wire import with_size
 
 
 @pytest.fixture(scope="module")
@@ -119,7 +120,7 @@ def test_large_messages_come_whole(stage):
     fields = {"acks": -1, "topic_data": [{"name": "x", "partition_data": [{"index": 0, "records": records}]}]}
     for correlation in range(3):
         frame = decoder.encode_request(0, 7, fields, correlation_id=correlation, client_id="c")
-        client.sock.sendall(len(frame).to_bytes(4, "big") + frame)
+        client.sock.sendall(with_size(frame))
         stage.broker.wait(lambda correlation=correlation: len(stage.broker.got) > correlation)
         got = decoder.decode_request(stage.broker.got[-1])
         assert got["transactional_id"] == f"t{len(frame)}"
@@ -286,7 +287,7 @@ def test_there_are_no_fetch_sessions_while_a_match_asks_for_topics(stage):
         sent += 1
         fields = {"session_id": session, "session_epoch": epoch, "topics": [{"topic": "a", "partitions": [{"partition": 0}]}]}
         frame = decoder.encode_request(fetch, 11, fields, correlation_id=sent, client_id="c")
-        client.sock.sendall(len(frame).to_bytes(4, "big") + frame)
+        client.sock.sendall(with_size(frame))
         size = int.from_bytes(client.sock.recv(4, socket.MSG_WAITALL), "big")
         answer = decoder.decode_response(client.sock.recv(size, socket.MSG_WAITALL), api_key=fetch, api_version=11)
         epochs = [decoder.decode_request(each)["session_epoch"] for each in stage.broker.got if each[1] == fetch]

@@ -17,6 +17,7 @@ from barnabas.proxy.plugged import PluginsConfig
 from barnabas.proxy.plugin_events import PluginDisabled, PluginFault
 from barnabas.ui.testing.cluster import EmbeddedCluster
 from confluent_kafka import Consumer, Producer, TopicPartition
+from harness.wire import with_size
 
 FAULTS = 3
 AFTER = 20
@@ -121,7 +122,7 @@ def test_hooks_that_nobody_waits_for_are_cut_off_as_well(stage: Any, hook: str) 
     client = stage.client()
     for correlation in range(2):
         frame = decoder.encode_request(18, 0, {}, correlation_id=correlation, client_id="c")
-        client.sock.sendall(len(frame).to_bytes(4, "big") + frame)
+        client.sock.sendall(with_size(frame))
         assert int.from_bytes(client.sock.recv(8)[4:], "big") == correlation
         client.sock.recv(1 << 16)
     fault = stage.wait_for(PluginFault)

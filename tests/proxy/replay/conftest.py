@@ -15,6 +15,7 @@ from barnabas.captures import Recorder
 from barnabas.decoder import decode_request, encode_request, encode_response, facts
 from barnabas.decoder.frame import Direction, Framer
 from barnabas.decoder.message import Message
+from harness.wire import with_size
 
 MS = 1_000_000
 START = 1_700_000_000_000 * MS
@@ -81,7 +82,7 @@ class Played:
                     if isinstance(said, dict):
                         m = heard.message
                         out = encode_response(m.api_key, m.api_version, said, correlation_id=m.header["correlation_id"])
-                        sock.sendall(len(out).to_bytes(4, "big") + out)
+                        sock.sendall(with_size(out))
         except OSError:
             pass
         self.closed.append(number)
@@ -154,13 +155,13 @@ class Tape:
             self.recorder.opened(conn, self._ns(at), client=("127.0.0.1", 40_000 + conn), broker=self.broker)
         identity = self._ids[conn] = self._ids.get(conn, 0) + 1
         frame = encode_request(facts.api_key(api), version, fields, correlation_id=identity, client_id=client_id)
-        self.recorder.data(conn, Direction.REQUEST, self._ns(at), len(frame).to_bytes(4, "big") + frame)
+        self.recorder.data(conn, Direction.REQUEST, self._ns(at), with_size(frame))
         return identity
 
     def tell(self, at: float, conn: int, api: str, version: int, fields: dict[str, Any], identity: int) -> None:
         """A response."""
         frame = encode_response(facts.api_key(api), version, fields, correlation_id=identity)
-        self.recorder.data(conn, Direction.RESPONSE, self._ns(at), len(frame).to_bytes(4, "big") + frame)
+        self.recorder.data(conn, Direction.RESPONSE, self._ns(at), with_size(frame))
 
     def both(self, at: float, conn: int, api: str, version: int, asked: dict[str, Any], told: dict[str, Any]) -> None:
         """A request, and its answer 1 ms later."""

@@ -16,6 +16,7 @@ from barnabas.proxy.replay.dialing import DialFailed
 from barnabas.proxy.replay.session import Replay
 from barnabas.proxy.replay.settings import Order, Pace, Settings
 from barnabas.proxy.replay.target import TargetFailed
+from harness.wire import with_size
 
 MAX = Settings(Pace(0.0), patience=2)
 BEAT: dict[str, Any] = {"group_id": "g", "generation_id": 0, "member_id": ""}
@@ -474,9 +475,9 @@ def test_damaged_requests_are_left_out(play: Any, tape: Any, tmp_path: Path) -> 
     broker = play(fine)
     tape.both(0, 0, "Heartbeat", 4, BEAT, {})
     broken = b"\0\x0c\0\4\0\0\0\x09\0\1c\0" + b"\xff" * 5
-    tape.recorder.data(0, Direction.REQUEST, tape._ns(5), len(broken).to_bytes(4, "big") + broken)
+    tape.recorder.data(0, Direction.REQUEST, tape._ns(5), with_size(broken))
     unknown = b"\x7f\0\0\4\0\0\0\x0a\0\1c"
-    tape.recorder.data(0, Direction.REQUEST, tape._ns(6), len(unknown).to_bytes(4, "big") + unknown)
+    tape.recorder.data(0, Direction.REQUEST, tape._ns(6), with_size(unknown))
     report = Replay(tape.done(), broker.address, settings=MAX).run()
     assert len(broker.heard) == 1 and len(report.skipped) == 2 and report.count == 0
 

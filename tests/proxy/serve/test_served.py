@@ -13,6 +13,7 @@ from barnabas.proxy.serve import OnMiss, Served, ServeError
 from barnabas.proxy.serve.events import NameTaken, Serving, WaitsForProducer
 from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
+from harness.wire import with_size
 from real.clients import WORKLOADS, expected
 from real.workload import Deadline
 
@@ -102,7 +103,7 @@ def test_names_of_chance_are_taken_for_recorded_ones(recorded, tmp_path):
             new = [data.replace(b"c-kafka-python", b"d-7f3a91c0b2de") for data in (exchange.request, exchange.response)]
             for direction, data in enumerate(new):
                 recorder.data(
-                    exchange.connection, direction, exchange.request_time_ns, len(data).to_bytes(4, "big") + data
+                    exchange.connection, direction, exchange.request_time_ns, with_size(data)
                 )
         recorder.close()
     with Served(folder) as served:

@@ -21,12 +21,12 @@ from barnabas.decoder.records import Record, encode_batch
 from barnabas.proxy import ProxyConfig
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
+from harness.proxies import Proxy
 from kafka import KafkaConsumer, KafkaProducer
 from kafka.errors import KafkaError
 from real.broker import Cluster, start_cluster
 from real.findings.edited_broker import EditedBroker
 from real.findings.raw_client import RawClient
-from starting.proxies import Proxy
 
 SECONDS = 15.0
 ODD = {

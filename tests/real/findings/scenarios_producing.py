@@ -24,10 +24,10 @@ from barnabas.plugins import rules
 from barnabas.proxy import ProxyConfig
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
+from harness.proxies import Proxy
 from kafka import KafkaConsumer, KafkaProducer
 from kafka.errors import KafkaError
 from real.workload import Deadline
-from starting.proxies import Proxy
 
 SECONDS = 15.0
 PRODUCE, METADATA, INIT_PRODUCER_ID = map(facts.api_key, ("Produce", "Metadata", "InitProducerId"))

@@ -13,9 +13,9 @@ from barnabas.decoder.findings.commits import DETECTORS as COMMITS
 from barnabas.decoder.findings.membership import DETECTORS as MEMBERSHIP
 from barnabas.decoder.findings.rebalances import DETECTORS as REBALANCES
 from barnabas.proxy import ProxyConfig
+from harness.proxies import Proxy
 from real.broker import Cluster
 from real.findings.scenarios_groups import SCENARIOS
-from starting.proxies import Proxy
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(240)]
 

@@ -12,9 +12,9 @@ from barnabas.decoder.findings.idempotence import DETECTORS as IDEMPOTENCE
 from barnabas.decoder.findings.producing import DETECTORS as PRODUCING
 from barnabas.proxy import ProxyConfig
 from confluent_kafka.admin import AdminClient, NewTopic
+from harness.proxies import Proxy
 from real.broker import Cluster, start_cluster
 from real.findings.scenarios_producing import SECONDS, answered_with_errors, record, tiny_batches
-from starting.proxies import Proxy
 
 pytestmark = pytest.mark.real
 AREA = [d.id for d in (*PRODUCING, *BATCHES, *IDEMPOTENCE)]

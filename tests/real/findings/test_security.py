@@ -12,10 +12,10 @@ from barnabas.captures import open_capture
 from barnabas.decoder.findings import Finding, Inspector, Severity
 from barnabas.proxy import ProxyConfig
 from barnabas.proxy.events import ConnectionClosed
+from harness.proxies import Proxy
 from real.broker import HOST
 from real.findings import scenarios_security as scenarios
 from real.findings.secure_broker import PASSWORD, SecureCluster, start_secure_cluster
-from starting.proxies import Proxy
 
 pytestmark = pytest.mark.real
 

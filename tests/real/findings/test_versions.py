@@ -12,11 +12,11 @@ from barnabas.decoder.findings.contradictions import DETECTORS as CONTRADICTIONS
 from barnabas.decoder.findings.features import DETECTORS as FEATURES
 from barnabas.decoder.findings.versions import DETECTORS as VERSIONS
 from barnabas.proxy import ProxyConfig
+from harness.proxies import Proxy
 from real.broker import Cluster, start_cluster
 from real.clients import WORKLOADS
 from real.findings import scenarios_versions as scenarios
 from real.findings.edited_broker import EditedBroker
-from starting.proxies import Proxy
 
 pytestmark = pytest.mark.real
 

@@ -28,6 +28,7 @@ from pathlib import Path
 from barnabas.captures import NotACapture, Recorder, open_capture
 from barnabas.captures.segment import check
 from barnabas.decoder import encode_request, encode_response
+from harness.wire import with_size
 
 Frame = tuple[int, int, bytes]
 """connection, direction, the frame with its size"""
@@ -49,10 +50,6 @@ class Round:
     faults: list[str] = field(default_factory=list)
 
 
-def _sized(frame: bytes) -> bytes:
-    return len(frame).to_bytes(4, "big") + frame
-
-
 def frames(seed: int) -> Iterator[Frame]:
     """Traffic without end, the same for the same seed: pipelined, of all sizes, some without answers."""
     chance = random.Random(seed)
@@ -67,11 +64,11 @@ def frames(seed: int) -> Iterator[Frame]:
                 value = bytes([number & 0xFF]) * chance.choice([10, 10, 10, 100, 1000, 1000, 1000, 70_000])
                 rows = [{"name": "t", "partition_data": [{"index": 0, "records": value}]}]
                 body = {"transactional_id": None, "acks": 0, "timeout_ms": 1, "topic_data": rows}
-                yield conn, 0, _sized(encode_request(0, 3, body, correlation_id=number, client_id="c"))
+                yield conn, 0, with_size(encode_request(0, 3, body, correlation_id=number, client_id="c"))
             else:
                 body = {"group_id": "g" * chance.randrange(400), "generation_id": 1, "member_id": "m"}
-                yield conn, 0, _sized(encode_request(12, 1, body, correlation_id=number, client_id="c"))
-                answers.append(_sized(number.to_bytes(4, "big") + beaten[4:]))
+                yield conn, 0, with_size(encode_request(12, 1, body, correlation_id=number, client_id="c"))
+                answers.append(with_size(number.to_bytes(4, "big") + beaten[4:]))
         for answer in answers:
             yield conn, 1, answer
 
@@ -145,7 +142,7 @@ def look(told: Round, directory: Path) -> None:
                 for exchange in capture.exchanges():
                     for direction, frame in ((0, exchange.request), (1, exchange.response)):
                         if frame is not None:
-                            found.add((exchange.connection, direction, _sized(frame)))
+                            found.add((exchange.connection, direction, with_size(frame)))
         except NotACapture as error:
             told.faults.append(str(error))
     source = frames(told.seed)

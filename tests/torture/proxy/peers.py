@@ -11,7 +11,7 @@ from pathlib import Path
 
 from barnabas.proxy import Proxy
 from barnabas.proxy.events import ConnectionClosed, Event
-from starting.scripted import read_frame
+from harness.wire import read_frame
 
 RESET = struct.pack("ii", 1, 0)
 

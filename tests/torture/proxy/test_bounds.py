@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 from barnabas.proxy import Proxy, ProxyConfig
 from barnabas.proxy.events import ConnectionClosed, ConnectionOpened, Event, NotKafka
-from starting.scripted import Broker, exactly, read_frame
+from harness.scripted import Broker
+from harness.wire import exactly, read_frame
 from torture.proxy.peers import connect, descriptors, echo, memory, pid_of, reset, warm
 from torture.proxy.test_correlation import heartbeat
 

@@ -15,8 +15,9 @@ from pathlib import Path
 import pytest
 from barnabas.proxy import Proxy, ProxyConfig
 from barnabas.proxy.events import NotInspected, Undecoded
-from starting.lines import line
-from starting.scripted import Broker, exactly, read_frame
+from harness.lines import line
+from harness.scripted import Broker
+from harness.wire import exactly, read_frame
 from torture.proxy.clients import wait_for
 from torture.proxy.peers import connect, digest, echo, pid_of, taken
 from torture.proxy.traffic import Author

@@ -8,7 +8,8 @@ import time
 
 from barnabas.proxy import Proxy, ProxyConfig
 from barnabas.proxy.events import ConnectionClosed
-from starting.scripted import Broker, read_frame
+from harness.scripted import Broker
+from harness.wire import read_frame
 from torture.proxy.peers import connect, echo, reset, sockets, taken, unfaulted, warm
 from torture.proxy.test_correlation import heartbeat
 

@@ -15,8 +15,8 @@ from barnabas.captures import open_capture
 from barnabas.decoder import facts
 from barnabas.proxy import Proxy, ProxyConfig
 from barnabas.proxy.events import ConnectionClosed
+from harness.scripted import Broker
 from retold.error_rules import error_rule
-from starting.scripted import Broker
 from torture.proxy.peers import connect, digest
 from torture.proxy.traffic import Author
 

@@ -16,6 +16,7 @@ from barnabas.decoder.message import Message
 from barnabas.decoder.plan import plan
 from barnabas.decoder.records import Record, encode_batch
 from barnabas.proxy.editing import ADDRESS_REQUESTS
+from harness.wire import with_size
 from torture.decoder.corpus import record_areas, struct_values
 from torture.proxy.desk import BROKER, OWN_HOST, OWN_PORT
 
@@ -51,10 +52,6 @@ class Exchange:
         return self.told if self.told is not None else self.response or b""
 
 
-def sized(frame: bytes) -> bytes:
-    return len(frame).to_bytes(4, "big") + frame
-
-
 def head(key: int, version: int, correlation: int, client_id: str | None, tags: bytes = b"\0") -> bytes:
     """A request header; `tags` where the version is flexible."""
     header = header_version("request", key, version)
@@ -69,12 +66,12 @@ def head(key: int, version: int, correlation: int, client_id: str | None, tags: 
 def request(
     key: int, version: int, correlation: int, body: bytes, client_id: str | None = "t", tags: bytes = b"\0"
 ) -> bytes:
-    return sized(head(key, version, correlation, client_id, tags) + body)
+    return with_size(head(key, version, correlation, client_id, tags) + body)
 
 
 def response(key: int, version: int, correlation: int, body: bytes) -> bytes:
     tags = bytes(header_version("response", key, version))
-    return sized(struct.pack(">I", correlation & 0xFFFFFFFF) + tags + body)
+    return with_size(struct.pack(">I", correlation & 0xFFFFFFFF) + tags + body)
 
 
 def produce(
@@ -215,7 +212,7 @@ def told(answer: bytes, key: int, version: int) -> bytes:
 
     look(message.to_dict(), "")
     changed: Message = message.replace(edits) if edits else message
-    return sized(changed.encode())
+    return with_size(changed.encode())
 
 
 def naming(key: int, version: int, correlation: int) -> Exchange:

@@ -23,7 +23,7 @@ from typing import Any
 
 from barnabas.proxy import Proxy, ProxyConfig
 from barnabas.proxy.retaining import RecordingConfig
-from starting.scripted import Broker
+from harness.scripted import Broker
 from torture.proxy.peers import connect, reset
 from torture.proxy.traffic import Author
 

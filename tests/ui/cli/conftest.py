@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from barnabas import decoder
 from barnabas.captures import Recorder
-from starting import commands
+from harness import commands
+from harness.wire import with_size
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -35,7 +36,7 @@ def recording(tmp_path: Path) -> Path:
     def say(direction: int, frame: bytes) -> None:
         nonlocal at
         at += 1_000_000
-        recorder.data(1, direction, at, len(frame).to_bytes(4, "big") + frame)
+        recorder.data(1, direction, at, with_size(frame))
 
     batch = decoder.records.encode_batch(
         [decoder.records.Record(0, 1_700_000_000_000, b"the-key", b"the-secret-payload", ((b"trace", b"1"),))]

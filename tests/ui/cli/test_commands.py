@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from starting.lines import line
+from harness.lines import line
 
 JARS = Path(__file__).parents[3] / ".cache"
 

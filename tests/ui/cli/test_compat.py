@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from barnabas import decoder
 from barnabas.captures import Recorder
+from harness.wire import with_size
 
 EVIL = "<script>alert(1)</script>|`x`\x1b]52;c;AA\x07\u202e@you"
 
@@ -20,8 +21,8 @@ def say(directory: Path, client_id: str, version: int) -> Path:
     recorder.opened(1, 1_000, client=("10.1.2.3", 50001), broker=("10.1.2.9", 9092))
     request = decoder.encode_request(1, version, {}, correlation_id=1, client_id=client_id)
     answer = decoder.encode_response(1, version, {}, correlation_id=1)
-    recorder.data(1, 0, 1_700_000_000_000_000_000, len(request).to_bytes(4, "big") + request)
-    recorder.data(1, 1, 1_700_000_000_100_000_000, len(answer).to_bytes(4, "big") + answer)
+    recorder.data(1, 0, 1_700_000_000_000_000_000, with_size(request))
+    recorder.data(1, 1, 1_700_000_000_100_000_000, with_size(answer))
     recorder.close()
     return directory
 

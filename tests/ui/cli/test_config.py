@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 from barnabas import decoder
-from starting.scripted import read_frame
+from harness.wire import read_frame
 
 ONE = """\
 [[cluster]]

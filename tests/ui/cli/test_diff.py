@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from barnabas import decoder
 from barnabas.captures import Recorder
+from harness.wire import with_size
 
 EVIL = "<script>alert(1)</script>\x1b]52;c;AA\x07\u202e@you"
 
@@ -20,8 +21,8 @@ def say(directory: Path, topic: str, partitions: int, error: int = 0) -> Path:
     topics = [{"name": topic, "num_partitions": partitions, "replication_factor": 1}]
     request = decoder.encode_request(19, 5, {"topics": topics, "timeout_ms": 1}, correlation_id=1, client_id=EVIL)
     answer = decoder.encode_response(19, 5, {"topics": [{"name": topic, "error_code": error}]}, correlation_id=1)
-    recorder.data(1, 0, 1_700_000_000_000_000_000, len(request).to_bytes(4, "big") + request)
-    recorder.data(1, 1, 1_700_000_000_100_000_000, len(answer).to_bytes(4, "big") + answer)
+    recorder.data(1, 0, 1_700_000_000_000_000_000, with_size(request))
+    recorder.data(1, 1, 1_700_000_000_100_000_000, with_size(answer))
     recorder.close()
     return directory
 

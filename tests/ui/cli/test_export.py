@@ -16,7 +16,8 @@ from barnabas import decoder
 from barnabas.captures import Recorder
 from barnabas.ui.cli import app
 from barnabas.ui.cli.failure import Failure
-from starting.lines import line
+from harness.lines import line
+from harness.wire import with_size
 from typer.testing import CliRunner
 
 
@@ -51,8 +52,8 @@ def recorded(directory: Path, broker: str) -> Path:
         recorder.opened(1, 1000, client=connection.getsockname(), broker=connection.getpeername())
         for number, (key, version, fields) in enumerate(asked):
             frame = decoder.encode_request(key, version, fields, correlation_id=number, client_id='it\'s "me"\n')
-            recorder.data(1, 0, 2000 + 10 * number, len(frame).to_bytes(4, "big") + frame)
-            connection.sendall(len(frame).to_bytes(4, "big") + frame)
+            recorder.data(1, 0, 2000 + 10 * number, with_size(frame))
+            connection.sendall(with_size(frame))
             size = stream.read(4)
             recorder.data(1, 1, 2005 + 10 * number, size + stream.read(int.from_bytes(size, "big")))
     recorder.close()

@@ -23,7 +23,8 @@ from barnabas import decoder
 from barnabas.captures import Recorder
 from barnabas.decoder.findings import detectors
 from barnabas.ui.cli.progress import Progress
-from starting.lines import line
+from harness.lines import line
+from harness.wire import with_size
 
 NOW = 1_795_223_022_000_000_000
 MALFORMED = "malformed-api-versions-fallback"
@@ -32,16 +33,12 @@ WRONG = b"\x00\x23" + bytes(15)
 FILES = Path(__file__).parents[2] / "decoder" / "findings" / "captures"
 
 
-def sized(frame: bytes) -> bytes:
-    return len(frame).to_bytes(4, "big") + frame
-
-
 def refuse(recorder: Recorder, number: int, client_id: str = "shop", connection: int = 1) -> None:
     """One ApiVersions exchange with a refusal that no client can read."""
     time_ns = NOW + number * 1_000_000
     asked = decoder.encode_request(18, 3, {}, correlation_id=number, client_id=client_id)
-    recorder.data(connection, 0, time_ns, sized(asked))
-    recorder.data(connection, 1, time_ns + 1000, sized(number.to_bytes(4, "big") + WRONG))
+    recorder.data(connection, 0, time_ns, with_size(asked))
+    recorder.data(connection, 1, time_ns + 1000, with_size(number.to_bytes(4, "big") + WRONG))
 
 
 def record(directory: Path, client_id: str = "shop", count: int = 3) -> Recorder:
@@ -276,7 +273,7 @@ def refusing() -> Iterator[tuple[str, int]]:
             with sock:
                 while len(head := sock.recv(4)) == 4:
                     frame = sock.recv(int.from_bytes(head, "big"))
-                    sock.sendall(sized(frame[4:8] + WRONG))
+                    sock.sendall(with_size(frame[4:8] + WRONG))
 
     threading.Thread(target=serve, daemon=True).start()
     yield server.getsockname()[:2]
@@ -301,7 +298,7 @@ def test_the_proxy_prints_them_as_they_come(refusing, form, tmp_path):
         first = line(process, "where it listens")
         port = json.loads(first)["address"][1] if form == "json" else int(first.rsplit(":", 1)[1])
         client = socket.create_connection(("127.0.0.1", port), 60)
-        client.sendall(sized(decoder.encode_request(18, 3, {}, correlation_id=1, client_id=HOSTILE)))
+        client.sendall(with_size(decoder.encode_request(18, 3, {}, correlation_id=1, client_id=HOSTILE)))
         assert client.recv(100)
         while MALFORMED not in (said := line(process, "the finding")):
             pass

@@ -6,6 +6,7 @@ import json
 
 import pytest
 from barnabas import decoder
+from harness.wire import with_size
 
 FRAME = decoder.encode_request(3, 12, {"topics": [{"name": "orders"}]}, correlation_id=7, client_id="me")
 
@@ -19,7 +20,7 @@ def test_encode_and_decode_are_inverse(run):
     sized = run(
         "encode", fields, "--api", "3", "--version", 12, "--correlation-id", 7, "--client-id", "me", "--size"
     ).stdout
-    assert bytes.fromhex(sized) == len(FRAME).to_bytes(4, "big") + FRAME
+    assert bytes.fromhex(sized) == with_size(FRAME)
     assert (
         run("decode", "--hex", sized, "--request", "--json").stdout
         == run("decode", "--hex", FRAME.hex(), "--request", "--json").stdout

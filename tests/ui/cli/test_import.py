@@ -16,9 +16,10 @@ from pathlib import Path
 import cramjam
 import pytest
 from barnabas.captures import open_capture
+from harness import commands
+from harness.wire import with_size
 from real.taps import tap
 from retold.packets import as_pcap, as_pcapng, traffic
-from starting import commands
 
 Run = Callable[..., subprocess.CompletedProcess[bytes]]
 
@@ -170,9 +171,6 @@ def _captured(folder: Path) -> Path:
 
     from barnabas.decoder import encode_request, encode_response
 
-    def sized(frame: bytes) -> bytes:
-        return len(frame).to_bytes(4, "big") + frame
-
     def take(secure: ssl.SSLSocket, left: int) -> None:
         while left:
             came = len(secure.recv(left))
@@ -190,11 +188,11 @@ def _captured(folder: Path) -> Path:
     server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     server.load_cert_chain(certificate, key)
     answers = [
-        sized(encode_response(12, 4, {"error_code": 27 if i == 5 else 0, "throttle_time_ms": 0}, correlation_id=i))
+        with_size(encode_response(12, 4, {"error_code": 27 if i == 5 else 0, "throttle_time_ms": 0}, correlation_id=i))
         for i in range(30)
     ]
     requests = [
-        sized(encode_request(12, 4, {"group_id": "g" * (20_000 if i == 7 else 1)}, correlation_id=i, client_id="tls"))
+        with_size(encode_request(12, 4, {"group_id": "g" * (20_000 if i == 7 else 1)}, correlation_id=i, client_id="tls"))
         for i in range(30)
     ]
 

@@ -15,14 +15,11 @@ from barnabas.decoder.frame import Direction
 from barnabas.proxy.replay.settings import Pace
 from barnabas.ui.cli.failure import Failure
 from barnabas.ui.cli.replay import pace_of
-from starting import commands
+from harness import commands
+from harness.wire import with_size
 
 START = 1_700_000_000_000_000_000
 NOWHERE = "127.0.0.1:1"
-
-
-def sized(frame: bytes) -> bytes:
-    return len(frame).to_bytes(4, "big") + frame
 
 
 @pytest.fixture
@@ -37,9 +34,9 @@ def capture(tmp_path: Path) -> Path:
     ]
     for number, (api, version, fields) in enumerate(calls):
         key, at = facts.api_key(api), START + number * 1_000_000
-        recorder.data(1, Direction.REQUEST, at, sized(encode_request(key, version, fields, correlation_id=number)))
+        recorder.data(1, Direction.REQUEST, at, with_size(encode_request(key, version, fields, correlation_id=number)))
         answer = encode_response(key, version, {}, correlation_id=number)
-        recorder.data(1, Direction.RESPONSE, at + 1000, sized(answer))
+        recorder.data(1, Direction.RESPONSE, at + 1000, with_size(answer))
     recorder.close()
     return tmp_path / "rec"
 

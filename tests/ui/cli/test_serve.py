@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka.admin import AdminClient
-from starting.lines import line
+from harness.lines import line
 
 RECORDED = Path(__file__).parents[2] / "captures" / "serving" / "recorded"
 

@@ -8,7 +8,7 @@ import subprocess
 from barnabas import decoder
 from barnabas.decoder import facts, releases
 from barnabas.plugins.translation import Answered, Translator, served_by
-from starting import commands
+from harness import commands
 
 
 def barnabas(*arguments: str) -> subprocess.CompletedProcess[str]:

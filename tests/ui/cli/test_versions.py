@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from barnabas import decoder
 from barnabas.decoder import facts, releases
+from harness.wire import with_size
 from scapy.all import rdpcap, wrpcap
 
 
@@ -84,7 +85,7 @@ class FakeBroker:
                         answer = self.answer(key, version, frame)
                         if answer is None:
                             break
-                        connection.sendall(len(answer).to_bytes(4, "big") + answer)
+                        connection.sendall(with_size(answer))
 
     def like(self, release: str, nodes: list[FakeBroker]) -> None:
         """Answer as a broker of a release does, one of `nodes`."""

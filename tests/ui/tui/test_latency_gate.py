@@ -18,6 +18,7 @@ import pytest
 from barnabas import decoder
 from barnabas.captures import Recorder, open_capture
 from barnabas.ui.tui.app import BarnabasApp
+from harness.wire import with_size
 from textual.pilot import Pilot
 
 EXCHANGES = 8_000
@@ -31,7 +32,7 @@ def write(directory: Path) -> None:
     fields = {"group_id": "stock", "generation_id": 5, "member_id": "m-1"}
     asked = decoder.encode_request(12, 4, fields, correlation_id=0, client_id="stock-1")
     told = decoder.encode_response(12, 4, {}, correlation_id=0)
-    request, response = (len(frame).to_bytes(4, "big") + frame for frame in (asked, told))
+    request, response = (with_size(frame) for frame in (asked, told))
     for connection in range(1, 20):
         recorder.opened(connection, 1, client=("10.0.0.5", 50000 + connection), broker=("10.0.1.1", 9092))
     for first in range(0, EXCHANGES, 100):

@@ -29,8 +29,8 @@ _FORKS.set_forkserver_preload(
 
 def _settings(environment: Mapping[str, str]) -> dict[str, str]:
     """The variables that a module may read when it is imported: all that tests do not set for each command."""
-    folders = ("PYTEST_", "XDG_")
-    return {name: value for name, value in environment.items() if not name.startswith(folders)}
+    others = ("PYTEST_", "XDG_", "BARNABAS_TEST_")
+    return {name: value for name, value in environment.items() if not name.startswith(others)}
 
 
 _AT_START = _settings(os.environ)

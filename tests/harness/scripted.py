@@ -1,4 +1,4 @@
-"""Plain sockets that speak frames: a broker that does what a script says, and reading what comes."""
+"""A broker on a plain socket that does what a script says."""
 
 from __future__ import annotations
 
@@ -6,23 +6,6 @@ import socket
 import threading
 from collections.abc import Callable
 from typing import Any
-
-
-def exactly(sock: socket.socket, count: int) -> bytes:
-    """`count` bytes, or fewer when the stream ends."""
-    data = bytearray()
-    while len(data) < count:
-        part = sock.recv(min(count - len(data), 1 << 20))
-        if not part:
-            break
-        data += part
-    return bytes(data)
-
-
-def read_frame(sock: socket.socket) -> bytes:
-    """The next frame with its size; empty at the end."""
-    head = exactly(sock, 4)
-    return head + exactly(sock, int.from_bytes(head, "big")) if len(head) == 4 else b""
 
 
 class Broker:

@@ -1,0 +1,50 @@
+"""Frames as bytes, and sockets that speak them: the one builder of frames for all tests."""
+
+from __future__ import annotations
+
+import socket
+import struct
+from typing import Any
+
+from barnabas import decoder
+
+
+def with_size(frame: bytes) -> bytes:
+    """The frame behind its four size bytes, as it crosses the wire."""
+    return struct.pack(">i", len(frame)) + frame
+
+
+def request(api_key: int, api_version: int, correlation_id: int, body: bytes = b"") -> bytes:
+    """A request with its size, request header v1 (client id "t") and any bytes as its body."""
+    return with_size(struct.pack(">hhih", api_key, api_version, correlation_id, 1) + b"t" + body)
+
+
+def response(correlation_id: int, body: bytes = b"") -> bytes:
+    """A response with its size, response header v0 and any bytes as its body."""
+    return with_size(struct.pack(">i", correlation_id) + body)
+
+
+def metadata_response(correlation_id: int, brokers: list[tuple[int, str, int]], version: int = 8) -> bytes:
+    """A Metadata response with its size; ``brokers`` are (node id, host, port)."""
+    fields: dict[str, Any] = {
+        "brokers": [{"node_id": node, "host": host, "port": port} for node, host, port in brokers],
+        "controller_id": 1,
+    }
+    return with_size(decoder.encode_response(3, version, fields, correlation_id=correlation_id))
+
+
+def exactly(sock: socket.socket, count: int) -> bytes:
+    """``count`` bytes, or fewer when the stream ends."""
+    data = bytearray()
+    while len(data) < count:
+        part = sock.recv(min(count - len(data), 1 << 20))
+        if not part:
+            break
+        data += part
+    return bytes(data)
+
+
+def read_frame(sock: socket.socket) -> bytes:
+    """The next frame with its size; empty at the end of the stream."""
+    head = exactly(sock, 4)
+    return head + exactly(sock, int.from_bytes(head, "big")) if len(head) == 4 else b""
