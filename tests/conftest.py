@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 from pathlib import Path
 from typing import Any
 
 import pytest
-from harness import proxies, second_run
+from harness import proxies, second_run, session
 from hypothesis import settings
 
 TESTS = Path(__file__).parent
@@ -19,11 +18,6 @@ settings.register_profile("everyday", deadline=None, print_blob=True)
 # A run that decides whether something lands must not depend on the day's random numbers.
 settings.register_profile("ci", settings.get_profile("everyday"), derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "everyday")
-
-# Brokers keep their data in memory where there is room: see `real.broker.data_folder`.
-MEMORY, ROOM = "/dev/shm", 4 << 30
-if os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > ROOM:
-    os.environ.setdefault("BARNABAS_BROKERS", MEMORY)
 
 # A shell without job control has what it starts in the background ignore Ctrl-C, and so would every command that a test
 # starts and interrupts.
@@ -36,6 +30,7 @@ ONE_BY_ONE = ("torture/decoder/test_fuzz.py",)
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    session.install(config)
     second_run.install(config)
 
 

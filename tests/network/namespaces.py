@@ -14,6 +14,8 @@ import threading
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from harness.session import namespace_prefix
+
 T = TypeVar("T")
 _NEW_NET = 0x40000000
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -26,7 +28,7 @@ def missing() -> str:
     for program, package in (("ip", "iproute2"), ("nft", "nftables")):
         if shutil.which(program) is None:
             return f"{program} is not installed (apt-get install {package})"
-    probe = f"barnabas-probe-{os.getpid()}"
+    probe = f"{namespace_prefix()}probe-{os.getpid()}"
     made = subprocess.run(["ip", "netns", "add", probe], capture_output=True, text=True, check=False)
     if made.returncode:
         return f"this kernel gives no network namespace: {made.stderr.strip()}"
@@ -79,7 +81,7 @@ class Namespaces:
 
     def add(self, role: str) -> str:
         Namespaces._made += 1
-        name = f"barnabas-{os.getpid()}-{Namespaces._made}-{role}"
+        name = f"{namespace_prefix()}{os.getpid()}-{Namespaces._made}-{role}"
         subprocess.run(["ip", "netns", "add", name], check=True)
         self._names.append(name)
         run_in(name, "ip", "link", "set", "lo", "up")

@@ -24,9 +24,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from harness.waiting import PATIENCE
+
 REPOSITORY = Path(__file__).resolve().parents[2]
 HOST = "127.0.0.1"
-START_SECONDS = 60.0
 
 # Small and quick to start; a test broker never lives long enough for the optimising compiler to pay.
 JVM = [
@@ -191,12 +192,8 @@ class Cluster:
 
 
 def data_folder(prefix: str) -> Path:
-    """A new folder for a broker's data: where BARNABAS_BROKERS says, or where temporary files are.
-
-    Tests have it in memory (tests/conftest.py): brokers and ZooKeeper wait for the disk with most of what they do, and on a
-    machine that writes much else for as long as half a minute.
-    """
-    return Path(tempfile.mkdtemp(prefix=prefix, dir=os.environ.get("BARNABAS_BROKERS") or None))
+    """A new folder for a broker's data, where the run of the tests has it (``harness.session``); it is removed with the run."""
+    return Path(tempfile.mkdtemp(prefix=prefix, dir=os.environ.get("BARNABAS_TEST_BROKERS") or None))
 
 
 def start_cluster(
@@ -246,7 +243,7 @@ def start_cluster(
             node = Node(number, port, folder, properties, listeners=further[number - 1], jars=jars, options=options)
             cluster.nodes.append(node)
             _format(node, cluster_id, voters if number <= controllers else "")
-        deadline = time.monotonic() + START_SECONDS
+        deadline = time.monotonic() + PATIENCE
         for node in cluster.nodes:
             node.start()
         for node in cluster.nodes:
@@ -305,7 +302,7 @@ def _format(node: Node, cluster_id: str, voters: str) -> None:
     command = [*JVM, *node.options, "-cp", f"{node.jars}/*", "kafka.tools.StorageTool", "format"]
     command += [f"--cluster-id={cluster_id}", "--config", str(node.properties)]  # an id may start with a dash
     command += [f"--initial-controllers={voters}"] if voters else ["--no-initial-controllers"]
-    done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=PATIENCE)
     if done.returncode != 0:
         raise BrokerFailed(f"Kafka's StorageTool could not format node {node.node_id}:\n{done.stdout}{done.stderr}")
 

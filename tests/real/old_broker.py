@@ -20,10 +20,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from harness.waiting import PATIENCE
 from real.broker import HOST, REPOSITORY, BrokerFailed, data_folder, free_ports
 
 OLDEST, WITH_GROUPS, WITH_API_VERSIONS = "0.8.2.2", "0.9.0.1", "0.10.2.2"
-START_SECONDS = 40.0
 JVM = [
     "java", "-Xms64m", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData", "-Djava.awt.headless=true"
 ]  # fmt: skip
@@ -58,8 +58,8 @@ class OldBroker:
     def run(self, name: str, *command: str) -> None:
         """Start one of the JVMs; its log is NAME/log under the directory."""
         folder = self.directory / name
-        folder.mkdir(mode=0o700)
-        settings = f"-Dlog4j.configuration=file:{self.directory / 'log4j.properties'}"
+        (folder / "log4j.properties").write_text(LOG4J)
+        settings = f"-Dlog4j.configuration=file:{folder / 'log4j.properties'}"
         guard = [sys.executable, str(Path(__file__).with_name("broker_guard.py")), str(folder), "--"]
         with (folder / "log").open("ab") as log:
             self.processes.append(
@@ -140,14 +140,17 @@ def start_old(
         **(config or {}),
     }
     try:
-        (root / "log4j.properties").write_text(LOG4J)
-        (root / "server.properties").write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
-        deadline = time.monotonic() + START_SECONDS
-        data = root / "keeper-data"
+        # All in the two folders that the guards remove: the parent goes with the last of them, also where this process is killed.
+        for name in ("keeper", "broker"):
+            (root / name).mkdir(mode=0o700)
+        properties = root / "broker" / "server.properties"
+        properties.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+        deadline = time.monotonic() + PATIENCE
+        data = root / "keeper" / "data"
         broker.run("keeper", "org.apache.zookeeper.server.ZooKeeperServerMain", str(keeper), str(data))
         while broker.wait("keeper", _says(keeper, b"ruok", 4) == b"imok", deadline):
             pass
-        broker.run("broker", "kafka.Kafka", str(root / "server.properties"))
+        broker.run("broker", "kafka.Kafka", str(properties))
         metadata = struct.pack(">hhihi", 3, 0, 1, -1, 0)  # v0, no client id, all topics
         asking = struct.pack(">i", len(metadata)) + metadata
         # It answers before its controller knows it: Metadata without brokers, and a topic made then has no leaders, and

@@ -24,8 +24,9 @@ from confluent_kafka.admin import (
     ScramMechanism,
     UserScramCredentialUpsertion,
 )
+from harness.waiting import PATIENCE
 from real import broker
-from real.broker import HOST, START_SECONDS, Cluster, Node
+from real.broker import HOST, Cluster, Node
 from real.workload import Deadline
 
 USER, PASSWORD = "alice", "alice-keeps-this"
@@ -90,7 +91,7 @@ def start_secure_cluster() -> SecureCluster:
         cluster.nodes.append(node)
         broker._format(node, broker._kafka_id(), f"1@{HOST}:{controller}:{broker._kafka_id()}")
         node.start()
-        node.wait_until_ready(time.monotonic() + START_SECONDS)
+        node.wait_until_ready(time.monotonic() + PATIENCE)
         _prepare(f"{HOST}:{plain}")
     except BaseException:
         cluster.stop()
