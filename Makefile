@@ -41,12 +41,13 @@ help: ## list these targets
 demo: $(VENV)/.demo ## install and run the demonstration (mock brokers, real clients; no Java)
 	@$(BIN)/barnabas demo $(ARGS)
 
-test: $(VENV)/.test tshark nft chromium broker lint check ## install what the tests need, then lint, types, layers and the everyday tests
+test: $(VENV)/.test tshark nft chromium broker lint check ## lint, types, layers, all unit tests, a thin slice of real ones; installs what they need (minutes)
 
-everything: $(VENV)/.test tshark nft chromium broker ## every test, also the slow ones
+everything: $(VENV)/.test tshark nft chromium broker lint ## every test, also slow variants and all real scenes (most of an hour)
+	@echo "==> all tests"
 	@$(BIN)/python -m pytest $(WORKERS) -m 'slow or not slow' $(ARGS)
 
-check: $(VENV)/.test ## run the tests only
+check: $(VENV)/.test ## the everyday tests only, nothing is installed or linted
 	@echo "==> tests"
 	@$(BIN)/python -m pytest $(WORKERS) $(ARGS)
 

@@ -40,10 +40,14 @@ def pytest_runtest_setup() -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Any:
-    """A failure says what the proxies of its test saw."""
+    """A failure says what the proxies and brokers of its test saw."""
     report = yield
-    if report.failed and (saw := proxies.what_they_saw()):
-        report.sections.append(("what the proxies saw", saw))
+    if report.failed:
+        if saw := proxies.what_they_saw():
+            report.sections.append(("what the proxies saw", saw))
+        for name, value in getattr(item, "funcargs", {}).items():
+            if callable(tail := getattr(value, "log_tail", None)):
+                report.sections.append((f"log of {name}", tail()))
     return report
 
 

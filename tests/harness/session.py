@@ -91,8 +91,9 @@ def _end(name: str) -> list[str]:
     found = dict(_processes(wanted))
     for pid, command in found.items():
         with contextlib.suppress(OSError):
+            if not _is_child(pid):  # a helper of this process, such as a fork server, would end with it anyway
+                ended.append(f"process {pid}: {command}")
             os.kill(pid, signal.SIGTERM)
-            ended.append(f"process {pid}: {command}")
     for pid in found:
         _wait(pid)
     while left := [pid for pid, _ in _processes(wanted)]:  # those, and what they started meanwhile
@@ -101,6 +102,11 @@ def _end(name: str) -> list[str]:
                 os.kill(pid, signal.SIGKILL)
             _wait(pid)
     return ended
+
+
+def _is_child(pid: int) -> bool:
+    stat = Path(f"/proc/{pid}/stat").read_text()
+    return int(stat.rpartition(")")[2].split()[1]) == os.getpid()
 
 
 def _wait(pid: int) -> None:

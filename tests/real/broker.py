@@ -178,6 +178,10 @@ class Cluster:
         """(host, port) of every broker, as its Metadata responses say."""
         return [node.address for node in self.nodes]
 
+    def log_tail(self) -> str:
+        """The last lines of every node's log, for the report of a failure."""
+        return "\n".join(f"node {node.node_id}: {node.log_tail(10)}" for node in self.nodes)
+
     def stop(self) -> None:
         """Stop every node and remove everything they wrote. May be called twice."""
         for node in reversed(self.nodes):

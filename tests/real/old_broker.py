@@ -74,10 +74,17 @@ class OldBroker:
         if ready:
             return False
         if self.processes[-1].poll() is not None or time.monotonic() > deadline:
-            log = (self.directory / name / "log").read_text(errors="replace").splitlines()
-            raise BrokerFailed(f"Kafka {self.release}'s {name} does not answer:\n" + "\n".join(log[-25:]))
+            raise BrokerFailed(f"Kafka {self.release}'s {name} does not answer:\n{self.log_tail(name, 25)}")
         time.sleep(0.05)
         return True
+
+    def log_tail(self, name: str = "broker", lines: int = 10) -> str:
+        """The last lines of a JVM's log."""
+        try:
+            text = (self.directory / name / "log").read_text(errors="replace")
+        except OSError as error:
+            return f"(no log: {error})"
+        return "\n".join(text.splitlines()[-lines:]) or "(the log is empty)"
 
     def stop(self) -> None:
         """End both (the broker first, without a farewell) and remove what they wrote. May be called twice."""
