@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Sequence
 from typing import Any
 
 from .fork_server import Forked, ForkServer, ForkServerGone
+from .interpreter import python
 
 Process = subprocess.Popen[bytes] | Forked
 
@@ -33,9 +33,8 @@ def start_child(
                 return fork_server.start(module, [theirs.fileno(), *fds]), ours
             except ForkServerGone:
                 pass
-        # -P: nothing of the current directory can stand in for a module
         child = subprocess.Popen(
-            [sys.executable, "-P", "-m", f"{__package__}.{module}", str(theirs.fileno())],
+            python(f"proxy.{module}", str(theirs.fileno())),
             pass_fds=[theirs.fileno(), *fds],
             stdin=subprocess.DEVNULL,
             process_group=0,  # Ctrl-C in a terminal reaches the foreground group: this process, not these

@@ -23,6 +23,7 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 
 from .child import Parent
+from .interpreter import python
 
 PACKET = 4096
 MOST_FDS = 250
@@ -88,7 +89,7 @@ class ForkServer:
         self._lock = threading.Lock()
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", f"{__package__}.fork_server", str(theirs.fileno())],
+                python("proxy.fork_server", str(theirs.fileno())),
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 process_group=0,

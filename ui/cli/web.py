@@ -9,6 +9,7 @@ import sys
 import typer
 
 from ...proxy.control.auth import is_loopback
+from ...proxy.interpreter import python
 from ..tui.safe import visible
 from ..web.server import Pages, available, until_stopped
 from .failure import Failure
@@ -26,7 +27,7 @@ def need_web() -> None:
 def serve_pages(context: typer.Context, title: str, host: str, port: int, most: int) -> None:
     """Serve the screen that this call asks for until Ctrl-C, and print its address."""
     need_web()
-    command = [sys.executable, "-P", "-m", __package__.partition(".")[0], "ui", f"--served={os.getpid()}"]
+    command = python("", "ui", f"--served={os.getpid()}")
     command += again(context)
     pages = Pages(command, title=title, host=host, port=port, most=most)
 

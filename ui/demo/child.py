@@ -6,9 +6,10 @@ import json
 import os
 import select
 import subprocess
-import sys
 import time
 from typing import Any
+
+from ...proxy.interpreter import python
 
 
 class ChildFailed(RuntimeError):
@@ -21,7 +22,7 @@ class Child:
     def __init__(self, module: str, *arguments: str):
         self.module = module
         self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", f"{__package__}.{module}", *arguments],
+            python(f"ui.demo.{module}", *arguments),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import select
 import subprocess
-import sys
+
+from ...proxy.interpreter import python
 
 START_SECONDS = 30.0
 OWN_FINDINGS = {"malformed-api-versions-fallback": "", "surplus-bytes": "Metadata v13 response"}
@@ -33,7 +34,7 @@ class EmbeddedCluster:
 
     def _start(self) -> tuple[str, int]:
         self._child = child = subprocess.Popen(
-            [sys.executable, "-P", "-m", "barnabas.ui.demo.cluster", str(self._brokers)],
+            python("ui.demo.cluster", str(self._brokers)),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

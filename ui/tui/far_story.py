@@ -20,6 +20,7 @@ from typing import Any
 from ...captures import Capture
 from ...decoder.findings import Finding, Scene
 from ...decoder.findings.groups import Groups
+from ...proxy.interpreter import python
 from .story import Story
 
 _SIZE = struct.Struct("<Q")
@@ -76,7 +77,7 @@ class FarStory(Story):
 
     def _ask(self) -> None:
         if self._process is None:
-            command = [sys.executable, "-m", __name__, str(self._capture.path)]
+            command = python("ui.tui.far_story", str(self._capture.path))
             self._process = subprocess.Popen(
                 command,
                 stdin=subprocess.PIPE,
