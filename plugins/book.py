@@ -12,6 +12,7 @@ from ..decoder import Exchange, facts
 from ..decoder.filter import Filter
 from ..decoder.filter.fields import Kind, Need
 from ..decoder.filter.paths import Path
+from ..decoder.filter.patterns import within
 from ..decoder.filter.quiet import Quiet
 from ..decoder.filter.scope import leaves as tests
 from ..decoder.filter.tree import FieldValue, Search
@@ -21,6 +22,8 @@ from .fate import Fate
 from .rules import Rule
 from .when import Clockwork, Count, Counting
 
+SEARCH_SECONDS = 0.05
+"""How long the regular expressions of all rules may take for one frame. Past that it passes as if no rule had matched."""
 PRODUCE = facts.api_key("Produce")
 API_VERSIONS = facts.api_key("ApiVersions")
 METADATA = facts.api_key("Metadata")
@@ -132,7 +135,8 @@ class RuleBook:
 
     def concerns(self, exchange: Exchange, late: bool = False) -> bool:
         """Whether a rule is about a request (or `late`, a response): it may fire. Counts nothing."""
-        return any(True for _ in self._matching(exchange, late))
+        with within(SEARCH_SECONDS, time.monotonic):
+            return any(True for _ in self._matching(exchange, late))
 
     def whole_fetches(self) -> bool:
         """Whether a rule that may still fire has to know all topics of a Fetch (see `fetch_sessions`)."""
@@ -197,13 +201,15 @@ class RuleBook:
         """
         if exchange.api_key not in self._interest:
             return None
-        return self._first(exchange, late=False)
+        with within(SEARCH_SECONDS, time.monotonic):
+            return self._first(exchange, late=False)
 
     def judge(self, exchange: Exchange) -> Fate | None:
         """What happens to a response, for rules that ask what it says."""
         if exchange.api_key not in self._late:
             return None
-        return self._first(exchange, late=True)
+        with within(SEARCH_SECONDS, time.monotonic):
+            return self._first(exchange, late=True)
 
     def _first(self, exchange: Exchange, late: bool) -> Fate | None:
         for each in self._matching(exchange, late):

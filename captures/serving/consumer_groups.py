@@ -6,18 +6,22 @@ said that it gave it up.
 
 from __future__ import annotations
 
-import re
+import time
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
 from ...decoder import facts
+from ...decoder.filter.patterns import PatternError, PatternTimeout, pattern, within
 from .asked import Ask, Missed, Outcomes, Reply
 from .logs import Logs
 from .memory import Memory
 from .offsets import NATURAL
 
 UNKNOWN_MEMBER = facts.error_code("UNKNOWN_MEMBER_ID")
+INVALID_REGULAR_EXPRESSION = facts.error_code("INVALID_REGULAR_EXPRESSION")
+SEARCH_SECONDS = 0.05
+"""How long the topics that a member's expression names may be looked for."""
 _JOIN, _LEAVE, _LEAVE_FOR_NOW = 0, -1, -2
 _SILENT_SECONDS = 45.0
 
@@ -71,6 +75,10 @@ class ConsumerGroups:
         group = self._groups.setdefault(name, _Group())
         self._expire(group, ask.now)
         member_id, epoch = fields["member_id"], fields["member_epoch"]
+        try:
+            pattern(fields.get("subscribed_topic_regex") or "")
+        except PatternError:
+            return self._answer(member_id, epoch, None, INVALID_REGULAR_EXPRESSION)
         if epoch in (_LEAVE, _LEAVE_FOR_NOW):
             if group.members.pop(member_id, None):
                 self._assign(group)
@@ -160,7 +168,8 @@ class ConsumerGroups:
         found = set(member.topics) & known
         if member.pattern:
             try:
-                found |= {topic for topic in known if re.fullmatch(member.pattern, topic)}
-            except re.error:
-                pass  # the recorded broker would refuse it; here it matches nothing
+                with within(SEARCH_SECONDS, time.monotonic):
+                    found |= {topic for topic in known if pattern(member.pattern).matches(topic)}
+            except PatternTimeout:
+                pass  # no client may hold up the others
         return found

@@ -3,7 +3,8 @@
 Python's engine goes back over what it has matched, and some patterns let it do so without end on a text that a stranger
 chose. So a pattern is looked at before it is used: what could take exponential time is refused, and the more open
 repeats (``*``, ``+``, ``{2,}``) it has, the shorter is the part of a value that it sees, since each multiplies the time by
-the length.
+the length, and so does that it is looked for everywhere, unless it begins with ``^`` or ``.*``. No search takes more than about
+`WORK` steps. Where traffic waits for the answer, all searches together have a deadline besides (`within`).
 """
 
 from __future__ import annotations
@@ -11,19 +12,45 @@ from __future__ import annotations
 import importlib
 import re
 import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
 MAX_PATTERN = 1000
-SEEN = (1 << 16, 1 << 14, 1 << 10, 1 << 8, 1 << 7)
-"""How many characters of a value a pattern sees, by its number of open repeats; more than these are refused."""
+WORK = 1 << 24
+"""Steps that one search may take: tens of milliseconds."""
+MOST_SEEN, LEAST_SEEN = 1 << 16, 16
+"""How many characters of a value a pattern sees; one that could see fewer than the least is refused."""
+MOST_REPEATS = 4
 _MOST_WAYS = 10_000
 _OPEN = 64  # a repeat with more choices than this counts as open
 
 # The tree that `re` compiles from. Nothing public gives it; its form has been the same since Python 2.
 _parser: Any = importlib.import_module("re._parser")
 _REPEATS = ("MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT")
+
+
+class PatternTimeout(Exception):
+    """The searches of one decision have taken too long; nothing is known of the rest."""
+
+
+class _Deadline:
+    at = 0.0
+    clock: Callable[[], float] | None = None
+    """What tells the time, and when searches have to be over; None: whenever they are."""
+
+
+@contextmanager
+def within(seconds: float, clock: Callable[[], float]) -> Iterator[None]:
+    """Searches in here raise PatternTimeout once they have taken so long together, give or take the last one. One thread."""
+    before = _Deadline.at, _Deadline.clock
+    _Deadline.at, _Deadline.clock = clock() + seconds, clock
+    try:
+        yield
+    finally:
+        _Deadline.at, _Deadline.clock = before
 
 
 class PatternError(ValueError):
@@ -36,10 +63,33 @@ class Pattern:
 
     text: str
     seen: int = field(compare=False)
+    lines: bool = field(default=False, compare=False)
+    """It begins with ``.*``: whatever it matches, it matches from the beginning of a line."""
+    whole: int = field(default=0, compare=False)
+    """How long a text may be that it is to match as a whole."""
 
     def search(self, text: str) -> bool:
         """Whether it is found anywhere. Upper and lower case differ; ``(?i)`` in front makes them equal."""
-        return _compiled(self.text).search(text, 0, self.seen) is not None
+        _in_time()
+        compiled, seen = _compiled(self.text), self.seen
+        if not self.lines:
+            return compiled.search(text, 0, seen) is not None
+        at = 0
+        while compiled.match(text, at, seen) is None:
+            at = text.find("\n", at, seen) + 1
+            if not at:
+                return False
+        return True
+
+    def matches(self, text: str) -> bool:
+        """Whether it matches all of a text; one that is longer than `whole` is not matched."""
+        _in_time()
+        return len(text) <= self.whole and _compiled(self.text).fullmatch(text) is not None
+
+
+def _in_time() -> None:
+    if _Deadline.clock is not None and _Deadline.clock() > _Deadline.at:
+        raise PatternTimeout("the regular expressions of the rules take too long on what this message says")
 
 
 @lru_cache(256)
@@ -64,11 +114,22 @@ def pattern(text: str) -> Pattern:
         raise PatternError(f"no regular expression that can be used: {error}") from None
     cost = _Cost()
     cost.add(parsed, repeated=False)
-    if cost.repeats >= len(SEEN):
-        raise PatternError(f"more than {len(SEEN) - 1} open repeats (*, +) in a regular expression take too long")
+    if cost.repeats > MOST_REPEATS:
+        raise PatternError(f"more than {MOST_REPEATS} open repeats (*, +) in a regular expression take too long")
     if cost.ways > _MOST_WAYS:
         raise PatternError("a regular expression with so many alternatives and optional parts takes too long")
-    return Pattern(text, SEEN[cost.repeats])
+    first, what = parsed[0] if len(parsed) else (None, None)
+    lines = str(first) in _REPEATS[:2] and what[:1] == (0,) and what[1] >= _OPEN and str(what[2][0][0]) == "ANY" and len(what[2]) == 1
+    begins = str(first) == "AT" and "AT_BEGINNING" in str(what) and not parsed.state.flags & re.MULTILINE
+    seen = _most(cost.ways, cost.repeats + (0 if begins or lines else 1))
+    if seen < LEAST_SEEN:
+        raise PatternError("a regular expression with so many repeats, alternatives and optional parts takes too long")
+    return Pattern(text, seen, lines, _most(cost.ways, cost.repeats))
+
+
+def _most(ways: int, power: int) -> int:
+    """The length whose power, times `ways`, is the work that may be done."""
+    return min(int((WORK / ways) ** (1 / max(power, 1)) + 1e-6), MOST_SEEN)
 
 
 class _Cost:

@@ -8,7 +8,7 @@ from pathlib import Path
 from barnabas.decoder.filter import compile
 from barnabas.decoder.filter.lexer import MAX_FILTER
 from barnabas.decoder.filter.parser import MAX_DEPTH
-from barnabas.decoder.filter.patterns import SEEN
+from barnabas.decoder.filter.patterns import MOST_REPEATS, MOST_SEEN, pattern
 
 
 def test_every_filter_of_the_page_is_one(repository: Path) -> None:
@@ -30,5 +30,6 @@ def test_every_filter_of_the_page_is_one(repository: Path) -> None:
 def test_the_limits_of_the_page_are_those(repository: Path) -> None:
     page = (repository / "docs" / "filter.md").read_text("utf-8")
     assert f"{MAX_FILTER:,} characters and {MAX_DEPTH} levels" in page
-    assert f"{SEEN[0]:,} characters of a value, {SEEN[1]:,}" in page
-    assert f"{SEEN[2]}, {SEEN[3]} and {SEEN[4]}" in page and f"more than {len(SEEN) - 1}\nopen repeats" in page
+    assert f"{MOST_SEEN:,} characters at most" in page and f"more than {MOST_REPEATS}\nopen repeats" in page
+    for text, seen in (("^a.*b", "65,536"), ("a.*b", "4096"), ("a.*b.*c", "256"), ("a.*b.*c.*d", "64"), ("a.*b.*c.*d.*e", "27")):
+        assert pattern(text).seen == int(seen.replace(",", "")) and re.search(rf"`{re.escape(text)}` (sees )?{seen}\b", page)

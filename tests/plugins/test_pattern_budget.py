@@ -1,0 +1,74 @@
+"""What a stranger's names cost where rules look for regular expressions in them, counted in steps and with an injected clock."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from barnabas import decoder
+from barnabas.decoder import Exchange
+from barnabas.decoder.filter import patterns
+from barnabas.decoder.filter.patterns import WORK, PatternError, PatternTimeout, pattern, within
+from barnabas.plugins import book, rules
+from barnabas.plugins.book import RuleBook
+
+
+def exchange(topics: list[str]) -> Exchange:
+    asked: list[dict[str, Any]] = [{"name": topic} for topic in topics]
+    return Exchange(api_key=3, api_version=8, request=decoder.encode_request(3, 8, {"topics": asked}, correlation_id=1))
+
+
+@pytest.mark.parametrize("text", [r".*-dlq$", r"^.*-dlq$", "a.*b", "a.*b.*c", "a.*b.*c.*d", ".*a.*b.*c.*d", "x?a.*b", r"(?:prod|test)-.*-eu"])
+def test_no_search_takes_more_steps_than_allowed(text: str) -> None:
+    """The length that is seen, to the power that the engine needs at most for it."""
+    found = pattern(text)
+    begins = text.startswith((".*", "^"))
+    power = len(re.findall(r"\*", text)) + (0 if begins else 1)
+    assert found.seen ** max(power, 1) <= WORK or found.seen == patterns.LEAST_SEEN
+
+
+@pytest.mark.parametrize("text", [".*-dlq$", ".*?b", "(?s).*b", "(?m).*b$", ".*", "(?i).*B"])
+@pytest.mark.parametrize("value", ["", "orders-dlq", "orders", "a\nb-dlq", "a-dlq\nb", "\n", "x\n\nb", "b\n", "aab"])
+def test_a_pattern_that_begins_with_anything_finds_what_python_finds(text: str, value: str) -> None:
+    assert pattern(text).search(value) == (re.search(text, value) is not None)
+
+
+@pytest.mark.parametrize(("text", "value", "matches"), [("a.*", "abc", True), ("a.*", "cab", False), ("(?i)ABC", "abc", True), ("a", "a" * 99_999, False)])
+def test_a_whole_match(text: str, value: str, matches: bool) -> None:
+    assert pattern(text).matches(value) is matches
+
+
+def test_topics_of_every_length_that_kafka_allows_are_seen_whole() -> None:
+    for text in ("x", "^a.*", ".*-dlq$", "a.*b", "^a.*b.*c$", "a.*b.*c", r"(?:prod|test)-.*-eu"):
+        assert min(pattern(text).seen, pattern(text).whole) >= 249, text
+
+
+def test_one_frame_has_one_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each look at the clock takes a millisecond: of 10,000 topics a few dozen are looked at, and then the frame passes."""
+    now = [0.0]
+
+    def tick() -> float:
+        now[0] += 0.001
+        return now[0]
+
+    monkeypatch.setattr(book.time, "monotonic", tick)
+    standing = RuleBook([rules.Rule.of('topic ~ ".*-dlq$"', {"error": "UNKNOWN_TOPIC_OR_PARTITION"})])
+    with pytest.raises(PatternTimeout, match="too long"):
+        standing.decide(exchange(["x" * 200] * 10_000))
+    assert now[0] <= book.SEARCH_SECONDS + 0.01
+    assert standing.decide(exchange(["orders-dlq"])) is not None
+
+
+def test_a_deadline_ends_with_its_block() -> None:
+    now = [5.0]
+    with within(1.0, lambda: now[0]):
+        now[0] = 7.0
+        with pytest.raises(PatternTimeout):
+            pattern("a").search("a")
+    assert pattern("a").search("a")
+
+
+def test_what_cannot_be_bounded_is_refused() -> None:
+    with pytest.raises(PatternError, match="too long"):
+        pattern("(a|b.)(a|b.)(a|b.)(a|b.)(a|b.)(a|b.)(a|b.)(a|b.)(a|b.)(a|b.)(a|b.)(a|b.)x.*y.*z.*v.*w")
