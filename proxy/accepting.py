@@ -30,18 +30,18 @@ Entry = tuple[socket.socket, Address]
 class Acceptor:
     """Listeners and what comes in at them. `bells`: what calls each worker, in their order; none without others."""
 
-    def __init__(self, relay: Relay, board: Board | None, bells: list[int]) -> None:
+    def __init__(self, relay: Relay, board: Board, bells: list[int]) -> None:
         self._relay = relay
         self._board = board
         self._bells = bells
         self.listeners: list[Entry] = []
         self._again: list[Entry] = []
         """Where clients may wait although no edge will tell."""
-        self._step = 1 if board is None else board.workers
+        self._step = board.workers
         # The numbers of all workers are different, and tell which one it is.
-        self._first = 1 if board is None else board.worker + 1
-        self._count = 0 if board is None else board.begin(board.worker)
-        if board is not None and not board.gathering():
+        self._first = board.worker + 1
+        self._count = board.begin(board.worker)
+        if not board.gathering():
             for bell in bells:
                 sound(bell)  # the others may have waited for this one
 
@@ -49,12 +49,25 @@ class Acceptor:
         """Accept on `listener` for `broker` from now on."""
         entry = (listener, broker)
         self.listeners.append(entry)
+        host, port = listener.getsockname()[:2]
+        self._relay.destinations.listens(host, port)
         self._relay.sockets.listen_for(listener.fileno(), lambda _: self._accept(entry))
+
+    def remove(self, broker: Address) -> None:
+        """Accept for `broker` no more; not for the bootstrap broker, whose listener is the first."""
+        for entry in [entry for entry in self.listeners[1:] if entry[1] == broker]:
+            listener = entry[0]
+            self.listeners.remove(entry)
+            if entry in self._again:
+                self._again.remove(entry)
+            host, port = listener.getsockname()[:2]
+            self._relay.destinations.listens_no_more(host, port)
+            self._relay.forget(listener)
+            listener.close()
 
     def called(self, _: int) -> None:
         """Another worker has left a client to this one."""
-        if self._board is not None:
-            hush(self._bells[self._board.worker])
+        hush(self._bells[self._board.worker])
         for entry in self.listeners:
             self._accept(entry)
 
@@ -72,11 +85,10 @@ class Acceptor:
             for listener, _ in again:
                 relay.sockets.renew_edge(listener.fileno())
         board = self._board
-        if board is not None:
-            board.standing(len(relay.connections))
-            if relay.guard.limits.max_connections:
-                for worker in board.waiting():
-                    sound(self._bells[worker])
+        board.standing(len(relay.connections))
+        if relay.guard.limits.max_connections:
+            for worker in board.waiting():
+                sound(self._bells[worker])
 
     def close(self) -> None:
         """Accept nothing more."""
@@ -91,7 +103,7 @@ class Acceptor:
     def _accept(self, entry: Entry, in_turn: bool = True) -> None:
         relay, board = self._relay, self._board
         while not relay.draining:
-            if board is not None and in_turn:
+            if in_turn:
                 if board.gathering():
                     self._later(entry)
                     return
@@ -101,7 +113,7 @@ class Acceptor:
                     sound(self._bells[other])
                     return
             limited = relay.guard.limits.max_connections > 0
-            with nullcontext() if board is None or not limited else board.locked():
+            with board.locked() if limited else nullcontext():
                 if limited and not self._has_room(entry):
                     return
                 if relay.guard.short_of_files(entry[0].fileno()):
@@ -119,15 +131,13 @@ class Acceptor:
                         return
                     continue
                 self._count += 1
-                if board is not None:
-                    board.accepted(self._count, len(relay.connections) + 1)
+                board.accepted(self._count, len(relay.connections) + 1)
             self._begin(client, peer, entry[1])
 
     def _has_room(self, entry: Entry) -> bool:
         relay, board = self._relay, self._board
-        full = relay.guard.full(len(relay.connections) if board is None else board.all_standing())
-        if board is not None:
-            board.wait(full)
+        full = relay.guard.full(board.all_standing())
+        board.wait(full)
         if full:
             self._later(entry)
             relay.guard.tell_full()
@@ -143,8 +153,7 @@ class Acceptor:
             except (NotIntercepted, OSError) as error:
                 relay.emit(ClientRefused(peer, str(error)))
                 client.close()
-                if self._board is not None:
-                    self._board.standing(len(relay.connections))
+                self._board.standing(len(relay.connections))
                 return
         number = self._first + (self._count - 1) * self._step
         connection = Connection(relay, number, client, peer[:2], broker)

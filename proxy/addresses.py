@@ -3,7 +3,11 @@
 Ports: bootstrap port + 1, + 2 ... (the next free one) when the bootstrap port was chosen by the user, else any
 free port. The bootstrap listener itself serves the broker whose address is the upstream address, also when the
 broker spells its host differently. Ports that the proxy itself uses for other things (the control API) are passed
-over, and a broker that claims to live there gets no listener.
+over, and a broker that claims to live there gets no listener. A broker that names a listener of the proxy as its address (it
+advertises the proxy) keeps it.
+
+Brokers are what responses say: there are at most `most` listeners, no more than half of the files that the relay may open, and
+one whose broker no response has named for long and that carries no connection is closed (`expire`).
 
 Several workers keep one map (`board`): who meets a new broker opens its listener under the lock, hands the socket
 to the others by way of the supervisor, and writes down the port.
@@ -12,16 +16,22 @@ to the others by way of the supervisor, and writes down the port.
 from __future__ import annotations
 
 import errno
-import ipaddress
 import os
 import socket
-from collections.abc import Callable, Iterable, Mapping
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import nullcontext
 
 from .board import Board
+from .destinations import ITSELF, Destinations
 from .events import Address, BrokerFound, Event, ListenerFailed
-from .life_events import PortPassedOver
+from .life_events import BrokerGone, BrokerIsProxy, PortPassedOver
+from .resolver import SocketAddress, literal
 
+MOST_BROKERS = 1000
+EXPIRY_SECONDS = 900.0
+REFUSED_EVERY = 10.0
+"""Seconds between two events that say that brokers get no listeners."""
 TRIES = 64
 """Ports that are tried one after the other from the fixed start."""
 
@@ -58,7 +68,8 @@ class AddressMap:
     """(host, port) of a broker -> port of its listener.
 
     `same_host(a, b, port)` says whether two names are one machine; `opened(socket, broker)` takes a new listener.
-    `reserved`: ports of this machine that the proxy uses for something else -> for what.
+    `reserved`: ports of this machine that the proxy uses for something else -> for what. `known(host, port)`: the addresses of
+    a host, None if nobody has looked yet. `most`: listeners at one time.
     """
 
     def __init__(
@@ -72,9 +83,14 @@ class AddressMap:
         emit: Callable[[Event], None],
         board: Board | None = None,
         reserved: Mapping[int, str] | None = None,
+        known: Callable[[str, int], list[SocketAddress] | None] = literal,
+        destinations: Destinations | None = None,
+        most: int = MOST_BROKERS,
+        closed: Callable[[Address], None] = lambda broker: None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._host = bootstrap[0]
-        self._ports: dict[Address, int | None] = {upstream: bootstrap[1]}
+        self._ports: dict[Address, int] = {upstream: bootstrap[1]}
         self._next = bootstrap[1] + 1 if fixed else 0
         self._bootstrap = bootstrap
         self._upstream = upstream
@@ -83,19 +99,37 @@ class AddressMap:
         self._emit = emit
         self._board = board
         self._reserved = reserved or {}
+        self._known = known
+        self._destinations = destinations or Destinations()
+        self._most = most
+        self._closed = closed
+        self._clock = clock
+        self._named: dict[Address, float] = {}
+        """Brokers with listeners of their own -> when a response named them last."""
+        self._refused = 0
+        self._refusal: tuple[Address, str] | None = None
+        """Of the brokers that were refused since the last event: how many, and the first with the reason."""
+        self._told_refused = -REFUSED_EVERY
         self.found: list[BrokerFound] = []
         """Every broker that has been found, by whichever worker."""
 
     def port_for(self, broker: Address, node: int) -> int | None:
         """The port that stands for a broker; None if it has to stay as it is."""
         if broker in self._ports:
+            if broker in self._named:
+                self._named[broker] = self._clock()
             return self._ports[broker]
         host, port = broker
         if not host or not 0 < port < 65536:
             return None
-        if port in self._reserved and _is_here(host, self._host):
-            self._ports[broker] = None
-            self._emit(ListenerFailed(broker, f"this is the address of {self._reserved[port]}"))
+        addresses = [address[0] for _, address in self._known(host, port) or ()]
+        what = next(filter(None, (self._destinations.own(address, port) for address in addresses)), "")
+        if what == ITSELF:
+            self._ports[broker] = port
+            self._emit(BrokerIsProxy(node, broker))
+            return port
+        if what:
+            self._refuse(broker, f"this is the address of {what}")
             return None
         upstream_host, upstream_port = self._upstream
         if port == upstream_port and self._same_host(host, upstream_host, port):
@@ -104,19 +138,68 @@ class AddressMap:
         with nullcontext(False) if self._board is None else self._board.locked() as shared:
             self.catch_up()
             if broker not in self._ports:
+                reasons = [self._destinations.refusal(address, port) for address in addresses]
+                if reasons and all(reasons):
+                    self._refuse(broker, reasons[0])
+                    return None
+                if len(self._named) >= self._most:
+                    self._refuse(broker, f"{len(self._named)} brokers have listeners, the most (--max-brokers, ulimit -n)")
+                    return None
                 self._add(broker, node, shared)
-        return self._ports[broker]
+        return self._ports.get(broker)
+
+    def _refuse(self, broker: Address, why: str) -> None:
+        """A broker keeps its own address. Nothing is kept of it, and it is not told for each: there may be any number."""
+        self._refused += 1
+        self._refusal = self._refusal or (broker, why)
+
+    def tell_refused(self) -> None:
+        """One event for all that were refused since the last one, but not too often."""
+        now = self._clock()
+        if self._refusal is not None and now - self._told_refused >= REFUSED_EVERY:
+            broker, why = self._refusal
+            self._emit(ListenerFailed(broker, why, self._refused))
+            self._refused, self._refusal, self._told_refused = 0, None, now
+
+    def unknown_names(self, brokers: Iterable[Address]) -> list[Address]:
+        """Names that have to be looked up before it can be said whose address a broker has: where its port is that of the
+        upstream or one of the proxy's own."""
+        upstream_host, upstream_port = self._upstream
+        found: dict[Address, None] = {}
+        for host, port in brokers:
+            if not host or (host, port) in self._ports or (host, port) in found:
+                continue
+            if port == upstream_port or self._destinations.is_own_port(port):
+                for name in (host, upstream_host) if port == upstream_port else (host,):
+                    if name and self._known(name, port) is None:
+                        found[name, port] = None
+        return list(found)
+
+    def expire(self, seconds: float, used: Collection[Address]) -> None:
+        """Close the listeners of brokers that no response has named for so long, but for those that are `used`."""
+        now = self._clock()
+        for broker, named in list(self._named.items()):
+            if broker in used:
+                self._named[broker] = now
+            elif now - named >= seconds:
+                del self._named[broker]
+                port = self._ports.pop(broker)
+                self.found = [each for each in self.found if each.broker != broker]
+                self._closed(broker)
+                if self._board is not None:
+                    self._board.append([-1, *broker, 0])
+                self._emit(BrokerGone(broker, (self._host, port or 0), now - named))
 
     def _add(self, broker: Address, node: int, shared: bool) -> None:
         """Open a listener. `shared`: the map of all workers may be changed."""
         try:
             listener = self._open(broker, shared)
         except OSError as error:
-            self._ports[broker] = None
-            self._emit(ListenerFailed(broker, reason(error)))
+            self._refuse(broker, reason(error))
             return
         own: Address = listener.getsockname()[:2]
         self._ports[broker] = own[1]
+        self._named[broker] = self._clock()
         self._opened(listener, broker)
         if shared and self._board is not None:
             self._board.append([node, *broker, own[1]])  # behind the socket: what is written there can be connected to
@@ -128,8 +211,26 @@ class AddressMap:
         """Take over what other workers have learned."""
         if self._board is not None:
             for node, host, port, own in self._board.news():
-                self._ports.setdefault((host, port), own)
+                if (host, port) in self._ports:
+                    continue
+                self._ports[host, port] = own
+                self._named[host, port] = self._clock()
                 self.found.append(BrokerFound(node, (host, port), (self._host, own)))
+
+    def reopen(self) -> None:
+        """The only worker begins anew: its brokers get the ports that they had."""
+        standing = {(host, port): (node, own) for node, host, port, own in (self._board.news() if self._board is not None else ())}
+        for (host, port), (node, own) in standing.items():
+            if not own:
+                continue
+            try:
+                listener = listen((self._host, own))
+            except OSError:  # somebody has taken it: the broker gets another one when it is named again
+                continue
+            self._ports[host, port] = own
+            self._named[host, port] = self._clock()
+            self.found.append(BrokerFound(node, (host, port), (self._host, own)))
+            self._opened(listener, (host, port))
 
     def stands_for(self, broker: Address, node: int, local_host: str) -> Address | None:
         """The address that a client is given for a broker, if it found the proxy as `local_host`."""
@@ -141,6 +242,7 @@ class AddressMap:
         moves: the response says where brokers are now (see `named`)."""
         for node, broker in sorted(brokers):
             self.port_for(broker, node)
+        self.tell_refused()
 
     def _open(self, broker: Address, shared: bool) -> socket.socket:
         if not self._next:
@@ -166,11 +268,3 @@ class AddressMap:
             self._board.next_port = self._next + 1
         port, self._next = self._next, self._next + 1
         return port
-
-
-def _is_here(host: str, own: str) -> bool:
-    """Whether an address is this machine's, as far as it can be told without asking anybody."""
-    try:
-        return ipaddress.ip_address(host.partition("%")[0]).is_loopback or host == own
-    except ValueError:
-        return host in ("localhost", "localhost.localdomain")

@@ -26,6 +26,13 @@ LOOK_AGAIN_NS = 2_000_000
 def wait(lane: Lane, ns: int, then: Callable[[int], None], since: int | None = None) -> None:
     """Stop a lane for so long, then call `then` with the time and let the lane go on. `since`: when that began, with what
     was done in between being part of it; None: now."""
+    if since is not None:
+        ns -= min(max(time.time_ns() - since, 0), ns)  # the clock may have been set
+    lane.connection.relay.timers.after(ns, pause(lane, then))
+
+
+def pause(lane: Lane, then: Callable[[int], None]) -> Callable[[], None]:
+    """Stop a lane until the function that this returns is called: that calls `then` with the time and lets the lane go on."""
     connection = lane.connection
     lane.paused = True
     lane.waits += 1
@@ -38,9 +45,7 @@ def wait(lane: Lane, ns: int, then: Callable[[int], None], since: int | None = N
         then(now)
         go_on(lane, now)
 
-    if since is not None:
-        ns -= min(max(time.time_ns() - since, 0), ns)  # the clock may have been set
-    connection.relay.timers.after(ns, over)
+    return over
 
 
 def go_on(lane: Lane, now: int) -> None:

@@ -56,6 +56,14 @@ class Commands:
         """Whether the control server is there to hear it."""
         return self._channel is not None and self._channel.send(message, data)
 
+    def renew(self, channel: Channel) -> None:
+        """Another control server asks from now on."""
+        before, self._channel = self._channel, channel
+        self._waits.clear()
+        if before is not None:
+            before.close()
+            self._relay.lost_control(before)
+
     def ready(self, _: int) -> None:
         """The channel's socket can be read or written."""
         channel = self._channel

@@ -87,6 +87,10 @@ class Connection(Holding):
         """Try the next of the broker's addresses. Early data of the client waits in the kernel meanwhile."""
         while self._addresses:
             family, address = self._addresses.pop(0)
+            why = self.relay.refusal(self.broker, address[0], address[1])
+            if why:
+                self._failure = OSError(why)
+                continue
             try:
                 sock = socket.socket(family, socket.SOCK_STREAM)
                 sock.setblocking(False)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import socket
 import time
-from collections import deque
 from typing import Any
 
 from .bells import new_bell
@@ -25,10 +24,6 @@ from .several_rings import resume
 RING_BYTES = 16 << 20
 LOSSLESS_RING_BYTES = 32 << 20
 RING_SLOTS = 32768
-AGAIN = 5
-"""A worker is started again at most so often ..."""
-AGAIN_SECONDS = 60.0
-"""... in so long."""
 _TOLD_BY_ALL = (
     Capped, ListenerFailed, PluginsKept, PluginsLoaded, PortPassedOver, ConnectionsFull, RulesReplaced, RulesKept, NotVerified,
     NotHonoured,
@@ -43,7 +38,7 @@ def relay_names(workers: int) -> list[str]:
 
 
 class Crew:
-    """What the workers share. `close` when they have it (one), or when they have ended (several)."""
+    """What the workers share, and what the one that takes the place of another needs. `close` when they have ended."""
 
     def __init__(self, workers: int, listener: socket.socket, *, fixed: bool, lossless: bool, ring_bytes: int) -> None:
         self.workers = workers
@@ -58,8 +53,7 @@ class Crew:
         self._bells: dict[str, int] = {}
         self._callers = [new_bell() for _ in range(workers)] if workers > 1 else []
         port = listener.getsockname()[1] + 1 if fixed and listener.family != socket.AF_UNIX else 0
-        self.board = Board.create(workers, port) if workers > 1 else None
-        self._deaths: dict[int, deque[float]] = {}
+        self.board = Board.create(workers, port)
 
     def admit(self, reader: int, bell: int, *, lossless: bool) -> None:
         """A reader of all rings, before anything is written."""
@@ -91,12 +85,12 @@ class Crew:
             "bells": self._bells,
             "listener": self._listener.fileno(),
             "fixed_ports": self._fixed,
+            "worker": worker,
+            "workers": self.workers,
+            "board": self.board.fd,
         }
-        if self.board is not None:
+        if self.workers > 1:
             settings |= {
-                "worker": worker,
-                "workers": self.workers,
-                "board": self.board.fd,
                 "callers": self._callers,
                 "listeners": [listener.fileno() for listener, _ in self._listeners],
                 "brokers": [broker for _, broker in self._listeners],
@@ -106,9 +100,7 @@ class Crew:
     def worker_fds(self, worker: int) -> list[int]:
         """The descriptors that belong to that."""
         fds = [self._rings[worker].fd, self._room_bells[worker], self._listener.fileno(), *self._bells.values()]
-        if self.board is not None:
-            fds += [self.board.fd, *self._callers, *(listener.fileno() for listener, _ in self._listeners)]
-        return fds
+        return [*fds, self.board.fd, *self._callers, *(listener.fileno() for listener, _ in self._listeners)]
 
     def dismiss(self, reader: int) -> None:
         """A reader is gone; workers that come later do not wait for it either."""
@@ -126,21 +118,20 @@ class Crew:
         self._listeners = []
         self._listener.close()
 
-    def died(self, worker: int) -> bool:
-        """A worker is gone; say so in its ring. Whether to start another one."""
-        assert self.board is not None
+    def readmit(self, reader: int, *, lossless: bool) -> None:
+        """Another process reads in the place of one that was dismissed, from here on."""
+        for ring in self._rings:
+            ring.admit(reader, lossless=lossless)
+
+    def died(self, worker: int, again: bool) -> None:
+        """A worker is gone; say so in its ring. `again`: another one will write there."""
         self.board.end(worker)
-        now = time.monotonic()
-        deaths = self._deaths.setdefault(worker, deque(maxlen=AGAIN + 1))
-        deaths.append(now)
-        again = len(deaths) <= AGAIN or now - deaths[0] > AGAIN_SECONDS
         writer = RingWriter(self._rings[worker], {int(reader): bell for reader, bell in self._bells.items()})
         resume(writer)
         writer.write(Kind.GONE, 0, 0, time.time_ns(), b"")
         if not again:
             writer.write(Kind.STOP, 0, 0, time.time_ns(), b"")
         writer.ring_bells()
-        return again
 
     def stop_ring(self, worker: int) -> None:
         """No other worker will write into this ring."""
@@ -156,9 +147,9 @@ class Crew:
             ring.close()
         for fd in (*self._room_bells, *self._callers):
             os.close(fd)
-        if self.board is not None:
+        if self._rings:
             self.board.close()
-        self._rings, self._room_bells, self._callers, self.board = [], [], [], None
+        self._rings, self._room_bells, self._callers = [], [], []
 
 
 class Voices:

@@ -19,6 +19,7 @@ from ..decoder.strides import Quiet, selection
 from ..plugins.book import RuleBook
 from ..plugins.fate import Fate
 from .addresses import AddressMap
+from .events import Address
 from .keeping import Keeping
 from .tail import ENDPOINTS
 
@@ -84,6 +85,8 @@ class Editor:
         self.requests = frozenset(rules.interest())
         self.topics: decoder.Topics | None = None
         """Names of topics by their ids, where filters may ask for them."""
+        self._read: tuple[bytes, Any, list[tuple[str, int, str, int]]] | None = None
+        """The response that was decoded last, with its message and the brokers in it."""
 
     @property
     def requests(self) -> frozenset[int]:
@@ -109,8 +112,19 @@ class Editor:
         passing = selection(key << 16 | version for key in free for version in range(HIGHEST_VERSION + 1))
         return passing, self.keeping.selection, self.keeping.quiet, *self.keeping.bones
 
-    def readdress(self, data: bytes, api_key: int, api_version: int, local_host: str) -> bytes | None:
-        """A response with the proxy's own addresses, None if it names no broker."""
+    def unknown_names(self, data: bytes, api_key: int, api_version: int) -> list[Address]:
+        """The names in a response that have to be looked up before `readdress`."""
+        try:
+            _, found = self._brokers(data, api_key, api_version)
+        except Unreadable:
+            return []
+        return self._addresses.unknown_names((host, port) for _, _, host, port in found)
+
+    def _brokers(self, data: bytes, api_key: int, api_version: int) -> tuple[Any, list[tuple[str, int, str, int]]]:
+        """A response and the brokers in it: (path, node, host, port)."""
+        read = self._read
+        if read is not None and read[0] is data:
+            return read[1], read[2]
         try:
             message = decoder.decode_response(data[4:], api_key=api_key, api_version=api_version)
         except decoder.TrailingBytes as error:
@@ -120,9 +134,16 @@ class Editor:
             message = error.message
         except decoder.DecodeError as error:
             raise Unreadable(str(error)) from None
-        if api_key in ENDPOINT_APIS and not _endpoints(message):
+        found = [] if api_key in ENDPOINT_APIS and not _endpoints(message) else list(broker_addresses(message))
+        self._read = data, message, found
+        return message, found
+
+    def readdress(self, data: bytes, api_key: int, api_version: int, local_host: str) -> bytes | None:
+        """A response with the proxy's own addresses, None if it names no broker."""
+        message, found = self._brokers(data, api_key, api_version)
+        self._read = None
+        if api_key in ENDPOINT_APIS and not found:
             return None
-        found = list(broker_addresses(message))
         moves = api_key != DESCRIBE_CLUSTER
         self._addresses.open_in_order(((node, (host, port)) for _, node, host, port in found), moves)
         edits: dict[str, Any] = {}

@@ -13,7 +13,7 @@ from ..decoder import facts
 
 Address = tuple[str, int]
 _AFTER = {
-    "relay": "traffic has stopped: restart the proxy",
+    "relay": "its connections have ended with it",
     "observer": "traffic goes on unobserved",
     "inspector": "traffic goes on, no more is found wrong with it",
     "control": "traffic goes on, the control API is gone",
@@ -73,15 +73,18 @@ class BrokerFound(Event):
 
 @dataclass(frozen=True, slots=True)
 class ListenerFailed(Event):
-    """No listener could be opened for a broker; its own address went to the client."""
+    """No listener was opened for a broker; its own address went to the client. `brokers`: so many, this one and others, since
+    the last such event."""
 
     warning: ClassVar[bool] = True
     broker: Address
     reason: str
+    brokers: int = 1
 
     @property
     def text(self) -> str:
-        return f"no listener for broker {show(self.broker)}: {self.reason}; clients reach it past the proxy"
+        others = f" and {self.brokers - 1} more" if self.brokers > 1 else ""
+        return f"no listener for broker {show(self.broker)}{others}: {self.reason}; clients reach it past the proxy"
 
 
 @dataclass(frozen=True, slots=True)
@@ -390,15 +393,43 @@ class Suppressed(Event):
 
 @dataclass(frozen=True, slots=True)
 class ProcessFailed(Event):
-    """The relay, the observer or the inspector ended although nobody asked it to."""
+    """A process of the proxy ended although nobody asked it to. `again`: seconds until another takes its place, None: none will."""
 
     warning: ClassVar[bool] = True
     process: str
     code: int
+    again: float | None = 0.0
 
     @property
     def text(self) -> str:
-        return f"the {self.process} process ended unexpectedly (exit code {self.code}); {_AFTER[self.process]}"
+        then = f"another one starts in {self.again:g} s" if self.again else "another one takes its place"
+        if self.again is None:
+            then = "it ended too often to be started again"
+        return f"the {self.process} process ended unexpectedly (exit code {self.code}); {_AFTER[self.process]}; {then}"
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessStarted(Event):
+    """A process stands in the place of one that ended."""
+
+    process: str
+    pid: int
+
+    @property
+    def text(self) -> str:
+        return f"the {self.process} process runs again"
+
+
+@dataclass(frozen=True, slots=True)
+class ProxyFailed(Event):
+    """The proxy ends: it has no relay any more."""
+
+    warning: ClassVar[bool] = True
+    reason: str
+
+    @property
+    def text(self) -> str:
+        return f"the proxy ends: {self.reason}"
 
 
 def encode(event: Event) -> bytes:

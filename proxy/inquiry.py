@@ -52,6 +52,8 @@ class Inquiry:
         family, address = self._at
         self._heard.clear()
         try:
+            if self._relay.refusal(self._broker, address[0], address[1]):
+                raise OSError
             sock = self._sock = socket.socket(family, socket.SOCK_STREAM)
             sock.setblocking(False)
             refused = sock.connect_ex(address) not in (0, errno.EINPROGRESS)

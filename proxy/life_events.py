@@ -172,3 +172,28 @@ class RulesKept(Event):
     @property
     def text(self) -> str:
         return f"the old rules stay: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerGone(Event):
+    """A broker's listener was closed: no response has named it for `seconds`, and no connection leads there."""
+
+    broker: Address
+    address: Address
+    seconds: float
+
+    @property
+    def text(self) -> str:
+        return f"broker {show(self.broker)} has not been named for {self.seconds:.0f} s: its listener {show(self.address)} is closed"
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerIsProxy(Event):
+    """A broker advertises a listener of the proxy as its own address."""
+
+    node: int
+    broker: Address
+
+    @property
+    def text(self) -> str:
+        return f"broker {self.node} advertises the proxy itself ({show(self.broker)}): the address stays as it is"

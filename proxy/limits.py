@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from ..decoder.frame import MAX_FRAME
 from . import lane, sift
+from .addresses import EXPIRY_SECONDS, MOST_BROKERS
+from .destinations import Allowed
 from .life_events import ConnectionsFull, FewFiles, FilesUsedUp, IdleClosed
 
 if TYPE_CHECKING:
@@ -36,7 +38,9 @@ class Limits:
     """connect_seconds: for a connection to a broker. idle_seconds: a connection without a byte in either direction
     for so long is closed; 0: never. max_connections: at one time, 0: as many as the system allows; more wait in the
     listener's backlog. max_frame: bytes; a larger size is no frame, and its connection passes on unread
-    (oversize "pass") or is reset ("close").
+    (oversize "pass") or is reset ("close"). max_brokers: listeners for brokers at one time. broker_expiry: one whose broker no
+    response has named for so many seconds is closed; 0: never. upstream_allow: where the proxy connects to
+    (`destinations.Allowed`) besides the bootstrap broker; empty: everywhere.
     """
 
     connect_seconds: float = 10.0
@@ -44,6 +48,9 @@ class Limits:
     max_connections: int = 0
     max_frame: int = MAX_FRAME
     oversize: str = "pass"
+    max_brokers: int = MOST_BROKERS
+    broker_expiry: float = EXPIRY_SECONDS
+    upstream_allow: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.oversize not in OVERSIZE:
@@ -54,6 +61,10 @@ class Limits:
             raise ValueError("the time to connect has to be more than 0 seconds")
         if self.idle_seconds < 0 or self.max_connections < 0:
             raise ValueError("a limit is 0 (none) or more")
+        if self.max_brokers < 1 or self.broker_expiry < 0:
+            raise ValueError("there is at least 1 broker, and listeners expire after 0 (never) or more seconds")
+        for each in self.upstream_allow:
+            Allowed.parse(each)
 
     def settings(self) -> dict[str, Any]:
         return asdict(self)
@@ -83,6 +94,12 @@ class Guard:
         possible = max((files - spare) // 2, 0) * workers
         if possible < (self.limits.max_connections or FEW):
             self._relay.emit(FewFiles(files, possible, self.limits.max_connections))
+
+    def most_brokers(self) -> int:
+        """How many listeners brokers may have: half of the files are for connections."""
+        files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        most = self.limits.max_brokers
+        return most if files == resource.RLIM_INFINITY else max(min(most, files // 2), 1)
 
     def full(self, connections: int) -> bool:
         """Whether no more clients may be accepted now."""

@@ -27,6 +27,10 @@ def make_address_map(relay: Relay, own: Address, settings: dict[str, Any]) -> Ad
         opened=relay.opened,
         emit=relay.emit,
         board=relay.board,
-        reserved={int(port): what for port, what in settings.get("reserved", {}).items()},
+        reserved={port: what for _, port, what in settings.get("reserved", ())},
+        known=relay.resolver.known,
+        destinations=relay.destinations,
+        most=relay.guard.most_brokers(),
+        closed=relay.unlisten,
     )
     return addresses

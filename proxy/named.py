@@ -12,7 +12,7 @@ may remember them from an earlier run) lead to the bootstrap broker: its answers
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 from .addresses import AddressMap
@@ -53,7 +53,7 @@ class NamedBrokers(AddressMap):
     def broker_for(self, name: str, client: str = "") -> Address:
         """The broker that a client asked for; `client` is its host."""
         self.catch_up()
-        if self._names and self._board is None:  # one worker does not see who came to the others
+        if self._names and (self._board is None or self._board.workers == 1):  # one worker does not see who came to the others
             self._note(name, client)
         return self._brokers.get(name, self._bootstrap_broker)
 
@@ -69,6 +69,18 @@ class NamedBrokers(AddressMap):
                 self._tell(NamesUnused(client, count, next(iter(self._brokers))))
         if len(self._strays) > MOST_CLIENTS:
             del self._strays[next(iter(self._strays))]
+
+    def unknown_names(self, brokers: Iterable[Address]) -> list[Address]:
+        return []
+
+    def expire(self, seconds: float, used: Collection[Address]) -> None:
+        return
+
+    def tell_refused(self) -> None:
+        return
+
+    def reopen(self) -> None:
+        self.catch_up()
 
     def stands_for(self, broker: Address, node: int, local_host: str) -> Address | None:
         """The name and port a client is given for a broker; None if what the response says is no address."""

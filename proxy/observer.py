@@ -151,12 +151,15 @@ class Observer:
     def _supervised(self, now: float) -> bool:
         """Whether to go on. The supervisor's end of the socket is closed when it is gone or stopping."""
         try:
-            packet = self._control.recv(65536, socket.MSG_DONTWAIT)
+            # Not `socket.recv_fds`: that forgets its flags, and would wait.
+            packet, sent, _, _ = self._control.recvmsg(65536, socket.CMSG_LEN(4), socket.MSG_DONTWAIT)
         except BlockingIOError:
-            packet = None
+            packet, sent = None, []
         except OSError:
-            packet = b""
-        if packet:
+            packet, sent = b"", []
+        if sent:  # another control server stands in the place of one that ended
+            self._commands = Channel(socket.socket(fileno=int.from_bytes(sent[0][2][:4], sys.byteorder)))
+        elif packet:
             self._told(packet, now)
         if self._stop_at is not None and now >= self._stop_at:
             return False

@@ -41,8 +41,10 @@ class Orders:
         relay = self._relay
         if order["do"] == "stop":
             relay.drain(order.get("seconds", DRAIN_SECONDS))
-        elif order["do"] == "dismiss":
-            relay.dismiss(order["reader"])
+        elif order["do"] == "reader gone":
+            relay.reader_gone()
+        elif order["do"] == "commands":
+            relay.control_again(socket.socket(fileno=fds[0]))
         elif order["do"] == "plugins.reload":
             if relay.plugged is not None:
                 relay.plugged.hosts.reload()

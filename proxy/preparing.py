@@ -40,13 +40,13 @@ class Prepared:
         first: list[Event] = [Listening(self.own, self.upstream, describe(config.tls, config.sasl))]
         return first + [each.event for each in (self.meter, self.control) if each is not None]
 
-    def reserved(self) -> dict[int, str]:
-        """Ports of the proxy's own that no broker may get, and whose address no broker has."""
-        found: dict[int, str] = {}
+    def reserved(self) -> list[tuple[str, int, str]]:
+        """Addresses of the proxy's own, and what is there: no broker gets such a port, and none has such an address."""
+        found: list[tuple[str, int, str]] = []
         if self.meter is not None and self.meter.metrics is not None:
-            found[self.meter.metrics[1]] = "the proxy's metrics"
-        if self.control is not None and self.control.port:
-            found[self.control.port] = "the control API"
+            found.append((*self.meter.metrics, "the proxy's metrics"))
+        if self.control is not None and self.control.address is not None:
+            found.append((*self.control.address, "the control API"))
         return found
 
     def give_up(self) -> None:

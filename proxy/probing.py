@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import os
 import socket
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
 from .addresses import reason
-from .events import UpstreamFailed
+from .events import Address, UpstreamFailed
 from .resolver import Answer
 
 if TYPE_CHECKING:
     from .relay import Relay
 
-SAME_HOST_SECONDS = 0.5
-"""How long each of the two names may take to be looked up."""
+NAMES_SECONDS = 1.0
+"""How long a response waits at most for the names in it to be looked up, all together."""
 
 
 class Prober:
@@ -22,7 +23,6 @@ class Prober:
 
     def __init__(self, relay: Relay) -> None:
         self._relay = relay
-        self._same: dict[tuple[str, str], bool] = {}
 
     def probe(self, answer: Answer) -> None:
         """Tell at once, and not only when a client comes, that the broker cannot be reached."""
@@ -55,10 +55,27 @@ class Prober:
         relay.attend(sock.fileno(), outcome)
 
     def same_host(self, one: str, other: str, port: int) -> bool:
-        """Whether two names lead to the same machine; asked once per pair, and it may take a second."""
-        if (one, other) not in self._same:
-            wait_for = self._relay.resolver.wait_for
-            first = {address[0] for _, address in wait_for(one, port, SAME_HOST_SECONDS)}
-            second = {address[0] for _, address in wait_for(other, port, SAME_HOST_SECONDS)}
-            self._same[one, other] = bool(first & second)
-        return self._same[one, other]
+        """Whether two names lead to the same machine, as far as it is known by now (`look_up`)."""
+        known = self._relay.resolver.known
+        first, second = ({address[0] for _, address in known(host, port) or ()} for host in (one, other))
+        return bool(first & second)
+
+    def look_up(self, names: Collection[Address], then: Callable[[], None]) -> None:
+        """Call `then` when all of these are known, or after `NAMES_SECONDS`: once, and not before this returns."""
+        left = set(names)
+        over = False
+
+        def end() -> None:
+            nonlocal over
+            if not over:
+                over = True
+                then()
+
+        def answered(name: Address) -> None:
+            left.discard(name)
+            if not left:
+                self._relay.timers.after(0, end)
+
+        self._relay.timers.after(int(NAMES_SECONDS * 1e9), end)
+        for name in names:
+            self._relay.resolver.resolve(*name, lambda _, name=name: answered(name))

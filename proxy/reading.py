@@ -104,6 +104,17 @@ class RingReader:
         self.lost_chunks = 0
         self.lost_bytes = 0
         """Data bytes that were not handed out: overtaken, or skipped to reach a frame start. Exact."""
+        if self._cursor:
+            self._begin_late()
+
+    def _begin_late(self) -> None:
+        """Another reader was here before: nothing of what it read counts as lost, and the open connections are asked for."""
+        place = _HEADER + (self._cursor - 1 & self._ring.slots - 1) * _SLOT
+        sequence, meta, _, _, length, _, _, total = DESCRIPTOR.unpack_from(self._ring.buffer, place)
+        if sequence == self._cursor - 1:
+            self._total = total + (length if meta & 0xFF == _DATA else 0)
+        self._present = set()
+        self._words[self._snapshot_word] = 1
 
     def wait(self, timeout: float) -> None:
         """Sleep until there is something to read, at most `timeout` seconds."""
@@ -298,6 +309,10 @@ class RingReader:
             self._forget(connection)
             if announced:
                 yield Record(kind, connection, direction, time_ns, data, first)
+        elif kind == Kind.GONE:
+            for ended in sorted(self._open):
+                self._forget(ended)
+                yield Record(Kind.CLOSED, ended, 0, time_ns, b'{"how": "lost"}', NONE)
         else:
             yield Record(kind, connection, direction, time_ns, data, first)
 

@@ -29,6 +29,7 @@ from .child import Parent
 from .child import receive_settings as receive_settings
 from .commands import Commands
 from .connection import Connection
+from .destinations import Destinations
 from .editing import METADATA, Editor, watched
 from .events import Address, Event, RelayFault
 from .intercepts import Intercepts
@@ -75,9 +76,8 @@ class Relay:
         self.worker: int = settings.get("worker", 0)
         self.workers: int = settings.get("workers", 1)
         """Which of how many relays that share listeners and address map this is, from 0."""
-        self.board = Board(settings["board"], self.worker) if self.workers > 1 else None
-        if self.board is not None:
-            resume(self.writer)
+        self.board = Board(settings["board"], self.worker)
+        resume(self.writer)
         self.watch = watched()
         self.pipes = Pipes(settings.get("snaplen") or 0)
         self.lossless = bool(settings["lossless"])
@@ -102,11 +102,15 @@ class Relay:
             # Rules name topics, newer requests only their ids: Metadata says which is which
             rules_may_come = bool(settings["rules"]) or self.switchable
             self.watch = frozenset(each for each in self.watch if rules_may_come and each >> 16 == METADATA)
+        self.guard = Guard(self, settings.get("limits") or {})
+        self.destinations = Destinations(
+            [(str(host), int(port), str(what)) for host, port, what in settings.get("reserved", ())], self.guard.limits.upstream_allow
+        )
         self.addresses = make_address_map(self, own, settings)
         secured = settings.get("security")
         self.security = Security(self, secured) if secured else None
         """TLS and logins, if there are any."""
-        tally = Tally(self.board.tally, self.worker, self.board.locked) if self.board is not None else None
+        tally = Tally(self.board.tally, self.worker, self.board.locked) if self.workers > 1 else None
         rules = [Rule.from_dict(rule) for rule in settings["rules"]]
         self.rules = LiveRules(rules, self._rules_changed, tally, settings.get("rule_serials", ()))
         self.intercepts = Intercepts(self)
@@ -116,7 +120,6 @@ class Relay:
         self.commands = Commands(self, commands)
         self._orders = Orders(self)
         self.editor.topics = self.rules.book.seen.topics if self.switchable or self.rules.book.interest() else None
-        self.guard = Guard(self, settings.get("limits") or {})
         self.mover = make_mover(self)
         self.lingering: list[LastWords] = []
         self.sockets = Sockets(self.interception.forget if self.interception is not None else None)
@@ -140,13 +143,14 @@ class Relay:
         listen_for(self._room_bell, self._room_made, edge=False)
         listen_for(self.resolver.bell, lambda _: self.resolver.deliver(), edge=False)
         if commands is not None:
-            self.sockets.others[commands.fileno()] = self.commands.ready
-            self.sockets.poll.register(commands.fileno(), polling.ALL)
-        if self.board is not None:
+            self._attend_commands(commands)
+        if self.workers > 1:
             listen_for(settings["callers"][self.worker], self.acceptor.called)
         self.acceptor.add(bootstrap, self.upstream)
         for listener, broker in zip(listeners, settings.get("brokers", ()), strict=True):
             self.acceptor.add(listener, tuple(broker))
+        if self.workers == 1:
+            self.addresses.reopen()
         if self.worker == 0:
             self.guard.warn_of_few_files(self.workers)
             if settings["probe"]:
@@ -168,8 +172,19 @@ class Relay:
     def opened(self, listener: socket.socket, broker: Address) -> None:
         """The address map has a new listener."""
         self.acceptor.add(listener, broker)
-        if self.board is not None:
+        if self.workers > 1:
             self._orders.share(listener, broker)
+
+    def refusal(self, broker: Address, host: str, port: int) -> str:
+        """Why nothing is connected to this address of a broker; empty if it is."""
+        why = self.destinations.own(host, port)
+        if why:
+            return f"this is the address of {why}"
+        return "" if broker == self.upstream else self.destinations.refusal(host, port)
+
+    def unlisten(self, broker: Address) -> None:
+        """The address map has given up a listener."""
+        self.acceptor.remove(broker)
 
     def await_connect(self, connection: Connection, sock: socket.socket) -> None:
         self.attend(sock.fileno(), connection.connected)
@@ -328,6 +343,9 @@ class Relay:
                 else:
                     connection.unreachable(OSError(errno.ETIMEDOUT, "timed out"))
         self.guard.tick(now, standing)
+        if self.workers == 1 and self.guard.limits.broker_expiry:
+            self.addresses.expire(self.guard.limits.broker_expiry, {connection.broker for connection in standing})
+        self.addresses.tell_refused()
         if self.security is not None:
             self.security.tick(now, standing)
         if self.writer.snapshot_wanted():
@@ -366,6 +384,16 @@ class Relay:
         for connection in self.connections.values():
             connection.heads.clear()
 
+    def _attend_commands(self, channel: Channel) -> None:
+        self.sockets.others[channel.fileno()] = self.commands.ready
+        self.sockets.poll.register(channel.fileno(), polling.ALL)
+
+    def control_again(self, sock: socket.socket) -> None:
+        """Another control server stands in the place of one that ended."""
+        channel = Channel(sock)
+        self.commands.renew(channel)
+        self._attend_commands(channel)
+
     def lost_control(self, channel: Channel) -> None:
         """The control server is gone: whatever waits for its decisions goes on."""
         self.sockets.others.pop(channel.fileno(), None)
@@ -383,9 +411,8 @@ class Relay:
         self._deadline = time.monotonic() + seconds
         self.acceptor.close()
 
-    def dismiss(self, reader: int) -> None:
-        """A reader of the ring is gone; nobody waits for it any more."""
-        self.ring.dismiss(reader)
+    def reader_gone(self) -> None:
+        """A reader of the ring was dismissed; nobody waits for it any more."""
         self._room_made(0)
 
     def stop(self) -> None:

@@ -1,6 +1,7 @@
 """Broker names to socket addresses without stopping the relay's loop.
 
-Address literals are answered at once; names are looked up by one thread and kept for 30 seconds.
+Address literals are answered at once; names are looked up by a few threads, so that a slow name holds up few others, and kept
+for 30 seconds.
 """
 
 from __future__ import annotations
@@ -16,6 +17,9 @@ from .bells import hush, new_bell, sound
 SocketAddress = tuple[socket.AddressFamily, tuple[str, int] | tuple[str, int, int, int]]
 Answer = list[SocketAddress] | OSError
 KEEP_SECONDS = 30.0
+THREADS = 8
+MOST_KEPT = 10_000
+"""Most names that are kept; brokers may name as many as they like."""
 
 
 def look_up(host: str, port: int) -> Answer:
@@ -47,26 +51,35 @@ class Resolver:
 
     def __init__(self) -> None:
         self.bell = new_bell()
-        self._questions: queue.SimpleQueue[tuple[str, int, Callable[[Answer], None]]] = queue.SimpleQueue()
-        self._answers: queue.SimpleQueue[tuple[Callable[[Answer], None], Answer]] = queue.SimpleQueue()
+        self._questions: queue.SimpleQueue[tuple[str, int]] = queue.SimpleQueue()
+        self._answers: queue.SimpleQueue[tuple[str, int, Answer]] = queue.SimpleQueue()
         self._done: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
-        self._cache: dict[tuple[str, int], tuple[float, Answer]] = {}
-        self._thread: threading.Thread | None = None
+        self._cache: dict[tuple[str, int], tuple[float, list[SocketAddress]]] = {}
+        self._threads = 0
+        self._asked: dict[tuple[str, int], list[Callable[[Answer], None]]] = {}
+        """What is being looked up, and who wants to know."""
 
     def resolve(self, host: str, port: int, then: Callable[[Answer], None]) -> None:
         """Call `then` with the answer: at once when it is known, else from `deliver`."""
-        known: Answer | None = literal(host, port)
-        if known is None:
-            kept = self._cache.get((host, port))
-            if kept and time.monotonic() - kept[0] < KEEP_SECONDS:
-                known = kept[1]
+        known = self.known(host, port)
         if known is not None:
             then(known)
             return
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._work, name="resolver", daemon=True)
-            self._thread.start()
-        self._questions.put((host, port, then))
+        waiting = self._asked.setdefault((host, port), [])
+        waiting.append(then)
+        if len(waiting) > 1:
+            return
+        if self._threads < THREADS and len(self._asked) > self._threads:
+            self._threads += 1
+            threading.Thread(target=self._work, name="resolver", daemon=True).start()
+        self._questions.put((host, port))
+
+    def known(self, host: str, port: int) -> list[SocketAddress] | None:
+        """The addresses, if they can be told without asking anybody."""
+        kept = self._cache.get((host, port))
+        if kept and time.monotonic() - kept[0] < KEEP_SECONDS:
+            return kept[1]
+        return literal(host, port)
 
     def deliver(self) -> None:
         """Hand over the answers that have come in."""
@@ -74,8 +87,13 @@ class Resolver:
         while not self._done.empty():
             self._done.get()()
         while not self._answers.empty():
-            then, answer = self._answers.get()
-            then(answer)
+            host, port, answer = self._answers.get()
+            if not isinstance(answer, OSError):
+                if len(self._cache) >= MOST_KEPT:
+                    del self._cache[next(iter(self._cache))]
+                self._cache[host, port] = (time.monotonic(), answer)
+            for then in self._asked.pop((host, port), ()):
+                then(answer)
 
     def aside(self, work: Callable[[], bytes], then: Callable[[bytes], None]) -> None:
         """Do something in a thread of its own (for what computes long), and call `then` from `deliver`."""
@@ -87,32 +105,8 @@ class Resolver:
 
         threading.Thread(target=run, name="aside", daemon=True).start()
 
-    def wait_for(self, host: str, port: int, seconds: float) -> list[SocketAddress]:
-        """The addresses within `seconds`, or none: for the one question that cannot wait (is it the same broker?)."""
-        done = threading.Event()
-        answers: list[Answer] = []
-
-        def keep(answer: Answer) -> None:
-            answers.append(answer)
-            done.set()
-
-        known = literal(host, port)
-        if known is not None:
-            return known
-        threading.Thread(target=lambda: keep(look_up(host, port)), daemon=True).start()
-        if not done.wait(seconds) or isinstance(answers[0], OSError):
-            return []
-        return answers[0]
-
     def _work(self) -> None:
         while True:
-            host, port, then = self._questions.get()
-            kept = self._cache.get((host, port))
-            if kept and time.monotonic() - kept[0] < KEEP_SECONDS:
-                answer = kept[1]
-            else:
-                answer = look_up(host, port)
-                if not isinstance(answer, OSError):
-                    self._cache[host, port] = (time.monotonic(), answer)
-            self._answers.put((then, answer))
+            host, port = self._questions.get()
+            self._answers.put((host, port, look_up(host, port)))
             sound(self.bell)

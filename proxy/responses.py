@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..decoder import Exchange
 from ..decoder.exchange import State
+from ..decoder.filter.patterns import PatternTimeout
 from ..plugins.fate import Fate
 from . import carrying, dialects
 from .answering import Answering
@@ -37,7 +38,6 @@ class Responses(Answering):
             if self.relay.plugged is not None:
                 self.relay.plugged.answered(plugged, frame, now)
             return
-        self._seen = plugged
         heard = frame
         if isinstance(entry, InFlight) and entry.asked is not None:
             spoken = dialects.responded(self, entry, frame, now)
@@ -48,6 +48,22 @@ class Responses(Answering):
         exchange = entry.exchange if isinstance(entry, InFlight) else None
         if kept is not None:
             exchange = kept_exchange(self, kept, len(frame) - 4)
+        unknown = self.relay.editor.unknown_names(frame, key, version) if names_brokers(key, version) else ()
+
+        def go_on(later: int) -> None:
+            self._seen = plugged
+            self._known_response(entry, heard, frame, fate, exchange, later)
+
+        if unknown:
+            self.relay.prober.look_up(unknown, carrying.pause(self.response, go_on))
+        else:
+            go_on(now)
+
+    def _known_response(
+        self, entry: int | InFlight, heard: bytes, frame: bytes, fate: Fate | None, exchange: Exchange | None, now: int
+    ) -> None:
+        """A response whose names of brokers are known, or took too long. `heard`: as the broker sent it."""
+        key, version = key_and_version(entry)
         changed: bytes | None = None
         unread = False
         note = "addresses"
@@ -66,8 +82,11 @@ class Responses(Answering):
                 exchange.response, exchange.response_time_ns = (changed or frame)[4:], now
                 exchange.state = State.PAIRED
                 self.about.learn(exchange)
-                if fate is None and (fate := self.relay.editor.judge(exchange)) is not None:
-                    self.fired(fate, exchange, now)
+                try:
+                    if fate is None and (fate := self.relay.editor.judge(exchange)) is not None:
+                        self.fired(fate, exchange, now)
+                except PatternTimeout as error:  # as if no rule had matched: the addresses are changed all the same
+                    self.relay.emit(Undecoded(self.number, key, version, str(error)))
                 if fate is not None:
                     note = fate.note
                     changed = self._as_wanted(fate, exchange)

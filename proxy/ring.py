@@ -178,7 +178,8 @@ class PlainPen:
         if self.position <= self._limit_position and self.sequence <= self._limit_sequence:
             return True
         words, ring = self._words, self.ring
-        position = sequence = 1 << 62
+        # As if one had just read everything: it may come at any time, in the place of one that was dismissed.
+        position, sequence = self.position, self.sequence
         for reader in range(READERS):
             if words[ring.reader_word(reader, ACTIVE)] == BLOCK:
                 position = min(position, max(words[ring.reader_word(reader, POSITION)], self._rewound_to))

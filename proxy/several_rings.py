@@ -18,7 +18,7 @@ from typing import Any
 
 from .bells import hush
 from .reading import Lost, Record, RingReader, Straight
-from .ring import _HEADER, _SLOT, _W_SEQUENCE, DESCRIPTOR, NONE, Kind, Ring, RingWriter
+from .ring import _HEADER, _SLOT, _W_SEQUENCE, DESCRIPTOR, Kind, Ring, RingWriter
 
 HOLD_NS = 2_000_000
 """How long a record waits for earlier ones of other rings."""
@@ -26,7 +26,6 @@ _STEPPED_NS = 1_000_000_000
 """A time so far ahead of the clock is no time to wait for: the clock has been set back."""
 _NAP_SECONDS = 0.001
 _BATCH = 512
-_LOST = b'{"how": "lost"}'
 
 
 def open_reader(settings: dict[str, Any]) -> RingReader | SeveralRings:
@@ -121,11 +120,6 @@ class SeveralRings:
                 if record.connection not in source.open:
                     return  # it ended with its worker
                 source.open.discard(record.connection)
-            elif kind == Kind.GONE:
-                ended, source.open = source.open, set()
-                for connection in sorted(ended):
-                    yield Record(Kind.CLOSED, connection, 0, record.time_ns, _LOST, NONE)
-                return
             elif kind == Kind.STOP:
                 source.over = True
                 if not all(each.over for each in self._sources):

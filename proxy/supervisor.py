@@ -18,6 +18,7 @@ import queue
 import select
 import socket
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import Any
@@ -30,7 +31,7 @@ from .bells import new_bell
 from .children import Children
 from .control.starting import ControlStart, insecure
 from .crew import Crew, Voices, relay_names
-from .events import Address, Event, ProcessFailed, ShutdownAsked, decode
+from .events import Address, Event, ProcessFailed, ProcessStarted, ProxyFailed, ShutdownAsked, decode
 from .fork_server import ForkServer
 from .life_events import WorkerEnded, WorkerStarted
 from .metering import READER as METER
@@ -39,11 +40,17 @@ from .preparing import Prepared, prepared
 from .proxy_config import ProxyConfig as ProxyConfig
 from .proxy_config import ProxyError as ProxyError
 from .recording_events import FlightWanted
+from .restarts import MOST, Restarts
 from .tally import Serials
 
 ENDING_SECONDS, HEARING_SECONDS = 5.0, 30.0
 """What relays may take beyond `drain_seconds` before they are killed, and what is left of their events to be heard: a
 machine that is overloaded needs seconds for what takes none otherwise, and what they told last would be missing."""
+
+READERS = {"observer": OBSERVER, "inspector": INSPECTOR, "meter": METER}
+"""Processes that read the rings -> their numbers among the readers."""
+DUE_MS = 100
+"""How often it is looked whether a process is to be started again."""
 
 
 class Proxy:
@@ -72,8 +79,17 @@ class Proxy:
         self._serials = Serials(self._rules)
         self._relay_settings: dict[str, Any] = {}
         self._given_up: set[str] = set()
-        """Workers that are not started again."""
-        self._bells: list[int] = []
+        """Relays that are not started again."""
+        self._restarts = Restarts()
+        self._due: dict[str, float] = {}
+        """Processes that have ended -> when another one is started in their place."""
+        self._starting_again: set[str] = set()
+        """Relays that have been started in the place of others and take no clients yet."""
+        self._ready: Prepared | None = None
+        self._bells: dict[str, int] = {}
+        """What wakes the observer and the inspector."""
+        self.failed = ""
+        """Why the proxy has ended by itself; empty while it has not."""
         self.control: ControlStart | None = None
         """The control API, once started; `control.access` says how to reach it. None if there is none."""
         self.meter: Metering | None = None
@@ -94,77 +110,80 @@ class Proxy:
         config = self.config
         ready = prepared(config)
         self._relays = relay_names(config.workers)
-        self.meter, self.control = meter, control = ready.meter, ready.control
+        self.meter, self.control = ready.meter, ready.control
+        control = self.control
         fixed = config.listen[1] != 0
         crew = self._crew = Crew(
             config.workers, ready.listener, fixed=fixed, lossless=config.lossless, ring_bytes=config.ring_bytes
         )
-        bell, inspector_bell = new_bell(), new_bell()
+        self._ready = ready
+        self._bells = {"observer": new_bell(), "inspector": new_bell()}
         try:
-            self._start_readers(ready, bell, inspector_bell)
+            for name in self._readers():
+                self._admit(name)
+            for name in self._readers():
+                self._start_reader(name)
             self._relay_settings = for_relays(config, ready)
             for worker, name in enumerate(crew.names):
                 commands = (control.commands(name), control.fds(name)) if control else ({}, [])
                 self._start_relay(worker, *commands)
             if control is not None:
-                settings, fds = control.server(
-                    {"observer": bell, "inspector": inspector_bell},
-                    listen=ready.own,
-                    upstream=ready.upstream,
-                    processes={name: child.pid for name, child in self._children.items()},
-                    metrics=meter.metrics if meter is not None else None,
-                    insecure=insecure(config),
-                )
-                self._start_child("control", settings, fds)
-                control.control = self._controls["control"]
+                self._start_control()
         except OSError as error:
             self._end_children(0.0)
             crew.close()
-            for fd in (bell, inspector_bell):
+            for fd in self._bells.values():
                 os.close(fd)
             ready.give_up()
             raise ProxyError(f"cannot start the proxy's processes: {reason(error)}") from None
-        if crew.workers == 1:
-            crew.close()
-            os.close(bell)
-            os.close(inspector_bell)
-            if meter is not None:
-                meter.close()
-        else:
-            # Another worker may have to be started.
-            self._bells = [bell, inspector_bell]
-            if meter is not None:
-                meter.close_sockets()
+        # Whatever a process was given stays open here: another one may have to take its place.
         if control is not None:
-            control.close()
+            control.close_pairs()
         self._thread = threading.Thread(target=self._hear, args=(ready.said(config),), name="proxy events", daemon=True)
         self._thread.start()
         self._await_relays()
         self._address = ready.own
         return self
 
-    def _start_readers(self, ready: Prepared, bell: int, inspector_bell: int) -> None:
-        """The processes that read the ring."""
-        crew, config, meter, control = self._crew, self.config, ready.meter, ready.control
+    def _readers(self) -> list[str]:
+        """The processes that read the rings."""
+        config = self.config
+        found = ["observer"]
+        if config.findings or self.control is not None or config.flight_wakes:
+            found.append("inspector")
+        return [*found, "meter"] if self.meter is not None else found
+
+    def _admit(self, name: str) -> None:
+        """A place at the rings. Only the recording may make the relays wait: others may be late and miss something."""
+        assert self._crew is not None
+        bell = self.meter.bell if name == "meter" and self.meter is not None else self._bells[name]
+        self._crew.admit(READERS[name], bell, lossless=name == "observer" and self.config.lossless)
+
+    def _start_reader(self, name: str) -> None:
+        crew, config, meter, control = self._crew, self.config, self.meter, self.control
         assert crew is not None
-        shared = crew.for_readers
-        crew.admit(OBSERVER, bell, lossless=config.lossless)
-        self._start_child(
-            "observer",
-            shared | for_observer(config, bell, control),
-            [*crew.reader_fds, bell, *(control.fds("observer") if control else ())],
+        if name == "meter":
+            assert meter is not None
+            self._start_child("meter", crew.for_readers | meter.settings, [*crew.reader_fds, *meter.fds])
+            return
+        bell = self._bells[name]
+        settings = for_observer(config, bell, control) if name == "observer" else for_inspector(config, bell, control)
+        fds = [*crew.reader_fds, bell, *(control.fds(name) if control else ())]
+        self._start_child(name, crew.for_readers | settings, fds)
+
+    def _start_control(self) -> None:
+        control, ready, meter = self.control, self._ready, self.meter
+        assert control is not None and ready is not None
+        settings, fds = control.server(
+            self._bells,
+            listen=ready.own,
+            upstream=ready.upstream,
+            processes={name: child.pid for name, child in self._children.items()},
+            metrics=meter.metrics if meter is not None else None,
+            insecure=insecure(self.config),
         )
-        if config.findings or control or config.flight_wakes:
-            # It may be late and miss something, whatever the recording may not: the relay never waits for it.
-            crew.admit(INSPECTOR, inspector_bell, lossless=False)
-            self._start_child(
-                "inspector",
-                shared | for_inspector(config, inspector_bell, control),
-                [*crew.reader_fds, inspector_bell, *(control.fds("inspector") if control else ())],
-            )
-        if meter is not None:
-            crew.admit(METER, meter.bell, lossless=False)
-            self._start_child("meter", shared | meter.settings, [*crew.reader_fds, *meter.fds])
+        self._start_child("control", settings, fds)
+        control.control = self._controls["control"]
 
     def _await_relays(self) -> None:
         try:
@@ -220,24 +239,32 @@ class Proxy:
         names = {control.fileno(): name for name, control in self._controls.items()}
         for fd in names:
             poll.register(fd, select.POLLIN)
-        while names:
-            ready = [fd for fd, _ in poll.poll()]
+        while names or (self._due and not self._stopping):
+            ready = [fd for fd, _ in poll.poll(DUE_MS if self._due else None)]
             # The relays first: what the others report at the end comes after what they told before.
             for fd in [fd for fd in ready if names[fd] in relays] or ready:
                 name = names[fd]
                 if not self._take(receive(name, self._controls[name])):
                     poll.unregister(fd)
                     del names[fd]
-                    if self._child_ended(name):
-                        names[self._controls[name].fileno()] = name
-                        poll.register(self._controls[name].fileno(), select.POLLIN)
+                    self._child_ended(name)
+            now = time.monotonic()
+            for name in [name for name, when in self._due.items() if when <= now]:
+                del self._due[name]
+                if self._start_again(name):
+                    names[self._controls[name].fileno()] = name
+                    poll.register(self._controls[name].fileno(), select.POLLIN)
 
     def _take(self, said: Said) -> bool:
         """Whether there was anything."""
         name, packet, fds = said
         if fds:
             self._share(name, json.loads(packet)["share"], fds[0])
-        elif packet and packet != ACCEPTING:
+        elif packet == ACCEPTING:
+            self._accepts(name)
+        elif packet.startswith(b'{"share"'):
+            pass  # its listener did not fit among our open files: the worker that has it serves its clients
+        elif packet:
             self._heard(name, decode(packet))
         return packet != b""
 
@@ -282,49 +309,98 @@ class Proxy:
             except OSError:  # it is busy, or gone: a later event says more
                 pass
 
-    def _child_ended(self, name: str) -> bool:
-        """A process is gone. Whether there is another one of this name now."""
+    def _child_ended(self, name: str) -> None:
+        """A process is gone: say so, and when another one takes its place."""
         code = self._children[name].wait()
-        if self._stopping:
-            return False
-        if self.config.workers > 1 and name in self._relays:
-            return self._worker_ended(name, code)
-        self._put(ProcessFailed(name, code))
-        reader = {"observer": OBSERVER, "inspector": INSPECTOR, "meter": METER}.get(name)
-        if reader is not None:
-            # nobody reads any more: a lossless relay must not wait for it
-            self._tell_relays({"do": "dismiss", "reader": reader})
+        if self._stopping or self.failed:
+            return
+        delay: float | None = self._restarts.ended(name)
+        if name in self._relays:
+            self._starting_again.discard(name)
+            if self._restarts.too_often(name):
+                delay = None
+                self._given_up.add(name)
+                if len(self._given_up) == len(self._relays):
+                    self.failed = f"its relay ended more than {MOST} times in a minute"
             if self._crew is not None:
-                self._crew.dismiss(reader)
-        return False
+                self._crew.died(self._relays.index(name), delay is not None)
+        if self.config.workers > 1 and name in self._relays:
+            self._put(WorkerEnded(self._relays.index(name) + 1, code, delay is not None))
+        else:
+            self._put(ProcessFailed(name, code, delay))
+        if name in READERS:
+            # Nobody reads any more: a lossless relay must not wait for it.
+            if self._crew is not None:
+                self._crew.dismiss(READERS[name])
+            self._tell_relays({"do": "reader gone"})
+        if delay is not None:
+            self._due[name] = time.monotonic() + delay
+        elif self.failed:
+            self._put(ProxyFailed(self.failed))
+            threading.Thread(target=self.stop, name="proxy stop", daemon=True).start()
 
-    def _worker_ended(self, name: str, code: int) -> bool:
-        worker = self._relays.index(name)
+    def _start_again(self, name: str) -> bool:
+        """Start a process in the place of the one that ended. Whether there is one now; if not, it is tried again later."""
         with self._starting:
             if self._stopping or self._crew is None:
                 return False
-            again = self._crew.died(worker)
-            self._put(WorkerEnded(worker + 1, code, again))
-            if not again:
-                self._given_up.add(name)
-                return False
             before = self._controls[name]
             try:
-                if self.control is None:
-                    self._start_relay(worker, {}, [])
+                if name == "control":
+                    self._control_again()
+                elif self.control is None or name == "meter":
+                    self._renew(name, {}, [])
                 else:
                     with self.control.renewed(name) as (commands, fds):
-                        self._start_relay(worker, commands, fds)
+                        self._renew(name, commands, fds)
                         self.control.introduce(name)
             except OSError:
-                self._crew.stop_ring(worker)
-                self._given_up.add(name)
-                self._put(WorkerEnded(worker + 1, code, False))
+                self._due[name] = time.monotonic() + self._restarts.ended(name)
                 return False
-            finally:
-                before.close()
-            self._put(WorkerStarted(worker + 1, self._children[name].pid))
+            before.close()
+        if name in self._relays:
+            self._starting_again.add(name)
+        else:
+            self._put(ProcessStarted(name, self._children[name].pid))
         return True
+
+    def _renew(self, name: str, commands: dict[str, Any], fds: Sequence[int]) -> None:
+        assert self._crew is not None
+        if name in self._relays:
+            self._start_relay(self._relays.index(name), commands, fds)
+            return
+        self._crew.readmit(READERS[name], lossless=name == "observer" and self.config.lossless)
+        try:
+            self._start_reader(name)
+        except OSError:
+            self._crew.dismiss(READERS[name])
+            raise
+
+    def _control_again(self) -> None:
+        """Another control server, with new channels to all others."""
+        control = self.control
+        assert control is not None
+        control.make_pairs()
+        try:
+            self._start_control()
+            for name in (*self._relays, "observer", "inspector"):
+                packet = json.dumps({"do": "commands"}).encode()
+                try:
+                    socket.send_fds(self._controls[name], [packet], [control.theirs(name)], socket.MSG_DONTWAIT)
+                except OSError:  # it is gone, and the one in its place gets a channel of its own
+                    pass
+        finally:
+            control.close_pairs()
+        assert self._ready is not None
+        for event in self._ready.said(self.config):
+            control.hear(event)
+
+    def _accepts(self, name: str) -> None:
+        """A relay takes clients in the place of one that ended."""
+        if name in self._starting_again:
+            self._starting_again.discard(name)
+            pid = self._children[name].pid
+            self._put(WorkerStarted(self._relays.index(name) + 1, pid) if self.config.workers > 1 else ProcessStarted(name, pid))
 
     def replace_rules(self, rules: list[Rule]) -> None:
         """Exactly these rules from now on, on the connections that stand, too (`reloadable` has to be set). Rules that
@@ -365,13 +441,15 @@ class Proxy:
                 self._thread.join(HEARING_SECONDS)
             for control in self._controls.values():
                 control.close()
-            if self._crew is not None and self._crew.workers > 1:
+            if self._crew is not None:
                 self._crew.close()
-                for fd in self._bells:
+                for fd in self._bells.values():
                     os.close(fd)
+                self._bells = {}
                 if self.meter is not None:
                     self.meter.close()
             if self.control is not None:
+                self.control.close()
                 self.control.end()
             self._queue.put(None)
 

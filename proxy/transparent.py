@@ -11,7 +11,6 @@ where the relay connects to. Two ways, see `netfilter` for the rules that go wit
 
 from __future__ import annotations
 
-import errno
 import socket
 import struct
 from collections.abc import Iterable
@@ -21,6 +20,7 @@ from typing import Any
 
 from .addresses import AddressMap, reason
 from .board import Board
+from .destinations import is_local
 from .events import Address, show
 
 MODES = ("redirect", "tproxy")
@@ -63,6 +63,9 @@ class Unchanged(AddressMap):
 
     def port_for(self, broker: Address, node: int) -> int | None:
         return None
+
+    def unknown_names(self, brokers: Iterable[Address]) -> list[Address]:
+        return []
 
     def open_in_order(self, brokers: Iterable[tuple[int, Address]], moves: bool = False) -> None:
         return
@@ -125,7 +128,7 @@ class Interception:
                 f"the proxy's own connection to {show(wanted)} came back to it: run the proxy with CAP_NET_ADMIN, so "
                 "that it can mark its connections, or `barnabas transparent up --exclude-uid USER` with the user it runs as"
             )
-        if wanted[1] == self._port and _is_local(wanted[0]):
+        if wanted[1] == self._port and is_local(wanted[0]):
             raise NotIntercepted(
                 f"{show(peer)} connected to the proxy itself ({show(wanted)}): clients keep the brokers' own addresses, "
                 "and `barnabas transparent up` brings their connections here"
@@ -170,14 +173,3 @@ class Interception:
 def _mark(own: Address, broker: Address) -> int:
     """The same number in every worker, never 0."""
     return int.from_bytes(blake2b(repr((own, broker)).encode(), digest_size=8).digest()) | 1
-
-
-def _is_local(host: str) -> bool:
-    """Whether an address is one of this machine's."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.socket(family, socket.SOCK_STREAM) as sock:
-        try:
-            sock.bind((host, 0))
-        except OSError as error:
-            return error.errno != errno.EADDRNOTAVAIL
-    return True

@@ -27,7 +27,8 @@ static int has_room(const RingPen *pen) {
 int ring_has_room(RingPen *pen) {
     if (has_room(pen))
         return 1;
-    uint64_t position = (uint64_t)1 << 62, sequence = position;
+    /* As if one had just read everything: it may come at any time, in the place of one that was dismissed. */
+    uint64_t position = pen->position, sequence = pen->sequence;
     for (int i = 0; i < RING_READERS; i++)
         if (reader(pen, i, ACTIVE) == BLOCK) {
             uint64_t at = reader(pen, i, READ_POSITION), number = reader(pen, i, READ_SEQUENCE);

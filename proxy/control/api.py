@@ -11,8 +11,8 @@ from typing import Any
 
 from aiohttp import web
 
-from ..events import Event, ProcessFailed
-from ..life_events import WorkerEnded, WorkerStarted
+from ..events import Event, ProcessFailed, ProcessStarted
+from ..life_events import RulesReplaced, WorkerEnded, WorkerStarted
 from .held import HeldFrames
 from .history import History
 from .leases import Leases
@@ -39,12 +39,12 @@ class Api:
     shutdown: Callable[[], None]
     history: History
     held: HeldFrames
+    relays: Relays
     metrics: Metrics | None = None
-    relays: Relays | None = None
-    """All workers, where there are several."""
     latest: dict[str, Event] = field(default_factory=dict)
     processes: dict[str, dict[str, Any]] = field(default_factory=dict)
     streams: set[asyncio.Task[Any]] = field(default_factory=set)
+    tasks: set[asyncio.Task[None]] = field(default_factory=set)
     leases: Leases = field(init=False)
 
     def __post_init__(self) -> None:
@@ -60,16 +60,33 @@ class Api:
         self.latest[type(event).__name__] = event
         if isinstance(event, ProcessFailed):
             self.processes.setdefault(event.process, {}).update(alive=False, code=event.code)
+            if event.process == "relay":
+                self.held.drop(0, 1)
+        elif isinstance(event, ProcessStarted):
+            self.processes[event.process] = {"pid": event.pid, "alive": True}
         elif isinstance(event, WorkerEnded):
             self.processes.setdefault(f"relay-{event.worker}", {}).update(alive=False, code=event.code)
-            if self.relays is not None:
-                self.held.drop(event.worker - 1, self.relays.workers)
+            self.held.drop(event.worker - 1, self.relays.workers)
         elif isinstance(event, WorkerStarted):
             self.processes[f"relay-{event.worker}"] = {"pid": event.pid, "alive": True}
+        elif isinstance(event, RulesReplaced):
+            task = asyncio.get_running_loop().create_task(self.relays.remember())
+            self.tasks.add(task)
+            task.add_done_callback(self.tasks.discard)
 
     @property
-    def relay(self) -> Link | Relays:
-        return self.relays if self.relays is not None else self.links["relay"]
+    def relay(self) -> Relays:
+        return self.relays
+
+    @property
+    def live(self) -> bool:
+        """Whether there is a relay that takes clients."""
+        return any(state["alive"] for name, state in self.processes.items() if name.startswith("relay"))
+
+    @property
+    def down(self) -> list[str]:
+        """The processes that do not run."""
+        return sorted(name for name, state in self.processes.items() if not state["alive"])
 
     @property
     def observer(self) -> Link:

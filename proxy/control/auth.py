@@ -42,8 +42,8 @@ class Guard:
         self._token = token.encode()
         self._port = port
 
-    def check(self, headers: Mapping[str, str], sock: socket.socket | None) -> None:
-        """Refused if the request is not to be answered."""
+    def check(self, headers: Mapping[str, str], sock: socket.socket | None, with_token: bool = True) -> None:
+        """Refused if the request is not to be answered. `with_token` False: for what whoever is on this machine may know."""
         host = headers.get("Host", "")
         if not self._own(host):
             raise Refused(403, f"the Host header {host!r} is not one of this API: use 127.0.0.1 or localhost")
@@ -52,6 +52,8 @@ class Guard:
         if not self._token:
             if sock is None or _user(sock) != os.getuid():
                 raise Refused(403, "this socket is for its owner")
+            return
+        if not with_token:
             return
         scheme, _, given = headers.get("Authorization", "").partition(" ")
         if not hmac.compare_digest(given.strip().encode(), self._token) or scheme.lower() != "bearer":

@@ -1,4 +1,4 @@
-"""Several relay workers as the one relay that the handlers know.
+"""The relay workers, one or several, as the one relay that the handlers know.
 
 What changes rules or intercepts goes to all workers, one change after the other, so that they all have the same; what
 is counted is added up. A connection, and a frame that is held, belongs to the worker that its number tells: numbers
@@ -8,6 +8,7 @@ of `n` workers go up by `n`.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 from collections.abc import Coroutine
 from typing import Any
@@ -33,6 +34,8 @@ class Relays:
         self._changing = asyncio.Lock()
         self._left: dict[int, int] = {}
         """Intercept -> how many more frames it may hold, over all workers."""
+        self._known: tuple[Any, Any] | None = None
+        """Rules and intercepts that the only worker was given here, for one that takes its place."""
 
     @property
     def workers(self) -> int:
@@ -44,6 +47,11 @@ class Relays:
 
     async def ask(self, do: str, data: bytes = b"", within: float = ASK_SECONDS, **fields: Any) -> Answer:
         """The answer to a command; Failed if there is none."""
+        if len(self._links) == 1:
+            answer = await self._links[0].ask(do, data, within, **fields)
+            if do in _CHANGES:
+                await self.remember()
+            return answer
         if do in ("close", "decide", "extend"):
             number = int(fields["connection" if do == "close" else "held"])
             if number < 1:
@@ -140,13 +148,24 @@ class Relays:
             fresh = Link(name, self.notice)
             await fresh.connect(sock)
             self._links[self._links.index(link)] = fresh
-            for other in others[:1]:
-                try:
-                    standing = (await other.ask("rules.dump"))["standing"]
-                    await fresh.ask("rules.replace", rules=standing)
-                    await fresh.ask("intercepts.take", intercepts=(await other.ask("intercepts"))["intercepts"])
-                except Failed:
-                    pass  # it goes on with the rules of the start
+            try:
+                known = await _dumped(others[0]) if others else self._known
+                if known is not None:
+                    await fresh.ask("rules.replace", rules=known[0])
+                    await fresh.ask("intercepts.take", intercepts=known[1])
+            except Failed:
+                pass  # it goes on with the rules of the start
+
+    async def remember(self) -> None:
+        """Note what the only worker has been told; several know it from each other."""
+        if len(self._links) == 1:
+            with contextlib.suppress(Failed):
+                self._known = await _dumped(self._links[0])
+
+
+async def _dumped(link: Link) -> tuple[Any, Any]:
+    """The rules and intercepts of a worker."""
+    return (await link.ask("rules.dump"))["standing"], (await link.ask("intercepts"))["intercepts"]
 
 
 _telling: set[asyncio.Task[None]] = set()

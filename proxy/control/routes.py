@@ -48,6 +48,8 @@ _EXTEND = Body("Extend", "For how long.", False)
 
 ROUTES: tuple[Route, ...] = (
     Route("GET", "/openapi.json", _described, "This description.", "Any"),
+    Route("GET", "/healthz", seeing.ready, "Whether all processes of the proxy run; 503 if not. Needs no token.", "Health", errors=(503,)),
+    Route("GET", "/healthz/live", seeing.live, "Whether clients are served; 503 if not. Needs no token.", "Health", errors=(503,)),
     Route("GET", "/metrics", seeing.metrics, "Metrics for Prometheus, if the proxy keeps any.", "text/plain", errors=(404, 503)),
     Route("GET", "/v1/status", seeing.status, "How the proxy is.", "Status"),
     Route("GET", "/v1/brokers", seeing.brokers, "Brokers and the listeners that stand for them.", "Brokers", errors=(503,)),
@@ -232,6 +234,10 @@ ROUTES: tuple[Route, ...] = (
     ),
     Route("POST", "/v1/shutdown", steering.shutdown, "Stop the proxy: responses in flight still arrive.", "Stopping", (), None, (202,)),
 )
+
+
+OPEN = frozenset(("/healthz", "/healthz/live"))
+"""What needs no token: probes have none."""
 
 
 def described() -> dict[str, Any]:

@@ -281,4 +281,5 @@ SCHEMAS: dict[str, Schema] = {
     "Extend": _object({}, {"timeout": NUMBER | {"description": "Seconds from now on (default 30)."}}),
     "Decided": _object({"id": WHOLE, "done": {"enum": ["resumed", "edited", "answered", "closed", "dropped"]}}),
     "Stopping": _object({"stopping": YES}),
+    "Health": _object({"live": YES, "ready": YES, "down": {"type": "array", "items": TEXT}}),
 }

@@ -64,6 +64,22 @@ async def status(api: Api, request: web.Request) -> web.Response:
     )
 
 
+async def ready(api: Api, request: web.Request) -> web.Response:
+    return _health(api, api.live and not api.down)
+
+
+async def live(api: Api, request: web.Request) -> web.Response:
+    return _health(api, api.live)
+
+
+def _health(api: Api, fine: bool) -> web.Response:
+    down = api.down
+    said: dict[str, object] = {"live": api.live, "ready": api.live and not down, "down": down}
+    if not fine:
+        said |= {"error": "gone", "message": f"not running: {', '.join(down)}"}
+    return answer(said, 200 if fine else 503)
+
+
 _COUNTED = ("connections", "opened", "exchanges", "errors", "undecoded", "request_bytes", "response_bytes")
 
 

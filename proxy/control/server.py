@@ -28,7 +28,7 @@ from .history import History
 from .links import Failed, Link
 from .metrics import scraped
 from .relays import Relays
-from .routes import ROUTES
+from .routes import OPEN, ROUTES
 
 BODY_BYTES = 8 << 20
 AT_ONCE = 128
@@ -46,18 +46,16 @@ class Server:
         held = HeldFrames()
         bells = settings["bells"]
         workers = settings["relays"]
-        several = len(workers) > 1
 
         def notice(said: dict[str, Any], data: bytes) -> None:
-            (relays.notice if relays is not None else held.notice)(said, data)
+            relays.notice(said, data)
 
         links = {
             name: Link(name, notice if name in workers else None, bells.get(name)) for name in settings["channels"]
         }
-        relays = Relays([links[name] for name in workers], held.notice) if several else None
+        relays = Relays([links[name] for name in workers], held.notice)
         info = settings["info"]
-        self._api = Api(info, links, self._shutdown, History(), held, scraped(info.get("metrics")), relays)
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._api = Api(info, links, self._shutdown, History(), held, relays, scraped(info.get("metrics")))
         self._api.processes = {name: {"pid": pid, "alive": True} for name, pid in info["processes"].items()}
         self._api.processes["control"] = {"pid": os.getpid(), "alive": True}
         self._listener = socket.socket(fileno=settings["listener"])
@@ -94,14 +92,17 @@ class Server:
                 self._api.hear(event)
 
     def _introduced(self, name: str, fd: int) -> None:
-        """A worker has begun in the place of one that ended."""
+        """A process has begun in the place of one that ended."""
         sock = socket.socket(fileno=fd)
-        if self._api.relays is None:
-            sock.close()
-            return
-        task = asyncio.get_running_loop().create_task(self._api.relays.renew(name, sock))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        api = self._api
+        if api.relays.link(name) is not None:
+            renewed = api.relays.renew(name, sock)
+        else:
+            fresh = api.links[name] = Link(name, None, self._settings["bells"].get(name))
+            renewed = fresh.connect(sock)
+        task = asyncio.get_running_loop().create_task(renewed)
+        api.tasks.add(task)
+        task.add_done_callback(api.tasks.discard)
 
     # -- requests --------------------------------------------------------------------------------------------
 
@@ -109,7 +110,7 @@ class Server:
     async def _checked(self, request: web.Request, handler: Any) -> web.StreamResponse:
         sock = request.transport.get_extra_info("socket") if request.transport is not None else None
         try:
-            self._guard.check(request.headers, sock)
+            self._guard.check(request.headers, sock, with_token=request.path not in OPEN)
         except Refused as error:
             kind = "unauthorized" if error.status == 401 else "forbidden"
             refused = answer({"error": kind, "message": str(error)}, error.status)

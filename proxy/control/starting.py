@@ -79,8 +79,7 @@ class ControlStart:
         try:
             token = "" if config.path is not None else secrets.token_urlsafe(32)
             self.access = self._publish(token)
-            for name in (*self._relays, *CHANNELS):
-                self._pairs[name] = socket.socketpair()
+            self.make_pairs()
         except OSError as error:
             self.close()
             self.end()
@@ -156,11 +155,23 @@ class ControlStart:
         return ControlListening(self.access.url, self.access.token_file)
 
     @property
-    def port(self) -> int:
-        """The TCP port; 0 where there is none."""
-        return 0 if self.config.path is not None else int(self.access.url.rpartition(":")[2])
+    def address(self) -> Address | None:
+        """Where it listens; None on a Unix socket."""
+        if self.config.path is not None:
+            return None
+        host, port = self._listener.getsockname()[:2]
+        return host, port
 
     # -- the processes ---------------------------------------------------------------------------------------
+
+    def make_pairs(self) -> None:
+        """New channels between the control server and the others."""
+        for name in (*self._relays, *CHANNELS):
+            self._pairs[name] = socket.socketpair()
+
+    def theirs(self, name: str) -> int:
+        """The descriptor of a process's end of its channel."""
+        return self._pairs[name][1].fileno()
 
     def commands(self, name: str) -> dict[str, Any]:
         """The settings of a process that takes commands."""
@@ -197,7 +208,7 @@ class ControlStart:
 
     @contextlib.contextmanager
     def renewed(self, name: str) -> Iterator[tuple[dict[str, Any], list[int]]]:
-        """Settings and descriptors of a relay that begins in the place of another; `introduce` it before the end."""
+        """Settings and descriptors of a process that begins in the place of another; `introduce` it before the end."""
         self._pairs[name] = pair = socket.socketpair()
         try:
             yield self.commands(name), self.fds(name)
@@ -206,7 +217,7 @@ class ControlStart:
                 sock.close()
 
     def introduce(self, name: str) -> None:
-        """Hand the control server its channel to that relay."""
+        """Hand the control server its channel to that process."""
         if self.control is not None:
             packet = json.dumps({"channel": name}).encode()
             with contextlib.suppress(OSError):
@@ -228,11 +239,15 @@ class ControlStart:
                 self.control.send(json.dumps({"missed": self._missed}).encode(), socket.MSG_DONTWAIT)
                 self._missed = 0
 
-    def close(self) -> None:
+    def close_pairs(self) -> None:
         """The processes have what is theirs."""
         for pair in self._pairs.values():
             for sock in pair:
                 sock.close()
+
+    def close(self) -> None:
+        """No control server will be started any more."""
+        self.close_pairs()
         self._listener.close()
 
     def end(self) -> None:

@@ -116,6 +116,9 @@ EXAMPLE = """\
 connect-seconds = 10          # for a connection to a broker
 idle-seconds = 0              # close connections without a byte for so long; 0: never
 max-connections = 0           # of each cluster, more clients wait; 0: as many as the system allows
+# max-brokers = 1000          # brokers that get a listener
+# broker-expiry = 900         # close listeners of brokers that no response has named for so long; 0: never
+# upstream-allow = ["10.0.0.0/8:9092"]  # connect to brokers there only, besides `broker`
 # workers = 4                 # relay processes of each cluster, for machines with many cores
 
 [[cluster]]

@@ -92,6 +92,9 @@ def proxy(
     max_connections: limits.MaxConnections = limits.DEFAULT.max_connections,
     max_frame: limits.MaxFrame = limits.DEFAULT.max_frame,
     oversize: limits.Oversize = limits.DEFAULT.oversize,
+    max_brokers: limits.MaxBrokers = limits.DEFAULT.max_brokers,
+    broker_expiry: limits.BrokerExpiry = limits.DEFAULT.broker_expiry,
+    upstream_allow: limits.UpstreamAllow = None,
     rotate_size: keeping.RotateSize = "",
     rotate_time: keeping.RotateTime = "",
     keep_size: keeping.KeepSize = "",
@@ -183,7 +186,7 @@ def cluster_config(name: str, given: dict[str, Any]) -> Cluster:
         control=steering.control_config(given["control"], given["control_values"]),
         limits=limits.config(
             given["connect_seconds"], given["idle_seconds"], given["max_connections"], given["max_frame"],
-            given["oversize"],
+            given["oversize"], given["max_brokers"], given["broker_expiry"], given["upstream_allow"],
         ),
     )  # fmt: skip
     return Cluster(name, config, given["rules"])

@@ -54,6 +54,34 @@ Oversize = Annotated[
         rich_help_panel=PANEL,
     ),
 ]
+MaxBrokers = Annotated[
+    int,
+    typer.Option(
+        "--max-brokers",
+        help="Most brokers that get a listener; never more than half of the files that may be open.",
+        metavar="N",
+        rich_help_panel=PANEL,
+    ),
+]
+BrokerExpiry = Annotated[
+    float,
+    typer.Option(
+        "--broker-expiry",
+        help="Close the listener of a broker that no response has named for so long; 0: never.",
+        metavar="S",
+        rich_help_panel=PANEL,
+    ),
+]
+UpstreamAllow = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--upstream-allow",
+        help="Connect to brokers in this network only, besides --broker: 10.0.0.0/8, 10.0.0.0/8:9092-9094, [fd00::/8]:9092. "
+        "May be repeated. Default: everywhere.",
+        metavar="NETWORK[:PORTS]",
+        rich_help_panel=PANEL,
+    ),
+]
 Workers = Annotated[
     int,
     typer.Option(
@@ -67,11 +95,15 @@ DEFAULT = Limits()
 
 
 def config(
-    connect_seconds: float, idle_seconds: float, max_connections: int, max_frame: int, oversize: str
-) -> Limits:
+    connect_seconds: float, idle_seconds: float, max_connections: int, max_frame: int, oversize: str, max_brokers: int,
+    broker_expiry: float, upstream_allow: list[str] | None,
+) -> Limits:  # fmt: skip
     """Failure for limits that make no sense."""
     try:
-        return Limits(connect_seconds, idle_seconds, max_connections, max_frame, oversize)
+        return Limits(
+            connect_seconds, idle_seconds, max_connections, max_frame, oversize, max_brokers, broker_expiry,
+            tuple(upstream_allow or ()),
+        )  # fmt: skip
     except ValueError as error:
         raise Failure(str(error)) from None
 

@@ -25,6 +25,8 @@ from .address import show
 from .failure import Failure
 
 COUNTS_EVERY = 10.0
+FAILED = 1
+"""Exit status of a proxy that has ended by itself because its relays could not be kept running."""
 
 
 class _Hangup:
@@ -36,7 +38,7 @@ class _FlightAsked:
 
 
 class _Ended:
-    """A proxy has stopped by itself: its control API was asked to."""
+    """A proxy has stopped by itself: its control API was asked to, or it has failed."""
 
 
 @dataclass(slots=True)
@@ -96,6 +98,8 @@ def run(clusters: Sequence[Cluster], as_json: bool, quiet: bool, screen: bool) -
                 f"{cluster.prefix}recorded to {record}; look at it with: barnabas ui {record}, "
                 f"or: barnabas findings {record}"
             )
+    if any(cluster.proxy.failed for cluster in clusters):
+        raise SystemExit(FAILED)
 
 
 def stop_all(proxies: Sequence[Proxy]) -> None:
@@ -252,6 +256,8 @@ def _lines(clusters: Sequence[Cluster], heard: _Heard, as_json: bool, quiet: boo
                 continue
             if isinstance(found, _Ended):
                 running -= 1
+                if any(cluster.proxy.failed for cluster in clusters):
+                    return  # whoever supervises this command starts all of it again
                 continue
             if isinstance(found, _FlightAsked):
                 for each in clusters:

@@ -1,0 +1,330 @@
+"""Where a proxy connects to for clients, which brokers get listeners, and that names are looked up beside the traffic."""
+
+from __future__ import annotations
+
+import os
+import resource
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from barnabas import decoder
+from barnabas.proxy import resolver
+from barnabas.proxy.addresses import AddressMap
+from barnabas.proxy.board import Board
+from barnabas.proxy.control import ControlConfig
+from barnabas.proxy.destinations import ITSELF, Allowed, Destinations
+from barnabas.proxy.events import BrokerFound, Event, ListenerFailed, RelayFault, UpstreamFailed
+from barnabas.proxy.life_events import BrokerGone, BrokerIsProxy
+from barnabas.proxy.limits import Limits
+from barnabas.proxy.relay import Relay
+from harness import wire
+from harness.testbed import Testbed, next_event
+from harness.waiting import PATIENCE, until
+
+METADATA = wire.with_size(decoder.encode_request(3, 8, {"topics": None}, correlation_id=1))
+Brokers = list[tuple[int, str, int]]
+
+
+def naming(testbed: Testbed, brokers: Callable[[], Brokers]) -> tuple[str, int]:
+    """A broker whose Metadata responses name these, and that answers all else with 6 zeros."""
+
+    def script(sock: socket.socket) -> None:
+        while frame := wire.read_frame(sock):
+            number = int.from_bytes(frame[8:12], "big")
+            sock.sendall(wire.metadata_response(number, brokers()) if frame[4:6] == b"\0\3" else wire.response(number, bytes(6)))
+
+    address: tuple[str, int] = testbed.broker(script).address
+    return address
+
+
+def told(client: socket.socket) -> list[tuple[str, int]]:
+    """The addresses in the response to a Metadata request."""
+    client.sendall(METADATA)
+    answer = decoder.decode_response(wire.read_frame(client)[4:], api_key=3, api_version=8).to_dict()
+    return [(broker["host"], broker["port"]) for broker in answer["brokers"]]
+
+
+# -- own addresses -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("bound", "asked", "what"),
+    [
+        ("127.0.0.1", "127.0.0.1", "x"),
+        ("127.0.0.1", "0.0.0.0", "x"),
+        ("127.0.0.1", "::ffff:127.0.0.1", "x"),
+        ("127.0.0.1", "::ffff:0.0.0.0", "x"),
+        ("127.0.0.1", "127.0.0.2", ""),
+        ("127.0.0.1", "10.0.0.1", ""),
+        ("::1", "::", "x"),
+        ("::1", "::1", "x"),
+        ("::1", "127.0.0.1", ""),
+        ("0.0.0.0", "127.0.0.9", "x"),
+        ("0.0.0.0", "192.0.2.1", ""),
+    ],
+)
+def test_what_a_connect_would_reach(bound: str, asked: str, what: str) -> None:
+    found = Destinations([(bound, 99, "x")])
+    assert found.own(asked, 99) == what
+    assert found.own(asked, 98) == ""
+
+
+SPELLINGS = ["127.0.0.1", "0.0.0.0", "127.1", "2130706433", "0x7f.1", "::ffff:127.0.0.1", "LOCALHOST", "localhost", "::ffff:0:0"]
+
+
+@pytest.mark.parametrize("host", SPELLINGS)
+def test_the_control_api_is_reached_by_no_spelling(testbed: Testbed, tmp_path: Any, host: str) -> None:
+    port: list[int] = []
+    upstream = naming(testbed, lambda: [(1, host, port[0])])
+    proxy = testbed.proxy(upstream, control=ControlConfig(directory=tmp_path))
+    assert proxy.control is not None
+    port.append(int(proxy.control.access.url.rpartition(":")[2]))
+    ((given, at),) = told(testbed.client(proxy.address))
+    if (given, at) != (host, port[0]):
+        # A listener: what is connected there goes nowhere.
+        client = testbed.client((given, at))
+        client.sendall(b"GET /healthz HTTP/1.0\r\nHost: localhost\r\n\r\n")
+        assert wire.exactly(client, 100) == b""
+        assert "the control API" in next_event(proxy, UpstreamFailed).reason
+    else:
+        assert "the control API" in next_event(proxy, ListenerFailed).reason
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+def test_a_broker_that_advertises_the_proxy_keeps_its_address(testbed: Testbed, host: str) -> None:
+    own: list[int] = []
+    proxy = testbed.proxy(naming(testbed, lambda: [(1, host, own[0])]))
+    own.append(proxy.address[1])
+    client = testbed.client(proxy.address)
+    for _ in range(5):
+        assert [port for _, port in told(client)] == [own[0]]
+    assert next_event(proxy, BrokerIsProxy).node == 1
+    proxy.stop()
+    assert not [event for event in proxy.events() if isinstance(event, BrokerFound)]
+
+
+# -- where to ------------------------------------------------------------------------------------------------------
+
+
+def test_networks_and_ports() -> None:
+    def refuses(address: str, port: int, *allowed: str) -> bool:
+        return bool(Destinations([], allowed).refusal(address, port))
+
+    assert not refuses("192.0.2.1", 22)
+    assert not refuses("10.1.2.3", 9092, "10.0.0.0/8")
+    assert not refuses("::ffff:10.1.2.3", 9092, "10.0.0.0/8")
+    assert refuses("11.1.2.3", 9092, "10.0.0.0/8")
+    assert refuses("10.1.2.3", 9095, "10.0.0.0/8:9092-9094") and not refuses("10.1.2.3", 9094, "10.0.0.0/8:9092-9094")
+    assert refuses("10.1.2.3", 9093, "10.1.2.3:9092") and not refuses("10.1.2.3", 9092, "10.1.2.3:9092")
+    assert not refuses("fd00::1", 9092, "[fd00::/8]:9092") and refuses("fd00::1", 9093, "[fd00::/8]:9092")
+    assert not refuses("fd00::1", 1, "10.0.0.0/8", "fd00::/8")
+
+
+@pytest.mark.parametrize("text", ["", "kafka", "10.0.0.0/33", "10.0.0.1:x", "10.0.0.1:5-2", "10.0.0.1:0", "[fd00::/8", "[fd00::1]9092"])
+def test_what_is_no_network(text: str) -> None:
+    with pytest.raises(ValueError, match=r"\w"):
+        Allowed.parse(text)
+    with pytest.raises(ValueError, match=r"\w"):
+        Limits(upstream_allow=(text,))
+
+
+def test_no_tunnel_to_where_it_is_not_allowed(testbed: Testbed) -> None:
+    """A rogue broker names the address of something else: no byte goes there."""
+    reached = threading.Event()
+    other = testbed.broker(lambda sock: reached.set())
+    upstream = naming(testbed, lambda: [(1, *other.address), (2, "localhost", other.address[1])])
+    proxy = testbed.proxy(upstream, limits=Limits(upstream_allow=("10.0.0.0/8",)))
+    literal, name = told(testbed.client(proxy.address))
+    assert literal == other.address  # no listener, and the address stays
+    refused = next_event(proxy, ListenerFailed)
+    assert (refused.broker, "--upstream-allow" in refused.reason) == (other.address, True)
+    client = testbed.client(name)
+    assert wire.exactly(client, 1) == b""
+    assert "--upstream-allow" in next_event(proxy, UpstreamFailed).reason
+    assert not reached.is_set()
+
+
+# -- how many ------------------------------------------------------------------------------------------------------
+
+
+def test_25_000_brokers_take_as_many_files_as_are_allowed_and_clients_are_served(testbed: Testbed) -> None:
+    many: Brokers = [(number, f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}", 9092) for number in range(25_000)]
+    proxy = testbed.proxy(naming(testbed, lambda: many), limits=Limits(max_brokers=50))
+    client = testbed.client(proxy.address)
+    for _ in range(2):
+        given = told(client)
+        assert len([host for host, _ in given if host == "127.0.0.1"]) == 50
+    refused = next_event(proxy, ListenerFailed)
+    assert refused.brokers == 24_950 and "--max-brokers" in refused.reason
+    files = len(os.listdir(f"/proc/{proxy._children['relay'].pid}/fd"))
+    assert files < 200
+    other = testbed.client(proxy.address)
+    other.sendall(wire.request(18, 0, 3))
+    assert wire.read_frame(other) == wire.response(3, bytes(6))
+    proxy.stop()
+    rest = list(proxy.events())
+    assert not [event for event in rest if isinstance(event, RelayFault)]
+    assert len([event for event in rest if isinstance(event, ListenerFailed)]) <= 1
+
+
+def test_half_of_the_files_stay_for_connections() -> None:
+    from barnabas.proxy.limits import Guard
+
+    files = resource.getrlimit(resource.RLIMIT_NOFILE)
+    relay: Any = None
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (256, files[1]))
+        assert Guard(relay, {}).most_brokers() == 128
+        assert Guard(relay, {"max_brokers": 5}).most_brokers() == 5
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, files)
+
+
+@pytest.fixture
+def mapped() -> Iterator[Callable[..., tuple[AddressMap, list[float], list[Event], list[Any]]]]:
+    sockets: list[socket.socket] = []
+
+    def make(**options: Any) -> tuple[AddressMap, list[float], list[Event], list[Any]]:
+        now, events, closed = [1000.0], [], []
+
+        def opened(sock: socket.socket, broker: tuple[str, int]) -> None:
+            sockets.append(sock)
+
+        made = AddressMap(
+            ("127.0.0.1", 1), ("10.0.0.9", 9092), fixed=False, same_host=lambda *_: False, opened=opened, emit=events.append,
+            closed=closed.append, clock=lambda: now[0], **options,
+        )  # fmt: skip
+        return made, now, events, closed
+
+    yield make
+    for sock in sockets:
+        sock.close()
+
+
+def test_a_listener_ends_when_its_broker_is_not_named_any_more(mapped: Any) -> None:
+    brokers, now, events, closed = mapped(most=2)
+    one, two, three = (("10.0.0.1", 9092), ("10.0.0.2", 9092), ("10.0.0.3", 9092))
+    brokers.open_in_order([(1, one), (2, two), (3, three)])
+    assert brokers.stands_for(three, 3, "h") is None
+    now[0] += 500
+    brokers.open_in_order([(1, one)])
+    now[0] += 500
+    brokers.expire(900.0, used=())
+    assert closed == [two] and [event.broker for event in events if isinstance(event, BrokerGone)] == [two]
+    assert [found.broker for found in brokers.found] == [one]
+    brokers.open_in_order([(3, three)])
+    assert brokers.stands_for(three, 3, "h") is not None
+    now[0] += 5000
+    brokers.expire(900.0, used={one, three})
+    assert closed == [two]
+
+
+def test_what_has_expired_is_not_opened_by_the_next_relay(mapped: Any) -> None:
+    board = Board.create(1, 0)
+    try:
+        brokers, now, _, _ = mapped(board=board)
+        one, two = ("10.0.0.1", 9092), ("10.0.0.2", 9092)
+        brokers.open_in_order([(1, one), (2, two)])
+        now[0] += 100
+        brokers.open_in_order([(1, one)])
+        brokers.expire(50.0, used=())
+        fd = os.dup(board.fd)
+        fresh = Board(fd, 0)
+        again, _, _, _ = mapped(board=fresh)
+        again.reopen()
+        assert [found.broker for found in again.found] == []  # the port of the first is still taken, by the map before
+        assert two not in again._ports
+        fresh.close()
+    finally:
+        board.close()
+
+
+def test_a_listener_that_has_expired_is_closed(testbed: Testbed) -> None:
+    named: Brokers = [(1, "10.0.0.1", 9092)]
+    proxy = testbed.proxy(naming(testbed, lambda: list(named)), limits=Limits(broker_expiry=0.2))
+    client = testbed.client(proxy.address)
+    (own,) = told(client)
+    assert own[0] == "127.0.0.1"
+    named.clear()
+    assert next_event(proxy, BrokerGone).address == own
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(own, timeout=PATIENCE)
+    named.append((2, "10.0.0.2", 9092))
+    assert told(client)[0][0] == "127.0.0.1"
+
+
+# -- names ---------------------------------------------------------------------------------------------------------
+
+
+class SlowNames:
+    """A name service that does not answer until it is let."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.go = threading.Event()
+        self.asked: list[str] = []
+        monkeypatch.setattr(resolver, "look_up", self._look_up)
+
+    def _look_up(self, host: str, port: int) -> Any:
+        self.asked.append(host)
+        self.go.wait(PATIENCE)
+        return [(socket.AF_INET, ("127.0.0.1", port))] if host == "same" else OSError("no such name")
+
+
+def test_names_are_looked_up_once_and_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    slow = SlowNames(monkeypatch)
+    found = resolver.Resolver()
+    answers: list[Any] = []
+    for number in range(20):
+        found.resolve(f"n{number % 10}", 9092, answers.append)
+    assert found.known("n1", 9092) is None
+    until(lambda: len(slow.asked) == resolver.THREADS)  # not one after the other
+    slow.go.set()
+
+    def all_there() -> bool:
+        found.deliver()
+        return len(answers) == 20
+
+    until(all_there)
+    assert sorted(slow.asked) == sorted(f"n{number}" for number in range(10))
+
+
+def test_nothing_on_the_relays_thread_asks_the_name_service() -> None:
+    """`look_up` is the only way to it, and only the resolver's threads call it."""
+    import ast
+    import inspect
+    from pathlib import Path
+
+    import barnabas.proxy as package
+
+    asking = {"getaddrinfo", "gethostbyname", "gethostbyname_ex", "gethostbyaddr", "getnameinfo", "getfqdn", "create_connection"}
+    allowed = {"resolver.py": "look_up", "addresses.py": "listen", "metering.py": "_open", "feed_client.py": None}
+    folder = Path(inspect.getfile(package)).parent
+    for path in sorted(folder.glob("*.py")):
+        if allowed.get(path.name, "") is None:
+            continue  # a program that reads a feed
+        for function in ast.walk(ast.parse(path.read_text())):
+            if isinstance(function, ast.FunctionDef) and function.name != allowed.get(path.name):
+                named = {node.attr for node in ast.walk(function) if isinstance(node, ast.Attribute)}
+                assert not named & asking or (path.name in ("resolver.py",) and function.name == "_work"), (path.name, function.name)
+    assert Relay.__module__ == "barnabas.proxy.relay"
+
+
+def test_20_names_on_a_slow_resolver_cost_other_connections_nothing(testbed: Testbed) -> None:
+    """Names below .invalid, each of which a resolver may take long for: another connection's requests go on meanwhile, and the
+    response comes with addresses of the proxy whatever the resolver says."""
+    port: list[int] = []
+    upstream = naming(testbed, lambda: [(number, f"broker-{number}.invalid", port[0]) for number in range(20)])
+    port.append(upstream[1])
+    proxy = testbed.proxy(upstream)
+    client, other = testbed.client(proxy.address), testbed.client(proxy.address)
+    client.sendall(METADATA)
+    for number in range(50):
+        other.sendall(wire.request(18, 0, number))
+        assert wire.read_frame(other) == wire.response(number, bytes(6))
+    answer = decoder.decode_response(wire.read_frame(client)[4:], api_key=3, api_version=8).to_dict()
+    assert {broker["host"] for broker in answer["brokers"]} == {"127.0.0.1"}
+    assert len({broker["port"] for broker in answer["brokers"]}) == 20
+    assert ITSELF
