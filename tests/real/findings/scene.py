@@ -1,0 +1,55 @@
+"""A scene: real clients do something through a recording proxy, and the detectors read the recording."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from barnabas.decoder.findings import Finding
+from barnabas.plugins.rules import Rule
+from barnabas.proxy import ProxyConfig
+from barnabas.proxy.events import ConnectionClosed, ConnectionOpened
+from harness.proxies import Proxy
+from harness.waiting import attempts
+from retold import recorded
+from retold.edited_exchanges import SECOND, edited, time_of
+
+
+def record(upstream: tuple[str, int], run: Callable[[str], object], folder: Path, rules: Sequence[Rule] = ()) -> Path:
+    """Run it with the address of a proxy in front of a broker, until its clients have gone; the recording's folder."""
+    recording = folder / "recording"
+    with Proxy(ProxyConfig(upstream=upstream, record=recording, rules=list(rules))) as proxy:
+        run("{}:{}".format(*proxy.address))
+        gc.collect()  # librdkafka's clients close their connections when they go away
+        _until_all_closed(proxy)
+    return recording
+
+
+def _until_all_closed(proxy: Proxy) -> None:
+    """Wait for the end of all connections; one that a client keeps in a thread of its own ends with the proxy."""
+    opened: set[int] = set()
+    for left in attempts(seconds=5, pause=0):
+        event = proxy.next_event(min(left, 0.3))
+        if isinstance(event, ConnectionOpened):
+            opened.add(event.connection)
+        elif isinstance(event, ConnectionClosed):
+            opened.discard(event.connection)
+        elif event is None and not opened:
+            return
+
+
+def retimed(recording: Path, seconds: float, longer: bool = False) -> list[recorded.Happening]:
+    """What happened, told as if it had taken no longer than so many seconds in all, for what counts by the second.
+
+    `longer`: as if it had taken just as long, even where it took less.
+    """
+    happenings = recorded.happenings(recording)
+    times = [time for happening in happenings if (time := time_of(happening))]
+    factor = seconds * SECOND / max(times[-1] - times[0], 1)
+    return edited(happenings, stretch=factor if longer else min(1.0, factor))
+
+
+def told(found: list[Finding]) -> str:
+    """What a failure says of findings."""
+    return "found:\n" + "\n".join(f"  {f.id} {f.severity} x{f.count}: {f.seen}" for f in found)
