@@ -7,13 +7,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from barnabas.decoder.findings import Finding
+from barnabas.decoder.happening import Happening
 from barnabas.plugins.rules import Rule
 from barnabas.proxy import ProxyConfig
 from barnabas.proxy.events import ConnectionClosed, ConnectionOpened
 from harness.proxies import Proxy
 from harness.waiting import attempts
 from retold import recorded
-from retold.edited_exchanges import SECOND, edited, time_of
+from retold.edited_exchanges import SECOND, edited, exchange_of, time_of
 
 
 def record(upstream: tuple[str, int], run: Callable[[str], object], folder: Path, rules: Sequence[Rule] = ()) -> Path:
@@ -39,13 +40,20 @@ def _until_all_closed(proxy: Proxy) -> None:
             return
 
 
-def retimed(recording: Path, seconds: float, longer: bool = False) -> list[recorded.Happening]:
+def retimed(
+    recording: Path, seconds: float | None = None, longer: bool = False, rate: tuple[str, float] | None = None
+) -> list[Happening]:
     """What happened, told as if it had taken no longer than so many seconds in all, for what counts by the second.
 
-    `longer`: as if it had taken just as long, even where it took less.
+    `longer`: as if it had taken just as long, even where it took less. `rate`: an API and how many of its requests there
+    are in a second at least.
     """
     happenings = recorded.happenings(recording)
     times = [time for happening in happenings if (time := time_of(happening))]
+    if rate is not None:
+        api, per_second = rate
+        seconds = len({id(e) for h in happenings if (e := exchange_of(h)) and e.api == api}) / per_second
+    assert seconds is not None
     factor = seconds * SECOND / max(times[-1] - times[0], 1)
     return edited(happenings, stretch=factor if longer else min(1.0, factor))
 
