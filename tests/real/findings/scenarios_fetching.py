@@ -572,9 +572,7 @@ def record(name: str, cluster: Cluster, folder: Path) -> Path:
     """Run a scenario through a recording proxy; the folder of the recording. `cluster`: of the scenario's setting."""
     scenario, topic = SCENARIOS[name], f"f-{name}"
     if scenario.create:
-        admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
-        new = NewTopic(topic, scenario.partitions, 1, config=dict(scenario.config))
-        admin.create_topics([new])[topic].result(PATIENCE)
+        scene.create(cluster.bootstrap, topic, scenario.partitions, config=dict(scenario.config))
     run = partial(scenario.run, topic=topic, **({"cluster": cluster} if scenario.setting == "pair" else {}))
     with ExitStack() as stack:
         upstream = cluster.addresses[0]

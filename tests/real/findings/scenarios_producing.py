@@ -15,7 +15,6 @@ from typing import Any
 
 from barnabas.plugins import rules
 from confluent_kafka import KafkaException, Producer
-from confluent_kafka.admin import AdminClient, NewTopic
 from harness.waiting import PATIENCE, PATIENCE_MS, until
 from kafka import KafkaConsumer, KafkaProducer
 from kafka.errors import KafkaError
@@ -313,16 +312,10 @@ SCENARIOS: dict[str, Scenario] = {
 }
 
 
-def create(bootstrap: str, topic: str, partitions: int = 1, **more: Any) -> None:
-    """Make a topic."""
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    admin.create_topics([NewTopic(topic, partitions, **more)])[topic].result(PATIENCE)
-
-
 def record(name: str, address: tuple[str, int], folder: Path) -> Path:
     """Run a scenario through a recording proxy; the folder of the recording. `address`: of the broker."""
     scenario, topic = SCENARIOS[name], f"p-{name}"
-    create("{}:{}".format(*address), topic, scenario.partitions, config=dict(scenario.config))
+    scene.create("{}:{}".format(*address), topic, scenario.partitions, config=dict(scenario.config))
     made: list[rules.Rule] = []
     if scenario.rules:
         (folder / "rules.yaml").write_text(scenario.rules.format(topic=topic))

@@ -5,16 +5,25 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from barnabas.decoder.findings import Finding
 from barnabas.decoder.happening import Happening
 from barnabas.plugins.rules import Rule
 from barnabas.proxy import ProxyConfig
 from barnabas.proxy.events import ConnectionClosed, ConnectionOpened
+from confluent_kafka.admin import AdminClient, NewTopic
 from harness.proxies import Proxy
-from harness.waiting import attempts
+from harness.waiting import PATIENCE, attempts, until
 from retold import recorded
 from retold.edited_exchanges import SECOND, edited, exchange_of, time_of
+
+
+def create(bootstrap: str, topic: str, partitions: int = 1, **more: Any) -> None:
+    """Make a topic, and wait until the broker knows it."""
+    admin = AdminClient({"bootstrap.servers": bootstrap, "client.id": "setup"})
+    admin.create_topics([NewTopic(topic, partitions, **more)])[topic].result(PATIENCE)
+    until(lambda: topic in admin.list_topics(timeout=PATIENCE).topics, f"topic {topic}")
 
 
 def record(upstream: tuple[str, int], run: Callable[[str], object], folder: Path, rules: Sequence[Rule] = ()) -> Path:
