@@ -9,6 +9,7 @@ import pytest
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError
 from barnabas.ui.testing.bench import Barnabas
+from harness.waiting import PATIENCE
 from real.fault_bench import cursor, mocked, seen
 
 
@@ -27,7 +28,7 @@ def aiokafka(bootstrap: str, topic: str) -> str:
                 return type(error).__name__
             return "sent"
 
-    return asyncio.run(asyncio.wait_for(work(), 60))
+    return asyncio.run(asyncio.wait_for(work(), PATIENCE))
 
 
 @pytest.mark.parametrize(

@@ -18,9 +18,11 @@ from barnabas.proxy import ProxyConfig
 from barnabas.proxy.replay.session import Replay
 from barnabas.proxy.replay.settings import Order, Pace, Settings
 from harness.proxies import Proxy
+from harness.waiting import PATIENCE
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
+from real import kafka_python_client
 from real.broker import Cluster, start_cluster
-from real.clients import RECORDED_IN_TURN, WORKLOADS, expected
+from real.clients import WORKLOADS, expected, in_turn
 from real.old_broker import OldBroker
 from real.workload import Deadline
 from scapy.all import PcapReader, PcapWriter
@@ -28,13 +30,14 @@ from scapy.all import PcapReader, PcapWriter
 
 @pytest.fixture(scope="module")
 def origin() -> Iterator[Cluster]:
-    """Where recordings are made. It and the target get the same work, so that also lists of everything agree."""
+    """Where recordings are made. Of its own: it and the target hold nothing but the same work, so lists of everything agree."""
     with start_cluster() as cluster:
         yield cluster
 
 
 @pytest.fixture(scope="module")
 def target() -> Iterator[Cluster]:
+    """Where they are replayed to. Of its own, as the origin is."""
     with start_cluster() as cluster:
         yield cluster
 
@@ -56,7 +59,7 @@ def contents(bootstrap: str, isolation: str = "read_uncommitted") -> dict[str, l
             consumer.assign(places)
             consumer.seek_to_beginning(*places)
             found[topic] = []
-            deadline = Deadline(30)
+            deadline = Deadline()
             while any(consumer.position(place) < ends[place] for place in places):
                 deadline.check(f"the records of {topic}")
                 for batch in consumer.poll(timeout_ms=200).values():
@@ -84,12 +87,12 @@ def told(report: Report) -> str:
     return json.dumps(document, indent=1, default=str)
 
 
-@pytest.mark.parametrize("name", RECORDED_IN_TURN)
+@pytest.mark.parametrize("name", in_turn("aiokafka transactions"))
 def test_both_clusters_hold_the_same(name: str, origin: Cluster, target: Cluster, tmp_path: Path) -> None:
     run = "replayed-" + name.replace(" ", "-").replace("_", "-")
     assert record(origin.addresses[0], tmp_path / "rec", WORKLOADS[name], run) == expected(name)
     report = Replay(
-        tmp_path / "rec", target.addresses[0], policy=Policy(admin=True), settings=Settings(patience=20)
+        tmp_path / "rec", target.addresses[0], policy=Policy(admin=True), settings=Settings(patience=PATIENCE)
     ).run()
     assert report.count == 0, told(report)
     with open_capture(tmp_path / "rec") as capture:
@@ -108,7 +111,7 @@ def test_as_fast_as_it_goes_under_other_names(origin: Cluster, target: Cluster, 
         groups={f"booking-{run}": "booking-b"},
         transactional_ids={f"booker-{run}": "booker-b"},
     )
-    report = Replay(tmp_path / "rec", target.addresses[0], names, settings=Settings(Pace(0.0), patience=20)).run()
+    report = Replay(tmp_path / "rec", target.addresses[0], names, settings=Settings(Pace(0.0), patience=PATIENCE)).run()
     assert report.count == 0, told(report)
     there, here = contents(target.bootstrap, "read_committed"), contents(origin.bootstrap, "read_committed")
     for old, new in names.topics.items():
@@ -122,11 +125,12 @@ def test_as_fast_as_it_goes_under_other_names(origin: Cluster, target: Cluster, 
     assert f"booking-{run}" not in committed(target.bootstrap)
 
 
+@pytest.mark.slow
 def test_twice_appends_twice(origin: Cluster, target: Cluster, tmp_path: Path) -> None:
     def work(bootstrap: str, run: str) -> None:
         producer = KafkaProducer(bootstrap_servers=bootstrap, linger_ms=0)
         for number in range(5):
-            producer.send("twice", str(number).encode()).get(15)
+            producer.send("twice", str(number).encode()).get(PATIENCE)
         producer.close()
 
     with KafkaAdminClient(bootstrap_servers=origin.bootstrap) as admin:
@@ -147,18 +151,13 @@ def old_client(bootstrap: str, run: str) -> list[bytes]:
             producer.send("old", f"{codec} {n}".encode(), b"key", timestamp_ms=1_600_000_000_000 + n) for n in range(4)
         ]
         for future in futures:
-            future.get(20)
+            future.get(PATIENCE)
         producer.close()
     consumer = KafkaConsumer(
         "old", bootstrap_servers=bootstrap, api_version=version, group_id="old-group", auto_offset_reset="earliest",
         enable_auto_commit=False,
     )  # fmt: skip
-    read: list[bytes] = []
-    deadline = Deadline(40)
-    while len(read) < 12:
-        deadline.check("12 records")
-        for batch in consumer.poll(timeout_ms=deadline.left_ms).values():
-            read += [record.value for record in batch]
+    read = [record.value for record in kafka_python_client.read(consumer, 12)]
     consumer.commit()
     consumer.close()
     return read
@@ -166,7 +165,9 @@ def old_client(bootstrap: str, run: str) -> list[bytes]:
 
 def test_an_old_client_on_a_new_cluster(old_broker: OldBroker, target: Cluster, tmp_path: Path) -> None:
     read = record(old_broker.address, tmp_path / "rec", old_client, "")
-    report = Replay(tmp_path / "rec", target.addresses[0], create_topics=True, settings=Settings(patience=20)).run()
+    report = Replay(
+        tmp_path / "rec", target.addresses[0], create_topics=True, settings=Settings(patience=PATIENCE)
+    ).run()
     changed = {text.split()[0] for text in report.versions}
     assert {"Produce", "Fetch"} <= changed, told(report)
     assert not report.failed and not report.skipped, told(report)
@@ -188,8 +189,8 @@ def test_a_foreign_capture_by_the_command(origin: Cluster, target: Cluster, tmp_
                     out.write(packet)
     host, port = target.addresses[0]
     command = [sys.executable, "-m", "barnabas", "replay", str(foreign), "--to", f"{host}:{port}", "--speed", "10x",
-               "--report", str(document), "--fail-on", "differences", "--patience", "20"]  # fmt: skip
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL)
+               "--report", str(document), "--fail-on", "differences", "--patience", str(PATIENCE)]  # fmt: skip
+    done = subprocess.run(command, capture_output=True, text=True, timeout=2 * PATIENCE, stdin=subprocess.DEVNULL)
     assert done.returncode == 0, done.stdout + done.stderr
     assert json.loads(document.read_text())["differences"] == 0
     assert document.stat().st_mode & 0o777 == 0o600
