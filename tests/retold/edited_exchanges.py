@@ -41,6 +41,17 @@ def copied(exchange: Exchange, *, after: float = 0, answered_after: float = 0, *
     return made
 
 
+def slower(exchanges: Iterable[Exchange], factor: float) -> list[Exchange]:
+    """The same exchanges, so many times as slow from the first request on."""
+    told = list(exchanges)
+    start = told[0].request_time_ns or 0
+
+    def at(time_ns: int | None) -> int:
+        return start + int(((time_ns or 0) - start) * factor)
+
+    return [copied(e, request_time_ns=at(e.request_time_ns), response_time_ns=at(e.response_time_ns)) for e in told]
+
+
 # --- edits: what becomes of one exchange ---------------------------------------------------------------------
 
 
@@ -168,6 +179,11 @@ def repeated(happenings: Iterable[Happening], times: int, seconds: float, edit: 
     return made
 
 
+def unfollowed(happenings: Iterable[Happening]) -> list[Happening]:
+    """The same, of connections that nobody has followed: what ApiVersions says is known from these exchanges only."""
+    return edited(happenings, lambda e: copied(e, about=None))
+
+
 def offering(happenings: Iterable[Happening], **ranges: tuple[int, int]) -> list[Happening]:
     """The same with brokers that offer other versions: (lowest, highest) by API."""
     keys = {facts.api_key(name): ends for name, ends in ranges.items()}
@@ -178,4 +194,4 @@ def offering(happenings: Iterable[Happening], **ranges: tuple[int, int]) -> list
                 api["min_version"], api["max_version"] = keys[api["api_key"]]
         return {"api_keys": body["api_keys"]}
 
-    return edited(happenings, answered(offered), "ApiVersions")
+    return edited(unfollowed(happenings), answered(offered), "ApiVersions")

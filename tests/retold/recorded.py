@@ -37,14 +37,14 @@ def names(area: str) -> list[str]:
     return sorted(path.stem for path in CAPTURES.glob(f"{area}-*.pcapng"))
 
 
-def _read(recording: str | Path) -> Iterator[Happening]:
-    with open_capture(CAPTURES / f"{recording}.pcapng" if isinstance(recording, str) else recording) as capture:
+def _read(name: str | Path) -> Iterator[Happening]:
+    with open_capture(CAPTURES / f"{name}.pcapng" if isinstance(name, str) else name) as capture:
         yield from capture.happenings()
 
 
-def happenings(recording: str | Path) -> list[Happening]:
+def recording(name: str | Path) -> list[Happening]:
     """All that happens in a recording (by its name, or any by its path); each exchange is whole from its request on."""
-    return list(_read(recording))
+    return list(_read(name))
 
 
 def exchanges(name: str, api: str | None = None) -> list[Exchange]:

@@ -57,7 +57,7 @@ def retimed(
     `longer`: as if it had taken just as long, even where it took less. `rate`: an API and how many of its requests there
     are in a second at least.
     """
-    happenings = recorded.happenings(recording)
+    happenings = recorded.recording(recording)
     times = [time for happening in happenings if (time := time_of(happening))]
     if rate is not None:
         api, per_second = rate
