@@ -13,12 +13,12 @@ from barnabas.proxy import ProxyConfig
 from barnabas.proxy.events import ConnectionClosed, NotKafka
 from harness.proxies import Proxy
 from harness.scripted import Broker
+from harness.slices import only, thin
 from harness.testbed import next_event
 from harness.waiting import PATIENCE, until
 from harness.wire import exactly, read_frame
 from torture.proxy.peers import connect, descriptors, echo, memory, pid_of, reset, warm
 from torture.proxy.test_correlation import heartbeat
-from torture.slices import only, thin
 
 MIB = 1 << 20
 

@@ -15,6 +15,7 @@ import pytest
 from barnabas import decoder
 from barnabas.decoder import facts
 from barnabas.plugins.rules import Rule
+from harness.slices import only, thin
 from retold.error_rules import error_rule
 from torture.proxy.desk import Desk, Session, cut
 from torture.proxy.traffic import (
@@ -30,7 +31,6 @@ from torture.proxy.traffic import (
     request,
     response,
 )
-from torture.slices import only, thin
 
 HEARTBEAT = facts.api_key("Heartbeat")
 LIST_OFFSETS = facts.api_key("ListOffsets")

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from barnabas import decoder
 from barnabas.decoder import facts
+from harness.slices import only, thin
 from retold.error_rules import error_rule
 from torture.proxy.desk import BROKER, Desk, Session, cut
 from torture.proxy.test_correlation import RULES, heartbeat
@@ -29,7 +30,6 @@ from torture.proxy.traffic import (
     request,
     told,
 )
-from torture.slices import only, thin
 
 LEADERS = [(1, *BROKER), (2, BROKER[0], 9093)]
 

@@ -16,11 +16,11 @@ from barnabas.proxy import Proxy, ProxyConfig
 from barnabas.proxy.events import NotInspected, Undecoded
 from harness.lines import line
 from harness.scripted import Broker
+from harness.slices import slow, thin
 from harness.waiting import PATIENCE, until
 from harness.wire import exactly, read_frame
 from torture.proxy.peers import connect, digest, echo, pid_of, taken
 from torture.proxy.traffic import Author
-from torture.slices import slow, thin
 
 FAULTS = {
     "raises": "raise RuntimeError('a decoder that raises')",

@@ -13,12 +13,12 @@ from barnabas.proxy.lane import Lane
 from barnabas.proxy.reading import Record
 from barnabas.proxy.ring import Kind
 from barnabas.proxy.sift import MOVES
+from harness.slices import only, thin
 from torture.proxy.desk import BROKER, cut
 from torture.proxy.test_correlation import RULES, heartbeat
 from torture.proxy.test_cuts import FETCH, PRODUCE, bulk, run, schedule
 from torture.proxy.traffic import ADDRESSED, Author, naming
 from torture.proxy.wires import WiredDesk, WiredSession
-from torture.slices import only, thin
 
 pytestmark = pytest.mark.skipif(not MOVES, reason="the accelerator is not built")
 

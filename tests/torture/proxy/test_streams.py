@@ -17,11 +17,11 @@ from barnabas.proxy import ProxyConfig
 from barnabas.proxy.events import ConnectionClosed
 from harness.proxies import Proxy
 from harness.scripted import Broker
+from harness.slices import only
 from harness.waiting import PATIENCE
 from retold.error_rules import error_rule
 from torture.proxy.peers import connect, digest
 from torture.proxy.traffic import Author
-from torture.slices import only
 
 CONNECTIONS = 12
 WAYS: dict[str, dict[str, Any]] = {

@@ -1,4 +1,4 @@
-"""Which cases of a torture run every day: a thin slice; `make everything` and `make torture` run all of them."""
+"""Which cases of a table run every day: a thin slice; `make everything` and `make torture` run all of them."""
 
 from __future__ import annotations
 
