@@ -195,3 +195,15 @@ def offering(happenings: Iterable[Happening], **ranges: tuple[int, int]) -> list
         return {"api_keys": body["api_keys"]}
 
     return edited(unfollowed(happenings), answered(offered), "ApiVersions")
+
+
+def position(happenings: list[Happening], kind: type[Any], api: str, client_id: str | None = None) -> int:
+    """Where the first request (``RequestSeen``) of an API, or its end (``ExchangeDone``), is; of one client if told."""
+    return next(
+        number
+        for number, happening in enumerate(happenings)
+        if isinstance(happening, kind)
+        and (e := exchange_of(happening)) is not None
+        and e.api == api
+        and client_id in (None, e.client_id)
+    )
