@@ -52,7 +52,7 @@ def test_any_text(sample: list[Exchange], text: str) -> None:
     tried(text, sample[:3])
 
 
-@settings(max_examples=400)
+@settings(max_examples=200)
 @given(st.lists(st.tuples(PIECES, st.sampled_from(("", " ")))))
 def test_pieces_of_filters(sample: list[Exchange], pieces: list[tuple[str, str]]) -> None:
     tried("".join(piece + gap for piece, gap in pieces), sample[:3])
