@@ -9,32 +9,6 @@ from retold.edited_exchanges import SECOND, copied
 from retold.recorded import exchanges, findings, one
 
 
-def test_a_client_for_each_record() -> None:
-    found = one("fetching-client-per-record", "connection-churn")
-    assert (found.severity, found.count) == (Severity.MEDIUM, 13)
-    assert "makes a new client for every record or two" in found.seen and "client 'throwaway'" in found.seen
-    assert found.about["pattern"] == "a client per record" and found.about["api"] == "Produce"
-    assert "one producer" in found.remedy
-
-
-def test_some_short_jobs_are_none() -> None:
-    assert findings("fetching-client-per-batch-job", "connection-churn") == []
-    assert findings("fetching-throttled-producer", "connection-churn") == []
-
-
-def test_short_connections() -> None:
-    found = one("fetching-short-connections", "connection-churn")
-    assert (found.severity, found.count) == (Severity.LOW, 31)
-    assert found.about["pattern"] == "short connections" and "client 'probe'" in found.seen
-
-
-def test_connections_that_are_never_used() -> None:
-    found = one("fetching-never-used", "unused-connections")
-    assert (found.severity, found.count) == (Severity.INFO, 7)
-    assert "opened 7 connections" in found.seen
-    assert findings("fetching-short-connections", "unused-connections") == []
-
-
 def test_many_connections_of_one_client() -> None:
     # A recorded connection, told as many that stay open.
     told = exchanges("fetching-lists-topics-seldom", "Metadata")[0]
@@ -43,17 +17,6 @@ def test_many_connections_of_one_client() -> None:
     assert findings([copied(told, connection=1000 + n) for n in range(40)], "many-connections") == []
     more = one([copied(told, connection=1000 + n) for n in range(300)], "many-connections")
     assert more.severity is Severity.LOW and more.about["connections"] == 300
-
-
-def test_requests_that_end_the_connection() -> None:
-    found = one("fetching-request-too-large", "closed-without-answer")
-    assert (found.severity, found.count) == (Severity.MEDIUM, 3)
-    assert "left 1 request (OffsetCommit) without an answer" in found.seen and not found.about["idle"]
-
-
-def test_an_idle_connection_that_is_closed() -> None:
-    found = one("fetching-idle-connection", "closed-without-answer")
-    assert found.severity is Severity.INFO and "nothing was lost" in found.seen and found.about["idle"]
 
 
 def test_a_request_lost_to_an_idle_close() -> None:
@@ -73,11 +36,6 @@ def test_a_request_lost_to_an_idle_close() -> None:
     assert "connections.max.idle.ms" in found.remedy
 
 
-def test_clients_that_go_are_no_loss() -> None:
-    for name in ("no-answer", "closes-in-a-long-poll", "short-connections", "client-per-record"):
-        assert findings(f"fetching-{name}", "closed-without-answer") == []
-
-
 def test_an_unknown_api_and_an_unknown_version() -> None:
     found = findings("fetching-unknown-api", "undecodable-frame")
     assert [(f.severity, f.about["api_key"], f.about["newest_known"]) for f in found] == [
@@ -93,4 +51,3 @@ def test_damaged_bytes() -> None:
     cut.response = (told.response or b"")[:-9]
     found = one([cut], "undecodable-frame")
     assert found.severity is Severity.LOW and "cannot be decoded" in found.seen
-    assert findings("fetching-lists-topics-seldom", "undecodable-frame") == []

@@ -8,15 +8,6 @@ from retold.edited_exchanges import copied, slower
 from retold.recorded import exchanges, findings, one
 
 
-def test_an_empty_fetch_loop_names_the_wait() -> None:
-    found = one("fetching-empty-loop", "empty-fetch-loop")
-    assert found.severity is Severity.LOW and found.count >= 60
-    assert "client 'impatient'" in found.seen and "max_wait_ms=25, min_bytes=1" in found.seen
-    assert 20 <= found.about["per_second"] <= 40 and found.about["max_wait_ms"] == 25
-    assert "fetch.max.wait.ms" in found.remedy and "fetch.min.bytes" in found.remedy
-    assert found.about["topic"] == "f-empty-loop" and found.about["api_version"] == 16
-
-
 def test_a_quicker_loop_costs_more() -> None:
     # The same requests ten times as quick, as with max_wait_ms=0.
     told = [copied(e, request={"max_wait_ms": 0}) for e in exchanges("fetching-empty-loop", "Fetch")]
@@ -26,42 +17,12 @@ def test_a_quicker_loop_costs_more() -> None:
     assert found.severity is Severity.MEDIUM and found.about["per_second"] >= 200
 
 
-@pytest.mark.parametrize("name", ["short-wait", "deleted-before-read", "behind-a-transaction", "lists-topics"])
-def test_a_consumer_that_waits_is_no_loop(name: str) -> None:
-    assert findings(f"fetching-{name}", "empty-fetch-loop") == []
-
-
-def test_records_deleted_before_they_were_read() -> None:
-    found = one("fetching-deleted-before-read", "offset-out-of-range")
-    assert (found.severity, found.count) == (Severity.MEDIUM, 1)
-    assert "offset 3 of f-deleted-before-read-0" in found.seen
-    assert "begins at 15: 12 records deleted before being read; it went on at 15" in found.seen
-    assert found.about["error"] == "OFFSET_OUT_OF_RANGE" and found.about["log_start"] == 15
-    assert "auto.offset.reset" in found.why and "retention.ms" in found.remedy
-
-
-def test_a_client_that_asks_on_out_of_range() -> None:
-    found = one("fetching-out-of-range-loop", "offset-out-of-range")
-    assert (found.severity, found.count) == (Severity.HIGH, 8)
-    assert "offset 5000" in found.seen and "the log ends at 3" in found.seen
-    assert found.about["partition"] == 0 and found.about["high_watermark"] == 3
-
-
-def test_a_growing_lag_with_its_rates() -> None:
-    found = one("fetching-falls-behind", "consumer-lag-growing")
-    assert found.severity is Severity.LOW
-    assert "client 'archiver' (kafka-python" in found.seen and "f-falls-behind-0" in found.seen
-    assert found.about["lag"] >= 5000 and 200 <= found.about["lag_per_second"] <= 900
-    assert found.about["partitions"] == [0] and found.first_ns is not None
-
-
 def test_a_lag_that_grows_for_minutes_is_worse() -> None:
     found = one(slower(exchanges("fetching-falls-behind", "Fetch"), 5), "consumer-lag-growing")
     assert found.severity is Severity.MEDIUM
 
 
 def test_catching_up_and_short_bursts_are_no_lag() -> None:
-    assert findings("fetching-catches-up", "consumer-lag-growing") == []
     told = exchanges("fetching-falls-behind", "Fetch")
     first = told[0].request_time_ns or 0
     soon = [e for e in told if (e.response_time_ns or 0) - first < 14_000_000_000]
@@ -70,34 +31,6 @@ def test_catching_up_and_short_bursts_are_no_lag() -> None:
     # The same growth within a few seconds: a burst.
     burst = slower(told, 0.5)
     assert findings(burst, "consumer-lag-growing") == []
-
-
-def test_a_consumer_behind_an_open_transaction() -> None:
-    found = one("fetching-behind-a-transaction", "read-committed-stalled")
-    assert found.severity is Severity.MEDIUM
-    assert (
-        "stands at offset 0 of f-behind-a-transaction-0" in found.seen
-        and "4 records behind it wait for an open transaction" in found.seen
-    )
-    assert "transactional.id 'booking-f-behind-a-transaction' of client 'booker'" in found.seen
-    assert found.about["transactional_id"] == "booking-f-behind-a-transaction"
-    assert found.about["high_watermark"] == 4 and "transaction.timeout.ms" in found.remedy
-
-
-def test_a_session_that_leaves_the_stalled_partition_out() -> None:
-    found = one("fetching-behind-a-transaction-with-a-session", "read-committed-stalled")
-    assert found.severity is Severity.LOW and "client 'auditor' (kafka-python" in found.seen
-
-
-def test_a_transaction_that_ends_soon_is_no_stall() -> None:
-    assert findings("fetching-short-transaction", "read-committed-stalled") == []
-
-
-def test_an_error_that_does_not_go_away() -> None:
-    found = one("fetching-wrong-epoch", "fetch-error-loop")
-    assert (found.severity, found.count) == (Severity.HIGH, 8)
-    assert "UNKNOWN_LEADER_EPOCH, 8 times" in found.seen and found.about["error"] == "UNKNOWN_LEADER_EPOCH"
-    assert "controller" in found.remedy
 
 
 @pytest.mark.parametrize(
@@ -110,17 +43,6 @@ def test_each_error_has_its_remedy(code: int, name: str) -> None:
     assert found.about["error"] == name
     first = one(told, "fetch-error-loop")
     assert found.remedy != first.remedy
-
-
-def test_errors_with_a_success_between_are_retries() -> None:
-    assert findings("fetching-error-that-passes", "fetch-error-loop") == []
-
-
-def test_batches_over_the_limit() -> None:
-    found = one("fetching-small-limit", "batch-over-fetch-limit")
-    assert (found.severity, found.count) == (Severity.LOW, 8)
-    assert "at most 100 B per partition of f-small-limit" in found.seen and found.about["batch_bytes"] == 770
-    assert "max.partition.fetch.bytes" in found.remedy
 
 
 def test_batches_within_the_limit_are_none() -> None:
@@ -158,13 +80,6 @@ def test_a_read_replica_that_is_not_kept() -> None:
     assert "to broker 3 for f-wrong-epoch-0 6 times in 10.0 s" in found.seen and "KIP-392" in found.why
     assert _sent_elsewhere(6, 300) == []
     assert _sent_elsewhere(4, 1) == []
-
-
-def test_a_log_that_was_cut() -> None:
-    found = one("fetching-diverging-log", "log-truncated")
-    assert found.severity is Severity.MEDIUM and "cut by 5 records" in found.seen
-    assert (found.about["offset"], found.about["end_offset"], found.about["epoch"]) == (9, 4, 0)
-    assert findings("fetching-deleted-before-read", "log-truncated") == []
 
 
 def test_a_log_that_is_shorter_than_what_was_read() -> None:

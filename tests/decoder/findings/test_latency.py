@@ -10,18 +10,6 @@ from retold.edited_exchanges import SECOND, copied, later
 from retold.recorded import exchanges, findings, one
 
 
-def test_a_request_without_an_answer() -> None:
-    found = one("fetching-no-answer", "unanswered-request")
-    assert found.severity is Severity.HIGH and found.count == 1
-    assert "Metadata v5 of client 'patient'" in found.seen and "until the client ended the connection" in found.seen
-    assert 3900 <= found.about["waited_ms"] <= 8000
-
-
-def test_leaving_in_a_long_poll_is_orderly() -> None:
-    assert findings("fetching-closes-in-a-long-poll", "unanswered-request") == []
-    assert findings("fetching-never-used", "unanswered-request") == []
-
-
 def _waiting(told: Exchange, seconds: float) -> list[Finding]:
     """`told` is asked and nothing comes, while other things happen for that long."""
     asked = RequestSeen(copied(told, state=State.PENDING, response=None, response_time_ns=None))
@@ -37,17 +25,6 @@ def test_a_request_that_still_waits() -> None:
     long = copied(poll, request={"max_wait_ms": 60_000})
     assert _waiting(long, 50) == []
     assert len(_waiting(long, 70)) == 1
-
-
-def test_commits_behind_a_fetch() -> None:
-    found = one("fetching-commits-behind-fetch", "head-of-line-blocking")
-    assert (found.severity, found.count) == (Severity.LOW, 7)
-    assert (
-        found.about["api"] == "OffsetCommit"
-        and "OffsetCommit of client 'one-lane'" in found.seen
-        and "behind a Fetch" in found.seen
-    )
-    assert found.about["behind"] == "Fetch" and found.about["worst_ms"] >= 350
 
 
 def test_a_metadata_request_behind_a_fetch_is_worth_knowing_at_most() -> None:
@@ -116,10 +93,6 @@ def test_a_throttled_consumer_comes_first() -> None:
     found = findings("fetching-throttled-consumer")[0]
     assert (found.id, found.severity) == ("throttled-by-quota", Severity.MEDIUM)
     assert "client 'reader'" in found.seen and found.about["quota"] == "consumer_byte_rate"
-
-
-def test_a_quota_with_room_is_none() -> None:
-    assert findings("fetching-quota-not-reached", "throttled-by-quota") == []
 
 
 def test_a_quota_that_is_touched_costs_little() -> None:

@@ -8,24 +8,10 @@ from retold.edited_exchanges import copied
 from retold.recorded import exchanges, findings, one
 
 
-def test_metadata_five_times_a_second() -> None:
-    found = one("fetching-lists-topics", "metadata-storm")
-    assert found.severity is Severity.LOW and found.count >= 25
-    assert "client 'curious'" in found.seen and 4 <= found.about["per_second"] <= 6
-    assert "metadata.max.age.ms" in found.remedy
-
-
 def test_a_storm_of_other_lookups() -> None:
     (told,) = exchanges("fetching-commits-behind-fetch", "FindCoordinator")
     found = one([copied(told, after=n / 100) for n in range(800)], "metadata-storm")
     assert found.severity is Severity.MEDIUM and found.about["api"] == "FindCoordinator"
-
-
-@pytest.mark.parametrize(
-    "name", ["lists-topics-seldom", "unknown-topic", "client-per-record", "topic-made-late", "node-stops"]
-)
-def test_what_is_no_storm(name: str) -> None:
-    assert findings(f"fetching-{name}", "metadata-storm") == []
 
 
 def test_all_topics_asked_all_the_time_although_one_is_not_well() -> None:
@@ -48,28 +34,10 @@ def test_all_topics_of_a_big_cluster_polled() -> None:
     assert findings([copied(named, after=n * 5) for n in range(6)], "all-topics-polling") == []
 
 
-def test_a_topic_that_is_not_there() -> None:
-    found = one("fetching-unknown-topic", "unknown-topic-loop")
-    assert found.severity is Severity.MEDIUM and found.count >= 5
-    assert "'f-unknown-topic-mistyped'" in found.seen and found.about["error"] == "UNKNOWN_TOPIC_OR_PARTITION"
-    assert "client 'typo' (kafka-python" in found.seen
-
-
 def test_a_topic_that_is_never_there_is_worse() -> None:
     told = [e for e in exchanges("fetching-unknown-topic", "Metadata") if e.error]
     found = one([copied(e, after=n) for n, e in enumerate(told)], "unknown-topic-loop")
     assert found.severity is Severity.HIGH
-
-
-def test_a_topic_that_is_made_meanwhile() -> None:
-    assert findings("fetching-topic-made-late", "unknown-topic-loop") == []
-
-
-def test_a_name_that_is_not_allowed() -> None:
-    found = one("fetching-illegal-name", "invalid-topic-name")
-    assert found.severity is Severity.HIGH and "'orders, payments'" in found.seen and "' ' ','" in found.seen
-    assert found.about["topic"] == "orders, payments"
-    assert findings("fetching-unknown-topic", "invalid-topic-name") == []
 
 
 @pytest.mark.parametrize(("name", "fault"), [("", "empty"), ("..", "folder"), ("t" * 300, "300 characters")])
@@ -77,19 +45,6 @@ def test_what_is_wrong_with_a_name(name: str, fault: str) -> None:
     told = exchanges("fetching-illegal-name", "Metadata")[-1]
     found = one([copied(told, response={"topics[0].name": name})], "invalid-topic-name")
     assert fault in found.seen
-
-
-def test_a_topic_made_by_asking() -> None:
-    found = one("fetching-made-by-asking", "topic-auto-created")
-    assert found.severity is Severity.INFO and "'f-made-by-asking-by-itself' (3 partitions)" in found.seen
-    # Here somebody created it on purpose.
-    assert findings("fetching-topic-made-late", "topic-auto-created") == []
-
-
-def test_a_partition_without_a_leader() -> None:
-    found = one("fetching-node-stops", "partition-without-leader")
-    assert found.severity is Severity.HIGH and found.about["partitions"] == ["f-node-stops-one-0"]
-    assert found.count >= 2 and "LEADER_NOT_AVAILABLE" in found.seen
 
 
 def test_a_leader_election_is_none() -> None:
@@ -103,7 +58,6 @@ def test_a_leader_election_is_none() -> None:
 def test_a_replica_out_of_sync() -> None:
     found = one("fetching-node-stops", "replicas-out-of-sync")
     assert found.severity is Severity.INFO and "broker 2 is missing from f-node-stops-two-0" in found.seen
-    assert findings("fetching-lists-topics", "replicas-out-of-sync") == []
     told = exchanges("fetching-node-stops", "Metadata")
     worse = one([copied(e, after=n * 5) for n, e in enumerate(told)], "replicas-out-of-sync")
     assert worse.severity is Severity.LOW

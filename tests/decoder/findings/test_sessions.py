@@ -7,37 +7,12 @@ from retold.edited_exchanges import copied
 from retold.recorded import exchanges, findings, one
 
 
-def test_a_forgotten_session() -> None:
-    found = one("fetching-unknown-session", "fetch-session-refused")
-    assert (found.severity, found.count) == (Severity.LOW, 6)
-    assert found.about["error"] == "FETCH_SESSION_ID_NOT_FOUND" and "client 'amnesiac'" in found.seen
-    assert "max.incremental.fetch.session.cache.slots" in found.remedy
-
-
 def test_some_refusals_over_minutes_are_evictions() -> None:
     told = exchanges("fetching-unknown-session", "Fetch")
     assert findings(told[:3], "fetch-session-refused") == []
     assert findings([copied(e, after=n * 30) for n, e in enumerate(told)], "fetch-session-refused") == []
     found = one([copied(told[0], after=n) for n in range(40)], "fetch-session-refused")
     assert (found.severity, found.count) == (Severity.MEDIUM, 40)
-
-
-def test_a_session_with_each_request() -> None:
-    found = one("fetching-session-each-time", "fetch-session-churn")
-    assert found.severity is Severity.LOW and found.count == 8 and not found.about["slots_full"]
-    assert "began a new fetch session" in found.seen and "session_epoch" in found.remedy
-
-
-def test_no_slot_left() -> None:
-    found = one("fetching-no-slot-left", "fetch-session-churn")
-    assert found.about["slots_full"] and "no slot is left" in found.seen
-    assert "max.incremental.fetch.session.cache.slots" in found.remedy
-
-
-def test_clients_that_keep_their_session_or_want_none() -> None:
-    ids = "fetch-session-refused", "fetch-session-churn", "full-fetches"
-    for name in ("falls-behind", "behind-a-transaction-with-a-session", "empty-loop", "throttled-consumer"):
-        assert findings(f"fetching-{name}", *ids) == []
 
 
 def test_big_requests_for_few_records() -> None:
