@@ -47,7 +47,7 @@ class RecordingBuilder:
     ) -> None:
         self.directory = directory
         self.recorder = Recorder(directory, **options)
-        self._client_id, self._broker, self._start_ns = client_id, broker, start_ns
+        self._client_id, self._broker, self.start_ns = client_id, broker, start_ns
         self._now = 0.0
         self._correlation_ids: dict[int, int] = {}
         """The last one of each connection that is open."""
@@ -160,7 +160,7 @@ class RecordingBuilder:
 
     def _time_ns(self, at: float | None) -> int:
         self._now = self._now + 1.0 if at is None else at
-        return self._start_ns + round(self._now * MS)
+        return self.start_ns + round(self._now * MS)
 
 
 def _key(api: str | int) -> int:
@@ -172,18 +172,19 @@ def heartbeats(
     count: int,
     *,
     error: Callable[[int], bool] = lambda number: False,
+    first: int = 0,
     in_flight: int = 1,
     **options: Any,
 ) -> Path:
-    """Record ``count`` Heartbeats of one member, correlation ids from 0; returns the folder.
+    """Record ``count`` Heartbeats of one member, correlation ids from ``first`` on; returns the folder.
 
     Those for which ``error(number)`` holds are answered with UNKNOWN_MEMBER_ID. So many requests are ``in_flight`` when one is
     answered: with more than one, the last requests have no response.
     """
     with RecordingBuilder(directory, **options) as recording:
-        for number in range(count):
+        for number in range(first, first + count):
             recording.request("Heartbeat", 4, {}, correlation_id=number)
-            if (answered := number - in_flight + 1) >= 0:
+            if (answered := number - in_flight + 1) >= first:
                 recording.response("Heartbeat", 4, {"error_code": 25 * error(answered)}, answered)
     return directory
 
