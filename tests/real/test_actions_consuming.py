@@ -6,7 +6,7 @@ As in `test_actions_producing`: librdkafka's mock brokers, one proxy for the mod
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -14,7 +14,7 @@ from barnabas.ui.testing.bench import Barnabas
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from harness.waiting import PATIENCE, until
 from real.confluent_client import flush
-from real.fault_bench import cursor, mocked, seen
+from real.fault_bench import cursor, seen
 
 COUNT = 20
 QUICK = {
@@ -26,10 +26,9 @@ QUICK = {
 
 
 @pytest.fixture(scope="module")
-def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Barnabas]:
-    """One proxy for the whole module."""
-    with mocked(tmp_path_factory.mktemp("control")) as proxy:
-        yield proxy
+def bench(mock_bench: Barnabas) -> Barnabas:
+    """One proxy for all modules."""
+    return mock_bench
 
 
 @pytest.fixture(scope="module")

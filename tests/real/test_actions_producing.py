@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,7 +17,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 from harness.waiting import PATIENCE, PATIENCE_MS
 from real.confluent_client import flush
-from real.fault_bench import cursor, mocked, seen
+from real.fault_bench import cursor, seen
 
 QUICK = {
     "linger.ms": 0, "retry.backoff.ms": 20, "retry.backoff.max.ms": 60, "reconnect.backoff.ms": 10, "reconnect.backoff.max.ms": 50,
@@ -27,11 +26,10 @@ QUICK = {
 SHORT = {"socket.timeout.ms": 400}
 
 
-@pytest.fixture(scope="module")
-def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Barnabas]:
-    """One proxy for the whole module."""
-    with mocked(tmp_path_factory.mktemp("control")) as proxy:
-        yield proxy
+@pytest.fixture
+def bench(mock_bench: Barnabas) -> Barnabas:
+    """One proxy for all modules."""
+    return mock_bench
 
 
 def new_topic(bench: Barnabas) -> str:
