@@ -68,9 +68,10 @@ def beside(broker: Cluster, tmp_path: Path) -> Iterator[Beside]:
     (script,) = blocks("sh")
     listen, control = two_ports(), two_ports()
     upstream = broker.bootstrap.partition(",")[0]
-    for shown, real in (("127.0.0.1:9092", upstream), ("9192", str(listen)), ("8090", str(control))):
-        assert shown in script
-        script = script.replace(shown, real)
+    real = {"127.0.0.1:9092": upstream, "9192": str(listen), "8090": str(control)}
+    assert all(shown in script for shown in real)
+    # in one go: a port of this machine may contain one that the page shows
+    script = re.sub("|".join(real), lambda shown: real[shown[0]], script)
     script = script.replace("barnabas proxy", f"{BARNABAS} proxy") + "\nenv | grep ^BARNABAS_; echo; wait"
     environment = os.environ | {"TMPDIR": str(tmp_path)}
     shell = subprocess.Popen(
