@@ -10,7 +10,7 @@ from real.findings.scenarios_groups import SCENARIOS
 from real.findings.scene import record, retimed, told
 from retold.recorded import GROUPS, findings
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.real
 
 EVERYDAY = {"same-instance": {"fenced-instance"}}
 OTHERS = {
