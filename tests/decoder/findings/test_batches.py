@@ -1,4 +1,4 @@
-"""Batches that cost too much or are damaged: recorded from real clients, and told more often or with other bytes."""
+"""Batches that cost too much or are damaged: recordings of real clients, repeated or with other bytes."""
 
 from __future__ import annotations
 

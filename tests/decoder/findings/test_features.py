@@ -1,4 +1,4 @@
-"""What brokers offer and clients leave unused: recorded from real clients, and told a little otherwise."""
+"""What brokers offer and clients leave unused: recordings of real clients, as they are and edited."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fetch detectors on recordings of real clients (tests/real/findings/scenarios_fetching.py), and on their near-misses."""
+"""Fetch detectors on recordings of real clients that are edited: other times, errors, offsets."""
 
 from __future__ import annotations
 

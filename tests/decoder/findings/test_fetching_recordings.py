@@ -1,5 +1,5 @@
 """What the recordings of clients that fetch, ask and connect show (tests/real/findings/scenarios_fetching.py), and what
-they do not. Other tests tell the same recordings a little otherwise."""
+they do not. The other tests of these detectors edit the same recordings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Producer ids, sequences and transactions that do not fit: recorded from real clients, and told a little otherwise."""
+"""Producer ids, sequences and transactions that do not fit: recordings of real clients, as they are and edited."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Producers that are refused, wait, send again, or do not ask: recorded from real clients, and told a little otherwise."""
+"""Producers that are refused, wait, send again, or do not ask: recordings of real clients, as they are and edited."""
 
 from __future__ import annotations
 

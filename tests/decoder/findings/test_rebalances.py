@@ -61,6 +61,13 @@ def test_a_storm_says_how_many_generations_and_who_makes_them() -> None:
     assert storm.about["causes"] == {"its first member joined": 13} and storm.count == 13
 
 
+@pytest.mark.parametrize(("seconds", "storms"), [(10, 1), (290, 1), (400, 0)])
+def test_twelve_generations_within_five_minutes_are_a_storm(seconds: float, storms: int) -> None:
+    took = one("groups-storm", "rebalance-storm").about["seconds"]  # 13 generations, one about as long as the other
+    happened = edited(recording("groups-storm"), stretch=seconds / took)
+    assert len(findings(happened, "rebalance-storm")) == storms
+
+
 def test_the_same_rebalances_over_an_hour_are_no_storm() -> None:
     assert findings(edited(recording("groups-storm"), stretch=500), "rebalance-storm") == []
 

@@ -52,10 +52,9 @@ def _until_all_closed(proxy: Proxy) -> None:
 def retimed(
     recording: Path, seconds: float | None = None, longer: bool = False, rate: tuple[str, float] | None = None
 ) -> list[Happening]:
-    """What happened, told as if it had taken no longer than so many seconds in all, for what counts by the second.
+    """What happened, with its times shortened to so many seconds in all if it took longer: on a busy machine it does.
 
-    `longer`: as if it had taken just as long, even where it took less. `rate`: an API and how many of its requests there
-    are in a second at least.
+    `longer`: lengthened to them, too. `rate`: shortened until there are so many requests of an API in a second.
     """
     happenings = recorded.recording(recording)
     times = [time for happening in happenings if (time := time_of(happening))]

@@ -85,7 +85,7 @@ RETIMED: dict[str, dict[str, Any]] = {
     "producer-per-record": {"seconds": 20},
     "short-connections": {"seconds": 20},
 }
-"""What counts by the second, as quick as it is where nothing else is running (see `retimed`)."""
+"""Scenes whose findings count by the second: as quick as they are where nothing else is running (see `retimed`)."""
 
 
 def found_in(name: str, clusters: dict[str, Cluster], folder: Path) -> list[Finding]:

@@ -45,7 +45,8 @@ OTHERS = {
     "slow-leader": {"slow-rebalance"},
 }
 SECONDS = {"short-lived": 60, "storm": 60, "commit-per-record": 5}
-"""Scenes whose findings count by the second: how long each takes where nothing else is running. More is told as so much."""
+"""Scenes whose findings count by the second, and how long each takes at most where nothing else is running: where one took
+longer, its times are shortened to so much before the detectors see them."""
 
 
 @pytest.mark.parametrize("name", [*EVERYDAY, *(pytest.param(name, marks=pytest.mark.slow) for name in OTHERS)])

@@ -43,8 +43,8 @@ OTHERS = {
     "wrong-acks": {"produce-refused": "high"},
 }
 SECONDS = 4
-"""No scene takes longer where nothing else is running; one that does is told as if it had not: an election, a broker's
-refusal are worse the longer they last. Two wait until a transaction has timed out."""
+"""No scene takes longer where nothing else is running. Where one did, its times are shortened to so much before the
+detectors see them: a broker's refusal is worse the longer it lasts. Two scenes wait until a transaction has timed out."""
 
 
 @pytest.mark.parametrize("name", [*EVERYDAY, *(pytest.param(name, marks=pytest.mark.slow) for name in OTHERS)])
