@@ -402,6 +402,14 @@ def _quota(bootstrap: str, client_id: str, key: str, value: float | None) -> Non
     with RawClient(bootstrap, "operator") as client:
         answer = client.ask("AlterClientQuotas", 1, {"entries": [entry], "validate_only": False})
         assert answer is not None and answer["entries[0].error_code"] == 0
+        component = {"entity_type": "client-id", "match_type": 0, "match": client_id}
+
+        def known() -> bool:
+            told = client.ask("DescribeClientQuotas", 1, {"components": [component], "strict": True})
+            assert told is not None
+            return bool(told["entries"]) == (value is not None)
+
+        until(known, f"the quota of {client_id}", pause=0.1)
     sleep(0.5)  # until the broker has taken it over
 
 
