@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from barnabas.proxy import Proxy, ProxyConfig, ProxyError
-from barnabas.proxy.beginning import ACCEPTING, until_all_accept
+from barnabas.proxy.beginning import ACCEPTING, receive, until_all_accept
 from barnabas.proxy.events import Listening
 from harness.waiting import PATIENCE
 
@@ -85,3 +85,14 @@ def test_what_was_said_before_is_not_lost() -> None:
     for pair in pairs.values():
         for sock in pair:
             sock.close()
+
+
+def test_the_last_words_of_who_did_not_read_ours_are_heard() -> None:
+    """An observer that the relay's end has ended reads no "stop" any more; its last counts come nevertheless."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    ours.send(b"stop")
+    theirs.send(b"the last counts")
+    theirs.close()
+    assert receive("observer", ours) == ("observer", b"the last counts", [])
+    assert receive("observer", ours) == ("observer", b"", [])
+    ours.close()

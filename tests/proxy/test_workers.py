@@ -19,6 +19,7 @@ import pytest
 from barnabas import captures, decoder
 from barnabas.plugins.rules import Rule
 from barnabas.proxy import Proxy, ProxyError, several_rings
+from barnabas.proxy.accepting import Acceptor
 from barnabas.proxy.board import Board
 from barnabas.proxy.control import Control, ControlConfig
 from barnabas.proxy.crew import Voices
@@ -47,7 +48,7 @@ from barnabas.proxy.ring import NONE, Kind, Ring, RingWriter
 from barnabas.proxy.security import TlsConfig
 from barnabas.proxy.several_rings import SeveralRings, resume
 from barnabas.proxy.transparent import Interception, NotIntercepted
-from harness import wire
+from harness import scripted, wire
 from harness.scripted import Broker
 from harness.testbed import Testbed
 from harness.waiting import PATIENCE, attempts, until
@@ -64,12 +65,7 @@ E = TypeVar("E", bound=Event)
 @pytest.fixture
 def answering(testbed: Testbed) -> Broker:
     """A broker that answers everything."""
-
-    def script(sock: socket.socket) -> None:
-        while frame := wire.read_frame(sock):
-            sock.sendall(wire.response(int.from_bytes(frame[8:12], "big"), bytes(6)))
-
-    return testbed.broker(script)
+    return testbed.broker(scripted.answering(bytes(6)))
 
 
 def ask(client: socket.socket, number: int, key: int = 18, version: int = 0) -> bytes:
@@ -398,10 +394,12 @@ def test_the_control_apis_port_is_no_brokers(testbed: Testbed, tmp_path: Path) -
     control.append(port + 1)
     ask(testbed.client(proxy.address), 1, key=3, version=8)
     events: list[Event] = []
-    passed = heard(proxy, PortPassedOver, 1, events)[0]
-    assert (passed.broker, passed.port, passed.whose) == (("127.0.0.1", 9), port + 1, "the control API")
+    found = heard(proxy, BrokerFound, 1, events)[0]
+    passed = [event for event in events if isinstance(event, PortPassedOver)]
+    assert (passed[0].broker, passed[0].whose) == (("127.0.0.1", 9), "the control API")
+    assert not any(event.whose for event in passed[1:])  # somebody else on this machine may have the next one
+    assert [event.port for event in passed] == list(range(port + 1, found.address[1]))
     assert [event.broker for event in events if isinstance(event, ListenerFailed)] == [("127.0.0.1", port + 1)]
-    assert heard(proxy, BrokerFound, 1)[0].address == ("127.0.0.1", port + 2)
 
 
 def test_a_number_of_workers_that_makes_no_sense(testbed: Testbed) -> None:
@@ -538,6 +536,39 @@ def test_who_is_less_busy() -> None:
     assert boards[2].news() == [[1, "b", 9092, 5]] and boards[2].news() == [] and boards[0].news() == []
     boards[0].claim(40000, 7)
     assert boards[1].claimed(40000, 7) and not boards[1].claimed(40000, 9)
+
+
+def test_a_client_that_its_worker_does_not_come_for_is_taken_by_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not before a whole second in which nobody took a client: the ticks of the two are a second apart."""
+    board = Board.create(2, 0)
+    mine, other = (Board(os.dup(board.fd), worker) for worker in range(2))
+    other.begin(1)
+    taken: list[socket.socket] = []
+    monkeypatch.setattr(Acceptor, "_begin", lambda self, client, peer, broker: taken.append(client))
+    relay: Any = SimpleNamespace(draining=False, connections={}, sockets=SimpleNamespace(listen_for=lambda *_: None))
+    relay.guard = SimpleNamespace(limits=Limits(), short_of_files=lambda listener: False)
+    bells = [os.eventfd(0, os.EFD_NONBLOCK) for _ in range(2)]
+    with socket.create_server(("127.0.0.1", 0)) as listener, socket.socket() as client:
+        listener.setblocking(False)
+        acceptor = Acceptor(relay, mine, bells)
+        acceptor.add(listener, ("broker", 9092))
+        mine.accepted(1, 1)  # it has a connection, the other one has none
+        os.eventfd_read(bells[1])
+        client.connect(listener.getsockname())
+        acceptor.called(0)
+        assert os.eventfd_read(bells[1]) == 1  # the other one is told
+        acceptor.tick()  # the next tick may come at once
+        other.accepted(1, 0)
+        acceptor.tick()
+        acceptor.tick()
+        assert not taken  # the other one has taken a client since: it is there
+        acceptor.tick()
+        assert len(taken) == 1
+        taken[0].close()
+    for bell in bells:
+        os.close(bell)
+    for each in (board, mine, other):
+        each.close()
 
 
 def test_an_own_connection_is_known_where_it_comes_in_again() -> None:
