@@ -21,6 +21,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from harness.waiting import PATIENCE, until
 from kafka import KafkaAdminClient
 from kafka import TopicPartition as KafkaTopicPartition
+from matrix.recording import addresses
 from real import confluent_client
 from real.broker import Cluster, start_cluster
 from real.clients import CLIENTS, WORKLOADS, expected, in_turn
@@ -89,25 +90,6 @@ class Recorded:
             for happening in capture.happenings():
                 inspector.feed(happening)
         return inspector.findings()
-
-
-def addresses(exchange: Exchange) -> Iterator[tuple[str, int]]:
-    """Every (host, port) anywhere in a response, as its client got it."""
-    if exchange.response_message is None:
-        return
-
-    def walk(value: Any) -> Iterator[tuple[str, int]]:
-        if isinstance(value, dict):
-            if value.get("host") and "port" in value:
-                yield value["host"], value["port"]
-            value = value.values()
-        elif not isinstance(value, list | tuple):
-            return
-        for part in value:
-            yield from walk(part)
-
-    # ListGroups and the like have no addresses, and a member's client_host has no port beside it
-    yield from walk(exchange.response_message.to_dict())
 
 
 def tshark(path: Path, *arguments: str) -> list[str]:

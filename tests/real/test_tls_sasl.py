@@ -365,11 +365,11 @@ def test_an_own_request_has_the_clients_login(secured: Secured, tmp_path: Path) 
         "class Asks:\n"
         "    apis = {'Metadata'}\n"
         "    async def request(self, message, ctx):\n"
-        "        answer = await ctx.request('DescribeCluster', {}, timeout=90)\n"
+        f"        answer = await ctx.request('DescribeCluster', {{}}, timeout={PATIENCE})\n"
         '        ctx.log(f\'error {answer["error_code"]}, brokers {len(answer["brokers"])}\')\n'
     )
     tls = TlsConfig(ca=secured.proxy_ca, broker_ca=secured.ca.path)
-    plugins = PluginsConfig((parse(str(tmp_path / "asks.py")),), budget=30.0)
+    plugins = PluginsConfig((parse(str(tmp_path / "asks.py")),), budget=PATIENCE)
     with secured.proxy("TLSLOGIN", tls=tls, plugins=plugins) as running:
         client = {
             "security.protocol": "SASL_SSL", "ssl.ca.location": running.ca, "sasl.mechanism": "PLAIN",
