@@ -15,7 +15,7 @@ from barnabas import decoder
 from barnabas.plugins.rules import Rule
 from barnabas.proxy.editing import produce_acks
 from barnabas.proxy.events import BrokerFound, NotKafka, RuleHit, Undecoded
-from harness import wire
+from harness import scripted, wire
 from harness.testbed import Script, Testbed, next_event
 from harness.waiting import PATIENCE
 from retold.error_rules import error_rule
@@ -399,11 +399,7 @@ def test_executed_replaces_the_result(testbed: Testbed) -> None:
 
 
 def test_a_request_that_cannot_be_decoded_passes(testbed: Testbed) -> None:
-    def script(sock: socket.socket) -> None:
-        while frame := wire.read_frame(sock):
-            sock.sendall(wire.response(int.from_bytes(frame[8:12], "big"), frame))
-
-    proxy = testbed.proxy(testbed.broker(script).address, rules=[rule()])
+    proxy = testbed.proxy(testbed.broker(scripted.answering(None)).address, rules=[rule()])
     client = testbed.client(proxy.address)
     for number, asked in enumerate((wire.request(0, 7, 0, b"\x7f" * 30), wire.request(0, 39, 1, b"newer"))):
         client.sendall(asked)
@@ -430,11 +426,7 @@ def test_the_end_of_the_requests_waits_for_no_answer(testbed: Testbed) -> None:
 
 
 def test_a_foreign_protocol_under_rules_passes(testbed: Testbed) -> None:
-    def script(sock: socket.socket) -> None:
-        while data := sock.recv(65536):
-            sock.sendall(data)
-
-    proxy = testbed.proxy(testbed.broker(script).address, rules=[rule()])
+    proxy = testbed.proxy(testbed.broker(scripted.echo).address, rules=[rule()])
     client = testbed.client(proxy.address)
     for text in (b"GET / HTTP/1.1\r\n\r\n", b"more"):
         client.sendall(text)

@@ -17,13 +17,9 @@ from barnabas.proxy.events import ConnectionClosed, ConnectionOpened, Event, Not
 from barnabas.proxy.life_events import ConnectionsFull, FewFiles, FilesUsedUp, IdleClosed
 from barnabas.proxy.limits import Guard, Limits
 from harness import wire
+from harness.scripted import echo
 from harness.testbed import Testbed, next_event
 from harness.waiting import attempts, until
-
-
-def echo(sock: socket.socket) -> None:
-    while data := sock.recv(65536):
-        sock.sendall(data)
 
 
 def is_left_waiting(sock: socket.socket, served: socket.socket) -> bool:

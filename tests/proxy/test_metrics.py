@@ -328,8 +328,7 @@ def scrape(proxy: Proxy, path: str = "/metrics") -> bytes:
     host, port = proxy.meter.metrics
     with urllib.request.urlopen(f"http://{host}:{port}{path}", timeout=PATIENCE) as answer:
         assert answer.headers["Content-Type"].startswith("text/plain; version=")
-        body: bytes = answer.read()
-        return body
+        return answer.read()
 
 
 def answered(proxy: Proxy) -> bytes:

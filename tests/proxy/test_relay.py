@@ -12,18 +12,9 @@ import pytest
 from barnabas.proxy import Proxy
 from barnabas.proxy.events import ConnectionClosed, NotKafka, UpstreamFailed
 from harness import wire
-from harness.testbed import Script, Testbed, next_event
+from harness.scripted import answering, echo
+from harness.testbed import Testbed, next_event
 from harness.waiting import PATIENCE, until
-
-
-def echo_frames() -> Script:
-    """A broker that answers every request with its correlation id and the request itself."""
-
-    def script(sock: socket.socket) -> None:
-        while frame := wire.read_frame(sock):
-            sock.sendall(wire.response(int.from_bytes(frame[8:12], "big"), frame))
-
-    return script
 
 
 def conversation() -> bytes:
@@ -58,7 +49,7 @@ def test_bytes_are_identical_at_every_split_position(testbed: Testbed) -> None:
 
 
 def test_one_byte_segments(testbed: Testbed) -> None:
-    proxy = testbed.proxy(testbed.broker(echo_frames()).address)
+    proxy = testbed.proxy(testbed.broker(answering(None)).address)
     client = testbed.client(proxy.address)
     asked = conversation()
     for index in range(len(asked)):
@@ -70,7 +61,7 @@ def test_one_byte_segments(testbed: Testbed) -> None:
 
 
 def test_pipelining_of_a_thousand(testbed: Testbed) -> None:
-    proxy = testbed.proxy(testbed.broker(echo_frames()).address)
+    proxy = testbed.proxy(testbed.broker(answering(None)).address)
     client = testbed.client(proxy.address)
     asked = [wire.request(number % 50, 0, number, os.urandom(number % 300)) for number in range(1000)]
     threading.Thread(target=client.sendall, args=(b"".join(asked),), daemon=True).start()
@@ -79,7 +70,7 @@ def test_pipelining_of_a_thousand(testbed: Testbed) -> None:
 
 
 def test_big_frames_both_ways(testbed: Testbed) -> None:
-    proxy = testbed.proxy(testbed.broker(echo_frames()).address)
+    proxy = testbed.proxy(testbed.broker(answering(None)).address)
     client = testbed.client(proxy.address)
     for size in (1 << 20, 5_000_001, 40 << 20):
         frame = wire.request(0, 3, size, os.urandom(1 << 16) * (size >> 16) + b"end")
@@ -166,7 +157,7 @@ def test_refused_upstream_is_one_event_and_the_proxy_stays(testbed: Testbed) -> 
 
 def test_a_name_with_several_addresses_is_tried_through(testbed: Testbed) -> None:
     """`localhost` is ::1 first on many machines; the broker listens on 127.0.0.1 only."""
-    broker = testbed.broker(echo_frames())
+    broker = testbed.broker(answering(None))
     proxy = testbed.proxy(("localhost", broker.address[1]))
     client = testbed.client(proxy.address)
     asked = wire.request(18, 0, 1)
@@ -200,7 +191,7 @@ def test_a_reader_that_stalls_costs_no_memory_and_gets_everything(testbed: Testb
     def script(sock: socket.socket) -> None:
         asked = wire.read_frame(sock)
         if asked[4:6] == b"\0\x12":
-            echo_frames()(sock)
+            answering(None)(sock)
             return
         sock.sendall(struct.pack(">ii", total + 4, 1))
         for _ in range(total >> 16):
@@ -271,11 +262,7 @@ def test_tls_hello_on_the_plain_listener_is_named(testbed: Testbed, piecewise: b
 
 @pytest.mark.parametrize("size", [-1, -(2**31), 512 * 1024 * 1024 + 1])
 def test_an_impossible_size_falls_back_to_bytes(testbed: Testbed, size: int) -> None:
-    def script(sock: socket.socket) -> None:
-        while data := sock.recv(65536):
-            sock.sendall(data)
-
-    proxy = testbed.proxy(testbed.broker(script).address)
+    proxy = testbed.proxy(testbed.broker(echo).address)
     client = testbed.client(proxy.address)
     sent = wire.request(18, 0, 1) + struct.pack(">i", size) + os.urandom(5000)
     client.sendall(sent)

@@ -147,8 +147,7 @@ def test_scram_refuses(first: bytes, final: bytes, words: str, monkeypatch: pyte
 def lightly(name: str, password: bytes, salt: bytes, iterations: int, *, of: Any = hashlib.pbkdf2_hmac) -> bytes:
     """PBKDF2, but never as often as a hostile broker may ask."""
     assert iterations <= 100_000
-    derived: bytes = of(name, password, salt, iterations)
-    return derived
+    return of(name, password, salt, iterations)
 
 
 def test_scram_sha_512_with_a_name_that_needs_care() -> None:

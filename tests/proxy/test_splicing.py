@@ -21,7 +21,8 @@ from barnabas.proxy.events import ConnectionClosed, Counts
 from barnabas.proxy.reading import Lost, RingReader
 from barnabas.proxy.ring import NONE, Kind, Ring, RingWriter
 from harness import wire
-from harness.testbed import Script, Testbed, next_event
+from harness.scripted import answering
+from harness.testbed import Testbed, next_event
 from harness.waiting import PATIENCE, until
 
 SNAPLEN = 1024
@@ -34,14 +35,6 @@ def frames(sizes: tuple[int, ...]) -> list[bytes]:
     return [wire.request(0, 3, number, head + os.urandom(size)) for number, size in enumerate(sizes)]
 
 
-def echo() -> Script:
-    def script(sock: socket.socket) -> None:
-        while frame := wire.read_frame(sock):
-            sock.sendall(wire.response(int.from_bytes(frame[8:12], "big"), frame))
-
-    return script
-
-
 def pipes_of(proxy: Proxy) -> int:
     """Ends of pipes that the relay has: it makes none but to splice."""
     files = Path(f"/proc/{proxy._children['relay'].pid}/fd")
@@ -50,7 +43,7 @@ def pipes_of(proxy: Proxy) -> int:
 
 @pytest.mark.parametrize("lossless", [False, True])
 def test_bytes_and_records(testbed: Testbed, tmp_path: Path, lossless: bool) -> None:
-    proxy = testbed.proxy(testbed.broker(echo()).address, record=tmp_path, snaplen=SNAPLEN, lossless=lossless)
+    proxy = testbed.proxy(testbed.broker(answering(None)).address, record=tmp_path, snaplen=SNAPLEN, lossless=lossless)
     asked = frames(SIZES)
     clients = [testbed.client(proxy.address) for _ in range(3)]
 
@@ -197,7 +190,7 @@ def test_readers_hear_of_skipped_bytes_and_count_them_when_they_are_late(ring: t
 
 
 def test_what_is_counted_includes_what_was_not_seen(testbed: Testbed) -> None:
-    proxy = testbed.proxy(testbed.broker(echo()).address, snaplen=SNAPLEN)
+    proxy = testbed.proxy(testbed.broker(answering(None)).address, snaplen=SNAPLEN)
     (frame,) = frames((8 << 20,))
     client = testbed.client(proxy.address)
     threading.Thread(target=client.sendall, args=(frame,), daemon=True).start()
