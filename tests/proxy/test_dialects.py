@@ -1,5 +1,5 @@
-"""The seam: a connection that speaks other versions to its client than to the broker. Requests and responses go through
-the dialect in order, what it makes or refuses takes its place in the queue, and its faults cost no traffic."""
+"""A connection that speaks other versions to its client than to the broker. Requests and responses go through its
+dialect in order, what the dialect answers or refuses takes its place in the queue, and its faults cost no traffic."""
 
 from __future__ import annotations
 
