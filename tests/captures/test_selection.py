@@ -18,6 +18,7 @@ from barnabas.captures.selection import Selection, count, select
 from barnabas.decoder.filter import compile
 from barnabas.plugins.fate import Fate
 from generated_filters import ALL_TESTS, INDEX_TESTS, filters
+from harness.slices import thin
 from harness.waiting import PATIENCE
 from harness.wire import with_size
 from hypothesis import given, settings
@@ -176,7 +177,7 @@ JUDGED = [
 ]
 
 
-@pytest.mark.parametrize("text", JUDGED)
+@pytest.mark.parametrize("text", thin(JUDGED, 5))
 def test_the_same_text_to_tshark(segment: Path, tshark: Callable[..., list[str]], text: str) -> None:
     """A display filter that means the same in both languages selects the same requests."""
     seen = set(map(int, tshark(segment, f"kafka.api_key && ({text})", "-T", "fields", "-e", "kafka.correlation_id")))
