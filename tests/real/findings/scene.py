@@ -14,7 +14,7 @@ from barnabas.proxy import ProxyConfig
 from barnabas.proxy.events import ConnectionClosed, ConnectionOpened
 from confluent_kafka.admin import AdminClient, NewTopic
 from harness.proxies import Proxy
-from harness.waiting import PATIENCE, attempts, until
+from harness.waiting import PATIENCE, NeverHappened, attempts, until
 from retold import recorded
 from retold.edited_exchanges import SECOND, edited, exchange_of, time_of
 
@@ -37,9 +37,9 @@ def record(upstream: tuple[str, int], run: Callable[[str], object], folder: Path
 
 
 def _until_all_closed(proxy: Proxy) -> None:
-    """Wait for the end of all connections; one that a client keeps in a thread of its own ends with the proxy."""
+    """Wait for the end of all connections: detectors judge a client also by how it went."""
     opened: set[int] = set()
-    for left in attempts(seconds=5, pause=0):
+    for left in attempts(pause=0):
         event = proxy.next_event(min(left, 0.3))
         if isinstance(event, ConnectionOpened):
             opened.add(event.connection)
@@ -47,6 +47,7 @@ def _until_all_closed(proxy: Proxy) -> None:
             opened.discard(event.connection)
         elif event is None and not opened:
             return
+    raise NeverHappened(f"connections {sorted(opened)} do not end within {PATIENCE:g} s")
 
 
 def retimed(
