@@ -45,7 +45,7 @@ def test_a_value_of_many_mebibytes(value: Callable[[int], bytes]) -> None:
     assert cpu_seconds(lambda: view(data)) < MOST_SECONDS
 
 
-@pytest.mark.parametrize(("written", "terms"), zip(FILTERS, (4000, 10_000, 2800), strict=True))
+@pytest.mark.parametrize(("written", "terms"), list(zip(FILTERS, (4000, 10_000, 2800), strict=True)))
 def test_the_longest_filters(written: Callable[[int], str], terms: int) -> None:
     text = written(terms)
     assert cpu_seconds(lambda: compile(text)) < MOST_SECONDS
