@@ -70,7 +70,7 @@ def test_several_in_the_order_of_their_times(tmp_path: Path, barnabas: Run) -> N
     assert count(tmp_path / "own") == count(tmp_path / "whole.pcap")
 
 
-@pytest.mark.parametrize("form", ["gz", "zst", "-", "- gz"])
+@pytest.mark.parametrize("form", ["gz", "zst", "-", pytest.param("- gz", marks=pytest.mark.slow)])
 def test_every_command_takes_it(tmp_path: Path, capture: Path, barnabas: Run, form: str) -> None:
     data = as_pcapng(traffic(21))
     packed = {

@@ -138,7 +138,7 @@ def test_the_client_of_a_dropped_request_gives_up_by_itself(proxy: Proxy) -> Non
         asked = first(client, 15)
         await held_again(pilot, 0)
         await pilot.press("9")
-        await until(pilot, "offset")
+        await until(pilot, "replica_id")
         await pilot.press("d")
         await until(pilot, "Nothing is held just now")
         assert await outcome(pilot, asked) == "_TIMED_OUT"
