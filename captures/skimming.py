@@ -240,6 +240,8 @@ class Skimmer:
         client_id = self.encoder.string(exchange.client_id)
         key, version = exchange.api_key, exchange.api_version
         asked = Asked(time_ns, place, size, exchange.correlation_id, key, version, client_id, flags)
+        if key == SASL_HANDSHAKE and version == 0:
+            talk.raw_sasl = True  # see `Connection`
         if key == PRODUCE and body and expects_no_response(exchange):
             self._alone(talk, asked, data)
         else:
@@ -315,8 +317,8 @@ class Skimmer:
         message = exchange.response_message
         flags = UNDECODED if message is None else SURPLUS if message.trailing else 0
         error = exchange.error
-        if first.api_key == SASL_HANDSHAKE and first.api_version == 0 and error == 0:
-            talk.raw_sasl = True
+        if first.api_key == SASL_HANDSHAKE and first.api_version == 0:
+            talk.raw_sasl = error == 0
         self._pair(talk, first, time_ns, data, place, size, error, flags)
 
     def _next(self, talk: Talk) -> PlainAsked | None:
@@ -359,7 +361,7 @@ class Skimmer:
         """How messages are skimmed; None for those that need more than that."""
         place = key << 16 | version & 0xFFFF
         if place not in cache:
-            odd = kind == "response" and key in (API_VERSIONS, SASL_HANDSHAKE)
+            odd = key == SASL_HANDSHAKE or (kind == "response" and key == API_VERSIONS)
             cache[place] = None if odd else skim(kind, key, version)
         return cache[place]
 

@@ -234,6 +234,10 @@ class Connection:
                 exchange.api_key = int.from_bytes(frame[:2], "big", signed=True)
                 exchange.api_version = int.from_bytes(frame[2:4], "big", signed=True)
                 exchange.correlation_id = int.from_bytes(frame[4:8], "big", signed=True)
+        if exchange.api_key == SASL_HANDSHAKE and exchange.api_version == 0:
+            # After a version 0 handshake the tokens travel without headers (KIP-43); version 1 wraps them (KIP-152). A
+            # client need not wait for the answer before it sends the first one.
+            self._raw_sasl = True
         yield RequestSeen(exchange)
         if exchange.api_key == PRODUCE and body and expects_no_response(exchange):
             exchange.state = State.NO_RESPONSE
@@ -271,9 +275,8 @@ class Connection:
             yield from self._unanswered(first)
         first.response, first.response_time_ns, first.state = frame, time_ns, State.PAIRED
         first.response_cut = self._framers[1].missing
-        if first.api_key == SASL_HANDSHAKE and first.api_version == 0 and first.error == 0:
-            # After a version 0 handshake the tokens travel without headers (KIP-43); version 1 wraps them (KIP-152).
-            self._raw_sasl = True
+        if first.api_key == SASL_HANDSHAKE and first.api_version == 0:
+            self._raw_sasl = first.error == 0
         self.topics.learn(first)
         self.about.learn(first)
         yield ExchangeDone(first)

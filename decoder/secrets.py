@@ -8,10 +8,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from functools import cache
+from importlib import resources
 from typing import Any
 
 from . import facts
-from .codec import decode_request, decode_response, peek_request
+from .codec import decode_request, decode_response, guess_request, peek_request
 from .decode import decoder
 from .errors import DecodeError
 from .frame import Direction
@@ -43,20 +44,65 @@ _RESPONSE_SETTINGS: dict[str, tuple[str, ...]] = {
     "DescribeConfigs": ("results[*].configs[*].value", "results[*].configs[*].synonyms[*].value"),
 }
 _CONFIG_APIS = {"AlterConfigs", "IncrementalAlterConfigs", "CreateTopics", "DescribeConfigs"}
+# Error messages of brokers that quote values of settings.
+_MESSAGES: dict[str, tuple[str, ...]] = {
+    "AlterConfigs": ("responses[*].error_message",),
+    "IncrementalAlterConfigs": ("responses[*].error_message",),
+    "CreateTopics": ("topics[*].error_message",),
+    "DescribeConfigs": ("results[*].error_message",),
+}
 SENSITIVE = re.compile(
     r"passw|passphrase|secret|token|credential|jaas|private|keystore\.key|truststore\.cert"
-    r"|(access|api|encryption|account)[._-]?key|basic\.auth",
+    r"|(access|api|encryption|account)[._-]?key|basic\.auth|pwd|connection[._-]?string|user[._-]?info",
     re.I,
 )
-_SPEAKS = re.compile(r"(passw\w*|passphrase|secret\w*|token)[\"']?\s*[=:]|PRIVATE KEY-----", re.I)
-"""In the value of a setting whose name says nothing: it holds credentials all the same."""
+"""Names of settings that are credentials. Searched in names of at most `MOST_NAME` characters."""
+MOST_NAME, MOST_VALUE = 1024, 4096
+"""Characters of a setting's name and value that are searched. Longer ones are taken for secrets: no hostile value costs
+more, and Kafka's own names and nearly all values are far shorter."""
+_OF_A_LISTENER = re.compile(r"listener\.name\.[^.]+\.(?:(?:plain|gssapi|oauthbearer|scram-sha-(?:256|512))\.)?")
+_WORD = re.compile(r"(\w++)([\"']?\s*+[=:])?", re.A)
+"""A word, and whether ``=`` or ``:`` follows. What it takes it never gives back: going through any text takes linear time."""
+_CREDENTIAL_WORDS = re.compile(r"passw|secret|pwd|credential|(?:access|account|api|shared)_?key|(?:passphrase|token)$", re.I)
+_REFUSED, _OF_SETTING = "Invalid value ", " for configuration "
+"""How brokers quote what they refuse (org.apache.kafka.common.config.ConfigException)."""
+
+
+@cache
+def _in_clear() -> frozenset[str]:
+    text = resources.files(f"{__package__}.explanations").joinpath("settings_in_clear.txt").read_text("utf-8")
+    return frozenset(line for line in text.splitlines() if line and not line.startswith("#"))
+
+
+def known_in_clear(name: str) -> bool:
+    """Whether a setting is one of Kafka's own whose type says that it holds no credentials, also for one listener."""
+    return len(name) <= MOST_NAME and _OF_A_LISTENER.sub("", name, count=1) in _in_clear()
+
+
+def speaks_of_secrets(text: str) -> bool:
+    """Whether a value, whatever its setting's name says, holds credentials: ``password=…``, ``user:password@host``, a
+    private key; or is longer than what is searched."""
+    return len(text) > MOST_VALUE or "PRIVATE KEY-----" in text or _has_user_info(text) or any(
+        word[2] and _CREDENTIAL_WORDS.search(word[1]) for word in _WORD.finditer(text)
+    )  # fmt: skip
+
+
+def _has_user_info(text: str) -> bool:
+    """Whether there is a ``user:password`` in front of an ``@``, as in URLs and connection strings."""
+    for before in text.split("@")[:-1]:
+        user, separator, password = re.split(r"[\s/,;\"']", before)[-1].partition(":")
+        if user and separator and password:
+            return True
+    return False
 
 
 @cache
 def secret_paths(direction: Direction, api_key: int) -> tuple[re.Pattern[str], ...]:
     """Patterns over the paths of `Message.map` that hold secrets, or may; empty for nearly all APIs."""
-    table = _REQUEST_SETTINGS if direction is Direction.REQUEST else _RESPONSE_SETTINGS
-    return credential_paths(direction, api_key) + _patterns(table, api_key)
+    if direction is Direction.REQUEST:
+        return credential_paths(direction, api_key) + _patterns(_REQUEST_SETTINGS, api_key)
+    tables = (_RESPONSE_SETTINGS, _MESSAGES)
+    return credential_paths(direction, api_key) + tuple(p for table in tables for p in _patterns(table, api_key))
 
 
 @cache
@@ -70,22 +116,81 @@ def _patterns(table: dict[str, tuple[str, ...]], api_key: int) -> tuple[re.Patte
     return tuple(re.compile(re.escape(p).replace(r"\[\*\]", r"\[\d+\]")) for p in paths)
 
 
-def mask(direction: Direction, api_key: int, api_version: int, frame: bytes) -> bytes:
-    """The frame with every secret overwritten, length unchanged. A frame of such an API that cannot be decoded
-    is masked behind its header, since nobody can say where its secrets are."""
-    if not secret_paths(direction, api_key):
-        return frame
+@cache
+def decodable(direction: Direction, api_key: int, api_version: int) -> bool:
+    """Whether the schema has the layout of such a message."""
     try:
-        if direction is Direction.REQUEST:
+        return api_version in facts.api(api_key).versions
+    except KeyError:
+        return False
+
+
+def concerns(direction: Direction, api_key: int, api_version: int) -> bool:
+    """Whether `mask` may change such a frame; false for nearly all."""
+    return bool(secret_paths(direction, api_key)) or not decodable(direction, api_key, api_version)
+
+
+def mask(direction: Direction, api_key: int, api_version: int, frame: bytes, asked: bytes = b"") -> bytes:
+    """The frame with every secret overwritten, length unchanged.
+
+    A frame that cannot be decoded (an unknown API or version, or damage in a message that carries secrets) is masked
+    behind its header, since nobody can say where its secrets are; a request of an unknown version is masked as the
+    nearest known one where that fits. `asked`: of a response its request, whose secrets are masked here, too: brokers
+    quote what they refuse.
+    """
+    if not concerns(direction, api_key, api_version):
+        return frame
+    message: Message | None
+    try:
+        if not decodable(direction, api_key, api_version):
+            message = guess_request(frame) if direction is Direction.REQUEST else None
+        elif direction is Direction.REQUEST:
             message = decode_request(frame)
         else:
             message = decode_response(frame, api_key=api_key, api_version=api_version)
     except DecodeError as fault:
-        if fault.message is None:
-            head = 8 if direction is Direction.REQUEST else 4
-            return frame[:head] + MASK * (len(frame) - head)
         message = fault.message
-    return _masked(message)
+    if message is None or (secret_paths(direction, api_key) and not decodable(direction, api_key, api_version)):
+        return mask_behind_header(direction, frame)
+    masked = _masked(message)
+    for secret in _secrets_of(asked) if asked else ():
+        masked = masked[:4] + masked[4:].replace(secret, MASK * len(secret))
+    return frame if masked == frame else masked
+
+
+def mask_behind_header(direction: Direction, frame: bytes) -> bytes:
+    """The frame with all masked but the API key, the version and the correlation id."""
+    head = 8 if direction is Direction.REQUEST else 4
+    return frame[:head] + MASK * (len(frame) - head)
+
+
+KEPT = 8
+"""Bytes of what cannot be decoded that are kept: enough to see what it is, and all that a decoder reads before it gives up."""
+
+
+def mask_undecoded(frame: bytes, at: int, text: bool = False) -> bytes:
+    """The frame with all but `KEPT` bytes masked from `at` on, where decoding ended. `text`: because of a string that is
+    no UTF-8; it stays none, as only ASCII in it is masked."""
+    rest = frame[at + KEPT :]
+    return frame[: at + KEPT] + (rest.translate(_ASCII_MASKED) if text else MASK * len(rest))
+
+
+_ASCII_MASKED = bytes(MASK[0] if code < 0x80 else code for code in range(256))
+
+
+_LEAST_QUOTED = 4
+"""Bytes of a secret that is looked for in a response: shorter ones stand anywhere by chance."""
+
+
+def _secrets_of(request: bytes) -> list[bytes]:
+    """The secrets of a request, the longest first."""
+    try:
+        message = decode_request(request)
+    except DecodeError as fault:
+        if fault.message is None:
+            return []
+        message = fault.message
+    return sorted({s for _, s in _secrets(message) if len(s) >= _LEAST_QUOTED and set(s) != set(MASK)}, key=len, reverse=True)
 
 
 def _masked(message: Message) -> bytes:
@@ -114,32 +219,52 @@ def _secrets(message: Message) -> Iterator[tuple[int, bytes]]:
     direction = Direction.REQUEST if message.plan.kind == "request" else Direction.RESPONSE
     patterns = secret_paths(direction, message.api_key)
     for path, _, end in message.map() if patterns else ():
-        if any(p.fullmatch(path) for p in patterns) and _is_secret(message, path):
+        if any(p.fullmatch(path) for p in patterns):
             value = message[path]
-            if value:
+            if not value:
+                continue
+            if path.endswith("error_message"):
+                yield from _quoted(value, end)
+            elif _is_secret(message, path):
                 yield end, value if isinstance(value, bytes) else value.encode()
+
+
+def _quoted(text: str, end: int) -> Iterator[tuple[int, bytes]]:
+    """What an error message quotes of a secret: the refused value, or all of a message that holds credentials otherwise."""
+    start, stop = text.find(_REFUSED), text.rfind(_OF_SETTING)
+    if start < 0 or stop < start + len(_REFUSED):
+        if speaks_of_secrets(text):
+            yield end, text.encode()
+        return
+    value = text[start + len(_REFUSED) : stop]
+    name = re.split(r"[^\w.-]", text[stop + len(_OF_SETTING) :], maxsplit=1)[0]
+    if not known_in_clear(name) or speaks_of_secrets(value):
+        yield end - len(text[stop:].encode()), value.encode()
 
 
 def _is_secret(message: Message, path: str) -> bool:
     if message.api not in _CONFIG_APIS:
         return True
     place = path.removesuffix("value")
-    if _speaks_of_secrets(message, place):
+    if _setting_is_secret(message, place):
         return True
     setting, inside, _ = place.rpartition("synonyms[")
-    return bool(inside) and _speaks_of_secrets(message, setting)
+    return bool(inside) and _setting_is_secret(message, setting)
 
 
-def _speaks_of_secrets(message: Message, place: str) -> bool:
-    """Whether a setting may be a secret: by its name, by what the broker says of it, or by its value."""
+def _setting_is_secret(message: Message, place: str) -> bool:
+    """Whether a setting is a secret, or may be one. What is sent to brokers is one unless its name is known to be
+    harmless; what brokers show, by its name and by what they say of it. Any value may hold credentials all the same."""
     name, value = message[place + "name"], message[place + "value"]
-    if name is None or SENSITIVE.search(name):  # no name where there must be one: it may be anything
+    if name is None or (value and speaks_of_secrets(value)):  # no name where there must be one: it may be anything
         return True
-    if value and _SPEAKS.search(value):
+    if message.plan.kind == "request":
+        return not known_in_clear(name)
+    if not known_in_clear(name) and (len(name) > MOST_NAME or SENSITIVE.search(name)):
         return True
     try:
         return bool(message[place + "is_sensitive"])
-    except KeyError:  # requests, and synonyms, do not say
+    except KeyError:  # synonyms do not say
         return False
 
 

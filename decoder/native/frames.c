@@ -269,7 +269,8 @@ static int wait_for(Frames *frames, Talk *talk, Asked *asked, const uint8_t *dat
                     int alone) {
     if (!alone && frames->records != Py_None && talk->ids == Py_None)
         return append(frames, talk, asked);
-    int writes = frames->writes && talk->ids == Py_None ? pen_ready(frames, talk) : 0;
+    /* what cannot be decoded to its end is masked, which is not done here */
+    int writes = frames->writes && talk->ids == Py_None && !asked->flags ? pen_ready(frames, talk) : 0;
     if (writes < 0)
         return 0;
     if (writes) {
@@ -395,7 +396,7 @@ static int response(Frames *frames, Talk *talk, long long time_ns, const uint8_t
     if (frames->records != Py_None) {
         done = record_add(frames->records, talk, asked, PAIRED, time_ns, place, size - 4, error, flags, asked->client_id);
         frames->rows++;
-    } else if (writes) {
+    } else if (writes && !flags) {
         place = pen_write(frames, talk, 1, time_ns, data, size);
         done = place >= 0 && pen_record(frames, talk, asked, PAIRED, time_ns, place, size - 4, error, flags);
     } else {
