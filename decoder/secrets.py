@@ -8,15 +8,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from functools import cache
-from importlib import resources
 from typing import Any
 
-from . import facts
+from . import facts, metadata_log
 from .codec import decode_request, decode_response, guess_request, peek_request
 from .decode import decoder
 from .errors import DecodeError
 from .frame import Direction
 from .message import Message
+from .settings import MOST_NAME, SENSITIVE, known_in_clear, speaks_of_secrets
 
 MASK = b"*"
 
@@ -37,6 +37,12 @@ _RESPONSE: dict[str, tuple[str, ...]] = {
     # What is inside depends on the request, which nobody has here; a new token's HMAC may be.
     "Envelope": ("response_data",),
 }
+# Record areas of KRaft's metadata log (see `metadata_log`).
+_METADATA: dict[str, tuple[str, ...]] = {
+    "Fetch": ("responses[*].partitions[*].records",),
+    "FetchSnapshot": ("topics[*].partitions[*].unaligned_records",),
+}
+_FETCH, _FETCH_SNAPSHOT = map(facts.api_key, _METADATA)
 # Settings that brokers show, or that topics are made with: those among them that are credentials.
 _REQUEST_SETTINGS: dict[str, tuple[str, ...]] = {"CreateTopics": ("topics[*].configs[*].value",)}
 _RESPONSE_SETTINGS: dict[str, tuple[str, ...]] = {
@@ -51,49 +57,8 @@ _MESSAGES: dict[str, tuple[str, ...]] = {
     "CreateTopics": ("topics[*].error_message",),
     "DescribeConfigs": ("results[*].error_message",),
 }
-SENSITIVE = re.compile(
-    r"passw|passphrase|secret|token|credential|jaas|private|keystore\.key|truststore\.cert"
-    r"|(access|api|encryption|account)[._-]?key|basic\.auth|pwd|connection[._-]?string|user[._-]?info",
-    re.I,
-)
-"""Names of settings that are credentials. Searched in names of at most `MOST_NAME` characters."""
-MOST_NAME, MOST_VALUE = 1024, 4096
-"""Characters of a setting's name and value that are searched. Longer ones are taken for secrets: no hostile value costs
-more, and Kafka's own names and nearly all values are far shorter."""
-_OF_A_LISTENER = re.compile(r"listener\.name\.[^.]+\.(?:(?:plain|gssapi|oauthbearer|scram-sha-(?:256|512))\.)?")
-_WORD = re.compile(r"(\w++)([\"']?\s*+[=:])?", re.A)
-"""A word, and whether ``=`` or ``:`` follows. What it takes it never gives back: going through any text takes linear time."""
-_CREDENTIAL_WORDS = re.compile(r"passw|secret|pwd|credential|(?:access|account|api|shared)_?key|(?:passphrase|token)$", re.I)
 _REFUSED, _OF_SETTING = "Invalid value ", " for configuration "
 """How brokers quote what they refuse (org.apache.kafka.common.config.ConfigException)."""
-
-
-@cache
-def _in_clear() -> frozenset[str]:
-    text = resources.files(f"{__package__}.explanations").joinpath("settings_in_clear.txt").read_text("utf-8")
-    return frozenset(line for line in text.splitlines() if line and not line.startswith("#"))
-
-
-def known_in_clear(name: str) -> bool:
-    """Whether a setting is one of Kafka's own whose type says that it holds no credentials, also for one listener."""
-    return len(name) <= MOST_NAME and _OF_A_LISTENER.sub("", name, count=1) in _in_clear()
-
-
-def speaks_of_secrets(text: str) -> bool:
-    """Whether a value, whatever its setting's name says, holds credentials: ``password=…``, ``user:password@host``, a
-    private key; or is longer than what is searched."""
-    return len(text) > MOST_VALUE or "PRIVATE KEY-----" in text or _has_user_info(text) or any(
-        word[2] and _CREDENTIAL_WORDS.search(word[1]) for word in _WORD.finditer(text)
-    )  # fmt: skip
-
-
-def _has_user_info(text: str) -> bool:
-    """Whether there is a ``user:password`` in front of an ``@``, as in URLs and connection strings."""
-    for before in text.split("@")[:-1]:
-        user, separator, password = re.split(r"[\s/,;\"']", before)[-1].partition(":")
-        if user and separator and password:
-            return True
-    return False
 
 
 @cache
@@ -126,7 +91,10 @@ def decodable(direction: Direction, api_key: int, api_version: int) -> bool:
 
 
 def concerns(direction: Direction, api_key: int, api_version: int) -> bool:
-    """Whether `mask` may change such a frame; false for nearly all."""
+    """Whether `mask` may change such a frame; false for nearly all. Fetch responses are left out: of those with KRaft's
+    metadata log `metadata_log.may_be_in` is true."""
+    if direction is Direction.RESPONSE and api_key == _FETCH_SNAPSHOT:
+        return True
     return bool(secret_paths(direction, api_key)) or not decodable(direction, api_key, api_version)
 
 
@@ -138,7 +106,8 @@ def mask(direction: Direction, api_key: int, api_version: int, frame: bytes, ask
     nearest known one where that fits. `asked`: of a response its request, whose secrets are masked here, too: brokers
     quote what they refuse.
     """
-    if not concerns(direction, api_key, api_version):
+    fetched = direction is Direction.RESPONSE and api_key == _FETCH and metadata_log.may_be_in(frame)
+    if not fetched and not concerns(direction, api_key, api_version):
         return frame
     message: Message | None
     try:
@@ -197,9 +166,31 @@ def _masked(message: Message) -> bytes:
     out = bytearray(message.frame)
     for end, content in _secrets(message):
         out[end - len(content) : end] = _hidden(message, content)
+    for end, area in _metadata_areas(message):
+        out[end - len(area) : end] = metadata_log.masked(area)
     if message.trailing:  # of a message that carries secrets: nobody knows what this is
         out[-len(message.trailing) :] = MASK * len(message.trailing)
     return bytes(out)
+
+
+def _metadata_areas(message: Message) -> Iterator[tuple[int, bytes]]:
+    """The record areas of KRaft's metadata log in a response: where each ends, and its bytes."""
+    if message.plan.kind != "response" or message.api not in _METADATA or not metadata_log.may_be_in(message.frame):
+        return
+    patterns = _patterns(_METADATA, message.api_key)
+    for path, _, end in message.map():
+        if not any(p.fullmatch(path) for p in patterns) or not (area := message[path]):
+            continue
+        topic = path.partition(".")[0]
+        if message.api == "FetchSnapshot" or _is_metadata_log(message, topic):
+            yield end, area
+
+
+def _is_metadata_log(message: Message, topic: str) -> bool:
+    """Of a topic of a Fetch response: its name says so up to version 12, its id from 13 on."""
+    if message.api_version < 13:
+        return bool(message[f"{topic}.topic"] == metadata_log.TOPIC)
+    return bool(message[f"{topic}.topic_id"] == metadata_log.TOPIC_ID)
 
 
 def _hidden(message: Message, content: bytes) -> bytes:

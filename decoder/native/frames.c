@@ -3,6 +3,7 @@
 #include "flows.h"
 #include "cursor.h"
 #include <structmember.h>
+#include "metadata_log.h"
 
 PyTypeObject *Way_type, *Talk_type;
 static PyTypeObject *Asked_type;
@@ -396,7 +397,7 @@ static int response(Frames *frames, Talk *talk, long long time_ns, const uint8_t
     if (frames->records != Py_None) {
         done = record_add(frames->records, talk, asked, PAIRED, time_ns, place, size - 4, error, flags, asked->client_id);
         frames->rows++;
-    } else if (writes && !flags) {
+    } else if (writes && !flags && !may_hold_metadata_log(asked->api_key, data, (size_t)size)) {
         place = pen_write(frames, talk, 1, time_ns, data, size);
         done = place >= 0 && pen_record(frames, talk, asked, PAIRED, time_ns, place, size - 4, error, flags);
     } else {
