@@ -184,12 +184,15 @@ class Skimmer:
     # requests
 
     def _request(self, talk: Talk, time_ns: int, data: bytes, place: int) -> None:
-        if talk.raw_sasl or not talk.began:
+        last = talk.waiting[-1] if talk.waiting else None
+        # A SaslHandshake v0 that waits: see `Connection`.
+        waits = last is not None and last.api_key == SASL_HANDSHAKE and last.api_version == 0
+        if talk.raw_sasl or waits or not talk.began:
             # Clients of 0.9 begin GSSAPI without a handshake: see `Connection`.
             if not talk.began:
                 talk.began = True
                 talk.raw_sasl = data[4:5] == b"\x60"
-            if talk.raw_sasl and not plausible_request(data[4:]):
+            if (talk.raw_sasl or waits) and not plausible_request(data[4:]):
                 talk.waiting.append(None)
                 self._stray(talk, 0, time_ns, data, TOKEN)
                 return
@@ -240,8 +243,6 @@ class Skimmer:
         client_id = self.encoder.string(exchange.client_id)
         key, version = exchange.api_key, exchange.api_version
         asked = Asked(time_ns, place, size, exchange.correlation_id, key, version, client_id, flags)
-        if key == SASL_HANDSHAKE and version == 0:
-            talk.raw_sasl = True  # see `Connection`
         if key == PRODUCE and body and expects_no_response(exchange):
             self._alone(talk, asked, data)
         else:
@@ -317,8 +318,8 @@ class Skimmer:
         message = exchange.response_message
         flags = UNDECODED if message is None else SURPLUS if message.trailing else 0
         error = exchange.error
-        if first.api_key == SASL_HANDSHAKE and first.api_version == 0:
-            talk.raw_sasl = error == 0
+        if first.api_key == SASL_HANDSHAKE and first.api_version == 0 and error == 0:
+            talk.raw_sasl = True
         self._pair(talk, first, time_ns, data, place, size, error, flags)
 
     def _next(self, talk: Talk) -> PlainAsked | None:
@@ -361,7 +362,7 @@ class Skimmer:
         """How messages are skimmed; None for those that need more than that."""
         place = key << 16 | version & 0xFFFF
         if place not in cache:
-            odd = key == SASL_HANDSHAKE or (kind == "response" and key == API_VERSIONS)
+            odd = kind == "response" and key in (API_VERSIONS, SASL_HANDSHAKE)
             cache[place] = None if odd else skim(kind, key, version)
         return cache[place]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from ..decoder import Direction, Exchange, State, Topics, facts, secrets
+from ..decoder import Direction, Exchange, State, Topics, secrets
 from ..decoder.about import About
 from ..decoder.secrets import mask_token
 from ..decoder.skim import Skim
@@ -23,7 +23,6 @@ from .skimming import TOKEN, Skimmer
 from .talks import PlainAsked, Talk, Way
 from .unanswered import Carried, OpenConnection
 
-_FETCH = facts.api_key("Fetch")  # may carry KRaft's metadata log
 Wanted = Callable[[Exchange], bool]
 _PAIRED, _PENDING = STATES.index(State.PAIRED), STATES.index(State.PENDING)
 
@@ -211,7 +210,7 @@ class Transcriber(Skimmer):
     def _masked(self, asked: PlainAsked, direction: Direction, data: bytes, flags: int) -> bytes:
         """A frame, its 4 size bytes first, as it is written; `flags` are those of its record."""
         key, version = asked.api_key, asked.api_version
-        odd = flags & (UNDECODED | SURPLUS) or key in (-1, _FETCH) or secrets.concerns(direction, key, version)
+        odd = flags & (UNDECODED | SURPLUS) or key < 0 or key in secrets.FETCHES or secrets.concerns(direction, key, version)
         if not self._redact or not odd:
             return data
         exchange = Exchange(api_key=key, api_version=version, request=self._secret_requests.get(id(asked)))

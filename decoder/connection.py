@@ -206,7 +206,7 @@ class Connection:
             # Clients of 0.9 begin GSSAPI without a handshake: a token (ASN.1 application tag) comes first.
             self._first_request = False
             self._raw_sasl = frame[:1] == b"\x60"
-        if self._raw_sasl and not plausible_request(frame):
+        if (self._raw_sasl or self._handshake_waits()) and not plausible_request(frame):
             self._waiting.append(_TOKEN)
             yield Opaque(Direction.REQUEST, mask_token(frame), time_ns, "SASL token", framed=True)
             return
@@ -234,10 +234,6 @@ class Connection:
                 exchange.api_key = int.from_bytes(frame[:2], "big", signed=True)
                 exchange.api_version = int.from_bytes(frame[2:4], "big", signed=True)
                 exchange.correlation_id = int.from_bytes(frame[4:8], "big", signed=True)
-        if exchange.api_key == SASL_HANDSHAKE and exchange.api_version == 0:
-            # After a version 0 handshake the tokens travel without headers (KIP-43); version 1 wraps them (KIP-152). A
-            # client need not wait for the answer before it sends the first one.
-            self._raw_sasl = True
         yield RequestSeen(exchange)
         if exchange.api_key == PRODUCE and body and expects_no_response(exchange):
             exchange.state = State.NO_RESPONSE
@@ -245,6 +241,12 @@ class Connection:
         else:
             self._waiting.append(exchange)
             self._ids[exchange.correlation_id] += 1
+
+    def _handshake_waits(self) -> bool:
+        """Whether the last request is a SaslHandshake v0 that waits for its answer: a client need not wait for it before it
+        sends the first token."""
+        last = self._waiting[-1] if self._waiting else None
+        return isinstance(last, Exchange) and last.api_key == SASL_HANDSHAKE and last.api_version == 0
 
     # --- broker to client ----------------------------------------------------------------------------------
 
@@ -275,8 +277,9 @@ class Connection:
             yield from self._unanswered(first)
         first.response, first.response_time_ns, first.state = frame, time_ns, State.PAIRED
         first.response_cut = self._framers[1].missing
-        if first.api_key == SASL_HANDSHAKE and first.api_version == 0:
-            self._raw_sasl = first.error == 0
+        if first.api_key == SASL_HANDSHAKE and first.api_version == 0 and first.error == 0:
+            # After a version 0 handshake the tokens travel without headers (KIP-43); version 1 wraps them (KIP-152).
+            self._raw_sasl = True
         self.topics.learn(first)
         self.about.learn(first)
         yield ExchangeDone(first)

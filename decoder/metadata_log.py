@@ -71,9 +71,9 @@ def record_head(value: bytes, of: dict[int, Definition], topic: str = TOPIC) -> 
     return of[number].name, version, position
 
 
-def may_be_in(frame: bytes) -> bool:
-    """Whether a frame names the metadata log. It may do so by chance."""
-    return TOPIC_ID.bytes in frame or TOPIC.encode() in frame
+def may_be_in(frame: bytes, by_id: bool) -> bool:
+    """Whether the response of a fetch names the metadata log, by its id or its name. It may do so by chance."""
+    return (TOPIC_ID.bytes if by_id else TOPIC.encode()) in frame
 
 
 def masked(area: bytes) -> bytes:

@@ -42,7 +42,8 @@ _METADATA: dict[str, tuple[str, ...]] = {
     "Fetch": ("responses[*].partitions[*].records",),
     "FetchSnapshot": ("topics[*].partitions[*].unaligned_records",),
 }
-_FETCH, _FETCH_SNAPSHOT = map(facts.api_key, _METADATA)
+FETCHES = frozenset(map(facts.api_key, _METADATA))
+_FETCH = facts.api_key("Fetch")
 # Settings that brokers show, or that topics are made with: those among them that are credentials.
 _REQUEST_SETTINGS: dict[str, tuple[str, ...]] = {"CreateTopics": ("topics[*].configs[*].value",)}
 _RESPONSE_SETTINGS: dict[str, tuple[str, ...]] = {
@@ -91,10 +92,8 @@ def decodable(direction: Direction, api_key: int, api_version: int) -> bool:
 
 
 def concerns(direction: Direction, api_key: int, api_version: int) -> bool:
-    """Whether `mask` may change such a frame; false for nearly all. Fetch responses are left out: of those with KRaft's
-    metadata log `metadata_log.may_be_in` is true."""
-    if direction is Direction.RESPONSE and api_key == _FETCH_SNAPSHOT:
-        return True
+    """Whether `mask` may change such a frame; false for nearly all. Responses of `FETCHES` are left out: of those with
+    KRaft's metadata log `metadata_log.may_be_in` is true."""
     return bool(secret_paths(direction, api_key)) or not decodable(direction, api_key, api_version)
 
 
@@ -106,7 +105,7 @@ def mask(direction: Direction, api_key: int, api_version: int, frame: bytes, ask
     nearest known one where that fits. `asked`: of a response its request, whose secrets are masked here, too: brokers
     quote what they refuse.
     """
-    fetched = direction is Direction.RESPONSE and api_key == _FETCH and metadata_log.may_be_in(frame)
+    fetched = direction is Direction.RESPONSE and _may_be_metadata_log(api_key, api_version, frame)
     if not fetched and not concerns(direction, api_key, api_version):
         return frame
     message: Message | None
@@ -118,6 +117,8 @@ def mask(direction: Direction, api_key: int, api_version: int, frame: bytes, ask
         else:
             message = decode_response(frame, api_key=api_key, api_version=api_version)
     except DecodeError as fault:
+        if fetched and fault.message is None:
+            return mask_undecoded(frame, fault.offset) if _names_metadata_log(api_key, api_version, fault.partial) else frame
         message = fault.message
     if message is None or (secret_paths(direction, api_key) and not decodable(direction, api_key, api_version)):
         return mask_behind_header(direction, frame)
@@ -128,8 +129,15 @@ def mask(direction: Direction, api_key: int, api_version: int, frame: bytes, ask
 
 
 def mask_behind_header(direction: Direction, frame: bytes) -> bytes:
-    """The frame with all masked but the API key, the version and the correlation id."""
-    head = 8 if direction is Direction.REQUEST else 4
+    """The frame with all masked but the API key, the version, the correlation id and the client id."""
+    head = 4
+    if direction is Direction.REQUEST:
+        length = int.from_bytes(frame[8:10], "big", signed=True)
+        try:
+            frame[10 : 10 + length].decode()
+        except UnicodeDecodeError:
+            length = 0
+        head = 10 + length if 0 < length <= len(frame) - 10 else 8
     return frame[:head] + MASK * (len(frame) - head)
 
 
@@ -173,24 +181,35 @@ def _masked(message: Message) -> bytes:
     return bytes(out)
 
 
+def _topic_field(api_key: int, api_version: int) -> str:
+    """The field by which the response of a fetch names its topics."""
+    if api_key != _FETCH:
+        return "name"
+    return "topic_id" if api_version >= 13 else "topic"
+
+
+def _may_be_metadata_log(api_key: int, api_version: int, frame: bytes) -> bool:
+    return api_key in FETCHES and metadata_log.may_be_in(frame, _topic_field(api_key, api_version) == "topic_id")
+
+
+def _names_metadata_log(api_key: int, api_version: int, tree: dict[str, Any]) -> bool:
+    """Whether what was read of the response of a fetch names the metadata log."""
+    field = _topic_field(api_key, api_version)
+    topics = tree.get("responses" if api_key == _FETCH else "topics") or ()
+    return any(topic.get(field) in (metadata_log.TOPIC, metadata_log.TOPIC_ID) for topic in topics)
+
+
 def _metadata_areas(message: Message) -> Iterator[tuple[int, bytes]]:
     """The record areas of KRaft's metadata log in a response: where each ends, and its bytes."""
-    if message.plan.kind != "response" or message.api not in _METADATA or not metadata_log.may_be_in(message.frame):
+    key, version = message.api_key, message.api_version
+    if message.plan.kind != "response" or not _may_be_metadata_log(key, version, message.frame):
         return
-    patterns = _patterns(_METADATA, message.api_key)
+    patterns = _patterns(_METADATA, key)
     for path, _, end in message.map():
-        if not any(p.fullmatch(path) for p in patterns) or not (area := message[path]):
-            continue
-        topic = path.partition(".")[0]
-        if message.api == "FetchSnapshot" or _is_metadata_log(message, topic):
-            yield end, area
-
-
-def _is_metadata_log(message: Message, topic: str) -> bool:
-    """Of a topic of a Fetch response: its name says so up to version 12, its id from 13 on."""
-    if message.api_version < 13:
-        return bool(message[f"{topic}.topic"] == metadata_log.TOPIC)
-    return bool(message[f"{topic}.topic_id"] == metadata_log.TOPIC_ID)
+        if any(p.fullmatch(path) for p in patterns) and (area := message[path]):
+            topic = message[f"{path.partition('.')[0]}.{_topic_field(key, version)}"]
+            if topic in (metadata_log.TOPIC, metadata_log.TOPIC_ID):
+                yield end, area
 
 
 def _hidden(message: Message, content: bytes) -> bytes:

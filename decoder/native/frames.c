@@ -9,6 +9,7 @@ PyTypeObject *Way_type, *Talk_type;
 static PyTypeObject *Asked_type;
 static PyObject *append_name, *popleft_name;
 
+enum { SASL_HANDSHAKE = 17 };
 enum { UNDECODED = 4, SURPLUS = 128, PAIRED = 0, NO_RESPONSE = 1 }; /* captures/index.py */
 
 /* ---- requests that wait */
@@ -295,9 +296,20 @@ static int wait_for(Frames *frames, Talk *talk, Asked *asked, const uint8_t *dat
     return result != NULL;
 }
 
+/* Whether the last request is a SaslHandshake v0 that waits for its answer: what follows may be a raw token. */
+static int handshake_waits(Talk *talk) {
+    Py_ssize_t waiting = PyObject_Size(talk->waiting);
+    PyObject *last = waiting > 0 ? PySequence_GetItem(talk->waiting, waiting - 1) : NULL;
+    int waits = last && PyObject_TypeCheck(last, Asked_type) && ((Asked *)last)->api_key == SASL_HANDSHAKE &&
+                !((Asked *)last)->api_version;
+    Py_XDECREF(last);
+    PyErr_Clear();
+    return waits;
+}
+
 static int request(Frames *frames, Talk *talk, long long time_ns, const uint8_t *data, Py_ssize_t size, PyObject *whole,
                    long long place) {
-    if (talk->raw_sasl || !talk->began || size < 14)
+    if (talk->raw_sasl || !talk->began || size < 14 || handshake_waits(talk))
         goto odd;
     int key = (int16_t)get16(data + 4), version = (int16_t)get16(data + 6);
     int length = (int16_t)get16(data + 12);

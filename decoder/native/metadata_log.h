@@ -5,7 +5,7 @@
 #include <stdint.h>
 #include <string.h>
 
-enum { FETCH = 1, METADATA_LOG_HEAD = 4096 };
+enum { FETCH = 1, FETCH_SNAPSHOT = 59, METADATA_LOG_HEAD = 4096 };
 
 static inline int holds(const uint8_t *data, size_t size, const void *wanted, size_t wanted_size) {
     const uint8_t *at = data, *last = data + size - wanted_size;
@@ -20,10 +20,10 @@ static inline int holds(const uint8_t *data, size_t size, const void *wanted, si
     return 0;
 }
 
-/* Whether a Fetch names the metadata log in its beginning, by its name or its topic id; a replica fetches it alone. */
+/* Whether a fetch names the metadata log in its beginning, by its name or its topic id; a replica fetches it alone. */
 static inline int may_hold_metadata_log(int api_key, const uint8_t *frame, size_t size) {
     static const uint8_t id[16] = {[15] = 1};
-    if (api_key != FETCH)
+    if (api_key != FETCH && api_key != FETCH_SNAPSHOT)
         return 0;
     if (size > METADATA_LOG_HEAD)
         size = METADATA_LOG_HEAD;
