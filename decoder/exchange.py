@@ -5,10 +5,11 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from . import facts
+from . import facts, secrets
 from .beginning import first_error_in
 from .codec import decode_request, decode_response, guess_request
-from .errors import DecodeError, TrailingBytes, UnknownVersion
+from .errors import BadUtf8, DecodeError, TrailingBytes, UnknownVersion
+from .frame import Direction
 from .message import Message
 from .present import Presenter, payloads
 from .project import first_error
@@ -219,13 +220,32 @@ class Exchange:
     def guess(self) -> Message | None:
         """What a request of an unknown version would say if it were the nearest known version; None if it is
         known, or does not fit. No more than a guess: a newer version may mean other bytes."""
-        if self.request is None or self.request_cut or not isinstance(self._fault(0), UnknownVersion):
+        if self.request is None or self.request_cut or not isinstance(self.fault(Direction.REQUEST), UnknownVersion):
             return None
         return guess_request(self.request)
 
-    def _fault(self, which: int) -> DecodeError | None:
+    def fault(self, direction: Direction) -> DecodeError | None:
+        """Why the frame of that direction could not be decoded to its end, or None."""
         _ = self.request_message, self.response_message
-        return self._faults[which]
+        return self._faults[direction]
+
+    def masked(self, direction: Direction) -> bytes:
+        """The frame of that direction as it may be stored: without secrets, and without what cannot be decoded (see
+        `secrets`). Its length is the same; it is the frame itself where nothing had to be masked."""
+        answers = direction is Direction.RESPONSE
+        frame, cut = (self.response, self.response_cut) if answers else (self.request, self.request_cut)
+        assert frame is not None
+        if answers and self.api_key < 0:
+            return secrets.mask_behind_header(direction, frame)  # of an API that nobody knows here
+        asked = self.request if answers and not self.request_cut else None
+        masked = secrets.mask(direction, self.api_key, self.api_version, frame, asked or b"")
+        if masked is not frame or cut:
+            return masked
+        message = self.response_message if answers else self.request_message
+        if message is not None:
+            return secrets.mask_undecoded(frame, len(frame) - len(message.trailing)) if message.trailing else frame
+        fault = self.fault(direction)
+        return secrets.mask_undecoded(frame, fault.offset, isinstance(fault, BadUtf8)) if fault else frame
 
     @property
     def surplus(self) -> tuple[int, int]:
