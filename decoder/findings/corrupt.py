@@ -126,7 +126,7 @@ class CorruptBatches(ProduceDetector):
 
 def _fetched_batches(exchange: Exchange, most: int) -> Iterator[tuple[str, int, Batch]]:
     """The whole batches of a Fetch response, as far as `most` bytes go."""
-    message = exchange.response_message
+    message = exchange.response_view
     if message is None:
         return
     root = at(message.plan.root)

@@ -53,9 +53,6 @@ class Detector:
         """Whether it has to be told what the method `name` is for: those that it overrides."""
         return getattr(type(self), name) is not getattr(Detector, name)
 
-    def leave(self) -> None:
-        """It is told nothing from now on, because it failed."""
-
     def follows(self, link: Link, exchange: Exchange, same: bool) -> bool:
         """Asked when an exchange of a recording is done that was answered well (`foreseen.Foreseen.plain`): whether this
         detector has to be told of the next such ones of its API, version and client id on this connection. `same`: of those that

@@ -34,7 +34,7 @@ def again(
     asked, answered = exchange.request_message, exchange.response_message
     shift, late = int(after * SECOND), int(answered_after * SECOND)
     told = {
-        name: getattr(exchange, name) for name in Exchange.__slots__ if name not in ("_faults", "_messages", "marks")
+        name: getattr(exchange, name) for name in Exchange.__slots__ if name not in ("_faults", "_messages", "_views", "marks")
     }
     told["request_time_ns"] = (exchange.request_time_ns or 0) + shift
     if exchange.response_time_ns is not None:
