@@ -91,6 +91,9 @@ class Detector:
         """A finding of this detector's id and (unless told) severity."""
         return Finding(self.id, severity or self.severity, seen, why, remedy, about=about)
 
+    def beside(self, found: list[Finding]) -> None:
+        """Told what the detectors before it in the catalogue have found, right before it is asked for its own findings."""
+
     def findings(self) -> Iterable[Finding]:
         """Everything found so far."""
         return list(self._found.values())

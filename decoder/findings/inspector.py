@@ -156,6 +156,7 @@ class Inspector:
             except Exception as error:  # see `_tell`; findings may be asked for again and again, and this counts once
                 if detector.id not in self._faults:
                     self._fault(detector, error)
+            detector.beside(found)
             found += detector.findings()
         found.extend(self._faults.values())
         return sorted(found, key=lambda f: (-f.severity.rank, -f.count))
