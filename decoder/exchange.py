@@ -11,6 +11,7 @@ from .codec import decode_request, decode_response, guess_request
 from .errors import BadUtf8, DecodeError, TrailingBytes, UnknownVersion
 from .frame import Direction
 from .message import Message
+from .message_view import MessageView
 from .present import Presenter, payloads
 from .project import first_error
 
@@ -51,6 +52,7 @@ class Exchange:
     __slots__ = (
         "_faults",
         "_messages",
+        "_views",
         "about",
         "api_key",
         "api_version",
@@ -101,6 +103,7 @@ class Exchange:
         self.about = about
         self.marks: dict[str, Any] = {}
         self._messages: list[Any] = [UNREAD_SIDE, UNREAD_SIDE]
+        self._views: list[MessageView | None] | None = None
         self._faults: list[DecodeError | None] = [None, None]
 
     def anew(self) -> Exchange:
@@ -160,6 +163,26 @@ class Exchange:
         # An orphan's API is not known, so nothing says how to read it.
         odd = self.response is None or self.response_cut or self.state is State.ORPHAN
         return None if odd else self._read_once(1)
+
+    @property
+    def request_view(self) -> MessageView | None:
+        """`request_message` as its definition promises it: for conclusions, not for showing (see `message_view`)."""
+        return self._view(0, self.request_message)
+
+    @property
+    def response_view(self) -> MessageView | None:
+        """`response_message` as its definition promises it (see `message_view`)."""
+        return self._view(1, self.response_message)
+
+    def _view(self, which: int, message: Message | None) -> MessageView | None:
+        if message is None:
+            return None
+        if self._views is None:
+            self._views = [None, None]
+        view = self._views[which]
+        if view is None:
+            view = self._views[which] = MessageView(message)
+        return view
 
     def _read_once(self, which: int) -> Message | None:
         if self._messages[which] is UNREAD_SIDE:

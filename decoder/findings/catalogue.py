@@ -23,6 +23,7 @@ from . import (
     protocols,
     rebalances,
     sessions,
+    unexplained,
     versions,
 )
 from .detector import Detector
@@ -47,10 +48,11 @@ _MODULES = (
     latency,
     churn,
     contradictions,
+    unexplained,
 )
 
 
 @cache
 def detectors() -> tuple[type[Detector], ...]:
-    """All detectors, each id once."""
+    """All detectors, each id once; the last one has what the others leave."""
     return tuple(kind for module in _MODULES for kind in module.DETECTORS)

@@ -13,8 +13,7 @@ from ..about import About
 from ..codec import decode_response
 from ..errors import DecodeError
 from ..exchange import Exchange, State
-from ..message import Message
-from ..project import values_at
+from ..message_view import MessageView
 
 _METADATA = facts.api_key("Metadata")
 _BROKERS = ("brokers.node_id", "brokers.host", "brokers.port")
@@ -127,7 +126,7 @@ class Cluster:
         """The node id of a broker's address (as advertised, or behind the proxy), None if unknown."""
         return self._node_ids.get(address)
 
-    def learn(self, message: Message, time_ns: int, topics: object = None) -> None:
+    def learn(self, message: MessageView, time_ns: int, topics: object = None) -> None:
         """Take what a Metadata response says."""
         for node, address in brokers_of(message):
             self.nodes[node] = address
@@ -160,10 +159,10 @@ class Cluster:
         self._node_ids[address] = node
 
 
-def brokers_of(message: Message) -> list[tuple[int, str]]:
+def brokers_of(message: MessageView) -> list[tuple[int, str]]:
     """(node id, ``host:port``) of every broker that a Metadata response names."""
-    nodes, hosts, ports = values_at(message.plan, message.frame, message.body_start, _BROKERS)
-    named = zip(nodes, ((host or "") for host in hosts), ports, strict=True)
+    nodes, hosts, ports = message.lists_at(*_BROKERS)
+    named = zip(nodes, hosts, ports, strict=True)
     return [(n, f"[{h}]:{p}" if ":" in h else f"{h}:{p}") for n, h, p in named]
 
 
@@ -250,7 +249,7 @@ class Scene:
         return cluster
 
     def _metadata(self, link: Link, exchange: Exchange) -> None:
-        message = exchange.response_message
+        message = exchange.response_view
         if message is None:
             return
         told = brokers_of(message)
@@ -273,7 +272,7 @@ class Scene:
         for original in exchange.marks.get("broker_response", ()):
             # Behind a proxy clients are told other addresses than the brokers have.
             try:
-                real = decode_response(original, api_key=_METADATA, api_version=exchange.api_version)
+                real = MessageView(decode_response(original, api_key=_METADATA, api_version=exchange.api_version))
             except DecodeError:
                 return
             for node, address in brokers_of(real):

@@ -18,7 +18,7 @@ PRODUCE = facts.api_key("Produce")
 
 def awaits_nothing(exchange: Exchange) -> bool:
     """Whether this is a Produce with acks=0, which has no answer."""
-    message = exchange.request_message if exchange.api_key == PRODUCE else None
+    message = exchange.request_view if exchange.api_key == PRODUCE else None
     return message is not None and message["acks"] == 0
 
 
