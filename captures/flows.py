@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..decoder.accelerator import native
 from .packets import Address
+
+if TYPE_CHECKING:
+    from .recognition import Trial
 
 
 class Opened(NamedTuple):
@@ -84,7 +87,8 @@ Side: type[PlainSide] = PlainSide if native is None else native.Side
 
 @dataclass(slots=True, eq=False)
 class Flow:
-    """One TCP connection. `number` counts the Kafka connections from 1; 0 until the flow turns out to be one."""
+    """One TCP connection. `number` counts the Kafka connections from 1; 0 until the flow turns out to be one. `kafka`: it
+    is read as one; `trial`: until it is known whether it is."""
 
     client: Address
     broker: Address
@@ -95,6 +99,8 @@ class Flow:
     number: int = 0
     kafka: bool = False
     foreign: bool = False
+    handshake: bool = False  # its SYN was captured
+    trial: Trial | None = None
     given_up: bool = False  # told as unreached
     ender: int = -1  # whose FIN came first
     comments: tuple[str, ...] = ()
