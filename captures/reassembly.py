@@ -89,6 +89,7 @@ class Reassembler:
         for side in flow.sides:
             side.next, side.synced, side.skipped, side.waiting_bytes = None, False, 0, 0
             side.waiting.clear()
+        flow.unread = [0, 0]
         client, broker = flow.ends
         if (flow.interface, client, broker) not in self._flows:
             self._foreign += 1  # it is closed
@@ -322,12 +323,14 @@ class Reassembler:
         if not side.synced:
             # Pick the stream up at a packet that starts like a frame.
             if not self._starts_frame(data):
-                side.skipped += data.length
+                side.skipped += data.length if self._in_order else data.cut
+                data.flow.unread[data.direction] += 0 if self._in_order else len(data.data)
                 return
             side.synced = True
-            if side.skipped:
-                yield Gap(data.flow, data.direction, side.skipped, data.time_ns)
-                side.skipped = 0
+            unread = data.flow.unread[data.direction]
+            if side.skipped or unread:
+                yield Gap(data.flow, data.direction, side.skipped, data.time_ns, unread)
+                side.skipped = data.flow.unread[data.direction] = 0
         yield data
         if data.cut and not self._cuts:
             side.synced = False
