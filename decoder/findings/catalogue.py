@@ -11,6 +11,7 @@ from . import (
     churn,
     commits,
     contradictions,
+    coverage,
     features,
     fetching,
     first_requests,
@@ -48,6 +49,7 @@ _MODULES = (
     latency,
     churn,
     contradictions,
+    coverage,
     unexplained,
 )
 

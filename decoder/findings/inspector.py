@@ -60,6 +60,7 @@ class Inspector:
             link = self.scene.opened(
                 happening.connection, happening.client, happening.broker, happening.time_ns, happening.established
             )
+            link.complete = happening.complete
             self._tell(self._on_opened, lambda d: d.opened(link))
         elif isinstance(happening, Closed):
             ended = self.scene.links.get(happening.connection)
@@ -72,7 +73,9 @@ class Inspector:
             self.scene.at(happening.time_ns)
             torn = self.scene.links.get(happening.connection)
             if torn is not None:
-                torn.lost += happening.size
+                size = happening.size + happening.unread
+                torn.lost += size
+                torn.gone[happening.direction] += size
                 torn.routes.clear()
 
     def request(self, exchange: Exchange) -> None:

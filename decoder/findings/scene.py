@@ -24,7 +24,8 @@ class Link:
 
     `client`, `broker`: ``host:port``. `client_id`: the last one that a request named. `closed_ns`, `how`, `by`: see
     `happening.Closed`; `closed_ns` is None while open. `requests`: how many were sent. `waiting`: the exchanges
-    without an answer, oldest first, by identity. `lost`: bytes of it that were not captured, so far. `client_host`: the
+    without an answer, oldest first, by identity. `answers`: responses so far, orphans too. `lost`: bytes of it that were not
+    captured or could not be read, so far; `gone`: by direction. `complete`: see `happening.Opened`. `client_host`: the
     client's address without its port. `sign_ns`: the last sign of life, -1 before the first; `pause_ns`: from the one before to
     the last request that met nobody waiting. `routes`: who follows what goes well on it (see `Inspector`).
     """
@@ -32,13 +33,16 @@ class Link:
     __slots__ = (
         "_identity",
         "about",
+        "answers",
         "broker",
         "by",
         "client",
         "client_host",
         "client_id",
         "closed_ns",
+        "complete",
         "established",
+        "gone",
         "how",
         "last_ns",
         "lost",
@@ -59,7 +63,9 @@ class Link:
         self.about = About()
         self.closed_ns: int | None = None
         self.how = self.by = ""
-        self.requests = self.lost = 0
+        self.requests = self.answers = self.lost = 0
+        self.gone = [0, 0]
+        self.complete = True
         self.last_ns = opened_ns
         self.waiting: dict[int, Exchange] = {}
         self.client_host = client.rpartition(":")[0]
@@ -220,6 +226,7 @@ class Scene:
         self.at(exchange.response_time_ns)
         link.waiting.pop(id(exchange), None)
         link.last_ns = exchange.response_time_ns or link.last_ns
+        link.answers += exchange.response is not None
         if link.sign_ns >= 0 and exchange.state is not State.NO_RESPONSE:
             link.sign_ns = exchange.response_time_ns or 0
         if exchange.about is None:
