@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from barnabas.decoder.settings import MOST_VALUE, known_in_clear, speaks_of_secrets
 
+
 @pytest.mark.parametrize(
     "value",
     ["password=x", "my_password : x", '"secret"= x', "Server=db;Pwd=x", "AccountKey=x", "sas_token=x",
