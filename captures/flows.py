@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..decoder.accelerator import native
 from .packets import Address
+
+if TYPE_CHECKING:
+    from .recognition import Trial
 
 
 class Opened(NamedTuple):
@@ -42,12 +45,14 @@ class Data(NamedTuple):
 
 
 class Gap(NamedTuple):
-    """Bytes are missing here; the next `Data` of this direction starts at a frame."""
+    """Bytes are missing here; the next `Data` of this direction starts at a frame. `unread`: bytes that were captured, but of
+    which it is not known where a frame begins."""
 
     flow: Flow
     direction: int
     size: int
     time_ns: int
+    unread: int = 0
 
 
 class Closed(NamedTuple):
@@ -84,7 +89,8 @@ Side: type[PlainSide] = PlainSide if native is None else native.Side
 
 @dataclass(slots=True, eq=False)
 class Flow:
-    """One TCP connection. `number` counts the Kafka connections from 1; 0 until the flow turns out to be one."""
+    """One TCP connection. `number` counts the Kafka connections from 1; 0 until the flow turns out to be one. `kafka`: it
+    is read as one; `trial`: until it is known whether it is."""
 
     client: Address
     broker: Address
@@ -95,7 +101,29 @@ class Flow:
     number: int = 0
     kafka: bool = False
     foreign: bool = False
+    handshake: bool = False  # its SYN was captured
+    trial: Trial | None = None
     given_up: bool = False  # told as unreached
     ender: int = -1  # whose FIN came first
     comments: tuple[str, ...] = ()
     held: list[tuple[int, Data]] = field(default_factory=list)
+    unread: list[int] = field(default_factory=lambda: [0, 0])
+    """bytes given up since the last Data that are in the capture, by direction; `PlainSide.skipped` are not in it"""
+    shown: list[tuple[int, int] | None] = field(default_factory=lambda: [None, None])
+
+    def show(self, direction: int, position: int) -> None:
+        """What passed up to a sequence number is shown by something else than its bytes: they were acknowledged, or
+        the direction goes on behind them."""
+        known = self.shown[direction]
+        if known is None:
+            self.shown[direction] = position, position
+        elif 0 < (position - known[1]) % (1 << 32) < 1 << 31:
+            self.shown[direction] = known[0], position
+
+    def unseen(self, direction: int) -> int:
+        """Bytes at the end of a direction that passed and were not captured."""
+        known, next_ = self.shown[direction], self.sides[direction].next
+        if known is None:
+            return 0
+        ahead = (known[1] - (known[0] if next_ is None else next_)) % (1 << 32)
+        return ahead if 1 < ahead < 1 << 31 else 0  # a FIN counts for one byte

@@ -68,7 +68,8 @@ class _Leg:
 
 class Follower:
     """Follows one file. `own`: it is a segment of a recording; `streams`: the connections, by number, that are known
-    from the segments before it, and will be those for the next one; `topics`: shared by all connections.
+    from the segments before it, and will be those for the next one; `topics`: shared by all connections. `acknowledged`:
+    of a foreign capture, also tell of bytes at the end of a direction that were acknowledged and not captured.
 
     Marks: `name` as segment; request_offset, response_offset (for a foreign capture numbers of `pieces`); changed,
     carried, notes.
@@ -82,13 +83,15 @@ class Follower:
         pieces: Pieces | None = None,
         streams: dict[int, Stream] | None = None,
         topics: Topics | None = None,
+        acknowledged: bool = False,
     ) -> None:
         self.pieces = Pieces() if pieces is None else pieces
-        self.lost = 0
+        self.lost = self.unread = 0  # bytes that are not in the capture; those that are, but belong to frames whose beginning is not
         self.reassembler = Reassembler(self._awaited, ports, in_order=own, cuts=own)
         self.streams: dict[int, Stream] = {} if streams is None else streams
         self.now_ns = 0  # the time of the latest packet
         self._own, self._name, self._topics = own, name, topics
+        self._acknowledged = acknowledged and not own
         self._flows: dict[int, Stream] = {}  # by the identity of their flow
         self._legs: dict[int, _Leg] = {}
 
@@ -97,13 +100,41 @@ class Follower:
         segment = packets.parse(packet.linktype, packet.data, packet.size)
         if segment is not None:
             self.now_ns = packet.time_ns
+            noted = not self._acknowledged or self._note(segment)
             for event in self.reassembler.feed(packet, segment):
                 yield from self._event(event)
+            if not noted:
+                self._note(segment)
+
+    def _note(self, segment: packets.TcpSegment) -> bool:
+        """Keep what a segment shows of bytes that it does not carry; False when its connection is not known yet."""
+        flow = self.reassembler.flow_of(segment)
+        if flow is None:
+            return False
+        direction = 0 if segment.source == flow.ends[0] else 1
+        if not segment.flags & packets.SYN and not segment.payload and not segment.cut:
+            flow.show(direction, segment.sequence)
+        if segment.flags & packets.ACK:
+            flow.show(1 - direction, segment.acknowledged)
+        return True
 
     def finish(self) -> Iterator[Happening | LegSeen]:
         """The file ends here."""
         for event in self.reassembler.finish(self.now_ns):
             yield from self._event(event)
+        for flow in self.reassembler.flows():
+            stream = self._flows.get(id(flow))
+            if stream is not None and self._acknowledged:
+                yield from self._unseen(flow, stream, self.now_ns)
+
+    def _unseen(self, flow: Flow, stream: Stream, time_ns: int) -> Iterator[Happening]:
+        """Tell of bytes at the end that passed and were not captured, or that could not be read."""
+        for direction in Direction:
+            size, unread = flow.sides[direction].skipped + flow.unseen(direction), flow.unread[direction]
+            if size or unread:
+                self.lost += size
+                self.unread += unread
+                yield Missing(stream.decoder.number, direction, size, time_ns, unread)
 
     def pending(self) -> list[Exchange]:
         """The requests that wait, in the order of the file."""
@@ -150,7 +181,7 @@ class Follower:
                 return
         stream = self._flows[id(flow)] = self.streams[number] = Stream(number, client, broker, self._topics)
         stream.failed = failed
-        yield Opened(number, client, broker, event.time_ns, event.established and not failed)
+        yield Opened(number, client, broker, event.time_ns, event.established and not failed, complete=self._own)
 
     def _closed(self, event: flows.Closed) -> Iterator[Happening]:
         if self._legs.pop(id(event.flow), None):
@@ -161,6 +192,8 @@ class Follower:
         number = stream.decoder.number
         if self.streams.get(number) is stream:
             del self.streams[number]
+        if self._acknowledged:
+            yield from self._unseen(event.flow, stream, event.time_ns)
         if not stream.broken:
             for found in stream.decoder.close(event.time_ns):
                 yield Stray(number, found) if isinstance(found, Opaque) else found
@@ -178,6 +211,7 @@ class Follower:
             return
         direction = Direction(event.direction)
         self.lost += event.size
+        self.unread += event.unread
         given_up = stream.decoder.lost(direction)
         stream.chunks[direction].clear()
         stream.used[direction] = 0
@@ -187,7 +221,7 @@ class Follower:
             if isinstance(opaque, Opaque):
                 cut = Opaque(direction, opaque.data, event.time_ns, opaque.reason, opaque.framed)
                 yield Stray(stream.decoder.number, cut)
-        yield Missing(stream.decoder.number, direction, event.size, event.time_ns)
+        yield Missing(stream.decoder.number, direction, event.size, event.time_ns, event.unread)
 
     def _data(self, stream: Stream, data: Data) -> Iterator[Happening]:
         if self._own:

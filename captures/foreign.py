@@ -27,7 +27,7 @@ FIRST_SECONDS = 0.5
 _IDENTITY = "0" * 32
 
 
-def foreign_notes(reassembler: Reassembler, lost: int, ports: Collection[int]) -> list[str]:
+def foreign_notes(reassembler: Reassembler, lost: int, unread: int, ports: Collection[int]) -> list[str]:
     """What is to be said of a foreign capture: conversations that are not Kafka, bytes that are missing."""
     notes = []
     if reassembler.foreign:
@@ -36,6 +36,11 @@ def foreign_notes(reassembler: Reassembler, lost: int, ports: Collection[int]) -
         notes.append(f"{reassembler.foreign} TCP conversations are not Kafka (brokers' ports: {told}){tls}")
     if lost:
         notes.append(f"{lost} bytes of Kafka connections are not in the capture")
+    if unread:
+        notes.append(
+            f"{unread} bytes of Kafka connections belong to frames that began before the capture, or answer requests that are "
+            "not in it"
+        )
     return notes
 
 
@@ -165,7 +170,7 @@ class ForeignIndex:
         """What is to be said of the capture, as far as it was read."""
         scanner = self.scanner
         notes = [note for note in (self._source.note, scanner.note, self._failed) if note]
-        notes += foreign_notes(scanner.reassembler, scanner.lost, self._ports)
+        notes += foreign_notes(scanner.reassembler, scanner.lost, scanner.unread_bytes, self._ports)
         if scanner.cut_packets:
             notes.append(f"{scanner.cut_packets} packets were cut when they were captured (tcpdump -s 0 keeps them whole)")
         if scanner.secrets:

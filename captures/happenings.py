@@ -58,7 +58,7 @@ class _File:
         """What is not right with the file, as far as it was read."""
         notes = [note for note in (self.source.note, self.reader.note) if note]
         if self.own is None:
-            notes += foreign_notes(self.follower.reassembler, self.follower.lost, ports)
+            notes += foreign_notes(self.follower.reassembler, self.follower.lost, self.follower.unread, ports)
         elif not notes and self.ended is None and not being_written(self.file):
             notes.append(INTERRUPTED)
         return [f"{self.path.name}: {note}" for note in notes]
@@ -146,7 +146,7 @@ class Happenings:
         goes_on = own and before and flags and flags & CONTINUED and before == own._replace(number=own.number - 1)
         if not goes_on:
             yield from self._break_off()
-        follower = Follower(own is not None, path.name, self._ports, Pieces(keep=False), self._streams, self._topics)
+        follower = Follower(own is not None, path.name, self._ports, Pieces(keep=False), self._streams, self._topics, True)
         self._file = _File(path, source, own, follower)
 
     def _break_off(self) -> Iterator[Happening]:

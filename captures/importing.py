@@ -70,7 +70,7 @@ class Importer:
     def counts(self) -> dict[str, int]:
         """connections, exchanges, frames, lost_bytes, segments, and the frames that are unrecorded."""
         written = {"segments": self._recording.segments, "unrecorded": self._recording.unrecorded}
-        return self._writer.told | {"lost_bytes": self.scanner.lost} | written
+        return self._writer.told | {"lost_bytes": self.scanner.lost + self.scanner.unread_bytes} | written
 
     @property
     def progress(self) -> tuple[int, int]:
@@ -120,7 +120,7 @@ class Importer:
             self.scanner.finish()
         self._writer.finish()
         scanner = self.scanner
-        self.notes += foreign_notes(scanner.reassembler, scanner.lost, self._ports)
+        self.notes += foreign_notes(scanner.reassembler, scanner.lost, scanner.unread_bytes, self._ports)
         if self._writer.frames_cut:
             self.notes.append(f"{self._writer.frames_cut} frames were cut when they were captured, and left out")
         self.notes += unread_notes(scanner)

@@ -96,7 +96,7 @@ class Builder:
         elif isinstance(event, LegSeen):
             self.encoder.leg_frame(event.frame)
         elif isinstance(event, Missing):
-            self.encoder.lost(event.connection, event.direction, event.size)
+            self.encoder.lost(event.connection, event.direction, event.size + event.unread)
 
 
 def final_flags(reader: CaptureReader) -> int | None:

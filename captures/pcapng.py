@@ -102,6 +102,15 @@ def custom_block(enterprise: int, data: bytes) -> bytes:
 # reading
 
 
+LATEST_NS = 9 * 10**18
+"""In the year 2255. What counts on from such a time still fits into 64 bits."""
+
+
+def possible_ns(time_ns: int) -> int:
+    """A time, or 0 for one before 1970 or too late: the stamp is damaged."""
+    return time_ns if 0 <= time_ns <= LATEST_NS else 0
+
+
 class Interface(NamedTuple):
     """An interface description: link type, name, and how its stamps become nanoseconds."""
 
@@ -111,10 +120,10 @@ class Interface(NamedTuple):
     offset_seconds: int
 
     def time_ns(self, ticks: int) -> int:
-        """A stamp as nanoseconds since the epoch."""
+        """A stamp as nanoseconds since the epoch; 0, not known, for one that no clock has shown."""
         if self.units_per_second != 1_000_000_000:
             ticks = ticks * 1_000_000_000 // self.units_per_second
-        return ticks + self.offset_seconds * 1_000_000_000
+        return possible_ns(ticks + self.offset_seconds * 1_000_000_000)
 
 
 class Packet(NamedTuple):

@@ -2,21 +2,24 @@
 
 Handles packets out of order, sent again, missing, and conversations whose beginning was not captured. Which
 conversations are Kafka, and which side is the client, is found out here: by the broker's port, by the handshake,
-or by the first bytes that look like a request. All queues are bounded.
+or by what they say (see recognition.py). All queues are bounded.
 """
 
 from collections.abc import Callable, Collection, Iterator
+from functools import partial
 
 from ..decoder.connection import plausible_request
 from ..decoder.frame import MAX_FRAME, foreign_protocol
 from .flows import Closed, Data, Flow, Gap, Opened, PlainSide, Side, StreamEvent
 from .packets import ACK, FIN, RST, SYN, Address, TcpSegment, endpoint
 from .pcapng import Packet
+from .recognition import MOST_KEPT, Trial, Verdict, may_begin
 
 KAFKA_PORTS = (9092,)
 _MAX_WAITING = 128  # packets kept per direction while one before them is missing
 _MAX_WAITING_BYTES = 4 << 20
 _MAX_BROKERS = 10_000
+_MAX_ON_TRIAL = 16 * MOST_KEPT  # bytes of all conversations of which it is not known yet whether they are Kafka
 UNANSWERED_NS = 10 * 10**9
 """A SYN that has no answer for so long gets none: by then it was sent four times (RFC 6298)."""
 _SENT_AGAIN_NS = 10**9  # after so long an unanswered SYN is sent again for the first time
@@ -42,6 +45,7 @@ class Reassembler:
         self._awaited, self._ports, self._in_order, self._cuts = awaited, ports, in_order, cuts
         self._flows: dict[tuple[int, bytes, bytes], tuple[Flow, int]] = {}
         self._kafka = 0
+        self._on_trial = 0  # bytes kept
         self._foreign = 0
         self._strangers: set[frozenset[bytes]] = set()
         self._tls: set[frozenset[bytes]] = set()
@@ -50,6 +54,57 @@ class Reassembler:
 
     def feed(self, packet: Packet, segment: TcpSegment) -> Iterator[StreamEvent]:
         """What this packet makes known."""
+        events = self._feed(packet, segment)
+        return events if self._in_order else self._known(events)
+
+    def _known(self, events: Iterator[StreamEvent]) -> Iterator[StreamEvent]:
+        """Of these events, and of those that were kept back, what belongs to conversations that are known for Kafka."""
+        for event in events:
+            flow = event.flow
+            trial = flow.trial
+            if trial is None:
+                if flow.kafka:
+                    yield event
+                continue
+            before = trial.kept
+            verdict = trial.add(event)
+            self._on_trial += trial.kept - before
+            if self._is_known(flow):
+                verdict = Verdict.KAFKA  # another connection to this broker has shown it
+            elif verdict is Verdict.UNDECIDED and (isinstance(event, Closed) or self._on_trial > _MAX_ON_TRIAL):
+                verdict = trial.last()
+            if verdict is not Verdict.UNDECIDED:
+                yield from self._decided(flow, verdict)
+
+    def _decided(self, flow: Flow, verdict: Verdict) -> Iterator[StreamEvent]:
+        trial, flow.trial = flow.trial, None
+        assert trial is not None
+        self._on_trial -= trial.kept
+        if verdict is Verdict.KAFKA:
+            yield self._accept(flow)
+            yield from trial.events
+            return
+        flow.kafka, flow.foreign = False, True
+        flow.held.clear()
+        for side in flow.sides:
+            side.next, side.synced, side.skipped, side.waiting_bytes = None, False, 0, 0
+            side.waiting.clear()
+        flow.unread = [0, 0]
+        client, broker = flow.ends
+        if (flow.interface, client, broker) not in self._flows:
+            self._foreign += 1  # it is closed
+        elif not flow.handshake:
+            # Which side asks is not known either.
+            self._forget(flow)
+            if len(self._strangers) < 10_000:
+                self._strangers.add(frozenset(flow.ends))
+
+    def _forget(self, flow: Flow) -> None:
+        client, broker = flow.ends
+        self._flows.pop((flow.interface, client, broker), None)
+        self._flows.pop((flow.interface, broker, client), None)
+
+    def _feed(self, packet: Packet, segment: TcpSegment) -> Iterator[StreamEvent]:
         # The same packet seen on two interfaces ("any", or a bridge) is sent-again data of one flow. Our own
         # recordings have one leg per interface.
         interface = packet.interface if self._in_order else 0
@@ -62,9 +117,9 @@ class Reassembler:
                 flow, direction = found  # the answer to a handshake, or the same packet again
             else:
                 if found:
-                    yield from self.close(found[0], packet.time_ns)
+                    yield from self._close(found[0], packet.time_ns)
                 flow, direction = self._open(key, 1 if segment.flags & ACK else 0, packet.time_ns)
-                flow.comments = packet.comments
+                flow.comments, flow.handshake = packet.comments, True
                 if not segment.flags & ACK and not self._in_order:
                     self.opening[id(flow)] = flow
             if self._in_order or direction == 1:
@@ -78,7 +133,7 @@ class Reassembler:
                 return  # the last acknowledgement of a closed connection, or a probe
             if endpoint(segment.source)[1] in self._ports:
                 found = self._open(key, 1, packet.time_ns)
-            elif endpoint(segment.target)[1] in self._ports or _starts_request(segment.payload):
+            elif endpoint(segment.target)[1] in self._ports or may_begin(segment.payload):
                 found = self._open(key, 0, packet.time_ns)
             else:
                 if len(self._strangers) < 10_000:
@@ -91,13 +146,15 @@ class Reassembler:
             yield from self._established(flow)
         if segment.payload or segment.cut:
             if not flow.kafka:
-                if not (direction == 0 and _starts_request(segment.payload)):
+                if not (direction == 0 and may_begin(segment.payload)):
                     flow.foreign = True
                     self._look(key, segment.payload)
                     if side.next is not None:
                         side.next, side.synced = None, False
                     return
-                yield self._accept(flow)
+                flow.trial, flow.kafka = Trial(), True
+            elif flow.trial is not None and direction == 1:
+                flow.trial.answered = True
             at = packet.data_offset + segment.start
             data = Data(flow, direction, packet.time_ns, segment.payload, packet.offset, at, packet.comments, segment.cut)
             if flow.sides[1 - direction].waiting:
@@ -115,13 +172,13 @@ class Reassembler:
             if id(flow) in self.opening and self._is_known(flow):
                 # Reset before it was established; the client itself may have thought better of it.
                 yield self._accept(flow, False)
-                yield from self.close(flow, packet.time_ns, "refused" if direction else "unreached", direction)
+                yield from self._close(flow, packet.time_ns, "refused" if direction else "unreached", direction)
                 return
             # What came first ended it: a RST behind a FIN may only answer bytes sent to an end that had closed.
             closing, flow.ender = flow.ender >= 0, direction if flow.ender < 0 else flow.ender
             if segment.flags & RST or self._in_order or flow.sides[1 - direction].finished:
                 how = "fin" if closing or not segment.flags & RST else "rst"
-                yield from self.close(flow, packet.time_ns, how, flow.ender, packet.comments)
+                yield from self._close(flow, packet.time_ns, how, flow.ender, packet.comments)
 
     def _open(self, key: tuple[int, bytes, bytes], direction: int, time_ns: int) -> tuple[Flow, int]:
         interface, source, target = key
@@ -178,13 +235,11 @@ class Reassembler:
         """How many of the foreign conversations begin with a TLS hello."""
         return len(self._tls)
 
-    def close(
+    def _close(
         self, flow: Flow, time_ns: int, how: str = "", by: int = -1, comments: tuple[str, ...] = ()
     ) -> Iterator[StreamEvent]:
         """End a flow: what still waited for missing packets comes out. `by`: the direction that ended it."""
-        client, broker = flow.ends
-        self._flows.pop((flow.interface, client, broker), None)
-        self._flows.pop((flow.interface, broker, client), None)
+        self._forget(flow)
         if not how and flow.ender >= 0:
             how, by = "fin", flow.ender  # the other end's FIN was not captured
         if self.opening.pop(id(flow), None) and not how and self._is_known(flow):
@@ -199,8 +254,10 @@ class Reassembler:
 
     def finish(self, time_ns: int = 0) -> Iterator[StreamEvent]:
         """The capture ends (at `time_ns`): what still waited for missing packets comes out; connections stay open."""
-        for flow in {id(flow): flow for flow, _ in self._flows.values()}.values():
-            yield from self._give_up_waiting(flow)
+        for flow in self.flows():
+            yield from self._known(self._give_up_waiting(flow))
+            if flow.trial is not None:
+                yield from self._decided(flow, flow.trial.last())
         yield from self.unanswered(time_ns - _SENT_AGAIN_NS, time_ns)
 
     def _give_up_waiting(self, flow: Flow) -> Iterator[StreamEvent]:
@@ -266,12 +323,14 @@ class Reassembler:
         if not side.synced:
             # Pick the stream up at a packet that starts like a frame.
             if not self._starts_frame(data):
-                side.skipped += data.length
+                side.skipped += data.length if self._in_order else data.cut
+                data.flow.unread[data.direction] += 0 if self._in_order else len(data.data)
                 return
             side.synced = True
-            if side.skipped:
-                yield Gap(data.flow, data.direction, side.skipped, data.time_ns)
-                side.skipped = 0
+            unread = data.flow.unread[data.direction]
+            if side.skipped or unread:
+                yield Gap(data.flow, data.direction, side.skipped, data.time_ns, unread)
+                side.skipped = data.flow.unread[data.direction] = 0
         yield data
         if data.cut and not self._cuts:
             side.synced = False
@@ -291,6 +350,7 @@ class Reassembler:
         first, second = flow.sides
         return (
             flow.kafka
+            and flow.trial is None
             and not flow.given_up
             and not flow.held
             and not first.waiting
@@ -301,9 +361,10 @@ class Reassembler:
     def _starts_frame(self, data: Data) -> bool:
         if data.direction == 0:
             return _starts_request(data.data)
+        awaits = partial(self._awaited, data.flow) if data.flow.trial is None else data.flow.trial.awaits
         size = int.from_bytes(data.data[:4], "big")
         correlation_id = int.from_bytes(data.data[4:8], "big", signed=True)
-        return len(data.data) >= 8 and 4 <= size <= MAX_FRAME and self._awaited(data.flow, correlation_id)
+        return len(data.data) >= 8 and 4 <= size <= MAX_FRAME and awaits(correlation_id)
 
 
 def _starts_request(data: bytes) -> bool:

@@ -20,7 +20,6 @@ from .unanswered import Carried, OpenConnection, Unanswered
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 LEAST_SNAPLEN, MOST_SNAPLEN = 128, 128 << 10  # the head of a request; what tools take for one packet
-_KEEP = 8  # bytes of an unknown stream that are kept when secrets are masked: enough to see what it was
 
 ASKED_LIMIT = 4096
 """Most requests of a broker's leg whose response is still to come; then they are forgotten."""
@@ -174,7 +173,12 @@ class Recorder:
                     if exchange.correlation_id == correlation_id:
                         api_key, api_version = exchange.api_key, exchange.api_version
             kept = frame[4:] if self._snaplen is None else frame[4 : 4 + self._snaplen]
-            data = frame[:4] + self._masked(Direction(direction), api_key, api_version, kept)
+            leg = Exchange(connection=conn, api_key=api_key, api_version=api_version)
+            if request:
+                leg.request, leg.request_cut = kept, len(frame) - 4 - len(kept)
+            else:
+                leg.response, leg.response_cut = kept, len(frame) - 4 - len(kept)
+            data = frame[:4] + self._masked(leg, Direction(direction), kept)
             size = int.from_bytes(frame[:4], "big")
             entry = LegFrame(conn & 0xFFFFFFFF, correlation_id, int(direction), size, 0)
             cut = 4 + size - len(data)
@@ -282,7 +286,7 @@ class Recorder:
 
     def _request(self, tracked: Tracked, exchange: Exchange) -> None:
         frame = exchange.request or b""
-        frame = self._masked(Direction.REQUEST, exchange.api_key, exchange.api_version, frame)
+        frame = self._masked(exchange, Direction.REQUEST, frame)
         data = _sized(frame, exchange.request_cut)
         if exchange.correlation_id in tracked.changed:
             exchange.marks["changed"] = True
@@ -291,8 +295,7 @@ class Recorder:
 
     def _done(self, tracked: Tracked, exchange: Exchange) -> None:
         if exchange.response is not None:
-            key, version = exchange.api_key, exchange.api_version
-            data = _sized(self._masked(Direction.RESPONSE, key, version, exchange.response), exchange.response_cut)
+            data = _sized(self._masked(exchange, Direction.RESPONSE, exchange.response), exchange.response_cut)
             time_ns = exchange.response_time_ns or 0
             exchange.marks["response_offset"] = self._frame(tracked, exchange, 1, time_ns, data)
         flags = self._recording.done(exchange)
@@ -321,7 +324,7 @@ class Recorder:
         self._counts["opaque_bytes"] += len(data)
         if self._redact and not event.framed:
             # Nobody can say where the secrets of such bytes are.
-            keep = 0 if tracked.opaque[direction] else _KEEP
+            keep = 0 if tracked.opaque[direction] else secrets.KEPT
             data = data[:keep] + secrets.MASK * max(len(data) - keep, 0)
         if event.framed:
             data = _sized(data)
@@ -340,17 +343,15 @@ class Recorder:
             if exchange.correlation_id == correlation_id:
                 exchange.marks["changed"] = True
 
-    def _masked(self, direction: Direction, api_key: int, api_version: int, frame: bytes) -> bytes:
+    def _masked(self, exchange: Exchange, direction: Direction, frame: bytes) -> bytes:
+        """A frame of an exchange as it is written."""
         if not self._redact:
             return frame
-        head = 8 if direction is Direction.REQUEST else 4
-        if api_key < 0 and direction is Direction.RESPONSE:
-            return frame[:head] + secrets.MASK * (len(frame) - head)  # of an API that nobody knows here
         try:
-            return secrets.mask(direction, api_key, api_version, frame)
-        except Exception as error:
-            self._fault(f"masking {api_key} v{api_version}, the whole body is masked instead", error)
-            return frame[:head] + secrets.MASK * (len(frame) - head)
+            return exchange.masked(direction)
+        except Exception as error:  # a fault of the decoder must not end the recording, nor let a secret out
+            self._fault(f"masking {exchange!r}, the whole body is masked instead", error)
+            return secrets.mask_behind_header(direction, frame)
 
     def _fault(self, where: str, error: Exception) -> None:
         self._counts["undecoded"] += 1

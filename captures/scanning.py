@@ -51,15 +51,15 @@ class Taker(Protocol):
 class Scanner(Walker):
     """Gives the streams of one file after the other to `taker`. `finish` ends the capture.
 
-    `fragments`: IP fragments, which are not put together; `lost`: bytes that are not in the capture; `cut_packets`:
-    packets that were cut when they were captured; `unread`: packets of link types that are not known, by link type.
+    `fragments`: IP fragments, which are not put together; `lost`: bytes that are not in the capture; `unread_bytes`: those
+    that are, but belong to frames whose beginning is not; `cut_packets`: packets that were cut when they were captured; `unread`: packets of link types that are not known, by link type.
     """
 
     def __init__(self, taker: Taker, ports: Collection[int] = KAFKA_PORTS) -> None:
         super().__init__()
         self.taker = taker
         self.reassembler = Reassembler(taker.awaits, ports, cuts=True)
-        self.fragments = self.lost = self.now_ns = self.cut_packets = 0
+        self.fragments = self.lost = self.unread_bytes = self.now_ns = self.cut_packets = 0
         self.unread: Counter[int] = Counter()
         self._sides: dict[bytes, Any] = {}
         self._frames: Any = None if native is None else getattr(taker, "frames", None)
@@ -226,7 +226,8 @@ class Scanner(Walker):
                 self._sides[key] = side
         elif isinstance(event, Gap):
             self.lost += event.size
-            self.taker.gap(event.flow.sides[event.direction].way, event.size, event.time_ns)
+            self.unread_bytes += event.unread
+            self.taker.gap(event.flow.sides[event.direction].way, event.size + event.unread, event.time_ns)
         else:
             flow = event.flow
             for side, key in zip(flow.sides, _keys(flow), strict=True):

@@ -184,12 +184,15 @@ class Skimmer:
     # requests
 
     def _request(self, talk: Talk, time_ns: int, data: bytes, place: int) -> None:
-        if talk.raw_sasl or not talk.began:
+        last = talk.waiting[-1] if talk.waiting else None
+        # A SaslHandshake v0 that waits: see `Connection`.
+        waits = last is not None and last.api_key == SASL_HANDSHAKE and last.api_version == 0
+        if talk.raw_sasl or waits or not talk.began:
             # Clients of 0.9 begin GSSAPI without a handshake: see `Connection`.
             if not talk.began:
                 talk.began = True
                 talk.raw_sasl = data[4:5] == b"\x60"
-            if talk.raw_sasl and not plausible_request(data[4:]):
+            if (talk.raw_sasl or waits) and not plausible_request(data[4:]):
                 talk.waiting.append(None)
                 self._stray(talk, 0, time_ns, data, TOKEN)
                 return

@@ -307,7 +307,7 @@ class Tracks:
 def shape(redact: bool, direction: int, api_key: int, api_version: int) -> tuple[int, Any, bool] | None:
     """How the accelerator reads messages of an API and version: header version, reader, and whether that gives the acks
     of a Produce; None where care is needed."""
-    if api_key in _SLOW or (redact and any(secrets.secret_paths(way, api_key) for way in Direction)):
+    if api_key in _SLOW or (redact and any(secrets.concerns(way, api_key, api_version) for way in Direction)):
         return None
     found = skim("response" if direction else "request", api_key, api_version)
     if found is None:

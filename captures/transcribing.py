@@ -13,7 +13,7 @@ from ..decoder.about import About
 from ..decoder.secrets import mask_token
 from ..decoder.skim import Skim
 from .flows import Closed, Flow, Opened
-from .index import CARRIED, STATES, IndexEncoder
+from .index import CARRIED, STATES, SURPLUS, UNDECODED, IndexEncoder
 from .packets import MAX_PAYLOAD, show_address
 from .pieces import Pieces
 from .recording import Recording
@@ -25,7 +25,6 @@ from .unanswered import Carried, OpenConnection
 
 Wanted = Callable[[Exchange], bool]
 _PAIRED, _PENDING = STATES.index(State.PAIRED), STATES.index(State.PENDING)
-_KEEP = 8  # bytes of an unknown stream that are kept when secrets are masked: enough to see what it was
 
 
 class Taker:
@@ -87,6 +86,8 @@ class Transcriber(Skimmer):
         self._topics = Topics()
         self._connections: dict[int, _Connection] = {}
         self._now: tuple[Talk, PlainAsked] | None = None  # what is being written, and waits no more
+        self._secret_requests: dict[int, bytes] = {}
+        """Requests with secrets until they are answered: brokers quote what they refuse. By the id of what waits."""
         if self.frames is not None:
             self.frames.writes = wanted is None
 
@@ -101,7 +102,7 @@ class Transcriber(Skimmer):
 
     def skimmed(self, kind: str, key: int, version: int) -> Skim | None:
         """None also for what may hold secrets: such frames are masked here."""
-        if self._redact and any(secrets.secret_paths(way, key) for way in Direction):
+        if self._redact and any(secrets.concerns(way, key, version) for way in Direction):
             return None
         return super().skimmed(kind, key, version)
 
@@ -206,18 +207,27 @@ class Transcriber(Skimmer):
 
     # frames
 
-    def _masked(self, direction: Direction, key: int, version: int, data: bytes) -> bytes:
-        if not self._redact or (key >= 0 and not secrets.secret_paths(direction, key)):
+    def _masked(self, asked: PlainAsked, direction: Direction, data: bytes, flags: int) -> bytes:
+        """A frame, its 4 size bytes first, as it is written; `flags` are those of its record."""
+        key, version = asked.api_key, asked.api_version
+        odd = flags & (UNDECODED | SURPLUS) or key < 0 or key in secrets.FETCHES or secrets.concerns(direction, key, version)
+        if not self._redact or not odd:
             return data
-        if key < 0 and direction is Direction.RESPONSE:
-            return data[:8] + secrets.MASK * (len(data) - 8)
+        exchange = Exchange(api_key=key, api_version=version, request=self._secret_requests.get(id(asked)))
+        if direction is Direction.REQUEST:
+            exchange.request = data[4:]
+        else:
+            exchange.response = data[4:]
+        return data[:4] + self._without_secrets(exchange, direction)
+
+    def _without_secrets(self, exchange: Exchange, direction: Direction) -> bytes:
+        frame = (exchange.response if direction is Direction.RESPONSE else exchange.request) or b""
+        if not self._redact:
+            return frame
         try:
-            frame = data[4:]
-            masked = secrets.mask(direction, key, version, frame)
+            return exchange.masked(direction)
         except Exception:  # a fault of the decoder must not end the import, nor let a secret out
-            head = 12 if direction is Direction.REQUEST else 8
-            return data[:head] + secrets.MASK * (len(data) - head)
-        return data if masked is frame else data[:4] + masked
+            return secrets.mask_behind_header(direction, frame)
 
     def _write(self, talk: Talk, direction: int, time_ns: int, data: bytes, comments: tuple[str, ...] = ()) -> int:
         connection = self._connections[talk.number]
@@ -231,9 +241,11 @@ class Transcriber(Skimmer):
         if self._wanted is not None:
             asked.kept = data, None
             return
-        data = self._masked(Direction.REQUEST, asked.api_key, asked.api_version, data)
-        asked.kept = data, None
-        asked.place = self._write(talk, 0, asked.time_ns, data)
+        masked = self._masked(asked, Direction.REQUEST, data, asked.flags)
+        if masked is not data:
+            self._secret_requests[id(asked)] = data[4:]
+        asked.kept = masked, None
+        asked.place = self._write(talk, 0, asked.time_ns, masked)
 
     def _wait(self, talk: Talk, asked: PlainAsked, data: bytes) -> None:
         asked.place = -1
@@ -252,7 +264,7 @@ class Transcriber(Skimmer):
         if self._wanted is not None:
             self._picked(talk, asked, state, time_ns, data)
             return
-        masked = self._masked(Direction.RESPONSE, asked.api_key, asked.api_version, data)
+        masked = self._masked(asked, Direction.RESPONSE, data, flags)
         if asked.kept is not None:
             self._now = talk, asked  # should the segment rotate now, its request goes over to the next one
         place = self._write(talk, 1, time_ns, masked)
@@ -275,11 +287,11 @@ class Transcriber(Skimmer):
             return
         self._connections[talk.number].strayed[0] = True  # it is in the recording: so is its end
         if request:
-            masked = self._masked(Direction.REQUEST, asked.api_key, asked.api_version, request)
+            masked = request[:4] + self._without_secrets(exchange, Direction.REQUEST)
             asked.place = self._write(talk, 0, asked.time_ns, masked)
             asked.kept = masked, None
         if data:
-            masked = self._masked(Direction.RESPONSE, asked.api_key, asked.api_version, data)
+            masked = data[:4] + self._without_secrets(exchange, Direction.RESPONSE)
             self._now = (talk, asked) if request else None
             exchange.marks["response_offset"] = self._write(talk, 1, time_ns, masked)
             self._now = None
@@ -297,6 +309,7 @@ class Transcriber(Skimmer):
         if self._wanted is not None:
             self._picked(talk, asked, state)
             return -1
+        self._secret_requests.pop(id(asked), None)
         kept = asked.kept
         if kept is not None and kept[1] is not None:
             asked.place = kept[1].marks["request_offset"]
@@ -331,7 +344,7 @@ class Transcriber(Skimmer):
         if reason == TOKEN:
             data = data[:4] + mask_token(data[4:])
         elif self._redact:
-            keep = 0 if connection.strayed[direction] else _KEEP
+            keep = 0 if connection.strayed[direction] else secrets.KEPT
             data = data[:keep] + secrets.MASK * max(len(data) - keep, 0)
             connection.strayed[direction] = True
         comments = (f"{MARK}opaque, {reason or 'more of the same'}",)

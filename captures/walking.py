@@ -10,7 +10,7 @@ import struct
 from collections.abc import Iterator
 from typing import BinaryIO
 
-from .pcapng import ENHANCED_PACKET, TORN, Block, CaptureReader
+from .pcapng import ENHANCED_PACKET, TORN, Block, CaptureReader, possible_ns
 
 WINDOW = 4 << 20
 MOST_PACKET = 16 << 20
@@ -141,7 +141,7 @@ class Walker:
                 unit, seconds, linktype = found
                 ticks = high << 32 | low
                 if unit:
-                    time_ns = ticks * unit + seconds
+                    time_ns = possible_ns(ticks * unit + seconds)
                 else:
                     time_ns = reader.interfaces[reader.first_interface + number].time_ns(ticks)
                 self._used = at = behind
@@ -200,7 +200,8 @@ class Walker:
         """Of an interface of this section: nanoseconds of a tick (0: no whole number), nanoseconds to add, link type."""
         interface = self.reader.interfaces[self.reader.first_interface + number]
         per_tick, rest = divmod(1_000_000_000, interface.units_per_second)
-        return 0 if rest else per_tick, interface.offset_seconds * 1_000_000_000, interface.linktype
+        rest = rest or interface.offset_seconds  # the sum may be no time: `Interface.time_ns` knows
+        return 0 if rest else per_tick, 0, interface.linktype
 
     def _damage(self, at: int, what: str) -> None:
         kind = "block" if self.reader.classic is None else "packet"

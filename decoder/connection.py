@@ -206,7 +206,7 @@ class Connection:
             # Clients of 0.9 begin GSSAPI without a handshake: a token (ASN.1 application tag) comes first.
             self._first_request = False
             self._raw_sasl = frame[:1] == b"\x60"
-        if self._raw_sasl and not plausible_request(frame):
+        if (self._raw_sasl or self._handshake_waits()) and not plausible_request(frame):
             self._waiting.append(_TOKEN)
             yield Opaque(Direction.REQUEST, mask_token(frame), time_ns, "SASL token", framed=True)
             return
@@ -241,6 +241,12 @@ class Connection:
         else:
             self._waiting.append(exchange)
             self._ids[exchange.correlation_id] += 1
+
+    def _handshake_waits(self) -> bool:
+        """Whether the last request is a SaslHandshake v0 that waits for its answer: a client need not wait for it before it
+        sends the first token."""
+        last = self._waiting[-1] if self._waiting else None
+        return isinstance(last, Exchange) and last.api_key == SASL_HANDSHAKE and last.api_version == 0
 
     # --- broker to client ----------------------------------------------------------------------------------
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from . import facts
+from . import facts, secrets
 from .beginning import first_error_in
 from .codec import decode_request, decode_response, guess_request
-from .errors import DecodeError, TrailingBytes, UnknownVersion
+from .errors import BadUtf8, DecodeError, TrailingBytes, UnknownVersion
+from .frame import Direction
 from .message import Message
+from .message_view import MessageView
 from .present import Presenter, payloads
 from .project import first_error
 
@@ -50,6 +52,7 @@ class Exchange:
     __slots__ = (
         "_faults",
         "_messages",
+        "_views",
         "about",
         "api_key",
         "api_version",
@@ -100,6 +103,7 @@ class Exchange:
         self.about = about
         self.marks: dict[str, Any] = {}
         self._messages: list[Any] = [UNREAD_SIDE, UNREAD_SIDE]
+        self._views: list[MessageView | None] | None = None
         self._faults: list[DecodeError | None] = [None, None]
 
     def anew(self) -> Exchange:
@@ -160,6 +164,26 @@ class Exchange:
         odd = self.response is None or self.response_cut or self.state is State.ORPHAN
         return None if odd else self._read_once(1)
 
+    @property
+    def request_view(self) -> MessageView | None:
+        """`request_message` as its definition promises it: for conclusions, not for showing (see `message_view`)."""
+        return self._view(0, self.request_message)
+
+    @property
+    def response_view(self) -> MessageView | None:
+        """`response_message` as its definition promises it (see `message_view`)."""
+        return self._view(1, self.response_message)
+
+    def _view(self, which: int, message: Message | None) -> MessageView | None:
+        if message is None:
+            return None
+        if self._views is None:
+            self._views = [None, None]
+        view = self._views[which]
+        if view is None:
+            view = self._views[which] = MessageView(message)
+        return view
+
     def _read_once(self, which: int) -> Message | None:
         if self._messages[which] is UNREAD_SIDE:
             self._messages[which] = self._read(which)
@@ -219,13 +243,32 @@ class Exchange:
     def guess(self) -> Message | None:
         """What a request of an unknown version would say if it were the nearest known version; None if it is
         known, or does not fit. No more than a guess: a newer version may mean other bytes."""
-        if self.request is None or self.request_cut or not isinstance(self._fault(0), UnknownVersion):
+        if self.request is None or self.request_cut or not isinstance(self.fault(Direction.REQUEST), UnknownVersion):
             return None
         return guess_request(self.request)
 
-    def _fault(self, which: int) -> DecodeError | None:
+    def fault(self, direction: Direction) -> DecodeError | None:
+        """Why the frame of that direction could not be decoded to its end, or None."""
         _ = self.request_message, self.response_message
-        return self._faults[which]
+        return self._faults[direction]
+
+    def masked(self, direction: Direction) -> bytes:
+        """The frame of that direction as it may be stored: without secrets, and without what cannot be decoded (see
+        `secrets`). Its length is the same; it is the frame itself where nothing had to be masked."""
+        answers = direction is Direction.RESPONSE
+        frame, cut = (self.response, self.response_cut) if answers else (self.request, self.request_cut)
+        assert frame is not None
+        if answers and self.api_key < 0:
+            return secrets.mask_behind_header(direction, frame)  # of an API that nobody knows here
+        asked = self.request if answers and not self.request_cut else None
+        masked = secrets.mask(direction, self.api_key, self.api_version, frame, asked or b"")
+        if masked is not frame or cut:
+            return masked
+        message = self.response_message if answers else self.request_message
+        if message is not None:
+            return secrets.mask_undecoded(frame, len(frame) - len(message.trailing)) if message.trailing else frame
+        fault = self.fault(direction)
+        return secrets.mask_undecoded(frame, fault.offset, isinstance(fault, BadUtf8)) if fault else frame
 
     @property
     def surplus(self) -> tuple[int, int]:

@@ -15,13 +15,15 @@ from .frame import Direction
 @dataclass(frozen=True, slots=True)
 class Opened:
     """A connection began. `established` is False for one that was tried in vain (a SYN that was refused or got no
-    answer); such a one has a `Closed`, and nothing in between."""
+    answer); such a one has a `Closed`, and nothing in between. `complete`: what of it is not told did not pass, or is told as
+    `Missing`; a capture of packets may just end, or have been put together, without saying so."""
 
     connection: int
     client: str
     broker: str
     time_ns: int
     established: bool = True
+    complete: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +36,14 @@ class Stray:
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """`size` bytes of a direction were not captured."""
+    """`size` bytes of a direction were not captured. `unread`: bytes that were, and belong to frames whose beginning was
+    not, or answer requests that were not."""
 
     connection: int
     direction: Direction
     size: int
     time_ns: int
+    unread: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -122,8 +122,6 @@ class Message:
 
     def forbidden_nulls(self) -> Iterator[str]:
         """Paths of fields that are null although this version's definition does not allow it."""
-        if not _any_null(self.plan.root, self.values):
-            return iter(())
         return _forbidden_nulls(self.plan.root, self.values, "")
 
 
@@ -232,23 +230,6 @@ def _error_places(plan: StructPlan) -> tuple[tuple[int, FieldPlan], ...]:
     return tuple((i, f) for i, f in places if (_error_places(f.struct) if f.struct else is_error_code(f)))
 
 
-@cache
-def _structs(plan: StructPlan) -> tuple[tuple[int, bool, StructPlan], ...]:
-    """The fields that hold structs: position, whether an array, the struct."""
-    return tuple((i, f.array, f.struct) for i, f in enumerate(plan.fields) if f.struct is not None)
-
-
-def _any_null(plan: StructPlan, values: tuple[Any, ...]) -> bool:
-    """Whether anything is null, allowed or not: nearly always nothing is, and this is quick to see."""
-    if None in values:
-        return True
-    for at, array, struct in _structs(plan):
-        for item in values[at] if array else (values[at],):
-            if _any_null(struct, item):
-                return True
-    return False
-
-
 def _forbidden_nulls(plan: StructPlan, values: tuple[Any, ...], prefix: str) -> Iterator[str]:
     for field, value in zip(plan.fields, values, strict=False):
         if value is None:
@@ -259,6 +240,8 @@ def _forbidden_nulls(plan: StructPlan, values: tuple[Any, ...], prefix: str) -> 
             for i, item in enumerate(value if field.array else (value,)):
                 inner = f"{prefix}{field.name}[{i}]." if field.array else f"{prefix}{field.name}."
                 yield from _forbidden_nulls(field.struct, item, inner)
+        elif field.array and None in value:
+            yield from (f"{prefix}{field.name}[{i}]" for i, item in enumerate(value) if item is None)
 
 
 def is_error_code(field: FieldPlan) -> bool:

@@ -88,6 +88,10 @@ class Presenter:
         out["codec"], out["size"] = entry.codec_name, entry.end - entry.start
         try:
             out["records"] = [self.record(r, topic) for r in entry.records()]
+            if isinstance(entry, records.Message) and entry.codec:
+                wrong: list[Json] = [inner.offset for inner in entry.messages() if not inner.crc_ok]
+                if wrong:
+                    out["inner_crc_wrong"] = wrong
         except records.RecordsError as error:
             out["unreadable"] = str(error)
         return out

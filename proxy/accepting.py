@@ -4,8 +4,8 @@ Several workers have the same listening sockets, and every one of them hears of 
 connections takes it: Kafka's connections are few, busy and stay for long, so that leaving the choice to chance (as
 the kernel does when each worker binds the port for itself) would leave cores idle; and as the sockets are held by all,
 a worker that dies takes no client with it that was not accepted yet. A worker that does not get to it in time loses
-its turn: after a second, whoever is there takes the client. So it is at the start, too: who comes up first does not
-get all the clients that wait already.
+its turn: after a second in which nobody took a client, whoever is there does. So it is at the start, too: who comes up
+first does not get all the clients that wait already.
 """
 
 from __future__ import annotations
@@ -37,6 +37,10 @@ class Acceptor:
         self.listeners: list[Entry] = []
         self._again: list[Entry] = []
         """Where clients may wait although no edge will tell."""
+        self._left: dict[Entry, int] = {}
+        """Where one was left to another worker since the last tick, and how many all workers had accepted by then."""
+        self._overdue: dict[Entry, int] = {}
+        """The same, before the last tick."""
         self._step = board.workers
         # The numbers of all workers are different, and tell which one it is.
         self._first = board.worker + 1
@@ -60,6 +64,8 @@ class Acceptor:
             self.listeners.remove(entry)
             if entry in self._again:
                 self._again.remove(entry)
+            self._left.pop(entry, None)
+            self._overdue.pop(entry, None)
             host, port = listener.getsockname()[:2]
             self._relay.destinations.listens_no_more(host, port)
             self._relay.forget(listener)
@@ -74,14 +80,21 @@ class Acceptor:
     def tick(self) -> None:
         """About once a second: clients that nobody has come for."""
         again, self._again = self._again, []
+        overdue, self._overdue, self._left = self._overdue, self._left, {}
+        accepted = self._board.all_accepted()
+        for entry, before in overdue.items():
+            if accepted != before:  # workers come for their clients: this one has not been waiting for so long
+                self._left[entry] = accepted
+            elif entry not in again:
+                again.append(entry)
         for entry in again:
             self._accept(entry, in_turn=False)
 
     def freed(self) -> None:
         """A connection has ended: there may be room for a client that waits."""
         relay = self._relay
-        if self._again and not relay.draining:
-            again, self._again = self._again, []
+        if not relay.draining:
+            again, self._again = {*self._again, *self._left, *self._overdue}, []
             for listener, _ in again:
                 relay.sockets.renew_edge(listener.fileno())
         board = self._board
@@ -109,7 +122,7 @@ class Acceptor:
                     return
                 other = board.less_busy()
                 if other is not None:
-                    self._later(entry)
+                    self._left[entry] = board.all_accepted()
                     sound(self._bells[other])
                     return
             limited = relay.guard.limits.max_connections > 0

@@ -26,6 +26,9 @@ def receive(name: str, control: socket.socket) -> Said:
     """What somebody says next."""
     try:
         packet, fds, _, _ = socket.recv_fds(control, PACKET, 1)
+    except ConnectionResetError:
+        # It has closed its end with a word of ours unread. That is told once, in front of what it said last.
+        return receive(name, control)
     except OSError:
         return name, b"", []
     return name, packet, fds

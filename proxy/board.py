@@ -109,6 +109,10 @@ class Board:
         """So many connections of this worker stand."""
         self._words[self._word(self.worker, _OPEN)] = count
 
+    def all_accepted(self) -> int:
+        """Connections that all workers have accepted, those that have ended among them."""
+        return sum(self._words[self._word(worker, _ACCEPTED)] for worker in range(self.workers))
+
     def all_standing(self) -> int:
         """Connections of all workers."""
         return sum(self._words[self._word(worker, _OPEN)] for worker in range(self.workers))

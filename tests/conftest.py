@@ -27,6 +27,12 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 FIRST = ("real", "captures/spark", "torture", "docs", "matrix")
 """Where single tests, or the brokers of a module, take long: begun last, they would leave the other workers idle."""
 ONE_BY_ONE = ("torture/decoder/test_fuzz.py",)
+TOGETHER = {
+    "an old broker": ("compat", "diff", "pretend", "replay", "translation_of_new_clients", "versions"),
+    "secured brokers": ("java_by_name", "keylog", "through_proxy", "tls_sasl"),
+    "mock brokers": ("actions_aiokafka", "actions_consuming", "actions_producing"),
+}
+"""Modules of tests/real that share what takes long to start, in one worker."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -60,10 +66,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def share(nodeid: str) -> str:
-    """What a worker takes as a whole: all that needs Spark, a module with what it has made for itself, or one test."""
+    """What a worker takes as a whole: all that needs Spark, modules that share brokers, a module with what it has made for
+    itself, or one test."""
     path = nodeid.partition("::")[0]
     if "captures/spark/" in path:
         return "spark"
+    for what, modules in TOGETHER.items():
+        if path.endswith(tuple(f"real/test_{module}.py" for module in modules)):
+            return what
     return nodeid if path.endswith(ONE_BY_ONE) else path
 
 

@@ -330,7 +330,7 @@ def _judge(value: Value, a: set[Any], b: set[Any], api: str) -> tuple[Level, Kin
 def _offered(seen: list[Seen]) -> dict[int, tuple[int, int]]:
     found: dict[int, tuple[int, int]] = {}
     for each in seen:
-        message = each.exchange.response_message
+        message = each.exchange.response_view
         if message is not None and message["error_code"] == 0:
             found |= {i["api_key"]: (i["min_version"], i["max_version"]) for i in message.to_dict()["api_keys"]}
     return found

@@ -13,7 +13,7 @@ from .sides import Seen
 
 
 def message_of(seen: Seen, side: str) -> Message | None:
-    return seen.exchange.request_message if side == "request" else seen.exchange.response_message
+    return seen.exchange.request_view if side == "request" else seen.exchange.response_view
 
 
 def places(

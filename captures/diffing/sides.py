@@ -73,7 +73,7 @@ def prepare(name: str, exchanges: Iterable[Exchange]) -> Prepared:
     for number, exchange in enumerate(exchanges):
         side.exchanges += 1
         connections.add(exchange.connection)
-        if exchange.request_message is None:
+        if exchange.request_view is None:
             continue
         if exchange.topics is not None:
             out.topics = exchange.topics
@@ -86,7 +86,7 @@ def prepare(name: str, exchanges: Iterable[Exchange]) -> Prepared:
         if exchange.error:
             side.errors[facts.error_name(exchange.error)] += 1
         _take_names(out, exchange)
-        names = touches(exchange.request_message, out.topics.name)
+        names = touches(exchange.request_view, out.topics.name)
         out.seen.append(Seen(number, exchange, label, _lane(exchange, names), names))
         if exchange.api == "Produce":
             _take_records(out, exchange)
@@ -102,7 +102,7 @@ def client_label(client_id: str | None) -> str:
 
 
 def _lane(exchange: Exchange, names: frozenset[str]) -> str:
-    message = exchange.request_message
+    message = exchange.request_view
     assert message is not None
     known = {f.name for f in message.plan.root.fields}
     if "group_id" in known and exchange.api in _GROUP_APIS:
@@ -115,7 +115,7 @@ def _lane(exchange: Exchange, names: frozenset[str]) -> str:
 
 
 def _take_names(out: Prepared, exchange: Exchange) -> None:
-    message = exchange.request_message
+    message = exchange.request_view
     assert message is not None
     for role, name, _, _ in visit(tree_of(message), message.values):
         if role in (Role.TOPIC, Role.GROUP, Role.TRANSACTIONAL_ID, Role.COORDINATOR_KEY) and name:
@@ -123,9 +123,9 @@ def _take_names(out: Prepared, exchange: Exchange) -> None:
 
 
 def _take_records(out: Prepared, exchange: Exchange) -> None:
-    message = exchange.request_message
+    message = exchange.request_view
     assert message is not None
-    answered = exchange.response_message
+    answered = exchange.response_view
     failed = set()
     for topic in answered.to_dict()["responses"] if answered is not None else ():
         about = topic.get("name") or topic.get("topic_id")

@@ -200,7 +200,7 @@ class Watch:
 
     def produced(self, seen: Request, exchange: Exchange) -> None:
         """Count the old message formats of a Produce request; call it besides `request`."""
-        link, message = self._link(seen), exchange.request_message
+        link, message = self._link(seen), exchange.request_view
         if message is None or seen.api_version > NEWEST_OLD_FORMAT:
             return
         for topic in message.to_dict()["topic_data"]:

@@ -4,17 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..secrets import SENSITIVE
+from ..metadata_log import SECRET_FIELDS, secret_setting
+from ..settings import SENSITIVE
 
 HIDDEN = "********"
 """Stands for a secret of any length."""
-
-MASKED_RECORDS = {
-    "UserScramCredentialRecord": ("salt", "stored_key", "server_key"),
-    "ConfigRecord": ("value",),
-}
-"""Metadata records with credentials, or with settings that may be some."""
-
 
 def sensitive(name: str) -> bool:
     """Whether a setting of this name, or an extension of an OAUTHBEARER step, may be a secret."""
@@ -22,8 +16,8 @@ def sensitive(name: str) -> bool:
 
 
 def masked(record: str, fields: dict[str, Any]) -> dict[str, Any]:
-    """The fields of one of `MASKED_RECORDS` as they may be shown."""
-    if record == "ConfigRecord" and not sensitive(str(fields.get("name"))):
-        return fields
-    hidden = MASKED_RECORDS[record]
+    """The fields of a metadata record as they may be shown."""
+    hidden = SECRET_FIELDS.get(record, ())
+    if record == "ConfigRecord" and not secret_setting(fields.get("name"), fields.get("value")):
+        hidden = ()
     return {name: HIDDEN if name in hidden and value else value for name, value in fields.items()}

@@ -8,25 +8,22 @@ Sources: Kafka's CoordinatorRecordSerde, AbstractApiMessageSerde, ControlRecordT
 
 from __future__ import annotations
 
-import uuid
 from functools import cache
 from typing import Any
 
 from .. import facts
-from ..decode import Bad, uvarint
-from ..errors import BadLength, DecodeError, Truncated, UnknownApi, UnknownVersion
+from ..errors import DecodeError, UnknownApi, UnknownVersion
+from ..metadata_log import TOPIC_ID, record_head, types
 from ..notation import Definition
-from .masking import MASKED_RECORDS, masked
+from .masking import masked
 from .payload import decode, fields_of, leading_int16, newest
 
 COORDINATORS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 METADATA = frozenset({"__cluster_metadata", "__remote_log_metadata"})
 INTERNAL = COORDINATORS | METADATA
 
-CLUSTER_METADATA_ID = uuid.UUID(int=1)
+CLUSTER_METADATA_ID = TOPIC_ID
 """The topic id of ``__cluster_metadata`` in every cluster."""
-
-_FRAME_VERSION = 1
 
 _CONTROL = (
     ("abort", "EndTxnMarker"),
@@ -80,25 +77,8 @@ def _coordinator_record(topic: str, key: bytes, value: bytes | None) -> dict[str
 
 
 def _metadata_record(topic: str, value: bytes) -> dict[str, Any]:
-    position = 0
-    numbers = []
-    for what in ("frame version", "record type", "record version"):
-        try:
-            number, position = uvarint(value, position)
-        except Bad:
-            raise BadLength(f"the {what} is a varint of more than 5 bytes", api=topic, offset=position) from None
-        except IndexError:
-            raise Truncated(f"the data ends inside the {what}", api=topic, offset=position) from None
-        numbers.append(number)
-        if numbers[0] != _FRAME_VERSION:
-            raise UnknownVersion(f"metadata frame version {numbers[0]} is not known, only {_FRAME_VERSION}", api=topic)
-    _, number, version = numbers
-    known = _types(topic, "Record")
-    if number not in known:
-        raise UnknownApi(f"record type {number} is not known in {topic}")
-    name = known[number].name
-    fields = fields_of(decode(name, version, value, position))
-    return {"type": name, "version": version, "value": masked(name, fields) if name in MASKED_RECORDS else fields}
+    name, version, body = record_head(value, types(f"embedded/{topic.strip('_')}"), topic)
+    return {"type": name, "version": version, "value": masked(name, fields_of(decode(name, version, value, body)))}
 
 
 def of_control(key: bytes | None, value: bytes | None) -> dict[str, Any] | None:

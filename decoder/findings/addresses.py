@@ -6,8 +6,7 @@ from .. import facts
 from ..codec import decode_response
 from ..errors import DecodeError
 from ..exchange import Exchange, State
-from ..message import Message
-from ..project import values_at
+from ..message_view import MessageView
 from .detector import Detector
 from .finding import Finding, Severity
 from .host import is_loopback, is_number, is_private, is_unspecified, same_place, split, told
@@ -34,11 +33,11 @@ MOST_ADDRESSES = 4096
 
 def named(exchange: Exchange) -> list[tuple[int, str]]:
     """(node id, ``host:port``) of every broker that an answer of `_NAMING` gives a client; [] for refusals."""
-    message = exchange.response_message
+    message = exchange.response_view
     return [] if message is None else _named(message)
 
 
-def _named(message: Message) -> list[tuple[int, str]]:
+def _named(message: MessageView) -> list[tuple[int, str]]:
     if message.api_key == _METADATA:
         return brokers_of(message)
     names = {f.name for f in message.plan.root.fields}
@@ -48,7 +47,7 @@ def _named(message: Message) -> list[tuple[int, str]]:
         paths = ("coordinators.node_id", "coordinators.host", "coordinators.port")
     else:
         paths = ("node_id", "host", "port")
-    found = values_at(message.plan, message.frame, message.body_start, paths)
+    found = message.lists_at(*paths)
     return [(node, told(host, port)) for node, host, port in zip(*found, strict=True) if node >= 0]
 
 
@@ -222,7 +221,7 @@ def _wants(exchange: Exchange) -> bool:
     """Whether the question is one that leads to work: certain topics, or a coordinator. Listings do not."""
     if exchange.api_key != _METADATA:
         return exchange.api_key == _FIND_COORDINATOR
-    asked = exchange.request_message
+    asked = exchange.request_view
     return asked is not None and bool(asked["topics"])
 
 
@@ -294,9 +293,10 @@ class BrokenBrokerAddress(Detector):
 
 def _read(original: bytes, exchange: Exchange) -> list[tuple[int, str]]:
     try:
-        return _named(decode_response(original, api_key=exchange.api_key, api_version=exchange.api_version))
+        message = decode_response(original, api_key=exchange.api_key, api_version=exchange.api_version)
     except DecodeError:
         return []
+    return _named(MessageView(message))
 
 
 class FlappingBrokerAddress(Detector):

@@ -84,7 +84,7 @@ class _Authenticates(Detector):
         if exchange.api_key not in _SASL or exchange.state is not State.PAIRED:
             return
         state = self._states.setdefault(link.number, _State())
-        asked = exchange.request_message
+        asked = exchange.request_view
         if exchange.api_key == _HANDSHAKE:
             if asked is not None:
                 state.mechanism = asked["mechanism"] or ""
@@ -109,7 +109,7 @@ class SaslMechanismMismatch(_Authenticates):
     title = "a client asks for a SASL mechanism that the broker has not enabled"
 
     def step(self, link: Link, exchange: Exchange, state: _State) -> None:
-        answer = exchange.response_message
+        answer = exchange.response_view
         if exchange.api_key != _HANDSHAKE or answer is None or exchange.error != _MECHANISM:
             return
         enabled = [name for name in answer["mechanisms"] or () if name]
@@ -141,7 +141,7 @@ class SaslAuthenticationFailed(_Authenticates):
     title = "a broker refuses a client's credentials"
 
     def step(self, link: Link, exchange: Exchange, state: _State) -> None:
-        answer = exchange.response_message
+        answer = exchange.response_view
         if exchange.api_key != _AUTHENTICATE or answer is None:
             return
         if exchange.error != _FAILED:
@@ -149,7 +149,7 @@ class SaslAuthenticationFailed(_Authenticates):
             state.granted = state.granted or (answer.api_version >= 1 and answer["session_lifetime_ms"] > 0)
             return
         again = state.granted
-        asked = exchange.request_message
+        asked = exchange.request_view
         said = masked(answer["error_message"], asked["auth_bytes"] if asked is not None else b"")
         mechanism = state.mechanism or "SASL"
         why, remedy = _cause(mechanism, said)
@@ -344,7 +344,7 @@ class SaslSessionExpired(_Authenticates):
             state.late = exchange
 
     def step(self, link: Link, exchange: Exchange, state: _State) -> None:
-        answer = exchange.response_message
+        answer = exchange.response_view
         if exchange.api_key != _AUTHENTICATE or exchange.error or answer is None or answer.api_version < 1:
             return
         lifetime = answer["session_lifetime_ms"]

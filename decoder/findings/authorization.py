@@ -75,7 +75,7 @@ class AuthorizationFailed(Detector):
     def done(self, link: Link, exchange: Exchange) -> None:
         if exchange.response is None or not exchange.error:
             return
-        message = exchange.response_message
+        message = exchange.response_view
         if message is None:
             return
         asked: dict[str, Any] | None = None
@@ -86,7 +86,7 @@ class AuthorizationFailed(Detector):
             name = _named(kind, names, exchange)
             if name is None and kind in ("group", "transactional-id"):
                 if asked is None:
-                    asked = exchange.request_message.to_dict() if exchange.request_message else {}
+                    asked = exchange.request_view.to_dict() if exchange.request_view else {}
                 name = _named(kind, asked, exchange)
             self._say(link, exchange, code, kind, name)
 

@@ -11,6 +11,7 @@ from . import (
     churn,
     commits,
     contradictions,
+    coverage,
     features,
     fetching,
     first_requests,
@@ -23,6 +24,7 @@ from . import (
     protocols,
     rebalances,
     sessions,
+    unexplained,
     versions,
 )
 from .detector import Detector
@@ -47,10 +49,12 @@ _MODULES = (
     latency,
     churn,
     contradictions,
+    coverage,
+    unexplained,
 )
 
 
 @cache
 def detectors() -> tuple[type[Detector], ...]:
-    """All detectors, each id once."""
+    """All detectors, each id once; the last one has what the others leave."""
     return tuple(kind for module in _MODULES for kind in module.DETECTORS)

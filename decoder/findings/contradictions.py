@@ -12,7 +12,6 @@ from typing import Any
 
 from .. import facts
 from ..exchange import Exchange, State
-from ..project import values_at
 from . import odd_connections
 from .detector import Detector
 from .finding import Finding, Severity
@@ -28,7 +27,7 @@ def failed(exchange: Exchange, codes: frozenset[int]) -> Iterator[tuple[str, byt
     """(topic, topic id or None, partition, code) of what a Produce or Fetch response reports with one of the codes."""
     if exchange.state is not State.PAIRED or not exchange.error:
         return
-    message = exchange.response_message
+    message = exchange.response_view
     for topic in message.to_dict()["responses"] if message is not None else ():
         found = topic.get("topic_id")
         topic_id = found.bytes if found is not None else None
@@ -93,10 +92,10 @@ class MetadataIgnored(Detector):
     def done(self, link: Link, exchange: Exchange) -> None:
         who = link.client_host, link.client_id or ""
         if exchange.api_key == METADATA:
-            message = exchange.response_message if exchange.state is State.PAIRED else None
+            message = exchange.response_view if exchange.state is State.PAIRED else None
             if message is not None and exchange.response_time_ns:
                 told = self._told.of(who, Remembered)
-                for name in values_at(message.plan, message.frame, message.body_start, ("topics.name",))[0]:
+                for name in message.lists_at("topics.name")[0]:
                     if name:
                         told.pop(name, None)
                         told.of(name, lambda: exchange.response_time_ns or 0)
@@ -157,11 +156,11 @@ class TopicRecreated(Detector):
         return not same
 
     def done(self, link: Link, exchange: Exchange) -> None:
-        message = exchange.response_message if exchange.api_version >= 10 and exchange.state is State.PAIRED else None
+        message = exchange.response_view if exchange.api_version >= 10 and exchange.state is State.PAIRED else None
         if message is None:
             return
         paths = ("topics.name", "topics.topic_id")
-        names, ids = values_at(message.plan, message.frame, message.body_start, paths)
+        names, ids = message.lists_at(*paths)
         cluster = link.cluster.id or link.broker
         for name, topic_id in zip(names, ids, strict=True):
             if not name or not any(topic_id):
@@ -320,7 +319,7 @@ class ProducerIdNotRenewed(Detector):
     @staticmethod
     def _ids(exchange: Exchange, partition: int) -> tuple[int, int] | None:
         """(producer id, epoch) of what was sent to a partition; None without a producer id."""
-        message = exchange.request_message
+        message = exchange.request_view
         topics: list[dict[str, Any]] = message.to_dict()["topic_data"] if message is not None else []
         for topic in topics:
             for data in topic["partition_data"]:

@@ -30,7 +30,7 @@ _REMEDY = (
 
 def coordinators(exchange: Exchange) -> Iterator[tuple[str, int, int, str]]:
     """(group, error, node, address) of every group that a FindCoordinator exchange is about."""
-    asked, answered = exchange.request_message, exchange.response_message
+    asked, answered = exchange.request_view, exchange.response_view
     if asked is None or answered is None:
         return
     request = top(asked)
@@ -75,7 +75,7 @@ class CoordinatorTrouble(Detector):
             for group, error, _, _ in coordinators(exchange):
                 self._take(link, exchange, group, error, True)
             return
-        asked = exchange.request_message
+        asked = exchange.request_view
         if asked is not None:
             self._take(link, exchange, top(asked)["group_id"], exchange.error, False)
 

@@ -53,9 +53,6 @@ class Detector:
         """Whether it has to be told what the method `name` is for: those that it overrides."""
         return getattr(type(self), name) is not getattr(Detector, name)
 
-    def leave(self) -> None:
-        """It is told nothing from now on, because it failed."""
-
     def follows(self, link: Link, exchange: Exchange, same: bool) -> bool:
         """Asked when an exchange of a recording is done that was answered well (`foreseen.Foreseen.plain`): whether this
         detector has to be told of the next such ones of its API, version and client id on this connection. `same`: of those that
@@ -93,6 +90,9 @@ class Detector:
     def finding(self, seen: str, why: str, remedy: str, severity: Severity | None = None, **about: Any) -> Finding:
         """A finding of this detector's id and (unless told) severity."""
         return Finding(self.id, severity or self.severity, seen, why, remedy, about=about)
+
+    def beside(self, found: list[Finding]) -> None:
+        """Told what the detectors before it in the catalogue have found, right before it is asked for its own findings."""
 
     def findings(self) -> Iterable[Finding]:
         """Everything found so far."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from .. import facts
 from ..exchange import Exchange, State
 from ..plan import API_VERSIONS
-from ..project import values_at
 from .detector import Detector
 from .finding import Severity
 from .offers import FETCH, METADATA, PRODUCE, Remembered, offers_of
@@ -90,11 +89,11 @@ class IdempotenceUnused(_Feature):
 
     @staticmethod
     def _is_plain(exchange: Exchange, tally: list[int]) -> bool:
-        message = exchange.request_message
+        message = exchange.request_view
         if message is None:
             return False
         paths = ("acks", "topic_data.partition_data.records")
-        acks, areas = values_at(message.plan, message.frame, message.body_start, paths)
+        acks, areas = message.lists_at(*paths)
         batches = [
             area for area in areas if area is not None and len(area) > _PRODUCER_ID.stop and area[_MAGIC_AT] == 2
         ]
@@ -119,7 +118,7 @@ class StaticMembershipUnused(_Feature):
         self._moves: Remembered[tuple[str, str, str], list[int]] = Remembered()
 
     def used(self, link: Link, exchange: Exchange) -> None:
-        message = exchange.request_message
+        message = exchange.request_view
         if message is None:
             return
         fields = message.to_dict()
@@ -176,7 +175,7 @@ class ClassicGroupProtocol(_Feature):
 
     def used(self, link: Link, exchange: Exchange) -> None:
         # Version 1 came with 4.0, where the protocol is ready for use.
-        message = exchange.request_message
+        message = exchange.request_view
         if exchange.state is not State.PAIRED or message is None or exchange.error:
             return
         if message["protocol_type"] != "consumer" or self.offered(link, CONSUMER_GROUP_HEARTBEAT) < 1:
@@ -280,9 +279,9 @@ class RackUnaware(_FetchFeature):
         if exchange.state is not State.PAIRED:
             return
         if exchange.api_key == METADATA:
-            answer = exchange.response_message
+            answer = exchange.response_view
             if answer is not None and exchange.api_version >= 1:
-                found = values_at(answer.plan, answer.frame, answer.body_start, ("brokers.rack",))[0]
+                found = answer.lists_at("brokers.rack")[0]
                 key = link.cluster.id or link.broker
                 self._racks.pop(key, None)
                 self._racks.of(key, lambda: frozenset(rack for rack in found if rack))
@@ -319,7 +318,7 @@ class RackUnaware(_FetchFeature):
 
     @staticmethod
     def _is_unaware(exchange: Exchange) -> bool:
-        message = exchange.request_message
+        message = exchange.request_view
         if message is None or message["rack_id"]:
             return False
         # Followers fetch too, and have no rack to name.

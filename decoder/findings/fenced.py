@@ -52,7 +52,7 @@ class Fenced(ProduceDetector):
         if code in self._CODES:
             self._fenced(link, exchange, code)
         elif exchange.api_key == INIT_PRODUCER_ID and not code:
-            name, answer = transactional_id(exchange), exchange.response_message
+            name, answer = transactional_id(exchange), exchange.response_view
             if name and answer is not None:
                 owner = _Owner(link.who, link.identity, link.client, answer["producer_id"], answer["producer_epoch"])
                 self._owners.of(name, lambda: deque(maxlen=self.OWNERS)).append(owner)
@@ -106,7 +106,7 @@ class Fenced(ProduceDetector):
 
     def _producer(self, exchange: Exchange) -> tuple[int, int]:
         """The producer id and epoch that a request carries, -1 if none."""
-        message = exchange.request_message
+        message = exchange.request_view
         if exchange.api_key == PRODUCE:
             sent = self.reading.sent(exchange)
             batch = next((p.batch for p in sent.parts if p.batch is not None), None) if sent else None

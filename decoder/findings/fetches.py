@@ -157,7 +157,7 @@ class Fetches:
             return self._last
         if exchange.state is not State.PAIRED:
             return None
-        asked, answered = exchange.request_message, exchange.response_message
+        asked, answered = exchange.request_view, exchange.response_view
         if asked is None or answered is None:
             return None
         shape = _shape("request", asked.api_version, "topics")

@@ -167,7 +167,7 @@ class OffsetOutOfRange(FetchDetector):
 
     def _listed(self, exchange: Exchange) -> None:
         """ListOffsets tells where the log begins and ends."""
-        asked, answered = exchange.request_message, exchange.response_message
+        asked, answered = exchange.request_view, exchange.response_view
         if exchange.state is not State.PAIRED or asked is None or answered is None:
             return
         times_asked = {

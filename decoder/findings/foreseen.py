@@ -56,6 +56,7 @@ class Foreseen(Exchange):
         self.marks = {}
         self._messages = [UNREAD_SIDE, UNREAD_SIDE]
         self._faults = [None, None]
+        self._views = None
 
     @property
     def error(self) -> int:

@@ -158,7 +158,7 @@ class Group:
                 self.rebalance = None
 
     def _leaders_sync(self, call: Call) -> None:
-        message = call.exchange.request_message
+        message = call.exchange.request_view
         if message is None or not call.asked["assignments"]:
             return
         last = self.last_formed()
@@ -231,7 +231,7 @@ class Group:
         self.assignor = answer.get("protocol_name") or self.assignor
         self.protocol = "classic"
         self.formed(now, answer["generation_id"], answer["leader"])
-        message = call.exchange.response_message
+        message = call.exchange.response_view
         if message is None or not answer["members"]:
             return
         # The leader is told everybody: who is not among them was left behind.
@@ -253,7 +253,7 @@ class Group:
         member.generation = answer["member_epoch"]
         self.formed(now, member.generation, "")
         given = answer.get("assignment")
-        message = call.exchange.response_message
+        message = call.exchange.response_view
         if given is not None and message is not None:
             member.synced_ns = now
             member.step(now, Step.SYNCED)

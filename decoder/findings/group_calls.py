@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from .. import embedded, facts
 from ..errors import DecodeError
 from ..exchange import Exchange
-from ..message import Message
+from ..message_view import MessageView
 from ..plan import StructPlan
 from .scene import Link
 
@@ -88,7 +88,7 @@ class Call:
     group: Group
     member: Member | None
 
-    def __init__(self, link: Link, exchange: Exchange, message: Message) -> None:
+    def __init__(self, link: Link, exchange: Exchange, message: MessageView) -> None:
         self.link, self.exchange = link, exchange
         self.api = _NAMES[exchange.api_key]
         self.protocol = PROTOCOLS.get(self.api, "")
@@ -110,7 +110,7 @@ class Call:
     def answered(self) -> None:
         """Take the response, if there is one."""
         self.answered_ns = self.exchange.response_time_ns or 0
-        message = self.exchange.response_message
+        message = self.exchange.response_view
         if message is not None:
             self.answer = top(message)
             self.error = self.exchange.error
@@ -147,7 +147,7 @@ class Call:
 
     def assignors(self) -> tuple[str, ...]:
         """The names of the protocols that a JoinGroup offers."""
-        message = self.exchange.request_message
+        message = self.exchange.request_view
         offered = self.asked.get("protocols")
         return tuple(p["name"] for p in rows(message, "protocols")) if message and offered else ()
 
@@ -157,7 +157,7 @@ class Call:
         if self.heartbeat:
             named = self.asked.get("subscribed_topic_names")
             return tuple(sorted(named)) if named is not None else None
-        message = self.exchange.request_message
+        message = self.exchange.request_view
         if message is None or self.api != "JoinGroup":
             return None
         offered = rows(message, "protocols")
@@ -171,15 +171,15 @@ class Call:
         """(member id, instance id, reason) of everybody that a leaving call names."""
         if self.heartbeat:
             return [(self.member_id, self.instance_id, None)]
-        message = self.exchange.request_message
+        message = self.exchange.request_view
         if message is None or "members" not in self.asked:
             return [(self.member_id, None, None)]
         return [(r["member_id"], r.get("group_instance_id"), r.get("reason")) for r in rows(message, "members")]
 
     def offsets(self) -> Iterator[Commit]:
         """What it commits, partition by partition, with the answer's errors."""
-        message = self.exchange.request_message
-        answer = self.exchange.response_message
+        message = self.exchange.request_view
+        answer = self.exchange.response_view
         errors: dict[tuple[str, int], int] = {}
         for topic, partition in _partitions(self.exchange, answer) if answer else ():
             errors[topic, partition["partition_index"]] = partition["error_code"]
@@ -190,7 +190,7 @@ class Call:
 
 def read_call(link: Link, exchange: Exchange) -> Call | None:
     """The call that an exchange is, None if its request cannot be read or it belongs to no group."""
-    message = exchange.request_message if exchange.api_key in GROUP_APIS else None
+    message = exchange.request_view if exchange.api_key in GROUP_APIS else None
     return Call(link, exchange, message) if message is not None else None
 
 
@@ -202,7 +202,7 @@ def topic_text(exchange: Exchange, name: str | None, topic_id: bytes | None) -> 
     return known or urlsafe_b64encode(topic_id).decode().rstrip("=")
 
 
-def _partitions(exchange: Exchange, message: Message) -> Iterator[tuple[str, dict[str, Any]]]:
+def _partitions(exchange: Exchange, message: MessageView) -> Iterator[tuple[str, dict[str, Any]]]:
     struct = struct_of(message.plan.root, "topics")
     inner = struct_of(struct, "partitions")
     for topic in rows(message, "topics"):
@@ -223,12 +223,12 @@ def struct_of(struct: StructPlan, name: str) -> StructPlan:
     return found
 
 
-def top(message: Message) -> dict[str, Any]:
+def top(message: MessageView) -> dict[str, Any]:
     """The top fields of a message by name; structs stay tuples."""
     return dict(zip(_names(message.plan.root), message.values, strict=False))
 
 
-def rows(message: Message, name: str) -> list[dict[str, Any]]:
+def rows(message: MessageView, name: str) -> list[dict[str, Any]]:
     """The items of a top array of structs, each by its fields' names."""
     root = message.plan.root
     names = _names(struct_of(root, name))

@@ -203,10 +203,6 @@ class GroupDetector(Detector):
         first = self.groups.detectors[:1] == [self.id]
         return first or getattr(type(self), own) is not getattr(GroupDetector, own)
 
-    def leave(self) -> None:
-        if self.id in self.groups.detectors:
-            self.groups.detectors.remove(self.id)
-
     def follows(self, link: Link, exchange: Exchange, same: bool) -> bool:
         return not same  # `Groups.sign` sees to those
 

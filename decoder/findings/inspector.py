@@ -1,6 +1,6 @@
 """All detectors together: told what happens, asked for findings at any time.
 
-Detectors stand beside the traffic: one that raises is left out from then on, and that is a finding too.
+Detectors stand beside the traffic: one that raises loses the exchange that it was told of, and that is a finding too.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from .finding import Finding, Severity
 from .foreseen import Foreseen
 from .routes import Routes
 from .scene import Scene
+from .wording import times
 
 _EVERY = -2  # stands for all api keys in the tables
 
@@ -30,7 +31,7 @@ class Inspector:
         wanted = None if only is None else set(only)
         self.scene = Scene()
         self._detectors = [kind(self.scene) for kind in detectors() if wanted is None or kind.id in wanted]
-        self._failed: dict[str, Finding] = {}
+        self._faults: dict[str, Finding] = {}
         self._routes = Routes(self.scene)
         self._tables()
 
@@ -59,6 +60,7 @@ class Inspector:
             link = self.scene.opened(
                 happening.connection, happening.client, happening.broker, happening.time_ns, happening.established
             )
+            link.complete = happening.complete
             self._tell(self._on_opened, lambda d: d.opened(link))
         elif isinstance(happening, Closed):
             ended = self.scene.links.get(happening.connection)
@@ -71,7 +73,9 @@ class Inspector:
             self.scene.at(happening.time_ns)
             torn = self.scene.links.get(happening.connection)
             if torn is not None:
-                torn.lost += happening.size
+                size = happening.size + happening.unread
+                torn.lost += size
+                torn.gone[happening.direction] += size
                 torn.routes.clear()
 
     def request(self, exchange: Exchange) -> None:
@@ -83,8 +87,8 @@ class Inspector:
         for detector in self._hears(self._on_request, exchange) if following is None else following:
             try:
                 detector.request(link, exchange)
-            except Exception as error:
-                self._leave_out(detector, error)
+            except Exception as error:  # see `_tell`
+                self._fault(detector, error, exchange)
 
     def done(self, exchange: Exchange) -> None:
         """An exchange is done."""
@@ -95,8 +99,8 @@ class Inspector:
         for detector in self._hears(self._on_done, exchange) if following is None else following:
             try:
                 detector.done(link, exchange)
-            except Exception as error:
-                self._leave_out(detector, error)
+            except Exception as error:  # see `_tell`
+                self._fault(detector, error, exchange)
         if following is None and isinstance(exchange, Foreseen):
             self._routes.told(
                 link, exchange, (self._hears(self._on_request, exchange), self._hears(self._on_done, exchange))
@@ -126,30 +130,38 @@ class Inspector:
             try:
                 tell(detector)
             except Exception as error:  # a fault of ours must not end the inspection
-                self._leave_out(detector, error)
+                self._fault(detector, error)
 
-    def _leave_out(self, detector: Detector, error: Exception) -> None:
-        self._failed[detector.id] = Finding(
-            "detector-failed",
-            Severity.INFO,
-            f"the detector {detector.id} failed and was left out: {type(error).__name__}: {error}",
-            "what it looks for may be there unseen",
-            "report it with the capture; everything else was looked for",
-        )
-        self._detectors = [d for d in self._detectors if d is not detector]
-        detector.leave()
-        self._tables()
+    def _fault(self, detector: Detector, error: Exception, exchange: Exchange | None = None) -> None:
+        """A detector raised: it loses what it was told just now, and is told of what follows."""
+        found = self._faults.get(detector.id)
+        if found is None:
+            found = self._faults[detector.id] = Finding(
+                "detector-failed",
+                Severity.MEDIUM,
+                "",
+                f"a fault of Barnabas, not of the traffic: {type(error).__name__}: {error}. What this detector looks for may "
+                "be there unseen; all others were told.",
+                "report it with the exchange that it failed on",
+                0,
+                about={"detector": detector.id},
+            )
+        found.count += 1
+        found.link(exchange, self.scene.now_ns)
+        found.seen = f"the detector {detector.id} failed {times(found.count)}"
 
     def findings(self) -> list[Finding]:
         """What was found so far, the worst first, and of the same severity the most frequent first."""
         found: list[Finding] = []
-        for detector in list(self._detectors):
+        for detector in self._detectors:
             try:
                 detector.finish(self.scene.now_ns)
-                found.extend(detector.findings())
-            except Exception as error:
-                self._leave_out(detector, error)
-        found.extend(self._failed.values())
+            except Exception as error:  # see `_tell`; findings may be asked for again and again, and this counts once
+                if detector.id not in self._faults:
+                    self._fault(detector, error)
+            detector.beside(found)
+            found += detector.findings()
+        found.extend(self._faults.values())
         return sorted(found, key=lambda f: (-f.severity.rank, -f.count))
 
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from .. import facts
 from ..exchange import Exchange, State
-from ..message import Message
+from ..message_view import MessageView
 from .detector import Detector
 from .fetches import FETCH, FetchDetector, Fetched, Place, topic_name
 from .finding import Finding, Severity
@@ -217,14 +217,14 @@ class StalledByTransaction(FetchDetector):
         if exchange.api_key == FETCH:
             super().done(link, exchange)
         elif exchange.api_key == END_TXN:
-            if exchange.state is State.PAIRED and not exchange.error and exchange.request_message is not None:
-                self._open.pop(exchange.request_message.values[0], None)
+            if exchange.state is State.PAIRED and not exchange.error and exchange.request_view is not None:
+                self._open.pop(exchange.request_view.values[0], None)
         elif exchange.api_version >= 3:
-            message = exchange.request_message
+            message = exchange.request_view
             if message is not None and message.values[0] is not None:
                 self._produced(link, exchange, message)
 
-    def _produced(self, link: Link, exchange: Exchange, message: Message) -> None:
+    def _produced(self, link: Link, exchange: Exchange, message: MessageView) -> None:
         transactional_id = message.values[0]
         known = self._open.get(transactional_id)
         if known is None:

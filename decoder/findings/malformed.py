@@ -23,7 +23,7 @@ class MalformedApiVersionsFallback(Detector):
     def done(self, link: Link, exchange: Exchange) -> None:
         if exchange.api_version == 0 or exchange.response is None:
             return
-        message = exchange.response_message
+        message = exchange.response_view
         refused = exchange.response[4:6] == UNSUPPORTED_VERSION.to_bytes(2, "big")
         if not refused or (message and message.api_version == 0 and not message.trailing):
             return
@@ -94,8 +94,8 @@ class ForbiddenNull(Detector):
 
     def done(self, link: Link, exchange: Exchange) -> None:
         for message, sender in (
-            (exchange.request_message, exchange.client),
-            (exchange.response_message, exchange.broker),
+            (exchange.request_view, exchange.client),
+            (exchange.response_view, exchange.broker),
         ):
             path = next(message.forbidden_nulls(), None) if message else None
             if message is None or path is None:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from .. import facts
 from ..exchange import Exchange, State
-from ..message import Message
+from ..message_view import MessageView
 from ..plan import StructPlan, plan
 from . import partitions
 from .detector import Detector
@@ -28,7 +28,7 @@ INVALID_TOPIC = facts.error_code("INVALID_TOPIC_EXCEPTION")
 LEADER_NOT_AVAILABLE = facts.error_code("LEADER_NOT_AVAILABLE")
 
 
-def asks_for_all(message: Message) -> bool:
+def asks_for_all(message: MessageView) -> bool:
     """Whether a Metadata request asks for all topics: null, and before version 1 an empty list."""
     topics = message.values[0]
     return topics is None or (message.api_version == 0 and not topics)
@@ -53,7 +53,7 @@ def _topic_at(version: int) -> tuple[int, dict[str, int]]:
 
 def told(exchange: Exchange) -> Iterator[Told]:
     """The topics of a Metadata response."""
-    message = exchange.response_message
+    message = exchange.response_view
     if exchange.state is not State.PAIRED or message is None:
         return
     at, names = _topic_at(message.api_version)
@@ -109,7 +109,7 @@ class MetadataStorm(Detector):
 
     @staticmethod
     def _for_all(exchange: Exchange) -> bool:
-        asked = exchange.request_message if exchange.api_key == METADATA else None
+        asked = exchange.request_view if exchange.api_key == METADATA else None
         return asked is not None and asks_for_all(asked)
 
     def _say(self, link: Link, exchange: Exchange) -> Finding:
@@ -152,7 +152,7 @@ class AllTopicsPolling(Detector):
     def done(self, link: Link, exchange: Exchange) -> None:
         if exchange.state is not State.PAIRED or (exchange.response_size or 0) < self.BIG:
             return
-        message = exchange.request_message
+        message = exchange.request_view
         if message is None or not asks_for_all(message):
             return
         time_ns = exchange.request_time_ns or 0
@@ -284,7 +284,7 @@ class InvalidTopicName(Detector):
         if exchange.api_key == METADATA:
             refused = [t.name for t in told(exchange) if t.error == INVALID_TOPIC]
         else:
-            message = exchange.response_message
+            message = exchange.response_view
             topics = message.to_dict()["topics"] if message else ()
             refused = [t["name"] for t in topics if t["error_code"] == INVALID_TOPIC]
         for name in refused:
@@ -333,7 +333,7 @@ class TopicMadeByAsking(Detector):
         self._made: Bounded[str, bool] = Bounded(5000)
 
     def done(self, link: Link, exchange: Exchange) -> None:
-        message = exchange.request_message
+        message = exchange.request_view
         if exchange.state is not State.PAIRED or message is None:
             return
         if exchange.api_key == CREATE_TOPICS:

@@ -9,7 +9,6 @@ from functools import lru_cache
 from .. import facts, releases
 from ..exchange import Exchange, State
 from ..plan import API_VERSIONS
-from ..project import values_at
 from .detector import Detector
 from .finding import Severity
 from .offers import (
@@ -36,10 +35,10 @@ _MAGIC_2 = {PRODUCE: 3, FETCH: 4}  # the first version with record batches (KIP-
 
 def areas(exchange: Exchange) -> list[bytes]:
     """The records of a Produce request, or of a Fetch response, of each partition that has some."""
-    message = exchange.request_message if exchange.api_key == PRODUCE else exchange.response_message
+    message = exchange.request_view if exchange.api_key == PRODUCE else exchange.response_view
     if message is None:
         return []
-    found = values_at(message.plan, message.frame, message.body_start, _RECORDS[exchange.api_key])[0]
+    found = message.lists_at(*_RECORDS[exchange.api_key])[0]
     return [bytes(area) for area in found if area is not None and len(area) > _ATTRIBUTES_AT]
 
 

@@ -72,7 +72,7 @@ class _PartitionWatch(Detector, ABC):
         return not same or bool(self._wards)
 
     def done(self, link: Link, exchange: Exchange) -> None:
-        message = exchange.response_message
+        message = exchange.response_view
         if exchange.state is not State.PAIRED or message is None:
             return
         number, names, at = _at(message.api_version)

@@ -146,7 +146,7 @@ def _layout(of: Plan, *path: str) -> dict[str, int]:
 
 
 def _produced(exchange: Exchange) -> Produced | None:
-    message = exchange.request_message
+    message = exchange.request_view
     if message is None:
         return None
     plan, root = message.plan, at(message.plan.root)
@@ -173,7 +173,7 @@ def _first(records: bytes) -> Batch | None:
 
 
 def _results(exchange: Exchange) -> list[Result]:
-    message = exchange.response_message
+    message = exchange.response_view
     if message is None:
         return []
     plan = message.plan

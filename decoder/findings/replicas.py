@@ -106,7 +106,7 @@ class LogTruncated(FetchDetector):
         if exchange.api_key == FETCH:
             super().done(link, exchange)
             return
-        asked, answered = exchange.request_message, exchange.response_message
+        asked, answered = exchange.request_view, exchange.response_view
         if exchange.state is not State.PAIRED or asked is None or answered is None:
             return
         if asked.to_dict().get("replica_id", -1) >= 0:

@@ -88,5 +88,12 @@ class Routes:
         for detectors, plain, same in zip(
             hearing, (route.plain_request, route.plain_done), (route.same_request, route.same_done), strict=True
         ):
-            plain += [d for d in detectors if d.follows(link, exchange, False)]
-            same += [d for d in plain if d.follows(link, exchange, True)]
+            plain += [d for d in detectors if _follows(d, link, exchange, False)]
+            same += [d for d in plain if _follows(d, link, exchange, True)]
+
+
+def _follows(detector: Detector, link: Link, exchange: Foreseen, same: bool) -> bool:
+    try:
+        return detector.follows(link, exchange, same)
+    except Exception:  # a fault of ours: one that cannot say is told everything, and shows there what is wrong with it
+        return True

@@ -13,8 +13,7 @@ from ..about import About
 from ..codec import decode_response
 from ..errors import DecodeError
 from ..exchange import Exchange, State
-from ..message import Message
-from ..project import values_at
+from ..message_view import MessageView
 
 _METADATA = facts.api_key("Metadata")
 _BROKERS = ("brokers.node_id", "brokers.host", "brokers.port")
@@ -25,7 +24,8 @@ class Link:
 
     `client`, `broker`: ``host:port``. `client_id`: the last one that a request named. `closed_ns`, `how`, `by`: see
     `happening.Closed`; `closed_ns` is None while open. `requests`: how many were sent. `waiting`: the exchanges
-    without an answer, oldest first, by identity. `lost`: bytes of it that were not captured, so far. `client_host`: the
+    without an answer, oldest first, by identity. `answers`: responses so far, orphans too. `lost`: bytes of it that were not
+    captured or could not be read, so far; `gone`: by direction. `complete`: see `happening.Opened`. `client_host`: the
     client's address without its port. `sign_ns`: the last sign of life, -1 before the first; `pause_ns`: from the one before to
     the last request that met nobody waiting. `routes`: who follows what goes well on it (see `Inspector`).
     """
@@ -33,13 +33,16 @@ class Link:
     __slots__ = (
         "_identity",
         "about",
+        "answers",
         "broker",
         "by",
         "client",
         "client_host",
         "client_id",
         "closed_ns",
+        "complete",
         "established",
+        "gone",
         "how",
         "last_ns",
         "lost",
@@ -60,7 +63,9 @@ class Link:
         self.about = About()
         self.closed_ns: int | None = None
         self.how = self.by = ""
-        self.requests = self.lost = 0
+        self.requests = self.answers = self.lost = 0
+        self.gone = [0, 0]
+        self.complete = True
         self.last_ns = opened_ns
         self.waiting: dict[int, Exchange] = {}
         self.client_host = client.rpartition(":")[0]
@@ -127,7 +132,7 @@ class Cluster:
         """The node id of a broker's address (as advertised, or behind the proxy), None if unknown."""
         return self._node_ids.get(address)
 
-    def learn(self, message: Message, time_ns: int, topics: object = None) -> None:
+    def learn(self, message: MessageView, time_ns: int, topics: object = None) -> None:
         """Take what a Metadata response says."""
         for node, address in brokers_of(message):
             self.nodes[node] = address
@@ -160,10 +165,10 @@ class Cluster:
         self._node_ids[address] = node
 
 
-def brokers_of(message: Message) -> list[tuple[int, str]]:
+def brokers_of(message: MessageView) -> list[tuple[int, str]]:
     """(node id, ``host:port``) of every broker that a Metadata response names."""
-    nodes, hosts, ports = values_at(message.plan, message.frame, message.body_start, _BROKERS)
-    named = zip(nodes, ((host or "") for host in hosts), ports, strict=True)
+    nodes, hosts, ports = message.lists_at(*_BROKERS)
+    named = zip(nodes, hosts, ports, strict=True)
     return [(n, f"[{h}]:{p}" if ":" in h else f"{h}:{p}") for n, h, p in named]
 
 
@@ -221,6 +226,7 @@ class Scene:
         self.at(exchange.response_time_ns)
         link.waiting.pop(id(exchange), None)
         link.last_ns = exchange.response_time_ns or link.last_ns
+        link.answers += exchange.response is not None
         if link.sign_ns >= 0 and exchange.state is not State.NO_RESPONSE:
             link.sign_ns = exchange.response_time_ns or 0
         if exchange.about is None:
@@ -250,7 +256,7 @@ class Scene:
         return cluster
 
     def _metadata(self, link: Link, exchange: Exchange) -> None:
-        message = exchange.response_message
+        message = exchange.response_view
         if message is None:
             return
         told = brokers_of(message)
@@ -273,7 +279,7 @@ class Scene:
         for original in exchange.marks.get("broker_response", ()):
             # Behind a proxy clients are told other addresses than the brokers have.
             try:
-                real = decode_response(original, api_key=_METADATA, api_version=exchange.api_version)
+                real = MessageView(decode_response(original, api_key=_METADATA, api_version=exchange.api_version))
             except DecodeError:
                 return
             for node, address in brokers_of(real):

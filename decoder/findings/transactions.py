@@ -30,7 +30,7 @@ _ID_FIELDS = ("transactional_id", "v3_and_below_transactional_id")
 
 def transactional_id(exchange: Exchange) -> str | None:
     """The transactional id that a request names; None without one (and for what brokers send each other)."""
-    message = exchange.request_message
+    message = exchange.request_view
     if message is None:
         return None
     for place, field in enumerate(message.plan.root.fields):
@@ -102,7 +102,7 @@ class OpenTooLong(ProduceDetector):
         if key == INIT_PRODUCER_ID and not error:
             # It ends what was open before.
             self._end(name, now)
-            message = exchange.request_message
+            message = exchange.request_view
             if message is not None:
                 self._timeouts[name] = message["transaction_timeout_ms"]
         elif key == END_TXN and error not in self._RETRIED:
@@ -333,7 +333,7 @@ class ManyAborts(Detector):
         self._outcomes: Bounded[str, deque[bool]] = Bounded(_IDS)
 
     def done(self, link: Link, exchange: Exchange) -> None:
-        name, message = transactional_id(exchange), exchange.request_message
+        name, message = transactional_id(exchange), exchange.request_view
         if exchange.state is not State.PAIRED or exchange.error or not name or message is None:
             return
         outcomes = self._outcomes.of(name, lambda: deque(maxlen=self.LOOKED_AT))

@@ -18,8 +18,13 @@ PRODUCE = facts.api_key("Produce")
 
 def awaits_nothing(exchange: Exchange) -> bool:
     """Whether this is a Produce with acks=0, which has no answer."""
-    message = exchange.request_message if exchange.api_key == PRODUCE else None
+    message = exchange.request_view if exchange.api_key == PRODUCE else None
     return message is not None and message["acks"] == 0
+
+
+def shown_ns(link: Link, exchange: Exchange) -> int:
+    """How long a capture of packets shows the connection while a request waits: behind that it may just have ended."""
+    return max(link.last_ns - (exchange.request_time_ns or link.last_ns), 0)
 
 
 class UnansweredRequest(Detector):
@@ -76,10 +81,13 @@ class UnansweredRequest(Detector):
         first = min(unanswered, key=lambda e: e.request_time_ns or 0)
         waited = self._waited_ns(link, first, at_ns)
         self.waits.forget(link)
+        if not link.how and not link.complete:
+            waited = min(waited, shown_ns(link, first))
         allowed = own_wait_ns(first) + self.BEYOND_NS if first.api_key in LONG_POLLS else 0
         if waited >= max(self.GIVEN_UP_NS if link.how else self.LATE_NS, allowed):
             who = "the broker" if link.by == "broker" else "the client" if link.by == "client" else "one of the two"
             how = f"until {who} ended the connection" if link.how else "until the capture ended"
+            at_ns = at_ns if link.how or link.complete else (first.request_time_ns or at_ns) + waited
             self._report(link, first, at_ns, how, len(unanswered) - 1)
 
     def finish(self, now_ns: int) -> None:
@@ -90,8 +98,11 @@ class UnansweredRequest(Detector):
             first = next(iter(link.waiting.values()), None)
             if first is None or link.lost or awaits_nothing(first) or first.request_time_ns is None:
                 continue
-            if self._waited_ns(link, first, now_ns) >= max(self.LATE_NS, own_wait_ns(first) + self.BEYOND_NS):
-                self._report(link, first, now_ns, "so far", len(link.waiting) - 1)
+            waited = self._waited_ns(link, first, now_ns)
+            if not link.complete:
+                waited = min(waited, shown_ns(link, first))
+            if waited >= max(self.LATE_NS, own_wait_ns(first) + self.BEYOND_NS):
+                self._report(link, first, first.request_time_ns + waited, "so far", len(link.waiting) - 1)
 
     def _report(self, link: Link, exchange: Exchange, until_ns: int, how: str, behind: int = 0) -> None:
         waited = until_ns - (exchange.request_time_ns or until_ns)

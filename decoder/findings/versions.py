@@ -257,7 +257,7 @@ class ApiVersionsFallback(Detector):
             client.went_on = True
             self._offers.learn(link)
             return
-        answer = exchange.response_message
+        answer = exchange.response_view
         if answer is None or answer.api_version or answer.trailing:
             return  # a refusal that clients cannot read is another finding: malformed-api-versions-fallback
         client.cost_ns += exchange.latency_ns or 0

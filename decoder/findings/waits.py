@@ -63,10 +63,11 @@ def own_wait_ns(exchange: Exchange) -> int:
         return _SYNC_WAIT_NS
     if exchange.api_key not in _TIMED:
         return 0
-    message = exchange.request_message
+    message = exchange.request_view
     if message is None:
         return 0
-    return max((message.values[i] * 1_000_000 for i in _wait_at(message.api_key, message.api_version)), default=0)
+    longest: int = max((0, *(message.values[i] for i in _wait_at(message.api_key, message.api_version))))
+    return longest * 1_000_000
 
 
 @cache
@@ -77,13 +78,13 @@ def _throttle_at(api_key: int, version: int) -> int | None:
 
 def throttle_ms(exchange: Exchange) -> int:
     """How long the answer tells the client to keep quiet; 0 where none is told."""
-    message = exchange.response_message if exchange.state is State.PAIRED else None
+    message = exchange.response_view if exchange.state is State.PAIRED else None
     if message is None:
         return 0
     if message.api_key == API_VERSIONS and exchange.error == UNSUPPORTED_VERSION:
         return 0  # a refusal is a version 0 body (KIP-511); librdkafka's mock sends another, which reads as anything
     at = _throttle_at(message.api_key, message.api_version)
-    found: int = message.values[at] if at is not None else 0
+    found: int = max(message.values[at], 0) if at is not None else 0
     return found
 
 

@@ -2,6 +2,7 @@
    record: the bytes that captures/recorder.py, segment.py and index.py would write. */
 #include "cursor.h"
 #include "recording.h"
+#include "metadata_log.h"
 
 #define RECORD 64
 #define PSH_ACK 0x18
@@ -92,6 +93,8 @@ int read_request(Track *track, const uint8_t *frame, Py_ssize_t size, Py_ssize_t
     const Shape *shape = tape_shape(track->tape, 0, what->key, what->version);
     if (!shape || !(what->answer = tape_shape(track->tape, 1, what->key, what->version)) || !shape->header)
         return CARE;
+    if (may_hold_metadata_log(what->key, frame, (size_t)size))
+        return CARE;
     Py_ssize_t at = body_of(shape, frame, size);
     int16_t codes[MOST_CODES];
     uint32_t seen;
@@ -108,6 +111,8 @@ int read_request(Track *track, const uint8_t *frame, Py_ssize_t size, Py_ssize_t
 static int read_response(const Waiting *asked, const uint8_t *frame, Py_ssize_t size, Py_ssize_t cut, int16_t *error) {
     Py_ssize_t at = 4 + asked->answer->header;
     if (size < at || (int32_t)get32(frame) != asked->id || (asked->answer->header && frame[4]))
+        return CARE;
+    if (may_hold_metadata_log(asked->key, frame, (size_t)size))
         return CARE;
     int16_t codes[MOST_CODES];
     uint32_t seen;

@@ -3,11 +3,13 @@
 #include "flows.h"
 #include "cursor.h"
 #include <structmember.h>
+#include "metadata_log.h"
 
 PyTypeObject *Way_type, *Talk_type;
 static PyTypeObject *Asked_type;
 static PyObject *append_name, *popleft_name;
 
+enum { SASL_HANDSHAKE = 17 };
 enum { UNDECODED = 4, SURPLUS = 128, PAIRED = 0, NO_RESPONSE = 1 }; /* captures/index.py */
 
 /* ---- requests that wait */
@@ -269,7 +271,8 @@ static int wait_for(Frames *frames, Talk *talk, Asked *asked, const uint8_t *dat
                     int alone) {
     if (!alone && frames->records != Py_None && talk->ids == Py_None)
         return append(frames, talk, asked);
-    int writes = frames->writes && talk->ids == Py_None ? pen_ready(frames, talk) : 0;
+    /* what cannot be decoded to its end is masked, which is not done here */
+    int writes = frames->writes && talk->ids == Py_None && !asked->flags ? pen_ready(frames, talk) : 0;
     if (writes < 0)
         return 0;
     if (writes) {
@@ -293,9 +296,20 @@ static int wait_for(Frames *frames, Talk *talk, Asked *asked, const uint8_t *dat
     return result != NULL;
 }
 
+/* Whether the last request is a SaslHandshake v0 that waits for its answer: what follows may be a raw token. */
+static int handshake_waits(Talk *talk) {
+    Py_ssize_t waiting = PyObject_Size(talk->waiting);
+    PyObject *last = waiting > 0 ? PySequence_GetItem(talk->waiting, waiting - 1) : NULL;
+    int waits = last && PyObject_TypeCheck(last, Asked_type) && ((Asked *)last)->api_key == SASL_HANDSHAKE &&
+                !((Asked *)last)->api_version;
+    Py_XDECREF(last);
+    PyErr_Clear();
+    return waits;
+}
+
 static int request(Frames *frames, Talk *talk, long long time_ns, const uint8_t *data, Py_ssize_t size, PyObject *whole,
                    long long place) {
-    if (talk->raw_sasl || !talk->began || size < 14)
+    if (talk->raw_sasl || !talk->began || size < 14 || handshake_waits(talk))
         goto odd;
     int key = (int16_t)get16(data + 4), version = (int16_t)get16(data + 6);
     int length = (int16_t)get16(data + 12);
@@ -395,7 +409,7 @@ static int response(Frames *frames, Talk *talk, long long time_ns, const uint8_t
     if (frames->records != Py_None) {
         done = record_add(frames->records, talk, asked, PAIRED, time_ns, place, size - 4, error, flags, asked->client_id);
         frames->rows++;
-    } else if (writes) {
+    } else if (writes && !flags && !may_hold_metadata_log(asked->api_key, data, (size_t)size)) {
         place = pen_write(frames, talk, 1, time_ns, data, size);
         done = place >= 0 && pen_record(frames, talk, asked, PAIRED, time_ns, place, size - 4, error, flags);
     } else {

@@ -8,8 +8,9 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
+from harness.waiting import PATIENCE
 
-from .pages import CONTROL, SECONDS
+from .pages import CONTROL
 
 CHROMIUM = shutil.which("chromium")
 SWITCHES = [
@@ -33,7 +34,7 @@ class Drawn:
         self._from = len(self._data)
 
     def until(self, wanted: str) -> None:
-        for _ in range(int(SECONDS * 20)):
+        for _ in range(int(PATIENCE * 20)):
             if wanted in CONTROL.sub(b"", self._data[self._from :]).decode("utf-8", "replace"):
                 self._page.wait_for_timeout(300)  # the canvas is painted with the next frames
                 return

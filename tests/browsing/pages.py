@@ -9,7 +9,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,9 +17,8 @@ from urllib.parse import parse_qs, urlsplit
 
 import aiohttp
 from harness.lines import line
+from harness.waiting import PATIENCE, attempts
 
-SECONDS = 60.0
-"""How long anything may take on a loaded machine."""
 # What Textual itself writes: CSI sequences, and the shape of the mouse pointer.
 CONTROL = re.compile(rb"\x1b\[[0-9;:?<>=$ ]*[@-~]|\x1b\]22;[a-z]*\x07")
 
@@ -42,7 +40,7 @@ class Server:
         """End it as Ctrl-C does; its exit status."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGINT)
-        return self.process.wait(SECONDS)
+        return self.process.wait(PATIENCE)
 
 
 @contextmanager
@@ -58,7 +56,7 @@ def serving(folder: Path, *arguments: object, **environment: str) -> Iterator[Se
         if process.poll() is None:
             process.terminate()
         try:
-            process.wait(SECONDS)
+            process.wait(PATIENCE)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
@@ -79,15 +77,13 @@ def children(pid: int) -> set[int]:
 
 def gone(pid: int) -> bool:
     """Whether a process has ended, soon."""
-    until = time.monotonic() + SECONDS
-    while time.monotonic() < until:
+    for _ in attempts():
         try:
             state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
         except OSError:
             return True
         if state == "Z":
             return True
-        time.sleep(0.05)
     return False
 
 
@@ -106,7 +102,7 @@ class Page:
     async def until(self, wanted: str) -> str:
         """Wait for words on the screen."""
         try:
-            async with asyncio.timeout(SECONDS):
+            async with asyncio.timeout(PATIENCE):
                 while wanted not in self.words():
                     message = await self.socket.receive()
                     assert message.type is aiohttp.WSMsgType.BINARY, (message, wanted, self.words()[-2000:])

@@ -10,13 +10,12 @@ import select
 import struct
 import subprocess
 import termios
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-SECONDS = 60.0
-"""How long anything may take on a loaded machine."""
+from harness.waiting import PATIENCE, attempts
+
 _SEQUENCE = re.compile(rb"\x1b(?:\[[0-9;:?<>=$ ]*[@-~]|[=>78]|\]22;[a-z]*\x07)")
 
 
@@ -36,10 +35,12 @@ class Terminal:
 
     def until(self, wanted: str) -> str:
         """Wait for words."""
-        end = time.monotonic() + SECONDS
-        while wanted not in self.words():
-            assert time.monotonic() < end and self._read(end - time.monotonic()), f"{wanted!r} did not come: {self.words()[-2000:]}"
-        return self.words()
+        for left in attempts(pause=0):
+            if wanted in self.words():
+                return self.words()
+            if not self._read(left):
+                break
+        raise AssertionError(f"{wanted!r} did not come: {self.words()[-2000:]}")
 
     def words(self) -> str:
         """What was drawn since the last keys, without the sequences between."""
@@ -47,9 +48,9 @@ class Terminal:
 
     def ends(self) -> int:
         """Read until the program ends; its exit status."""
-        while self._read(SECONDS):
+        while self._read(PATIENCE):
             pass
-        return self.process.wait(SECONDS)
+        return self.process.wait(PATIENCE)
 
     def _read(self, seconds: float) -> bool:
         ready, _, _ = select.select([self._master], [], [], max(seconds, 0))

@@ -6,52 +6,22 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from barnabas import decoder
-from harness.wire import with_size
+from harness.recordings import metadata_answer, metadata_request
+from harness.waiting import PATIENCE
 
 PORT = 9092
-
-
-def _request(number: int, size: int = 0, client_id: str = "stock-1") -> bytes:
-    topics = [{"name": f"topic-{number}" + "x" * size}]
-    return with_size(decoder.encode_request(3, 1, {"topics": topics}, correlation_id=number, client_id=client_id))
-
-
-def _response(number: int, size: int = 0, error: int = 0) -> bytes:
-    body = {
-        "brokers": [{"node_id": 1, "host": "kafka", "port": 9092, "rack": None}],
-        "controller_id": 1,
-        "topics": [
-            {
-                "error_code": error,
-                "name": f"topic-{number}" + "y" * size,
-                "is_internal": False,
-                "partitions": [
-                    {
-                        "error_code": 0,
-                        "partition_index": i,
-                        "leader_id": 1,
-                        "replica_nodes": [1],
-                        "isr_nodes": [1],
-                    }
-                    for i in range(3)
-                ],
-            }
-        ],
-    }
-    return with_size(decoder.encode_response(3, 1, body, correlation_id=number))
 
 
 @pytest.fixture
 def request_frame() -> Callable[..., bytes]:
     """`request_frame(correlation_id, size=0)`: a Metadata request, with its 4 size bytes."""
-    return _request
+    return metadata_request
 
 
 @pytest.fixture
 def response_frame() -> Callable[..., bytes]:
     """`response_frame(correlation_id, size=0, error=0)`: its response, with its 4 size bytes."""
-    return _response
+    return metadata_answer
 
 
 @pytest.fixture
@@ -65,7 +35,7 @@ def tshark() -> Callable[..., list[str]]:
         command = [program, "-n", "-r", str(path), "-d", f"tcp.port=={PORT},kafka", *options]
         if display_filter:
             command += ["-Y", display_filter]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
         assert done.returncode == 0 or "cut short in the middle of a packet" in done.stderr, done.stderr
         return [line for line in done.stdout.splitlines() if line.strip()]
 

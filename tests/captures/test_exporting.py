@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 from barnabas import decoder
-from barnabas.captures import Capture, Recorder, open_capture, tables
+from barnabas.captures import Capture, open_capture, tables
 from barnabas.captures.exporting import Format, dump, program, stable, write, written
 from barnabas.captures.exporting.text import cell
 from barnabas.decoder import facts, records
-from harness.wire import with_size
+from harness.recordings import RecordingBuilder, produce
 from kafka.record import MemoryRecords
 from pyarrow import parquet
 
@@ -35,18 +35,12 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r")
 def evil(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Capture]:
     """A recording whose client ids, topics and error messages are `EVIL`."""
     directory = tmp_path_factory.mktemp("evil") / "recording"
-    recorder = Recorder(directory)
-    recorder.opened(1, 1000, ("127.0.0.1", 50001), ("127.0.0.1", 9092))
-    for number, text in enumerate(EVIL):
-        text = text.encode("utf-8", "replace").decode()  # the wire takes no lone surrogates
-        topics = [{"name": text, "num_partitions": 1}]
-        request = decoder.encode_request(19, 5, {"topics": topics}, correlation_id=number, client_id=text)
-        told = {"name": text, "error_code": 36, "error_message": text}
-        recorder.data(1, 0, 2000 + number, with_size(request))
-        recorder.data(
-            1, 1, 2500 + number, with_size(decoder.encode_response(19, 5, {"topics": [told]}, correlation_id=number))
-        )
-    recorder.close()
+    with RecordingBuilder(directory) as recording:
+        for number, text in enumerate(EVIL):
+            text = text.encode("utf-8", "replace").decode()  # the wire takes no lone surrogates
+            asked = {"topics": [{"name": text, "num_partitions": 1}]}
+            told = {"topics": [{"name": text, "error_code": 36, "error_message": text}]}
+            recording.exchange("CreateTopics", 5, asked, told, client_id=text, correlation_id=number)
     with open_capture(directory) as capture:
         yield capture
 
@@ -120,13 +114,9 @@ def test_errors_are_those_of_the_decoder_with_what_is_around_them(tmp_path: Path
             ]
         },
     }
-    recorder = Recorder(tmp_path / "r")
-    recorder.opened(1, 1, ("127.0.0.1", 1), ("127.0.0.1", 9092))
-    for number, ((key, version), body) in enumerate(answers.items()):
-        asked = {"group_id": "g"} if key == 12 else {}
-        recorder.data(1, 0, 10, with_size(decoder.encode_request(key, version, asked, correlation_id=number)))
-        recorder.data(1, 1, 20, with_size(decoder.encode_response(key, version, body, correlation_id=number)))
-    recorder.close()
+    with RecordingBuilder(tmp_path / "r") as recording:
+        for (key, version), body in answers.items():
+            recording.exchange(key, version, {"group_id": "g"} if key == 12 else {}, body)
     with open_capture(tmp_path / "r") as capture:
         rows = [json.loads(line) for line in exported(capture, "errors", Format.JSONL).splitlines()]
         said = [
@@ -152,8 +142,6 @@ def test_errors_are_those_of_the_decoder_with_what_is_around_them(tmp_path: Path
 @pytest.fixture
 def produced(tmp_path: Path) -> Path:
     """Produced batches of every codec, and an old message set."""
-    recorder = Recorder(tmp_path / "produced")
-    recorder.opened(1, 1, ("127.0.0.1", 1), ("127.0.0.1", 9092))
     rows = [
         records.Record(
             i,
@@ -166,10 +154,9 @@ def produced(tmp_path: Path) -> Path:
     ]
     areas = [(9, records.encode_batch(rows, codec=codec)) for codec in range(5)]
     areas.append((2, records.encode_messages(rows, magic=1, codec=1)))
-    for number, (version, data) in enumerate(areas):
-        topics = [{"name": "t", "partition_data": [{"index": number, "records": data}]}]
-        recorder.data(1, 0, 10 + number, with_size(decoder.encode_request(0, version, {"acks": 0, "topic_data": topics})))
-    recorder.close()
+    with RecordingBuilder(tmp_path / "produced") as recording:
+        for number, (version, data) in enumerate(areas):
+            recording.request("Produce", version, produce("t", data, partition=number, acks=0))
     return tmp_path / "produced"
 
 
@@ -245,7 +232,8 @@ def test_a_program_encodes_the_request_that_was_recorded(produced: Path) -> None
         for number, exchange in enumerate(capture.exchanges()):
             space: dict[str, Any] = {"__name__": "exported"}
             exec(program(exchange, values=True), space)
-            frame = decoder.encode_request(space["API_KEY"], space["API_VERSION"], space["FIELDS"], client_id=None)
+            ids = {"client_id": exchange.client_id, "correlation_id": exchange.correlation_id}
+            frame = decoder.encode_request(space["API_KEY"], space["API_VERSION"], space["FIELDS"], **ids)
             if number in (0, 5):  # compressed bytes may be others, what they hold is not
                 assert frame == exchange.request
             assert "v" * 3 in repr(space["FIELDS"]) or number

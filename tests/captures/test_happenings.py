@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import shutil
 from collections import Counter
 from pathlib import Path
@@ -13,6 +14,8 @@ from barnabas.captures.happenings import Happenings
 from barnabas.captures.pcapng import NotACapture
 from barnabas.decoder import Direction, ExchangeDone, RequestSeen, encode_request, encode_response
 from barnabas.decoder.happening import Closed, Missing, Opened, Stray
+from harness.recordings import MS, RecordingBuilder
+from harness.slices import only
 from harness.wire import with_size
 
 from .told import all_of, same_as_read_back, short
@@ -43,12 +46,24 @@ def test_one_connection(tmp_path: Path, request_frame, response_frame) -> None:
 
 @pytest.mark.parametrize("how", ["fin", "rst"])
 @pytest.mark.parametrize("by", ["client", "broker", ""])
-def test_who_ended_it(tmp_path: Path, how: str, by: str, tshark, complaints) -> None:
-    recorder = Recorder(tmp_path)
-    recorder.opened(1, NOW, client=("10.0.0.1", 50001), broker=("10.0.0.9", 9092))
-    recorder.closed(1, NOW + 1, how, by)
-    recorder.close()
+def test_who_ended_it(tmp_path: Path, how: str, by: str) -> None:
+    ended(tmp_path, how, by)
     assert all_of(tmp_path)[-1] == Closed(1, NOW + 1, how, by)
+
+
+def ended(directory: Path, how: str, by: str) -> None:
+    """Record a connection that is opened and ended."""
+    with RecordingBuilder(directory, broker=("10.0.0.9", 9092), start_ns=NOW) as recording:
+        recording.open(client=("10.0.0.1", 50001), at=0)
+        recording.close_connection(1, how, by, at=1 / MS)
+
+
+ENDS = list(itertools.product(("client", "broker", ""), ("fin", "rst")))
+
+
+@pytest.mark.parametrize(("by", "how"), only(ENDS, ("client", "fin"), ("broker", "rst")))
+def test_tshark_sees_who_ended_it(tmp_path: Path, how: str, by: str, tshark, complaints) -> None:
+    ended(tmp_path, how, by)
     (path,) = tmp_path.glob("*.pcapng")
     flag = "tcp.flags.reset == 1" if how == "rst" else "tcp.flags.fin == 1"
     first = tshark(path, flag, "-T", "fields", "-e", "tcp.srcport")[0]

@@ -9,6 +9,7 @@ import pytest
 from barnabas import decoder
 from barnabas.captures import DTYPE, RECORD, NotACapture, Recorder, open_capture, rebuild
 from barnabas.captures.index import CLOSED, HEADER, paths
+from harness.waiting import PATIENCE
 from harness.wire import with_size
 
 NOW = 1_795_223_022_000_000_000
@@ -114,7 +115,7 @@ def test_the_numpy_view_agrees(directory: Path) -> None:
 
 def test_reading_needs_no_numpy() -> None:
     code = "import sys; sys.modules['numpy'] = None; import barnabas.captures"
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=PATIENCE)
 
 
 def test_only_own_segments_have_an_index_file(tmp_path: Path) -> None:

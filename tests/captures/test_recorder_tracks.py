@@ -9,6 +9,7 @@ import pytest
 from barnabas.captures import Recorder, open_capture, recording, tracks
 from barnabas.captures.segment import check
 from barnabas.decoder.accelerator import native
+from harness.waiting import PATIENCE
 from retold.mixed_traffic import SECRET, MixedTraffic
 
 needs_accelerator = pytest.mark.skipif(native is None, reason="the accelerator is not there")
@@ -87,7 +88,7 @@ recorder.close()
 def test_the_same_files_in_pure_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     record(tmp_path / "fast", monkeypatch, MixedTraffic(11, 500, 0.03), True, segment_bytes=300_000)
     environment = os.environ | {"BARNABAS_PURE": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
-    subprocess.run([sys.executable, "-c", CHILD, str(tmp_path / "pure")], env=environment, check=True, timeout=120)
+    subprocess.run([sys.executable, "-c", CHILD, str(tmp_path / "pure")], env=environment, check=True, timeout=PATIENCE)
     assert files(tmp_path / "fast") == files(tmp_path / "pure")
 
 

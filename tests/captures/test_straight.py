@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 from barnabas import decoder
-from barnabas.captures import Recorder, tables
+from barnabas.captures import tables
 from barnabas.captures.reader import CaptureFile
+from barnabas.decoder import Direction
 from barnabas.decoder.records import Record, encode_batch
-from harness.wire import with_size
+from harness.recordings import RecordingBuilder
 
 np = pytest.importorskip("numpy")
 pytest.importorskip("pyarrow")
@@ -25,26 +26,17 @@ def produce(number: int, size: int, acks: int) -> bytes:
 
 def record(directory: Path, host: str) -> Path:
     """Produce of all sizes, some over several packets, some that nobody answers; an orphan; a client id of 2,000 bytes."""
-    recorder = Recorder(directory)
-    recorder.opened(1, 1_000, (host, 50001), (host, 9092))
-    time_ns = 10**18
-
-    def data(direction: int, frame: bytes) -> None:
-        nonlocal time_ns
-        time_ns += 1_000_000
-        recorder.data(1, direction, time_ns, with_size(frame))
-
-    done = {"name": "orders", "partition_responses": [{"index": 0, "error_code": 6, "base_offset": -1}]}
-    for number in range(COUNT):
-        acks = 0 if number % 7 == 0 else -1
-        data(0, produce(number, 200_000 if number % 100 == 1 else number, acks))
-        if acks:
-            told = {"responses": [done if number % 2 else {**done, "partition_responses": []}]}
-            data(1, decoder.encode_response(0, 9, told, correlation_id=number))
-    data(0, decoder.encode_request(12, 4, {}, correlation_id=COUNT, client_id="x" * 2_000))
-    data(1, decoder.encode_response(12, 4, {"error_code": 27}, correlation_id=COUNT))
-    data(1, decoder.encode_response(12, 4, {}, correlation_id=COUNT + 7))
-    recorder.close()
+    with RecordingBuilder(directory, broker=(host, 9092)) as recording:
+        recording.open(client=(host, 50001))
+        done = {"name": "orders", "partition_responses": [{"index": 0, "error_code": 6, "base_offset": -1}]}
+        for number in range(COUNT):
+            acks = 0 if number % 7 == 0 else -1
+            recording.frame(Direction.REQUEST, produce(number, 200_000 if number % 100 == 1 else number, acks))
+            if acks:
+                told = {"responses": [done if number % 2 else {**done, "partition_responses": []}]}
+                recording.response("Produce", 9, told, number)
+        recording.exchange("Heartbeat", 4, {}, {"error_code": 27}, client_id="x" * 2_000, correlation_id=COUNT)
+        recording.response("Heartbeat", 4, {}, COUNT + 7)
     (path,) = directory.glob("*.pcapng")
     return path
 

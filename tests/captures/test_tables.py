@@ -16,6 +16,7 @@ from barnabas import decoder
 from barnabas.captures import Recorder, open_capture, tables
 from barnabas.captures.tables import throttles
 from barnabas.decoder import facts
+from harness.recordings import RecordingBuilder
 from harness.wire import with_size
 
 SECOND = 1_000_000_000
@@ -271,10 +272,10 @@ def test_error_and_api_names_are_the_decoders(traffic: Callable[..., Path]) -> N
 
 def test_throttles_are_found_by_their_bytes_and_by_decoding_alike(tmp_path: Path) -> None:
     """Most responses are not read at all; the rows are those of a reading that decodes every one."""
-    recorder = Recorder(tmp_path / "recording")
+    recording = RecordingBuilder(tmp_path / "recording")
     ends = [(("127.0.0.1", 50001), ("127.0.0.1", 9092)), (("::1", 50002), ("::1", 9092))]
-    for conn, (client, broker) in enumerate(ends):
-        recorder.opened(conn, 1_000, client, broker)
+    for connection, (client, broker) in enumerate(ends):
+        recording.open(connection, client=client, broker=broker)
     number = 0
     for api, version in (
         ("Heartbeat", 1),
@@ -285,16 +286,10 @@ def test_throttles_are_found_by_their_bytes_and_by_decoding_alike(tmp_path: Path
         ("Produce", 3),
     ):
         for throttle in (0, 0, 700, 0, 1 << 24):
-            key = facts.api_key(api)
             body = {} if (api, version) == ("Heartbeat", 0) else {"throttle_time_ms": throttle}
-            asked = {"acks": 1} if api == "Produce" else {}
-            for direction, frame in (
-                (0, decoder.encode_request(key, version, asked, correlation_id=number, client_id="c")),
-                (1, decoder.encode_response(key, version, body, correlation_id=number)),
-            ):
-                recorder.data(number % 2, direction, 2_000 + number, with_size(frame))
+            recording.exchange(api, version, {"acks": 1} if api == "Produce" else {}, body, connection=number % 2)
             number += 1
-    recorder.close()
+    recording.close()
     table = tables.described("throttles")
     (segment,) = tables.find_segments(tmp_path / "recording").segments
     found = [row for batch in tables.batches("throttles", segment.path) for row in batch.to_pylist()]
@@ -309,25 +304,14 @@ def test_throttles_are_found_by_their_bytes_and_by_decoding_alike(tmp_path: Path
 
 def test_versions_from_the_index_are_those_of_the_story(tmp_path: Path) -> None:
     """Counted by NumPy in the index, and by what happened on the connections, packet by packet."""
-    recorder = Recorder(tmp_path / "recording")
     offers = [{"api_key": key, "min_version": 0, "max_version": 4 + key} for key in (3, 12, 18)]
-    for conn in range(3):
-        recorder.opened(conn, 1_000, ("127.0.0.1", 50001 + conn), ("127.0.0.1", 9092))
-    for number in range(60):
-        key, version = ((18, 3), (12, 4), (3, 12), (12, 3))[number % 4 if number > 3 else number % 2 * 2]
-        named = {"client_software_name": f"lib-{number % 2}", "client_software_version": "1.2"} if key == 18 else {}
-        said = {"api_keys": offers} if key == 18 else {"error_code": 25 * (number % 5 == 0)} if key == 12 else {}
-        for direction, frame in (
-            (
-                0,
-                decoder.encode_request(
-                    key, version, named, correlation_id=number, client_id=("a", None)[number % 3 == 2]
-                ),
-            ),
-            (1, decoder.encode_response(key, version, said, correlation_id=number)),
-        ):
-            recorder.data(number % 3, direction, 2_000 + number, with_size(frame))
-    recorder.close()
+    with RecordingBuilder(tmp_path / "recording") as recording:
+        for number in range(60):
+            key, version = ((18, 3), (12, 4), (3, 12), (12, 3))[number % 4 if number > 3 else number % 2 * 2]
+            named = {"client_software_name": f"lib-{number % 2}", "client_software_version": "1.2"} if key == 18 else {}
+            said = {"api_keys": offers} if key == 18 else {"error_code": 25 * (number % 5 == 0)} if key == 12 else {}
+            client_id = None if number % 3 == 2 else "a"
+            recording.exchange(key, version, named, said, connection=number % 3, client_id=client_id)
     table = tables.described("versions")
     (segment,) = tables.find_segments(tmp_path / "recording").segments
     found = [row for batch in tables.batches("versions", segment.path) for row in batch.to_pylist()]

@@ -29,7 +29,7 @@ def short(found: list[Happening]) -> list[str]:
         elif isinstance(one, Stray):
             words.append(f"{one.connection} stray {one.opaque.reason}")
         else:
-            words.append(f"{one.connection} missing {one.size}")
+            words.append(f"{one.connection} missing {one.size}" + (f", unread {one.unread}" if one.unread else ""))
     return words
 
 

@@ -13,6 +13,7 @@ from barnabas.decoder import facts, importer, previews
 from barnabas.decoder.encode import encode_struct
 from barnabas.decoder.notation import parse, write
 from barnabas.decoder.plan import compile_plan, plan
+from harness.waiting import PATIENCE
 
 CACHE = Path(__file__).parents[2] / ".cache"
 TOPIC = uuid.UUID(int=5)
@@ -297,7 +298,7 @@ def test_the_layout_of_0_8_2_is_that_of_its_classes(tmp_path):
     source = tmp_path / "Dump.java"
     source.write_text(DUMP)
     done = subprocess.run(
-        ["java", "-cp", str(jar("0.8.2.2")), str(source)], capture_output=True, text=True, check=True, timeout=60
+        ["java", "-cp", str(jar("0.8.2.2")), str(source)], capture_output=True, text=True, check=True, timeout=PATIENCE
     )
     ours = [as_0_8_schema(previews.plan(kind, 11, 0, "0.8.2").root) for kind in ("request", "response")]
     assert done.stdout.split() == ours

@@ -33,7 +33,7 @@ def test_values_survive_encode_and_decode(every_triple, generator):
             assert bytes(again) == body, (kind, key, version)
 
 
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=500, deadline=None)
 @given(data=st.data(), seed=st.integers(0, 2**32))
 def test_encode_of_decode_is_identity(data, seed, every_triple, make_generator):
     kind, key, version = data.draw(st.sampled_from(every_triple))

@@ -9,9 +9,9 @@ from typing import Any
 from barnabas import decoder
 from barnabas.captures import Recorder, open_capture
 from barnabas.decoder import Direction, records
-from barnabas.proxy import Proxy
 from confluent_kafka import Producer
 from google.protobuf import descriptor_pb2
+from harness.proxies import Proxy
 from harness.wire import with_size
 
 Names = dict[str, Any]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 import threading
-import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +15,8 @@ from browsing.terminal import terminal
 from confluent_kafka import Producer
 from docs.kinds import ELSEWHERE, kind
 from docs.pages import Command, commands
-from docs.world import SECONDS, Done, World
+from docs.world import Done, World
+from harness.waiting import until
 
 COMMANDS = commands()
 REFUSALS = """rules:
@@ -49,11 +49,12 @@ def live(world: World) -> Iterator[Live]:
     words = ["proxy", "--broker", "kafka:9092", "--feed", "127.0.0.1:0", "--control", "127.0.0.1:0", "--record", "live"]
     with world.running([*words, "--rules", "refusals.yaml", "--json"]) as proxy:
         told: dict[str, Any] = {}
-        end = time.monotonic() + SECONDS
-        while not {"Listening", "MeterListening", "ControlListening"} <= told.keys():
-            assert time.monotonic() < end, proxy.err.read_text()
-            told = {each["event"]: each for each in map(json.loads, proxy.out.read_text().splitlines())}
-            time.sleep(0.05)
+
+        def ready() -> bool:
+            told.update((each["event"], each) for each in map(json.loads, proxy.out.read_text().splitlines()))
+            return {"Listening", "MeterListening", "ControlListening"} <= told.keys()
+
+        until(ready, proxy.err.read_text)
         bootstrap, feed = (
             "{}:{}".format(*told[event][field]) for event, field in (("Listening", "address"), ("MeterListening", "feed"))
         )
@@ -104,10 +105,7 @@ def of_a_flight_recorder(words: list[str], world: World) -> Done:
     """The command at the newest proxy, which has one."""
     flying = ["proxy", "--broker", "kafka:9092", "--control", "127.0.0.1:0", "--flight", "incidents", "--json"]
     with world.running(flying) as proxy:
-        end = time.monotonic() + SECONDS
-        while not proxy.said("ControlListening"):
-            assert time.monotonic() < end, proxy.err.read_text()
-            time.sleep(0.05)
+        until(lambda: proxy.said("ControlListening"), proxy.err.read_text)
         return world.run(words)
 
 

@@ -16,6 +16,7 @@ from barnabas.ui.testing.cluster import EmbeddedCluster
 from docs.given import GIVEN, Fed, bytes_for
 from docs.pages import Block, blocks
 from docs.world import World
+from harness.waiting import PATIENCE
 
 ELSEWHERE = {"plugins.md": "tests/proxy/plugged/test_docs.py"}
 PYTHON = [block for block in blocks() if block.language == "python"]
@@ -89,14 +90,14 @@ def endless(text: str, page: str, names: dict[str, Any], cluster: EmbeddedCluste
             run(text, page, names)
 
 
-SEND_ORDERS = """
+SEND_ORDERS = f"""
 import pytest
 from confluent_kafka import Producer
 
 def send_orders(bootstrap):
-    producer = Producer({"bootstrap.servers": bootstrap, "retry.backoff.ms": 10})
+    producer = Producer({{"bootstrap.servers": bootstrap, "retry.backoff.ms": 10}})
     producer.produce("orders", b"one")
-    assert producer.flush(30) == 0
+    assert producer.flush({PATIENCE:g}) == 0
 
 """
 
@@ -118,7 +119,7 @@ def test_tests_pass(world: World, tmp_path: Path) -> None:
         str(tmp_path),
         str(tmp_path),
     ]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=150)
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=PATIENCE)
     assert f"{len(shown)} passed" in done.stdout, done.stdout
 
 

@@ -17,13 +17,14 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from barnabas.proxy import Proxy, ProxyConfig
+from barnabas.proxy import ProxyConfig
 from confluent_kafka import Consumer, Producer
 from docs.pages import blocks
+from harness.proxies import Proxy
+from harness.waiting import PATIENCE, until
 from scapy.utils import rdpcap, wrpcap
 from tls.certificates import make
 
-SECONDS = 60.0
 EXCHANGES = 15
 """Produce requests of a recording: the pages speak of its forty-first exchange."""
 BROKER = re.compile(r"\b(kafka|kafka-1|kafka-4|test|localhost|10\.0\.0\.[15]):909[23]\b")
@@ -78,7 +79,7 @@ class World:
         """End what runs commands."""
         assert self._server.stdin
         self._server.stdin.close()
-        self._server.wait(SECONDS)
+        self._server.wait(PATIENCE)
 
     def _furnish(self, address: tuple[str, int]) -> None:
         today = self.folder / "recordings" / "today"
@@ -88,14 +89,12 @@ class World:
             producer = Producer({"bootstrap.servers": bootstrap, "client.id": "shop"})
             for _ in range(EXCHANGES):
                 producer.produce("orders", b"one", b"key")
-                assert producer.flush(SECONDS) == 0
+                assert producer.flush(PATIENCE) == 0
             consumer = Consumer(
                 {"bootstrap.servers": bootstrap, "group.id": "billing", "auto.offset.reset": "earliest"}
             )
             consumer.subscribe(["orders"])
-            until = time.monotonic() + SECONDS
-            while consumer.poll(0.2) is None:
-                assert time.monotonic() < until
+            assert consumer.poll(PATIENCE) is not None
             consumer.close()
         for name in RECORDINGS[1:]:
             shutil.copytree(today, today.with_name(name))
@@ -150,7 +149,7 @@ class World:
         self._server.stdin.write(json.dumps(task) + "\n")
         self._server.stdin.flush()
         with self._heard:
-            assert self._heard.wait_for(lambda: number in self._processes, SECONDS), "no process was made"
+            assert self._heard.wait_for(lambda: number in self._processes, PATIENCE), "no process was made"
         running = Running(self, number, self._processes[number], out, err)
         try:
             yield running
@@ -159,7 +158,7 @@ class World:
                 os.killpg(running.process, signal.SIGKILL)
                 running.done()
 
-    def ended(self, number: int, seconds: float = SECONDS) -> int | None:
+    def ended(self, number: int, seconds: float = PATIENCE) -> int | None:
         """The exit status of a command by its number; None if it does not end in time."""
         with self._heard:
             self._heard.wait_for(lambda: number in self._ended, seconds)
@@ -181,11 +180,8 @@ class World:
     def stopped(self, words: list[str], said: str = "") -> Done:
         """A command that goes on until Ctrl-C, which it is given once it has said this, or anything."""
         with self.running(words) as running:
-            until = time.monotonic() + SECONDS
-            while not running.said(said) and time.monotonic() < until and self.ended(running.number, 0.02) is None:
-                pass
+            until(lambda: running.number in self._ended or (running.said(said) and running.rests()))
             if running.number not in self._ended:
-                time.sleep(0.2)  # some say what they do just before they do it
                 with suppress(ProcessLookupError):  # its status and what it said tell more
                     os.kill(running.process, signal.SIGINT)
             return running.done()
@@ -204,6 +200,15 @@ class Running(NamedTuple):
         """Whether it has written this, or anything."""
         said = self.out.read_text() + self.err.read_text()
         return bool(said) and words in said
+
+    def rests(self) -> bool:
+        """Whether it waits for something, for some moments: most say what they do just before they do it."""
+        stat = Path(f"/proc/{self.process}/stat")
+        for _ in range(4):
+            if not stat.exists() or stat.read_text().rpartition(")")[2].split()[0] == "R":
+                return False
+            time.sleep(0.02)
+        return True
 
     def done(self) -> Done:
         """Wait for its end."""

@@ -16,6 +16,8 @@ from pathlib import Path
 
 from barnabas.ui.cli import COMMANDS, main
 
+from .waiting import PATIENCE
+
 _FORKS = multiprocessing.get_context("forkserver")
 _WHEN_NEEDED = ["barnabas.captures", "numpy", "pydantic.type_adapter", "rich.progress", "rich.table"]
 """What commands import while they run."""
@@ -36,7 +38,7 @@ def _settings(environment: Mapping[str, str]) -> dict[str, str]:
 _AT_START = _settings(os.environ)
 
 
-def run(*arguments: object, cwd: Path | None = None, timeout: float = 60) -> subprocess.CompletedProcess[str]:
+def run(*arguments: object, cwd: Path | None = None, timeout: float = PATIENCE) -> subprocess.CompletedProcess[str]:
     """``barnabas ARGUMENTS`` to its end, without anything to read: exit code, stdout, stderr.
 
     Raises subprocess.TimeoutExpired behind the command's end by force. Where the environment is not that of the start,
@@ -46,7 +48,7 @@ def run(*arguments: object, cwd: Path | None = None, timeout: float = 60) -> sub
     return subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
 
 
-def run_bytes(*arguments: object, cwd: Path | None = None, timeout: float = 60) -> subprocess.CompletedProcess[bytes]:
+def run_bytes(*arguments: object, cwd: Path | None = None, timeout: float = PATIENCE) -> subprocess.CompletedProcess[bytes]:
     """The same with what was written as it is."""
     words = [*map(str, arguments)]
     fresh = [sys.executable, "-m", "barnabas", *words]

@@ -8,11 +8,10 @@ import subprocess
 import threading
 from typing import IO
 
-SECONDS = 60.0
-"""How long anything may take on a loaded machine."""
+from .waiting import PATIENCE
 
 
-def line(process: subprocess.Popen[str], wanted: str, seconds: float = SECONDS, errors: bool = False) -> str:
+def line(process: subprocess.Popen[str], wanted: str, seconds: float = PATIENCE, errors: bool = False) -> str:
     """The next line of its standard output, or of its errors, with its end. `wanted` says in a failure what did not come.
 
     A process that says nothing for so long is killed, with its group where it leads one: its children may hold the pipe.

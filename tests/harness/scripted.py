@@ -7,6 +7,24 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from . import wire
+
+
+def echo(sock: socket.socket) -> None:
+    """A script: every byte comes back."""
+    while data := sock.recv(1 << 16):
+        sock.sendall(data)
+
+
+def answering(body: bytes | None) -> Callable[[socket.socket], None]:
+    """A script that answers every request with this body; None: with the request itself and its size."""
+
+    def script(sock: socket.socket) -> None:
+        while frame := wire.read_frame(sock):
+            sock.sendall(wire.response(int.from_bytes(frame[8:12], "big"), frame if body is None else body))
+
+    return script
+
 
 class Broker:
     """Runs `script(socket)` in a thread for every connection; the socket is closed behind it."""

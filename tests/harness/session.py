@@ -8,6 +8,7 @@ removed. A run that was itself killed is cleaned up by the next one.
 from __future__ import annotations
 
 import contextlib
+import multiprocessing.util
 import os
 import secrets
 import select
@@ -159,6 +160,9 @@ class _Plugin:
     @pytest.hookimpl(trylast=True)
     def pytest_unconfigure(self) -> None:
         before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second Ctrl-C waits until this is done
+        finish = getattr(multiprocessing.util, "_run_finalizers", None)
+        if finish is not None:
+            finish()  # its folder is below ours, and it complains at exit where that has gone
         for each in self._session.clean_up():
             print(f"ended behind the tests: {each}")
         signal.signal(signal.SIGINT, before)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 import socket
 import struct
 from typing import Any
@@ -48,3 +49,8 @@ def read_frame(sock: socket.socket) -> bytes:
     """The next frame with its size; empty at the end of the stream."""
     head = exactly(sock, 4)
     return head + exactly(sock, int.from_bytes(head, "big")) if len(head) == 4 else b""
+
+
+def readable(sock: socket.socket) -> bool:
+    """Whether bytes have come, or the end. Nothing is waited for."""
+    return bool(select.select([sock], [], [], 0)[0])

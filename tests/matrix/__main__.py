@@ -40,7 +40,7 @@ def main() -> int:
 
                 def one(name: str, broker: Broker = broker, address: Address = address) -> None:
                     try:
-                        result = run_pair(commands[name], address)
+                        result = run_pair(commands[name], address, patience=arguments.patience)
                     except TimeoutError as reason:  # before it began: that says nothing of the client
                         results.drop(broker.name, name)
                         untried.append(f"{name} on {broker.name}: not tried: {reason}")
@@ -92,6 +92,10 @@ def read_arguments() -> argparse.Namespace:
     parser.add_argument("--only", default="", metavar="NAME,...", help="these clients and brokers only")
     parser.add_argument("--again", action="store_true", help="also what was tried before")
     parser.add_argument("--pairs", type=int, default=1, metavar="N", help="so many clients at a time")
+    parser.add_argument(
+        "--patience", type=float, default=12, metavar="SECONDS",
+        help="how long a client's stage may wait for something (12); more where the machine is busy:\nwhat never works takes as long",
+    )  # fmt: skip
     parser.add_argument("--write", action="store_true", help="write the document in spite of --only")
     parser.add_argument("--json", action="store_true", help="print every result as JSON")
     return parser.parse_args()

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from real.broker import JVM, REPOSITORY
+from real.java_programs import SOURCES
 
 PROGRAMS = Path(__file__).parent
 BUILT = REPOSITORY / ".cache" / "matrix" / "clients"
@@ -121,10 +122,11 @@ def java(release: str) -> Client:
 def java_command(folder: Path, jars: str) -> list[str]:
     """Compile the Java program into this folder against these jars; what 0.10 lacks only where they have it."""
     program, later = PROGRAMS / "java" / "Program.java", PROGRAMS / "java" / "Later.java"
+    compiler = ["javac", "-nowarn", "-cp", jars, "-sourcepath", str(SOURCES), "-d", str(folder)]
     try:
-        step(["javac", "-nowarn", "-cp", jars, "-d", str(folder), str(program), str(later)], folder)
+        step([*compiler, str(program), str(later)], folder)
     except Missing:
-        step(["javac", "-nowarn", "-cp", jars, "-d", str(folder), str(program)], folder)
+        step([*compiler, str(program)], folder)
     return [*JVM, "-cp", f"{folder}:{jars}", "Program"]
 
 

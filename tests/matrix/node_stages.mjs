@@ -1,5 +1,5 @@
 // What the programs of Node's clients share; stages.py says what a program does.
-export const SECONDS = 12
+export const SECONDS = Number(process.env.BARNABAS_TEST_PATIENCE ?? 90) // as in tests/harness/waiting.py
 export const plain = Array.from({ length: 10 }, (_, n) => `plain ${n}`)
 export const gzip = Array.from({ length: 10 }, (_, n) => `gzip ${n}`)
 export const booked = ['booked 0', 'booked 1', 'booked 2', 'end']

@@ -19,19 +19,26 @@ from typing import Any
 from barnabas.proxy import Proxy, ProxyConfig
 from barnabas.proxy.events import ConnectionOpened, Event
 from barnabas.proxy.spoken import VersionsConfig
+from harness.testbed import next_event
+from harness.waiting import PATIENCE
 from matrix import recording, topics
 from matrix.brokers import Address
 from matrix.stages import EXPECTED, reached
 from real.broker import REPOSITORY
 
-PROGRAM_SECONDS = 60.0
-READY_SECONDS = 60.0
 Said = dict[str, Any]
 
 
-def run_program(command: Sequence[str], bootstrap: str, run: str, seconds: float = PROGRAM_SECONDS) -> Said:
-    """What a client program says; `broken` where it ended otherwise than by its own will."""
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(REPOSITORY / "tests"), *_python_path()])}
+def run_program(command: Sequence[str], bootstrap: str, run: str, patience: float = PATIENCE) -> Said:
+    """What a client program says; `broken` where it ended otherwise than by its own will.
+
+    `patience`: how long each of its stages may wait for something; one that never works may take as long.
+    """
+    seconds = 5 * patience
+    environment = os.environ | {
+        "PYTHONPATH": os.pathsep.join([str(REPOSITORY / "tests"), *_python_path()]),
+        "BARNABAS_TEST_PATIENCE": str(patience),
+    }
     with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
         process = subprocess.Popen(
             [*command, bootstrap, run],
@@ -70,14 +77,14 @@ def _python_path() -> list[str]:
     return [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
 
 
-def through(command: Sequence[str], broker: Address, translate: bool = False) -> Said:
+def through(command: Sequence[str], broker: Address, patience: float, translate: bool = False) -> Said:
     """What the program says behind a proxy, and what the proxy's recording shows."""
     with tempfile.TemporaryDirectory(prefix="barnabas-matrix-") as folder:
         directory = Path(folder) / "recording"
         versions = VersionsConfig(translate=True) if translate else None
         with Proxy(ProxyConfig(upstream=broker, record=directory, lossless=True, versions=versions)) as proxy:
             heard = accepting(proxy)
-            said = tried(command, broker, proxy.address)
+            said = tried(command, broker, proxy.address, patience)
             own = proxy.address
         return {"said": said, **recording.read(directory, own, [*heard, *proxy.events()])}
 
@@ -88,18 +95,15 @@ def accepting(proxy: Proxy) -> list[Event]:
     heard: list[Event] = []
     with socket.create_connection(proxy.address):
         while not (heard and isinstance(heard[-1], ConnectionOpened)):
-            event = proxy.next_event(READY_SECONDS)
-            if event is None:
-                raise TimeoutError(f"the proxy took no connection within {READY_SECONDS:.0f} s")
-            heard.append(event)
+            heard.append(next_event(proxy, Event))
     return heard
 
 
-def tried(command: Sequence[str], broker: Address, at: Address) -> Said:
+def tried(command: Sequence[str], broker: Address, at: Address, patience: float = PATIENCE) -> Said:
     """Make the topics of a run past the proxy, and run the program against that address."""
     run = f"m{uuid.uuid4().hex[:10]}"
     topics.make(broker, [f"{run}-orders", f"{run}-booked"])
-    return run_program(command, f"{at[0]}:{at[1]}", run)
+    return run_program(command, f"{at[0]}:{at[1]}", run, patience)
 
 
 def succeeded(said: Said) -> dict[str, bool]:
@@ -127,16 +131,17 @@ def _outcome(said: Said, stage: str) -> Any:
     return "too late" if isinstance(name, str) and name in LATE else name
 
 
-def run_pair(command: Sequence[str], broker: Address, translate: bool = True) -> Said:
-    """Everything about a pair, as plain values. `translate`: also through translation, where a stage fails directly."""
+def run_pair(command: Sequence[str], broker: Address, translate: bool = True, patience: float = PATIENCE) -> Said:
+    """Everything about a pair, as plain values. `translate`: also through translation, where a stage fails directly;
+    `patience`: see `run_program`."""
     began = time.monotonic()
     with ThreadPoolExecutor(2) as both:
-        alone = both.submit(tried, command, broker, broker)
-        beside = both.submit(through, command, broker)
+        alone = both.submit(tried, command, broker, broker, patience)
+        beside = both.submit(through, command, broker, patience)
         direct, proxied = alone.result(), beside.result()
     translated = None
     if translate and ("broken" in direct or not all(succeeded(direct).values())):
-        translated = through(command, broker, translate=True)
+        translated = through(command, broker, patience, translate=True)
     return {
         "client": direct.get("client") or proxied["said"].get("client"),
         "direct": direct,

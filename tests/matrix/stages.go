@@ -9,10 +9,20 @@ import (
 	"os"
 	"runtime/debug"
 	"sort"
+	"strconv"
 	"time"
 )
 
-const wait = 12 * time.Second
+// wait is the bound of the tests, tests/harness/waiting.py.
+var wait = patience()
+
+func patience() time.Duration {
+	seconds, err := strconv.ParseFloat(os.Getenv("BARNABAS_TEST_PATIENCE"), 64)
+	if err != nil {
+		seconds = 90
+	}
+	return time.Duration(seconds * float64(time.Second))
+}
 
 type outcome map[string]any
 

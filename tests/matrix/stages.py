@@ -16,20 +16,18 @@ others:
 
 A stage that fails gives {"error": a name, "text": what the client said}; one that the client does not have is left out.
 `client` is the library with its version. Idempotence is off in `group`: brokers before 0.11 do not have it.
+
+How long a stage may wait for something says BARNABAS_TEST_PATIENCE, in seconds, in every language.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-import time
 from collections.abc import Callable
 from typing import Any
 
 Stage = Callable[[str, str], dict[str, Any]]
-SECONDS = 12.0
-"""How long a stage may wait for something."""
-
 PLAIN = [f"plain {number}" for number in range(10)]
 GZIP = [f"gzip {number}" for number in range(10)]
 BOOKED = ["booked 0", "booked 1", "booked 2", "end"]
@@ -43,23 +41,6 @@ EXPECTED: dict[str, dict[str, Any]] = {
 def reached(stage: str, outcome: dict[str, Any]) -> bool:
     """Whether that is what the stage must give, as far as this client can say."""
     return bool(outcome) and all(EXPECTED[stage].get(key) == value for key, value in outcome.items())
-
-
-class Waiting:
-    """An end to waiting: ``waiting.on("what")`` raises TimeoutError once the time is up."""
-
-    def __init__(self) -> None:
-        self._end = time.monotonic() + SECONDS
-
-    def on(self, what: str) -> None:
-        """Go on waiting?"""
-        if time.monotonic() > self._end:
-            raise TimeoutError(f"waited {SECONDS:.0f} s for {what}")
-
-    @property
-    def left_ms(self) -> int:
-        """Milliseconds that are left: see ``real.workload.Deadline.left_ms``, kafka-python needs them here too."""
-        return max(0, int((self._end - time.monotonic()) * 1000))
 
 
 def main(client: str, **stages: Stage) -> None:

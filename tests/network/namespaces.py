@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from harness.session import namespace_prefix
+from harness.waiting import PATIENCE
 
 T = TypeVar("T")
 _NEW_NET = 0x40000000
@@ -42,7 +43,7 @@ def missing() -> str:
 def run_in(name: str, *command: str, check: bool = True, **options: Any) -> subprocess.CompletedProcess[str]:
     """Run a command in a namespace and wait for it."""
     done = subprocess.run(
-        ["ip", "netns", "exec", name, *command], capture_output=True, text=True, check=False, timeout=60, **options
+        ["ip", "netns", "exec", name, *command], capture_output=True, text=True, check=False, timeout=PATIENCE, **options
     )
     if check and done.returncode:
         raise AssertionError(f"{' '.join(command)}: {done.stdout}{done.stderr}")
@@ -84,7 +85,7 @@ class Namespaces:
         name = f"{namespace_prefix()}{os.getpid()}-{Namespaces._made}-{role}"
         subprocess.run(["ip", "netns", "add", name], check=True)
         self._names.append(name)
-        run_in(name, "ip", "link", "set", "lo", "up")
+        _ip(name, ["link set lo up"])
         return name
 
     def one(self) -> str:
@@ -94,20 +95,37 @@ class Namespaces:
     def three(self) -> tuple[str, str, str]:
         """Client, router, broker; the router forwards."""
         client, router, broker = self.add("client"), self.add("router"), self.add("broker")
+        commands: dict[str, list[str]] = {client: [], router: [], broker: []}
         for number, (outer, side) in enumerate(((client, "c"), (broker, "b")), 1):
-            run_in(router, "ip", "link", "add", f"to-{side}", "type", "veth", "peer", "name", "eth", "netns", outer)
+            commands[router].append(f"link add to-{side} type veth peer name eth netns {outer}")
             for name, link, last in ((router, f"to-{side}", 1), (outer, "eth", 2)):
-                run_in(name, "ip", "address", "add", f"10.77.{number}.{last}/24", "dev", link)
-                run_in(name, "ip", "address", "add", f"fd77:{number}::{last}/64", "dev", link, "nodad")
-                run_in(name, "ip", "link", "set", link, "up")
-            run_in(outer, "ip", "route", "add", "default", "via", f"10.77.{number}.1")
-            run_in(outer, "ip", "-6", "route", "add", "default", "via", f"fd77:{number}::1")
+                commands[name] += [
+                    f"address add 10.77.{number}.{last}/24 dev {link}",
+                    f"address add fd77:{number}::{last}/64 dev {link} nodad",
+                    f"link set {link} up",
+                ]
+            commands[outer] += [
+                f"route add default via 10.77.{number}.1",
+                f"route add ::/0 via fd77:{number}::1",
+            ]
+        for name in (router, client, broker):  # the router makes the others' links
+            _ip(name, commands[name])
         inside(router, _forward)
         return client, router, broker
 
     def close(self) -> None:
         for name in self._names:
             subprocess.run(["ip", "netns", "del", name], check=False)
+
+
+def _ip(name: str, commands: list[str]) -> None:
+    """Run commands of ``ip`` in a namespace with one process."""
+    done = subprocess.run(
+        ["ip", "-n", name, "-batch", "-"],
+        input="\n".join(commands), capture_output=True, text=True, check=False, timeout=PATIENCE,
+    )  # fmt: skip
+    if done.returncode:
+        raise AssertionError(f"ip in {name}: {done.stdout}{done.stderr}")
 
 
 def _forward() -> None:
@@ -118,4 +136,4 @@ def _forward() -> None:
 
 def connect(name: str, address: tuple[str, int]) -> socket.socket:
     """A connection from a namespace."""
-    return inside(name, lambda: socket.create_connection(address, timeout=30))
+    return inside(name, lambda: socket.create_connection(address, timeout=PATIENCE))

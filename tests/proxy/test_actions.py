@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,11 @@ from barnabas import decoder
 from barnabas.captures import open_capture
 from barnabas.plugins.fate import Fate
 from barnabas.plugins.rules import Rule
-from barnabas.proxy import carrying, polling
+from barnabas.proxy import Proxy, carrying, polling
 from barnabas.proxy.events import ConnectionClosed, RuleHit
 from harness import wire
 from harness.testbed import Testbed, next_event
+from harness.waiting import PATIENCE
 
 HEARTBEAT, METADATA, PRODUCE, FIND_COORDINATOR = 12, 3, 0, 10
 MS = 1_000_000
@@ -24,14 +26,12 @@ MS = 1_000_000
 
 def heartbeat(number: int, group: str = "g") -> bytes:
     fields = {"group_id": group, "generation_id": 1, "member_id": "m"}
-    frame: bytes = wire.with_size(decoder.encode_request(HEARTBEAT, 1, fields, correlation_id=number, client_id="c"))
-    return frame
+    return wire.with_size(decoder.encode_request(HEARTBEAT, 1, fields, correlation_id=number, client_id="c"))
 
 
 def beaten(number: int, error: int = 0) -> bytes:
     fields = {"throttle_time_ms": 0, "error_code": error}
-    frame: bytes = wire.with_size(decoder.encode_response(HEARTBEAT, 1, fields, correlation_id=number))
-    return frame
+    return wire.with_size(decoder.encode_response(HEARTBEAT, 1, fields, correlation_id=number))
 
 
 class Coordinator:
@@ -68,15 +68,20 @@ class Coordinator:
 
     def wait_for_end(self) -> str:
         with self.changed:
-            assert self.changed.wait_for(lambda: self.ended, 60)
+            assert self.changed.wait_for(lambda: self.ended, PATIENCE)
             return self.ended[0]
 
 
+Faulty = Callable[..., tuple[Coordinator, Proxy, socket.socket]]
+
+
 @pytest.fixture
-def faulty(testbed: Testbed) -> Any:
+def faulty(testbed: Testbed) -> Faulty:
     """A proxy with one rule in front of a coordinator: ``faulty(do, match=..., when=...)``."""
 
-    def start(do: Any, match: str = "api == Heartbeat", when: Any = None, error: int = 0, **options: Any) -> Any:
+    def start(
+        do: Any, match: str = "api == Heartbeat", when: Any = None, error: int = 0, **options: Any
+    ) -> tuple[Coordinator, Proxy, socket.socket]:
         broker = Coordinator(testbed, error)
         rule = Rule.of(match, do, name="r", when=when)
         proxy = testbed.proxy(broker.address, rules=[rule], **options)
@@ -86,23 +91,22 @@ def faulty(testbed: Testbed) -> Any:
 
 
 @pytest.mark.parametrize("side", ["request", "response"])
-def test_delay_keeps_the_order_and_stops_nothing_else(faulty: Any, testbed: Testbed, side: str) -> None:
+def test_delay_keeps_the_order_and_stops_nothing_else(faulty: Faulty, testbed: Testbed, side: str) -> None:
     broker, proxy, client = faulty({"delay": "300ms", "of": side}, when={"after": 1, "times": 1})
     other = testbed.client(proxy.address)
     begun = time.monotonic()
     client.sendall(b"".join(heartbeat(number) for number in range(6)))
-    got = [wire.read_frame(client) for _ in range(1)]
+    got = [wire.read_frame(client)]
     other.sendall(heartbeat(77))
     assert wire.read_frame(other) == beaten(77)  # whatever waits, others go on
     got += [wire.read_frame(client) for _ in range(5)]
     waited = time.monotonic() - begun
     assert got == [beaten(number) for number in range(6)]
     assert waited >= 0.3
-    times = dict(broker.heard)
-    assert side == "response" or times[1] - times[0] >= 0.25
+    assert side == "response" or dict(broker.heard)[1] - begun >= 0.3
 
 
-def test_an_answer_made_here_waits_in_its_place(faulty: Any) -> None:
+def test_an_answer_made_here_waits_in_its_place(faulty: Faulty) -> None:
     broker, _, client = faulty([{"error": "REBALANCE_IN_PROGRESS"}, {"delay": "200ms"}], when={"after": 1, "times": 2})
     client.sendall(b"".join(heartbeat(number) for number in range(6)))
     got = [wire.read_frame(client) for _ in range(6)]
@@ -110,7 +114,7 @@ def test_an_answer_made_here_waits_in_its_place(faulty: Any) -> None:
     assert broker.numbers() == [0, 3, 4, 5]
 
 
-def test_drop_a_response(faulty: Any, tmp_path: Path) -> None:
+def test_drop_a_response(faulty: Faulty, tmp_path: Path) -> None:
     broker, proxy, client = faulty({"drop": "response"}, when={"after": 1, "times": 1}, record=tmp_path / "r")
     client.sendall(b"".join(heartbeat(number) for number in range(4)))
     assert [wire.read_frame(client) for _ in range(3)] == [beaten(number) for number in (0, 2, 3)]
@@ -122,7 +126,7 @@ def test_drop_a_response(faulty: Any, tmp_path: Path) -> None:
     assert states == {0: "paired", 1: "no_response", 2: "paired", 3: "paired"}
 
 
-def test_drop_a_request(faulty: Any) -> None:
+def test_drop_a_request(faulty: Faulty) -> None:
     broker, _, client = faulty({"drop": "request"}, when={"after": 1, "times": 1})
     client.sendall(b"".join(heartbeat(number) for number in range(4)))
     assert [wire.read_frame(client) for _ in range(3)] == [beaten(number) for number in (0, 2, 3)]
@@ -135,7 +139,7 @@ def test_drop_a_request(faulty: Any) -> None:
     [("before-request", [0], 0), ("mid-request", [0], 0), ("before-response", [0, 1], 0), ("mid-response", [0, 1], 7),
      ("after-response", [0, 1], 14)],
 )  # fmt: skip
-def test_disconnect(faulty: Any, at: str, how: str, heard: list[int], bytes_: int) -> None:
+def test_disconnect(faulty: Faulty, at: str, how: str, heard: list[int], bytes_: int) -> None:
     broker, proxy, client = faulty({"disconnect": at, "how": how}, when={"after": 1})
     client.sendall(heartbeat(0))
     assert wire.read_frame(client) == beaten(0)
@@ -157,7 +161,7 @@ def test_disconnect(faulty: Any, at: str, how: str, heard: list[int], bytes_: in
     assert next_event(proxy, ConnectionClosed).how == how
 
 
-def test_a_rule_about_the_response(faulty: Any) -> None:
+def test_a_rule_about_the_response(faulty: Faulty) -> None:
     """The error is known when the broker has answered."""
     _, proxy, client = faulty({"error": "NONE", "broker": "executed"}, match="api == Heartbeat and err == 27", error=27)
     client.sendall(heartbeat(0))
@@ -165,18 +169,18 @@ def test_a_rule_about_the_response(faulty: Any) -> None:
     assert next_event(proxy, RuleHit).hits == 1
 
 
-def test_throttle_says_so_and_mutes(faulty: Any) -> None:
+def test_throttle_says_so_and_mutes(faulty: Faulty) -> None:
     broker, _, client = faulty({"throttle": "300ms"}, when={"times": 1})
+    begun = time.monotonic()
     client.sendall(heartbeat(0))
     answer = decoder.decode_response(wire.read_frame(client)[4:], api_key=HEARTBEAT, api_version=1)
-    told = time.monotonic()
     assert answer["throttle_time_ms"] == 300
     client.sendall(heartbeat(1))
     assert wire.read_frame(client) == beaten(1)
-    assert dict(broker.heard)[1] - told >= 0.25
+    assert dict(broker.heard)[1] - begun >= 0.3
 
 
-def test_edit_request_and_response(faulty: Any, tmp_path: Path) -> None:
+def test_edit_request_and_response(faulty: Faulty, tmp_path: Path) -> None:
     broker, proxy, client = faulty(
         [{"edit": {"group_id": "other"}, "in": "request"}, {"edit": {"error_code": 22}}], record=tmp_path / "r"
     )
@@ -192,7 +196,7 @@ def test_edit_request_and_response(faulty: Any, tmp_path: Path) -> None:
     assert exchange.marks["changed"]
 
 
-def test_respond_without_a_broker(faulty: Any) -> None:
+def test_respond_without_a_broker(faulty: Faulty) -> None:
     broker, _, client = faulty({"respond": {"error_code": 25, "throttle_time_ms": 7}})
     client.sendall(heartbeat(5))
     answer = decoder.decode_response(wire.read_frame(client)[4:], api_key=HEARTBEAT, api_version=1)
@@ -200,7 +204,7 @@ def test_respond_without_a_broker(faulty: Any) -> None:
     assert broker.numbers() == []
 
 
-def test_blackhole_for_a_time_loses_nothing(faulty: Any) -> None:
+def test_blackhole_for_a_time_loses_nothing(faulty: Faulty) -> None:
     _, _, client = faulty({"blackhole": "300ms"}, when={"after": 1, "times": 1})
     begun = time.monotonic()
     client.sendall(b"".join(heartbeat(number) for number in range(4)))
@@ -208,16 +212,15 @@ def test_blackhole_for_a_time_loses_nothing(faulty: Any) -> None:
     assert time.monotonic() - begun >= 0.3
 
 
-def test_blackhole_for_ever(faulty: Any) -> None:
+def test_blackhole_for_ever(faulty: Faulty, testbed: Testbed) -> None:
     broker, proxy, client = faulty({"blackhole": "forever"}, when={"after": 1, "times": 1})
     client.sendall(heartbeat(0))
     assert wire.read_frame(client) == beaten(0)
     client.sendall(b"".join(heartbeat(number) for number in range(1, 4)))
-    client.settimeout(0.5)
-    with pytest.raises(TimeoutError):
-        client.recv(1)
-    assert broker.numbers() == [0]
-    client.settimeout(60)
+    other = testbed.client(proxy.address)
+    other.sendall(heartbeat(77))
+    assert wire.read_frame(other) == beaten(77)
+    assert broker.numbers() == [0, 77] and not wire.readable(client)
     client.close()  # the client gives up: nothing stays behind
     assert next_event(proxy, ConnectionClosed)
 
@@ -226,7 +229,7 @@ def test_blackhole_for_ever(faulty: Any) -> None:
     ("kind", "says"),
     [("length", "size"), ("truncate", "short"), ("correlation", "correlation"), ("bits", "bits")],
 )
-def test_corrupt_frames(faulty: Any, kind: str, says: str) -> None:
+def test_corrupt_frames(faulty: Faulty, kind: str, says: str) -> None:
     _, _, client = faulty({"corrupt": kind})
     client.sendall(heartbeat(9))
     whole = beaten(9)
@@ -237,7 +240,7 @@ def test_corrupt_frames(faulty: Any, kind: str, says: str) -> None:
     assert got != whole
 
 
-def test_bandwidth(faulty: Any) -> None:
+def test_bandwidth(faulty: Faulty) -> None:
     """As many bytes as the rate gives: what is held to it takes so long."""
     _, _, client = faulty({"bandwidth": "500B"}, when={"times": 1})
     begun = time.monotonic()

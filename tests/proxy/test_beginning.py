@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 from barnabas.proxy import Proxy, ProxyConfig, ProxyError
-from barnabas.proxy.beginning import ACCEPTING, until_all_accept
+from barnabas.proxy.beginning import ACCEPTING, receive, until_all_accept
 from barnabas.proxy.events import Listening
+from harness.waiting import PATIENCE
 
 
 class Starter:
@@ -34,8 +35,9 @@ class Starter:
         return child
 
 
-def proxy_by(starter: Any) -> Proxy:
-    return Proxy(ProxyConfig(upstream=("127.0.0.1", 1), probe=False), fork_server=starter)
+def proxy_by(starter: Starter) -> Proxy:
+    fork_server: Any = starter  # has what the supervisor needs of one
+    return Proxy(ProxyConfig(upstream=("127.0.0.1", 1), probe=False), fork_server=fork_server)
 
 
 def test_a_relay_that_is_late_is_waited_for() -> None:
@@ -54,7 +56,7 @@ def test_a_relay_that_is_late_is_waited_for() -> None:
         with pytest.raises(ProxyError, match="not been started"):
             assert proxy.address
         starter.relay.send_signal(signal.SIGCONT)
-        starting.join(60)
+        starting.join(PATIENCE)
         event = proxy.next_event(0)
         assert isinstance(event, Listening)
         assert event.address == proxy.address
@@ -83,3 +85,14 @@ def test_what_was_said_before_is_not_lost() -> None:
     for pair in pairs.values():
         for sock in pair:
             sock.close()
+
+
+def test_the_last_words_of_who_did_not_read_ours_are_heard() -> None:
+    """An observer that the relay's end has ended reads no "stop" any more; its last counts come nevertheless."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    ours.send(b"stop")
+    theirs.send(b"the last counts")
+    theirs.close()
+    assert receive("observer", ours) == ("observer", b"the last counts", [])
+    assert receive("observer", ours) == ("observer", b"", [])
+    ours.close()

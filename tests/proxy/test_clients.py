@@ -8,32 +8,35 @@ import re
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from barnabas.proxy.events import BrokerFound, ConnectionOpened, Counts, Event, RuleHit
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 from harness.lines import line
 from harness.testbed import Testbed
+from harness.waiting import PATIENCE, PATIENCE_MS, attempts
 from retold.error_rules import error_rule
 
 CLUSTER = """
 import json, sys
 from confluent_kafka import Producer
 owner = Producer({"bootstrap.servers": "mock", "test.mock.num.brokers": 3, "log_level": 0})
-brokers = owner.list_topics(timeout=60).brokers
+brokers = owner.list_topics(timeout=float(sys.argv[1])).brokers
 print(json.dumps({node: (broker.host, broker.port) for node, broker in brokers.items()}), flush=True)
 sys.stdin.read()
 """
 
 
+Cluster = dict[int, tuple[str, int]]
+
+
 @pytest.fixture
-def cluster() -> Iterator[dict[int, tuple[str, int]]]:
+def cluster() -> Iterator[Cluster]:
     """Node id -> address of the brokers of a mock cluster in a process of its own."""
     process = subprocess.Popen(
-        [sys.executable, "-c", CLUSTER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", CLUSTER, str(PATIENCE)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
     with process:
         assert process.stdin is not None
@@ -52,26 +55,33 @@ def produce(bootstrap: str, topic: str, count: int, **options: Any) -> list[str]
             failed.append(str(error))
         delivered[0] += 1
 
-    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 1, "message.timeout.ms": 30000} | options)
+    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 1, "message.timeout.ms": PATIENCE_MS} | options)
     for number in range(count):
         producer.produce(topic, key=str(number), value=os.urandom(100), callback=report)
         if number % 50 == 0:
             producer.poll(0.01)
-    assert producer.flush(30) == 0
+    assert producer.flush(PATIENCE) == 0
     assert delivered[0] == count
     return failed
 
 
-def consume(bootstrap: str, topic: str, count: int) -> set[bytes]:
+def consume(bootstrap: str, topic: str, count: int, in_a_group: bool = True) -> set[bytes]:
+    """The keys of that many messages. Without a group, nobody waits for other members."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": f"g-{topic}", "auto.offset.reset": "earliest"})
-    consumer.subscribe([topic])
+    if in_a_group:
+        consumer.subscribe([topic])
+    else:
+        partitions = consumer.list_topics(topic, timeout=PATIENCE).topics[topic].partitions
+        consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in partitions])
     keys: set[bytes] = set()
-    deadline = time.monotonic() + 40
-    while len(keys) < count and time.monotonic() < deadline:
+    for _ in attempts(pause=0):
         message = consumer.poll(0.5)
         if message is not None and not message.error():
             keys.add(message.key())
-    consumer.commit(asynchronous=False)
+        if len(keys) == count:
+            break
+    if in_a_group:
+        consumer.commit(asynchronous=False)
     consumer.close()
     return keys
 
@@ -94,7 +104,7 @@ def peer_ports() -> set[int]:
     return ports
 
 
-def test_a_producer_and_a_group_stay_inside_the_proxy(testbed: Testbed, cluster: Any) -> None:
+def test_a_producer_and_a_group_stay_inside_the_proxy(testbed: Testbed, cluster: Cluster) -> None:
     nodes = sorted(cluster)
     proxy = testbed.proxy(cluster[nodes[0]])
     host, port = proxy.address
@@ -133,12 +143,12 @@ def test_a_producer_and_a_group_stay_inside_the_proxy(testbed: Testbed, cluster:
 
 
 @pytest.mark.parametrize("forward", [False, True])
-def test_a_producer_retries_through_a_rule(testbed: Testbed, cluster: Any, forward: bool) -> None:
+def test_a_producer_retries_through_a_rule(testbed: Testbed, cluster: Cluster, forward: bool) -> None:
     rule = error_rule("leader moved", 0, 6, topic="orders", times=3, forward=forward)
     proxy = testbed.proxy(next(iter(cluster.values())), rules=[rule])
     host, port = proxy.address
     assert produce(f"{host}:{port}", "orders", 200) == []
-    assert len(consume(f"{host}:{port}", "orders", 200)) == 200
+    assert len(consume(f"{host}:{port}", "orders", 200, in_a_group=False)) == 200
     proxy.stop()
     hits = [event for event in proxy.events() if isinstance(event, RuleHit)]
     assert [hit.hits for hit in hits] == [1, 2, 3]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import select
 import socket
 import struct
-import time
+import threading
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from barnabas.decoder.happening import Closed, Happening, Opened
 from barnabas.proxy.events import ConnectionClosed, UpstreamFailed
 from harness import wire
 from harness.testbed import Testbed, next_event
+from harness.waiting import PATIENCE, attempts
 
 
 def leave(sock: socket.socket, how: str) -> None:
@@ -21,9 +23,11 @@ def leave(sock: socket.socket, how: str) -> None:
     sock.close()
 
 
-def send_until_it_fails(sock: socket.socket, data: bytes) -> None:
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
+def send_until_it_fails(sock: socket.socket, data: bytes, full: threading.Event) -> None:
+    """`full` is set when nothing more is taken."""
+    for _ in attempts(pause=0):
+        if not select.select([], [sock], [], 0)[1]:
+            full.set()
         sock.sendall(data)
 
 
@@ -71,15 +75,17 @@ def test_who_ended_it(testbed: Testbed, tmp_path: Path, how: str, by: str) -> No
 def test_a_broker_that_resets_while_the_client_sends(testbed: Testbed, tmp_path: Path) -> None:
     """The reset shows when the proxy writes, not when it reads."""
 
+    full = threading.Event()
+
     def script(sock: socket.socket) -> None:
         wire.read_frame(sock)
-        time.sleep(0.2)
+        full.wait(PATIENCE)
         leave(sock, "rst")
 
     proxy = testbed.proxy(testbed.broker(script).address, record=tmp_path)
     client = testbed.client(proxy.address)
     with pytest.raises(OSError):
-        send_until_it_fails(client, wire.request(18, 0, 1, bytes(100_000)))
+        send_until_it_fails(client, wire.request(18, 0, 1, bytes(100_000)), full)
     closed = next_event(proxy, ConnectionClosed)
     assert (closed.how, closed.by) == ("rst", "broker")
 

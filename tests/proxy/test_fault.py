@@ -15,15 +15,13 @@ from barnabas.proxy.lane import Lane
 from barnabas.proxy.relay import Relay
 from barnabas.proxy.ring import Ring
 from harness import wire
+from harness.scripted import answering
 from harness.testbed import Testbed
+from harness.waiting import PATIENCE
 
 
 def test_a_fault_costs_one_connection(testbed: Testbed, monkeypatch: pytest.MonkeyPatch) -> None:
-    def script(sock: socket.socket) -> None:
-        while frame := wire.read_frame(sock):
-            sock.sendall(wire.response(int.from_bytes(frame[8:12], "big"), b"ok"))
-
-    broker = testbed.broker(script)
+    broker = testbed.broker(answering(b"ok"))
     ring = Ring.create()
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     listener = socket.create_server(("127.0.0.1", 0))
@@ -68,7 +66,7 @@ def test_a_fault_costs_one_connection(testbed: Testbed, monkeypatch: pytest.Monk
         assert "out of luck at fail" in event.text
     finally:
         ours.send(json.dumps({"do": "stop", "seconds": 0.1}).encode())
-        thread.join(60)
+        thread.join(PATIENCE)
         os.close(settings["room_bell"])
         ours.close()
         theirs.close()

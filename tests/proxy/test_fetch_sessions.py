@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import socket
 from typing import Any
 
 import pytest
@@ -55,7 +56,7 @@ def test_the_broker_gets_no_session_and_rules_their_topic(testbed: Testbed) -> N
     requests begin like one that was seen to concern no rule."""
     seen: list[tuple[int, int, bytes]] = []
 
-    def script(sock: Any) -> None:
+    def script(sock: socket.socket) -> None:
         while frame := wire.read_frame(sock):
             asked = decoder.decode_request(frame[4:])
             number = asked.header["correlation_id"]

@@ -1,11 +1,12 @@
 """Retention and the flight recorder in a running proxy: scripted peers for what must be exact, and a real client
-against librdkafka's mock cluster."""
+against librdkafka's mock cluster. ``tests/captures`` tries the flight recorder itself, by a clock of its own."""
 
 from __future__ import annotations
 
 import json
 import resource
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -18,11 +19,12 @@ from barnabas.captures import open_capture
 from barnabas.captures.flight_note import read_note
 from barnabas.proxy import recording_events as told
 from barnabas.proxy.control import Control, ControlConfig, ControlError
-from barnabas.proxy.events import Counts, Event, Recording, RecordingFailed
+from barnabas.proxy.events import Counts, Recording, RecordingFailed
 from barnabas.proxy.retaining import FlightConfig, RecordingConfig
 from harness import wire
 from harness.lines import line
-from harness.testbed import Testbed, next_event
+from harness.testbed import Script, Testbed, next_event
+from harness.waiting import PATIENCE
 
 HEARTBEAT = 12
 
@@ -32,10 +34,10 @@ def beat(number: int, group: str = "g" * 2000) -> bytes:
     return wire.with_size(decoder.encode_request(HEARTBEAT, 0, fields, correlation_id=number, client_id="t"))
 
 
-def answering(errors: dict[int, int] | None = None) -> Any:
+def answering(errors: dict[int, int] | None = None) -> Script:
     """A broker that answers heartbeats; `errors`: by correlation id."""
 
-    def script(sock: Any) -> None:
+    def script(sock: socket.socket) -> None:
         while frame := wire.read_frame(sock):
             number = int.from_bytes(frame[8:12], "big")
             fields = {"error_code": (errors or {}).get(number, 0)}
@@ -91,8 +93,9 @@ def test_a_recording_stays_within_its_size(testbed: Testbed, tmp_path: Path) -> 
 
 
 def test_written_on_demand_with_what_follows(testbed: Testbed, tmp_path: Path) -> None:
+    """For ten minutes, but the proxy ends before: then it is written out with what there is."""
     broker = testbed.broker(answering())
-    flight = FlightConfig(tmp_path / "flights", seconds=None, bytes=256 << 10, after=1.0)
+    flight = FlightConfig(tmp_path / "flights", seconds=None, bytes=256 << 10, after=600.0)
     control = ControlConfig(directory=tmp_path / "control")
     proxy = testbed.proxy(broker.address, flight=flight, control=control)
     assert next_event(proxy, told.FlightStands).directory == str(tmp_path / "flights")
@@ -107,50 +110,63 @@ def test_written_on_demand_with_what_follows(testbed: Testbed, tmp_path: Path) -
     traffic.say(5)
     again = client.write_flight()  # while it is being written
     assert again["flight"] == done["flight"] and Path(done["flight"]).name.startswith("incident-7-")
+    state = client.recording()["flight"]
+    assert state["written"] == 0 and state["writing"] is not None
+    proxy.stop()
     event = next_event(proxy, told.FlightWritten)
     assert event.path == done["flight"] and event.others == 1 and event.reason == "the pager went off"
     found = numbers(event.path)
     assert found == list(range(found[0], 406)) and 60 < len(found) < 200
+
+
+def test_a_recording_takes_the_rings_place_while_it_is_wanted(testbed: Testbed, tmp_path: Path) -> None:
+    """Flight recordings come out of it then, and out of the ring again afterwards."""
+    flight = FlightConfig(tmp_path / "flights", seconds=None, bytes=256 << 10, after=0.0)
+    control = ControlConfig(directory=tmp_path / "control")
+    proxy = testbed.proxy(testbed.broker(answering()).address, flight=flight, control=control)
+    client = Control(proxy.control.access.url, proxy.control.access.token)
+    traffic = Traffic(testbed, proxy.address)
+
+    def written(label: str) -> list[int]:
+        """The correlation ids in a flight recording that is asked for now."""
+        client.write_flight(label)
+        return numbers(next_event(proxy, told.FlightWritten).path)
+
+    traffic.say(5)
+    assert written("ring") == [1, 2, 3, 4, 5]
     state = client.recording()["flight"]
     assert state["written"] == 1 and state["writing"] is None
-    # A recording takes the ring's place while it is wanted, and flight recordings come out of it.
     client.start_recording(str(tmp_path / "rec"), keep_bytes=10 << 20)
     traffic.say(3)
-    done = client.write_flight("from-recording")
-    event = next_event(proxy, told.FlightWritten)
-    assert set(range(406, 409)) <= set(numbers(event.path))
+    assert {6, 7, 8} <= set(written("from-recording"))
     client.stop_recording()
     traffic.say(3)
-    client.write_flight("ring-again")
-    event = next_event(proxy, told.FlightWritten)
-    assert set(range(409, 412)) <= set(numbers(event.path))
-    assert numbers(tmp_path / "rec") == [406, 407, 408]
+    assert {9, 10, 11} <= set(written("ring-again"))
+    assert numbers(tmp_path / "rec") == [6, 7, 8]
 
 
 def test_written_by_itself_once_per_window(testbed: Testbed, tmp_path: Path) -> None:
     errors = dict.fromkeys([*range(50, 60), *range(100, 1100)], 27)
     broker = testbed.broker(answering(errors))
     flight = FlightConfig(
-        tmp_path / "flights", seconds=60, after=0.5, filters=("api == Heartbeat and err == REBALANCE_IN_PROGRESS",)
+        tmp_path / "flights", seconds=60, after=0.0, filters=("api == Heartbeat and err == REBALANCE_IN_PROGRESS",)
     )
     proxy = testbed.proxy(broker.address, flight=flight, control=ControlConfig(directory=tmp_path / "control"))
     control = Control(proxy.control.access.url, proxy.control.access.token)
     traffic = Traffic(testbed, proxy.address)
     traffic.say(49)
     assert not list((tmp_path / "flights").glob("match*"))
-    traffic.say(11)
+    traffic.say(1)
     event = next_event(proxy, told.FlightWritten)
     note = read_note(Path(event.path))
     assert note is not None and note["kind"] == "filter" and note["complete"] is True
     assert note["about"]["correlation_id"] == 50 and note["about"]["api"] == "Heartbeat"
-    assert set(range(1, 61)) <= set(numbers(event.path))
-    traffic.say(1100)
+    assert set(range(1, 51)) <= set(numbers(event.path))
+    traffic.say(1110)
     while control.recording()["flight"]["counted"] + event.others + 1 < 1010:
         next_event(proxy, Counts)  # one a second
     proxy.stop()
-    rest: list[Event] = []
-    while (each := proxy.next_event(1.0)) is not None:
-        rest.append(each)
+    rest = list(proxy.events())
     assert not [each for each in rest if isinstance(each, (told.FlightWritten, told.FlightFailed))]
     counted = [each.count for each in rest if isinstance(each, told.FlightCounted)]
     assert counted == [1010 - 1 - event.others] and counted[0] >= 1000
@@ -160,7 +176,7 @@ def test_written_by_itself_once_per_window(testbed: Testbed, tmp_path: Path) -> 
 def test_written_on_a_finding(testbed: Testbed, tmp_path: Path) -> None:
     """An answer that nobody asked for is a finding of its own."""
 
-    def script(sock: Any) -> None:
+    def script(sock: socket.socket) -> None:
         while frame := wire.read_frame(sock):
             number = int.from_bytes(frame[8:12], "big")
             answer = number if number <= 3 else number + 100
@@ -215,7 +231,7 @@ def test_a_full_disk_stops_no_traffic(testbed: Testbed, tmp_path: Path) -> None:
         assert "recording goes on" in resumed.text and "were not recorded" in resumed.text
     finally:
         stop.set()
-        thread.join(60)
+        thread.join(PATIENCE)
     assert not thread.is_alive()
     traffic.say(5)
     proxy.stop()
@@ -228,21 +244,22 @@ CLIENT = """
 import sys
 from confluent_kafka import Producer
 owner = Producer({"bootstrap.servers": "mock", "test.mock.num.brokers": 1, "log_level": 0})
-broker = next(iter(owner.list_topics(timeout=60).brokers.values()))
+broker = next(iter(owner.list_topics(timeout=float(sys.argv[1])).brokers.values()))
 print(f"{broker.host}:{broker.port}", flush=True)
 address = sys.stdin.readline().strip()
 producer = Producer({"bootstrap.servers": address, "linger.ms": 0, "log_level": 0})
 for topic in ("good", "bad", "good"):
     for i in range(20):
         producer.produce(topic, b"x" * 100)
-        producer.flush(10)
+        producer.flush(float(sys.argv[1]))
 print("done", flush=True)
 sys.stdin.readline()
 """
 
 
+@pytest.mark.slow
 def test_the_command_with_a_real_client(tmp_path: Path) -> None:
-    client = subprocess.Popen([sys.executable, "-c", CLIENT], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    client = subprocess.Popen([sys.executable, "-c", CLIENT, str(PATIENCE)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     command = [sys.executable, "-m", "barnabas", "proxy", "--listen", "127.0.0.1:0", "--json"]
     with client:
         assert client.stdin is not None and client.stdout is not None
@@ -266,7 +283,7 @@ def test_the_command_with_a_real_client(tmp_path: Path) -> None:
                         assert line(client, "the end of the messages") == "done\n"
                         proxy.send_signal(signal.SIGUSR1)
             proxy.terminate()
-            proxy.communicate(timeout=60)
+            proxy.communicate(timeout=PATIENCE)
             assert proxy.returncode == 0
         client.stdin.close()
     first, second = written
@@ -282,7 +299,7 @@ def test_the_command_with_a_real_client(tmp_path: Path) -> None:
         [sys.executable, "-m", "barnabas", "decode", first["path"]],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE,
         check=True,
     )
     assert "flight recording: a filter was true: api == Produce and topic == bad" in shown.stderr

@@ -15,7 +15,9 @@ from barnabas.proxy.control import Control, ControlConfig
 from barnabas.proxy.events import ProcessFailed
 from barnabas.proxy.fork_server import ForkServer, ForkServerGone
 from harness import wire
+from harness.scripted import answering
 from harness.testbed import Testbed, next_event
+from harness.waiting import until
 
 pytestmark = pytest.mark.skipif(not ForkServer.available, reason="there is no pidfd on this system")
 
@@ -25,14 +27,6 @@ def server() -> Iterator[ForkServer]:
     server = ForkServer()
     yield server
     server.close()
-
-
-def answers() -> Any:
-    def script(sock: Any) -> None:
-        while frame := wire.read_frame(sock):
-            sock.sendall(wire.response(int.from_bytes(frame[8:12], "big"), bytes(6)))
-
-    return script
 
 
 def processes(proxy: Proxy) -> dict[str, Any]:
@@ -49,7 +43,7 @@ def descriptors(pid: int) -> list[str]:
 
 def test_it_works_and_leaves_nothing(server: ForkServer, testbed: Testbed, tmp_path: Path) -> None:
     own = server._process.pid
-    upstream = testbed.broker(answers()).address
+    upstream = testbed.broker(answering(bytes(6))).address
     held = None
     for number in range(2):
         config = ProxyConfig(
@@ -64,8 +58,9 @@ def test_it_works_and_leaves_nothing(server: ForkServer, testbed: Testbed, tmp_p
             assert wire.read_frame(client)[4:8] == (7).to_bytes(4, "big")
             assert proxy.control is not None
             access = proxy.control.access
-            page = Control(access.url, access.token).exchange_page("", since=0, limit=10, wait=20)
-            assert [each["correlation_id"] for each in page["exchanges"]] == [7]
+            control = Control(access.url, access.token)
+            found = until(lambda control=control: control.exchange_page("", since=0, limit=10, wait=5)["exchanges"])
+            assert [each["correlation_id"] for each in found] == [7]
             pids = [child.pid for child in processes(proxy).values()]
             client.close()
         assert [child.returncode for child in processes(proxy).values()] == [0, 0, 0, 0]
@@ -76,7 +71,7 @@ def test_it_works_and_leaves_nothing(server: ForkServer, testbed: Testbed, tmp_p
 
 
 def test_one_that_is_killed_is_told(server: ForkServer, testbed: Testbed) -> None:
-    with Proxy(ProxyConfig(upstream=testbed.broker(answers()).address, probe=False), fork_server=server) as proxy:
+    with Proxy(ProxyConfig(upstream=testbed.broker(answering(bytes(6))).address, probe=False), fork_server=server) as proxy:
         os.kill(processes(proxy)["observer"].pid, signal.SIGKILL)
         failed = next_event(proxy, ProcessFailed)
         assert (failed.process, failed.code) == ("observer", -signal.SIGKILL)
@@ -86,9 +81,10 @@ def test_one_that_is_killed_is_told(server: ForkServer, testbed: Testbed) -> Non
         processes(proxy)["relay"].kill()  # again: nothing happens
 
 
+@pytest.mark.slow  # fresh interpreters, as without a fork server
 def test_without_it_processes_are_fresh_interpreters(testbed: Testbed) -> None:
     server = ForkServer()
-    upstream = testbed.broker(answers()).address
+    upstream = testbed.broker(answering(bytes(6))).address
     with Proxy(ProxyConfig(upstream=upstream, probe=False), fork_server=server) as before:
         server._process.kill()
         server._process.wait()

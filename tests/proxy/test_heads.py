@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import socket
 from typing import Any
 
 import pytest
@@ -130,7 +131,7 @@ def test_filters_that_ask_for_more_are_asked_each_time() -> None:
 def test_pipelined_requests_of_two_topics(testbed: Testbed) -> None:
     """One topic is meant: its requests are answered here, all others pass, and every answer comes in its place."""
 
-    def script(sock: Any) -> None:
+    def script(sock: socket.socket) -> None:
         while frame := wire.read_frame(sock):
             body = decoder.encode_response(PRODUCE, 9, {}, correlation_id=int.from_bytes(frame[8:12], "big"))
             sock.sendall(wire.with_size(body))
@@ -167,7 +168,7 @@ def test_a_topic_that_gets_its_name_later(testbed: Testbed) -> None:
     """Requests with an id that nobody has named pass alike; from the Metadata response on that names it, they are meant."""
     metadata = 3
 
-    def script(sock: Any) -> None:
+    def script(sock: socket.socket) -> None:
         while frame := wire.read_frame(sock):
             key, number = int.from_bytes(frame[4:6], "big"), int.from_bytes(frame[8:12], "big")
             fields = {"topics": [{"name": "b", "topic_id": IDS["b"]}]} if key == metadata else {}
@@ -178,7 +179,7 @@ def test_a_topic_that_gets_its_name_later(testbed: Testbed) -> None:
     proxy = testbed.proxy(testbed.broker(script).address, rules=[rule])
     client, other = testbed.client(proxy.address), testbed.client(proxy.address)
 
-    def fetch(sock: Any, number: int) -> int:
+    def fetch(sock: socket.socket, number: int) -> int:
         topics = [{"topic_id": IDS["b"], "partitions": [{"partition": 0, "fetch_offset": number}]}]
         frame = decoder.encode_request(FETCH, 16, {"topics": topics}, correlation_id=number, client_id="c")
         sock.sendall(wire.with_size(frame))

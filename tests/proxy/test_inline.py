@@ -6,7 +6,8 @@ import json
 import os
 import random
 import socket
-import time
+import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,23 +15,21 @@ from barnabas import decoder
 from barnabas.plugins.rules import Rule
 from barnabas.proxy.editing import produce_acks
 from barnabas.proxy.events import BrokerFound, NotKafka, RuleHit, Undecoded
-from harness import wire
-from harness.testbed import Testbed, next_event
+from harness import scripted, wire
+from harness.testbed import Script, Testbed, next_event
+from harness.waiting import PATIENCE
 from retold.error_rules import error_rule
 
 NOT_LEADER = 6
 
 
-def produce(
-    correlation_id: int, acks: int = -1, version: int = 7, topics: tuple[str, ...] = ("t",)
-) -> bytes:
+def produce(correlation_id: int, acks: int = -1, version: int = 7, topics: tuple[str, ...] = ("t",)) -> bytes:
     fields = {
         "acks": acks,
         "timeout_ms": 1000,
         "topic_data": [{"name": name, "partition_data": [{"index": 0, "records": b"r" * 50}]} for name in topics],
     }
-    frame: bytes = wire.with_size(decoder.encode_request(0, version, fields, correlation_id=correlation_id, client_id="t"))
-    return frame
+    return wire.with_size(decoder.encode_request(0, version, fields, correlation_id=correlation_id, client_id="t"))
 
 
 def error_of(frame: bytes, version: int = 7) -> int:
@@ -43,7 +42,7 @@ def rule(**fields: Any) -> Rule:
     return error_rule(**({"name": "r", "api_key": 0, "error_code": NOT_LEADER} | fields))
 
 
-def metadata_broker(nodes: list[tuple[int, str, int]], version: int = 8) -> Any:
+def metadata_broker(nodes: list[tuple[int, str, int]], version: int = 8) -> Script:
     def script(sock: socket.socket) -> None:
         while frame := wire.read_frame(sock):
             number = int.from_bytes(frame[8:12], "big")
@@ -173,15 +172,15 @@ def test_addresses_in_other_responses(
     assert message[path + "port"] == next_event(proxy, BrokerFound).address[1]
 
 
-def answering(frame: bytes) -> Any:
+def answering(frame: bytes) -> Script:
     """A broker that gives one answer to everything, byte by byte at first."""
 
     def script(sock: socket.socket) -> None:
         while wire.read_frame(sock):
             data = wire.with_size(frame)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             for at in range(12):
                 sock.sendall(data[at : at + 1])
-                time.sleep(0.001)
             sock.sendall(data[12:])
 
     return script
@@ -289,35 +288,31 @@ def test_acks_0_leaves_nothing_behind() -> None:
 
 
 def test_answers_come_in_the_order_of_the_requests(testbed: Testbed) -> None:
-    """The answer made here waits for the slow response before it and overtakes nothing."""
+    """The answers made here wait for the slow response before them and overtake nothing."""
     forwarded: list[int] = []
+    answered_here = threading.Event()
 
     def script(sock: socket.socket) -> None:
         while frame := wire.read_frame(sock):
             number = int.from_bytes(frame[8:12], "big")
             forwarded.append(number)
             if number == 1:
-                time.sleep(0.3)
+                answered_here.wait(PATIENCE)
             answer = wire.response(number, b"from the broker" * 1000)
             sock.sendall(answer[:100])
-            time.sleep(0.01)
             sock.sendall(answer[100:])
 
     proxy = testbed.proxy(testbed.broker(script).address, rules=[rule(times=2)])
     client = testbed.client(proxy.address)
     client.sendall(
-        wire.request(18, 0, 1)
-        + produce(2)
-        + wire.request(3, 30, 3)
-        + produce(4)
-        + produce(5)
-        + wire.request(18, 0, 6)
+        wire.request(18, 0, 1) + produce(2) + wire.request(3, 30, 3) + produce(4) + produce(5) + wire.request(18, 0, 6)
     )
+    hits = [next_event(proxy, RuleHit) for _ in range(2)]
+    answered_here.set()
     frames = [wire.read_frame(client) for _ in range(6)]
     assert [int.from_bytes(frame[4:8], "big") for frame in frames] == [1, 2, 3, 4, 5, 6]
     assert error_of(frames[1]) == error_of(frames[3]) == NOT_LEADER
     assert forwarded == [1, 3, 5, 6]
-    hits = [next_event(proxy, RuleHit) for _ in range(2)]
     assert [(hit.correlation_id, hit.hits) for hit in hits] == [(2, 1), (4, 2)]
 
 
@@ -325,10 +320,12 @@ def test_answers_split_anywhere(testbed: Testbed) -> None:
     broker = testbed.broker(metadata_broker([]))
     proxy = testbed.proxy(broker.address, rules=[rule()])
     asked = wire.request(18, 0, 1) + produce(2) + wire.request(18, 0, 3)
+    other = testbed.client(proxy.address)
     for cut in range(0, len(asked), 3):
         client = testbed.client(proxy.address)
         client.sendall(asked[:cut])
-        time.sleep(0.002)
+        other.sendall(wire.request(18, 0, cut))
+        assert wire.read_frame(other)  # the relay has looked at the first part by then
         client.sendall(asked[cut:])
         frames = [wire.read_frame(client) for _ in range(3)]
         assert frames[0] == wire.response(1, wire.request(18, 0, 1))
@@ -402,11 +399,7 @@ def test_executed_replaces_the_result(testbed: Testbed) -> None:
 
 
 def test_a_request_that_cannot_be_decoded_passes(testbed: Testbed) -> None:
-    def script(sock: socket.socket) -> None:
-        while frame := wire.read_frame(sock):
-            sock.sendall(wire.response(int.from_bytes(frame[8:12], "big"), frame))
-
-    proxy = testbed.proxy(testbed.broker(script).address, rules=[rule()])
+    proxy = testbed.proxy(testbed.broker(scripted.answering(None)).address, rules=[rule()])
     client = testbed.client(proxy.address)
     for number, asked in enumerate((wire.request(0, 7, 0, b"\x7f" * 30), wire.request(0, 39, 1, b"newer"))):
         client.sendall(asked)
@@ -415,26 +408,25 @@ def test_a_request_that_cannot_be_decoded_passes(testbed: Testbed) -> None:
 
 
 def test_the_end_of_the_requests_waits_for_no_answer(testbed: Testbed) -> None:
+    ended = threading.Event()
+
     def script(sock: socket.socket) -> None:
         while frame := wire.read_frame(sock):
-            time.sleep(0.1)
+            ended.wait(PATIENCE)
             sock.sendall(wire.response(int.from_bytes(frame[8:12], "big")))
 
     proxy = testbed.proxy(testbed.broker(script).address, rules=[rule()])
     client = testbed.client(proxy.address)
     client.sendall(wire.request(18, 0, 1) + produce(2))
     client.shutdown(socket.SHUT_WR)
+    ended.set()
     assert wire.read_frame(client) == wire.response(1)
     assert error_of(wire.read_frame(client)) == NOT_LEADER
     assert client.recv(1) == b""
 
 
 def test_a_foreign_protocol_under_rules_passes(testbed: Testbed) -> None:
-    def script(sock: socket.socket) -> None:
-        while data := sock.recv(65536):
-            sock.sendall(data)
-
-    proxy = testbed.proxy(testbed.broker(script).address, rules=[rule()])
+    proxy = testbed.proxy(testbed.broker(scripted.echo).address, rules=[rule()])
     client = testbed.client(proxy.address)
     for text in (b"GET / HTTP/1.1\r\n\r\n", b"more"):
         client.sendall(text)
@@ -442,7 +434,7 @@ def test_a_foreign_protocol_under_rules_passes(testbed: Testbed) -> None:
     assert "HTTP" in next_event(proxy, NotKafka).text
 
 
-def test_what_the_observer_sees_of_answers(testbed: Testbed, tmp_path: Any) -> None:
+def test_what_the_observer_sees_of_answers(testbed: Testbed, tmp_path: Path) -> None:
     """A recording holds the request that was not forwarded, the answer, and which rule gave it."""
     broker = testbed.broker(metadata_broker([(1, "10.9.8.7", 9092)]))
     proxy = testbed.proxy(broker.address, rules=[rule(name="leader moved")], record=tmp_path)

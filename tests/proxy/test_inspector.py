@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from barnabas.decoder.findings import Finding, Severity
+from barnabas.proxy import Proxy
 from barnabas.proxy.events import (
     ConnectionClosed,
     Counts,
@@ -22,6 +23,7 @@ from barnabas.proxy.events import (
 )
 from barnabas.proxy.inspector import Inspection, News
 from harness import wire
+from harness.scripted import answering
 from harness.testbed import Testbed, next_event
 from harness.wire import with_size
 
@@ -31,14 +33,8 @@ WRONG = b"\x00\x23" + bytes(15)
 CLIENT, BROKER = ("10.0.0.1", 50001), ("10.0.0.2", 9092)
 
 
-def refusing() -> Any:
-    """A broker that refuses every ApiVersions request in a form that clients cannot read."""
-
-    def script(sock: socket.socket) -> None:
-        while frame := wire.read_frame(sock):
-            sock.sendall(wire.response(int.from_bytes(frame[8:12], "big"), WRONG))
-
-    return script
+REFUSING = answering(WRONG)
+"""A broker that refuses every ApiVersions request in a form that clients cannot read."""
 
 
 def ask(client: socket.socket, number: int) -> None:
@@ -46,19 +42,19 @@ def ask(client: socket.socket, number: int) -> None:
     assert wire.read_frame(client)
 
 
-def next_of(proxy: Any) -> FindingSeen:
+def next_of(proxy: Proxy) -> FindingSeen:
     while (told := next_event(proxy, FindingSeen)).id != MALFORMED:
         pass
     return told
 
 
-def rest(proxy: Any) -> list[Event]:
+def rest(proxy: Proxy) -> list[Event]:
     proxy.stop()
     return list(proxy.events())
 
 
 def test_a_finding_is_told_while_the_traffic_runs(testbed: Testbed) -> None:
-    proxy = testbed.proxy(testbed.broker(refusing()).address, findings=True)
+    proxy = testbed.proxy(testbed.broker(REFUSING).address, findings=True)
     client = testbed.client(proxy.address)
     ask(client, 1)
     told = next_of(proxy)
@@ -70,7 +66,7 @@ def test_a_finding_is_told_while_the_traffic_runs(testbed: Testbed) -> None:
 
 
 def test_told_again_when_doubled_and_at_the_end(testbed: Testbed) -> None:
-    proxy = testbed.proxy(testbed.broker(refusing()).address, findings=True)
+    proxy = testbed.proxy(testbed.broker(REFUSING).address, findings=True)
     client = testbed.client(proxy.address)
     ask(client, 1)
     told = [next_of(proxy)]
@@ -87,12 +83,9 @@ def test_told_again_when_doubled_and_at_the_end(testbed: Testbed) -> None:
 
 
 def test_severities_below_the_wanted_are_not_told(testbed: Testbed) -> None:
-    def script(sock: socket.socket) -> None:
-        while frame := wire.read_frame(sock):
-            sock.sendall(wire.response(int.from_bytes(frame[8:12], "big"), bytes(6) + b"surplus"))
-
     def told(severity: str) -> list[Event]:
-        proxy = testbed.proxy(testbed.broker(script).address, findings=True, findings_from=severity)
+        broker = testbed.broker(answering(bytes(6) + b"surplus"))
+        proxy = testbed.proxy(broker.address, findings=True, findings_from=severity)
         client = testbed.client(proxy.address)
         client.sendall(wire.request(12, 0, 1, b"\0\1g" + bytes(4) + b"\0\1m"))  # Heartbeat v0
         assert wire.read_frame(client)
@@ -103,14 +96,14 @@ def test_severities_below_the_wanted_are_not_told(testbed: Testbed) -> None:
 
 
 def test_without_findings_there_is_no_inspector(testbed: Testbed) -> None:
-    proxy = testbed.proxy(testbed.broker(refusing()).address)
+    proxy = testbed.proxy(testbed.broker(REFUSING).address)
     assert set(proxy._children) == {"relay", "observer"}
     ask(testbed.client(proxy.address), 1)
     assert not [e for e in rest(proxy) if isinstance(e, FindingSeen)]
 
 
 def test_a_dead_inspector_is_told_and_all_else_goes_on(testbed: Testbed, tmp_path: Path) -> None:
-    proxy = testbed.proxy(testbed.broker(refusing()).address, findings=True, record=tmp_path)
+    proxy = testbed.proxy(testbed.broker(REFUSING).address, findings=True, record=tmp_path)
     client = testbed.client(proxy.address)
     ask(client, 1)
     proxy._children["inspector"].kill()
@@ -122,15 +115,12 @@ def test_a_dead_inspector_is_told_and_all_else_goes_on(testbed: Testbed, tmp_pat
     assert counts[-1].exchanges == 2
 
 
-@pytest.mark.parametrize("lossless", [False, True])
+@pytest.mark.parametrize("lossless", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_a_hung_inspector_costs_nobody_anything(testbed: Testbed, tmp_path: Path, lossless: bool) -> None:
     """It is stopped while 60 MB pass; then it says how much it has not seen."""
 
-    def script(sock: socket.socket) -> None:
-        while frame := wire.read_frame(sock):
-            sock.sendall(wire.response(int.from_bytes(frame[8:12], "big"), bytes(4 << 20)))
-
-    proxy = testbed.proxy(testbed.broker(script).address, findings=True, lossless=lossless, record=tmp_path)
+    broker = testbed.broker(answering(bytes(4 << 20)))
+    proxy = testbed.proxy(broker.address, findings=True, lossless=lossless, record=tmp_path)
     inspector = proxy._children["inspector"].pid
     client = testbed.client(proxy.address)
     client.sendall(wire.request(18, 3, 0, b"\0"))
@@ -151,7 +141,7 @@ def test_a_hung_inspector_costs_nobody_anything(testbed: Testbed, tmp_path: Path
 
 
 def test_it_ends_with_the_supervisor(testbed: Testbed) -> None:
-    proxy = testbed.proxy(testbed.broker(refusing()).address, findings=True)
+    proxy = testbed.proxy(testbed.broker(REFUSING).address, findings=True)
     process = proxy._children["inspector"]
     assert process.poll() is None
     proxy.stop()
@@ -257,7 +247,7 @@ def test_what_was_not_sent_is_told_later() -> None:
 
 def test_closed_is_told_before_the_summary(testbed: Testbed) -> None:
     """The last findings come after the last connection has ended."""
-    proxy = testbed.proxy(testbed.broker(refusing()).address, findings=True)
+    proxy = testbed.proxy(testbed.broker(REFUSING).address, findings=True)
     client = testbed.client(proxy.address)
     ask(client, 1)
     client.close()

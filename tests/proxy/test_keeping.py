@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import random
+import socket
 import threading
 import time
-from typing import Any
 
 import pytest
 from barnabas import decoder
@@ -15,6 +15,7 @@ from barnabas.plugins.rules import Rule
 from barnabas.proxy.events import RuleHit, Undecoded
 from harness import wire
 from harness.testbed import Testbed
+from harness.waiting import PATIENCE
 from harness.wire import with_size
 
 HEARTBEAT, PRODUCE, FETCH, SHARE_FETCH = (
@@ -36,7 +37,7 @@ def test_pipelined(testbed: Testbed, match: str, early: bool) -> None:
     codes: dict[int, int] = {}
     chance = random.Random(match)
 
-    def script(sock: Any) -> None:
+    def script(sock: socket.socket) -> None:
         while frame := wire.read_frame(sock):
             number = int.from_bytes(frame[8:12], "big")
             if frame[4:6] == b"\0\0":
@@ -86,7 +87,7 @@ def test_pipelined(testbed: Testbed, match: str, early: bool) -> None:
 def test_latency_and_a_response_that_cannot_be_read(testbed: Testbed) -> None:
     """What is late is found though nothing in it is unusual; what cannot be read passes, and that is told."""
 
-    def script(sock: Any) -> None:
+    def script(sock: socket.socket) -> None:
         while frame := wire.read_frame(sock):
             number = int.from_bytes(frame[8:12], "big")
             if number == 2:
@@ -126,7 +127,7 @@ def test_a_size_is_known_before_the_end(testbed: Testbed) -> None:
     """It stands in front: a request that is not large enough for a rule passes while its end is still to come."""
     begun = threading.Event()
 
-    def script(sock: Any) -> None:
+    def script(sock: socket.socket) -> None:
         while head := wire.exactly(sock, 1000):
             begun.set()
             frame = head + wire.exactly(sock, int.from_bytes(head[:4], "big") + 4 - len(head))
@@ -142,7 +143,7 @@ def test_a_size_is_known_before_the_end(testbed: Testbed) -> None:
         frame = produce({"a": 1}, number, size)
         client.sendall(frame[:-50_000])
         if not number:
-            assert begun.wait(60), "it waits for its end"
+            assert begun.wait(PATIENCE), "it waits for its end"
         client.sendall(frame[-50_000:])
         answer = decoder.decode_response(wire.read_frame(client)[4:], api_key=PRODUCE, api_version=9).to_dict()
         assert bool(answer["responses"]) == bool(number) and begun.is_set() == (not number)
@@ -153,7 +154,7 @@ def test_a_large_request_passes_once_it_is_seen_that_no_rule_is_about_it(testbed
     reached: list[bytes] = []
     begun = threading.Event()
 
-    def script(sock: Any) -> None:
+    def script(sock: socket.socket) -> None:
         while head := wire.exactly(sock, 1000):
             begun.set()
             frame = head + wire.exactly(sock, int.from_bytes(head[:4], "big") + 4 - len(head))
@@ -173,7 +174,7 @@ def test_a_large_request_passes_once_it_is_seen_that_no_rule_is_about_it(testbed
         cut = len(frame) - 50_000
         client.sendall(frame[:cut])
         if number < 2:
-            assert begun.wait(60), "it waits for its end"
+            assert begun.wait(PATIENCE), "it waits for its end"
         client.sendall(frame[cut:])
         answer = wire.read_frame(client)
         assert int.from_bytes(answer[4:8], "big") == number
@@ -183,9 +184,7 @@ def test_a_large_request_passes_once_it_is_seen_that_no_rule_is_about_it(testbed
 
 
 @pytest.mark.parametrize(("key", "version"), [(FETCH, 16), (SHARE_FETCH, 1)])
-def test_a_large_response_passes_once_it_is_seen_to_have_no_error(
-    testbed: Testbed, key: int, version: int
-) -> None:
+def test_a_large_response_passes_once_it_is_seen_to_have_no_error(testbed: Testbed, key: int, version: int) -> None:
     batch = bytes(encode_batch([Record(0, 1, None, bytes(200_000))]))
     answers = []
     for number, code in enumerate((0, 6, 0)):
@@ -196,11 +195,11 @@ def test_a_large_response_passes_once_it_is_seen_to_have_no_error(
         )
     rest = threading.Event()
 
-    def script(sock: Any) -> None:
+    def script(sock: socket.socket) -> None:
         while frame := wire.read_frame(sock):
             answer = answers[int.from_bytes(frame[8:12], "big")]
             sock.sendall(answer[:-50_000])
-            rest.wait(60)
+            rest.wait(PATIENCE)
             sock.sendall(answer[-50_000:])
 
     rule = Rule.of(
@@ -209,7 +208,6 @@ def test_a_large_response_passes_once_it_is_seen_to_have_no_error(
     )
     proxy = testbed.proxy(testbed.broker(script).address, rules=[rule])
     client = testbed.client(proxy.address)
-    client.settimeout(60)
     for number, answer in enumerate(answers):
         rest.clear()
         client.sendall(wire.with_size(decoder.encode_request(key, version, {}, correlation_id=number, client_id="c")))

@@ -16,7 +16,7 @@ from barnabas import decoder
 from barnabas.captures import Recorder, open_capture
 from barnabas.captures.index import RECORD
 from barnabas.decoder import State, facts
-from barnabas.proxy import events
+from barnabas.proxy import Proxy, events
 from barnabas.proxy.events import Counts, FindingSeen, ProcessFailed, Recording, RecordingFailed, RuleHit
 from barnabas.proxy.feed import FeedSender
 from barnabas.proxy.meter import Gauge
@@ -24,6 +24,7 @@ from barnabas.proxy.metering import MeterConfig, heard
 from barnabas.proxy.metrics import BUCKETS, Metrics
 from harness import wire
 from harness.testbed import Testbed
+from harness.waiting import PATIENCE, attempts, until
 from harness.wire import with_size
 from hypothesis import given
 from hypothesis import strategies as st
@@ -314,7 +315,7 @@ def test_both_formats_can_be_read() -> None:
 # -- served ------------------------------------------------------------------------------------------------------
 
 
-def serving(testbed: Testbed, **meter: Any) -> Any:
+def serving(testbed: Testbed, **meter: Any) -> Proxy:
     def script(sock: socket.socket) -> None:
         while frame := wire.read_frame(sock):
             sock.sendall(with_size(frame[8:12] + decoder.encode_response(12, 4, {"error_code": 27}, correlation_id=0)[4:]))
@@ -322,12 +323,20 @@ def serving(testbed: Testbed, **meter: Any) -> Any:
     return testbed.proxy(testbed.broker(script).address, meter=MeterConfig(metrics=ANY, **meter))
 
 
-def scrape(proxy: Any, path: str = "/metrics") -> bytes:
+def scrape(proxy: Proxy, path: str = "/metrics") -> bytes:
+    assert proxy.meter is not None and proxy.meter.metrics is not None
     host, port = proxy.meter.metrics
-    with urllib.request.urlopen(f"http://{host}:{port}{path}", timeout=60) as answer:
+    with urllib.request.urlopen(f"http://{host}:{port}{path}", timeout=PATIENCE) as answer:
         assert answer.headers["Content-Type"].startswith("text/plain; version=")
-        body: bytes = answer.read()
-        return body
+        return answer.read()
+
+
+def answered(proxy: Proxy) -> bytes:
+    """What is scraped; nothing where too many others stand."""
+    try:
+        return scrape(proxy)
+    except (urllib.error.HTTPError, ConnectionError):
+        return b""
 
 
 def test_a_running_proxy_is_scraped(testbed: Testbed) -> None:
@@ -337,10 +346,10 @@ def test_a_running_proxy_is_scraped(testbed: Testbed) -> None:
     for _ in range(30):
         client.sendall(with_size(request))
         assert wire.read_frame(client)
-    deadline = 100
-    while value(found := samples(scrape(proxy)), "barnabas_requests_total", api="Heartbeat", api_version="4") < 30:
-        deadline -= 1
-        assert deadline, found
+    for _ in attempts():
+        found = samples(scrape(proxy))
+        if value(found, "barnabas_requests_total", api="Heartbeat", api_version="4") == 30:
+            break
     assert value(found, "barnabas_errors_total", api="Heartbeat", error="REBALANCE_IN_PROGRESS") == 30
     assert value(found, "barnabas_request_duration_seconds_count", api="Heartbeat") == 30
     assert 0 < value(found, "barnabas_request_duration_seconds_sum", api="Heartbeat") < 30
@@ -351,10 +360,11 @@ def test_a_running_proxy_is_scraped(testbed: Testbed) -> None:
 
 def test_only_metrics_are_served(testbed: Testbed) -> None:
     proxy = serving(testbed)
+    assert proxy.meter is not None and proxy.meter.metrics is not None
     host, port = proxy.meter.metrics
 
     def status(method: str, path: str) -> int:
-        connection = http.client.HTTPConnection(host, port, timeout=60)
+        connection = http.client.HTTPConnection(host, port, timeout=PATIENCE)
         connection.request(method, path, body=b"x" if method == "POST" else None)
         answer = connection.getresponse()
         body = answer.read()
@@ -367,7 +377,7 @@ def test_only_metrics_are_served(testbed: Testbed) -> None:
     assert status("GET", "/") == 404
     assert status("POST", "/metrics") == 405
     for nonsense in (b"\x00\x00\x00\x10\x00\x12" + bytes(20) + b"\r\n\r\n", b"x" * 40_000, b""):
-        with socket.create_connection((host, port), timeout=60) as raw:
+        with socket.create_connection((host, port), timeout=PATIENCE) as raw:
             raw.sendall(nonsense)
             raw.shutdown(socket.SHUT_WR)
             try:
@@ -379,20 +389,14 @@ def test_only_metrics_are_served(testbed: Testbed) -> None:
 
 def test_idle_clients_cannot_keep_scrapers_out(testbed: Testbed) -> None:
     proxy = serving(testbed)
+    assert proxy.meter is not None and proxy.meter.metrics is not None
     idle = [socket.create_connection(proxy.meter.metrics) for _ in range(40)]
     try:
         with pytest.raises((urllib.error.HTTPError, ConnectionError)):
             scrape(proxy)
         for sock in idle:
             sock.close()
-        for _ in range(100):
-            try:
-                assert scrape(proxy)
-                break
-            except (urllib.error.HTTPError, ConnectionError):
-                continue
-        else:
-            pytest.fail("nobody is served any more")
+        until(lambda: answered(proxy), "nobody is served any more")
     finally:
         for sock in idle:
             sock.close()

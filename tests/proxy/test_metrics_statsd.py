@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import re
 import socket
-import time
 from collections import Counter
 from contextlib import closing
+from itertools import islice
 
 import pytest
 from barnabas import decoder
 from barnabas.proxy.feed import FeedSender
+from barnabas.proxy.feed_client import Totals, subscribe
 from barnabas.proxy.meter import Gauge
 from barnabas.proxy.metering import MeterConfig
 from barnabas.proxy.metrics import Metrics
 from barnabas.proxy.statsd import DATAGRAM, SAMPLES, StatsD
 from harness import wire
 from harness.testbed import Testbed
+from harness.waiting import PATIENCE
 from harness.wire import with_size
 
 LINE = re.compile(
@@ -97,7 +99,7 @@ def test_unknown_apis_share_a_name() -> None:
     }
 
 
-@pytest.mark.parametrize("listens", [True, False])
+@pytest.mark.parametrize("listens", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_a_running_proxy_sends_them(testbed: Testbed, listens: bool) -> None:
     def script(sock: socket.socket) -> None:
         while frame := wire.read_frame(sock):
@@ -106,11 +108,12 @@ def test_a_running_proxy_sends_them(testbed: Testbed, listens: bool) -> None:
 
     with closing(socket.socket(socket.AF_INET, socket.SOCK_DGRAM)) as server:
         server.bind(("127.0.0.1", 0))
-        server.settimeout(60)
+        server.settimeout(PATIENCE)
         where = server.getsockname()
         if not listens:
             server.close()
-        proxy = testbed.proxy(testbed.broker(script).address, meter=MeterConfig(statsd=where, metrics=("127.0.0.1", 0)))
+        meter = MeterConfig(statsd=where, metrics=("127.0.0.1", 0), feed=("127.0.0.1", 0))
+        proxy = testbed.proxy(testbed.broker(script).address, meter=meter)
         client = testbed.client(proxy.address)
         for number in range(40):
             client.sendall(wire.with_size(decoder.encode_request(12, 4, {}, correlation_id=number, client_id="c")))
@@ -126,5 +129,9 @@ def test_a_running_proxy_sends_them(testbed: Testbed, listens: bool) -> None:
             assert asked == 40
             assert timed <= 40
         else:
-            time.sleep(2.5)  # several seconds' worth that nobody takes
+            assert proxy.meter is not None and proxy.meter.feed is not None
+            with closing(subscribe(proxy.meter.feed, proxy.meter.feed_token)) as events:
+                # every second it tells its totals, and then sends what nobody takes
+                totals = islice((event for event in events if isinstance(event, Totals)), 3)
+                assert [event.exchanges for event in totals][-1] == 40
             assert proxy._children["meter"].poll() is None

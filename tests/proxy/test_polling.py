@@ -9,7 +9,6 @@ import os
 import select
 import socket
 import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -17,7 +16,9 @@ from barnabas.proxy import bells, polling
 from barnabas.proxy.polling import EDGE, READ, WRITE, SelectorPoll
 from harness import wire
 from harness.processes import comes_to_rest
+from harness.scripted import echo
 from harness.testbed import Testbed
+from harness.waiting import attempts
 
 
 @pytest.fixture
@@ -89,10 +90,11 @@ def test_bells(kind: str, request: pytest.FixtureRequest) -> None:
         for _ in range(100_000 if kind == "pipe" else 10):
             bells.sound(bell)  # never waits, also when nobody listens
         assert select.select([bell], [], [], 0)[0]
-        deadline = time.monotonic() + 5
-        while select.select([bell], [], [], 0)[0] and time.monotonic() < deadline:
+        for _ in attempts(pause=0):
             bells.hush(bell)
-        assert not select.select([bell], [], [], 0)[0]
+            if silent := not select.select([bell], [], [], 0)[0]:
+                break
+        assert silent
         bells.sound(bell)
         assert select.select([bell], [], [], 0)[0]
         assert not os.get_inheritable(bell)
@@ -109,10 +111,6 @@ def test_memory_without_a_name(portable: None) -> None:
 
 
 def test_traffic_recording_and_large_frames(testbed: Testbed, tmp_path: Path, portable: None) -> None:
-    def echo(sock: socket.socket) -> None:
-        while data := sock.recv(1 << 16):
-            sock.sendall(data)
-
     proxy = testbed.proxy(testbed.broker(echo).address, record=tmp_path)
     large = wire.request(0, 3, 2, os.urandom(3_000_000))
     clients = [testbed.client(proxy.address) for _ in range(20)]
@@ -131,11 +129,8 @@ def test_traffic_recording_and_large_frames(testbed: Testbed, tmp_path: Path, po
     assert list(tmp_path.glob("*.pcapng"))
 
 
+@pytest.mark.slow  # what processes use is measured for seconds
 def test_an_idle_proxy_is_idle(testbed: Testbed, portable: None) -> None:
-    def echo(sock: socket.socket) -> None:
-        while data := sock.recv(1 << 16):
-            sock.sendall(data)
-
     proxy = testbed.proxy(testbed.broker(echo).address)
     for client in [testbed.client(proxy.address) for _ in range(50)]:
         client.sendall(wire.request(18, 0, 1))

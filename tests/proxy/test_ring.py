@@ -6,12 +6,12 @@ import json
 import os
 import random
 import threading
-import time
 from collections.abc import Iterator
 
 import pytest
 from barnabas.proxy.reading import Lost, Record, RingReader
 from barnabas.proxy.ring import CHUNK, HOT, NONE, Kind, Ring, RingWriter
+from harness.waiting import PATIENCE, until
 
 SIZE = 4 * CHUNK
 
@@ -182,11 +182,11 @@ def test_an_idle_reader_is_woken_only_when_it_waits() -> None:
     woken: list[bool] = []
     thread = threading.Thread(target=lambda: (setup.reader.wait(600), woken.append(True)), daemon=True)
     thread.start()
-    time.sleep(0.1)
+    until(lambda: setup.reader._words[setup.reader._waiting_word])
     assert not woken
     setup.data(1, 0, b"x", 0)
     setup.writer.ring_bells()
-    thread.join(60)
+    thread.join(PATIENCE)
     assert woken
 
 

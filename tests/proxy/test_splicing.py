@@ -4,25 +4,26 @@ from __future__ import annotations
 
 import hashlib
 import os
+import select
 import socket
 import struct
 import threading
-import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from barnabas import decoder
 from barnabas.captures import open_capture
 from barnabas.captures.verifying import verify
-from barnabas.proxy import splicing
+from barnabas.proxy import Proxy, splicing
 from barnabas.proxy.events import ConnectionClosed, Counts
 from barnabas.proxy.reading import Lost, RingReader
 from barnabas.proxy.ring import NONE, Kind, Ring, RingWriter
 from harness import wire
+from harness.scripted import answering
 from harness.testbed import Testbed, next_event
+from harness.waiting import PATIENCE, until
 
 SNAPLEN = 1024
 SIZES = (100, 70_000, 1 << 20, 300, 3_000_001, 64 << 10, 1500, 2 << 20, 5)
@@ -34,15 +35,7 @@ def frames(sizes: tuple[int, ...]) -> list[bytes]:
     return [wire.request(0, 3, number, head + os.urandom(size)) for number, size in enumerate(sizes)]
 
 
-def echo() -> Any:
-    def script(sock: socket.socket) -> None:
-        while frame := wire.read_frame(sock):
-            sock.sendall(wire.response(int.from_bytes(frame[8:12], "big"), frame))
-
-    return script
-
-
-def pipes_of(proxy: Any) -> int:
+def pipes_of(proxy: Proxy) -> int:
     """Ends of pipes that the relay has: it makes none but to splice."""
     files = Path(f"/proc/{proxy._children['relay'].pid}/fd")
     return sum(os.readlink(file).startswith("pipe:") for file in files.iterdir())
@@ -50,7 +43,7 @@ def pipes_of(proxy: Any) -> int:
 
 @pytest.mark.parametrize("lossless", [False, True])
 def test_bytes_and_records(testbed: Testbed, tmp_path: Path, lossless: bool) -> None:
-    proxy = testbed.proxy(testbed.broker(echo()).address, record=tmp_path, snaplen=SNAPLEN, lossless=lossless)
+    proxy = testbed.proxy(testbed.broker(answering(None)).address, record=tmp_path, snaplen=SNAPLEN, lossless=lossless)
     asked = frames(SIZES)
     clients = [testbed.client(proxy.address) for _ in range(3)]
 
@@ -91,13 +84,15 @@ def test_bytes_and_records(testbed: Testbed, tmp_path: Path, lossless: bool) -> 
 
 def test_half_close_and_reset_inside_of_a_spliced_frame(testbed: Testbed, tmp_path: Path) -> None:
     got: list[int] = []
-    ended = threading.Event()
+    part_is_there, ended = threading.Event(), threading.Event()
 
     def script(sock: socket.socket) -> None:
         count = 0
         try:
             while part := sock.recv(1 << 20):
                 count += len(part)
+                if count == 3 << 20:
+                    part_is_there.set()
             got.append(count)
             sock.sendall(wire.response(0, b"late"))
         except ConnectionResetError:
@@ -111,14 +106,15 @@ def test_half_close_and_reset_inside_of_a_spliced_frame(testbed: Testbed, tmp_pa
     client.shutdown(socket.SHUT_WR)
     assert wire.read_frame(client) == wire.response(0, b"late")
     assert client.recv(1) == b""
-    assert ended.wait(60) and got == [3 << 20]
+    assert ended.wait(PATIENCE) and got == [3 << 20]
     ended.clear()
+    part_is_there.clear()
     client = testbed.client(proxy.address)
     client.sendall(frame[: 3 << 20])
-    time.sleep(0.1)
+    assert part_is_there.wait(PATIENCE)
     client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     client.close()
-    assert ended.wait(60) and got[1:] == [-1]
+    assert ended.wait(PATIENCE) and got[1:] == [-1]
     proxy.stop()
     with open_capture(tmp_path) as capture:
         assert capture.note is None and all(path.exists() for path in tmp_path.glob("*.pcapng"))
@@ -130,7 +126,7 @@ def test_a_stalled_broker_stalls_one_connection_and_loses_nothing(testbed: Testb
     def script(sock: socket.socket) -> None:
         first = wire.exactly(sock, 12)
         if int.from_bytes(first[:4], "big") > 1 << 20:
-            go.wait(60)
+            go.wait(PATIENCE)
         while True:
             rest = wire.exactly(sock, int.from_bytes(first[:4], "big") - 8)
             sock.sendall(wire.response(int.from_bytes(first[8:12], "big"), hashlib.sha256(rest).digest()))
@@ -140,7 +136,7 @@ def test_a_stalled_broker_stalls_one_connection_and_loses_nothing(testbed: Testb
     asked = frames((30 << 20, 20, 90_000, 10 << 20))
     stalled, free = testbed.client(proxy.address), testbed.client(proxy.address)
     threading.Thread(target=lambda: [stalled.sendall(frame) for frame in asked], daemon=True).start()
-    time.sleep(0.3)
+    until(lambda: not select.select([], [stalled], [], 0)[1])  # no more is taken
     free.sendall(asked[1])
     assert wire.read_frame(free)[8:] == hashlib.sha256(asked[1][12:]).digest()
     go.set()
@@ -194,7 +190,7 @@ def test_readers_hear_of_skipped_bytes_and_count_them_when_they_are_late(ring: t
 
 
 def test_what_is_counted_includes_what_was_not_seen(testbed: Testbed) -> None:
-    proxy = testbed.proxy(testbed.broker(echo()).address, snaplen=SNAPLEN)
+    proxy = testbed.proxy(testbed.broker(answering(None)).address, snaplen=SNAPLEN)
     (frame,) = frames((8 << 20,))
     client = testbed.client(proxy.address)
     threading.Thread(target=client.sendall, args=(frame,), daemon=True).start()

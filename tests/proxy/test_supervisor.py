@@ -9,7 +9,6 @@ import subprocess
 import sys
 import textwrap
 import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -18,7 +17,9 @@ from barnabas.proxy.events import Counts, Listening, ProcessFailed, Recording
 from harness import wire
 from harness.lines import line
 from harness.processes import comes_to_rest
+from harness.scripted import answering, echo
 from harness.testbed import Testbed, next_event
+from harness.waiting import PATIENCE, until
 
 
 def alive(pid: int) -> bool:
@@ -33,9 +34,10 @@ def pids(proxy: Proxy) -> list[int]:
     return [child.pid for child in proxy._children.values()]
 
 
-def echo(sock: socket.socket) -> None:
-    while data := sock.recv(65536):
-        sock.sendall(data)
+def refuses(address: tuple[str, int]) -> bool:
+    """Whether nobody listens there any more."""
+    with socket.socket() as sock:
+        return sock.connect_ex(address) != 0
 
 
 def test_nothing_is_left_after_stop(testbed: Testbed) -> None:
@@ -50,9 +52,7 @@ def test_nothing_is_left_after_stop(testbed: Testbed) -> None:
         client.close()
     assert not any(map(alive, children))
     assert [child.returncode for child in proxy._children.values()] == [0, 0]
-    deadline = time.monotonic() + 60
-    while len(os.listdir("/proc/self/fd")) > len(before) + 1 and time.monotonic() < deadline:
-        time.sleep(0.05)  # the scripted broker closes its end
+    until(lambda: len(os.listdir("/proc/self/fd")) <= len(before) + 1)  # the scripted broker closes its end
     broker.close()
     assert set(os.listdir("/proc/self/fd")) <= before
     assert not [thread.name for thread in threading.enumerate() if thread.name == "proxy events"]
@@ -65,12 +65,12 @@ def test_nothing_is_left_after_stop(testbed: Testbed) -> None:
 
 def test_no_process_survives_a_killed_supervisor(tmp_path: Path) -> None:
     program = textwrap.dedent("""
-        import sys, time
+        import signal
         from barnabas.proxy import Proxy, ProxyConfig
         proxy = Proxy(ProxyConfig(upstream=("127.0.0.1", 9), probe=False))
         proxy.start()
         print(*(child.pid for child in proxy._children.values()), flush=True)
-        time.sleep(60)
+        signal.pause()
     """)
     process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
@@ -79,31 +79,30 @@ def test_no_process_survives_a_killed_supervisor(tmp_path: Path) -> None:
     process.kill()
     process.wait()
     process.stdout.close()
-    deadline = time.monotonic() + 60
-    while any(map(alive, children)) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert not any(map(alive, children))
+    until(lambda: not any(map(alive, children)))
 
 
 def test_stop_lets_a_response_in_flight_arrive(testbed: Testbed) -> None:
-    asked = threading.Event()
+    asked, stops = threading.Event(), threading.Event()
 
     def script(sock: socket.socket) -> None:
         wire.read_frame(sock)
         asked.set()
-        time.sleep(0.6)
+        stops.wait(PATIENCE)
         sock.sendall(wire.response(5, b"late"))
         sock.recv(1)
 
     proxy = testbed.proxy(testbed.broker(script).address, drain_seconds=600.0)  # longer than a test may take
     client = testbed.client(proxy.address)
     client.sendall(wire.request(0, 3, 5))
-    assert asked.wait(60)
+    assert asked.wait(PATIENCE)
     stopping = threading.Thread(target=proxy.stop, daemon=True)
     stopping.start()
+    until(lambda: refuses(proxy.address))
+    stops.set()
     assert wire.read_frame(client) == wire.response(5, b"late")
     assert client.recv(1) == b""
-    stopping.join(60)
+    stopping.join(PATIENCE)
     assert not stopping.is_alive()
 
 
@@ -113,18 +112,18 @@ def test_a_client_that_never_ends_does_not_hold_up_stop(testbed: Testbed) -> Non
     def script(sock: socket.socket) -> None:
         wire.read_frame(sock)
         asked.set()
-        over.wait(600)  # no answer
+        over.wait(PATIENCE)  # no answer
 
     proxy = testbed.proxy(testbed.broker(script).address, drain_seconds=0.5)
     client = testbed.client(proxy.address)
     client.sendall(wire.request(0, 3, 5))
-    assert asked.wait(60)
+    assert asked.wait(PATIENCE)
     proxy.stop()
     over.set()
 
 
 def test_ctrl_c_is_the_supervisors_business(testbed: Testbed) -> None:
-    proxy = testbed.proxy(testbed.broker(echo).address)
+    proxy = testbed.proxy(testbed.broker(answering(bytes(6))).address)
     client = testbed.client(proxy.address)
     client.sendall(wire.request(18, 0, 1))
     assert wire.read_frame(client)
@@ -132,8 +131,11 @@ def test_ctrl_c_is_the_supervisors_business(testbed: Testbed) -> None:
     assert all(os.getpgid(pid) != os.getpgrp() for pid in pids(proxy))
     for pid in pids(proxy):
         os.kill(pid, signal.SIGINT)
-    time.sleep(0.3)
-    assert all(map(alive, pids(proxy)))
+    client.sendall(wire.request(18, 0, 2))
+    assert wire.read_frame(client)
+    proxy.stop()
+    assert [child.returncode for child in proxy._children.values()] == [0, 0]
+    assert [event.exchanges for event in proxy.events() if isinstance(event, Counts)][-1] == 2
 
 
 def test_a_port_in_use_is_one_clear_line(testbed: Testbed) -> None:
@@ -158,11 +160,7 @@ def test_bad_addresses_are_refused(testbed: Testbed, listen: tuple[str, int], up
 
 
 def test_counts_of_the_observer(testbed: Testbed) -> None:
-    def script(sock: socket.socket) -> None:
-        while frame := wire.read_frame(sock):
-            sock.sendall(wire.response(int.from_bytes(frame[8:12], "big"), bytes(6)))
-
-    proxy = testbed.proxy(testbed.broker(script).address)
+    proxy = testbed.proxy(testbed.broker(answering(bytes(6))).address)
     client = testbed.client(proxy.address)
     for number in range(50):
         client.sendall(wire.request(18, 0, number))
@@ -187,7 +185,7 @@ def test_a_stopped_observer_loses_exactly_or_slows_the_sender(testbed: Testbed, 
     try:
         writer = threading.Thread(target=client.sendall, args=(frame * count,))
         writer.start()
-        client.settimeout(1.0 if lossless else 60.0)  # what is held back is shown by nothing that comes
+        client.settimeout(1.0 if lossless else PATIENCE)  # what is held back is shown by nothing that comes
         got = 0
         try:
             while got < count * len(frame):
@@ -197,14 +195,14 @@ def test_a_stopped_observer_loses_exactly_or_slows_the_sender(testbed: Testbed, 
         assert (got == count * len(frame)) is not lossless
     finally:
         os.kill(observer, signal.SIGCONT)
-    client.settimeout(60)
+    client.settimeout(PATIENCE)
     while got < count * len(frame):
         got += len(client.recv(1 << 20))
-    writer.join(60)
+    writer.join(PATIENCE)
     assert not writer.is_alive()
     client.sendall(frame)
     assert wire.exactly(client, len(frame)) == frame
-    time.sleep(0.6)
+    next_event(proxy, Counts, lambda event: event.request_bytes + event.response_bytes + event.lost_bytes == 2 * (count + 2) * len(frame))
     client.sendall(frame)
     assert wire.exactly(client, len(frame)) == frame
     client.close()
@@ -226,6 +224,7 @@ def test_a_dead_observer_is_told_and_traffic_goes_on(testbed: Testbed) -> None:
         assert wire.exactly(client, len(frame)) == frame
 
 
+@pytest.mark.slow  # what processes use is measured for seconds
 def test_an_idle_proxy_costs_next_to_nothing(testbed: Testbed) -> None:
     proxy = testbed.proxy(("127.0.0.1", 9))
 

@@ -23,11 +23,16 @@ from barnabas.proxy.security import TlsConfig
 from barnabas.proxy.security_events import NotVerified, TlsFailed
 from barnabas.proxy.tls import TlsFault, TlsSocket
 from harness import wire
+from harness.proxies import Proxy
 from harness.testbed import Testbed, next_event
+from harness.waiting import PATIENCE, until
 from tls.certificates import Certificate, client_context, make, server_context
 
 pytestmark = pytest.mark.filterwarnings("ignore:ssl.TLSVersion.TLSv1 is deprecated")
 HOSTS = ("127.0.0.1", "localhost")
+Secure = Callable[..., tuple[Proxy, ssl.SSLSocket]]
+BadCertificates = dict[str, tuple[Certificate, str]]
+"""By what is wrong with it: the certificate, and what is said of it."""
 
 
 class Pki:
@@ -52,10 +57,10 @@ def pki(tmp_path_factory: pytest.TempPathFactory) -> Pki:
 
 
 @pytest.fixture
-def secure(testbed: Testbed, pki: Pki) -> Callable[..., tuple[Any, ssl.SSLSocket]]:
+def secure(testbed: Testbed, pki: Pki) -> Secure:
     """A proxy with TLS on both sides in front of a script, and a client that has connected."""
 
-    def start(script: Callable[[ssl.SSLSocket], None], name: str = "localhost", **options: Any) -> tuple[Any, Any]:
+    def start(script: Callable[[ssl.SSLSocket], None], name: str = "localhost", **options: Any) -> tuple[Proxy, ssl.SSLSocket]:
         context = server_context(pki.broker)
         broker = testbed.broker(lambda sock: script(context.wrap_socket(sock, server_side=True)))
         tls = pki.config(**options.pop("tls", {}))
@@ -72,7 +77,7 @@ def end_writing(sock: ssl.SSLSocket) -> None:
         sock.unwrap()
     except ssl.SSLWantReadError:
         pass
-    sock.settimeout(60)
+    sock.settimeout(PATIENCE)
 
 
 def produce_like(sizes: list[int], seed: int) -> bytes:
@@ -83,20 +88,18 @@ def produce_like(sizes: list[int], seed: int) -> bytes:
     )
 
 
-def everything(sock: socket.socket, pause: float = 0.0, step: int = 1 << 16) -> bytes:
+def everything(sock: socket.socket) -> bytes:
     data = bytearray()
     try:
-        while part := sock.recv(step):
+        while part := sock.recv(1 << 16):
             data += part
-            if pause:
-                time.sleep(pause)
     except ssl.SSLZeroReturnError:
         pass  # how Python tells the end to who has ended its own side
     return bytes(data)
 
 
 @pytest.mark.parametrize("piece", [1, 7, 1000, 16383, 16384, 16385, 100_000])
-def test_bytes_stay_the_same(secure: Any, piece: int) -> None:
+def test_bytes_stay_the_same(secure: Secure, piece: int) -> None:
     """Whatever the records' sizes, in both directions at one time, each ended by its own half-close."""
     total = 3000 if piece == 1 else 30 * piece if piece < 1000 else 1_500_000
     up, down = produce_like([total // 3] * 3, 1), produce_like([total // 2] * 2, 2)
@@ -108,10 +111,7 @@ def test_bytes_stay_the_same(secure: Any, piece: int) -> None:
 
     _, client = secure(script)
     back = both_ways(client, up, piece)
-    for _ in range(1200):
-        if received:
-            break
-        time.sleep(0.05)
+    until(lambda: received)
     assert hashlib.sha256(back).digest() == hashlib.sha256(down).digest()
     assert hashlib.sha256(received[0]).digest() == hashlib.sha256(up).digest()
 
@@ -151,7 +151,7 @@ def both_ways(sock: ssl.SSLSocket, data: bytes, piece: int, slowly: tuple[float,
         if waiting:
             late = readable - time.monotonic()
             select.select(
-                [sock] if reading and late <= 0 else [], [sock] if writing else [], [], late if late > 0 else 20
+                [sock] if reading and late <= 0 else [], [sock] if writing else [], [], late if late > 0 else PATIENCE
             )
     return bytes(received)
 
@@ -161,16 +161,17 @@ def end_writing_only_sends(sock: ssl.SSLSocket) -> None:
     socket.socket.shutdown(sock, socket.SHUT_WR)
 
 
-def test_a_half_close_leaves_the_other_direction_open(secure: Any) -> None:
+def test_a_half_close_leaves_the_other_direction_open(secure: Secure) -> None:
     """A close_notify without FIN: the end of one direction only."""
     late = produce_like([400_000], 3)
     seen: list[bytes] = []
+    has_ended = threading.Event()
 
     def script(sock: ssl.SSLSocket) -> None:
         seen.append(wire.read_frame(sock))
         sock.sendall(wire.response(1, bytes(50_000)))
         seen.append(sock.recv(10))
-        time.sleep(0.3)  # Python's `unwrap` takes what comes at once for a fault
+        assert has_ended.wait(PATIENCE)  # Python's `unwrap` takes what comes meanwhile for a fault
         sock.sendall(late)
         end_writing(sock)
 
@@ -178,11 +179,12 @@ def test_a_half_close_leaves_the_other_direction_open(secure: Any) -> None:
     client.sendall(wire.request(18, 0, 1))
     assert len(wire.read_frame(client)) == 50_008
     end_writing(client)
+    has_ended.set()
     assert everything(client) == late
     assert seen[1] == b""
 
 
-def test_the_end_of_data_that_came_in_one_piece(secure: Any) -> None:
+def test_the_end_of_data_that_came_in_one_piece(secure: Secure) -> None:
     """Data, close_notify and FIN at once: no edge comes after them."""
     told: list[bytes] = []
 
@@ -233,14 +235,11 @@ def test_a_reset_stays_a_reset(testbed: Testbed, pki: Pki, by: str) -> None:
     closed = next_event(proxy, ConnectionClosed)
     assert (closed.how, closed.by) == ("rst", by)
     if by == "client":
-        for _ in range(3000):
-            if outcome:
-                break
-            time.sleep(0.02)
-        assert outcome == ["reset"]
+        assert until(lambda: outcome) == ["reset"]
 
 
-def test_slow_readers_and_large_transfers_both_ways(secure: Any, testbed: Testbed) -> None:
+@pytest.mark.slow
+def test_slow_readers_and_large_transfers_both_ways(secure: Secure, testbed: Testbed) -> None:
     """Both peers read late and slowly; nothing is lost, and the proxy does not take more than its share."""
     up, down = produce_like([4_000_000] * 3, 4), produce_like([3_000_000] * 4, 5)
     received: list[bytes] = []
@@ -251,10 +250,7 @@ def test_slow_readers_and_large_transfers_both_ways(secure: Any, testbed: Testbe
 
     _, client = secure(script)
     back = both_ways(client, up, 1 << 20, (0.5, 0.001, 20_011))
-    for _ in range(1200):
-        if received:
-            break
-        time.sleep(0.05)
+    until(lambda: received)
     assert hashlib.sha256(back).digest() == hashlib.sha256(down).digest()
     assert hashlib.sha256(received[0]).digest() == hashlib.sha256(up).digest()
 
@@ -262,7 +258,7 @@ def test_slow_readers_and_large_transfers_both_ways(secure: Any, testbed: Testbe
 # --- certificates of brokers ---------------------------------------------------------------------------------------
 
 
-def bad_certificates(folder: Path, ca: Certificate) -> dict[str, tuple[Certificate, str]]:
+def bad_certificates(folder: Path, ca: Certificate) -> BadCertificates:
     other = make(folder, "other-ca", ca=True)
     return {
         "expired": (make(folder, "expired", HOSTS, ca, days=(-30, -1)), "has expired (it was valid until "),
@@ -275,12 +271,12 @@ def bad_certificates(folder: Path, ca: Certificate) -> dict[str, tuple[Certifica
 
 
 @pytest.fixture(scope="module")
-def bad(pki: Pki) -> dict[str, tuple[Certificate, str]]:
+def bad(pki: Pki) -> BadCertificates:
     return bad_certificates(pki.folder, pki.ca)
 
 
 @pytest.mark.parametrize("which", ["expired", "not valid yet", "wrong name", "self-signed", "unknown CA", "TLS 1.0"])
-def test_a_bad_broker_is_refused(testbed: Testbed, pki: Pki, bad: Any, which: str) -> None:
+def test_a_bad_broker_is_refused(testbed: Testbed, pki: Pki, bad: BadCertificates, which: str) -> None:
     """And nothing of the client's has reached it by then."""
     certificate, why = bad[which]
     context = server_context(certificate)
@@ -306,7 +302,7 @@ def test_a_bad_broker_is_refused(testbed: Testbed, pki: Pki, bad: Any, which: st
     assert not [event.text for event in proxy.events() if isinstance(event, TlsFailed)], "told twice"
 
 
-def test_verification_can_be_left_out_and_is_said_then(testbed: Testbed, bad: Any) -> None:
+def test_verification_can_be_left_out_and_is_said_then(testbed: Testbed, bad: BadCertificates) -> None:
     context = server_context(bad["expired"][0])
     broker = testbed.broker(lambda sock: context.wrap_socket(sock, server_side=True).sendall(b"\0\0\0\4\0\0\0\1"))
     proxy = testbed.proxy(broker.address, tls=TlsConfig(broker_insecure=True))
@@ -315,7 +311,7 @@ def test_verification_can_be_left_out_and_is_said_then(testbed: Testbed, bad: An
     assert testbed.client(proxy.address).recv(8) == b"\0\0\0\4\0\0\0\1"
 
 
-def test_another_name_for_the_broker(testbed: Testbed, pki: Pki, bad: Any) -> None:
+def test_another_name_for_the_broker(testbed: Testbed, pki: Pki, bad: BadCertificates) -> None:
     context = server_context(bad["wrong name"][0])
     broker = testbed.broker(lambda sock: context.wrap_socket(sock, server_side=True).sendall(b"\0\0\0\4\0\0\0\1"))
     proxy = testbed.proxy(broker.address, tls=TlsConfig(broker_ca=pki.ca.path, broker_name="kafka.example"))
@@ -323,7 +319,7 @@ def test_another_name_for_the_broker(testbed: Testbed, pki: Pki, bad: Any) -> No
 
 
 @pytest.mark.parametrize("own", ["none", "wrong", "right"])
-def test_a_broker_that_wants_a_certificate(testbed: Testbed, pki: Pki, bad: Any, own: str) -> None:
+def test_a_broker_that_wants_a_certificate(testbed: Testbed, pki: Pki, bad: BadCertificates, own: str) -> None:
     context = server_context(pki.broker, clients=pki.ca)
     mine = {"none": None, "wrong": bad["unknown CA"][0], "right": make(pki.folder, "proxy-client", (), pki.ca)}[own]
     options = {} if mine is None else {"broker_certificate": mine.path, "broker_key": mine.key_path}
@@ -379,18 +375,27 @@ def test_clients_that_cannot_be_served(testbed: Testbed, pki: Pki) -> None:
 
 
 def test_peers_that_never_finish_the_handshake(testbed: Testbed, pki: Pki) -> None:
-    """They have the time that a connect may take. Others are served meanwhile."""
+    """They have the time that a connect may take."""
     over = threading.Event()
-    silent = testbed.broker(lambda sock: over.wait(120))
-    soon = Limits(connect_seconds=4.0)
+    silent = testbed.broker(lambda sock: over.wait(PATIENCE))
+    soon = Limits(connect_seconds=0.5)
     proxy = testbed.proxy(silent.address, tls=TlsConfig(ca=pki.proxy_ca), limits=soon)
     other = testbed.proxy(silent.address, tls=TlsConfig(broker_ca=pki.ca.path), limits=soon)
     mute, waiting = testbed.client(proxy.address), testbed.client(other.address)
-    good = pki.client().wrap_socket(testbed.client(proxy.address), server_hostname="localhost")
-    assert next_event(proxy, ConnectionOpened) and good.version() == "TLSv1.3"
     assert mute.recv(1) == b""
     assert "has not finished the TLS handshake" in next_event(proxy, TlsFailed).reason
     assert waiting.recv(1) == b""
+    over.set()
+
+
+def test_others_are_served_while_a_peer_does_not_finish_the_handshake(testbed: Testbed, pki: Pki) -> None:
+    over = threading.Event()
+    silent = testbed.broker(lambda sock: over.wait(PATIENCE))
+    proxy = testbed.proxy(silent.address, tls=TlsConfig(ca=pki.proxy_ca), limits=Limits(connect_seconds=10 * PATIENCE))
+    mute = testbed.client(proxy.address)
+    good = pki.client().wrap_socket(testbed.client(proxy.address), server_hostname="localhost")
+    assert next_event(proxy, ConnectionOpened) and good.version() == "TLSv1.3"
+    assert not wire.readable(mute)
     over.set()
 
 
@@ -466,7 +471,7 @@ def test_one_listener_for_all_brokers(testbed: Testbed, pki: Pki) -> None:
     assert who("broker-2.kafka.example") == b"third"
 
 
-def test_a_certificate_of_ones_own_and_its_mistakes(testbed: Testbed, pki: Pki, bad: Any) -> None:
+def test_a_certificate_of_ones_own_and_its_mistakes(testbed: Testbed, pki: Pki, bad: BadCertificates) -> None:
     broker = testbed.broker(lambda sock: sock.sendall(b"\0\0\0\4\0\0\0\1"))
     own = TlsConfig(certificate=pki.broker.path, key=pki.broker.key_path)
     proxy = testbed.proxy(broker.address, tls=own)
@@ -492,7 +497,7 @@ def test_a_certificate_of_ones_own_and_its_mistakes(testbed: Testbed, pki: Pki, 
         assert words in str(refused.value) and "\n" not in str(refused.value)
 
 
-def test_keys_are_logged_for_wireshark_on_request_only(secure: Any, tmp_path: Path) -> None:
+def test_keys_are_logged_for_wireshark_on_request_only(secure: Secure, tmp_path: Path) -> None:
     log = tmp_path / "keys.log"
     _, client = secure(lambda sock: sock.sendall(b"\0\0\0\4\0\0\0\1"), tls={"keylog": log})
     assert client.recv(8) == b"\0\0\0\4\0\0\0\1"
@@ -508,8 +513,11 @@ class Lane:
     hangup = False
 
 
+Pair = tuple[TlsSocket, TlsSocket, Lane, Lane]
+
+
 @pytest.fixture
-def pair(pki: Pki) -> Iterator[tuple[TlsSocket, TlsSocket, Lane, Lane]]:
+def pair(pki: Pki) -> Iterator[Pair]:
     """A client and a server over a socket pair with buffers as small as they can be, hands shaken."""
     ends = socket.socketpair()
     for end in ends:
@@ -543,7 +551,7 @@ def send_all(sock: TlsSocket, data: bytes, while_waiting: Callable[[], None]) ->
 
 
 @pytest.mark.parametrize("view_size", [1, 100, 16384, 70_000])
-def test_short_writes_and_reads_of_any_size(pair: Any, view_size: int) -> None:
+def test_short_writes_and_reads_of_any_size(pair: Pair, view_size: int) -> None:
     client, server, _, reads = pair
     data = random.Random(view_size).randbytes(3_000 if view_size == 1 else 300_000)
     got = bytearray()
@@ -574,7 +582,7 @@ def test_short_writes_and_reads_of_any_size(pair: Any, view_size: int) -> None:
     assert client.recv_into(memoryview(bytearray(20))) == 10
 
 
-def test_closing_for_writing_keeps_what_was_decrypted_in_part(pair: Any) -> None:
+def test_closing_for_writing_keeps_what_was_decrypted_in_part(pair: Pair) -> None:
     client, server, *_ = pair
     data = b"x" * 10_000
     room = memoryview(bytearray(4_000))
@@ -595,7 +603,7 @@ def test_closing_for_writing_keeps_what_was_decrypted_in_part(pair: Any) -> None
     assert client.recv_into(room) == 0
 
 
-def test_both_sides_end(pair: Any) -> None:
+def test_both_sides_end(pair: Pair) -> None:
     """The peer's close_notify that comes after one's own is an end, too, and no fault."""
     client, server, *_ = pair
     room = memoryview(bytearray(100))
@@ -604,7 +612,7 @@ def test_both_sides_end(pair: Any) -> None:
     assert server.recv_into(room) == client.recv_into(room) == 0
 
 
-def test_a_broken_record_breaks_the_connection_with_a_word(pair: Any) -> None:
+def test_a_broken_record_breaks_the_connection_with_a_word(pair: Pair) -> None:
     client, server, *_ = pair
     told: list[str] = []
     server.broken = told.append
@@ -616,7 +624,7 @@ def test_a_broken_record_breaks_the_connection_with_a_word(pair: Any) -> None:
     assert len(told) == 1 and "TLS with the client failed" in told[0]
 
 
-def test_a_broken_record_behind_the_end_is_not_told(pair: Any) -> None:
+def test_a_broken_record_behind_the_end_is_not_told(pair: Pair) -> None:
     client, server, *_ = pair
     told: list[str] = []
     server.broken = told.append

@@ -8,7 +8,6 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
-from typing import Any
 
 import pytest
 from barnabas.proxy import certificates
@@ -16,6 +15,7 @@ from barnabas.proxy.certificates import Authority, CertificateError, HostContext
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
+from harness.waiting import PATIENCE
 from tls.certificates import make
 
 
@@ -34,12 +34,12 @@ def test_the_ca_is_made_once_and_for_its_owner(tmp_path: Path) -> None:
 
 
 def test_proxies_that_start_together_share_one_ca(tmp_path: Path) -> None:
-    made: list[Any] = []
+    made: list[Authority] = []
     threads = [threading.Thread(target=lambda: made.append(Authority.in_folder(tmp_path / "ca"))) for _ in range(6)]
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(PATIENCE)
     chains = {authority.certify(["a"])[0].split(b"-----END CERTIFICATE-----")[1] for authority in made}
     assert len(made) == 6 and len(chains) == 1
 
@@ -115,5 +115,5 @@ def test_without_cryptography_it_says_what_to_install(tmp_path: Path) -> None:
         "try:\n    Authority.in_folder(Path(sys.argv[1]))\n"
         "except CertificateError as error:\n    print(error)\n"
     )
-    done = subprocess.run([sys.executable, "-c", program, str(tmp_path)], capture_output=True, text=True, timeout=30)
+    done = subprocess.run([sys.executable, "-c", program, str(tmp_path)], capture_output=True, text=True, timeout=PATIENCE)
     assert "pip install 'barnabas[tls]'" in done.stdout, done.stderr

@@ -1,4 +1,7 @@
-"""Transparent mode, with real interfaces and rules in network namespaces: client, router with the proxy, broker."""
+"""Transparent mode, with real interfaces and rules in network namespaces: client, router with the proxy, broker.
+
+Every day: a router with each mode and each IP version once, a machine that is its own router, the command, and what it
+says without rights. The other combinations are slow: each starts a proxy of fresh interpreters in a namespace."""
 
 from __future__ import annotations
 
@@ -7,21 +10,23 @@ import ssl
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from barnabas.captures import open_capture
 from barnabas.decoder import State
-from barnabas.proxy import Proxy, ProxyConfig
+from barnabas.proxy import Proxy, ProxyConfig, netfilter
 from barnabas.proxy.events import ClientRefused, ConnectionOpened, UpstreamFailed
+from barnabas.proxy.netfilter import Interceptor
 from barnabas.proxy.security import TlsConfig
 from barnabas.proxy.security_events import TlsFailed
 from barnabas.proxy.transparent import EVERYWHERE, TransparentConfig
-from harness import wire
+from harness import commands, wire
 from harness.lines import line
 from harness.testbed import next_event
+from harness.waiting import PATIENCE
 from network.namespaces import Namespaces, connect, inside, missing, run_in
 from tls.certificates import client_context, make, server_context
 
@@ -42,7 +47,8 @@ class Lab:
     def __init__(self) -> None:
         self.spaces = Namespaces()
         self.peers: list[tuple[Any, ...]] = []
-        self._closing: list[Any] = []
+        """Address and port of whoever connected to a broker."""
+        self._closing: list[Callable[[], object]] = []
 
     def broker(self, space: str, host: str, port: int = 9092, tls: ssl.SSLContext | None = None) -> None:
         """Answers every frame with its own bytes behind the correlation id, and notes who connects."""
@@ -52,8 +58,13 @@ class Lab:
 
         def serve(sock: socket.socket) -> None:
             with sock:
-                while frame := wire.read_frame(sock):
-                    sock.sendall(wire.response(int.from_bytes(frame[8:12], "big"), frame))
+                try:
+                    talk = sock if tls is None else tls.wrap_socket(sock, server_side=True)
+                except OSError:
+                    return
+                while frame := wire.read_frame(talk):
+                    talk.sendall(wire.response(int.from_bytes(frame[8:12], "big"), frame))
+                talk.close()
 
         def accept() -> None:
             while True:
@@ -62,11 +73,6 @@ class Lab:
                 except OSError:
                     return
                 self.peers.append(peer[:2])
-                if tls is not None:
-                    try:
-                        sock = tls.wrap_socket(sock, server_side=True)
-                    except OSError:
-                        continue
                 threading.Thread(target=serve, args=(sock,), daemon=True).start()
 
         threading.Thread(target=accept, daemon=True).start()
@@ -78,6 +84,10 @@ class Lab:
         proxy = inside(space, lambda: Proxy(config).start())
         self._closing.append(proxy.stop)
         return proxy
+
+    def intercept(self, space: str, mode: str = "redirect", ports: tuple[int, ...] = (9092,)) -> None:
+        """Set the rules that ``barnabas transparent up`` sets."""
+        inside(space, lambda: netfilter.up(Interceptor(ports, 19092, mode)))
 
     def exchange(self, space: str, address: tuple[str, int]) -> tuple[str, int]:
         """One request and its response from a namespace; the client's own address."""
@@ -101,7 +111,8 @@ def lab() -> Iterator[Lab]:
     lab.close()
 
 
-def barnabas(space: str, *arguments: str, check: bool = True) -> Any:
+def barnabas(space: str, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+    """``barnabas transparent ...`` in a namespace."""
     return run_in(space, sys.executable, "-P", "-m", "barnabas", "transparent", *arguments, check=check)
 
 
@@ -109,13 +120,20 @@ def rules(space: str) -> str:
     return run_in(space, "nft", "list", "ruleset").stdout + run_in(space, "ip", "rule").stdout
 
 
-@pytest.mark.parametrize("host", [V4, V6])
-@pytest.mark.parametrize("mode", ["redirect", "tproxy"])
+@pytest.mark.parametrize(
+    ("mode", "host"),
+    [
+        ("redirect", V4),
+        ("tproxy", V6),
+        pytest.param("redirect", V6, marks=pytest.mark.slow),
+        pytest.param("tproxy", V4, marks=pytest.mark.slow),
+    ],
+)
 def test_a_router_takes_connections_to_brokers(lab: Lab, tmp_path: Path, mode: str, host: str) -> None:
     client, router, broker = lab.spaces.three()
     lab.broker(broker, host)
     lab.broker(broker, host, 9095)
-    barnabas(router, "up", "--port", "9092", "--port", "9095", "--mode", mode)
+    lab.intercept(router, mode, (9092, 9095))
     proxy = lab.proxy(router, mode, record=tmp_path)
     addresses = [lab.exchange(client, (host, port)) for port in (9092, 9095)]
     opened = [next_event(proxy, ConnectionOpened) for _ in range(2)]
@@ -131,17 +149,19 @@ def test_a_router_takes_connections_to_brokers(lab: Lab, tmp_path: Path, mode: s
     assert [client.rpartition(":")[2] for client, _ in found] == [str(port) for _, port in addresses]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("host", [V4, V6])
 def test_the_source_address_of_clients_is_kept(lab: Lab, host: str) -> None:
     client, router, broker = lab.spaces.three()
     lab.broker(broker, host)
-    barnabas(router, "up", "--mode", "tproxy")
+    lab.intercept(router, "tproxy")
     lab.proxy(router, "tproxy", keep_source=True)
     for _ in range(3):
         assert lab.exchange(client, (host, 9092))[0] == ("fd77:1::2" if ":" in host else "10.77.1.2")
     assert {peer[0] for peer in lab.peers} == {"fd77:1::2" if ":" in host else "10.77.1.2"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("mode", "host"), [("redirect", V4), ("tproxy", V6)])
 def test_tls_with_clients_and_brokers(lab: Lab, tmp_path: Path, mode: str, host: str) -> None:
     """The client is shown a certificate for whom it asked for, by name or by address, and the broker's has to be for
@@ -150,7 +170,7 @@ def test_tls_with_clients_and_brokers(lab: Lab, tmp_path: Path, mode: str, host:
     ca = make(tmp_path, "ca", ca=True)
     for port, name in ((9092, "kafka.example"), (9095, host)):
         lab.broker(broker, host, port, server_context(make(tmp_path, f"broker-{port}", (name,), ca)))
-    barnabas(router, "up", "--port", "9092", "--port", "9095", "--mode", mode)
+    lab.intercept(router, mode, (9092, 9095))
     tls = TlsConfig(ca=tmp_path / "proxy", broker_ca=ca.path)
     proxy = lab.proxy(router, mode, tls=tls, record=tmp_path / "recording")
     trusting = client_context(tmp_path / "proxy" / "ca.pem")
@@ -180,34 +200,41 @@ def test_tls_with_clients_and_brokers(lab: Lab, tmp_path: Path, mode: str, host:
 def test_names_of_other_brokers_do_not_go_with_it(tmp_path: Path) -> None:
     """A suffix would have to change the addresses that transparent mode leaves alone."""
     words = ["--transparent", "redirect", "--tls-ca", str(tmp_path / "ca"), "--sni-suffix", "kafka.example"]
-    done = subprocess.run(
-        [sys.executable, "-m", "barnabas", "proxy", *words], capture_output=True, text=True, timeout=60, check=False
-    )
+    done = commands.run("proxy", *words)
     assert done.returncode == 2
     assert "--sni-suffix" in done.stderr and "--transparent" in done.stderr and len(done.stderr.splitlines()) == 1
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
-@pytest.mark.parametrize("mode", ["redirect", "tproxy"])
+@pytest.mark.parametrize(
+    ("mode", "host"),
+    [
+        ("tproxy", "127.0.0.1"),
+        pytest.param("tproxy", "::1", marks=pytest.mark.slow),
+        pytest.param("redirect", "127.0.0.1", marks=pytest.mark.slow),
+        pytest.param("redirect", "::1", marks=pytest.mark.slow),
+    ],
+)
 def test_connections_made_on_the_same_machine(lab: Lab, mode: str, host: str) -> None:
     space = lab.spaces.one()
     lab.broker(space, host)
-    barnabas(space, "up", "--mode", mode)
+    lab.intercept(space, mode)
     proxy = lab.proxy(space, mode)
     lab.exchange(space, (host, 9092))
     assert tuple(next_event(proxy, ConnectionOpened).broker) == (host, 9092)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["redirect", "tproxy"])
 def test_connections_from_the_router_itself(lab: Lab, mode: str) -> None:
     _, router, broker = lab.spaces.three()
     lab.broker(broker, V4)
-    barnabas(router, "up", "--mode", mode)
+    lab.intercept(router, mode)
     proxy = lab.proxy(router, mode, host="0.0.0.0")
     lab.exchange(router, (V4, 9092))
     assert tuple(next_event(proxy, ConnectionOpened).broker) == (V4, 9092)
 
 
+@pytest.mark.slow
 def test_a_proxy_without_rights_and_its_user_excluded(lab: Lab) -> None:
     """Its connections carry no mark then: without --exclude-uid they come back, which is seen and refused."""
     space = lab.spaces.one()
@@ -243,14 +270,15 @@ def test_a_proxy_without_rights_and_its_user_excluded(lab: Lab) -> None:
         lab.exchange(space, ("127.0.0.1", 9092))
     finally:
         process.terminate()
-        process.wait(60)
+        process.wait(PATIENCE)
         process.stdout.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["redirect", "tproxy"])
 def test_connections_to_the_proxy_itself_are_refused(lab: Lab, mode: str) -> None:
     client, router, _broker = lab.spaces.three()
-    barnabas(router, "up", "--mode", mode)
+    lab.intercept(router, mode)
     proxy = lab.proxy(router, mode)
     for space, host in ((client, "10.77.1.1"), (router, "127.0.0.1"), (client, "fd77:1::1")):
         with connect(space, (host, 19092)) as sock:
@@ -259,6 +287,7 @@ def test_connections_to_the_proxy_itself_are_refused(lab: Lab, mode: str) -> Non
         assert "connected to the proxy itself" in refused.text and "barnabas transparent up" in refused.text
 
 
+@pytest.mark.slow
 def test_without_rules_nothing_comes_and_nothing_breaks(lab: Lab) -> None:
     client, router, broker = lab.spaces.three()
     lab.broker(broker, V4)
@@ -267,15 +296,17 @@ def test_without_rules_nothing_comes_and_nothing_breaks(lab: Lab) -> None:
     assert lab.peers[0][0] == "10.77.1.2"
 
 
+@pytest.mark.slow
 def test_a_broker_that_is_down(lab: Lab) -> None:
     client, router, _broker = lab.spaces.three()
-    barnabas(router, "up")
+    lab.intercept(router)
     proxy = lab.proxy(router, "redirect")
     with connect(client, (V4, 9092)) as sock:
         assert sock.recv(1) == b""
     assert tuple(next_event(proxy, UpstreamFailed).broker) == (V4, 9092)
 
 
+@pytest.mark.slow
 def test_responses_keep_the_brokers_addresses(lab: Lab) -> None:
     """Metadata names the brokers themselves, also while rules stand."""
     from retold.error_rules import error_rule
@@ -292,7 +323,7 @@ def test_responses_keep_the_brokers_addresses(lab: Lab) -> None:
                 sock.sendall(answer)
 
     threading.Thread(target=serve, daemon=True).start()
-    barnabas(space, "up")
+    lab.intercept(space)
     for rules in (
         [],
         [error_rule("slow", api_key=3, error_code=3, after=100), error_rule("p", api_key=0, error_code=6)],
@@ -305,6 +336,7 @@ def test_responses_keep_the_brokers_addresses(lab: Lab) -> None:
     server.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["redirect", "tproxy"])
 def test_up_and_down_leave_everything_else_alone(lab: Lab, mode: str) -> None:
     space = lab.spaces.one()
@@ -348,8 +380,9 @@ def test_without_root_the_way_out_is_named(lab: Lab, tmp_path: Path) -> None:
 
 
 def test_the_command(lab: Lab) -> None:
-    """`barnabas proxy --transparent` from the shell, and SIGTERM."""
+    """`barnabas transparent up`, `barnabas proxy --transparent` until SIGTERM, and `barnabas transparent down`."""
     space = lab.spaces.one()
+    before = rules(space)
     lab.broker(space, "127.0.0.1")
     barnabas(space, "up")
     process = inside(
@@ -369,5 +402,7 @@ def test_the_command(lab: Lab) -> None:
             pass
     finally:
         process.terminate()
-        out = process.communicate(timeout=60)[0]
+        out = process.communicate(timeout=PATIENCE)[0]
     assert process.returncode == 0, out
+    barnabas(space, "down")
+    assert rules(space) == before

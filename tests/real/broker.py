@@ -291,6 +291,9 @@ def _settings(node_id: int, port: int, quorum: Sequence[int], replicas: int) -> 
         # KIP-848 members learn their partitions with a heartbeat; the default is one in 5 s.
         "group.consumer.min.heartbeat.interval.ms": 200,
         "group.consumer.heartbeat.interval.ms": 200,
+        # So do members of share groups (KIP-932).
+        "group.share.min.heartbeat.interval.ms": 200,
+        "group.share.heartbeat.interval.ms": 200,
         # A topic that a test did not create is that test's fault; it should not appear by itself.
         "auto.create.topics.enable": "false",
         "num.network.threads": 2,

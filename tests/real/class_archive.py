@@ -14,25 +14,25 @@ from pathlib import Path
 
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
+from harness.waiting import PATIENCE
 
 from .broker import CLASSES, BrokerFailed, jar_directory, start_cluster
-
-SECONDS = 120
-"""How long the JVM may take to write it."""
 
 
 def use(bootstrap: str) -> None:
     """What most tests do, so that its classes are among them."""
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
-    admin.create_topics([NewTopic("t", 1)])["t"].result(SECONDS)
+    admin.create_topics([NewTopic("t", 1)])["t"].result(PATIENCE)
     producer = Producer({"bootstrap.servers": bootstrap, "log_level": 0, "transactional.id": "t"})
-    producer.init_transactions(SECONDS)
+    producer.init_transactions(PATIENCE)
     producer.begin_transaction()
     producer.produce("t", b"one")
-    producer.commit_transaction(SECONDS)
-    consumer = Consumer({"bootstrap.servers": bootstrap, "log_level": 0, "group.id": "g", "auto.offset.reset": "earliest"})
+    producer.commit_transaction(PATIENCE)
+    consumer = Consumer(
+        {"bootstrap.servers": bootstrap, "log_level": 0, "group.id": "g", "auto.offset.reset": "earliest"}
+    )
     consumer.subscribe(["t"])
-    consumer.poll(SECONDS)
+    consumer.poll(PATIENCE)
     consumer.close()
 
 
@@ -43,7 +43,7 @@ def make(jars: Path) -> None:
         with start_cluster(jars=jars, options=[f"-XX:ArchiveClassesAtExit={made}"]) as cluster:
             use(cluster.bootstrap)
             (node,) = cluster.nodes
-            node.end(signal.SIGTERM, SECONDS)
+            node.end(signal.SIGTERM, PATIENCE)
             log = node.log_tail()
         if not made.exists():
             raise BrokerFailed(f"the JVM wrote no archive of its classes:\n{log}")

@@ -22,21 +22,11 @@ WORKLOADS: dict[str, Workload] = {
     for workload in (module.produce_and_consume, module.transactions, module.admin)
 } | {"confluent-kafka new_group_protocol": confluent_client.new_group_protocol}
 
-EVERY_DAY = {
-    "confluent-kafka produce_and_consume", "confluent-kafka new_group_protocol", "kafka-python produce_and_consume",
-    "kafka-python admin", "aiokafka transactions",
-}  # fmt: skip
-"""Every kind of work, and every client."""
 
-
-def in_turn(every_day: set[str]) -> list[Any]:
-    """For tests of each: what is left out of the everyday run is marked."""
+def in_turn(*every_day: str) -> list[Any]:
+    """Parameters for tests of each workload: those that are not named are left to the slow run."""
+    assert set(every_day) <= set(WORKLOADS)
     return [name if name in every_day else pytest.param(name, marks=pytest.mark.slow) for name in WORKLOADS]
-
-
-IN_TURN = in_turn(EVERY_DAY)
-RECORDED_IN_TURN = in_turn(EVERY_DAY - {"confluent-kafka new_group_protocol"})
-"""For tests of what is done with recordings: this one waits most, and they ask for several runs of each."""
 
 
 def expected(name: str) -> dict[str, Any]:

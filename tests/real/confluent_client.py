@@ -15,21 +15,23 @@ from confluent_kafka.admin import (
     OffsetSpec,
     ResourceType,
 )
+from harness.waiting import PATIENCE, until
 from real.workload import CODECS, PARTITIONS, Deadline, Sent, everything, records
 
-SECONDS = 15.0  # for one call that waits for the broker
+
+def create_topic(bootstrap: str, topic: str, partitions: int = 1, replicas: int = -1, **config: str) -> str:
+    """Make a topic; its name. Brokers before 2.4 want to know the number of `replicas`. Raises KafkaException."""
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    created = admin.create_topics([NewTopic(topic, partitions, replicas, config=config)], request_timeout=PATIENCE)
+    created[topic].result(PATIENCE)
+    return topic
 
 
-def _create_topic(bootstrap: str, topic: str, partitions: int = PARTITIONS, **config: str) -> None:
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    created = admin.create_topics([NewTopic(topic, partitions, config=config)], request_timeout=SECONDS)
-    created[topic].result(SECONDS)
-
-
-def _flush(producer: Producer) -> None:
-    left = producer.flush(SECONDS)
+def flush(producer: Producer) -> None:
+    """Wait until every record is delivered, or has failed."""
+    left = producer.flush(PATIENCE)
     if left:
-        raise TimeoutError(f"{left} records were not delivered within {SECONDS:.0f} s")
+        raise TimeoutError(f"{left} records were not delivered within {PATIENCE:.0f} s")
 
 
 def _consumer(bootstrap: str, group: str, **config: Any) -> Consumer:
@@ -44,7 +46,8 @@ def _consumer(bootstrap: str, group: str, **config: Any) -> Consumer:
     )
 
 
-def _read(consumer: Consumer, count: int) -> list[Message]:
+def read(consumer: Consumer, count: int) -> list[Message]:
+    """So many records. Raises KafkaException, or TimeoutError."""
     deadline = Deadline()
     messages: list[Message] = []
     while len(messages) < count:
@@ -65,7 +68,7 @@ def _committed(bootstrap: str, group: str, topic: str, partitions: int = PARTITI
     consumer = _consumer(bootstrap, group)
     try:
         asked = [TopicPartition(topic, number) for number in range(partitions)]
-        return sum(max(found.offset, 0) for found in consumer.committed(asked, timeout=SECONDS))
+        return sum(max(found.offset, 0) for found in consumer.committed(asked, timeout=PATIENCE))
     finally:
         consumer.close()
 
@@ -73,7 +76,7 @@ def _committed(bootstrap: str, group: str, topic: str, partitions: int = PARTITI
 def produce_and_consume(bootstrap: str, run: str, **consumer_config: Any) -> dict[str, Any]:
     """All codecs into one topic; a group reads half and commits, its next member resumes with the rest."""
     topic, group = f"orders-{run}", f"billing-{run}"
-    _create_topic(bootstrap, topic)
+    create_topic(bootstrap, topic, PARTITIONS)
     delivered = dict.fromkeys(CODECS, 0)
     for codec in CODECS:
 
@@ -88,25 +91,25 @@ def produce_and_consume(bootstrap: str, run: str, **consumer_config: Any) -> dic
                 topic, record.value, record.key, record.partition,
                 timestamp=record.timestamp_ms, headers=list(record.headers), on_delivery=count,
             )  # fmt: skip
-        _flush(producer)
+        flush(producer)
 
     half = len(everything()) // 2
-    read: list[list[Sent]] = []
+    seen: list[list[Sent]] = []
     committed: list[int] = []
     for amount in (half, len(everything()) - half):
         consumer = _consumer(bootstrap, group, **consumer_config)
         try:
             consumer.subscribe([topic])
-            messages = _read(consumer, amount)
+            messages = read(consumer, amount)
             ends: dict[int, int] = {}
             for message in messages:
                 ends[message.partition()] = max(ends.get(message.partition(), 0), message.offset() + 1)
             consumer.commit(offsets=[TopicPartition(topic, *end) for end in ends.items()], asynchronous=False)
         finally:
             consumer.close()
-        read.append([_sent(message) for message in messages])
+        seen.append([_sent(message) for message in messages])
         committed.append(_committed(bootstrap, group, topic))
-    return {"delivered": delivered, "records": sorted(read[0] + read[1]), "committed": committed}
+    return {"delivered": delivered, "records": sorted(seen[0] + seen[1]), "committed": committed}
 
 
 def new_group_protocol(bootstrap: str, run: str) -> dict[str, Any]:
@@ -117,36 +120,36 @@ def new_group_protocol(bootstrap: str, run: str) -> dict[str, Any]:
 def transactions(bootstrap: str, run: str) -> dict[str, Any]:
     """One transaction that also commits a group's offsets, one aborted, one more; both isolation levels read."""
     source, target, group = f"payments-{run}", f"ledger-{run}", f"booking-{run}"
-    _create_topic(bootstrap, source, 1)
-    _create_topic(bootstrap, target, 1)
+    create_topic(bootstrap, source, 1)
+    create_topic(bootstrap, target, 1)
     feeder = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True})
     for number in range(6):
         feeder.produce(source, f"payment {number}")
-    _flush(feeder)
+    flush(feeder)
 
     producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": f"booker-{run}"})
-    producer.init_transactions(SECONDS)
+    producer.init_transactions(PATIENCE)
     consumer = _consumer(bootstrap, group)
     try:
         consumer.subscribe([source])
-        payments = _read(consumer, 6)
+        payments = read(consumer, 6)
         producer.begin_transaction()
         for payment in payments:
             producer.produce(target, b"booked " + payment.value())
         producer.send_offsets_to_transaction(
-            consumer.position(consumer.assignment()), consumer.consumer_group_metadata(), SECONDS
+            consumer.position(consumer.assignment()), consumer.consumer_group_metadata(), PATIENCE
         )
-        producer.commit_transaction(SECONDS)
+        producer.commit_transaction(PATIENCE)
     finally:
         consumer.close()
 
     producer.begin_transaction()
     producer.produce(target, b"never booked")
-    _flush(producer)  # so that the aborted record is in the log, not only in the client
-    producer.abort_transaction(SECONDS)
+    flush(producer)  # so that the aborted record is in the log, not only in the client
+    producer.abort_transaction(PATIENCE)
     producer.begin_transaction()
     producer.produce(target, b"end")
-    producer.commit_transaction(SECONDS)
+    producer.commit_transaction(PATIENCE)
 
     seen: dict[str, list[str]] = {}
     for level in ("read_committed", "read_uncommitted"):
@@ -155,7 +158,7 @@ def transactions(bootstrap: str, run: str) -> dict[str, Any]:
             reader.assign([TopicPartition(target, 0, 0)])
             values: list[str] = []
             while values[-1:] != ["end"]:
-                values.append(_read(reader, 1)[0].value().decode())
+                values.append(read(reader, 1)[0].value().decode())
         finally:
             reader.close()
         seen[level] = values
@@ -163,7 +166,7 @@ def transactions(bootstrap: str, run: str) -> dict[str, Any]:
 
 
 def _retention(client: AdminClient, topic: ConfigResource) -> str:
-    value: str = client.describe_configs([topic])[topic].result(SECONDS)["retention.ms"].value
+    value: str = client.describe_configs([topic])[topic].result(PATIENCE)["retention.ms"].value
     return value
 
 
@@ -173,57 +176,56 @@ def admin(bootstrap: str, run: str) -> dict[str, Any]:
     client = AdminClient({"bootstrap.servers": bootstrap})
     result: dict[str, Any] = {}
 
-    _create_topic(bootstrap, topic, 2, **{"retention.ms": "3600000"})
+    create_topic(bootstrap, topic, 2, **{"retention.ms": "3600000"})
     try:
-        _create_topic(bootstrap, topic, 2)
+        create_topic(bootstrap, topic, 2)
     except KafkaException as error:
         result["created again"] = error.args[0].name()
-    client.create_partitions([NewPartitions(topic, 3)])[topic].result(SECONDS)
-    deadline = Deadline(SECONDS)
-    while len(listed := client.list_topics(topic, timeout=SECONDS).topics[topic].partitions) < 3:
-        deadline.check(f"the third partition of {topic}")
+    client.create_partitions([NewPartitions(topic, 3)])[topic].result(PATIENCE)
+
+    def three_partitions() -> dict[int, Any] | None:
+        found: dict[int, Any] = client.list_topics(topic, timeout=PATIENCE).topics[topic].partitions
+        return found if len(found) == 3 else None
+
+    listed = until(three_partitions)
     result["partitions"] = {number: len(found.replicas) for number, found in sorted(listed.items())}
 
     resource = ConfigResource(ResourceType.TOPIC, topic)
     result["retention"] = _retention(client, resource)
     change = ConfigEntry("retention.ms", "7200000", incremental_operation=AlterConfigOpType.SET)
     asked = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[change])
-    client.incremental_alter_configs([asked])[asked].result(SECONDS)
-    deadline = Deadline(SECONDS)
-    while (found := _retention(client, resource)) == result["retention"]:
-        deadline.check(f"the new retention of {topic}")
-    result["new retention"] = found
+    client.incremental_alter_configs([asked])[asked].result(PATIENCE)
+    until(lambda: _retention(client, resource) != result["retention"])
+    result["new retention"] = _retention(client, resource)
 
     producer = Producer({"bootstrap.servers": bootstrap})
     for number in range(4):
         producer.produce(topic, f"page {number}", partition=0)
-    _flush(producer)
+    flush(producer)
     where = TopicPartition(topic, 0)
-    result["latest"] = client.list_offsets({where: OffsetSpec.latest()})[where].result(SECONDS).offset
+    result["latest"] = client.list_offsets({where: OffsetSpec.latest()})[where].result(PATIENCE).offset
     consumer = _consumer(bootstrap, group)
     consumer.subscribe([topic])
-    _read(consumer, 4)
+    read(consumer, 4)
     consumer.commit(asynchronous=False)
     consumer.close()
 
-    groups = client.list_consumer_groups(request_timeout=SECONDS).result(SECONDS)
+    groups = client.list_consumer_groups(request_timeout=PATIENCE).result(PATIENCE)
     result["groups"] = [found.group_id == group for found in groups.valid if found.group_id == group]
-    described = client.describe_consumer_groups([group])[group].result(SECONDS)
+    described = client.describe_consumer_groups([group])[group].result(PATIENCE)
     result["group state"] = described.state.name
-    client.delete_consumer_groups([group])[group].result(SECONDS)
+    client.delete_consumer_groups([group])[group].result(PATIENCE)
 
-    client.delete_topics([topic])[topic].result(SECONDS)
+    client.delete_topics([topic])[topic].result(PATIENCE)
     try:
-        client.delete_topics([f"no-such-{run}"])[f"no-such-{run}"].result(SECONDS)
+        client.delete_topics([f"no-such-{run}"])[f"no-such-{run}"].result(PATIENCE)
     except KafkaException as error:
         result["deleted unknown"] = error.args[0].name()
-    deadline = Deadline(SECONDS)
-    while topic in client.list_topics(timeout=SECONDS).topics:
-        deadline.check(f"topic {topic} to go away")
+    until(lambda: topic not in client.list_topics(timeout=PATIENCE).topics)
     return result
 
 
 def broker_addresses(bootstrap: str) -> list[tuple[str, int]]:
     """Where this client would connect: (host, port) of every broker of its Metadata response."""
-    brokers = AdminClient({"bootstrap.servers": bootstrap}).list_topics(timeout=SECONDS).brokers.values()
+    brokers = AdminClient({"bootstrap.servers": bootstrap}).list_topics(timeout=PATIENCE).brokers.values()
     return sorted((broker.host, broker.port) for broker in brokers)

@@ -7,8 +7,10 @@ from functools import cache
 from typing import Any
 
 import pytest
+from barnabas.ui.testing.bench import Barnabas
 from real.broker import Cluster, start_cluster
 from real.clients import WORKLOADS
+from real.fault_bench import mocked
 from real.old_broker import OLDEST, WITH_API_VERSIONS, WITH_GROUPS, OldBroker, start_old
 from real.secured import Secured, start_secured
 
@@ -32,8 +34,15 @@ def direct(broker: Cluster) -> Callable[[str], dict[str, Any]]:
 
 
 @pytest.fixture(scope="session")
+def mock_bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Barnabas]:
+    """One proxy in front of three mock brokers, for faults; use topic names of your own, and take your rules away."""
+    with mocked(tmp_path_factory.mktemp("control")) as proxy:
+        yield proxy
+
+
+@pytest.fixture(scope="session")
 def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
-    """Two brokers with TLS and SASL listeners."""
+    """Two brokers with plain, TLS and SASL listeners; use topic names of your own."""
     with start_secured(tmp_path_factory.mktemp("secured")) as secured:
         yield secured
 

@@ -1,9 +1,8 @@
-"""What the modules on faults share: a proxy in front of mock brokers, and the wire as it is up to now."""
+"""What the modules on faults share: a proxy in front of mock or real brokers, and the wire as it is up to now."""
 
 from __future__ import annotations
 
 import socket
-import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,21 +12,35 @@ from typing import Any
 from barnabas import decoder
 from barnabas.ui.testing.bench import Barnabas
 from barnabas.ui.testing.cluster import EmbeddedCluster
+from harness.waiting import PATIENCE, until
 from harness.wire import with_size
-
-SECONDS = 30.0
+from real.confluent_client import create_topic
 
 
 @contextmanager
 def mocked(directory: Path) -> Iterator[Barnabas]:
     """A proxy in front of three mock brokers."""
     cluster = EmbeddedCluster()
-    proxy = Barnabas(cluster.address, directory)
+    try:
+        with in_front_of(cluster.address, directory) as proxy:
+            yield proxy
+    finally:
+        cluster.stop()
+
+
+@contextmanager
+def in_front_of(address: tuple[str, int], directory: Path) -> Iterator[Barnabas]:
+    """A proxy in front of a broker."""
+    proxy = Barnabas(address, directory)
     try:
         yield proxy.start()
     finally:
         proxy.stop()
-        cluster.stop()
+
+
+def new_topic(bench: Barnabas) -> str:
+    """A topic of one partition."""
+    return create_topic(bench.bootstrap, f"t-{uuid.uuid4().hex[:8]}")
 
 
 def cursor(bench: Barnabas) -> int:
@@ -51,10 +64,8 @@ def settle(bench: Barnabas) -> int:
     """Wait until everything up to now is known: a request of our own goes the same way. Its number."""
     name = f"mark-{uuid.uuid4().hex}"
     frame = decoder.encode_request(18, 0, {}, correlation_id=1, client_id=name)
-    with socket.create_connection(bench.proxy.address) as sock:
+    with socket.create_connection(bench.proxy.address, PATIENCE) as sock:
         sock.sendall(with_size(frame))
         sock.recv(4)
-    deadline = time.monotonic() + SECONDS
-    while not (found := bench.control.exchange_page(f"client == '{name}'", wait=1.0)["exchanges"]):
-        assert time.monotonic() < deadline, "the inspector is far behind"
-    return int(found[0]["id"])
+    own = until(lambda: bench.control.exchange_page(f"client == '{name}'", wait=1.0)["exchanges"])
+    return int(own[0]["id"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from harness.waiting import PATIENCE, PATIENCE_MS, until
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.consumer.fetcher import ConsumerRecord
@@ -11,11 +12,9 @@ from kafka.errors import KafkaError
 from kafka.structs import OffsetAndMetadata
 from real.workload import CODECS, PARTITIONS, Deadline, Sent, everything, records
 
-SECONDS = 15.0  # for one call that waits for the broker
-
 
 def _admin(bootstrap: str) -> KafkaAdminClient:
-    return KafkaAdminClient(bootstrap_servers=bootstrap, request_timeout_ms=int(SECONDS * 1000))
+    return KafkaAdminClient(bootstrap_servers=bootstrap, request_timeout_ms=PATIENCE_MS)
 
 
 def _create_topic(bootstrap: str, topic: str, partitions: int = PARTITIONS, **config: str) -> None:
@@ -34,7 +33,8 @@ def _consumer(bootstrap: str, group: str | None, **config: Any) -> KafkaConsumer
     )
 
 
-def _read(consumer: KafkaConsumer, count: int) -> list[ConsumerRecord]:
+def read(consumer: KafkaConsumer, count: int) -> list[ConsumerRecord]:
+    """So many records."""
     deadline = Deadline()
     found: list[ConsumerRecord] = []
     while len(found) < count:
@@ -69,22 +69,22 @@ def produce_and_consume(bootstrap: str, run: str) -> dict[str, Any]:
             producer.send(topic, record.value, record.key, list(record.headers), record.partition, record.timestamp_ms)
             for record in records(codec)
         ]
-        delivered[codec] = sum(future.get(SECONDS).topic == topic for future in futures)
-        producer.close(SECONDS)
+        delivered[codec] = sum(future.get(PATIENCE).topic == topic for future in futures)
+        producer.close(PATIENCE)
 
     half = len(everything()) // 2
-    read: list[Sent] = []
+    seen: list[Sent] = []
     committed: list[int] = []
     for amount in (half, len(everything()) - half):
         consumer = _consumer(bootstrap, group)
         try:
             consumer.subscribe([topic])
-            read += [_sent(record) for record in _read(consumer, amount)]
+            seen += [_sent(record) for record in read(consumer, amount)]
             consumer.commit()
         finally:
             consumer.close()
         committed.append(_committed(bootstrap, group, topic))
-    return {"delivered": delivered, "records": sorted(read), "committed": committed}
+    return {"delivered": delivered, "records": sorted(seen), "committed": committed}
 
 
 def transactions(bootstrap: str, run: str) -> dict[str, Any]:
@@ -95,16 +95,14 @@ def transactions(bootstrap: str, run: str) -> dict[str, Any]:
     feeder = KafkaProducer(bootstrap_servers=bootstrap, enable_idempotence=True)
     for number in range(6):
         feeder.send(source, f"payment {number}".encode())
-    feeder.close(SECONDS)
+    feeder.close(PATIENCE)
 
-    producer = KafkaProducer(
-        bootstrap_servers=bootstrap, transactional_id=f"booker-{run}", max_block_ms=int(SECONDS * 1000)
-    )
+    producer = KafkaProducer(bootstrap_servers=bootstrap, transactional_id=f"booker-{run}", max_block_ms=PATIENCE_MS)
     consumer = _consumer(bootstrap, group)
     try:
         producer.init_transactions()
         consumer.subscribe([source])
-        payments = _read(consumer, 6)
+        payments = read(consumer, 6)
         producer.begin_transaction()
         for payment in payments:
             producer.send(target, b"booked " + payment.value)
@@ -116,15 +114,15 @@ def transactions(bootstrap: str, run: str) -> dict[str, Any]:
 
         producer.begin_transaction()
         aborted = producer.send(target, b"never booked")
-        producer.flush(SECONDS)  # so that the aborted record is in the log, not only in the client
-        aborted.get(SECONDS)
+        producer.flush(PATIENCE)  # so that the aborted record is in the log, not only in the client
+        aborted.get(PATIENCE)
         producer.abort_transaction()
         producer.begin_transaction()
         producer.send(target, b"end")
         producer.commit_transaction()
     finally:
         consumer.close()
-        producer.close(SECONDS)
+        producer.close(PATIENCE)
 
     seen: dict[str, list[str]] = {}
     for level in ("read_committed", "read_uncommitted"):
@@ -135,7 +133,7 @@ def transactions(bootstrap: str, run: str) -> dict[str, Any]:
             reader.seek_to_beginning(where)
             values: list[str] = []
             while values[-1:] != ["end"]:
-                values.append(_read(reader, 1)[0].value.decode())
+                values.append(read(reader, 1)[0].value.decode())
         finally:
             reader.close()
         seen[level] = values
@@ -153,26 +151,24 @@ def admin(bootstrap: str, run: str) -> dict[str, Any]:
         result["created again"] = type(error).__name__
     with _admin(bootstrap) as client:
         client.create_partitions({topic: 3})
-        deadline = Deadline(SECONDS)
-        while len((described := client.describe_topics([topic])[0])["partitions"]) < 3:
-            deadline.check(f"the third partition of {topic}")
+        until(lambda: len(client.describe_topics([topic])[0]["partitions"]) == 3)
+        (described,) = client.describe_topics([topic])
         result["partitions"] = {
             found["partition_index"]: len(found["replica_nodes"])
             for found in sorted(described["partitions"], key=lambda found: found["partition_index"])
         }
         result["retention"] = _retention(client, topic)
         client.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, {"retention.ms": "7200000"})])
-        while (found := _retention(client, topic)) == result["retention"]:
-            deadline.check(f"the new retention of {topic}")
-        result["new retention"] = found
+        until(lambda: _retention(client, topic) != result["retention"])
+        result["new retention"] = _retention(client, topic)
 
         producer = KafkaProducer(bootstrap_servers=bootstrap)
         pages = [producer.send(topic, f"page {number}".encode(), partition=0) for number in range(4)]
-        result["latest"] = max(page.get(SECONDS).offset for page in pages) + 1
-        producer.close(SECONDS)
+        result["latest"] = max(page.get(PATIENCE).offset for page in pages) + 1
+        producer.close(PATIENCE)
         consumer = _consumer(bootstrap, group)
         consumer.subscribe([topic])
-        _read(consumer, 4)
+        read(consumer, 4)
         consumer.commit()
         consumer.close()
 
@@ -184,9 +180,7 @@ def admin(bootstrap: str, run: str) -> dict[str, Any]:
             client.delete_topics([f"no-such-{run}"])
         except KafkaError as error:
             result["deleted unknown"] = type(error).__name__
-        deadline = Deadline(SECONDS)
-        while topic in client.list_topics():
-            deadline.check(f"topic {topic} to go away")
+        until(lambda: topic not in client.list_topics())
     return result
 
 

@@ -10,9 +10,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from real.broker import JVM, jar_directory
+from harness.waiting import PATIENCE
+from real import java_programs
 
-SECONDS = 60.0
 Java = Callable[..., list[str]]
 """``java(what, topic, count, **settings)``: what became of it, in words."""
 
@@ -20,11 +20,10 @@ Java = Callable[..., list[str]]
 @contextmanager
 def reacting(bootstrap: str, directory: Path) -> Iterator[Java]:
     """`directory`: for what it logs."""
-    program = Path(__file__).with_name("java") / "Reactions.java"
     log = directory / "log"
     with log.open("w") as errors:
         process = subprocess.Popen(
-            [*JVM, "-cp", f"{jar_directory()}/*", str(program)],
+            java_programs.command("Reactions", java_programs.broker_jars()),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=errors,
@@ -40,7 +39,7 @@ def reacting(bootstrap: str, directory: Path) -> Iterator[Java]:
         named = [f"{name.replace('_', '.')}={value}" for name, value in settings.items()]
         print(what, bootstrap, topic, count, *named, file=order, flush=True)
         try:
-            return said.get(timeout=SECONDS).rstrip("\n").split("\t")
+            return said.get(timeout=3 * PATIENCE).rstrip("\n").split("\t")
         except queue.Empty:
             raise AssertionError(log.read_text()[-2000:]) from None
 
@@ -49,7 +48,7 @@ def reacting(bootstrap: str, directory: Path) -> Iterator[Java]:
     finally:
         order.close()
         try:
-            process.wait(10)
+            process.wait(PATIENCE)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from barnabas.proxy import ProxyConfig
 from barnabas.proxy.events import Event
@@ -17,9 +17,11 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 from harness.proxies import Proxy
+from harness.waiting import PATIENCE, until
 from real.broker import Cluster, Node, start_cluster
-from real.workload import Deadline
 from tls.certificates import Certificate, make
+
+E = TypeVar("E", bound=Event)
 
 USER, PASSWORD = "alice", "canary-Wb7-password"
 MECHANISMS = ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]
@@ -28,7 +30,7 @@ LISTENERS = {
     "MTLS": "SSL",
     "LOGIN": "SASL_PLAINTEXT",
     "TLSLOGIN": "SASL_SSL",
-    "SHORT": "SASL_PLAINTEXT",  # sessions of 3 s
+    "SHORT": "SASL_PLAINTEXT",  # sessions of 6 s
 }
 JAAS = {
     "plain": f'org.apache.kafka.common.security.plain.PlainLoginModule required user_{USER}="{PASSWORD}";',
@@ -76,15 +78,16 @@ class Running:
         broken_off = "the client closed the connection during the TLS handshake"
         return [event.text for event in self.events() if event.warning and not event.text.endswith(broken_off)]
 
-    def first(self, kind: type[Event]) -> Any:
-        """Wait for an event of this kind."""
-        deadline = Deadline(60)
-        while not (found := self.events(kind)):
-            deadline.check(f"an event {kind.__name__}")
-        return found[0]
+    def wait_for(self, kind: type[E], count: int = 1) -> list[E]:
+        """Events of this kind, as soon as there are so many."""
+        return until(
+            lambda: found if len(found := self.events(kind)) >= count else None,
+            lambda: [event.text for event in self._events],
+        )
 
-    def events(self, kind: type[Event] = Event) -> list[Any]:
-        while (event := self.proxy.next_event(0.05)) is not None:
+    def events(self, kind: type[E] = Event) -> list[E]:  # type: ignore[assignment]
+        """Those of this kind up to now; behind the ``with`` of the proxy: all."""
+        while (event := self.proxy.next_event(0)) is not None:
             self._events.append(event)
         return [event for event in self._events if isinstance(event, kind)]
 
@@ -102,7 +105,7 @@ def start_secured(folder: Path) -> Iterator[Secured]:
         "ssl.truststore.type": "PEM",
         "ssl.truststore.location": ca.path,
         "listener.name.mtls.ssl.client.auth": "required",
-        "listener.name.short.connections.max.reauth.ms": 3000,
+        "listener.name.short.connections.max.reauth.ms": 6000,
         "sasl.enabled.mechanisms": ",".join(MECHANISMS),
     }
     for listener in ("login", "tlslogin", "short"):
@@ -112,7 +115,7 @@ def start_secured(folder: Path) -> Iterator[Secured]:
         for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):
             user = UserScramCredentialUpsertion(USER, ScramCredentialInfo(mechanism, 4096), PASSWORD.encode())
             for done in admin.alter_user_scram_credentials([user]).values():
-                done.result(20)
+                done.result(PATIENCE)
         for done in admin.create_topics([NewTopic("t", 4, 2)]).values():
-            done.result(20)
+            done.result(PATIENCE)
         yield Secured(cluster, folder, ca, make(folder, "client", (), ca))

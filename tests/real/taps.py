@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import shutil
+import socket
 import subprocess
-import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
+
+from harness.waiting import until
+
+LAST = b"the last packet of this capture"
 
 
 @cache
@@ -28,7 +32,9 @@ def missing() -> str:
 @contextmanager
 def tap(file: Path, ports: Iterable[int], *options: str) -> Iterator[None]:
     """Capture what these loopback ports send and receive."""
-    only = " or ".join(f"tcp port {port}" for port in ports)
+    marker = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    marker.bind(("127.0.0.1", 0))
+    only = " or ".join([f"udp port {marker.getsockname()[1]}", *(f"tcp port {port}" for port in ports)])
     words = ["dumpcap", "-q", "-i", "lo", "-B", "64", "-w", str(file), "-f", only, *options]
     capturing = subprocess.Popen(words, stderr=subprocess.PIPE, text=True)
     assert capturing.stderr is not None
@@ -37,12 +43,12 @@ def tap(file: Path, ports: Iterable[int], *options: str) -> Iterator[None]:
             if line.startswith("File:"):  # from now on
                 break
         yield
-        sizes = [-1]
-        while len(sizes) < 4 or sizes[-4] != sizes[-1]:  # it takes packets from the kernel four times a second
-            time.sleep(0.2)
-            sizes.append(file.stat().st_size)
+        # what comes after all others is there: so are they
+        marker.sendto(LAST, marker.getsockname())
+        until(lambda: LAST in file.read_bytes(), lambda: f"{file} has {file.stat().st_size} bytes")
     finally:
         capturing.terminate()
         capturing.stderr.read()
         capturing.stderr.close()
         capturing.wait()
+        marker.close()

@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 
 import pytest
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError
 from barnabas.ui.testing.bench import Barnabas
-from real.fault_bench import cursor, mocked, seen
-
-
-@pytest.fixture(scope="module")
-def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Barnabas]:
-    with mocked(tmp_path_factory.mktemp("control")) as proxy:
-        yield proxy
+from harness.waiting import PATIENCE
+from real.fault_bench import cursor, seen
 
 
 def aiokafka(bootstrap: str, topic: str) -> str:
@@ -27,7 +21,7 @@ def aiokafka(bootstrap: str, topic: str) -> str:
                 return type(error).__name__
             return "sent"
 
-    return asyncio.run(asyncio.wait_for(work(), 60))
+    return asyncio.run(asyncio.wait_for(work(), PATIENCE))
 
 
 @pytest.mark.parametrize(
@@ -37,8 +31,8 @@ def aiokafka(bootstrap: str, topic: str) -> str:
         ("TOPIC_AUTHORIZATION_FAILED", "TopicAuthorizationFailedError", 1),
     ],
 )
-def test_produce(bench: Barnabas, error: str, told: str, requests: int) -> None:
-    topic = f"aiokafka-{requests}"
+def test_produce(mock_bench: Barnabas, error: str, told: str, requests: int) -> None:
+    bench, topic = mock_bench, f"aiokafka-{requests}"
     before = cursor(bench)
     with bench.inject(api="Produce", error=error, topic=topic, times=1) as fault:
         assert aiokafka(bench.bootstrap, topic) == told

@@ -2,44 +2,33 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 from barnabas.ui.testing.bench import Barnabas
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
+from harness.waiting import PATIENCE
 from kafka import KafkaConsumer, KafkaProducer
 from kafka.errors import CorruptRecordError, TopicAuthorizationFailedError
 from kafka.structs import TopicPartition as Partition
 from real.broker import Cluster
-from real.fault_bench import cursor, seen
+from real.confluent_client import flush, read
+from real.fault_bench import cursor, in_front_of, new_topic, seen
 from real.workload import Deadline
-
-SECONDS = 30.0
 
 
 @pytest.fixture(scope="module")
 def bench(broker: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Barnabas]:
     """A proxy in front of the real broker, for the whole module."""
-    proxy = Barnabas(broker.addresses[0], tmp_path_factory.mktemp("control"))
-    try:
-        yield proxy.start()
-    finally:
-        proxy.stop()
+    with in_front_of(broker.addresses[0], tmp_path_factory.mktemp("control")) as proxy:
+        yield proxy
 
 
 @pytest.fixture
 def topic(bench: Barnabas) -> str:
     return new_topic(bench)
-
-
-def new_topic(bench: Barnabas) -> str:
-    name = f"t-{uuid.uuid4().hex[:8]}"
-    admin = AdminClient({"bootstrap.servers": bench.bootstrap})
-    admin.create_topics([NewTopic(name, 1, 1)])[name].result(SECONDS)
-    return name
 
 
 def send(bench: Barnabas, topic: str, values: range, **config: Any) -> None:
@@ -51,7 +40,7 @@ def send(bench: Barnabas, topic: str, values: range, **config: Any) -> None:
         producer.produce(
             topic, str(number), partition=0, on_delivery=lambda error, _: failed.append(error) if error else None
         )
-        assert producer.flush(SECONDS) == 0
+        flush(producer)
     assert failed == []
 
 
@@ -59,13 +48,7 @@ def read_all(bench: Barnabas, topic: str, count: int) -> list[int]:
     """With librdkafka, which begins no fetch sessions."""
     consumer = Consumer({"bootstrap.servers": bench.bootstrap, "group.id": topic, "check.crcs": True, "log_level": 0})
     consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
-    deadline = Deadline(SECONDS)
-    values: list[int] = []
-    while len(values) < count:
-        deadline.check(f"{count} records, {len(values)} so far")
-        message = consumer.poll(0.2)
-        if message is not None and message.error() is None:
-            values.append(int(message.value()))
+    values = [int(message.value()) for message in read(consumer, count)]
     consumer.close()
     return values
 
@@ -91,7 +74,7 @@ def reader(bench: Barnabas) -> Iterator[Callable[..., KafkaConsumer]]:
 
 
 def poll_until(consumer: KafkaConsumer, what: Callable[[], bool], values: list[tuple[str, int]]) -> None:
-    deadline = Deadline(SECONDS)
+    deadline = Deadline()
     while not what():
         deadline.check(f"what was to come; read so far: {values}")
         for batch in consumer.poll(timeout_ms=100).values():
@@ -177,10 +160,12 @@ def test_a_batch_that_is_not_what_it_says_is_refused_for_good(
     producer = Producer({"bootstrap.servers": bench.bootstrap, "linger.ms": 0, "log_level": 0})
     with bench.inject(api="Produce", topic=topic, do={"corrupt": kind, "in": "request"}, times=1) as fault:
         producer.produce(topic, "0", partition=0, on_delivery=lambda refused, _: failed.append(refused))
-        assert producer.flush(SECONDS) == 0 and fault.hits == 1
+        flush(producer)
+        assert fault.hits == 1
     assert [refused.name() for refused in failed] == [error]
 
 
+@pytest.mark.slow
 def test_a_batch_that_comes_twice(bench: Barnabas, topic: str) -> None:
     """A duplicated acknowledgement-less retry: the broker writes an idempotent producer's batch once (KIP-98)."""
     with bench.inject(api="Produce", topic=topic, disconnect="before-response", after=1, times=1) as fault:
@@ -201,16 +186,17 @@ def test_kafka_python_goes_on_after_an_election_and_stops_at_an_acl(bench: Barna
     producer = KafkaProducer(bootstrap_servers=bench.bootstrap, retry_backoff_ms=30, reconnect_backoff_ms=10, retries=5)
     try:
         with bench.inject(api="Produce", topic=topic, error="NOT_LEADER_OR_FOLLOWER", times=2) as moved:
-            assert producer.send(topic, b"1").get(SECONDS).offset == 0
+            assert producer.send(topic, b"1").get(PATIENCE).offset == 0
             assert moved.hits == 2
         with bench.inject(api="Produce", topic=topic, error="TOPIC_AUTHORIZATION_FAILED", times=1) as refused:
             with pytest.raises(TopicAuthorizationFailedError):
-                producer.send(topic, b"2").get(SECONDS)
+                producer.send(topic, b"2").get(PATIENCE)
             assert refused.hits == 1
     finally:
-        producer.close(timeout=5)
+        producer.close(timeout=PATIENCE)
 
 
+@pytest.mark.slow  # the client waits for its timeout
 @pytest.mark.parametrize(("kind", "name"), [("length", "a size beyond the end"), ("truncate", "half a frame")])
 def test_a_frame_that_is_none(bench: Barnabas, topic: str, kind: str, name: str) -> None:
     """Fewer bytes than their size says: the client gives the connection up and sends again. (What an action draws depends on
@@ -221,15 +207,15 @@ def test_a_frame_that_is_none(bench: Barnabas, topic: str, kind: str, name: str)
         retry_backoff_ms=30,
         reconnect_backoff_ms=10,
         retries=5,
-        request_timeout_ms=1000,
+        request_timeout_ms=5000,
     )
     try:
-        assert producer.send(topic, b"1").get(SECONDS).offset == 0
+        assert producer.send(topic, b"1").get(PATIENCE).offset == 0
         with bench.inject(api="Produce", topic=topic, do={"corrupt": kind}, times=1, name=name) as fault:
-            assert producer.send(topic, b"2").get(SECONDS).offset == 1
+            assert producer.send(topic, b"2").get(PATIENCE).offset == 1
             assert fault.hits == 1
     finally:
-        producer.close(timeout=5)
+        producer.close(timeout=PATIENCE)
     produced = seen(bench, 0, f"api == Produce and topic == {topic}")
     assert len(produced) == 3 and len({each["conn"] for each in produced}) == 2
 
@@ -238,5 +224,5 @@ def test_admin_shows_what_a_rule_answers(bench: Barnabas) -> None:
     admin = AdminClient({"bootstrap.servers": bench.bootstrap, "log_level": 0})
     canned = {"respond": {"groups": [{"group_id": "made up", "protocol_type": "consumer", "group_state": "Stable"}]}}
     with bench.inject(api="ListGroups", do=canned):
-        listed = admin.list_consumer_groups(request_timeout=SECONDS).result()
+        listed = admin.list_consumer_groups(request_timeout=PATIENCE).result()
         assert {group.group_id for group in listed.valid} == {"made up"}

@@ -5,17 +5,17 @@ As in `test_actions_producing`: librdkafka's mock brokers, one proxy for the mod
 
 from __future__ import annotations
 
-import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from barnabas.ui.testing.bench import Barnabas
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Producer, TopicPartition
-from real.fault_bench import cursor, mocked, seen
+from harness.waiting import PATIENCE, until
+from real.confluent_client import flush
+from real.fault_bench import cursor, seen
 
-SECONDS = 20.0
 COUNT = 20
 QUICK = {
     "retry.backoff.ms": 20, "retry.backoff.max.ms": 60, "reconnect.backoff.ms": 10, "reconnect.backoff.max.ms": 50, "log_level": 0,
@@ -26,10 +26,9 @@ QUICK = {
 
 
 @pytest.fixture(scope="module")
-def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Barnabas]:
-    """One proxy for the whole module."""
-    with mocked(tmp_path_factory.mktemp("control")) as proxy:
-        yield proxy
+def bench(mock_bench: Barnabas) -> Barnabas:
+    """One proxy for all modules."""
+    return mock_bench
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +38,7 @@ def topic(bench: Barnabas) -> str:
     producer = Producer({"bootstrap.servers": bench.bootstrap, "linger.ms": 0})
     for number in range(COUNT):
         producer.produce(name, str(number), partition=0)
-        assert producer.flush(SECONDS) == 0
+        flush(producer)
     return name
 
 
@@ -52,14 +51,14 @@ class Reader:
         self.errors: list[int] = []
 
     def read_until(self, what: Callable[[], bool]) -> None:
-        end = time.monotonic() + SECONDS
-        while not what():
-            assert time.monotonic() < end, (self.values, self.errors)
-            message = self.consumer.poll(0.1)
-            if message is not None and message.error() is not None:
-                self.errors.append(message.error().code())
-            elif message is not None:
-                self.values.append(int(message.value()))
+        until(lambda: self._poll() or what(), lambda: (self.values, self.errors), pause=0)
+
+    def _poll(self) -> None:
+        message = self.consumer.poll(0.1)
+        if message is not None and message.error() is not None:
+            self.errors.append(message.error().code())
+        elif message is not None:
+            self.values.append(int(message.value()))
 
     def all(self) -> bool:
         return len(self.values) >= COUNT
@@ -85,9 +84,9 @@ def assigned(bench: Barnabas, topic: str, **config: Any) -> Reader:
     ("error", "asks"),
     [
         ("NOT_LEADER_OR_FOLLOWER", "Metadata"),
-        ("UNKNOWN_TOPIC_OR_PARTITION", "Metadata"),
+        pytest.param("UNKNOWN_TOPIC_OR_PARTITION", "Metadata", marks=pytest.mark.slow),
         # KIP-320: with an epoch that is too old the client asks where it stands.
-        ("FENCED_LEADER_EPOCH", "Metadata"),
+        pytest.param("FENCED_LEADER_EPOCH", "Metadata", marks=pytest.mark.slow),
     ],
 )
 def test_a_fetch_is_refused_and_sent_again(bench: Barnabas, topic: str, error: str, asks: str) -> None:
@@ -124,7 +123,7 @@ def test_an_acl_that_is_missing_is_told(bench: Barnabas, topic: str) -> None:
         assert reader.errors[0] == KafkaError.TOPIC_AUTHORIZATION_FAILED and reader.values == []
 
 
-@pytest.mark.parametrize("kind", ["crc", "payload"])
+@pytest.mark.parametrize("kind", ["crc", pytest.param("payload", marks=pytest.mark.slow)])
 def test_a_damaged_batch_is_not_given_out(bench: Barnabas, topic: str, kind: str) -> None:
     """With check.crcs the consumer says what is wrong; no damaged record reaches its user."""
     wrong = {"corrupt": kind} | ({"crc": "kept"} if kind == "payload" else {})
@@ -136,15 +135,22 @@ def test_a_damaged_batch_is_not_given_out(bench: Barnabas, topic: str, kind: str
         assert set(reader.errors) == {KafkaError._BAD_MSG} and reader.values == []
 
 
-@pytest.mark.parametrize("kind", ["torn", "batch-length", "magic", "codec", "varint", "record-count", "bits"])
+@pytest.mark.parametrize(
+    "kind",
+    ["torn", "bits"]
+    + [
+        pytest.param(kind, marks=pytest.mark.slow)
+        for kind in ("batch-length", "magic", "codec", "varint", "record-count")
+    ],
+)
 def test_a_batch_that_makes_no_sense_is_told_or_left(bench: Barnabas, topic: str, kind: str) -> None:
     """What cannot be read is never given out as a record; when it is mended the consumer has all."""
     wrong = {"corrupt": kind} | ({"count": 8} if kind == "bits" else {})
     with assigned(bench, topic, **{"check.crcs": kind == "bits"}) as reader:
         with bench.inject("resp.throttle_time_ms >= 0", api="Fetch", topic=topic, do=wrong, times=2) as fault:
-            fault.wait(2)
-        deadline = time.monotonic() + 3
-        reader.read_until(lambda: reader.all() or time.monotonic() > deadline)
+            fault.wait(2, PATIENCE)
+        # it goes on behind what it has told of, or reads it all again: in either way it comes to the last record
+        reader.read_until(lambda: reader.values[-1:] == [COUNT - 1])
         assert reader.values == sorted(set(reader.values)) and set(reader.values) <= set(range(COUNT))
         assert reader.errors or reader.values == list(range(COUNT))
 
@@ -173,8 +179,8 @@ def joined(bench: Barnabas, topic: str, **config: Any) -> Reader:
         pytest.param("Heartbeat", "UNKNOWN_MEMBER_ID", "JoinGroup", marks=pytest.mark.slow),
         ("Heartbeat", "NOT_COORDINATOR", "FindCoordinator"),
         pytest.param("JoinGroup", "COORDINATOR_LOAD_IN_PROGRESS", "JoinGroup", marks=pytest.mark.slow),
-        ("OffsetFetch", "COORDINATOR_LOAD_IN_PROGRESS", "OffsetFetch"),
-        ("FindCoordinator", "COORDINATOR_NOT_AVAILABLE", "FindCoordinator"),
+        pytest.param("OffsetFetch", "COORDINATOR_LOAD_IN_PROGRESS", "OffsetFetch", marks=pytest.mark.slow),
+        pytest.param("FindCoordinator", "COORDINATOR_NOT_AVAILABLE", "FindCoordinator", marks=pytest.mark.slow),
     ],
 )
 def test_members_find_their_way_back(bench: Barnabas, topic: str, api: str, error: str, asks: str) -> None:
@@ -187,6 +193,7 @@ def test_members_find_their_way_back(bench: Barnabas, topic: str, api: str, erro
         assert reader.errors == [] and sorted(set(reader.values)) == list(range(COUNT))
 
 
+@pytest.mark.slow
 def test_a_fenced_instance_ends(bench: Barnabas, topic: str) -> None:
     """KIP-345: another member has the instance id; this one stops, for good."""
     with joined(bench, topic, **{"group.instance.id": "one"}) as reader:
@@ -203,6 +210,7 @@ def test_a_group_that_must_not_be_joined(bench: Barnabas, topic: str, error: str
         assert reader.errors[0] == getattr(KafkaError, error) and reader.values == []
 
 
+@pytest.mark.slow
 def test_commits_that_are_refused(bench: Barnabas, topic: str) -> None:
     """A commit in a generation that is over fails; one at the wrong broker is sent to the right one."""
     with joined(bench, topic) as reader:
@@ -217,7 +225,7 @@ def test_commits_that_are_refused(bench: Barnabas, topic: str) -> None:
             assert raised.value.args[0].code() == getattr(KafkaError, error)
 
 
-@pytest.mark.parametrize("to", ["moved", "none"])
+@pytest.mark.parametrize("to", ["moved", pytest.param("none", marks=pytest.mark.slow)])
 def test_a_coordinator_that_is_elsewhere(bench: Barnabas, topic: str, to: str) -> None:
     """The client asks FindCoordinator until it is right; a broker that is not the coordinator says so."""
     with bench.inject(api="FindCoordinator", coordinator=to, times=1) as fault, joined(bench, topic) as reader:

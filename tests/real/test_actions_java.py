@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from barnabas.ui.testing.bench import Barnabas
-from confluent_kafka.admin import AdminClient, NewTopic
 from real.broker import Cluster
-from real.fault_bench import cursor, seen
-from real.reactions import SECONDS, Java, reacting, sent
+from real.fault_bench import cursor, in_front_of, new_topic, seen
+from real.reactions import Java, reacting, sent
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
 def bench(broker: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Barnabas]:
     """A proxy in front of the real broker, for the whole module."""
-    proxy = Barnabas(broker.addresses[0], tmp_path_factory.mktemp("control"))
-    try:
-        yield proxy.start()
-    finally:
-        proxy.stop()
+    with in_front_of(broker.addresses[0], tmp_path_factory.mktemp("control")) as proxy:
+        yield proxy
 
 
 @pytest.fixture(scope="module")
@@ -34,10 +29,7 @@ def java(bench: Barnabas, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
 @pytest.fixture
 def topic(bench: Barnabas) -> str:
-    name = f"t-{uuid.uuid4().hex[:8]}"
-    admin = AdminClient({"bootstrap.servers": bench.bootstrap})
-    admin.create_topics([NewTopic(name, 1, 1)])[name].result(SECONDS)
-    return name
+    return new_topic(bench)
 
 
 def answers(bench: Barnabas, since: int, api: str) -> list[str]:

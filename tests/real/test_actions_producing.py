@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,9 +15,10 @@ import pytest
 from barnabas.ui.testing.bench import Barnabas
 from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
-from real.fault_bench import cursor, mocked, seen
+from harness.waiting import PATIENCE, PATIENCE_MS
+from real.confluent_client import flush
+from real.fault_bench import cursor, seen
 
-SECONDS = 20.0
 QUICK = {
     "linger.ms": 0, "retry.backoff.ms": 20, "retry.backoff.max.ms": 60, "reconnect.backoff.ms": 10, "reconnect.backoff.max.ms": 50,
     "topic.metadata.refresh.fast.interval.ms": 20, "log_level": 0,
@@ -26,17 +26,16 @@ QUICK = {
 SHORT = {"socket.timeout.ms": 400}
 
 
-@pytest.fixture(scope="module")
-def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Barnabas]:
-    """One proxy for the whole module."""
-    with mocked(tmp_path_factory.mktemp("control")) as proxy:
-        yield proxy
+@pytest.fixture
+def bench(mock_bench: Barnabas) -> Barnabas:
+    """One proxy for all modules."""
+    return mock_bench
 
 
 def new_topic(bench: Barnabas) -> str:
     """A topic that its first Metadata makes, with its leaders known."""
     topic = f"t-{uuid.uuid4().hex[:8]}"
-    AdminClient({"bootstrap.servers": bench.bootstrap, "log_level": 0}).list_topics(topic, timeout=SECONDS)
+    AdminClient({"bootstrap.servers": bench.bootstrap, "log_level": 0}).list_topics(topic, timeout=PATIENCE)
     return topic
 
 
@@ -49,7 +48,7 @@ def send(bench: Barnabas, topic: str, count: int = 3, **config: Any) -> list[Kaf
             producer.produce(topic, str(number), partition=0, on_delivery=lambda error, _: became.append(error))
         except KafkaException as refused:
             became.append(refused.args[0])
-        assert producer.flush(SECONDS) == 0
+        flush(producer)
     return became
 
 
@@ -104,8 +103,17 @@ def test_a_produce_is_refused(bench: Barnabas, case: Refused) -> None:
 PLACES = ("before-request", "mid-request", "before-response", "mid-response", "after-response")
 
 
-@pytest.mark.parametrize("how", ["fin", "rst"])
-@pytest.mark.parametrize("place", PLACES)
+EVERY_DAY = {("before-request", "rst"), ("mid-response", "fin"), ("after-response", "fin")}
+
+
+@pytest.mark.parametrize(
+    ("place", "how"),
+    [
+        pytest.param(place, how, marks=[pytest.mark.slow] * ((place, how) not in EVERY_DAY))
+        for place in PLACES
+        for how in ("fin", "rst")
+    ],
+)
 def test_connections_end(bench: Barnabas, place: str, how: str) -> None:
     """The client connects again and sends again; every record arrives."""
     topic = new_topic(bench)
@@ -121,12 +129,12 @@ def test_connections_end(bench: Barnabas, place: str, how: str) -> None:
     "do",
     [
         {"drop": "response"},
-        {"drop": "request"},
+        pytest.param({"drop": "request"}, marks=pytest.mark.slow),
         {"delay": "1500ms"},
-        {"delay": "1500ms", "of": "request"},
-        {"blackhole": "1500ms"},
+        pytest.param({"delay": "1500ms", "of": "request"}, marks=pytest.mark.slow),
+        pytest.param({"blackhole": "1500ms"}, marks=pytest.mark.slow),
         {"blackhole": "forever"},
-        {"corrupt": "correlation"},
+        pytest.param({"corrupt": "correlation"}, marks=pytest.mark.slow),
     ],
     ids=str,
 )
@@ -172,7 +180,7 @@ def test_a_narrow_line(bench: Barnabas) -> None:
         begun = time.monotonic()
         for _ in range(2):
             producer.produce(topic, b"x" * 30_000, partition=0, on_delivery=lambda error, _: became.append(error))
-            assert producer.flush(SECONDS) == 0
+            flush(producer)
         assert became == [None] * 2 and time.monotonic() - begun > 0.3
 
 
@@ -204,13 +212,13 @@ def test_an_unknown_producer_id(bench: Barnabas) -> None:
 
 def transaction(bench: Barnabas, topic: str) -> Producer:
     producer = Producer(
-        {"bootstrap.servers": bench.bootstrap, "transactional.id": f"x-{topic}", "transaction.timeout.ms": 10_000}
+        {"bootstrap.servers": bench.bootstrap, "transactional.id": f"x-{topic}", "transaction.timeout.ms": PATIENCE_MS}
         | QUICK
     )
-    producer.init_transactions(SECONDS)
+    producer.init_transactions(PATIENCE)
     producer.begin_transaction()
     producer.produce(topic, "in a transaction", partition=0)
-    assert producer.flush(SECONDS) == 0
+    flush(producer)
     return producer
 
 
@@ -232,10 +240,10 @@ def test_the_end_of_a_transaction_is_refused(bench: Barnabas, error: str, fatal:
     with bench.inject(f"txn == 'x-{topic}'", api="EndTxn", error=error, times=1) as fault:
         if fatal:
             with pytest.raises(KafkaException) as raised:
-                producer.commit_transaction(SECONDS)
+                producer.commit_transaction(PATIENCE)
             assert raised.value.args[0].fatal()
         else:
-            producer.commit_transaction(SECONDS)
+            producer.commit_transaction(PATIENCE)
         assert fault.hits == 1
     asked = [each["error"] for each in seen(bench, 0, f"api == EndTxn and txn == 'x-{topic}'")]
     assert asked == [error] if fatal else asked[0] == error and asked[-1] in (None, "NONE")
@@ -246,7 +254,7 @@ def test_metadata_that_was_edited(bench: Barnabas) -> None:
     admin = AdminClient({"bootstrap.servers": bench.bootstrap, "log_level": 0})
     with bench.inject(api="Metadata", topic=topic, do={"edit": {"topics.error_code": 29}}):
         assert (
-            admin.list_topics(topic, timeout=SECONDS).topics[topic].error.code()
+            admin.list_topics(topic, timeout=PATIENCE).topics[topic].error.code()
             == KafkaError.TOPIC_AUTHORIZATION_FAILED
         )
-    assert admin.list_topics(topic, timeout=SECONDS).topics[topic].error is None
+    assert admin.list_topics(topic, timeout=PATIENCE).topics[topic].error is None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +10,16 @@ import kafka
 import kafka.errors
 import pytest
 from barnabas.proxy import ProxyConfig
+from barnabas.proxy.events import FindingSeen, show
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from harness import commands
 from harness.proxies import Proxy
-from real.broker import JVM, Cluster, jar_directory
+from harness.testbed import next_event
+from harness.waiting import PATIENCE
+from real import java_programs
+from real.broker import Cluster
+from real.confluent_client import create_topic, flush
 from real.old_broker import OldBroker
 
 
@@ -33,7 +37,7 @@ def verdicts(found: dict[str, Any]) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("told", "version", "negotiation", "foretold"),
     # told 0.9, kafka-python asks for nothing; told 0.10, it asks, and takes no more than 0.10 had
-    [((0, 9), 1, "never", "breaks"), ((0, 10, 2), 2, "asks", "may break")],
+    [((0, 9), 1, "never", "breaks"), pytest.param((0, 10, 2), 2, "asks", "may break", marks=pytest.mark.slow)],
 )
 def test_a_client_that_was_told_an_old_release(
     broker: Cluster,
@@ -46,24 +50,19 @@ def test_a_client_that_was_told_an_old_release(
 ) -> None:
     topic = f"told-{version}"
 
-    def produce(address: tuple[str, int], recording: Path) -> None:
-        with Proxy(ProxyConfig(upstream=address, record=recording)) as proxy:
-            host, port = proxy.address
-            producer = kafka.KafkaProducer(
-                bootstrap_servers=f"{host}:{port}", api_version=told, max_block_ms=3000, delivery_timeout_ms=2000,
-                request_timeout_ms=1500, retries=1,
-            )  # fmt: skip
-            try:
-                producer.send(topic, b"one").get(6)
-            finally:
-                producer.close(1)
+    def producer(proxy: Proxy) -> kafka.KafkaProducer:
+        """Without retries it tells of a connection that the broker closes, as soon as that happens."""
+        return kafka.KafkaProducer(bootstrap_servers=show(proxy.address), api_version=told, retries=0)
 
     def judged(against: str, recording: str) -> dict[str, Any]:
         (client,) = compat(against, tmp_path / recording)["clients"]
         assert client["software"] == "probably kafka-python" and client["negotiation"] == negotiation
         return client
 
-    produce(old_broker.address, tmp_path / "before")
+    with Proxy(ProxyConfig(upstream=old_broker.address, record=tmp_path / "before")) as proxy:
+        of_old = producer(proxy)
+        of_old.send(topic, b"one").get(PATIENCE)
+        of_old.close(PATIENCE)
     # what the old broker's traffic foretells ...
     client = judged("4.3", "before")
     assert client["verdict"] == foretold
@@ -75,10 +74,12 @@ def test_a_client_that_was_told_an_old_release(
     assert judged("3.9", "before")["verdict"] == "works"
 
     # ... is what happens; and there, where more is on offer, the verdict is sure
-    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-    admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(20)
-    with pytest.raises(kafka.errors.KafkaError):
-        produce(broker.addresses[0], tmp_path / "after")
+    create_topic(broker.bootstrap, topic)
+    with Proxy(ProxyConfig(upstream=broker.addresses[0], record=tmp_path / "after")) as proxy:
+        of_new = producer(proxy)
+        with pytest.raises(kafka.errors.KafkaConnectionError):
+            of_new.send(topic, b"one").get(PATIENCE)
+        of_new.close(PATIENCE)
     after = judged("4.3", "after")
     (reason,) = [r for r in after["reasons"] if r["api"] == "Produce"]
     assert (
@@ -94,12 +95,12 @@ def test_current_clients_work_on_both(broker: Cluster, old_broker: OldBroker, tm
             host, port = proxy.address
             if name == "new":
                 admin = AdminClient({"bootstrap.servers": f"{host}:{port}", "client.id": f"admin-{name}"})
-                admin.create_topics([NewTopic("healthy", 1, 1)])["healthy"].result(20)
+                admin.create_topics([NewTopic("healthy", 1, 1)])["healthy"].result(PATIENCE)
             producer = Producer({"bootstrap.servers": f"{host}:{port}", "client.id": f"librdkafka-{name}"})
             producer.produce("healthy", b"one")
-            assert producer.flush(20) == 0
+            flush(producer)
             python = kafka.KafkaProducer(bootstrap_servers=f"{host}:{port}", client_id=f"python-{name}")
-            python.send("healthy", b"two").get(20)
+            python.send("healthy", b"two").get(PATIENCE)
             python.close()
     for against in ("4.0", "4.3", "0.10.2"):
         found = verdicts(compat(against, *recordings))
@@ -109,21 +110,18 @@ def test_current_clients_work_on_both(broker: Cluster, old_broker: OldBroker, tm
         assert {name for name, verdict in found.items() if verdict != "works"} == unsure
 
 
+@pytest.mark.slow
 def test_librdkafka_that_was_told_the_brokers_release(broker: Cluster, tmp_path: Path) -> None:
     """broker.version.fallback alone decides then; what it still sends on Kafka 4.3 is refused."""
-    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-    admin.create_topics([NewTopic("fallback", 1, 1)])["fallback"].result(20)
+    create_topic(broker.bootstrap, "fallback")
     failed: list[object] = []
-    with Proxy(ProxyConfig(upstream=broker.addresses[0], record=tmp_path / "told")) as proxy:
-        host, port = proxy.address
-        producer = Producer(
-            {
-                "bootstrap.servers": f"{host}:{port}", "api.version.request": False, "broker.version.fallback": "0.9.0",
-                "message.timeout.ms": 2500, "log_level": 0,
-            }
-        )  # fmt: skip
+    with Proxy(ProxyConfig(upstream=broker.addresses[0], record=tmp_path / "told", findings=True)) as proxy:
+        settings = {"api.version.request": False, "broker.version.fallback": "0.9.0", "log_level": 0}
+        producer = Producer({"bootstrap.servers": show(proxy.address), **settings})
         producer.produce("fallback", b"one", on_delivery=lambda error, _: failed.append(error))
-        producer.flush(10)
+        next_event(proxy, FindingSeen, lambda found: found.id == "closed-on-version" and "Produce" in found.seen)
+        producer.purge()
+        flush(producer)
     assert failed and failed[0] is not None
     found = compat("4.3", tmp_path / "told")
     (client,) = found["clients"]
@@ -137,15 +135,10 @@ def test_librdkafka_that_was_told_the_brokers_release(broker: Cluster, tmp_path:
 def test_java_4_needs_brokers_of_2_1(broker: Cluster, old_broker: OldBroker, tmp_path: Path) -> None:
     def send(address: tuple[str, int], recording: Path) -> str:
         with Proxy(ProxyConfig(upstream=address, record=recording)) as proxy:
-            host, port = proxy.address
-            program = str(Path(__file__).parent / "java" / "OneRecord.java")
-            command = [*JVM, "-cp", f"{jar_directory()}/*", program, f"{host}:{port}", "java"]
-            done = subprocess.run(command, capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL)
-            assert done.returncode == 0, done.stderr
-            return done.stdout.strip()
+            jars = java_programs.broker_jars()
+            return java_programs.run("OneRecord", jars, show(proxy.address), "java").strip()
 
-    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-    admin.create_topics([NewTopic("java", 1, 1)])["java"].result(20)
+    create_topic(broker.bootstrap, "java")
     assert send(broker.addresses[0], tmp_path / "new") == "sent"
     for against, verdict in (("4.3", "works"), ("2.1", "works"), ("2.0", "breaks"), ("0.10.2", "breaks")):
         (client,) = compat(against, tmp_path / "new")["clients"]

@@ -12,11 +12,11 @@ from barnabas.captures import open_capture
 from barnabas.captures.diffing import Kind, Level, Report, compare
 from barnabas.proxy import ProxyConfig
 from confluent_kafka import Consumer, Producer
-from confluent_kafka.admin import AdminClient, NewTopic
 from harness.proxies import Proxy
+from harness.waiting import PATIENCE
 from kafka import KafkaConsumer, KafkaProducer
-from real.clients import RECORDED_IN_TURN, WORKLOADS, expected
-from real.workload import Deadline
+from real import confluent_client, kafka_python_client
+from real.clients import WORKLOADS, expected, in_turn
 
 
 def record(broker: tuple[str, int], folder: Path, work: Callable[[str], Any]) -> Path:
@@ -35,8 +35,7 @@ def lines(report: Report, level: Level) -> list[str]:
     return [f"{d.level.word} {d.kind} {d.api} {d.what}: {d.a} -> {d.b}" for d in report.above(level)]
 
 
-@pytest.mark.timeout(120)
-@pytest.mark.parametrize("name", RECORDED_IN_TURN)
+@pytest.mark.parametrize("name", in_turn("aiokafka transactions"))
 def test_the_same_workload_twice_differs_by_noise_alone(name, broker, tmp_path):
     work = WORKLOADS[name]
     runs = []
@@ -56,8 +55,8 @@ def few_records(bootstrap: str, topic: str, **config: Any) -> None:
     """Sends and reads three records with kafka-python."""
     producer = KafkaProducer(bootstrap_servers=bootstrap, **config)
     for number in range(3):
-        producer.send(topic, b"%d" % number, partition=0).get(15)
-    producer.close(15)
+        producer.send(topic, b"%d" % number, partition=0).get(PATIENCE)
+    producer.close(PATIENCE)
     consumer = KafkaConsumer(
         topic,
         bootstrap_servers=bootstrap,
@@ -66,10 +65,7 @@ def few_records(bootstrap: str, topic: str, **config: Any) -> None:
         enable_auto_commit=False,
         **config,
     )
-    deadline, read = Deadline(20), 0
-    while read < 3:
-        deadline.check("three records")
-        read += sum(len(batch) for batch in consumer.poll(deadline.left_ms).values())
+    kafka_python_client.read(consumer, 3)
     consumer.commit()
     consumer.close()
 
@@ -79,21 +75,18 @@ def librdkafka_records(bootstrap: str, topic: str) -> None:
     producer = Producer({"bootstrap.servers": bootstrap, "client.id": "till"})
     for number in range(3):
         producer.produce(topic, b"%d" % number, partition=0)
-        assert producer.flush(15) == 0
+        confluent_client.flush(producer)
     consumer = Consumer(
         {"bootstrap.servers": bootstrap, "group.id": topic, "auto.offset.reset": "earliest", "client.id": "till"}
     )
     consumer.subscribe([topic])
-    assert len(consumer.consume(3, timeout=20)) == 3
+    confluent_client.read(consumer, 3)
     consumer.close()
 
 
 @pytest.fixture
 def topic(broker, request) -> str:
-    name = request.node.name.replace("_", "-")[:60]
-    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-    admin.create_topics([NewTopic(name, 1)])[name].result(15)
-    return name
+    return confluent_client.create_topic(broker.bootstrap, request.node.name.replace("_", "-")[:60])
 
 
 def test_a_client_as_old_as_another_release_shows_in_its_versions(broker, topic, tmp_path):
@@ -108,7 +101,6 @@ def test_a_client_as_old_as_another_release_shows_in_its_versions(broker, topic,
     assert int(produce[0].split(", ")[-1][1:]) < int(produce[1].split(", ")[-1][1:])
 
 
-@pytest.mark.timeout(150)
 def test_the_same_program_at_a_broker_of_today_and_of_2017(broker, old_broker, topic, tmp_path):
     work = functools.partial(librdkafka_records, topic=topic)
     a = record(broker.addresses[0], tmp_path / "today", work)

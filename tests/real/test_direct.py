@@ -6,16 +6,15 @@ import os
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
+from harness.waiting import PATIENCE, until
 from real.broker import BrokerFailed, answers_api_versions, free_ports, jar_directory, start_cluster
-from real.clients import CLIENTS, IN_TURN, expected
+from real.clients import CLIENTS, expected, in_turn
 
 
-@pytest.mark.timeout(90)
-@pytest.mark.parametrize("name", IN_TURN)
+@pytest.mark.parametrize("name", in_turn())
 def test_workload_gives_what_it_must(direct, name):
     assert direct(name) == expected(name)
 
@@ -31,6 +30,7 @@ def test_missing_jars_are_a_failure_with_the_remedy(monkeypatch, tmp_path):
         jar_directory()
 
 
+@pytest.mark.slow
 def test_a_broker_that_ends_at_its_start_shows_its_log_and_leaves_nothing(tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     with socket.create_server(("127.0.0.1", 0)) as taken:
@@ -47,10 +47,9 @@ def test_a_broker_does_not_outlive_a_killed_test_process(tmp_path):
         "cluster = start_cluster(); print(cluster.nodes[0].port, flush=True); os.kill(os.getpid(), signal.SIGKILL)"
     )
     environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[1]), "TMPDIR": str(tmp_path)}
-    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=PATIENCE
+    )
     port = int(done.stdout)
-    deadline = time.monotonic() + 60
-    while (answers_api_versions(("127.0.0.1", port)) or list(tmp_path.iterdir())) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert not answers_api_versions(("127.0.0.1", port))
-    assert list(tmp_path.iterdir()) == []
+    until(lambda: not answers_api_versions(("127.0.0.1", port)), "the broker still answers")
+    until(lambda: list(tmp_path.iterdir()) == [], lambda: list(tmp_path.iterdir()))

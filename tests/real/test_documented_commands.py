@@ -10,6 +10,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from docs.kinds import kind
 from docs.pages import Command, commands
 from docs.world import World
+from harness.waiting import PATIENCE
 from real.broker import Cluster
 
 pytestmark = pytest.mark.slow
@@ -19,7 +20,7 @@ pytestmark = pytest.mark.slow
 def world(broker: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     for made in admin.create_topics([NewTopic(topic, 1) for topic in ("orders", "orders-b")]).values():
-        made.exception(20)  # another test may have made it
+        made.exception(PATIENCE)  # another test may have made it
     world = World(tmp_path_factory.mktemp("world"), broker.addresses[0])
     try:
         yield world

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import socket
-import subprocess
-import time
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
 import pytest
 from barnabas import decoder
 from barnabas.decoder import embedded, facts, records
 from confluent_kafka import Consumer, Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from harness.waiting import PATIENCE, until
 from harness.wire import with_size
-from real.broker import jar_directory
+from real import confluent_client, java_programs
 
 TOPIC = "embedded-payloads"
 GROUPS = {"embedded-classic": "classic", "embedded-modern": "consumer"}
@@ -24,32 +21,25 @@ GROUPS = {"embedded-classic": "classic", "embedded-modern": "consumer"}
 @pytest.fixture(scope="module")
 def busy(broker) -> Any:
     """The broker after one classic, one modern and one share group and a transaction; the groups' members stay."""
-    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-    admin.create_topics([NewTopic(TOPIC, 2)])[TOPIC].result(20)
+    confluent_client.create_topic(broker.bootstrap, TOPIC, 2)
     producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": "embedded-tx"})
-    producer.init_transactions(20)
+    producer.init_transactions(PATIENCE)
     for end in (producer.commit_transaction, producer.abort_transaction):
         producer.begin_transaction()
         for number in range(10):
             producer.produce(TOPIC, str(number), str(number))
-        assert producer.flush(20) == 0
-        end(20)
+        confluent_client.flush(producer)
+        end(PATIENCE)
     consumers = []
     for group, protocol in GROUPS.items():
         config = {"bootstrap.servers": broker.bootstrap, "group.id": group, "auto.offset.reset": "earliest"}
         consumer = Consumer({**config, "group.protocol": protocol, "enable.auto.commit": False})
         consumer.subscribe([TOPIC])
-        assert consumer.consume(10, 20), group
+        confluent_client.read(consumer, 10)
         consumer.commit(asynchronous=False)
         consumers.append(consumer)
-    program = str(Path(__file__).parent / "java" / "ShareGroup.java")
-    done = subprocess.run(
-        ["java", "-Xmx256m", "-cp", f"{jar_directory()}/*", program, broker.bootstrap, "embedded-share", TOPIC],
-        capture_output=True,
-        text=True,
-        timeout=90,
-    )
-    assert done.returncode == 0 and int(done.stdout.split()[-1]) > 0, done.stderr[-2000:]
+    jars = java_programs.broker_jars()
+    assert int(java_programs.run("ShareGroup", jars, broker.bootstrap, "embedded-share", TOPIC).split()[-1]) > 0
     yield broker
     for consumer in consumers:
         consumer.close()
@@ -84,14 +74,12 @@ def clean(payloads: list[embedded.Payload]) -> Counter[str]:
 
 def eventually(broker, topic: str, wanted: set[str]) -> list[embedded.Payload]:
     """The payloads of a topic's log, as soon as all wanted types are in it."""
-    deadline = time.monotonic() + 15
-    while True:
-        payloads = told(broker, topic)
-        types = clean(payloads)
-        if wanted <= set(types):
-            return payloads
-        assert time.monotonic() < deadline, (topic, wanted - set(types), types)
-        time.sleep(0.2)
+    until(
+        lambda: wanted <= set(clean(told(broker, topic))),
+        lambda: (topic, wanted, clean(told(broker, topic))),
+        pause=0.2,
+    )
+    return told(broker, topic)
 
 
 def test_consumer_offsets(busy):
@@ -159,7 +147,7 @@ def test_every_record_is_written_back_as_it_was(busy):
 
 def ask(address: tuple[str, int], key: int, version: int, fields: dict[str, Any]) -> decoder.Message:
     frame = decoder.encode_request(key, version, fields, correlation_id=1, client_id="asking")
-    with socket.create_connection(address, timeout=60) as connection, connection.makefile("rb") as stream:
+    with socket.create_connection(address, timeout=PATIENCE) as connection, connection.makefile("rb") as stream:
         connection.sendall(with_size(frame))
         answer = stream.read(int.from_bytes(stream.read(4), "big"))
     return decoder.decode_response(answer, api_key=key, api_version=version)

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import random
-import subprocess
 import uuid
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,8 +13,8 @@ from barnabas import decoder
 from barnabas.decoder import facts
 from barnabas.decoder.plan import FieldPlan, StructPlan, plan
 from barnabas.plugins import answers
+from real import java_programs
 
-CACHE = Path(__file__).parents[2] / ".cache"
 CLUSTER_AUTHORIZATION_FAILED = 31
 """An error of the whole request: where the response has a place for that, Java's uses it."""
 
@@ -92,7 +90,7 @@ def differences(api: str, java: Any, ours: Any, path: str = "") -> Iterator[str]
 
 
 @pytest.mark.real
-@pytest.mark.parametrize(("release", "least"), [("3.9.1", 310), ("4.3.1", 285)])
+@pytest.mark.parametrize(("release", "least"), [pytest.param("3.9.1", 310, marks=pytest.mark.slow), ("4.3.1", 285)])
 def test_answers_are_those_of_kafka(release: str, least: int) -> None:
     chance = random.Random(1)
     cases, lines = [], []
@@ -103,21 +101,10 @@ def test_answers_are_those_of_kafka(release: str, least: int) -> None:
             request = decoder.decode_request(frame)
             cases.append(request)
             lines.append(f"{key} {version} {CLUSTER_AUTHORIZATION_FAILED} {frame[request.body_start :].hex() or '-'}")
-    clients = list(CACHE.rglob(f"kafka-clients-{release}.jar"))
-    assert clients, "Kafka's jars are fetched by: make broker"
-    others = [str(p) for p in (CACHE / "broker").rglob("*.jar") if not p.name.startswith("kafka-")]
-    source = Path(__file__).parent / "java" / "ErrorAnswers.java"
-    done = subprocess.run(
-        ["java", "-Xmx512m", "-cp", ":".join([str(clients[0]), *others]), str(source)],
-        input="\n".join(lines),
-        capture_output=True,
-        text=True,
-        timeout=170,
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
+    said = java_programs.answers("ErrorAnswers", java_programs.jars_of(release), lines)
     found: list[str] = []
     count: Counter[str] = Counter()
-    for request, line in zip(cases, done.stdout.split("\n"), strict=False):
+    for request, line in zip(cases, said, strict=True):
         key, version, api = request.api_key, request.api_version, request.api
         if line in ("-", "null") or line.startswith("! "):
             count[line[:1]] += 1

@@ -4,21 +4,25 @@ to do. Real clients, real brokers of three ages, the whole way through the proxy
 from __future__ import annotations
 
 import json
-import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 from barnabas.proxy import ProxyConfig
+from barnabas.proxy.events import FindingSeen, show
 from confluent_kafka import Producer
 from harness import commands
 from harness.proxies import Proxy
-from real.broker import Cluster, jar_directory
+from harness.testbed import next_event
+from real import java_programs
+from real.broker import Cluster
+from real.confluent_client import flush
 from real.findings import scenarios_fetching, scenarios_groups, scenarios_producing, scenarios_versions
 from real.old_broker import OldBroker
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(120)]
+C = TypeVar("C")
 
 
 def findings(recording: Path, *options: str) -> tuple[int, list[dict[str, Any]]]:
@@ -28,13 +32,27 @@ def findings(recording: Path, *options: str) -> tuple[int, list[dict[str, Any]]]
     return done.returncode, json.loads(done.stdout)["findings"]
 
 
-def first(address: tuple[str, int], folder: Path, run: Callable[[str], object]) -> dict[str, Any]:
-    """What comes first after `run` went through the proxy; the command fails a build with it."""
-    with Proxy(ProxyConfig(upstream=address, record=folder)) as proxy:
-        run("{}:{}".format(*proxy.address))
+@contextmanager
+def seen(address: tuple[str, int], folder: Path, id: str, run: Callable[[str], C]) -> Iterator[C]:
+    """What `run` gives, a client say, as soon as the proxy between has reported this finding."""
+    with Proxy(ProxyConfig(upstream=address, record=folder, findings=True)) as proxy:
+        client = run(show(proxy.address))
+        next_event(proxy, FindingSeen, lambda found: found.id == id)
+        yield client
+
+
+def first_of(folder: Path) -> dict[str, Any]:
+    """What comes first of a recording; the command fails a build with it."""
     status, found = findings(folder, "--fail-on", "medium")
     assert status == 1 and found
     return found[0]
+
+
+def first(address: tuple[str, int], folder: Path, run: Callable[[str], object]) -> dict[str, Any]:
+    """What comes first after `run` went through the proxy."""
+    with Proxy(ProxyConfig(upstream=address, record=folder)) as proxy:
+        run(show(proxy.address))
+    return first_of(folder)
 
 
 def test_an_old_client_at_kafka_4(broker: Cluster, tmp_path: Path) -> None:
@@ -45,31 +63,36 @@ def test_an_old_client_at_kafka_4(broker: Cluster, tmp_path: Path) -> None:
     assert "api_version" in found["remedy"] and found["exchanges"][0]["api"] == "Produce"
 
 
+@pytest.mark.slow
 def test_an_old_librdkafka_at_kafka_4(broker: Cluster, tmp_path: Path) -> None:
     scenarios_versions.create(broker.bootstrap, "first-old-rd")
     found = first(broker.addresses[0], tmp_path, lambda b: scenarios_versions.old_librdkafka(b, "first-old-rd"))
     assert found["id"] == "closed-on-version" and "broker.version.fallback" in found["remedy"]
 
 
+@pytest.mark.slow
 def test_a_current_client_at_the_oldest_broker(oldest_broker: OldBroker, tmp_path: Path) -> None:
-    def produce(bootstrap: str) -> None:
+    def produce(bootstrap: str) -> Producer:
         producer = Producer({"bootstrap.servers": bootstrap, "client.id": "new", "log_level": 0})
-        producer.produce("t", b"x")
-        assert producer.flush(4) == 1  # nothing gets through
+        producer.produce("t", b"x", on_delivery=lambda error, _: failed.append(error))
+        return producer
 
-    found = first(oldest_broker.address, tmp_path, produce)
+    failed: list[object] = []
+    with seen(oldest_broker.address, tmp_path, "closed-on-first-request", produce) as producer:
+        producer.purge()
+        flush(producer)
+    assert failed and failed[0] is not None  # nothing gets through
+    found = first_of(tmp_path)
     assert found["id"] == "closed-on-first-request" and "ApiVersions v3" in found["seen"]
     assert "client 'new'" in found["seen"] and "KIP-35" in found["why"]
     assert f"barnabas versions {oldest_broker.bootstrap}" in found["remedy"]
 
 
+@pytest.mark.slow
 def test_a_current_java_client_at_an_old_broker(old_broker: OldBroker, tmp_path: Path) -> None:
-    program = Path(__file__).with_name("java") / "OneRecord.java"
-
     def produce(bootstrap: str) -> None:
-        command = ["java", "-cp", f"{jar_directory()}/*", str(program), bootstrap, "t"]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL)
-        assert "UnsupportedVersionException" in done.stdout + done.stderr
+        said = java_programs.run("OneRecord", java_programs.broker_jars(), bootstrap, "t")
+        assert said.startswith("UnsupportedVersionException")
 
     found = first(old_broker.address, tmp_path, produce)
     assert found["id"] == "client-too-new" and "apache-kafka-java" in found["seen"] and "is 0.10.2" in found["seen"]

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
 import pytest
 from barnabas.captures import open_capture
 from barnabas.proxy.events import ConnectionOpened
 from barnabas.proxy.security import TlsConfig
-from real.broker import JVM, jar_directory
+from real import java_programs
 from real.secured import Secured
 
 
@@ -21,20 +20,15 @@ def test_java_finds_brokers_by_name(secured: Secured, tmp_path: Path, release: s
     hosts = tmp_path / "hosts"
     names = ["kafka.example", *(f"broker-{node.node_id}.kafka.example" for node in secured.cluster.nodes)]
     hosts.write_text("".join(f"127.0.0.1 {name}\n" for name in names))
-    jars = jar_directory()
-    client = jars.parent / "clients" / f"kafka-clients-{release}.jar"
-    assert client.exists(), "Kafka's jars are fetched by: make broker"
-    program = Path(__file__).with_name("java") / "ByName.java"
     with secured.proxy("TLS", tls=tls, record=tmp_path / "recording") as running:
         bootstrap = f"kafka.example:{running.proxy.address[1]}"
-        command = [*JVM, f"-Djdk.net.hosts.file={hosts}", "-cp", f"{client}:{jars}/*", str(program), bootstrap]
-        done = subprocess.run(
-            [*command, running.ca, "t", "4"], capture_output=True, text=True, timeout=120, check=False
-        )
-        assert done.stdout.strip() == "java 0,java 1,java 2,java 3", done.stderr
-        reached = {event.broker[1] for event in running.events(ConnectionOpened)}
-        assert reached == {node.listeners["TLS"] for node in secured.cluster.nodes}
-        assert not running.warnings()
+        jars = java_programs.jars_of(release)
+        options = [f"-Djdk.net.hosts.file={hosts}"]
+        said = java_programs.run("ByName", jars, bootstrap, running.ca, "t", 4, options=options)
+        assert said.strip() == "java 0,java 1,java 2,java 3"
+    reached = {event.broker[1] for event in running.events(ConnectionOpened)}
+    assert reached == {node.listeners["TLS"] for node in secured.cluster.nodes}
+    assert not running.warnings()
     with open_capture(tmp_path / "recording") as capture:
         exchanges = list(capture.exchanges())
         hellos = [e.request_message for e in exchanges if e.api == "ApiVersions"]

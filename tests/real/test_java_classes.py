@@ -6,10 +6,8 @@ from __future__ import annotations
 import base64
 import json
 import random
-import subprocess
 import uuid
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,8 +15,8 @@ from barnabas import decoder
 from barnabas.decoder import facts
 from barnabas.decoder.encode import encode_struct
 from barnabas.decoder.plan import FieldPlan, StructPlan, plan, snake_case
+from real import java_programs
 
-CACHE = Path(__file__).parents[2] / ".cache"
 ROUNDS = 4
 
 
@@ -76,11 +74,15 @@ def plain(value: Any) -> Any:
 
 
 @pytest.mark.real
-@pytest.mark.parametrize(("release", "triples"), [("3.9.1", 646), ("4.3.1", 604), ("4.4.0", 618)])
+@pytest.mark.parametrize(
+    ("release", "triples"),
+    [
+        pytest.param("3.9.1", 646, marks=pytest.mark.slow),
+        ("4.3.1", 604),
+        pytest.param("4.4.0", 618, marks=pytest.mark.slow),
+    ],
+)
 def test_every_version_of_a_release(release, triples):
-    clients = list(CACHE.rglob(f"kafka-clients-{release}.jar"))
-    assert clients, "Kafka's jars are fetched by: make broker"
-    others = [str(p) for p in (CACHE / "broker").rglob("*.jar") if not p.name.startswith("kafka-")]
     random_ = random.Random(4)
     lines, cases = [], []
     for key in facts.api_keys():
@@ -92,18 +94,8 @@ def test_every_version_of_a_release(release, triples):
                     encode_struct(of.root, own(random_, of.root), body)
                     cases.append((of, bytes(body)))
                     lines.append(f"{kind} {key} {version} {body.hex() or '-'}")
-    source = Path(__file__).parent / "java" / "Wire.java"
-    done = subprocess.run(
-        ["java", "-Xmx512m", "-cp", ":".join([str(clients[0]), *others]), str(source)],
-        input="\n".join(lines),
-        capture_output=True,
-        text=True,
-        timeout=170,
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
+    answers = java_programs.answers("Wire", java_programs.jars_of(release), lines)
     checked = set()
-    answers = done.stdout.split("\n")[:-1]
-    assert len(answers) == len(cases)
     for (of, body), answer in zip(cases, answers, strict=True):
         if answer == "-":
             continue  # not in this release

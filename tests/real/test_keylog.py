@@ -17,11 +17,12 @@ from barnabas.decoder import Exchange
 from barnabas.proxy.events import BrokerFound
 from barnabas.proxy.security import TlsConfig
 from confluent_kafka.admin import AdminClient, NewTopic
+from harness.waiting import PATIENCE, PATIENCE_MS
 from kafka import KafkaConsumer, KafkaProducer
 from real.secured import Secured
 from real.taps import missing, tap
 
-pytestmark = [pytest.mark.timeout(300), pytest.mark.skipif(bool(missing()), reason=missing())]
+pytestmark = pytest.mark.skipif(bool(missing()), reason=missing())
 
 
 def imported(capture: Path, keys: Path, own: Path, *options: str) -> None:
@@ -37,7 +38,7 @@ def imported(capture: Path, keys: Path, own: Path, *options: str) -> None:
         str(own),
         *options,
     ]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert done.returncode == 0, done.stderr
 
 
@@ -46,9 +47,9 @@ def write_and_read(count: int, step: int, **where: object) -> None:
     producer = KafkaProducer(**where, acks="all")
     values = [b"value-%d" % i + bytes(i * step) for i in range(count)]
     for value in values:
-        producer.send("by-tls", value, partition=0).get(30)
+        producer.send("by-tls", value, partition=0).get(PATIENCE)
     producer.close()
-    consumer = KafkaConsumer("by-tls", **where, auto_offset_reset="earliest", consumer_timeout_ms=60_000)
+    consumer = KafkaConsumer("by-tls", **where, auto_offset_reset="earliest", consumer_timeout_ms=PATIENCE_MS)
     found: list[bytes] = []
     while found[-count:] != values:
         found.append(next(consumer).value)
@@ -58,8 +59,8 @@ def write_and_read(count: int, step: int, **where: object) -> None:
 @pytest.fixture
 def topic(secured: Secured) -> None:
     admin = AdminClient({"bootstrap.servers": secured.cluster.bootstrap})
-    if "by-tls" not in admin.list_topics(timeout=30).topics:
-        admin.create_topics([NewTopic("by-tls", 1, 1)])["by-tls"].result(30)
+    if "by-tls" not in admin.list_topics(timeout=PATIENCE).topics:
+        admin.create_topics([NewTopic("by-tls", 1, 1)])["by-tls"].result(PATIENCE)
 
 
 def test_the_keys_of_the_proxy(secured: Secured, topic: None, tmp_path: Path) -> None:
@@ -72,7 +73,7 @@ def test_the_keys_of_the_proxy(secured: Secured, topic: None, tmp_path: Path) ->
         # who asks for the brokers has every listener there before the capture begins
         first = KafkaProducer(**security)
         assert first.partitions_for("by-tls") == {0}
-        ours = {running.proxy.address[1], *(event.address[1] for event in running.events(BrokerFound))}
+        ours = {running.proxy.address[1], *(event.address[1] for event in running.wait_for(BrokerFound))}
         with tap(capture, ours | theirs):
             write_and_read(20, 700, client_id="over-tls", **security)
         first.close()
@@ -86,7 +87,7 @@ def test_the_keys_of_the_proxy(secured: Secured, topic: None, tmp_path: Path) ->
         decoded = [part for port in ports for part in ("-d", f"tcp.port=={port},tls", "-d", f"tls.port=={port},kafka")]
         words = ["tshark", "-n", "-r", capture, "-o", f"tls.keylog_file:{keys}", *decoded]
         fields = ["-Y", "kafka.api_key", "-T", "json", *(part for name in TOLD for part in ("-e", name))]
-        done = subprocess.run([*words, *fields], capture_output=True, text=True, timeout=120, check=False)
+        done = subprocess.run([*words, *fields], capture_output=True, text=True, timeout=PATIENCE, check=False)
         assert done.returncode == 0, done.stderr
         told: set[tuple[int, int]] = set()
         for packet in json.loads(done.stdout):
@@ -117,6 +118,7 @@ def same(exchange: Exchange) -> tuple[object, ...]:
     return exchange.client, exchange.state, exchange.request, exchange.response
 
 
+@pytest.mark.slow
 def test_the_keys_of_a_client(secured: Secured, topic: None, tmp_path: Path) -> None:
     """No proxy at all."""
     capture, keys, own = tmp_path / "tls.pcapng", tmp_path / "keys.log", tmp_path / "own"

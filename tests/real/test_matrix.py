@@ -15,7 +15,7 @@ OLD = "0.10.2"
 
 @pytest.fixture(scope="module")
 def address() -> Iterator[Address]:
-    """An old broker whose topics have two partitions."""
+    """An old broker of its own: the topics that the matrix asks for have two partitions."""
     (broker,) = (broker for broker in BROKERS if broker.name == OLD)
     with broker.running() as address:
         yield address
@@ -29,6 +29,7 @@ PAIRS: list[tuple[Client, dict[str, bool], str]] = [
 ]
 
 
+@pytest.mark.slow  # a broker of its own, and programs that try what cannot work
 @pytest.mark.parametrize(("client", "works", "finding"), [pytest.param(*pair, id=pair[0].name) for pair in PAIRS])
 def test_on_an_old_broker(client: Client, works: dict[str, bool], finding: str, address: Address) -> None:
     try:

@@ -5,52 +5,19 @@ from __future__ import annotations
 
 import random
 import struct
-import subprocess
 import zlib
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 from barnabas.decoder import records as R
 from barnabas.decoder.records import Record
 from barnabas.plugins.translation.message_format import ConversionError, down, up
+from real import java_programs
 
 pytestmark = pytest.mark.real
 
-CACHE = Path(__file__).parents[2] / ".cache"
 TIME = 1_690_000_000_000
 CODECS = ("NONE", "GZIP", "SNAPPY", "LZ4")
-
-
-def java(program: str, lines: list[str], release: str) -> list[str]:
-    """What a program of tests/real/java answers, line by line, with the classes of a release."""
-    if release in ("0.8.2.2", "0.10.2.2"):
-        jars = list((CACHE / "old" / release).glob("*.jar"))
-    elif release == "4.3.1":
-        jars = list((CACHE / "broker").glob("*.jar"))
-    else:
-        jars = [p for p in (CACHE / "broker").glob("*.jar") if not p.name.startswith("kafka")]
-        jars += (CACHE / "clients").glob(f"kafka-clients-{release}.jar")
-    assert any("kafka" in jar.name for jar in jars), "Kafka's jars are fetched by: make broker"
-    done = subprocess.run(
-        [
-            "java",
-            "-Xmx256m",
-            "-XX:+UseSerialGC",
-            "-XX:TieredStopAtLevel=1",
-            "-cp",
-            ":".join(map(str, jars)),
-            str(Path(__file__).parent / "java" / f"{program}.java"),
-        ],
-        input="\n".join(lines),
-        capture_output=True,
-        text=True,
-        timeout=170,
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    answers = done.stdout.split("\n")[:-1]
-    assert len(answers) == len(lines), done.stdout[-500:]
-    return answers
 
 
 def rows(random_: random.Random, first: int, count: int) -> list[Record]:
@@ -185,12 +152,16 @@ def trial() -> Trial:
             lines += [f"down {magic} {at} {data.hex()}" for magic, at, data, _ in cases]
         else:
             lines += [f"write {codec} {count} {TIME}" for codec in CODECS for count in (1, 30)]
-        answers = java("DownConversion" if release == "3.9.1" else "OldMessageSets", lines, release)
+        answers = java_programs.answers(
+            "DownConversion" if release == "3.9.1" else "OldMessageSets", java_programs.jars_of(release), lines
+        )
         read_[release], told_[release], more = given, answers[: len(given)], answers[len(given) :]
         if release != "3.9.1":
             produced += [bytes.fromhex(answer.rstrip(".")) for answer in more]
     pairs = [data for one in produced for data in (one, up(one, now_ms=0))]
-    ups = java("UpConversion", [f"2 {data.hex()}" for data in pairs + damaged()], "4.3.1")
+    ups = java_programs.answers(
+        "UpConversion", java_programs.broker_jars(), [f"2 {data.hex()}" for data in pairs + damaged()]
+    )
     return Trial(cases, read_, told_, more, produced, damaged(), ups)
 
 

@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterator
 
 import pytest
 from barnabas.ui.testing.bench import Barnabas
-from confluent_kafka.admin import AdminClient, NewTopic
 from real.broker import start_cluster
-from real.fault_bench import cursor, seen
-from real.reactions import SECONDS, Java, reacting, sent
+from real.fault_bench import cursor, in_front_of, new_topic, seen
+from real.reactions import Java, reacting, sent
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
 def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Barnabas]:
-    """A proxy in front of two brokers."""
-    with start_cluster(2) as cluster:
-        proxy = Barnabas(cluster.addresses[0], tmp_path_factory.mktemp("control"))
-        try:
-            yield proxy.start()
-        finally:
-            proxy.stop()
+    """A proxy in front of two brokers of its own: the session's cluster has one."""
+    with start_cluster(2) as cluster, in_front_of(cluster.addresses[0], tmp_path_factory.mktemp("control")) as proxy:
+        yield proxy
 
 
 @pytest.fixture(scope="module")
@@ -35,14 +29,6 @@ def java(bench: Barnabas, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         assert ask("group", name, 1, group_id="first") == ["0"]
         assert ask("transaction", name, 1, transactional_id="first") == ["committed"]
         yield ask
-
-
-def new_topic(bench: Barnabas) -> str:
-    """One partition, on one of the brokers."""
-    name = f"t-{uuid.uuid4().hex[:8]}"
-    admin = AdminClient({"bootstrap.servers": bench.bootstrap})
-    admin.create_topics([NewTopic(name, 1, 1)])[name].result(SECONDS)
-    return name
 
 
 @pytest.fixture

@@ -15,11 +15,12 @@ from barnabas.proxy.events import show
 from barnabas.proxy.plugged import PluginsConfig
 from barnabas.proxy.plugin_events import PluginFault
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
 from harness.proxies import Proxy
-from harness.wire import with_size
+from harness.waiting import PATIENCE, until
+from harness.wire import read_frame, with_size
 from real.broker import Cluster
-from real.workload import Deadline
+from real.confluent_client import create_topic, flush, read
 
 FOLDER = Path(examples.__file__).parent
 POLICY_VIOLATION = 44
@@ -29,29 +30,29 @@ RECORDS = 60
 def ask(sock: socket.socket, key: int, version: int, fields: dict[str, Any], number: int) -> Any:
     frame = decoder.encode_request(key, version, fields, correlation_id=number, client_id="raw")
     sock.sendall(with_size(frame))
-    data = b""
-    while len(data) < 4 or len(data) < 4 + int.from_bytes(data[:4], "big"):
-        part = sock.recv(1 << 16)
-        assert part
-        data += part
+    data = read_frame(sock)
     assert int.from_bytes(data[4:8], "big") == number
     return decoder.decode_response(data[4:], api_key=key, api_version=version)
+
+
+def topics_of(admin: AdminClient) -> set[str]:
+    return set(admin.list_topics(timeout=PATIENCE).topics)
 
 
 def test_protected_topics_stay_and_others_go(broker: Cluster, tmp_path: Path) -> None:
     direct = AdminClient({"bootstrap.servers": broker.bootstrap})
     for name in ("guard-orders", "guard-scratch", "guard-more"):
-        direct.create_topics([NewTopic(name, 1, 1)])[name].result(30)
-    plugins = PluginsConfig((parse(f"{FOLDER / 'guard.py'}?topics=guard-o*,pay*"),), budget=30.0)
+        create_topic(broker.bootstrap, name)
+    plugins = PluginsConfig((parse(f"{FOLDER / 'guard.py'}?topics=guard-o*,pay*"),), budget=PATIENCE)
     with Proxy(ProxyConfig(upstream=broker.addresses[0], plugins=plugins, record=tmp_path / "recording")) as proxy:
         through = AdminClient({"bootstrap.servers": show(proxy.address)})
         try:
-            through.delete_topics(["guard-orders"])["guard-orders"].result(30)
+            through.delete_topics(["guard-orders"])["guard-orders"].result(PATIENCE)
             raise AssertionError("deleted")
         except KafkaException as error:
             assert error.args[0].code() == POLICY_VIOLATION
-        through.delete_topics(["guard-scratch"])["guard-scratch"].result(30)
-        with socket.create_connection(proxy.address, 30) as sock:
+        through.delete_topics(["guard-scratch"])["guard-scratch"].result(PATIENCE)
+        with socket.create_connection(proxy.address, PATIENCE) as sock:
             topics = ask(sock, 3, 12, {"topics": None}, 1)["topics"]
             ids = {topic["name"]: topic["topic_id"] for topic in topics}
             for number, (name, code) in enumerate({"guard-orders": POLICY_VIOLATION, "guard-more": 0}.items(), 2):
@@ -59,9 +60,7 @@ def test_protected_topics_stay_and_others_go(broker: Cluster, tmp_path: Path) ->
                 (answer,) = ask(sock, 20, 6, fields, number)["responses"]
                 assert (answer["topic_id"], answer["error_code"]) == (ids[name], code)
     assert not [event for event in proxy.events() if isinstance(event, PluginFault)]
-    deadline = Deadline(30)
-    while {name for name in direct.list_topics(timeout=30).topics if name.startswith("guard-")} != {"guard-orders"}:
-        deadline.check("the deletions to be seen")
+    until(lambda: [name for name in topics_of(direct) if name.startswith("guard-")] == ["guard-orders"])
     with open_capture(tmp_path / "recording") as capture:
         seen = [each for each in capture.exchanges() if each.client_id == "raw"]
     assert [each.api for each in seen] == [
@@ -73,33 +72,31 @@ def test_protected_topics_stay_and_others_go(broker: Cluster, tmp_path: Path) ->
 
 
 def test_a_tenant_produces_and_consumes_with_a_group(broker: Cluster) -> None:
-    plugins = PluginsConfig((parse(f"{FOLDER / 'tenant.py'}?prefix=blue."),), budget=30.0)
+    plugins = PluginsConfig((parse(f"{FOLDER / 'tenant.py'}?prefix=blue."),), budget=PATIENCE)
     with Proxy(ProxyConfig(upstream=broker.addresses[0], plugins=plugins)) as proxy:
         through = show(proxy.address)
         admin = AdminClient({"bootstrap.servers": through})
-        admin.create_topics([NewTopic("tenant-orders", 2, 1)])["tenant-orders"].result(30)
+        create_topic(through, "tenant-orders", 2)
         failed: list[object] = []
         producer = Producer({"bootstrap.servers": through, "enable.idempotence": True, "linger.ms": 0})
         for number in range(RECORDS):
-            producer.produce("tenant-orders", str(number), on_delivery=lambda error, _: failed.append(error) if error else None)
+            producer.produce(
+                "tenant-orders", str(number), on_delivery=lambda error, _: failed.append(error) if error else None
+            )
             producer.poll(0)
-        assert producer.flush(60) == 0 and failed == []
+        flush(producer)
+        assert failed == []
         consumer = Consumer({"bootstrap.servers": through, "group.id": "tenant", "auto.offset.reset": "earliest"})
         consumer.subscribe(["tenant-orders"])
-        values: list[str] = []
-        deadline = Deadline(60)
-        while len(values) < RECORDS:
-            deadline.check(f"{RECORDS} records, {len(values)} so far")
-            message = consumer.poll(0.5)
-            if message is not None and message.error() is None:
-                assert message.topic() == "tenant-orders"
-                values.append(message.value().decode())
+        found = read(consumer, RECORDS)
+        assert {message.topic() for message in found} == {"tenant-orders"}
+        values = [message.value().decode() for message in found]
         consumer.commit(asynchronous=False)
         places = [TopicPartition("tenant-orders", partition) for partition in range(2)]
-        assert sum(max(place.offset, 0) for place in consumer.committed(places, 30)) == RECORDS
+        assert sum(max(place.offset, 0) for place in consumer.committed(places, PATIENCE)) == RECORDS
         consumer.close()
         assert sorted(values, key=int) == [str(number) for number in range(RECORDS)]
-        assert set(admin.list_topics(timeout=30).topics) == {"tenant-orders"}
+        assert topics_of(admin) == {"tenant-orders"}
     assert not [event for event in proxy.events() if isinstance(event, PluginFault)]
-    names = set(AdminClient({"bootstrap.servers": broker.bootstrap}).list_topics(timeout=30).topics)
+    names = topics_of(AdminClient({"bootstrap.servers": broker.bootstrap}))
     assert "blue.tenant-orders" in names and "tenant-orders" not in names

@@ -24,12 +24,13 @@ from barnabas.plugins.versions.profile import Profile
 from barnabas.proxy import ProxyConfig
 from barnabas.proxy.spoken import VersionsConfig
 from confluent_kafka import Consumer, Producer
-from confluent_kafka.admin import AdminClient, NewTopic
 from harness.proxies import Proxy
+from harness.waiting import PATIENCE, PATIENCE_MS
 from harness.wire import with_size
+from real import confluent_client
 from real.broker import Cluster
+from real.confluent_client import create_topic, flush
 from real.old_broker import OldBroker
-from real.workload import Deadline
 
 API_VERSIONS = 18
 Client = Callable[[str, str], bytes]
@@ -37,27 +38,27 @@ Client = Callable[[str, str], bytes]
 
 def librdkafka(bootstrap: str, topic: str) -> bytes:
     common = {"bootstrap.servers": bootstrap, "log_level": 0}
-    producer = Producer(common | {"message.timeout.ms": 30_000})
+    producer = Producer(common)
     producer.produce(topic, b"one")
-    assert producer.flush(40) == 0
+    flush(producer)
     consumer = Consumer(common | {"group.id": topic, "auto.offset.reset": "earliest"})
     consumer.subscribe([topic])
-    deadline = Deadline(60)
-    while True:
-        deadline.check("the record")
-        message = consumer.poll(0.2)
-        if message is not None and message.error() is None:
-            consumer.commit(message, asynchronous=False)
-            consumer.close()
-            return message.value()  # type: ignore[no-any-return]
+    (message,) = confluent_client.read(consumer, 1)
+    consumer.commit(message, asynchronous=False)
+    consumer.close()
+    return message.value()  # type: ignore[no-any-return]
 
 
 def kafka_python(bootstrap: str, topic: str) -> bytes:
     producer = kafka.KafkaProducer(bootstrap_servers=bootstrap, enable_idempotence=False)
-    producer.send(topic, b"one").get(40)
+    producer.send(topic, b"one").get(PATIENCE)
     producer.close()
     consumer = kafka.KafkaConsumer(
-        topic, bootstrap_servers=bootstrap, group_id=topic, auto_offset_reset="earliest", consumer_timeout_ms=60_000
+        topic,
+        bootstrap_servers=bootstrap,
+        group_id=topic,
+        auto_offset_reset="earliest",
+        consumer_timeout_ms=PATIENCE_MS,
     )
     value: bytes = next(consumer).value
     consumer.commit()
@@ -70,7 +71,7 @@ def aiokafka(bootstrap: str, topic: str) -> bytes:
         # its producer sends batches of format 2 to brokers of 0.10.2 as well, and they refuse them
         consumer = AIOKafkaConsumer(topic, bootstrap_servers=bootstrap, group_id=topic, auto_offset_reset="earliest")
         async with consumer:
-            message = await asyncio.wait_for(consumer.getone(), 60)
+            message = await asyncio.wait_for(consumer.getone(), PATIENCE)
             await consumer.commit()
         return message.value or b""
 
@@ -100,12 +101,11 @@ def test_a_client_chooses_as_in_front_of_the_real_release(
     client: Client, broker: Cluster, old_broker: OldBroker, tmp_path: Path
 ) -> None:
     topic = f"told-{client.__name__}"
-    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-    admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(20)
+    create_topic(broker.bootstrap, topic)
     for bootstrap in (broker.bootstrap, old_broker.bootstrap):
         before = Producer({"bootstrap.servers": bootstrap})
         before.produce(topic, b"before")
-        assert before.flush(20) == 0
+        flush(before)
     found = []
     for address, versions in ((old_broker.address, None), (broker.addresses[0], told("0.10.2"))):
         with proxied(address, record=tmp_path / str(len(found)), versions=versions) as (host, port):
@@ -116,23 +116,23 @@ def test_a_client_chooses_as_in_front_of_the_real_release(
     assert ("Fetch", 3) in real and (("Produce", 2) in real) is (client is not aiokafka)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("version", "release"), [((0, 8, 2), "0.8.2"), ((0, 9), "0.9.0.1")])
 def test_a_client_that_does_not_ask(
     version: tuple[int, ...], release: str, broker: Cluster, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     topic, groups = f"never-asks-{release}", version >= (0, 9)
     real: OldBroker = request.getfixturevalue("broker_with_groups" if groups else "oldest_broker")
-    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-    admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(20)
+    create_topic(broker.bootstrap, topic)
     found = []
     for address, versions in ((real.address, None), (broker.addresses[0], told(release))):
         with proxied(address, record=tmp_path / str(len(found)), versions=versions) as (host, port):
             producer = kafka.KafkaProducer(bootstrap_servers=f"{host}:{port}", api_version=version)
-            assert producer.send(topic, b"one").get(40).offset == 0
+            assert producer.send(topic, b"one").get(PATIENCE).offset == 0
             producer.close()
             consumer = kafka.KafkaConsumer(
                 *([topic] if groups else []), bootstrap_servers=f"{host}:{port}", api_version=version,
-                consumer_timeout_ms=60_000, auto_offset_reset="earliest", group_id=topic if groups else None,
+                consumer_timeout_ms=PATIENCE_MS, auto_offset_reset="earliest", group_id=topic if groups else None,
                 session_timeout_ms=10_000, max_poll_interval_ms=10_000,
             )  # fmt: skip
             if not groups:
@@ -149,7 +149,7 @@ def test_a_client_that_does_not_ask(
 def outcome(address: tuple[str, int], frame: bytes) -> bytes:
     """What a broker does with a request: the response, or how it ends."""
     with socket.create_connection(address) as sock:
-        sock.settimeout(60)
+        sock.settimeout(PATIENCE)
         sock.sendall(with_size(frame))
         try:
             head = sock.recv(4, socket.MSG_WAITALL)
@@ -164,7 +164,7 @@ REFUSED = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("fixture", ["oldest_broker", "old_broker"])
+@pytest.mark.parametrize("fixture", [pytest.param("oldest_broker", marks=pytest.mark.slow), "old_broker"])
 def test_what_the_release_does_not_know_ends_as_there(
     fixture: str, broker: Cluster, request: pytest.FixtureRequest
 ) -> None:

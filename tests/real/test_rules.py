@@ -9,20 +9,19 @@ from barnabas.captures import open_capture
 from barnabas.plugins import rules
 from barnabas.proxy import ProxyConfig
 from barnabas.proxy.events import RuleHit
-from confluent_kafka import Consumer, Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka import Consumer, Producer, TopicPartition
 from harness.proxies import Proxy
+from harness.waiting import PATIENCE
 from real.broker import Cluster
-from real.workload import Deadline
+from real.confluent_client import create_topic, flush, read
 
 RECORDS = 60
 
 
-@pytest.mark.parametrize("broker_does", ["skipped", "executed"])
+@pytest.mark.parametrize("broker_does", ["executed", pytest.param("skipped", marks=pytest.mark.slow)])
 def test_a_producer_retries_through_not_leader(broker: Cluster, tmp_path: Path, broker_does: str) -> None:
     topic = f"rule-{broker_does}"
-    client = AdminClient({"bootstrap.servers": broker.bootstrap})
-    client.create_topics([NewTopic(topic, 1, 1)])[topic].result(20)
+    create_topic(broker.bootstrap, topic)
     (tmp_path / "rules.yaml").write_text(
         f"rules:\n  - name: leader moved\n    match: api == Produce and topic == {topic}\n"
         f"    do: {{error: NOT_LEADER_OR_FOLLOWER, broker: {broker_does}}}\n    when: {{after: 2, times: 3}}\n"
@@ -38,7 +37,7 @@ def test_a_producer_retries_through_not_leader(broker: Cluster, tmp_path: Path, 
         for number in range(RECORDS):
             producer.produce(topic, str(number), on_delivery=lambda error, _: failed.append(error) if error else None)
             # one request for each record, however long the broker takes for the first producer id
-            assert producer.flush(30) == 0
+            flush(producer)
         assert failed == []
     hits = [event for event in proxy.events() if isinstance(event, RuleHit)]
     assert [hit.hits for hit in hits] == [1, 2, 3]
@@ -51,14 +50,9 @@ def test_a_producer_retries_through_not_leader(broker: Cluster, tmp_path: Path, 
     consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": topic, "auto.offset.reset": "earliest"})
     try:
         consumer.subscribe([topic])
-        values: list[str] = []
-        deadline = Deadline(30)
-        while len(values) < RECORDS:
-            deadline.check(f"{RECORDS} records of {topic}, {len(values)} so far")
-            message = consumer.poll(0.5)
-            if message is not None and message.error() is None:
-                values.append(message.value().decode())
-        extra = consumer.poll(1.0)
+        values = [message.value().decode() for message in read(consumer, RECORDS)]
+        _, end = consumer.get_watermark_offsets(TopicPartition(topic, 0), PATIENCE)
     finally:
         consumer.close()
-    assert values == [str(number) for number in range(RECORDS)] and extra is None
+    assert values == [str(number) for number in range(RECORDS)]
+    assert end == RECORDS  # the log holds nothing besides

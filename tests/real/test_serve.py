@@ -12,7 +12,10 @@ from barnabas.proxy import ProxyConfig
 from barnabas.proxy.serve import OnMiss, Served
 from harness.proxies import Proxy
 from real.broker import start_cluster
-from real.clients import CLIENTS, EVERY_DAY, RECORDED_IN_TURN, WORKLOADS, expected
+from real.clients import CLIENTS, WORKLOADS, expected, in_turn
+
+EVERY_DAY = ("kafka-python produce_and_consume", "kafka-python admin", "aiokafka transactions")
+"""The workloads whose recordings the everyday tests use."""
 
 
 def run_name(name: str) -> str:
@@ -21,7 +24,7 @@ def run_name(name: str) -> str:
 
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """``recorded(name)``: the folder with the recording of a workload, whose brokers are gone."""
+    """``recorded(name)``: the folder with the recording of a workload. The brokers are of its own, and gone."""
 
     @cache
     def record(name: str) -> Path:
@@ -56,8 +59,7 @@ def run(name: str, served: Served) -> dict[str, Any]:
     return WORKLOADS[name](served.bootstrap, run_name(name))
 
 
-@pytest.mark.timeout(170)
-@pytest.mark.parametrize("name", RECORDED_IN_TURN)
+@pytest.mark.parametrize("name", in_turn("kafka-python admin", "aiokafka transactions"))
 def test_a_recorded_workload_runs_without_its_broker(name, recorded):
     with Served(recorded(name)) as served:
         assert run(name, served) == expected(name)
@@ -65,7 +67,6 @@ def test_a_recorded_workload_runs_without_its_broker(name, recorded):
         assert served.summary()["never_asked"] == {}
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize("kind", ["produce_and_consume"])
 def test_another_client_runs_on_the_recording_of_one(kind, recorded):
     """Other versions of the same requests are answered from the recorded ones."""
@@ -77,7 +78,6 @@ def test_another_client_runs_on_the_recording_of_one(kind, recorded):
             assert served.misses == []
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.slow
 def test_three_brokers_are_served_on_three_listeners(recorded):
     name = "confluent-kafka produce_and_consume"
@@ -87,7 +87,6 @@ def test_three_brokers_are_served_on_three_listeners(recorded):
         assert served.misses == []
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.slow
 def test_what_is_missing_is_recorded_from_three_real_brokers_through_the_server(tmp_path):
     """The first run begins with nothing and asks the brokers; the second has no brokers any more."""

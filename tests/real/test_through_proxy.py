@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,12 +18,17 @@ from barnabas.proxy import Proxy, ProxyConfig
 from barnabas.proxy.events import BrokerFound
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
+from harness.waiting import PATIENCE, until
 from kafka import KafkaAdminClient
 from kafka import TopicPartition as KafkaTopicPartition
+from matrix.recording import addresses
+from real import confluent_client
 from real.broker import Cluster, start_cluster
-from real.clients import CLIENTS, IN_TURN, WORKLOADS
+from real.clients import CLIENTS, WORKLOADS, expected, in_turn
 from real.own_connections import OwnConnections
-from real.workload import Deadline
+from real.secured import Secured
+
+ALL_CLIENTS = [pytest.param(name, marks=[pytest.mark.slow] * (name != "confluent-kafka")) for name in CLIENTS]
 
 
 class Recorded:
@@ -88,27 +92,10 @@ class Recorded:
         return inspector.findings()
 
 
-def addresses(exchange: Exchange) -> Iterator[tuple[str, int]]:
-    """Every (host, port) anywhere in a response, as its client got it."""
-    if exchange.response_message is None:
-        return
-
-    def walk(value: Any) -> Iterator[tuple[str, int]]:
-        if isinstance(value, dict):
-            if value.get("host") and "port" in value:
-                yield value["host"], value["port"]
-            value = value.values()
-        elif not isinstance(value, list | tuple):
-            return
-        for part in value:
-            yield from walk(part)
-
-    # ListGroups and the like have no addresses, and a member's client_host has no port beside it
-    yield from walk(exchange.response_message.to_dict())
-
-
 def tshark(path: Path, *arguments: str) -> list[str]:
-    done = subprocess.run(["tshark", "-n", "-r", str(path), *arguments], capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        ["tshark", "-n", "-r", str(path), *arguments], capture_output=True, text=True, timeout=PATIENCE
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()
 
@@ -137,16 +124,17 @@ def check_with_tshark(directory: Path, exchanges: list[Exchange]) -> None:
     assert asked <= seen
 
 
-@pytest.mark.timeout(90)
-@pytest.mark.parametrize("name", IN_TURN)
-def test_same_result_as_without_the_proxy(name, broker, direct, tmp_path):
+@pytest.mark.parametrize(
+    "name", in_turn("confluent-kafka new_group_protocol", "kafka-python admin", "aiokafka transactions")
+)
+def test_same_result_as_without_the_proxy(name, broker, tmp_path):
     with Recorded(broker, tmp_path / "recording") as through:
         result = WORKLOADS[name](through.bootstrap, "proxied-" + name.replace(" ", "-"))
-    assert result == direct(name)
+    assert result == expected(name)
     check_with_tshark(through.directory, through.check())
 
 
-@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize("client", ALL_CLIENTS)
 def test_clients_are_told_the_proxys_address(client, broker, tmp_path):
     with Recorded(broker, tmp_path / "recording") as through:
         assert CLIENTS[client].broker_addresses(through.bootstrap) == [through.proxy.address]
@@ -155,20 +143,19 @@ def test_clients_are_told_the_proxys_address(client, broker, tmp_path):
 
 @pytest.fixture(scope="module")
 def three_brokers() -> Iterator[Cluster]:
+    """Of its own: others of the session have one or two."""
     with start_cluster(3, {"default.replication.factor": 1}) as cluster:
         yield cluster
 
 
-@pytest.mark.timeout(90)
-@pytest.mark.parametrize(
-    "client", [pytest.param(name, marks=[pytest.mark.slow] * (name != "confluent-kafka")) for name in CLIENTS]
-)
-def test_each_of_three_brokers_has_its_own_listener(client, three_brokers, direct, tmp_path):
+@pytest.mark.slow
+@pytest.mark.parametrize("client", CLIENTS)
+def test_each_of_three_brokers_has_its_own_listener(client, three_brokers, tmp_path):
     name = f"{client} produce_and_consume"
     with Recorded(three_brokers, tmp_path / "recording") as through:
         result = WORKLOADS[name](through.bootstrap, f"three-{client}")
         listeners = CLIENTS[client].broker_addresses(through.bootstrap)
-    assert result == direct(name)
+    assert result == expected(name)
     exchanges = through.check()
     assert len(set(listeners)) == 3
     assert {e.broker for e in exchanges} == {f"{host}:{port}" for host, port in three_brokers.addresses}
@@ -178,18 +165,17 @@ def test_each_of_three_brokers_has_its_own_listener(client, three_brokers, direc
 def leader_on(cluster: Cluster, topic: str) -> Iterator[Any]:
     """A topic of one partition on broker 1; gives a function that moves it to another broker, past the proxy."""
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
-    admin.create_topics([NewTopic(topic, 1, replica_assignment=[[1]])])[topic].result(15)
+    admin.create_topics([NewTopic(topic, 1, replica_assignment=[[1]])])[topic].result(PATIENCE)
     client = KafkaAdminClient(bootstrap_servers=cluster.bootstrap)
 
     def move(broker: int) -> None:
         client.alter_partition_reassignments({KafkaTopicPartition(topic, 0): [broker]})
-        deadline = Deadline(30)
-        while True:
-            partition = admin.list_topics(topic, timeout=15).topics[topic].partitions[0]
-            if partition.leader == broker and partition.replicas == [broker]:
-                return
-            deadline.check(f"{topic} to move to broker {broker}")
-            time.sleep(0.05)
+
+        def moved() -> bool:
+            partition = admin.list_topics(topic, timeout=PATIENCE).topics[topic].partitions[0]
+            return bool(partition.leader == broker and partition.replicas == [broker])
+
+        until(moved)
 
     try:
         yield move
@@ -197,24 +183,23 @@ def leader_on(cluster: Cluster, topic: str) -> Iterator[Any]:
         client.close()
 
 
-@pytest.mark.timeout(90)
-def test_a_leader_that_moves_does_not_take_the_client_past_the_proxy(three_brokers, tmp_path):
+def test_a_leader_that_moves_does_not_take_the_client_past_the_proxy(secured: Secured, tmp_path: Path) -> None:
     """Produce from version 10 and Fetch from version 16 name the new leader's address in the error (KIP-951)."""
-    topic = "moving"
-    with leader_on(three_brokers, topic) as move, Recorded(three_brokers, tmp_path / "recording") as through:
+    topic, cluster = "moving", secured.cluster
+    with leader_on(cluster, topic) as move, Recorded(cluster, tmp_path / "recording") as through:
         quiet = {"bootstrap.servers": through.bootstrap, "topic.metadata.refresh.interval.ms": -1, "linger.ms": 0}
         producer = Producer(quiet)
         consumer = Consumer(quiet | {"group.id": topic, "auto.offset.reset": "earliest"})
         consumer.assign([TopicPartition(topic, 0, 0)])
         read = []
-        for number, leader in enumerate((2, 3, 1)):
+        for number, leader in enumerate((2, 1, 2)):
             producer.produce(topic, f"before {number}")
-            assert producer.flush(15) == 0
-            read += [message.value().decode() for message in consumer.consume(1, timeout=15)]
+            confluent_client.flush(producer)
+            read += [message.value().decode() for message in confluent_client.read(consumer, 1)]
             move(leader)
             producer.produce(topic, f"after {number}")
-            assert producer.flush(15) == 0
-            read += [message.value().decode() for message in consumer.consume(1, timeout=15)]
+            confluent_client.flush(producer)
+            read += [message.value().decode() for message in confluent_client.read(consumer, 1)]
         consumer.close()
         del producer
     assert read == [f"{when} {number}" for number in range(3) for when in ("before", "after")]

@@ -14,14 +14,15 @@ from barnabas.plugins.versions.profile import Profile
 from barnabas.proxy import ProxyConfig
 from barnabas.proxy.spoken import VersionsConfig
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewTopic
 from harness.proxies import Proxy
-from harness.wire import with_size
+from harness.waiting import PATIENCE, PATIENCE_MS
+from harness.wire import read_frame, with_size
 from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType
+from real import kafka_python_client
 from real.broker import Cluster
-from real.translated_clients import JARS_0_11, OLD_JARS, Read, expected, java, kafka_python, librdkafka, sarama
-from real.workload import Deadline
+from real.confluent_client import create_topic
+from real.translated_clients import Read, expected, java, kafka_python, librdkafka, sarama
 
 Makes = Callable[[str], str]
 TRANSLATE = VersionsConfig(translate=True)
@@ -40,34 +41,22 @@ def translated(broker: Cluster) -> Iterator[str]:
 @pytest.fixture(scope="module")
 def topic(broker: Cluster) -> Makes:
     """Makes a topic of two partitions, past the proxy."""
-    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-
-    def make(name: str) -> str:
-        admin.create_topics([NewTopic(name, 2)])[name].result(30)
-        return name
-
-    return make
+    return lambda name: create_topic(broker.bootstrap, name, 2)
 
 
 def at_the_broker(broker: Cluster, topic: str, count: int) -> list[Read]:
     """What is in the log, read by a current client."""
     consumer = KafkaConsumer(bootstrap_servers=broker.bootstrap, auto_offset_reset="earliest")
     consumer.assign([TopicPartition(topic, 0), TopicPartition(topic, 1)])
-    found: list[Read] = []
-    while len(found) < count:
-        polled = consumer.poll(timeout_ms=20_000)
-        assert polled, f"{len(found)} of {count}"
-        for records in polled.values():
-            found += [Read(r.partition, r.offset, r.timestamp, r.key.decode(), r.value.decode()) for r in records]
+    found = kafka_python_client.read(consumer, count)
     consumer.close()
-    return sorted(found)
+    return sorted(Read(r.partition, r.offset, r.timestamp, r.key.decode(), r.value.decode()) for r in found)
 
 
 ALL = ("none", "gzip", "snappy", "lz4")
 WITHOUT_LZ4 = ALL[:3]  # needs xxhash in kafka-python, and came with 0.8.2's successor in sarama
 
 
-@pytest.mark.timeout(150)
 @pytest.mark.parametrize(
     ("api_version", "codecs"), [((0, 9), WITHOUT_LZ4), ((0, 10), ALL), ((0, 10, 2), ("none",)), ((0, 8, 2), ("gzip",))]
 )
@@ -78,18 +67,23 @@ def test_old_kafka_python(api_version, codecs, translated, broker, topic) -> Non
     assert at_the_broker(broker, name, len(should)) == should
 
 
-@pytest.mark.timeout(150)
 def test_old_librdkafka(translated, broker, topic) -> None:
     name, should = topic("old-librdkafka"), expected(ALL, timestamps=False)
     assert librdkafka(translated, name, ALL, "0.9.0") == should
     assert at_the_broker(broker, name, len(should)) == should
 
 
-@pytest.mark.timeout(300)
-@pytest.mark.parametrize(("jars", "settings"), [(OLD_JARS, ()), (JARS_0_11, ("true",))], ids=["0.10.2", "0.11 idempotent"])
-def test_old_java(jars, settings, translated, broker, topic, tmp_path) -> None:
+@pytest.mark.parametrize(
+    ("release", "settings"),
+    [
+        pytest.param("0.10.2.2", (), id="0.10.2"),
+        pytest.param("0.11.0.3", ("true",), id="0.11 idempotent", marks=pytest.mark.slow),
+    ],
+)
+def test_old_java(release, settings, translated, broker, topic) -> None:
+    """0.11 is the first client that writes record batches (magic 2) and has producer ids."""
     name, should = topic(f"old-java-{len(settings)}"), expected(ALL, timestamps=True)
-    assert java(translated, name, ALL, jars, tmp_path, *settings) == should
+    assert java(translated, name, ALL, release, *settings) == should
     assert at_the_broker(broker, name, len(should)) == should
 
 
@@ -103,10 +97,9 @@ def test_old_sarama(version, translated, broker, topic, tmp_path_factory) -> Non
     assert at_the_broker(broker, name, len(should)) == should
 
 
-@pytest.mark.timeout(120)
 def test_old_administration(translated) -> None:
     """Topics and their settings as 0.11 asked for them: CreateTopics 2, DescribeConfigs 0, DeleteTopics 1."""
-    settings = {"bootstrap_servers": translated, "request_timeout_ms": 30_000}
+    settings = {"bootstrap_servers": translated, "request_timeout_ms": PATIENCE_MS}
     with KafkaAdminClient(**settings, api_version=(0, 10, 2)) as oldest:
         made = {"num_partitions": 2, "replication_factor": 1, "configs": {"retention.ms": "7200000"}}
         assert oldest.create_topics({"old-made": made}, wait_for_metadata=True)["topics"][0]["error_code"] == 0
@@ -120,7 +113,6 @@ def test_old_administration(translated) -> None:
         assert old.delete_topics(["old-made"])["topics"][0]["error_code"] == 0
 
 
-@pytest.mark.timeout(120)
 def test_an_old_consumer_passes_transaction_markers(translated, broker, topic) -> None:
     """What old formats have no words for is left out; the last thing in the log is a marker, and more comes behind it."""
     name = topic("old-behind-transactions")
@@ -133,17 +125,13 @@ def test_an_old_consumer_passes_transaction_markers(translated, broker, topic) -
         producer.begin_transaction()
         producer.produce(name, f"{number}", partition=0, headers={"h": b"lost"})
         producer.commit_transaction()
-        deadline = Deadline(30)
-        while len(found) <= number:
-            deadline.check(f"record {number}")
-            for records in consumer.poll(timeout_ms=200).values():
-                found += [(r.offset, r.value) for r in records]
-        consumer.poll(timeout_ms=300)  # asks behind the record, where the marker is
+        found += [(r.offset, r.value) for r in kafka_python_client.read(consumer, 1)]
+        assert not consumer.poll(timeout_ms=300)  # it asks behind the record, where the marker is
     consumer.close()
     assert found == [(0, b"0"), (2, b"1"), (4, b"2")]
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.slow
 def test_a_new_client_at_what_an_old_broker_would_offer(broker, topic) -> None:
     """`pretend` faces the client, translation the broker: today's librdkafka speaks 0.10.2 to Kafka 4.3."""
     name = topic("new-as-if-old")
@@ -155,15 +143,9 @@ def test_a_new_client_at_what_an_old_broker_would_offer(broker, topic) -> None:
 def asked(bootstrap: str, request: bytes) -> bytes:
     """The answer to one request; b"" if the connection is closed instead."""
     host, _, port = bootstrap.rpartition(":")
-    with socket.create_connection((host, int(port)), 30) as connection:
+    with socket.create_connection((host, int(port)), PATIENCE) as connection:
         connection.sendall(with_size(request))
-        data = b""
-        while len(data) < 4 or len(data) < 4 + int.from_bytes(data[:4], "big"):
-            more = connection.recv(1 << 16)
-            if not more:
-                return b""
-            data += more
-    return data[4:]
+        return read_frame(connection)[4:]
 
 
 def test_both_legs_are_recorded_and_what_cannot_be_said_is_refused(

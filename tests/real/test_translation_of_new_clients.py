@@ -13,16 +13,16 @@ from barnabas.plugins.versions.profile import Profile
 from barnabas.proxy import ProxyConfig
 from barnabas.proxy.spoken import VersionsConfig
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
 from harness.proxies import Proxy
+from harness.waiting import PATIENCE
 from kafka import KafkaProducer
 from matrix.brokers import SETTINGS
 from matrix.pair import tried
 from matrix.stages import reached
 from real.broker import REPOSITORY
+from real.confluent_client import create_topic, flush, read
 from real.old_broker import WITH_GROUPS, OldBroker, start_old
-from real.translated_clients import NEW_JARS, expected, java, kafka_python, librdkafka
-from real.workload import Deadline
+from real.translated_clients import expected, java, kafka_python, librdkafka
 
 TRANSLATE = VersionsConfig(translate=True)
 ALL = ("none", "gzip", "snappy", "lz4")
@@ -38,35 +38,26 @@ def translated(old_broker: OldBroker) -> Iterator[str]:
 @pytest.fixture(scope="module")
 def topic(translated: str) -> Callable[[str], str]:
     """Makes a topic of two partitions: CreateTopics is translated, too."""
-    admin = AdminClient({"bootstrap.servers": translated})
-
-    def make(name: str) -> str:
-        admin.create_topics([NewTopic(name, 2, 1)])[name].result(30)
-        return name
-
-    return make
+    return lambda name: create_topic(translated, name, 2, 1)
 
 
-@pytest.mark.timeout(300)
-def test_java_4(translated, topic, tmp_path) -> None:
+def test_java_4(translated, topic) -> None:
     """It needs brokers of 2.1 or newer: Produce 3, Fetch 4. Idempotence cannot be had."""
     name = topic("new-java")
-    assert java(translated, name, ALL, NEW_JARS, tmp_path, "false") == expected(ALL, timestamps=True)
+    assert java(translated, name, ALL, "4.3.1", "false") == expected(ALL, timestamps=True)
 
 
-@pytest.mark.timeout(120)
 def test_librdkafka(translated, topic) -> None:
     name = topic("new-librdkafka")
     assert librdkafka(translated, name, (*ALL, "zstd"), None) == expected((*ALL, "zstd"), timestamps=True)
 
 
-@pytest.mark.timeout(120)
 def test_kafka_python(translated, topic) -> None:
     name = topic("new-kafka-python")
     assert kafka_python(translated, name, ALL, None) == expected(ALL, timestamps=True)
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.slow
 def test_the_face_of_a_newer_release(old_broker: OldBroker, topic: Callable[[str], str], tmp_path: Path) -> None:
     """With `pretend` clients see what 2.3 has, as far as it can be bridged to 0.10.2."""
     name = topic("newer-face")
@@ -82,55 +73,41 @@ def test_idempotence_is_refused(translated, topic) -> None:
     """The client is not made to believe in what the broker cannot do."""
     name = topic("new-and-idempotent")
     producer = Producer({"bootstrap.servers": translated, "enable.idempotence": True, "log_level": 0})
-    deadline = Deadline(30)
-
-    def until_refused() -> None:
-        producer.produce(name, b"never")
-        while True:
-            producer.flush(1)
-            deadline.check("a refusal")
-
+    producer.produce(name, b"never")
     with pytest.raises(KafkaException, match="Idempotent producer not supported"):
-        until_refused()
+        producer.flush(PATIENCE)
 
 
+@pytest.mark.slow
 def test_current_clients_of_the_oldest_broker(oldest_broker: OldBroker) -> None:
     """0.8.2 has neither ApiVersions nor groups: produce and fetch work, JoinGroup is no API of it."""
     with Proxy(ProxyConfig(upstream=oldest_broker.address, versions=TRANSLATE)) as proxy:
         bootstrap = "{}:{}".format(*proxy.address)
         # without any topic such a broker names no brokers either: a client of its time makes one
         first = KafkaProducer(bootstrap_servers=oldest_broker.bootstrap, api_version=(0, 8, 2))
-        assert first.send("translated", b"zero").get(30).offset == 0
+        assert first.send("translated", b"zero").get(PATIENCE).offset == 0
         first.close()
         python = KafkaProducer(bootstrap_servers=bootstrap, enable_idempotence=False)
-        assert python.send("translated", b"one", headers=[("lost", b"h")]).get(30).offset == 1
+        assert python.send("translated", b"one", headers=[("lost", b"h")]).get(PATIENCE).offset == 1
         python.close()
         producer = Producer({"bootstrap.servers": bootstrap, "log_level": 0})
         producer.produce("translated", b"two")
-        assert producer.flush(30) == 0
+        flush(producer)
         consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "none", "log_level": 0})
         consumer.assign([TopicPartition("translated", 0, 0)])
-        values: list[bytes] = []
-        deadline = Deadline(60)
-        while len(values) < 3:
-            deadline.check("three records")
-            message = consumer.poll(0.5)
-            if message is not None:
-                assert message.error() is None, message.error()
-                values.append(message.value())
+        values = [message.value() for message in read(consumer, 3)]
         consumer.close()
     assert values == [b"zero", b"one", b"two"]
 
 
 @pytest.fixture(scope="module")
 def of_the_matrix() -> Iterator[OldBroker]:
-    """0.9, its topics with two partitions each."""
+    """0.9. Of its own: the topics that the matrix asks for have two partitions each."""
     with start_old(WITH_GROUPS, config=SETTINGS) as old:
         yield old
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize("client", ["kcat", "aiokafka"])
 def test_the_first_connection_to_a_broker_that_cannot_say_its_versions(of_the_matrix: OldBroker, client: str) -> None:
     """0.9 never answers ApiVersions. These clients give up with their only connection: it waits, and loses nothing."""

@@ -10,14 +10,16 @@ from pathlib import Path
 from typing import Any
 
 import kafka
+import pytest
 from barnabas.decoder import releases
 from barnabas.proxy import ProxyConfig
 from confluent_kafka import Consumer, Producer
 from harness import commands
 from harness.proxies import Proxy
+from harness.waiting import PATIENCE
 from real.broker import Cluster
+from real.confluent_client import flush, read
 from real.old_broker import OldBroker
-from real.workload import Deadline
 
 
 def barnabas(*arguments: object) -> subprocess.CompletedProcess[str]:
@@ -60,6 +62,7 @@ def test_the_old_broker_offers_what_its_table_says(old_broker: OldBroker) -> Non
     assert {int(key): tuple(ends) for key, ends in one["offered"].items()} == releases.release("0.10.2").offered
 
 
+@pytest.mark.slow
 def test_the_oldest_broker_cannot_say(oldest_broker: OldBroker) -> None:
     done = barnabas("versions", oldest_broker.bootstrap)
     assert done.returncode == 2 and "is a Kafka broker older than 0.10.0" in done.stderr
@@ -69,9 +72,9 @@ def test_current_clients_of_an_old_broker(old_broker: OldBroker, tmp_path: Path)
     with recorded(old_broker.address, tmp_path / "old") as bootstrap:
         producer = Producer({"bootstrap.servers": bootstrap, "client.id": "new-librdkafka"})
         producer.produce("seen", b"one")
-        assert producer.flush(20) == 0
+        flush(producer)
         python = kafka.KafkaProducer(bootstrap_servers=bootstrap, client_id="new-kafka-python")
-        assert python.send("seen", b"two").get(20).offset == 1
+        assert python.send("seen", b"two").get(PATIENCE).offset == 1
         python.close()
         consumer = Consumer(
             {
@@ -82,13 +85,7 @@ def test_current_clients_of_an_old_broker(old_broker: OldBroker, tmp_path: Path)
             }
         )
         consumer.subscribe(["seen"])
-        values: list[bytes] = []
-        deadline = Deadline(20)
-        while len(values) < 2:
-            deadline.check("two records")
-            message = consumer.poll(0.2)
-            if message is not None and message.error() is None:
-                values.append(message.value())
+        values = [message.value() for message in read(consumer, 2)]
         consumer.close()
     assert values == [b"one", b"two"]
 
@@ -106,10 +103,11 @@ def test_current_clients_of_an_old_broker(old_broker: OldBroker, tmp_path: Path)
     assert versions(reader)["Fetch"] == [3] and versions(reader)["JoinGroup"] == [1]
 
 
+@pytest.mark.slow
 def test_current_clients_of_the_oldest_broker(oldest_broker: OldBroker, tmp_path: Path) -> None:
     with recorded(oldest_broker.address, tmp_path / "oldest") as bootstrap:
         python = kafka.KafkaProducer(bootstrap_servers=bootstrap, client_id="told-0.8", api_version=(0, 8, 2))
-        assert python.send("seen", b"one").get(20).offset == 0
+        assert python.send("seen", b"one").get(PATIENCE).offset == 0
         python.close()
     (told,) = as_json("versions", tmp_path / "oldest")["clients"]
     assert told["negotiation"] == "never" and told["old_formats"] == {"0": 1} and told["software_name"] is None

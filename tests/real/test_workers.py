@@ -2,58 +2,45 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from barnabas import captures
 from barnabas.proxy import Proxy, ProxyConfig
-from barnabas.proxy.events import BrokerFound, ConnectionOpened, Counts
+from barnabas.proxy.events import BrokerFound, ConnectionOpened, Counts, show
+from barnabas.ui.testing.cluster import EmbeddedCluster
 from confluent_kafka import Consumer, Producer
-from harness.lines import line
+from confluent_kafka.admin import AdminClient
+from harness.waiting import PATIENCE
+from real.confluent_client import flush, read
 
 MESSAGES = 600
-CLUSTER = """
-import json, sys
-from confluent_kafka import Producer
-owner = Producer({"bootstrap.servers": "mock", "test.mock.num.brokers": 3, "log_level": 0})
-brokers = owner.list_topics(timeout=20).brokers
-print(json.dumps([(broker.host, broker.port) for broker in brokers.values()]), flush=True)
-sys.stdin.read()
-"""
 
 
 @pytest.fixture
 def cluster() -> Iterator[list[tuple[str, int]]]:
-    """The brokers of a mock cluster in a process of its own."""
-    with subprocess.Popen(
-        [sys.executable, "-c", CLUSTER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as run:
-        assert run.stdin is not None
-        yield [(host, port) for host, port in json.loads(line(run, "the mock cluster"))]
-        run.stdin.close()
+    """The addresses of three mock brokers in a process of their own, which no other client has."""
+    mock = EmbeddedCluster()
+    try:
+        brokers = AdminClient({"bootstrap.servers": show(mock.address)}).list_topics(timeout=PATIENCE).brokers
+        yield [(broker.host, broker.port) for broker in brokers.values()]
+    finally:
+        mock.stop()
 
 
 def test_a_real_client_through_two_workers(cluster: list[tuple[str, int]], tmp_path: Path) -> None:
     config = ProxyConfig(upstream=cluster[0], workers=2, record=tmp_path / "r", lossless=True)
     with Proxy(config) as proxy:
-        bootstrap = f"{proxy.address[0]}:{proxy.address[1]}"
+        bootstrap = show(proxy.address)
         producers = [Producer({"bootstrap.servers": bootstrap, "linger.ms": 1}) for _ in range(2)]
         for number in range(MESSAGES):
             producers[number % 2].produce("t", key=str(number), value=b"v" * 200)
-        assert [producer.flush(60) for producer in producers] == [0, 0]
+        for producer in producers:
+            flush(producer)
         consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "g", "auto.offset.reset": "earliest"})
         consumer.subscribe(["t"])
-        keys: set[bytes] = set()
-        deadline = time.monotonic() + 60
-        while len(keys) < MESSAGES and time.monotonic() < deadline:
-            for message in consumer.consume(100, 0.5):
-                if not message.error():
-                    keys.add(message.key())
+        keys = {message.key() for message in read(consumer, MESSAGES)}
         consumer.close()
         del producers
     assert keys == {str(number).encode() for number in range(MESSAGES)}

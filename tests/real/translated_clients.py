@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 
 import pytest
 from confluent_kafka import Consumer, Producer
+from harness.waiting import PATIENCE
 from kafka import KafkaConsumer, KafkaProducer
 from kafka import TopicPartition as KafkaPartition
-from real.broker import JVM, REPOSITORY
-from real.workload import Deadline
+from real import confluent_client, java_programs, kafka_python_client
 
 COUNT = 20
 """Records of each codec; in turns to the two partitions."""
@@ -59,7 +59,7 @@ def kafka_python(bootstrap: str, topic: str, codecs: Sequence[str], api_version:
             for i in range(COUNT)
         ]  # fmt: skip
         for each in sent:
-            each.get(30)
+            each.get(PATIENCE)
         producer.close()
     found: list[Read] = []
     half = len(codecs) * COUNT // 2
@@ -67,14 +67,10 @@ def kafka_python(bootstrap: str, topic: str, codecs: Sequence[str], api_version:
         consumer = KafkaConsumer(
             topic, **settings, group_id=f"group-of-{topic}", auto_offset_reset="earliest", enable_auto_commit=False
         )
-        deadline, read = Deadline(60), 0
-        while read < most:
-            deadline.check(f"{most} records, got {read}")
-            for records in consumer.poll(timeout_ms=deadline.left_ms, max_records=most - read).values():
-                found += [
-                    Read(r.partition, r.offset, _time(r.timestamp), r.key.decode(), r.value.decode()) for r in records
-                ]
-                read += len(records)
+        found += [
+            Read(r.partition, r.offset, _time(r.timestamp), r.key.decode(), r.value.decode())
+            for r in kafka_python_client.read(consumer, most)
+        ]
         consumer.commit()
         assert sum(consumer.committed(KafkaPartition(topic, p)) or 0 for p in (0, 1)) == len(found)
         consumer.close()
@@ -94,7 +90,7 @@ def librdkafka(bootstrap: str, topic: str, codecs: Sequence[str], fallback: str 
         producer = Producer({**settings, "compression.codec": codec, "linger.ms": 20})
         for i in range(COUNT):
             producer.produce(topic, f"{codec} {i}", f"k{i}", i % 2, timestamp=FIRST + i)
-        assert producer.flush(30) == 0
+        confluent_client.flush(producer)
     found: list[Read] = []
     half = len(codecs) * COUNT // 2
     for most in (half, len(codecs) * COUNT - half):
@@ -102,17 +98,10 @@ def librdkafka(bootstrap: str, topic: str, codecs: Sequence[str], fallback: str 
             {**settings, "group.id": f"group-of-{topic}", "auto.offset.reset": "earliest", "enable.auto.commit": False}
         )
         consumer.subscribe([topic])
-        deadline, read = Deadline(60), 0
-        while read < most:
-            deadline.check(f"{most} records, got {read}")
-            message = consumer.poll(0.5)
-            if message is None:
-                continue
-            assert message.error() is None, message.error()
+        for message in confluent_client.read(consumer, most):
             kind, time = message.timestamp()
             key, value = message.key().decode(), message.value().decode()
             found.append(Read(message.partition(), message.offset(), time if kind else -1, key, value))
-            read += 1
         consumer.commit(asynchronous=False)
         consumer.close()
     return sorted(found)
@@ -139,7 +128,10 @@ def _sarama(folder: Path) -> Path:
 def sarama(bootstrap: str, topic: str, version: str, folder: Path) -> list[Read]:
     """sarama with its Version at this; it chooses codecs by itself."""
     done = subprocess.run(
-        [str(_sarama(folder)), bootstrap, version, topic, str(COUNT)], capture_output=True, text=True, timeout=120
+        [str(_sarama(folder)), bootstrap, version, topic, str(COUNT)],
+        capture_output=True,
+        text=True,
+        timeout=4 * PATIENCE,
     )
     assert done.returncode == 0, done.stderr
     said = json.loads(done.stdout)
@@ -149,23 +141,12 @@ def sarama(bootstrap: str, topic: str, version: str, folder: Path) -> list[Read]
     return sorted(Read(p, o, time if time > 0 else -1, key, value) for p, o, key, value, time in said["records"])
 
 
-def java(bootstrap: str, topic: str, codecs: Sequence[str], jars: str, folder: Path, *more: str) -> list[Read]:
-    """The Java client of the release whose `jars` (a class path) these are."""
-    source = Path(__file__).parent / "java" / "ClientOfAnyAge.java"
-    done = subprocess.run(["javac", "-cp", jars, "-d", str(folder), str(source)], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    (folder / "log4j.properties").write_text("log4j.rootLogger=OFF\n")
-    command = [*JVM, "-cp", f"{folder}:{jars}", "ClientOfAnyAge", bootstrap, topic, str(COUNT), ",".join(codecs), *more]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=150)
-    assert done.returncode == 0, done.stderr
-    lines = [line.split("\t") for line in done.stdout.splitlines()]
+def java(bootstrap: str, topic: str, codecs: Sequence[str], release: str, *more: str) -> list[Read]:
+    """The Java client of this release."""
+    jars = java_programs.jars_of(release)
+    said = java_programs.run("ClientOfAnyAge", jars, bootstrap, topic, COUNT, ",".join(codecs), *more)
+    lines = [line.split("\t") for line in said.splitlines()]
     rows = [Read(int(p), int(o), int(time), key, value) for p, o, time, key, value in (x for x in lines if len(x) == 5)]
     committed = [int(line[1]) for line in lines if line[0] == "committed"]
     assert committed == [len(rows) // 2, len(rows)]
     return sorted(rows)
-
-
-OLD_JARS = f"{REPOSITORY}/.cache/old/0.10.2.2/*"
-JARS_0_11 = f"{REPOSITORY}/.cache/old/0.11.0.3/*"
-"""The first client that writes record batches (magic 2) and has producer ids."""
-NEW_JARS = f"{REPOSITORY}/.cache/broker/*"

@@ -1,4 +1,4 @@
-"""What every client program in this folder sends, and how long it may take.
+"""What every client program in this folder sends, and a bound for what it waits for.
 
 A workload is a plain function ``(bootstrap, run) -> dict``: it does its work against the brokers at ``bootstrap``
 with names made from ``run`` (so that two runs on one cluster do not meet) and gives back plain values without
@@ -10,10 +10,11 @@ from __future__ import annotations
 import time
 from typing import NamedTuple
 
+from harness.waiting import PATIENCE
+
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 PER_CODEC = 20
 PARTITIONS = 3
-WORKLOAD_SECONDS = 45.0
 FIRST_TIMESTAMP_MS = 1_700_000_000_000
 
 
@@ -47,9 +48,9 @@ def everything() -> list[Sent]:
 
 
 class Deadline:
-    """Ends a workload that hangs: ``check("what it waits for")`` raises once the time is up."""
+    """Ends what hangs, in loops that poll a client: ``check("what it waits for")`` raises once the time is up."""
 
-    def __init__(self, seconds: float = WORKLOAD_SECONDS) -> None:
+    def __init__(self, seconds: float = PATIENCE) -> None:
         self.seconds = seconds
         self._end = time.monotonic() + seconds
 

@@ -13,7 +13,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
@@ -28,6 +27,7 @@ from barnabas.ui.cli import app
 from barnabas.ui.tui.fields import request_tree, response_tree
 from harness.lines import line
 from harness.scripted import Broker
+from harness.waiting import PATIENCE, until
 from harness.wire import read_frame, with_size
 from retold.secrets import NAMES, Said, dialog, leaks, secret, unpacked
 from typer.testing import CliRunner
@@ -62,15 +62,15 @@ def handshake() -> bytes:
 
 def talk(address: tuple[str, int], said: list[Said]) -> None:
     """Everything that is said, on three connections."""
-    with socket.create_connection(address, 30) as sock:
+    with socket.create_connection(address, PATIENCE) as sock:
         for each in said:
             sock.sendall(with_size(each.request))
             assert read_frame(sock)[4:] == each.response
-    with socket.create_connection(address, 30) as sock:
+    with socket.create_connection(address, PATIENCE) as sock:
         for frame in (handshake(), TOKEN):
             sock.sendall(with_size(frame))
             assert read_frame(sock)
-    with socket.create_connection(address, 30) as sock:
+    with socket.create_connection(address, PATIENCE) as sock:
         sock.sendall(HTTP)
 
 
@@ -117,11 +117,10 @@ def through(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, b
 
         def get(port: str, path: str) -> bytes:
             asked = urllib.request.Request(f"http://127.0.0.1:{port}{path}", headers={"Authorization": f"Bearer {key}"})
-            return bytes(urllib.request.urlopen(asked, timeout=30).read())
+            return bytes(urllib.request.urlopen(asked, timeout=PATIENCE).read())
 
-        until = time.monotonic() + 60
-        while b"SaslHandshake" not in get(seen["control"], "/v1/exchanges?wait=0.2&filter=corr%20%3D%3D%20900"):
-            assert time.monotonic() < until  # once the last one is there, so are the others
+        # once the last one is there, so are the others
+        until(lambda: b"SaslHandshake" in get(seen["control"], "/v1/exchanges?wait=0.2&filter=corr%20%3D%3D%20900"))
         told["exchanges"] = get(seen["control"], "/v1/exchanges?since=0&bodies=1&limit=1000")
         for path in ("/v1/findings", "/v1/connections", "/v1/status", "/v1/brokers"):
             told[path] = get(seen["control"], path)
@@ -129,7 +128,7 @@ def through(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, b
         told["control token"] = key.encode()
     finally:
         process.send_signal(signal.SIGTERM)
-        log += process.communicate(timeout=60)[0].splitlines()
+        log += process.communicate(timeout=PATIENCE)[0].splitlines()
         broker.close()
     told["log"] = "\n".join(log).encode()
     return folder / "r", told

@@ -16,7 +16,7 @@ from .progress import Bar
 from .reshaping import AsJson, Force, Output, Ports, Redact, making, origin, said, tell, warn
 
 _OFFSET = re.compile(r"\+(.+)")
-_NUMBERS = re.compile(r"(\d+)?(-)?(\d+)?")
+_NUMBERS = re.compile(r"(\d++)?(-)?(\d+)?")
 
 
 def cut(

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import time
 from pathlib import Path
 
 import duckdb
+from harness.waiting import PATIENCE, until
 from pyarrow import parquet
 
 
@@ -19,23 +19,22 @@ def kill(process: subprocess.Popen[str]) -> None:
         os.killpg(process.pid, signal.SIGKILL)
     except ProcessLookupError:  # it has ended
         pass
-    process.communicate(timeout=60)
-    until = time.monotonic() + 120
-    while _of_session(process.pid):
-        assert time.monotonic() < until, "workers that do not end"
-        time.sleep(0.02)
+    process.communicate(timeout=PATIENCE)
+    until(lambda: not of_session(process.pid), lambda: f"workers do not end: {of_session(process.pid)}")
 
 
-def _of_session(number: int) -> bool:
-    """Whether some process of a session is left."""
-    for entry in os.listdir("/proc"):
+def of_session(number: int) -> list[str]:
+    """The names of the processes of a session that run."""
+    found = []
+    for entry in filter(str.isdigit, os.listdir("/proc")):
         try:
-            fields = Path("/proc", entry, "stat").read_text().rpartition(")")[2].split() if entry.isdigit() else []
+            head, _, rest = Path("/proc", entry, "stat").read_text().rpartition(")")
         except OSError:
             continue
-        if len(fields) > 3 and fields[0] != "Z" and int(fields[3]) == number:
-            return True
-    return False
+        fields = rest.split()
+        if fields[0] != "Z" and int(fields[3]) == number:
+            found.append(head.partition("(")[2])
+    return found
 
 
 def rows(output: Path) -> list[int]:

@@ -8,15 +8,13 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from barnabas import decoder
-from barnabas.captures import Recorder
 from barnabas.captures.spark import shipping
-from harness.wire import with_size
+from harness.recordings import heartbeats
+from harness.waiting import PATIENCE, until
 from pyarrow import parquet
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
@@ -50,10 +48,8 @@ def cluster(tmp_path: Path) -> Iterator[tuple[str, list[subprocess.Popen[bytes]]
             )
 
     def said(number: int, role: str, words: str) -> None:
-        until = time.monotonic() + 180
-        while words not in (tmp_path / f"{role}-{number}.log").read_text("utf-8", "replace"):
-            assert time.monotonic() < until and started[number].poll() is None, (role, words)
-            time.sleep(0.2)
+        log = tmp_path / f"{role}-{number}.log"
+        until(lambda: words in log.read_text("utf-8", "replace"), lambda: log.read_text("utf-8", "replace")[-2000:])
 
     try:
         start("Master", "--host", "127.0.0.1", "--port", str(port), "--webui-port", str(free_port()))
@@ -70,7 +66,7 @@ def cluster(tmp_path: Path) -> Iterator[tuple[str, list[subprocess.Popen[bytes]]
                 os.killpg(process.pid, signal.SIGKILL)
             except ProcessLookupError:
                 pass
-            process.wait(60)
+            process.wait(PATIENCE)
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +76,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     left_out = shutil.ignore_patterns(".*", "*.so", "__pycache__", "build", "tests", "bench", "docs")
     shutil.copytree(root, place / "source", ignore=left_out)
     command = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", str(place)]
-    done = subprocess.run([*command, str(place / "source")], capture_output=True, text=True, timeout=300)
+    done = subprocess.run([*command, str(place / "source")], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return next(place.glob("*.whl"))
 
@@ -90,15 +86,7 @@ def test_a_worker_is_killed_in_the_middle(
     cluster: tuple[str, list[subprocess.Popen[bytes]]], tmp_path: Path, kind: str, wheel: Path
 ) -> None:
     master, workers = cluster
-    recorder = Recorder(tmp_path / "recording", segment_bytes=100_000)
-    recorder.opened(1, 1_000, ("127.0.0.1", 50001), ("127.0.0.1", 9092))
-    for number in range(6000):
-        for direction, frame in (
-            (0, decoder.encode_request(12, 4, {}, correlation_id=number, client_id="stock")),
-            (1, decoder.encode_response(12, 4, {}, correlation_id=number)),
-        ):
-            recorder.data(1, direction, 2_000 + 1_000_000 * number, with_size(frame))
-    recorder.close()
+    heartbeats(tmp_path / "recording", 6000, segment_bytes=100_000)
     command = [sys.executable, "-m", "barnabas", "pipeline", "run", "--input", str(tmp_path / "recording")]
     command += ["--output", str(tmp_path / "out"), "--master", master]
     command += ["--wheel", str(wheel)] if kind == "wheel" else []
@@ -109,16 +97,11 @@ def test_a_worker_is_killed_in_the_middle(
         stderr=subprocess.STDOUT,
         text=True,
     )
-    until = time.monotonic() + 400
-    while not list((tmp_path / "out").glob("segments/date=2*/*.parquet")) + list(
-        (tmp_path / "out").glob("segments/date=1970-01-01/*0.parquet")
-    ):
-        assert time.monotonic() < until and process.poll() is None
-        time.sleep(0.05)
+    until(lambda: [*(tmp_path / "out").glob("segments/date=2*/*.parquet")], "no segment is done", seconds=4 * PATIENCE)
     inside = "barnabas.zip" if kind == "zip" else "barnabas-wheel/barnabas/decoder/_native*.so"
     used = [list((tmp_path / f"work-{n}").glob(f"app-*/*/{inside}")) for n in (1, 2)]
     os.killpg(workers[0].pid, signal.SIGKILL)  # with its executor
-    said, _ = process.communicate(timeout=400)
+    said, _ = process.communicate()
     assert process.returncode == 0, said
     assert all(used), "both workers were given the package"
     found = parquet.read_table(tmp_path / "out" / "exchanges", columns=["correlation_id"])["correlation_id"].to_pylist()
@@ -128,11 +111,7 @@ def test_a_worker_is_killed_in_the_middle(
 def test_the_zip_is_the_package(tmp_path: Path) -> None:
     """Tasks run from the zip alone, with nothing of the package installed beside it."""
     place = shipping.package(tmp_path / "barnabas.zip")
-    recorder = Recorder(tmp_path / "recording")
-    recorder.opened(1, 1_000, ("127.0.0.1", 50001), ("127.0.0.1", 9092))
-    frame = decoder.encode_request(12, 4, {}, correlation_id=1, client_id="stock")
-    recorder.data(1, 0, 2_000, with_size(frame))
-    recorder.close()
+    heartbeats(tmp_path / "recording", 1)
     program = (
         "import sys; sys.path.insert(0, sys.argv[1])\n"
         "from pathlib import Path\n"
@@ -145,5 +124,5 @@ def test_the_zip_is_the_package(tmp_path: Path) -> None:
         "    for n, m in sys.modules.items() if n.startswith('barnabas'))\n"
     )
     words = [sys.executable, "-c", program, str(place), str(tmp_path / "recording"), str(tmp_path / "out")]
-    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode == 0, done.stderr

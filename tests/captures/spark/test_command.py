@@ -9,17 +9,17 @@ import random
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import pytest
-from barnabas import decoder
-from barnabas.captures import Recorder
 from barnabas.captures.spark import pipeline
-from harness.wire import with_size
+from harness.recordings import heartbeats
+from harness.waiting import PATIENCE, until
 from pyarrow import parquet
+
+from .killed import of_session
 
 pytestmark = pytest.mark.spark
 TABLES = ("exchanges", "errors", "connections")
@@ -27,16 +27,7 @@ TABLES = ("exchanges", "errors", "connections")
 
 @pytest.fixture
 def recording(tmp_path: Path) -> Path:
-    recorder = Recorder(tmp_path / "recording")
-    recorder.opened(1, 1_000, ("127.0.0.1", 50001), ("127.0.0.1", 9092))
-    for number in range(5):
-        for direction, frame in (
-            (0, decoder.encode_request(12, 4, {}, correlation_id=number, client_id="\x1b[31mstock")),
-            (1, decoder.encode_response(12, 4, {"error_code": 25 * (number == 3)}, correlation_id=number)),
-        ):
-            recorder.data(1, direction, 2_000 + 1_000_000 * number, with_size(frame))
-    recorder.close()
-    return tmp_path / "recording"
+    return heartbeats(tmp_path / "recording", 5, error=lambda number: number == 3, client_id="\x1b[31mstock")
 
 
 def start(source: Path, output: Path, *more: str) -> subprocess.Popen[str]:
@@ -51,23 +42,28 @@ def start(source: Path, output: Path, *more: str) -> subprocess.Popen[str]:
     )
 
 
-def nobody_left(group: int) -> bool:
+def nobody_is_left(group: int) -> None:
     """No process of the group is alive, the JVM and Spark's Python workers included."""
-    until = time.monotonic() + 60
-    while time.monotonic() < until:
+
+    def gone() -> bool:
         try:
             os.killpg(group, 0)
         except ProcessLookupError:
             return True
-        time.sleep(0.05)
-    return False
+        return False
+
+    until(gone, lambda: f"processes are left: {of_session(group)}")
 
 
-def test_run_writes_the_tables(recording: Path, tmp_path: Path) -> None:
-    process = start(recording, tmp_path / "out", "--json", "--master", "local[1]", "--tables", "exchanges,errors")
-    stdout, stderr = process.communicate(timeout=180)
+@pytest.mark.parametrize(
+    ("master", "around"),
+    [("none", []), pytest.param("local[1]", ["starting Spark", "stopping Spark"], marks=pytest.mark.slow)],
+)
+def test_run_writes_the_tables(recording: Path, tmp_path: Path, master: str, around: list[str]) -> None:
+    process = start(recording, tmp_path / "out", "--json", "--master", master, "--tables", "exchanges,errors")
+    stdout, stderr = process.communicate()
     assert process.returncode == 0, stderr
-    assert nobody_left(process.pid)
+    nobody_is_left(process.pid)
     document = json.loads(stdout)
     assert (document["read"], document["tables"], document["damaged"]) == (1, ["exchanges", "errors", "segments"], [])
     assert parquet.read_table(tmp_path / "out" / "exchanges").num_rows == 5
@@ -75,31 +71,19 @@ def test_run_writes_the_tables(recording: Path, tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "recording"]
     # Steps only: nothing of what the JVM says about itself.
     steps = [line.split(" s  ", 1)[1] for line in stderr.splitlines()]
-    assert [step.split(",")[0] for step in steps if not step.startswith("reading")] == [
-        "1 file to read",
-        "starting Spark",
-        "stopping Spark",
-    ]
+    assert [step.split(",")[0] for step in steps if not step.startswith("reading")] == ["1 file to read", *around]
 
 
 def test_a_dry_run_writes_nothing(recording: Path, tmp_path: Path) -> None:
     process = start(recording, tmp_path / "out", "--dry-run")
-    stdout, stderr = process.communicate(timeout=60)
+    stdout, stderr = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, stderr
     assert stdout.startswith("would read 1 files (") and not (tmp_path / "out").exists()
 
 
 def test_killed_at_any_moment_nothing_is_lost_or_doubled(tmp_path: Path) -> None:
     """Plain readers find no row twice after every kill, and every row once after a run that ends."""
-    recorder = Recorder(tmp_path / "recording", segment_bytes=8_000)
-    recorder.opened(1, 1_000, ("127.0.0.1", 50001), ("127.0.0.1", 9092))
-    for number in range(900):
-        for direction, frame in (
-            (0, decoder.encode_request(12, 4, {}, correlation_id=number, client_id="stock")),
-            (1, decoder.encode_response(12, 4, {"error_code": 25 * (number % 9 == 3)}, correlation_id=number)),
-        ):
-            recorder.data(1, direction, 2_000 + 1_000_000 * number, with_size(frame))
-    recorder.close()
+    heartbeats(tmp_path / "recording", 900, error=lambda number: number % 9 == 3, segment_bytes=8_000)
     output = tmp_path / "out"
     # The same without a command line: processes that are there at once, so that kills fall into the work.
     forks = multiprocessing.get_context("forkserver")
@@ -129,39 +113,40 @@ def test_killed_at_any_moment_nothing_is_lost_or_doubled(tmp_path: Path) -> None
         if number:  # the first one waits for the fork server
             process.join(chance.random() * 0.15)
         process.kill()
-        process.join(60)
+        process.join(PATIENCE)
         kills += process.exitcode != 0
         for table in ("exchanges", "errors"):
             found = rows(table)
             assert len(found) == len(set(found))
     assert kills
     process = begin()
-    process.join(120)
+    process.join(PATIENCE)
     assert process.exitcode == 0
     assert rows("exchanges") == list(range(900))
     assert rows("errors") == [n for n in range(900) if n % 9 == 3]
     assert not (output / ".unfinished").exists()
 
 
-@pytest.mark.parametrize("step", ["starting Spark", pytest.param("reading", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("step", ["starting Spark", "reading"])
 def test_an_interrupt_leaves_nothing_behind(recording: Path, tmp_path: Path, step: str) -> None:
     process = start(recording, tmp_path / "out")
     assert process.stderr is not None
     for line in process.stderr:
         if step in line:
             break
-    time.sleep(0.5)
+    until(lambda: "java" in of_session(process.pid), "the JVM does not start")
     os.killpg(process.pid, signal.SIGINT)
-    _, stderr = process.communicate(timeout=60)
+    _, stderr = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130
     assert stderr == "barnabas: interrupted; the tables hold whole files only, run again to complete them\n"
-    assert nobody_left(process.pid)
+    nobody_is_left(process.pid)
     assert not list((tmp_path / "out").glob("*/*/.*"))
 
 
 def test_mistakes_end_with_one_line_and_status_2(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     process = start(tmp_path / "empty", tmp_path / "out")
-    stdout, stderr = process.communicate(timeout=60)
+    stdout, stderr = process.communicate(timeout=PATIENCE)
     assert (process.returncode, stdout) == (2, "")
     assert stderr.startswith(f"barnabas: {tmp_path / 'empty'}: no capture is in it") and stderr.count("\n") == 1

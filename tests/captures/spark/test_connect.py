@@ -8,18 +8,24 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import duckdb
 import pytest
-from barnabas import decoder
-from barnabas.captures import Recorder
-from harness.wire import with_size
+from harness.recordings import heartbeats
+from harness.waiting import until
 
 pytest.importorskip("grpc_status", reason="Spark Connect needs pyspark[connect]")
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
+
+
+def answers(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port)).close()
+    except OSError:
+        return False
+    return True
 
 
 @pytest.fixture(scope="module")
@@ -46,30 +52,11 @@ def remote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
             [*command, "spark-internal"], env=own, cwd=place, stdout=log, stderr=log, start_new_session=True
         )
     try:
-        until = time.monotonic() + 300
-        while True:
-            try:
-                socket.create_connection(("127.0.0.1", port)).close()
-                break
-            except OSError:
-                assert time.monotonic() < until and process.poll() is None, (place / "log").read_text()[-2000:]
-                time.sleep(0.2)
+        until(lambda: answers(port), lambda: (place / "log").read_text()[-2000:])
         yield f"sc://127.0.0.1:{port}"
     finally:
         os.killpg(process.pid, signal.SIGKILL)
-        process.wait(60)
-
-
-def record(directory: Path, first: int) -> None:
-    recorder = Recorder(directory, segment_bytes=10_000)
-    recorder.opened(1, 1_000, ("127.0.0.1", 50001), ("127.0.0.1", 9092))
-    for number in range(first, first + 100):
-        for direction, frame in (
-            (0, decoder.encode_request(12, 4, {}, correlation_id=number, client_id="stock")),
-            (1, decoder.encode_response(12, 4, {}, correlation_id=number)),
-        ):
-            recorder.data(1, direction, 10**18 + 10**6 * number, with_size(frame))
-    recorder.close()
+        process.wait()
 
 
 def test_run_stream_and_report_on_a_connect_server(remote: str, tmp_path: Path) -> None:
@@ -79,16 +66,16 @@ def test_run_stream_and_report_on_a_connect_server(remote: str, tmp_path: Path) 
 
     def barnabas(*words: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "barnabas", *words]
-        done = subprocess.run(command, env=own, cwd=tmp_path, capture_output=True, text=True, timeout=400)
+        done = subprocess.run(command, env=own, cwd=tmp_path, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
         return done
 
     paths = ("--input", str(source), "--output", str(output), "--tables", "exchanges,errors")
-    record(source / "one", 0)
+    heartbeats(source / "one", 100, segment_bytes=10_000)
     done = barnabas("pipeline", "run", *paths, "--json")
     assert json.loads(done.stdout)["read"] == len(list(source.rglob("*.pcapng"))) > 1
     assert [line for line in done.stderr.splitlines() if " s  " not in line] == []
-    record(source / "two", 100)
+    heartbeats(source / "two", 100, first=100, segment_bytes=10_000)
     barnabas("pipeline", "stream", *paths, "--once")
     asked = f"select correlation_id from '{output}/exchanges/**/*.parquet' order by 1"
     assert [number for (number,) in duckdb.connect().execute(asked).fetchall()] == list(range(200))

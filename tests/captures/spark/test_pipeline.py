@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from barnabas import decoder
-from barnabas.captures import Recorder, tables
+from barnabas.captures import tables
 from barnabas.captures.spark import PipelineError, pipeline, pushdown
 from barnabas.captures.spark.source import PushedReader, SegmentReader
 from barnabas.captures.tables.folder import DEFAULT, Folder, todo
 from barnabas.decoder.filter import compile
-from harness.wire import with_size
+from harness.recordings import RecordingBuilder
+from harness.slices import thin
+from harness.waiting import PATIENCE
 from pyarrow import parquet
 from pyspark.sql.datasource import EqualTo, In, LessThan
 from scapy.utils import rdpcap, wrpcap
@@ -35,24 +36,23 @@ def record(tmp_path: Path) -> Make:
     """`record(name, seed)`: a recording of several segments, with errors, an orphan and requests never answered."""
 
     def make(name: str = "recordings", seed: int = 1) -> Path:
-        chance = random.Random(seed)
-        recorder = Recorder(tmp_path / name, segment_bytes=16_000)
-        time_ns = 1_700_000_000_000_000_000
-        for conn in range(3):
-            recorder.opened(conn, time_ns, ("127.0.0.1", 50000 + conn), ("127.0.0.1", 9092))
-        for number in range(300):
-            key, version = chance.choice([(3, 12), (12, 4), (18, 3)])
-            time_ns += chance.randrange(1, 5_000_000)
-            client_id = None if number % 3 == 2 else f"stock-{number % 3}"
-            frame = decoder.encode_request(key, version, {}, correlation_id=number, client_id=client_id)
-            recorder.data(number % 3, 0, time_ns, with_size(frame))
-            if number % 50 == 49:
-                continue
-            body = {"error_code": 25} if key == 12 and chance.random() < 0.3 else {}
-            frame = decoder.encode_response(key, version, body, correlation_id=number + (1000 if number == 100 else 0))
-            time_ns += chance.randrange(1, 9_000_000)
-            recorder.data(number % 3, 1, time_ns, with_size(frame))
-        recorder.close()
+        chance, at = random.Random(seed), 0.0
+        with RecordingBuilder(tmp_path / name, start_ns=1_700_000_000 * 10**9, segment_bytes=16_000) as recording:
+            for connection in range(3):
+                recording.open(connection, at=0)
+            for number in range(300):
+                connection = number % 3
+                api, version = chance.choice([("Metadata", 12), ("Heartbeat", 4), ("ApiVersions", 3)])
+                at += chance.uniform(0.001, 5)
+                client_id = None if connection == 2 else f"stock-{connection}"
+                asked = {"connection": connection, "client_id": client_id, "correlation_id": number}
+                recording.request(api, version, {}, at=at, **asked)
+                if number % 50 == 49:
+                    continue
+                body = {"error_code": 25} if api == "Heartbeat" and chance.random() < 0.3 else {}
+                at += chance.uniform(0.001, 9)
+                answered = number + (1000 if number == 100 else 0)
+                recording.response(api, version, body, answered, connection=connection, at=at)
         return tmp_path / name
 
     return make
@@ -101,9 +101,9 @@ def test_source_reads_only_the_columns_asked_for(spark: SparkSession, record: Ma
     ("options", "text"),
     [
         ({"table": "packets"}, "no table is called 'packets'; there is: exchanges"),
-        ({"columns": "api,size"}, "table exchanges has no column 'size'"),
-        ({"path": "absent"}, "absent: no such file or folder"),
-        ({}, "needs a path"),
+        pytest.param({"columns": "api,size"}, "table exchanges has no column 'size'", marks=pytest.mark.slow),
+        pytest.param({"path": "absent"}, "absent: no such file or folder", marks=pytest.mark.slow),
+        pytest.param({}, "needs a path", marks=pytest.mark.slow),
     ],
 )
 def test_source_says_what_is_wrong(spark: SparkSession, options: dict[str, str], text: str) -> None:
@@ -146,27 +146,33 @@ def test_a_segment_whose_index_cannot_match_is_not_opened(record: Make) -> None:
     assert sorted(row["time_ns"] for row in found) == sorted(row["time_ns"] for row in rows if row["time_ns"] >= some)
 
 
-def test_filters_that_spark_pushes_reach_the_index(spark: SparkSession, record: Make) -> None:
+CONDITIONS: list[tuple[str, Callable[[dict[str, Any], int], bool]]] = [
+    ("time_ns >= {last}", lambda row, last: row["time_ns"] >= last),
+    (
+        "api = 'Heartbeat' and error_code = 25",
+        lambda row, last: row["api"] == "Heartbeat" and row["error_code"] == 25,
+    ),
+    ("client_id in ('stock-1', 'x')", lambda row, last: row["client_id"] == "stock-1"),
+    ("client_id is null", lambda row, last: row["client_id"] is None),
+    ("error = 'UNKNOWN_MEMBER_ID'", lambda row, last: row["error"] == "UNKNOWN_MEMBER_ID"),
+    ("latency_ns < 1000000", lambda row, last: row["latency_ns"] is not None and row["latency_ns"] < 1000000),
+]
+
+
+@pytest.mark.parametrize(("condition", "test"), thin(CONDITIONS, 1))
+def test_filters_that_spark_pushes_reach_the_index(
+    spark: SparkSession, record: Make, condition: str, test: Callable[[dict[str, Any], int], bool]
+) -> None:
     directory = record()
     rows = plain(directory)
     last = sorted(row["time_ns"] for row in rows)[-20]
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
     try:
-        for condition, test in (
-            (f"time_ns >= {last}", lambda row: row["time_ns"] >= last),
-            (
-                "api = 'Heartbeat' and error_code = 25",
-                lambda row: row["api"] == "Heartbeat" and row["error_code"] == 25,
-            ),
-            ("client_id in ('stock-1', 'x')", lambda row: row["client_id"] == "stock-1"),
-            ("client_id is null", lambda row: row["client_id"] is None),
-            ("error = 'UNKNOWN_MEMBER_ID'", lambda row: row["error"] == "UNKNOWN_MEMBER_ID"),
-            ("latency_ns < 1000000", lambda row: row["latency_ns"] is not None and row["latency_ns"] < 1000000),
-        ):
-            frame = spark.read.format("barnabas").load(str(directory)).where(condition)
-            assert ordered([row.asDict() for row in frame.collect()]) == ordered(list(filter(test, rows))), condition
+        frame = spark.read.format("barnabas").load(str(directory)).where(condition.format(last=last))
+        found = [row.asDict() for row in frame.collect()]
     finally:
         spark.conf.unset("spark.sql.python.filterPushdown.enabled")
+    assert ordered(found) == ordered([row for row in rows if test(row, last)])
 
 
 @pytest.mark.parametrize(
@@ -186,7 +192,9 @@ def test_what_is_pushed_keeps_segments_closed(record: Make, absent: Any, present
         assert reader.pushFilters([pushed]) == [pushed]  # Spark tests each row again
         partitions = reader.partitions()
         found: list[int] = []
-        opened = opened_by(lambda r=reader, p=partitions, f=found: f.extend(b.num_rows for each in p for b in r.read(each)))  # type: ignore[misc]
+        opened = opened_by(
+            lambda r=reader, p=partitions, f=found: f.extend(b.num_rows for each in p for b in r.read(each))
+        )  # type: ignore[misc]
         assert bool(opened) is some is bool(sum(found)), pushed
 
 
@@ -208,6 +216,7 @@ def test_what_is_pushed_in_the_words_of_the_filter_language(table: str, pushed: 
     assert not text or compile(text).index_part is not None
 
 
+@pytest.mark.slow
 def test_the_option_filter_selects_in_the_reader(spark: SparkSession, record: Make) -> None:
     directory = record()
     frame = spark.read.format("barnabas").option("filter", "api == Heartbeat and err != 0").load(str(directory))
@@ -245,6 +254,7 @@ def test_two_runs_give_the_same_rows(spark: SparkSession, record: Make, tmp_path
         assert ordered(again) == ordered([{k: v for k, v in row.items() if k not in drop} for row in first[name]]), name
 
 
+@pytest.mark.slow
 def test_a_stream_gives_every_segment_once(spark: SparkSession, record: Make, tmp_path: Path) -> None:
     directory = record()
     out = tmp_path / "stream"
@@ -259,7 +269,7 @@ def test_a_stream_gives_every_segment_once(spark: SparkSession, record: Make, tm
             .trigger(availableNow=True)
             .start(str(out))
         )
-        assert query.awaitTermination(120)
+        assert query.awaitTermination(int(PATIENCE))
         seen.append(len([each for each in query.recentProgress if each["numInputRows"]]))
     found = spark.read.parquet(str(out)).collect()
     assert ordered([row.asDict() for row in found]) == ordered(plain(directory))

@@ -11,18 +11,15 @@ from pathlib import Path
 import numpy  # noqa: F401  whole before a test hides it: it cannot be loaded a second time
 import pyarrow
 import pytest
-from barnabas.captures import Recorder
 from barnabas.captures.spark import PipelineError, pipeline, shipping
 from barnabas.captures.spark.session import check_installed, check_master, reason
+from harness.recordings import heartbeats
 from pyarrow import parquet
 
 
 @pytest.fixture
 def recording(tmp_path: Path) -> Path:
-    recorder = Recorder(tmp_path / "recording")
-    recorder.opened(1, 1)
-    recorder.close()
-    return tmp_path / "recording"
+    return heartbeats(tmp_path / "recording", 0)
 
 
 def refusal(source: Path, output: Path, master: str = "local[1]") -> str:

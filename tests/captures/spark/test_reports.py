@@ -5,18 +5,16 @@ from __future__ import annotations
 import csv
 import json
 import random
-import subprocess
-import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from barnabas import decoder
-from barnabas.captures import Recorder, reports
+from barnabas.captures import reports
 from barnabas.captures.reports.duck import Duck
 from barnabas.captures.spark import pipeline
-from barnabas.decoder import facts
-from harness.wire import with_size
+from harness.commands import run
+from harness.recordings import MS, RecordingBuilder
 from kafka.record import MemoryRecordsBuilder
 
 if TYPE_CHECKING:
@@ -76,34 +74,40 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Sent]:
     place, sent = tmp_path_factory.mktemp("fleet"), []
     for machine in range(2):
         chance = random.Random(machine)
-        recorder = Recorder(place / "captures" / f"machine-{machine}", segment_bytes=40_000)
         time_ns = START + machine * 3600 * 10**9
+        recording = RecordingBuilder(
+            place / "captures" / f"machine-{machine}",
+            broker=(f"kafka-{machine}", 9092),
+            start_ns=time_ns,
+            segment_bytes=40_000,
+        )
         for conn in range(4):
-            recorder.opened(conn, time_ns, (f"10.0.{machine}.{conn}", 50000 + conn), (f"kafka-{machine}", 9092))
+            recording.open(conn, client=(f"10.0.{machine}.{conn}", 50000 + conn), at=0)
         for number in range(400):
             conn = number % 4
             api = "ApiVersions" if number < 4 else chance.choice(["Produce", "JoinGroup", "Heartbeat", "Metadata"])
             version, request, answer = body(chance, api, number)
-            key, client_id = facts.api_key(api), None if conn == 3 else f"app-{conn}"
+            client_id = None if conn == 3 else f"app-{conn}"
             latency = chance.randrange(10**5, 10**8)
-            asked = decoder.encode_request(key, version, request, correlation_id=number, client_id=client_id)
-            said = decoder.encode_response(key, version, answer, correlation_id=number)
             time_ns += chance.randrange(10**6, 10**9)
-            recorder.data(conn, 0, time_ns, with_size(asked))
-            recorder.data(conn, 1, time_ns + latency, with_size(said))
+            at = (time_ns - recording.start_ns) / MS
+            before = recording.recorder.counts["bytes"]
+            recording.request(api, version, request, connection=conn, client_id=client_id, correlation_id=number, at=at)
+            size = recording.recorder.counts["bytes"] - before
+            recording.response(api, version, answer, number, connection=conn, at=at + latency / MS)
             sent.append(
                 {
                     "machine": machine, "api": api, "version": version, "client_id": client_id, "time_ns": time_ns,
-                    "latency": latency, "bytes": len(asked) + 4, "request": request, "answer": answer,
+                    "latency": latency, "bytes": size, "request": request, "answer": answer,
                 }
             )  # fmt: skip
-        recorder.close()
+        recording.close()
     pipeline.run(place / "captures", place / "tables", pipeline.NO_SPARK)
     return place / "tables", sent
 
 
-def made(engine: reports.Engine) -> dict[str, Sent]:
-    found, left_out = reports.make(engine, against="4.0")
+def made(engine: reports.Engine, names: Sequence[str] = ()) -> dict[str, Sent]:
+    found, left_out = reports.make(engine, names, against="4.0")
     assert not left_out
     return {report.name: report.rows for report in found}
 
@@ -160,13 +164,14 @@ def test_the_numbers_are_those_of_what_was_sent(fleet: tuple[Path, Sent]) -> Non
 
 
 @pytest.mark.spark
-def test_spark_says_the_same(spark: SparkSession, fleet: tuple[Path, Sent]) -> None:
+@pytest.mark.parametrize("names", [["summary"], pytest.param([], marks=pytest.mark.slow)], ids=["one", "all"])
+def test_spark_says_the_same(spark: SparkSession, fleet: tuple[Path, Sent], names: list[str]) -> None:
     from barnabas.captures.spark.engine import Spark
 
     output, _ = fleet
     with Duck(output) as engine:
-        one = made(engine)
-    other = made(Spark(spark, output))
+        one = made(engine, names)
+    other = made(Spark(spark, output), names)
     assert list(one) == list(other)
     for name, rows in one.items():
         assert len(rows) == len(other[name]) > 0, name
@@ -178,15 +183,10 @@ def test_spark_says_the_same(spark: SparkSession, fleet: tuple[Path, Sent]) -> N
             assert its == {k: pytest.approx(v) if isinstance(v, float) else v for k, v in mine.items()}, name
 
 
-def barnabas(*arguments: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "barnabas", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL)
-
-
 def test_the_command_over_captures_and_over_tables(fleet: tuple[Path, Sent], tmp_path: Path) -> None:
     output, _ = fleet
     page, cells = tmp_path / "page.html", tmp_path / "csv"
-    done = barnabas("report", output, "--json", "--html", page, "--csv", cells, "--against", "4.0")
+    done = run("report", output, "--json", "--html", page, "--csv", cells, "--against", "4.0")
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
     assert document["summary"]["rows"][0]["requests"] == 800
@@ -200,12 +200,12 @@ def test_the_command_over_captures_and_over_tables(fleet: tuple[Path, Sent], tmp
     assert [row["name"] for row in rows] == [row["name"] or "" for row in document["latency"]["rows"]]
     text = page.read_text("utf-8")
     assert text.count("<svg") == 9 and "<script" not in text and "http" not in text.replace("http-equiv", "")
-    direct = barnabas("report", output.parent / "captures" / "machine-1", "--json", "--only", "summary,latency")
+    direct = run("report", output.parent / "captures" / "machine-1", "--json", "--only", "summary,latency")
     assert direct.returncode == 0, direct.stderr
     assert json.loads(direct.stdout)["summary"]["rows"][0]["requests"] == 400
-    wrong = barnabas("report", output, "--only", "weather")
+    wrong = run("report", output, "--only", "weather")
     assert wrong.returncode == 2 and "no report is called 'weather'; there is: summary" in wrong.stderr
-    unknown = barnabas("report", output, "--against", "9.9")
+    unknown = run("report", output, "--against", "9.9")
     assert unknown.returncode == 2 and "no such release is known" in unknown.stderr
 
 

@@ -7,19 +7,18 @@ import shutil
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow
 import pytest
-from barnabas import decoder
-from barnabas.captures import Recorder, storage, tables
+from barnabas.captures import storage, tables
 from barnabas.captures.reports import make
 from barnabas.captures.reports.duck import Duck
 from barnabas.captures.spark import PipelineError, holding, pipeline
-from harness.wire import with_size
+from harness.recordings import heartbeats
+from harness.waiting import PATIENCE, until
 from pyarrow import dataset, fs, parquet
 from scapy.utils import rdpcap, wrpcap
 
@@ -36,6 +35,14 @@ SETTINGS = {
 }
 
 
+def answers(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port)).close()
+    except OSError:
+        return False
+    return True
+
+
 @pytest.fixture(scope="module")
 def s3() -> Iterator[str]:
     """The URI of a bucket; the environment has what a user would have there."""
@@ -47,19 +54,12 @@ def s3() -> Iterator[str]:
     command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        until = time.monotonic() + 60
-        while True:
-            try:
-                socket.create_connection(("127.0.0.1", port)).close()
-                break
-            except OSError:
-                assert time.monotonic() < until and process.poll() is None
-                time.sleep(0.05)
+        until(lambda: answers(port), lambda: f"moto.server does not answer on port {port}: {process.poll()}")
         fs.FileSystem.from_uri("s3://fleet/x?allow_bucket_creation=true")[0].create_dir("fleet")
         yield "s3://fleet"
     finally:
         process.kill()
-        process.wait(30)
+        process.wait(PATIENCE)
         patch.undo()
 
 
@@ -68,20 +68,8 @@ def captures(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A recording of several segments, in which requests wait over the ends of some, and a pcap of another tool."""
     place = tmp_path_factory.mktemp("stores") / "captures"
     for name, client in (("one", "stock"), ("other", "web")):
-        recorder = Recorder(place / name, segment_bytes=10_000)
-        recorder.opened(1, 1_000, ("127.0.0.1", 50001), ("127.0.0.1", 9092))
-        for number in range(120):
-            for direction, at, frame in (
-                (0, number, decoder.encode_request(12, 4, {}, correlation_id=number, client_id=client)),
-                (
-                    1,
-                    number - 2,
-                    decoder.encode_response(12, 4, {"error_code": 25 * (number % 9 == 3)}, correlation_id=number - 2),
-                ),
-            ):
-                if at >= 0:
-                    recorder.data(1, direction, 10**18 + 10**6 * number, with_size(frame))
-        recorder.close()
+        options = {"client_id": client, "in_flight": 3, "segment_bytes": 10_000}
+        heartbeats(place / name, 120, error=lambda number: number % 9 == 1, **options)
     (pcap, *rest) = sorted((place / "other").glob("*.pcapng"))
     wrpcap(str(place / "tcpdump.pcap"), rdpcap(str(pcap)))
     shutil.rmtree(place / "other")
@@ -113,7 +101,7 @@ def test_captures_and_tables_in_a_bucket(
     upload(captures, f"{s3}/in")
     command = [sys.executable, "-m", "barnabas", "pipeline", "run", "--input", f"{s3}/in", "--output", f"{s3}/out"]
     command += ["--master", "none", "--json", "--tables", ",".join(TABLES)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode == 0, done.stderr
     assert SECRET not in done.stdout + done.stderr
     here = tmp_path / "out"
@@ -157,6 +145,7 @@ def test_a_run_that_was_killed_is_completed(s3: str, captures: Path) -> None:
 
 
 @pytest.mark.spark
+@pytest.mark.slow
 def test_spark_reads_a_bucket(spark: SparkSession, s3: str, captures: Path, tmp_path: Path) -> None:
     upload(captures, f"{s3}/spark-in")
     uri = f"{s3}/spark-in?endpoint_override={os.environ['AWS_ENDPOINT_URL'].removeprefix('http://')}&scheme=http"
@@ -241,7 +230,11 @@ class Closed:
 @pytest.mark.parametrize(
     ("uri", "fault", "said"),
     [
-        ("abfs://c@fleet.dfs.core.windows.net/in", pyarrow.ArrowException("Failed to get token from X\nmore"), "az login"),
+        (
+            "abfs://c@fleet.dfs.core.windows.net/in",
+            pyarrow.ArrowException("Failed to get token from X\nmore"),
+            "az login",
+        ),
         ("gs://fleet/in", OSError("Could not create a OAuth2 access token"), "gcloud auth application-default login"),
         ("s3://fleet/in", OSError("AWS Error ACCESS_DENIED during HeadObject"), "AWS_SECRET_ACCESS_KEY"),
         ("hdfs://fleet/in", OSError("Failed to connect"), "CLASSPATH"),

@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from barnabas import decoder
-from barnabas.captures import Recorder
-from harness.wire import with_size
+from harness.recordings import RecordingBuilder
+from harness.waiting import until
 
 from .killed import files, kill, rows
 
@@ -43,23 +42,16 @@ def test_a_stream_that_is_killed(tmp_path: Path, spark: SparkSession) -> None:
 
     def record() -> None:
         nonlocal count
-        recorder = Recorder(source, segment_bytes=20_000)
-        recorder.opened(1, 1_000, ("127.0.0.1", 50001), ("127.0.0.1", 9092))
-        while not over.wait(0.02):
-            for direction, frame in (
-                (0, decoder.encode_request(12, 4, {}, correlation_id=count, client_id="stock")),
-                (1, decoder.encode_response(12, 4, {}, correlation_id=count)),
-            ):
-                recorder.data(1, direction, 10**18 + 10**6 * count, with_size(frame))
-            count += 1
-        recorder.close()
+        with RecordingBuilder(source, segment_bytes=20_000) as recording:
+            while not over.wait(0.02):
+                recording.exchange("Heartbeat", 4, {}, {}, correlation_id=count)
+                count += 1
 
     recording = threading.Thread(target=record)
     recording.start()
     try:
         chance = random.Random(11)
-        while not source.is_dir():
-            time.sleep(0.05)
+        until(source.is_dir, "nothing is recorded")
         for _ in range(KILLS):
             process = start(source, output, "--every", "0.5")
             assert process.stdout is not None
@@ -67,9 +59,7 @@ def test_a_stream_that_is_killed(tmp_path: Path, spark: SparkSession) -> None:
                 if "following" in line:
                     break
             before = files(output)
-            while files(output) <= before:  # it has begun to write
-                assert process.poll() is None
-                time.sleep(0.02)
+            until(lambda before=before: files(output) > before, "it does not begin to write")  # type: ignore[misc]
             time.sleep(chance.random() * 2)
             kill(process)
             found = rows(output)
@@ -78,7 +68,7 @@ def test_a_stream_that_is_killed(tmp_path: Path, spark: SparkSession) -> None:
         over.set()
         recording.join()
     process = start(source, output, "--once")
-    said, _ = process.communicate(timeout=600)
+    said, _ = process.communicate()
     assert process.returncode == 0, said
     assert rows(output) == list(range(count)) and count > 100
     assert not list((tmp_path / "temporary").iterdir())

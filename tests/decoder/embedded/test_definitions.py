@@ -16,6 +16,7 @@ from barnabas.decoder import DecodeError, embedded, facts, importer
 from barnabas.decoder.embedded import payload
 from barnabas.decoder.encode import encode_struct
 from barnabas.decoder.plan import Plan, extra_plan
+from harness.waiting import PATIENCE
 from real.test_java_classes import as_kafkas_json, own
 
 CACHE = Path(__file__).parents[3] / ".cache"
@@ -174,7 +175,7 @@ def test_kafkas_own_classes_agree():
         input="\n".join(f"{of.name} {of.version} {body.hex() or '-'}" for of, body in cases),
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=PATIENCE,
     )
     assert done.returncode == 0, done.stderr[-2000:]
     answers = done.stdout.split("\n")[:-1]

@@ -84,7 +84,7 @@ def test_the_columns_are_those_of_the_format(columns: IndexColumns) -> None:
     assert columns.layout.columns == numpy.dtype(DTYPE).names
 
 
-@settings(max_examples=500)
+@settings(max_examples=150)
 @given(filters(INDEX_TESTS))
 def test_all_three_agree(sample: list[Exchange], columns: IndexColumns, text: str) -> None:
     for zone in ZONES[: 4 if "time" in text else 1]:
@@ -100,7 +100,7 @@ def test_all_three_agree(sample: list[Exchange], columns: IndexColumns, text: st
         assert list(test.rows(middle, len(columns), base=7)) == [n + 7 for n in expected if n >= middle]
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(filters(ALL_TESTS))
 def test_the_index_part_loses_nothing(told: tuple[Sample, IndexColumns], text: str) -> None:
     """What the columns rule out, the filter does not select; and it selects of the APIs only that it says."""

@@ -2,41 +2,42 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
-from barnabas.decoder import Exchange, facts
-from retold.groups import answered, copied, edited, findings, stretched, summary, told
+from barnabas.decoder import Exchange, ExchangeDone, RequestSeen
+from retold.edited_exchanges import copied, edited, exchange_of, position, refused
+from retold.recorded import GROUPS, findings, one, recording, summary
+
+COMMIT_ERROR = "topics[0].partitions[0].error_code"
 
 
 def test_a_commit_per_record() -> None:
-    (found,) = findings(told("commit-per-record"), "commit-per-record")
+    found = one("groups-commit-per-record", "commit-per-record")
     assert found.about["commits"] == 39 and "39 commits of orders-" in found.seen and found.count == 39
     assert found.severity == "low"
     # one record a second is a slow topic
-    assert findings(stretched(told("commit-per-record"), 2000), "commit-per-record") == []
+    assert findings(edited(recording("groups-commit-per-record"), stretch=2000), "commit-per-record") == []
 
 
 def test_a_commit_per_batch_is_right() -> None:
-    assert findings(told("commit-per-batch"), "commit-per-record", "commit-backwards") == []
+    assert findings("groups-commit-per-batch", "commit-per-record", "commit-backwards") == []
 
 
 def test_a_commit_that_goes_backwards() -> None:
-    (found,) = findings(told("backwards"), "commit-backwards")
+    found = one("groups-backwards", "commit-backwards")
     assert "commits offset 4 of orders-" in found.seen and found.about["back"] == 4 and found.severity == "low"
-    (tool,) = findings(told("reset-by-tool"), "commit-backwards")
+    tool = one("groups-reset-by-tool", "commit-backwards")
     assert tool.severity == "info" and "client 'admin'" in tool.seen and "client 'billing-1'" in tool.seen
 
 
 def test_a_refused_commit_does_not_count_as_the_last_one() -> None:
-    def refused(exchange: Exchange) -> Exchange:
-        if exchange.api != "OffsetCommit":
-            return exchange
-        return answered(exchange, {"topics[0].partitions[0].error_code": facts.error_code("NOT_COORDINATOR")})
-
-    assert findings(edited(told("backwards"), refused), "commit-backwards", "commit-failed") == []
+    happened = edited(recording("groups-backwards"), refused("NOT_COORDINATOR", COMMIT_ERROR), "OffsetCommit")
+    assert findings(happened, "commit-backwards", "commit-failed") == []
 
 
 def test_what_is_refused_and_why() -> None:
-    found = {f.about["error"]: f for f in findings(told("commit-refused"), "commit-failed")}
+    found = {f.about["error"]: f for f in findings("groups-commit-refused", "commit-failed")}
     assert found.keys() == {"UNKNOWN_TOPIC_OR_PARTITION", "OFFSET_METADATA_TOO_LARGE"}
     assert "offset.metadata.max.bytes" in found["OFFSET_METADATA_TOO_LARGE"].remedy
     assert found["UNKNOWN_TOPIC_OR_PARTITION"].about["partition"] == 7
@@ -45,47 +46,36 @@ def test_what_is_refused_and_why() -> None:
 @pytest.mark.parametrize(("times", "expected"), [(2, set()), (3, {("commit-failed", "low")})])
 def test_a_commit_that_meets_a_rebalance_is_normal_and_many_are_not(times: int, expected: set[tuple[str, str]]) -> None:
     # recorded commits, the first ones answered REBALANCE_IN_PROGRESS
-    left = [times]
-
-    def refused(exchange: Exchange) -> Exchange:
-        if exchange.api != "OffsetCommit" or not left[0]:
-            return exchange
-        left[0] -= 1
-        return answered(exchange, {"topics[0].partitions[0].error_code": facts.error_code("REBALANCE_IN_PROGRESS")})
-
-    assert summary(findings(edited(told("commit-per-batch"), refused), "commit-failed")) == expected
+    number = itertools.count()
+    first = refused("REBALANCE_IN_PROGRESS", COMMIT_ERROR, lambda _: next(number) < times)
+    happened = edited(recording("groups-commit-per-batch"), first, "OffsetCommit")
+    assert summary(findings(happened, "commit-failed")) == expected
 
 
 def test_a_commit_of_the_last_generation() -> None:
-    (found,) = findings(told("late-commit"))
+    (found,) = findings("groups-late-commit", *GROUPS)
     assert found.id == "stale-commit" and "generation 1, the group is at generation 2" in found.seen
     assert "ILLEGAL_GENERATION" in found.seen and "client 'slow-worker'" in found.seen
 
 
 def test_a_commit_of_a_member_that_was_put_out() -> None:
     # The commits of a member go on after its LeaveGroup, refused as a coordinator does.
-    happenings = list(told("commit-per-batch"))
-    leave = next(
-        i for i, h in enumerate(happenings) if getattr(getattr(h, "exchange", None), "api", "") == "LeaveGroup"
-    )
-    done = next(i for i, h in enumerate(happenings[leave:], leave) if type(h).__name__ == "ExchangeDone")
-    last = [
-        i
-        for i, h in enumerate(happenings[:leave])
-        if getattr(getattr(h, "exchange", None), "api", "") == "OffsetCommit"
-    ][-2:]
-    moved = [*happenings[: last[0]], *happenings[leave : done + 1], *(happenings[i] for i in last)]
+    happened = recording("groups-commit-per-batch")
+    leave, done = (position(happened, kind, "LeaveGroup") for kind in (RequestSeen, ExchangeDone))
+    commits = [n for n, h in enumerate(happened[:leave]) if (e := exchange_of(h)) and e.api == "OffsetCommit"][-2:]
+    last = exchange_of(happened[commits[0]])
+    assert last is not None
+    error = refused("UNKNOWN_MEMBER_ID", COMMIT_ERROR)
 
-    def refused(exchange: Exchange) -> Exchange:
-        commits = [happenings[i] for i in last]
-        if exchange is not getattr(commits[0], "exchange", None):
-            return exchange
-        edits = {"topics[0].partitions[0].error_code": facts.error_code("UNKNOWN_MEMBER_ID")}
-        return copied(answered(exchange, edits), response_time_ns=(exchange.response_time_ns or 0) + 10**9)
+    def refuse(e: Exchange) -> Exchange:
+        return copied(error(e), answered_after=1) if e.correlation_id == last.correlation_id else e
 
-    assert summary(findings(edited(moved, refused), "stale-commit", "commit-failed")) == {("stale-commit", "medium")}
+    moved = [*happened[: commits[0]], *happened[leave : done + 1], *(happened[n] for n in commits)]
+    assert summary(findings(edited(moved, refuse, "OffsetCommit"), "stale-commit", "commit-failed")) == {
+        ("stale-commit", "medium")
+    }
 
 
 def test_an_outsider_is_named_with_the_members() -> None:
-    (found,) = findings(told("outsider-commits"), "outsider-commit", "commit-failed")
+    (found,) = findings("groups-outsider-commits", "outsider-commit", "commit-failed")
     assert found.id == "outsider-commit" and "client 'offset-tool'" in found.seen and "client 'billing-1'" in found.seen

@@ -1,182 +1,76 @@
-"""Fetch detectors on recordings of real clients (tests/real/findings/scenarios_fetching.py), and on their near-misses."""
+"""Fetch detectors on recordings of real clients that are edited: other times, errors, offsets."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 from barnabas.decoder.findings import Finding, Severity
-from retold.exchanges import again, look, recorded
-
-Replay = Callable[..., list[Finding]]
-
-
-def test_an_empty_fetch_loop_names_the_wait(replay: Replay) -> None:
-    (found,) = replay("fetching-empty-loop", only=["empty-fetch-loop"])
-    assert found.severity is Severity.LOW and found.count >= 60
-    assert "client 'impatient'" in found.seen and "max_wait_ms=25, min_bytes=1" in found.seen
-    assert 20 <= found.about["per_second"] <= 40 and found.about["max_wait_ms"] == 25
-    assert "fetch.max.wait.ms" in found.remedy and "fetch.min.bytes" in found.remedy
-    assert found.about["topic"] == "f-empty-loop" and found.about["api_version"] == 16
+from retold.edited_exchanges import copied, slower
+from retold.recorded import exchanges, findings, one
 
 
 def test_a_quicker_loop_costs_more() -> None:
     # The same requests ten times as quick, as with max_wait_ms=0.
-    told = recorded("fetching-empty-loop", "Fetch")
-    first = told[0].request_time_ns or 0
-    quick = [
-        again(
-            e,
-            request={"max_wait_ms": 0},
-            request_time_ns=first + ((e.request_time_ns or 0) - first) // 10,
-            response_time_ns=first + ((e.response_time_ns or 0) - first) // 10,
-        )
-        for _ in range(1)
-        for e in told
-    ]
-    longer = [again(e, after=round * 0.43) for round in range(10) for e in quick]
-    (found,) = look(longer, "empty-fetch-loop")
+    told = [copied(e, request={"max_wait_ms": 0}) for e in exchanges("fetching-empty-loop", "Fetch")]
+    quick = slower(told, 0.1)
+    longer = [copied(e, after=round * 0.43) for round in range(10) for e in quick]
+    found = one(longer, "empty-fetch-loop")
     assert found.severity is Severity.MEDIUM and found.about["per_second"] >= 200
 
 
-@pytest.mark.parametrize("name", ["short-wait", "deleted-before-read", "behind-a-transaction", "lists-topics"])
-def test_a_consumer_that_waits_is_no_loop(replay: Replay, name: str) -> None:
-    assert replay(f"fetching-{name}", only=["empty-fetch-loop"]) == []
-
-
-def test_records_deleted_before_they_were_read(replay: Replay) -> None:
-    (found,) = replay("fetching-deleted-before-read", only=["offset-out-of-range"])
-    assert (found.severity, found.count) == (Severity.MEDIUM, 1)
-    assert "offset 3 of f-deleted-before-read-0" in found.seen
-    assert "begins at 15: 12 records deleted before being read; it went on at 15" in found.seen
-    assert found.about["error"] == "OFFSET_OUT_OF_RANGE" and found.about["log_start"] == 15
-    assert "auto.offset.reset" in found.why and "retention.ms" in found.remedy
-
-
-def test_a_client_that_asks_on_out_of_range(replay: Replay) -> None:
-    (found,) = replay("fetching-out-of-range-loop", only=["offset-out-of-range"])
-    assert (found.severity, found.count) == (Severity.HIGH, 8)
-    assert "offset 5000" in found.seen and "the log ends at 3" in found.seen
-    assert found.about["partition"] == 0 and found.about["high_watermark"] == 3
-
-
-def test_a_growing_lag_with_its_rates(replay: Replay) -> None:
-    (found,) = replay("fetching-falls-behind", only=["consumer-lag-growing"])
-    assert found.severity is Severity.LOW
-    assert "client 'archiver' (kafka-python" in found.seen and "f-falls-behind-0" in found.seen
-    assert found.about["lag"] >= 5000 and 200 <= found.about["lag_per_second"] <= 900
-    assert found.about["partitions"] == [0] and found.first_ns is not None
-
-
 def test_a_lag_that_grows_for_minutes_is_worse() -> None:
-    told = recorded("fetching-falls-behind", "Fetch")
-    first = told[0].request_time_ns or 0
-    slow = [
-        again(
-            e,
-            request_time_ns=first + 5 * ((e.request_time_ns or 0) - first),
-            response_time_ns=first + 5 * ((e.response_time_ns or 0) - first),
-        )
-        for e in told
-    ]
-    (found,) = look(slow, "consumer-lag-growing")
+    found = one(slower(exchanges("fetching-falls-behind", "Fetch"), 5), "consumer-lag-growing")
     assert found.severity is Severity.MEDIUM
 
 
-def test_catching_up_and_short_bursts_are_no_lag(replay: Replay) -> None:
-    assert replay("fetching-catches-up", only=["consumer-lag-growing"]) == []
-    told = recorded("fetching-falls-behind", "Fetch")
+def test_catching_up_and_short_bursts_are_no_lag() -> None:
+    told = exchanges("fetching-falls-behind", "Fetch")
     first = told[0].request_time_ns or 0
     soon = [e for e in told if (e.response_time_ns or 0) - first < 14_000_000_000]
     assert len(soon) >= 6
-    assert look(soon, "consumer-lag-growing") == []
+    assert findings(soon, "consumer-lag-growing") == []
     # The same growth within a few seconds: a burst.
-    burst = [
-        again(
-            e,
-            request_time_ns=first + ((e.request_time_ns or 0) - first) // 2,
-            response_time_ns=first + ((e.response_time_ns or 0) - first) // 2,
-        )
-        for e in told
-    ]
-    assert look(burst, "consumer-lag-growing") == []
-
-
-def test_a_consumer_behind_an_open_transaction(replay: Replay) -> None:
-    (found,) = replay("fetching-behind-a-transaction", only=["read-committed-stalled"])
-    assert found.severity is Severity.MEDIUM
-    assert (
-        "stands at offset 0 of f-behind-a-transaction-0" in found.seen
-        and "4 records behind it wait for an open transaction" in found.seen
-    )
-    assert "transactional.id 'booking-f-behind-a-transaction' of client 'booker'" in found.seen
-    assert found.about["transactional_id"] == "booking-f-behind-a-transaction"
-    assert found.about["high_watermark"] == 4 and "transaction.timeout.ms" in found.remedy
-
-
-def test_a_session_that_leaves_the_stalled_partition_out(replay: Replay) -> None:
-    (found,) = replay("fetching-behind-a-transaction-with-a-session", only=["read-committed-stalled"])
-    assert found.severity is Severity.LOW and "client 'auditor' (kafka-python" in found.seen
-
-
-def test_a_transaction_that_ends_soon_is_no_stall(replay: Replay) -> None:
-    assert replay("fetching-short-transaction", only=["read-committed-stalled"]) == []
-
-
-def test_an_error_that_does_not_go_away(replay: Replay) -> None:
-    (found,) = replay("fetching-wrong-epoch", only=["fetch-error-loop"])
-    assert (found.severity, found.count) == (Severity.HIGH, 8)
-    assert "UNKNOWN_LEADER_EPOCH, 8 times" in found.seen and found.about["error"] == "UNKNOWN_LEADER_EPOCH"
-    assert "controller" in found.remedy
+    burst = slower(told, 0.5)
+    assert findings(burst, "consumer-lag-growing") == []
 
 
 @pytest.mark.parametrize(
     ("code", "name"), [(6, "NOT_LEADER_OR_FOLLOWER"), (100, "UNKNOWN_TOPIC_ID"), (56, "KAFKA_STORAGE_ERROR")]
 )
 def test_each_error_has_its_remedy(code: int, name: str) -> None:
-    told = recorded("fetching-wrong-epoch", "Fetch")
-    other = [again(e, response={"responses[0].partitions[0].error_code": code}) for e in told]
-    (found,) = look(other, "fetch-error-loop")
+    told = exchanges("fetching-wrong-epoch", "Fetch")
+    other = [copied(e, response={"responses[0].partitions[0].error_code": code}) for e in told]
+    found = one(other, "fetch-error-loop")
     assert found.about["error"] == name
-    (first,) = look(told, "fetch-error-loop")
+    first = one(told, "fetch-error-loop")
     assert found.remedy != first.remedy
 
 
-def test_errors_with_a_success_between_are_retries(replay: Replay) -> None:
-    assert replay("fetching-error-that-passes", only=["fetch-error-loop"]) == []
-
-
-def test_batches_over_the_limit(replay: Replay) -> None:
-    (found,) = replay("fetching-small-limit", only=["batch-over-fetch-limit"])
-    assert (found.severity, found.count) == (Severity.LOW, 8)
-    assert "at most 100 B per partition of f-small-limit" in found.seen and found.about["batch_bytes"] == 770
-    assert "max.partition.fetch.bytes" in found.remedy
-
-
-def test_batches_within_the_limit_are_none(replay: Replay) -> None:
-    told = recorded("fetching-small-limit", "Fetch")
-    roomy = [again(e, request={"topics[0].partitions[0].partition_max_bytes": 770}) for e in told if e.response_size]
-    assert look(roomy, "batch-over-fetch-limit") == []
+def test_batches_within_the_limit_are_none() -> None:
+    told = exchanges("fetching-small-limit", "Fetch")
+    roomy = [copied(e, request={"topics[0].partitions[0].partition_max_bytes": 770}) for e in told if e.response_size]
+    assert findings(roomy, "batch-over-fetch-limit") == []
     some = [e for e in told if e.response_message and e.response_message["responses[0].partitions[0].records"]][:4]
-    assert len(some) == 4 and look(some, "batch-over-fetch-limit") == []
+    assert len(some) == 4 and findings(some, "batch-over-fetch-limit") == []
 
 
 def test_a_consumer_stuck_before_kip_74() -> None:
     # Brokers of 0.10.0 cut the batch at the limit: the same offset and the same cut batch each time.
     told = next(
-        e for e in recorded("fetching-small-limit", "Fetch") if e.response_message["responses[0].partitions[0].records"]
+        e
+        for e in exchanges("fetching-small-limit", "Fetch")
+        if e.response_message["responses[0].partitions[0].records"]
     )
     records = told.response_message["responses[0].partitions[0].records"]
-    cut = [again(told, after=n, response={"responses[0].partitions[0].records": records[:100]}) for n in range(4)]
-    (found,) = look(cut, "batch-over-fetch-limit")
+    cut = [copied(told, after=n, response={"responses[0].partitions[0].records": records[:100]}) for n in range(4)]
+    found = one(cut, "batch-over-fetch-limit")
     assert found.severity is Severity.HIGH and "is stuck at offset 0 of f-small-limit-0" in found.seen
-    assert look(cut[:2], "batch-over-fetch-limit") == []
+    assert findings(cut[:2], "batch-over-fetch-limit") == []
 
 
 def _sent_elsewhere(count: int, distance: float) -> list[Finding]:
-    told = recorded("fetching-wrong-epoch", "Fetch")[0]
+    told = exchanges("fetching-wrong-epoch", "Fetch")[0]
     answer = {"responses[0].partitions[0].preferred_read_replica": 3, "responses[0].partitions[0].error_code": 0}
-    return look([again(told, after=n * distance, response=answer) for n in range(count)], "read-replica-bouncing")
+    return findings([copied(told, after=n * distance, response=answer) for n in range(count)], "read-replica-bouncing")
 
 
 def test_a_read_replica_that_is_not_kept() -> None:
@@ -188,28 +82,21 @@ def test_a_read_replica_that_is_not_kept() -> None:
     assert _sent_elsewhere(4, 1) == []
 
 
-def test_a_log_that_was_cut(replay: Replay) -> None:
-    (found,) = replay("fetching-diverging-log", only=["log-truncated"])
-    assert found.severity is Severity.MEDIUM and "cut by 5 records" in found.seen
-    assert (found.about["offset"], found.about["end_offset"], found.about["epoch"]) == (9, 4, 0)
-    assert replay("fetching-deleted-before-read", only=["log-truncated"]) == []
-
-
 def test_a_log_that_is_shorter_than_what_was_read() -> None:
-    read, asked, diverging = (recorded("fetching-diverging-log")[n] for n in (-3, -2, -1))
+    read, asked, diverging = (exchanges("fetching-diverging-log")[n] for n in (-3, -2, -1))
     assert (asked.api, diverging.api) == ("OffsetForLeaderEpoch", "Fetch")
-    assert look([read, asked], "log-truncated") == []
+    assert findings([read, asked], "log-truncated") == []
     # Behind what the client has read: the answer of a leader that lacks the records.
-    shorter = again(asked, response={"topics[0].partitions[0].end_offset": 1})
-    (found,) = look([read, shorter], "log-truncated")
+    shorter = copied(asked, response={"topics[0].partitions[0].end_offset": 1})
+    found = one([read, shorter], "log-truncated")
     assert (found.about["offset"], found.about["end_offset"]) == (2, 1)
     assert found.about["api"] == "OffsetForLeaderEpoch"
 
 
 def test_an_error_of_many_partitions_is_one_finding() -> None:
-    told = recorded("fetching-out-of-range-loop", "Fetch")[1:]
+    told = exchanges("fetching-out-of-range-loop", "Fetch")[1:]
     every = [
-        again(
+        copied(
             e,
             request={"topics[0].partitions[0].partition": n},
             response={"responses[0].partitions[0].partition_index": n},
@@ -217,9 +104,9 @@ def test_an_error_of_many_partitions_is_one_finding() -> None:
         for e in told
         for n in range(5)
     ]
-    (found,) = look(every, "offset-out-of-range")
+    found = one(every, "offset-out-of-range")
     assert found.about["partitions"] == [0, 1, 2, 3, 4] and found.count == 40
     assert "was refused 8 times" in found.seen and "so were 4 more partitions of the topic" in found.seen
-    wrong = [again(e, response={"responses[0].partitions[0].error_code": 6}, after=i / 4) for i, e in enumerate(every)]
-    (loop,) = look(wrong, "fetch-error-loop")
+    wrong = [copied(e, response={"responses[0].partitions[0].error_code": 6}, after=i / 4) for i, e in enumerate(every)]
+    loop = one(wrong, "fetch-error-loop")
     assert loop.about["error"] == "NOT_LEADER_OR_FOLLOWER" and "and 1 more" in loop.seen

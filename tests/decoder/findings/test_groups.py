@@ -4,29 +4,38 @@ from __future__ import annotations
 
 import gc
 import random
-import struct
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
-from barnabas import decoder
-from barnabas.decoder import Connection, Exchange, facts
+from barnabas.decoder import Exchange, facts
 from barnabas.decoder.findings import Inspector
-from barnabas.decoder.findings.group import GONE
+from barnabas.decoder.findings.group import GONE, Group
 from barnabas.decoder.findings.group_calls import GROUP_APIS
 from barnabas.decoder.findings.group_members import State
 from barnabas.decoder.findings.groups import GROUPS, Groups
 from barnabas.decoder.findings.rebalance import Cause
-from retold.groups import AREA, copied, edited, findings, groups_of, told
+from barnabas.decoder.happening import Happening
+from retold.edited_exchanges import copied, edited
+from retold.made_up import Conversations
+from retold.recorded import GROUPS as GROUP_DETECTORS
+from retold.recorded import findings, inspected, recording
+
+
+def groups_of(happenings: str | Iterable[Happening]) -> list[Group]:
+    """The model's groups after these happenings, or after a recording of groups."""
+    seen = inspected(f"groups-{happenings}" if isinstance(happenings, str) else happenings, *GROUP_DETECTORS)
+    return Groups.of(seen.scene).all()
 
 
 def steps(name: str, client_id: str) -> list[str]:
-    (group,) = groups_of(told(name)).all()
+    (group,) = groups_of(name)
     members = [m for m in group.members.values() if m.link.client_id == client_id]
     return ["".join(moment.step for moment in m.timeline) for m in members]
 
 
 def test_a_member_that_joins_reads_and_leaves() -> None:
-    (group,) = groups_of(told("commit-per-record")).all()
+    (group,) = groups_of("commit-per-record")
     (member,) = group.members.values()
     assert (group.protocol, group.assignor, group.leader) == ("classic", "range", member.member_id)
     assert (member.session_timeout_ms, member.rebalance_timeout_ms, member.assignors) == (
@@ -41,10 +50,10 @@ def test_a_member_that_joins_reads_and_leaves() -> None:
 
 
 def test_the_states_of_a_group_and_the_last_poll() -> None:
-    inspector = Inspector(AREA)
+    inspector = Inspector(GROUP_DETECTORS)
     states: list[str] = []
     polled = None
-    for happening in told("held-up"):
+    for happening in recording("groups-held-up"):
         inspector.feed(happening)
         for group in Groups.of(inspector.scene).all():
             if [group.state] != states[-1:]:
@@ -63,7 +72,7 @@ def test_a_member_that_rejoins_shows_when_it_was_told_and_waited() -> None:
 
 
 def test_the_new_protocol_in_the_same_terms() -> None:
-    (group,) = groups_of(told("poll-new-protocol")).all()
+    (group,) = groups_of("poll-new-protocol")
     (member,) = group.members.values()
     assert group.protocol == "consumer" and member.heartbeat_interval_ms == 200 and member.rebalance_timeout_ms == 6000
     assert member.assignment == {member.topics[0]: (0,)} if member.topics else False
@@ -72,7 +81,7 @@ def test_the_new_protocol_in_the_same_terms() -> None:
 
 
 def test_rebalances_say_why_they_began_and_how_long_they_took() -> None:
-    (group,) = groups_of(told("killed")).all()
+    (group,) = groups_of("killed")
     causes = [r.cause for r in group.rebalances]
     assert causes[0] is Cause.FIRST and Cause.JOIN in causes and Cause.TIMEOUT in causes
     after_death = next(r for r in group.rebalances if r.cause is Cause.TIMEOUT)
@@ -83,25 +92,23 @@ def test_rebalances_say_why_they_began_and_how_long_they_took() -> None:
 
 def test_a_subscription_that_changes_is_told_from_what_an_assignor_remembers() -> None:
     # members of a cooperative group join with other bytes each time: what they have
-    (group,) = groups_of(told("rolling")).all()
+    (group,) = groups_of("rolling")
     assert group.assignor == "cooperative-sticky" and len(group.rebalances) >= 3
     assert Cause.SUBSCRIPTION not in [r.cause for r in group.rebalances]
 
-    def changed(exchange: Exchange) -> Exchange:
-        message = exchange.request_message
-        assert message is not None
-        if exchange.api != "ConsumerGroupHeartbeat" or message["member_epoch"] <= 0:
-            return exchange
-        return copied(exchange, request=message.replace({"subscribed_topic_names": ["another"]}).encode())
+    def resubscribed(e: Exchange) -> Exchange:
+        assert e.request_message is not None
+        joined = e.request_message["member_epoch"] > 0
+        return copied(e, request={"subscribed_topic_names": ["another"]}) if joined else e
 
-    (group,) = groups_of(edited(told("killed-new-protocol"), changed)).all()
+    (group,) = groups_of(edited(recording("groups-killed-new-protocol"), resubscribed, "ConsumerGroupHeartbeat"))
     assert Cause.SUBSCRIPTION in [r.cause for r in group.rebalances]
-    (group,) = groups_of(told("killed-new-protocol")).all()
+    (group,) = groups_of("killed-new-protocol")
     assert Cause.SUBSCRIPTION not in [r.cause for r in group.rebalances]
 
 
 def test_a_static_member_that_comes_back_is_no_rebalance() -> None:
-    (group,) = groups_of(told("static-member-closes")).all()
+    (group,) = groups_of("static-member-closes")
     generations = [r.generation for r in group.rebalances if r.generation >= 0]
     assert generations == sorted(set(generations)) and len(generations) <= 3
     assert len([m for m in group.members.values() if m.instance_id == "a" and m.live]) == 1
@@ -111,8 +118,8 @@ def test_a_static_member_that_comes_back_is_no_rebalance() -> None:
 def test_every_version_of_every_group_api_is_read(api_key: int) -> None:
     name = facts.api_name(api_key)
     for version in facts.api(api_key).versions.every():
-        inspector = Inspector(AREA)
-        connection = Connection(1, "127.0.0.1:50000", "127.0.0.1:9092")
+        talk = Conversations(*GROUP_DETECTORS)
+        connection = talk.open()
         request: dict[str, Any] = {"group_id": "g"}
         if name == "LeaveGroup" and version >= 3:
             request["members"] = [{"member_id": "m"}]
@@ -120,7 +127,7 @@ def test_every_version_of_every_group_api_is_read(api_key: int) -> None:
             request["member_id"] = "m"
         if "Commit" in name:
             request["topics"] = [{"partitions": [{"partition_index": 0, "committed_offset": 5}]}]
-        for number, error in enumerate((0, 25, 25, 25)):
+        for error in (0, 25, 25, 25):
             answer: dict[str, Any] = {"error_code": error}
             if "Commit" in name:
                 answer = {"topics": [{"partitions": [{"partition_index": 0, "error_code": error}]}]}
@@ -128,17 +135,10 @@ def test_every_version_of_every_group_api_is_read(api_key: int) -> None:
                 answer |= {"member_id": "m", "leader": "m", "generation_id": 3}
             elif name.endswith("GroupHeartbeat"):
                 answer |= {"member_id": "m", "member_epoch": 3, "heartbeat_interval_ms": 5000}
-            frames = (
-                decoder.encode_request(api_key, version, request, correlation_id=number),
-                decoder.encode_response(api_key, version, answer, correlation_id=number),
-            )
-            data = [struct.pack(">i", len(frame)) + frame for frame in frames]
-            happened = connection.receive_from_client(data[0], number + 1)
-            for event in [*happened, *connection.receive_from_broker(data[1], number + 1)]:
-                inspector.feed(event)
-        found = inspector.findings()
+            talk.ask(connection, name, version, request, answer)
+        found = talk.findings()
         assert "detector-failed" not in [f.id for f in found], (version, found)
-        (group,) = Groups.of(inspector.scene).all()
+        (group,) = Groups.of(talk.inspector.scene).all()
         assert group.id == "g"
         commits = "Commit" in name
         expected = {"commit-failed"} if commits else {"unknown-member"}
@@ -154,7 +154,7 @@ def test_every_version_of_every_group_api_is_read(api_key: int) -> None:
 
 
 def test_two_clusters_have_a_group_each() -> None:
-    inspector = Inspector(AREA)
+    inspector = Inspector(GROUP_DETECTORS)
     groups, scene = Groups.of(inspector.scene), inspector.scene
     assert groups is Groups.of(scene)
     one, other = scene.cluster_of("a:1"), scene.cluster_of("b:1")
@@ -165,25 +165,17 @@ def test_two_clusters_have_a_group_each() -> None:
 
 
 def test_what_is_kept_is_bounded() -> None:
-    inspector = Inspector(AREA)
-    groups = Groups.of(inspector.scene)
-    cluster = inspector.scene.cluster_of("a:1")
+    talk = Conversations(*GROUP_DETECTORS)
+    connection, scene = talk.open(), talk.inspector.scene
+    groups, cluster = Groups.of(scene), scene.cluster_of("a:1")
     for number in range(GROUPS + 50):
         groups.group(f"g{number}", cluster)
     assert len(groups.all()) == GROUPS and groups.all()[0].id == "g50"
 
-    connection = Connection(1, "127.0.0.1:50000", "127.0.0.1:9092")
     for number in range(GONE + 100):
-        for key, version, body in (
-            (12, 3, {"group_id": "busy", "generation_id": number, "member_id": f"m{number}"}),
-            (13, 1, {"group_id": "busy", "member_id": f"m{number}"}),
-        ):
-            request = decoder.encode_request(key, version, body, correlation_id=number)
-            answer = decoder.encode_response(key, version, {}, correlation_id=number)
-            for event in connection.receive_from_client(struct.pack(">i", len(request)) + request, number + 1):
-                inspector.feed(event)
-            for event in connection.receive_from_broker(struct.pack(">i", len(answer)) + answer, number + 1):
-                inspector.feed(event)
+        member = {"group_id": "busy", "member_id": f"m{number}"}
+        talk.ask(connection, "Heartbeat", 3, member | {"generation_id": number}, {})
+        talk.ask(connection, "LeaveGroup", 1, member, {})
     busy = next(g for g in groups.all() if g.id == "busy")
     assert len(busy.members) == GONE and not groups._open
 
@@ -192,7 +184,7 @@ def test_the_model_goes_with_its_scene() -> None:
     from barnabas.decoder.findings import groups as module
 
     before = len(module._SCENES)
-    inspector = Inspector(AREA)
+    inspector = Inspector(GROUP_DETECTORS)
     assert len(module._SCENES) == before + 1
     del inspector
     gc.collect()
@@ -201,7 +193,7 @@ def test_the_model_goes_with_its_scene() -> None:
 
 @pytest.mark.parametrize("name", ["killed-new-protocol", "poll-java", "static-member-closes"])
 def test_damaged_messages_put_no_detector_out(name: str) -> None:
-    happenings = list(told(name))
+    happened = recording(f"groups-{name}")
 
     def damaged(exchange: Exchange) -> Exchange:
         changed: dict[str, bytes] = {}
@@ -216,4 +208,4 @@ def test_damaged_messages_put_no_detector_out(name: str) -> None:
 
     for seed in range(60):
         chance = random.Random(seed)
-        assert "detector-failed" not in {f.id for f in findings(edited(happenings, damaged))}, seed
+        assert "detector-failed" not in {f.id for f in findings(edited(happened, damaged), *GROUP_DETECTORS)}, seed

@@ -2,111 +2,62 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
-from barnabas.decoder.findings import Finding, Severity
-from retold.exchanges import again, look, recorded
-
-Replay = Callable[..., list[Finding]]
-
-
-def test_metadata_five_times_a_second(replay: Replay) -> None:
-    (found,) = replay("fetching-lists-topics", only=["metadata-storm"])
-    assert found.severity is Severity.LOW and found.count >= 25
-    assert "client 'curious'" in found.seen and 4 <= found.about["per_second"] <= 6
-    assert "metadata.max.age.ms" in found.remedy
+from barnabas.decoder.findings import Severity
+from retold.edited_exchanges import copied
+from retold.recorded import exchanges, findings, one
 
 
 def test_a_storm_of_other_lookups() -> None:
-    (told,) = recorded("fetching-commits-behind-fetch", "FindCoordinator")
-    (found,) = look([again(told, after=n / 100) for n in range(800)], "metadata-storm")
+    (told,) = exchanges("fetching-commits-behind-fetch", "FindCoordinator")
+    found = one([copied(told, after=n / 100) for n in range(800)], "metadata-storm")
     assert found.severity is Severity.MEDIUM and found.about["api"] == "FindCoordinator"
 
 
-@pytest.mark.parametrize(
-    "name", ["lists-topics-seldom", "unknown-topic", "client-per-record", "topic-made-late", "node-stops"]
-)
-def test_what_is_no_storm(replay: Replay, name: str) -> None:
-    assert replay(f"fetching-{name}", only=["metadata-storm"]) == []
-
-
 def test_all_topics_asked_all_the_time_although_one_is_not_well() -> None:
-    told = next(e for e in recorded("fetching-unknown-topic", "Metadata") if e.error)
-    everything = [again(told, after=n / 5, request={"topics": None}) for n in range(60)]
-    (found,) = look(everything, "metadata-storm")
+    told = next(e for e in exchanges("fetching-unknown-topic", "Metadata") if e.error)
+    everything = [copied(told, after=n / 5, request={"topics": None}) for n in range(60)]
+    found = one(everything, "metadata-storm")
     assert "for all topics" in found.seen
-    assert look([again(told, after=n / 5) for n in range(60)], "metadata-storm") == []
+    assert findings([copied(told, after=n / 5) for n in range(60)], "metadata-storm") == []
 
 
 def test_all_topics_of_a_big_cluster_polled() -> None:
-    told = recorded("fetching-illegal-name", "Metadata")[0]
+    told = exchanges("fetching-illegal-name", "Metadata")[0]
     topic = told.response_message["topics"][0] | {"error_code": 0}
     big = [topic | {"name": f"orders-{n}-{'x' * 100}"} for n in range(2000)]
-    one = again(told, request={"topics": None}, response={"topics": big})
-    (found,) = look([again(one, after=n * 5) for n in range(6)], "all-topics-polling")
+    polled = copied(told, request={"topics": None}, response={"topics": big})
+    found = one([copied(polled, after=n * 5) for n in range(6)], "all-topics-polling")
     assert found.severity is Severity.LOW and "all topics 6 times in 25.0 s" in found.seen
-    assert look([again(one, after=n * 60) for n in range(6)], "all-topics-polling") == []
-    named = again(told, response={"topics": big})
-    assert look([again(named, after=n * 5) for n in range(6)], "all-topics-polling") == []
-
-
-def test_a_topic_that_is_not_there(replay: Replay) -> None:
-    (found,) = replay("fetching-unknown-topic", only=["unknown-topic-loop"])
-    assert found.severity is Severity.MEDIUM and found.count >= 5
-    assert "'f-unknown-topic-mistyped'" in found.seen and found.about["error"] == "UNKNOWN_TOPIC_OR_PARTITION"
-    assert "client 'typo' (kafka-python" in found.seen
+    assert findings([copied(polled, after=n * 60) for n in range(6)], "all-topics-polling") == []
+    named = copied(told, response={"topics": big})
+    assert findings([copied(named, after=n * 5) for n in range(6)], "all-topics-polling") == []
 
 
 def test_a_topic_that_is_never_there_is_worse() -> None:
-    told = [e for e in recorded("fetching-unknown-topic", "Metadata") if e.error]
-    (found,) = look([again(e, after=n) for n, e in enumerate(told)], "unknown-topic-loop")
+    told = [e for e in exchanges("fetching-unknown-topic", "Metadata") if e.error]
+    found = one([copied(e, after=n) for n, e in enumerate(told)], "unknown-topic-loop")
     assert found.severity is Severity.HIGH
-
-
-def test_a_topic_that_is_made_meanwhile(replay: Replay) -> None:
-    assert replay("fetching-topic-made-late", only=["unknown-topic-loop"]) == []
-
-
-def test_a_name_that_is_not_allowed(replay: Replay) -> None:
-    (found,) = replay("fetching-illegal-name", only=["invalid-topic-name"])
-    assert found.severity is Severity.HIGH and "'orders, payments'" in found.seen and "' ' ','" in found.seen
-    assert found.about["topic"] == "orders, payments"
-    assert replay("fetching-unknown-topic", only=["invalid-topic-name"]) == []
 
 
 @pytest.mark.parametrize(("name", "fault"), [("", "empty"), ("..", "folder"), ("t" * 300, "300 characters")])
 def test_what_is_wrong_with_a_name(name: str, fault: str) -> None:
-    told = recorded("fetching-illegal-name", "Metadata")[-1]
-    (found,) = look([again(told, response={"topics[0].name": name})], "invalid-topic-name")
+    told = exchanges("fetching-illegal-name", "Metadata")[-1]
+    found = one([copied(told, response={"topics[0].name": name})], "invalid-topic-name")
     assert fault in found.seen
 
 
-def test_a_topic_made_by_asking(replay: Replay) -> None:
-    (found,) = replay("fetching-made-by-asking", only=["topic-auto-created"])
-    assert found.severity is Severity.INFO and "'f-made-by-asking-by-itself' (3 partitions)" in found.seen
-    # Here somebody created it on purpose.
-    assert replay("fetching-topic-made-late", only=["topic-auto-created"]) == []
-
-
-def test_a_partition_without_a_leader(replay: Replay) -> None:
-    (found,) = replay("fetching-node-stops", only=["partition-without-leader"])
-    assert found.severity is Severity.HIGH and found.about["partitions"] == ["f-node-stops-one-0"]
-    assert found.count >= 2 and "LEADER_NOT_AVAILABLE" in found.seen
-
-
 def test_a_leader_election_is_none() -> None:
-    told = [e for e in recorded("fetching-node-stops", "Metadata") if e.error]
-    assert look(told[:1], "partition-without-leader") == []
+    told = [e for e in exchanges("fetching-node-stops", "Metadata") if e.error]
+    assert findings(told[:1], "partition-without-leader") == []
     first = told[0].response_time_ns or 0
     soon = [e for e in told if (e.response_time_ns or 0) - first < 4_500_000_000]
-    assert len(soon) >= 2 and look(soon, "partition-without-leader") == []
+    assert len(soon) >= 2 and findings(soon, "partition-without-leader") == []
 
 
-def test_a_replica_out_of_sync(replay: Replay) -> None:
-    (found,) = replay("fetching-node-stops", only=["replicas-out-of-sync"])
+def test_a_replica_out_of_sync() -> None:
+    found = one("fetching-node-stops", "replicas-out-of-sync")
     assert found.severity is Severity.INFO and "broker 2 is missing from f-node-stops-two-0" in found.seen
-    assert replay("fetching-lists-topics", only=["replicas-out-of-sync"]) == []
-    told = recorded("fetching-node-stops", "Metadata")
-    (worse,) = look([again(e, after=n * 5) for n, e in enumerate(told)], "replicas-out-of-sync")
+    told = exchanges("fetching-node-stops", "Metadata")
+    worse = one([copied(e, after=n * 5) for n, e in enumerate(told)], "replicas-out-of-sync")
     assert worse.severity is Severity.LOW

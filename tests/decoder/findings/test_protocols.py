@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import pytest
 from barnabas import decoder
-from barnabas.decoder.findings import Finding, Inspector, Severity
+from barnabas.decoder.findings import Finding, Severity
 from barnabas.decoder.findings.first_bytes import alert, protocol
 from barnabas.decoder.frame import Direction
-from barnabas.decoder.happening import Closed, Opened, Stray
+from barnabas.decoder.happening import Opened
 from harness.wire import with_size
+from retold.edited_exchanges import copied
+from retold.made_up import Conversations
+from retold.recorded import findings, one
 
 OURS = [
     "tls-on-plaintext-port", "plaintext-on-tls-port", "tls-handshake-failed", "tls-traffic", "foreign-protocol",
@@ -18,15 +21,14 @@ OURS = [
 
 def played(*connections: tuple[bytes, bytes], how: str = "fin", by: str = "broker") -> list[Finding]:
     """The findings of connections of which each is what the client and the broker said."""
-    inspector = Inspector(OURS)
-    for number, (asked, told) in enumerate(connections, 1):
-        conn = decoder.Connection(number, f"10.0.0.5:{40000 + number}", "10.0.0.1:9092")
-        inspector.feed(Opened(number, conn.client, conn.broker, number * 1000))
-        events = [*conn.receive_from_client(asked, number * 1000), *conn.receive_from_broker(told, number * 1000 + 1)]
-        for event in [*events, *conn.close(number * 1000 + 2)]:
-            inspector.feed(Stray(number, event) if isinstance(event, decoder.connection.Opaque) else event)
-        inspector.feed(Closed(number, number * 1000 + 2, how, by))
-    return inspector.findings()
+    talk = Conversations(*OURS)
+    for asked, told in connections:
+        connection = talk.open()
+        talk.sent(connection, asked)
+        talk.received(connection, told)
+        talk.close(connection, how, by)
+        talk.wait(1e-6)
+    return talk.findings()
 
 
 @pytest.mark.parametrize(
@@ -44,36 +46,34 @@ def played(*connections: tuple[bytes, bytes], how: str = "fin", by: str = "broke
         ("tls-session", "tls-traffic", Severity.INFO, "speaks TLS with broker 127.0.0.1:9092"),
     ],
 )
-def test_recorded(replay, name: str, id_: str, severity: Severity, words: str):
-    (found,) = replay(f"security-{name}", OURS)
+def test_recorded(name: str, id_: str, severity: Severity, words: str) -> None:
+    (found,) = findings(f"security-{name}", *OURS)
     assert (found.id, found.severity) == (id_, severity)
     assert words in found.seen
     assert found.first_ns and found.last_ns
 
 
-def test_a_certificate_that_is_not_trusted(replay):
-    failed, session = replay("security-tls-untrusted", OURS)
+def test_a_certificate_that_is_not_trusted() -> None:
+    failed, session = findings("security-tls-untrusted", *OURS)
     assert (failed.id, failed.severity, failed.count) == ("tls-handshake-failed", Severity.HIGH, 3)
     assert "the client sends unknown_ca 3 times" in failed.seen and "truststore" in failed.remedy
     assert session.severity is Severity.INFO
 
 
 @pytest.mark.parametrize("name", ["plain", "no-sasl", "wrong-password", "session-expires", "refused", "wrong-address"])
-def test_other_troubles_are_not_of_this_kind(replay, name: str):
-    assert replay(f"security-{name}", OURS) == []
+def test_other_troubles_are_not_of_this_kind(name: str) -> None:
+    assert findings(f"security-{name}", *OURS) == []
 
 
 def request(api: int, version: int) -> bytes:
-    frame = decoder.encode_request(api, version, {}, correlation_id=1, client_id="shop")
-    return with_size(frame)
+    return with_size(decoder.encode_request(api, version, {}, correlation_id=1, client_id="shop"))
 
 
 def answer(api: int, version: int) -> bytes:
-    frame = decoder.encode_response(api, version, {}, correlation_id=1)
-    return with_size(frame)
+    return with_size(decoder.encode_response(api, version, {}, correlation_id=1))
 
 
-def test_silence_is_no_proof_of_tls_and_means_something_only_when_it_comes_again():
+def test_silence_is_no_proof_of_tls_and_means_something_only_when_it_comes_again() -> None:
     assert played(*[(request(18, 3), b"")] * 2) == []
     (found,) = played(*[(request(18, 3), b"")] * 4)
     assert found.id == "closed-on-first-request" and found.count == 4 and "max.connections" in found.why
@@ -82,7 +82,7 @@ def test_silence_is_no_proof_of_tls_and_means_something_only_when_it_comes_again
     assert played((request(3, 1), answer(3, 1)), *[(request(18, 3), b"")] * 4) == []
 
 
-def test_a_kafka_client_at_another_service():
+def test_a_kafka_client_at_another_service() -> None:
     for said, name in (
         (b"HTTP/1.1 400 Bad Request\r\n", "HTTP"),
         (b"SSH-2.0-OpenSSH_9.2\r\n", "SSH"),
@@ -96,22 +96,14 @@ def test_a_kafka_client_at_another_service():
         )
 
 
-def test_large_responses_by_software():
-    inspector = Inspector(OURS)
-    conn = decoder.Connection(1, "10.0.0.5:40000", "10.0.0.1:9092")
-    inspector.feed(Opened(1, conn.client, conn.broker, 1))
-    for event in [*conn.receive_from_client(request(1, 4), 1), *conn.receive_from_broker(answer(1, 4), 2)]:
-        inspector.feed(event)
-    assert inspector.findings() == []
-    large = decoder.Exchange(
-        connection=1, api_key=1, api_version=4, request=request(1, 4)[4:], response=bytes(100_000_001),
-        state=decoder.State.PAIRED, request_time_ns=3, response_time_ns=4,
-    )  # fmt: skip
-    inspector.look(large)
-    (found,) = inspector.findings()
-    assert (
-        found.severity is Severity.LOW and "100000001 bytes" in found.seen and "receive.message.max.bytes" in found.why
-    )
+def test_large_responses_by_software() -> None:
+    talk = Conversations(*OURS)
+    talk.ask(talk.open(), "Fetch", 4, {}, {})
+    assert talk.findings() == []
+    fetched = copied(talk.exchanges[0], response=bytes(100_000_001))
+    found = one([Opened(1, fetched.client, fetched.broker, 1), fetched], "frame-size")
+    assert found.severity is Severity.LOW
+    assert "100000001 bytes" in found.seen and "receive.message.max.bytes" in found.why
 
 
 @pytest.mark.parametrize(
@@ -127,13 +119,13 @@ def test_large_responses_by_software():
         (b"\x00\x00\x01\x00\x00\x00\x00\x01", 1, None),
     ],
 )
-def test_first_bytes(data: bytes, side: int, name: str | None):
+def test_first_bytes(data: bytes, side: int, name: str | None) -> None:
     assert protocol(data, Direction(side)) == name
     # Eight bytes are what a redacted recording keeps, and enough but for a PostgreSQL start, which needs its length.
     assert protocol(data[:8], Direction(side)) in (name, None if name == "PostgreSQL" else name)
 
 
-def test_alerts():
+def test_alerts() -> None:
     assert alert(b"\x15\x03\x03\x00\x02\x02\x30") == (True, "unknown_ca")
     assert alert(b"\x15\x03\x03\x00\x02\x01\x00") == (False, "alert 0")  # close_notify
     assert alert(b"\x15\x03\x03\x00\x1a" + bytes(26)) is None  # encrypted

@@ -5,10 +5,11 @@ from __future__ import annotations
 import itertools
 
 import pytest
-from barnabas.decoder import Exchange, ExchangeDone, RequestSeen, facts
+from barnabas.decoder import Exchange, ExchangeDone, RequestSeen
 from barnabas.decoder.exchange import State
 from barnabas.decoder.happening import Happening
-from retold.groups import SECOND, answered, copied, edited, findings, stretched, summary, told
+from retold.edited_exchanges import SECOND, answered, copied, edited, exchange_of, failed, position, refused, time_of
+from retold.recorded import GROUPS, findings, one, recording, summary
 
 EXPECTED = {
     "storm": {("rebalance-storm", "medium")},
@@ -45,7 +46,7 @@ EXPECTED = {
 
 @pytest.mark.parametrize("name", EXPECTED)
 def test_each_recording_has_its_findings_and_no_other(name: str) -> None:
-    found = findings(told(name))
+    found = findings(f"groups-{name}", *GROUPS)
     assert summary(found) == EXPECTED[name], [f.seen for f in found]
     for finding in found:
         assert {"client_id", "software", "client", "broker", "group"} <= finding.about.keys()
@@ -53,19 +54,26 @@ def test_each_recording_has_its_findings_and_no_other(name: str) -> None:
 
 
 def test_a_storm_says_how_many_generations_and_who_makes_them() -> None:
-    (storm,) = findings(told("storm"), "rebalance-storm")
+    storm = one("groups-storm", "rebalance-storm")
     assert (
         "13 generations" in storm.seen and "client 'job'" in storm.seen and "its first member joined (13)" in storm.seen
     )
     assert storm.about["causes"] == {"its first member joined": 13} and storm.count == 13
 
 
+@pytest.mark.parametrize(("seconds", "storms"), [(10, 1), (290, 1), (400, 0)])
+def test_twelve_generations_within_five_minutes_are_a_storm(seconds: float, storms: int) -> None:
+    took = one("groups-storm", "rebalance-storm").about["seconds"]  # 13 generations, one about as long as the other
+    happened = edited(recording("groups-storm"), stretch=seconds / took)
+    assert len(findings(happened, "rebalance-storm")) == storms
+
+
 def test_the_same_rebalances_over_an_hour_are_no_storm() -> None:
-    assert findings(stretched(told("storm"), 500), "rebalance-storm") == []
+    assert findings(edited(recording("groups-storm"), stretch=500), "rebalance-storm") == []
 
 
 def test_a_held_up_join_names_the_member_that_others_wait_for() -> None:
-    (held,) = findings(told("held-up"), "held-up-join")
+    held = one("groups-held-up", "held-up-join")
     assert "client 'billing-busy'" in held.seen and "still sends heartbeats" in held.seen
     assert "went on without it" in held.seen
     assert held.about["rebalance_timeout_ms"] == 11_000 and 10_000 < held.about["waited_ms"] < 12_500
@@ -73,82 +81,66 @@ def test_a_held_up_join_names_the_member_that_others_wait_for() -> None:
 
 def test_a_join_that_still_waits_is_told_when_asked() -> None:
     # the same recording, cut in the middle of the wait
-    happenings = list(told("held-up"))
-    began = next(
-        h.exchange.request_time_ns or 0
-        for h in happenings
-        if isinstance(h, RequestSeen) and h.exchange.api == "JoinGroup" and h.exchange.client_id == "billing-new"
-    )
+    happened = recording("groups-held-up")
+    joined = exchange_of(happened[position(happened, RequestSeen, "JoinGroup", "billing-new")])
+    assert joined is not None
+    waits = [
+        n for n, h in enumerate(happened) if isinstance(h, ExchangeDone) and (h.exchange.latency_ns or 0) > 5 * SECOND
+    ]
 
     def until(seconds: float) -> list[Happening]:
-        kept: list[Happening] = []
-        for happening in happenings:
-            exchange = happening.exchange if isinstance(happening, RequestSeen | ExchangeDone) else None
-            if exchange and (exchange.request_time_ns or 0) > began + seconds * SECOND:
-                break
-            if isinstance(happening, ExchangeDone) and (happening.exchange.latency_ns or 0) > 5 * SECOND:
-                break  # the join's answer
-            kept.append(happening)
-        return kept
+        end = (joined.request_time_ns or 0) + int(seconds * SECOND)
+        late = next(n for n, h in enumerate(happened) if exchange_of(h) and time_of(h) > end)
+        return happened[: min(late, waits[0])]  # before the answer to the join that waits
 
-    (held,) = findings(until(10.98), "held-up-join")
+    held = one(until(10.98), "held-up-join")
     assert "have waited 11.0 s in JoinGroup" in held.seen and held.severity == "high"
     assert findings(until(9.5), "held-up-join") == []
 
 
 def test_a_slow_leader_is_named_and_a_quick_one_is_not() -> None:
-    (slow,) = findings(told("slow-leader"), "slow-rebalance")
+    slow = one("groups-slow-leader", "slow-rebalance")
     assert "client 'ponderous'" in slow.seen and 5_400 < slow.about["ms"] < 7_000
-    assert findings(stretched(told("slow-leader"), 0.8), "slow-rebalance") == []
-    assert [str(f.severity) for f in findings(stretched(told("slow-leader"), 6), "slow-rebalance")] == ["medium"]
+    assert findings(edited(recording("groups-slow-leader"), stretch=0.8), "slow-rebalance") == []
+    assert [
+        str(f.severity) for f in findings(edited(recording("groups-slow-leader"), stretch=6), "slow-rebalance")
+    ] == ["medium"]
 
 
 def test_skew_and_spare_members() -> None:
-    (skew,) = findings(told("skewed"), "assignment-skew", "idle-members")
+    (skew,) = findings(recording("groups-skewed"), "assignment-skew", "idle-members")
     assert "has 4 of 4 partitions" in skew.seen and "assignor range" in skew.seen
     assert sorted(skew.about["partitions"].values()) == [0, 0, 4] and "cooperative-sticky" in skew.remedy
-    (idle,) = findings(told("too-many-members"), "assignment-skew", "idle-members")
+    (idle,) = findings(recording("groups-too-many-members"), "assignment-skew", "idle-members")
     assert "2 members for 1 partition:" in idle.seen
 
 
 def test_an_assignment_that_does_not_last_is_not_judged() -> None:
-    assert findings(stretched(told("skewed"), 0.5), "assignment-skew") == []
+    assert findings(edited(recording("groups-skewed"), stretch=0.5), "assignment-skew") == []
 
 
-NOT_COORDINATOR = facts.error_code("NOT_COORDINATOR")
-
-
-def lost(exchange: Exchange) -> Exchange:
-    if exchange.api != "Heartbeat" or exchange.response is None:
-        return exchange
-    return answered(exchange, {"error_code": NOT_COORDINATOR})
+def heartbeats_refused(slower: float, every: int = 1) -> list[tuple[str, str]]:
+    """Recorded heartbeats, all (or of `every` so many all but one) answered NOT_COORDINATOR, over more time."""
+    number = itertools.count()
+    happened = edited(recording("groups-too-many-members"), stretch=slower)
+    not_here = refused("NOT_COORDINATOR", when=lambda _: every == 1 or next(number) % every != 0)
+    found = findings(edited(happened, not_here, "Heartbeat"), "coordinator-unavailable")
+    for finding in found:
+        assert "NOT_COORDINATOR" in finding.seen and finding.about["seconds"] >= 10
+    return sorted(summary(found))
 
 
 def test_a_coordinator_that_is_not_there_for_long() -> None:
-    # recorded heartbeats, all answered NOT_COORDINATOR, over twice the time
-    happenings = edited(stretched(told("too-many-members"), 2), lost)
-    (found,) = findings(happenings, "coordinator-unavailable")
-    assert "NOT_COORDINATOR" in found.seen and found.severity == "medium" and found.about["seconds"] >= 10
-    happenings = edited(stretched(told("too-many-members"), 12), lost)
-    assert [str(f.severity) for f in findings(happenings, "coordinator-unavailable")] == ["high"]
+    assert heartbeats_refused(2) == [("coordinator-unavailable", "medium")]
+    assert heartbeats_refused(12) == [("coordinator-unavailable", "high")]
     # for less time, or with answers between, it is a restart
-    assert findings(edited(told("too-many-members"), lost), "coordinator-unavailable") == []
-    number = itertools.count()
-    mixed = edited(
-        stretched(told("too-many-members"), 2), lambda e: lost(e) if e.api == "Heartbeat" and next(number) % 4 else e
-    )
-    assert findings(mixed, "coordinator-unavailable") == []
+    assert heartbeats_refused(1) == heartbeats_refused(2, every=4) == []
 
 
 def moving(every: int) -> list[tuple[str, str]]:
     number = itertools.count()
-
-    def moved(exchange: Exchange) -> Exchange:
-        if exchange.api != "FindCoordinator" or exchange.response is None or exchange.error:
-            return exchange
-        return answered(exchange, {"node_id": 1 + next(number) // every % 2})
-
-    found = findings(edited(told("too-many-members"), moved), "coordinator-moved")
+    moved = answered(lambda _: {"node_id": 1 + next(number) // every % 2}, when=lambda e: not failed(e))
+    found = findings(edited(recording("groups-too-many-members"), moved, "FindCoordinator"), "coordinator-moved")
     return sorted(summary(found))
 
 
@@ -164,11 +156,9 @@ def test_missing_responses_and_a_start_in_the_middle_are_no_alarm() -> None:
         return copied(exchange, response=None, response_time_ns=None, state=State.NO_RESPONSE)
 
     for name in ("rolling", "commit-per-batch", "static-member-closes", "unsubscribed"):
-        happenings = list(told(name))
-        for start in range(0, len(happenings), 25):
-            found = [f for f in findings(happenings[start:]) if f.severity.rank]
-            assert found == [], (name, start, [f.seen for f in found])
-        for end in range(0, len(happenings), 25):
-            found = [f for f in findings(happenings[:end]) if f.severity.rank]
-            assert found == [], (name, end, [f.seen for f in found])
-        assert [f.seen for f in findings(edited(happenings, unanswered)) if f.severity.rank] == []
+        happened = recording(f"groups-{name}")
+        parts = [happened[at:] for at in range(0, len(happened), 25)]
+        parts += [happened[:at] for at in range(0, len(happened), 25)]
+        for number, part in enumerate([*parts, edited(happened, unanswered)]):
+            found = [f for f in findings(part, *GROUPS) if f.severity.rank]
+            assert found == [], (name, number, [f.seen for f in found])

@@ -12,6 +12,7 @@ import pytest
 from barnabas.decoder import records as R
 from barnabas.decoder.records import codecs
 from barnabas.decoder.records.bounds import lz4_bound, zstd_bound
+from harness.waiting import PATIENCE
 
 pa = pytest.importorskip("pyarrow")
 
@@ -245,7 +246,7 @@ else:
 )
 def test_bombs_do_not_go_off(bomb, codec, error):
     child = subprocess.run(
-        [sys.executable, "-c", BOMB, bomb, str(codec)], capture_output=True, text=True, check=False, timeout=60
+        [sys.executable, "-c", BOMB, bomb, str(codec)], capture_output=True, text=True, check=False, timeout=PATIENCE
     )
     assert (child.returncode, child.stdout.strip()) == (0, error), child.stderr
 

@@ -12,16 +12,15 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import for_code
-from matrix.stages import BOOKED, GZIP, PLAIN, SECONDS, Stage, main
-
-MS = int(SECONDS * 1000)
+from harness.waiting import PATIENCE, PATIENCE_MS
+from matrix.stages import BOOKED, GZIP, PLAIN, Stage, main
 
 
 def timed(stage: Callable[..., Coroutine[Any, Any, dict[str, Any]]]) -> Stage:
     """A coroutine as a stage; it may open clients on the stack that it is given."""
 
     async def bounded(bootstrap: str, run: str) -> dict[str, Any]:
-        async with asyncio.timeout(2 * SECONDS), AsyncExitStack() as stack:
+        async with asyncio.timeout(2 * PATIENCE), AsyncExitStack() as stack:
             return await stage(bootstrap, run, stack)
 
     return lambda bootstrap, run: asyncio.run(bounded(bootstrap, run))
@@ -35,7 +34,7 @@ async def consumer(stack: AsyncExitStack, *topics: str, **more: Any) -> AIOKafka
 
 
 async def read(reader: AIOKafkaConsumer, count: int) -> list[str]:
-    async with asyncio.timeout(SECONDS):
+    async with asyncio.timeout(PATIENCE):
         return [(await reader.getone()).value.decode() for _ in range(count)]
 
 
@@ -43,7 +42,7 @@ async def group(bootstrap: str, run: str, stack: AsyncExitStack) -> dict[str, An
     seen, committed = [], []
     for values, codec in ((PLAIN, None), (GZIP, "gzip")):
         producer = AIOKafkaProducer(
-            bootstrap_servers=bootstrap, compression_type=codec, linger_ms=20, request_timeout_ms=MS
+            bootstrap_servers=bootstrap, compression_type=codec, linger_ms=20, request_timeout_ms=PATIENCE_MS
         )
         stack.push_async_callback(producer.stop)
         await producer.start()
@@ -63,7 +62,9 @@ async def group(bootstrap: str, run: str, stack: AsyncExitStack) -> dict[str, An
 
 async def transactions(bootstrap: str, run: str, stack: AsyncExitStack) -> dict[str, Any]:
     source, target = TopicPartition(f"{run}-orders", 0), TopicPartition(f"{run}-booked", 0)
-    producer = AIOKafkaProducer(bootstrap_servers=bootstrap, transactional_id=f"{run}-tx", request_timeout_ms=MS)
+    producer = AIOKafkaProducer(
+        bootstrap_servers=bootstrap, transactional_id=f"{run}-tx", request_timeout_ms=PATIENCE_MS
+    )
     stack.push_async_callback(producer.stop)
     await producer.start()
     await producer.begin_transaction()
@@ -88,7 +89,7 @@ async def transactions(bootstrap: str, run: str, stack: AsyncExitStack) -> dict[
 
 async def admin(bootstrap: str, run: str, stack: AsyncExitStack) -> dict[str, Any]:
     name = f"{run}-made"
-    client = AIOKafkaAdminClient(bootstrap_servers=bootstrap, request_timeout_ms=MS)
+    client = AIOKafkaAdminClient(bootstrap_servers=bootstrap, request_timeout_ms=PATIENCE_MS)
     stack.push_async_callback(client.close)
     await client.start()
     made = NewTopic(name, 3, 1, topic_configs={"retention.ms": "3600000"})

@@ -6,9 +6,11 @@ import os
 from typing import Any
 
 import confluent_kafka
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
-from matrix.stages import BOOKED, GZIP, PLAIN, SECONDS, Waiting, main
+from harness.waiting import PATIENCE, until
+from matrix.stages import BOOKED, GZIP, PLAIN, main
+from real.confluent_client import read
 
 
 def settings(bootstrap: str, **more: Any) -> dict[str, Any]:
@@ -20,22 +22,10 @@ def consumer(bootstrap: str, group: str, **more: Any) -> Consumer:
     return Consumer(settings(bootstrap, **own, **more))
 
 
-def read(reader: Consumer, count: int) -> list[Any]:
-    waiting, found = Waiting(), []
-    while len(found) < count:
-        waiting.on(f"{count} records, got {len(found)}")
-        message = reader.poll(0.3)
-        if message is not None:
-            if message.error():
-                raise KafkaException(message.error())
-            found.append(message)
-    return found
-
-
 def flush(producer: Producer) -> None:
-    if producer.flush(SECONDS):
+    if producer.flush(PATIENCE):
         producer.purge()
-        raise TimeoutError(f"records were not delivered within {SECONDS:.0f} s")
+        raise TimeoutError(f"records were not delivered within {PATIENCE:.0f} s")
 
 
 def group(bootstrap: str, run: str) -> dict[str, Any]:
@@ -50,7 +40,7 @@ def group(bootstrap: str, run: str) -> dict[str, Any]:
         seen.append(sorted(message.value().decode() for message in read(reader, len(values))))
         reader.commit(asynchronous=False)
         asked = [TopicPartition(f"{run}-orders", number) for number in (0, 1)]
-        committed.append(sum(found.offset for found in reader.committed(asked, timeout=SECONDS)))
+        committed.append(sum(found.offset for found in reader.committed(asked, timeout=PATIENCE)))
         reader.close()
     return {"first": seen[0], "second": seen[1], "committed": committed}
 
@@ -59,23 +49,23 @@ def transactions(bootstrap: str, run: str) -> dict[str, Any]:
     source, ledger = TopicPartition(f"{run}-orders", 0, 7), f"{run}-ledger"
     producer = Producer(settings(bootstrap, transactional_id=f"{run}-tx"))
     offsets = consumer(bootstrap, ledger)
-    producer.init_transactions(SECONDS)
+    producer.init_transactions(PATIENCE)
     producer.begin_transaction()
     for value in BOOKED[:3]:
         producer.produce(f"{run}-booked", value, partition=0)
-    producer.send_offsets_to_transaction([source], offsets.consumer_group_metadata(), SECONDS)
-    producer.commit_transaction(SECONDS)
+    producer.send_offsets_to_transaction([source], offsets.consumer_group_metadata(), PATIENCE)
+    producer.commit_transaction(PATIENCE)
     producer.begin_transaction()
     producer.produce(f"{run}-booked", "dropped", partition=0)
     flush(producer)
-    producer.abort_transaction(SECONDS)
+    producer.abort_transaction(PATIENCE)
     producer.begin_transaction()
     producer.produce(f"{run}-booked", "end", partition=0)
-    producer.commit_transaction(SECONDS)
+    producer.commit_transaction(PATIENCE)
     reader = consumer(bootstrap, f"{run}-audit", isolation_level="read_committed")
     reader.assign([TopicPartition(f"{run}-booked", 0, 0)])
     values = [message.value().decode() for message in read(reader, len(BOOKED))]
-    (found,) = offsets.committed([source], timeout=SECONDS)
+    (found,) = offsets.committed([source], timeout=PATIENCE)
     reader.close()
     offsets.close()
     return {"committed": values, "offset": found.offset}
@@ -85,13 +75,12 @@ def admin(bootstrap: str, run: str) -> dict[str, Any]:
     name = f"{run}-made"
     client = AdminClient(settings(bootstrap))
     made = NewTopic(name, 3, 1, config={"retention.ms": "3600000"})
-    client.create_topics([made], request_timeout=SECONDS)[name].result(SECONDS)
-    waiting = Waiting()
-    while name not in (listed := client.list_topics(timeout=SECONDS).topics):
-        waiting.on(name)
+    client.create_topics([made], request_timeout=PATIENCE)[name].result(PATIENCE)
+    until(lambda: name in client.list_topics(timeout=PATIENCE).topics)
+    listed = client.list_topics(timeout=PATIENCE).topics
     resource = ConfigResource(ResourceType.TOPIC, name)
-    settings_of = client.describe_configs([resource], request_timeout=SECONDS)[resource].result(SECONDS)
-    client.delete_topics([name], request_timeout=SECONDS)[name].result(SECONDS)
+    settings_of = client.describe_configs([resource], request_timeout=PATIENCE)[resource].result(PATIENCE)
+    client.delete_topics([name], request_timeout=PATIENCE)[name].result(PATIENCE)
     retention = settings_of["retention.ms"].value
     return {"partitions": len(listed[name].partitions), "retention": retention, "deleted": True}
 

@@ -30,8 +30,8 @@ public class Later {
     static Map<String, Object> transactions(String bootstrap, String run) throws Exception {
         TopicPartition source = new TopicPartition(run + "-orders", 0), target = new TopicPartition(run + "-booked", 0);
         String ledger = run + "-ledger";
-        try (KafkaProducer<String, String> producer = new KafkaProducer<>(Program.settings(bootstrap, "transactional.id", run + "-tx"));
-                KafkaConsumer<String, String> reader = new KafkaConsumer<>(Program.settings(bootstrap, "group.id", ledger,
+        try (KafkaProducer<String, String> producer = new KafkaProducer<>(AnyRelease.settings(bootstrap, "transactional.id", run + "-tx"));
+                KafkaConsumer<String, String> reader = new KafkaConsumer<>(AnyRelease.settings(bootstrap, "group.id", ledger,
                     "isolation.level", "read_committed"))) {
             producer.initTransactions();
             producer.beginTransaction();
@@ -39,7 +39,7 @@ public class Later {
             sendOffsets(producer, Collections.singletonMap(source, new OffsetAndMetadata(7)), ledger, reader);
             producer.commitTransaction();
             producer.beginTransaction();
-            producer.send(new ProducerRecord<>(target.topic(), 0, (String) null, "dropped")).get(Program.WAIT_MS, TimeUnit.MILLISECONDS);
+            producer.send(new ProducerRecord<>(target.topic(), 0, (String) null, "dropped")).get(Patience.MS, TimeUnit.MILLISECONDS);
             producer.abortTransaction();
             producer.beginTransaction();
             producer.send(new ProducerRecord<>(target.topic(), 0, null, "end"));
@@ -48,7 +48,7 @@ public class Later {
             reader.seekToBeginning(Collections.singletonList(target));
             Map<String, Object> said = new TreeMap<>();
             said.put("committed", Program.read(reader, 4));
-            said.put("offset", Program.committed(reader, source));
+            said.put("offset", AnyRelease.committed(reader, source));
             return said;
         }
     }
@@ -56,17 +56,17 @@ public class Later {
     static Map<String, Object> admin(String bootstrap, String run) throws Exception {
         String topic = run + "-made";
         ConfigResource resource = new ConfigResource(ConfigResource.Type.TOPIC, topic);
-        try (AdminClient admin = AdminClient.create(Program.settings(bootstrap))) {
+        try (AdminClient admin = AdminClient.create(AnyRelease.settings(bootstrap))) {
             NewTopic made = new NewTopic(topic, 3, (short) 1).configs(Collections.singletonMap("retention.ms", "3600000"));
-            admin.createTopics(Collections.singleton(made)).all().get(Program.WAIT_MS, TimeUnit.MILLISECONDS);
-            long end = System.currentTimeMillis() + Program.WAIT_MS;
-            while (!admin.listTopics().names().get(Program.WAIT_MS, TimeUnit.MILLISECONDS).contains(topic))
+            admin.createTopics(Collections.singleton(made)).all().get(Patience.MS, TimeUnit.MILLISECONDS);
+            long end = System.currentTimeMillis() + Patience.MS;
+            while (!admin.listTopics().names().get(Patience.MS, TimeUnit.MILLISECONDS).contains(topic))
                 if (System.currentTimeMillis() > end) throw new IllegalStateException(topic + " does not appear");
             Map<String, Object> said = new TreeMap<>();
             said.put("partitions", partitions(admin, topic));
             said.put("retention", admin.describeConfigs(Collections.singleton(resource)).all()
-                .get(Program.WAIT_MS, TimeUnit.MILLISECONDS).get(resource).get("retention.ms").value());
-            admin.deleteTopics(Collections.singleton(topic)).all().get(Program.WAIT_MS, TimeUnit.MILLISECONDS);
+                .get(Patience.MS, TimeUnit.MILLISECONDS).get(resource).get("retention.ms").value());
+            admin.deleteTopics(Collections.singleton(topic)).all().get(Patience.MS, TimeUnit.MILLISECONDS);
             said.put("deleted", true);
             return said;
         }
@@ -83,7 +83,7 @@ public class Later {
             all = DescribeTopicsResult.class.getMethod("all");
         }
         Map<String, TopicDescription> topics = ((org.apache.kafka.common.KafkaFuture<Map<String, TopicDescription>>) all.invoke(found))
-            .get(Program.WAIT_MS, TimeUnit.MILLISECONDS);
+            .get(Patience.MS, TimeUnit.MILLISECONDS);
         return topics.get(topic).partitions().size();
     }
 }

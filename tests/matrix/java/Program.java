@@ -6,59 +6,13 @@ import org.apache.kafka.common.TopicPartition;
 
 /** The Java client of whatever release is on the class path; ../stages.py says what it does. Later is what 0.10 lacks. */
 public class Program {
-    static final long WAIT_MS = 12_000;
-
     interface Stage {
         Map<String, Object> run(String bootstrap, String run) throws Exception;
     }
 
-    static Map<String, Object> settings(String bootstrap, Object... more) {
-        Map<String, Object> all = new TreeMap<>();
-        String text = "org.apache.kafka.common.serialization.String";
-        for (String kind : new String[] {"key.", "value."}) {
-            all.put(kind + "serializer", text + "Serializer");
-            all.put(kind + "deserializer", text + "Deserializer");
-        }
-        all.put("bootstrap.servers", bootstrap);
-        all.put("max.block.ms", WAIT_MS);
-        all.put("fetch.max.wait.ms", 200);
-        all.put("auto.offset.reset", "earliest");
-        all.put("enable.auto.commit", false);
-        for (int i = 0; i < more.length; i += 2) all.put((String) more[i], more[i + 1]);
-        return all;
-    }
-
-    /** poll(long) is gone since 4.0, poll(Duration) came with 2.0. */
-    @SuppressWarnings("unchecked")
-    static ConsumerRecords<String, String> poll(KafkaConsumer<String, String> consumer) throws Exception {
-        try {
-            return (ConsumerRecords<String, String>) KafkaConsumer.class.getMethod("poll", java.time.Duration.class)
-                .invoke(consumer, java.time.Duration.ofMillis(200));
-        } catch (NoSuchMethodException old) {
-            return (ConsumerRecords<String, String>) KafkaConsumer.class.getMethod("poll", long.class).invoke(consumer, 200L);
-        }
-    }
-
-    /** Of one partition until 4.0, of several since 2.4. */
-    @SuppressWarnings("unchecked")
-    static long committed(KafkaConsumer<String, String> consumer, TopicPartition of) throws Exception {
-        OffsetAndMetadata found;
-        try {
-            found = ((Map<TopicPartition, OffsetAndMetadata>) KafkaConsumer.class.getMethod("committed", Set.class)
-                .invoke(consumer, Collections.singleton(of))).get(of);
-        } catch (NoSuchMethodException old) {
-            found = (OffsetAndMetadata) KafkaConsumer.class.getMethod("committed", TopicPartition.class).invoke(consumer, of);
-        }
-        return found == null ? 0 : found.offset();
-    }
-
     static List<String> read(KafkaConsumer<String, String> consumer, int count) throws Exception {
         List<String> values = new ArrayList<>();
-        long end = System.currentTimeMillis() + WAIT_MS;
-        while (values.size() < count) {
-            if (System.currentTimeMillis() > end) throw new TimeoutException("got " + values.size() + " of " + count + " records");
-            for (ConsumerRecord<String, String> record : poll(consumer)) values.add(record.value());
-        }
+        for (ConsumerRecord<String, String> record : AnyRelease.read(consumer, count)) values.add(record.value());
         return values;
     }
 
@@ -68,21 +22,21 @@ public class Program {
         List<List<String>> seen = new ArrayList<>();
         List<Object> committed = new ArrayList<>();
         for (String word : new String[] {"plain", "gzip"}) {
-            Map<String, Object> settings = settings(bootstrap, "acks", "all", "linger.ms", 20,
+            Map<String, Object> settings = AnyRelease.settings(bootstrap, "acks", "all", "linger.ms", 20,
                 "compression.type", word.equals("gzip") ? "gzip" : "none");
             if (ProducerConfig.configNames().contains("enable.idempotence")) settings.put("enable.idempotence", false);
             try (KafkaProducer<String, String> producer = new KafkaProducer<>(settings)) {
                 List<Future<RecordMetadata>> sent = new ArrayList<>();
                 for (int n = 0; n < 10; n++) sent.add(producer.send(new ProducerRecord<>(topic, n % 2, "k" + n, word + " " + n)));
-                for (Future<RecordMetadata> each : sent) each.get(WAIT_MS, TimeUnit.MILLISECONDS);
+                for (Future<RecordMetadata> each : sent) each.get(Patience.MS, TimeUnit.MILLISECONDS);
             }
-            try (KafkaConsumer<String, String> member = new KafkaConsumer<>(settings(bootstrap, "group.id", run + "-group"))) {
+            try (KafkaConsumer<String, String> member = new KafkaConsumer<>(AnyRelease.settings(bootstrap, "group.id", run + "-group"))) {
                 member.subscribe(Collections.singletonList(topic));
                 List<String> values = read(member, 10);
                 Collections.sort(values);
                 member.commitSync();
                 long sum = 0;
-                for (TopicPartition partition : both) sum += committed(member, partition);
+                for (TopicPartition partition : both) sum += AnyRelease.committed(member, partition);
                 seen.add(values);
                 committed.add(sum);
             }
@@ -115,7 +69,7 @@ public class Program {
     static Map<String, Object> tried(Stage stage, String bootstrap, String run) {
         ExecutorService alone = Executors.newSingleThreadExecutor();
         try {
-            return alone.submit(() -> stage.run(bootstrap, run)).get(2 * WAIT_MS, TimeUnit.MILLISECONDS);
+            return alone.submit(() -> stage.run(bootstrap, run)).get(2 * Patience.MS, TimeUnit.MILLISECONDS);
         } catch (Exception error) {
             Throwable inner = error;
             while (inner.getCause() != null) inner = inner.getCause();

@@ -5,30 +5,27 @@ from __future__ import annotations
 from typing import Any
 
 import kafka
+from harness.waiting import PATIENCE, PATIENCE_MS
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.structs import OffsetAndMetadata
-from matrix.stages import BOOKED, GZIP, PLAIN, SECONDS, Waiting, main
-
-MS = int(SECONDS * 1000)
+from matrix.stages import BOOKED, GZIP, PLAIN, main
+from real import kafka_python_client
 
 
 def consumer(bootstrap: str, group: str | None, **more: Any) -> KafkaConsumer:
     own = {"group_id": group, "auto_offset_reset": "earliest", "enable_auto_commit": False}
-    return KafkaConsumer(bootstrap_servers=bootstrap, bootstrap_timeout_ms=MS, **own, **more)
+    return KafkaConsumer(bootstrap_servers=bootstrap, bootstrap_timeout_ms=PATIENCE_MS, **own, **more)
 
 
 def read(reader: KafkaConsumer, count: int) -> list[str]:
-    waiting, found = Waiting(), []
-    while len(found) < count:
-        waiting.on(f"{count} records, got {len(found)}")
-        for records in reader.poll(timeout_ms=waiting.left_ms, max_records=count - len(found)).values():
-            found += [record.value.decode() for record in records]
-    return found
+    return [record.value.decode() for record in kafka_python_client.read(reader, count)]
 
 
 def producer(bootstrap: str, **more: Any) -> KafkaProducer:
-    return KafkaProducer(bootstrap_servers=bootstrap, bootstrap_timeout_ms=MS, max_block_ms=MS, **more)
+    return KafkaProducer(
+        bootstrap_servers=bootstrap, bootstrap_timeout_ms=PATIENCE_MS, max_block_ms=PATIENCE_MS, **more
+    )
 
 
 def group(bootstrap: str, run: str) -> dict[str, Any]:
@@ -40,7 +37,7 @@ def group(bootstrap: str, run: str) -> dict[str, Any]:
                 for number, value in enumerate(values)
             ]
             for each in sent:
-                each.get(SECONDS)
+                each.get(PATIENCE)
         reader = consumer(bootstrap, f"{run}-group")
         reader.subscribe([f"{run}-orders"])
         seen.append(sorted(read(reader, len(values))))
@@ -62,13 +59,13 @@ def transactions(bootstrap: str, run: str) -> dict[str, Any]:
     writer.commit_transaction()
     writer.begin_transaction()
     aborted = writer.send(target.topic, b"dropped", partition=0)
-    writer.flush(SECONDS)
-    aborted.get(SECONDS)
+    writer.flush(PATIENCE)
+    aborted.get(PATIENCE)
     writer.abort_transaction()
     writer.begin_transaction()
     writer.send(target.topic, b"end", partition=0)
     writer.commit_transaction()
-    writer.close(SECONDS)
+    writer.close(PATIENCE)
     reader = consumer(bootstrap, None, isolation_level="read_committed")
     reader.assign([target])
     reader.seek_to_beginning(target)
@@ -81,7 +78,9 @@ def transactions(bootstrap: str, run: str) -> dict[str, Any]:
 
 def admin(bootstrap: str, run: str) -> dict[str, Any]:
     name = f"{run}-made"
-    with KafkaAdminClient(bootstrap_servers=bootstrap, request_timeout_ms=MS, bootstrap_timeout_ms=MS) as client:
+    with KafkaAdminClient(
+        bootstrap_servers=bootstrap, request_timeout_ms=PATIENCE_MS, bootstrap_timeout_ms=PATIENCE_MS
+    ) as client:
         made = {"num_partitions": 3, "replication_factor": 1, "configs": {"retention.ms": "3600000"}}
         client.create_topics({name: made}, wait_for_metadata=True)
         resource = ConfigResource(ConfigResourceType.TOPIC, name)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import subprocess
 from typing import Any
 
-from matrix.stages import BOOKED, GZIP, PLAIN, SECONDS, main
+from harness.waiting import PATIENCE, PATIENCE_MS
+from matrix.stages import BOOKED, GZIP, PLAIN, main
 
 KCAT = "kcat"
 
@@ -17,7 +18,7 @@ class KcatFailed(Exception):
 def kcat(*arguments: str, told: list[str] | None = None) -> list[str]:
     """What it prints; the first error when it fails."""
     given = None if told is None else "".join(f"{line}\n" for line in told)
-    done = subprocess.run([KCAT, "-q", *arguments], input=given, capture_output=True, text=True, timeout=2 * SECONDS)
+    done = subprocess.run([KCAT, "-q", *arguments], input=given, capture_output=True, text=True, timeout=2 * PATIENCE)
     if done.returncode:
         raise KcatFailed((done.stderr or done.stdout).strip()[-300:])
     return done.stdout.splitlines()
@@ -28,7 +29,7 @@ def group(bootstrap: str, run: str) -> dict[str, Any]:
     for values, codec in ((PLAIN, "none"), (GZIP, "gzip")):
         for partition in (0, 1):
             to = ("-b", bootstrap, "-P", "-t", f"{run}-orders", "-p", str(partition), "-z", codec)
-            kcat(*to, "-X", f"message.timeout.ms={int(SECONDS * 1000)}", told=values[partition::2])
+            kcat(*to, "-X", f"message.timeout.ms={PATIENCE_MS}", told=values[partition::2])
         member = ("-b", bootstrap, "-G", f"{run}-group", "-c", str(len(values)), "-X", "auto.offset.reset=earliest")
         seen.append(sorted(kcat(*member, f"{run}-orders")))
     ends = [kcat("-b", bootstrap, "-Q", "-t", f"{run}-orders:{partition}:-1") for partition in (0, 1)]

@@ -6,7 +6,6 @@ import json
 import socket
 import stat
 from pathlib import Path
-from typing import Any
 
 import pytest
 from barnabas.proxy import ProxyConfig, ProxyError
@@ -14,34 +13,35 @@ from barnabas.proxy.control import Control, ControlConfig, ControlError
 from barnabas.proxy.control.auth import Guard, Refused
 from barnabas.proxy.control.routes import OPEN, ROUTES
 from barnabas.proxy.control.starting import running
+from harness.desk import Desk, MakeDesk
 from harness.testbed import Testbed
 
 
-def test_every_endpoint_asks_for_the_token(desk: Any) -> None:
-    token = desk.access.token
+def test_every_endpoint_asks_for_the_token(shared_desk: Desk) -> None:
+    token = shared_desk.access.token
     for route in ROUTES:
         if route.path in OPEN:
             continue  # probes have no token; they are told whether the proxy runs, and nothing else
         path = route.path.replace("{name}", "x").replace("{id}", "1").replace("{connection}", "1")
         for headers in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": f"Basic {token}"}, {"Cookie": token}):
-            status, said = desk.raw(route.method, path, **headers)
+            status, said = shared_desk.raw(route.method, path, **headers)
             assert (status, said["error"]) == (401, "unauthorized"), (route.path, headers)
-            desk.check(route.method, path, status, said)
-    assert desk.raw("GET", "/nothing", Authorization="Bearer wrong")[0] == 401
-    assert desk.raw("GET", f"/v1/status?token={token}")[0] == 401
-    assert desk.call("GET", "/v1/status")[0] == 200  # and nothing of that has stopped anything
+            shared_desk.check(route.method, path, status, said)
+    assert shared_desk.raw("GET", "/nothing", Authorization="Bearer wrong")[0] == 401
+    assert shared_desk.raw("GET", f"/v1/status?token={token}")[0] == 401
+    assert shared_desk.call("GET", "/v1/status")[0] == 200  # and nothing of that has stopped anything
 
 
-def test_web_pages_are_refused(desk: Any) -> None:
-    right = {"Authorization": f"Bearer {desk.access.token}"}
-    for name in ("evil.example", f"evil.example:{desk.port}", "127.0.0.1.evil.example", "127.0.0.1:1", "10.0.0.1", ""):
-        status, said = desk.raw("GET", "/v1/status", **right, Host=name)
+def test_web_pages_are_refused(shared_desk: Desk) -> None:
+    right = {"Authorization": f"Bearer {shared_desk.access.token}"}
+    for name in ("evil.example", f"evil.example:{shared_desk.port}", "127.0.0.1.evil.example", "127.0.0.1:1", "10.0.0.1", ""):
+        status, said = shared_desk.raw("GET", "/v1/status", **right, Host=name)
         assert (status, said["error"]) == (403, "forbidden"), name
     for headers in ({"Origin": "http://127.0.0.1"}, {"Origin": "null"}, {"Sec_Fetch_Site": "cross-site"}):
-        assert desk.raw("GET", "/v1/status", **right, **headers)[0] == 403
-    for name in (f"127.0.0.1:{desk.port}", f"localhost:{desk.port}"):
-        assert desk.raw("GET", "/v1/status", **right, Host=name)[0] == 200
-    status, _ = desk.raw("OPTIONS", "/v1/rules", **right, Origin="http://evil.example")
+        assert shared_desk.raw("GET", "/v1/status", **right, **headers)[0] == 403
+    for name in (f"127.0.0.1:{shared_desk.port}", f"localhost:{shared_desk.port}"):
+        assert shared_desk.raw("GET", "/v1/status", **right, Host=name)[0] == 200
+    status, _ = shared_desk.raw("OPTIONS", "/v1/rules", **right, Origin="http://evil.example")
     assert status == 403
 
 
@@ -58,7 +58,7 @@ def test_the_guard_compares_whole_tokens() -> None:
         Guard("", 0).check({"Host": "localhost"}, None)  # no socket, so nobody knows whose it is
 
 
-def test_the_token_is_for_its_owner_and_told_nowhere_else(make_desk: Any, tmp_path: Path) -> None:
+def test_the_token_is_for_its_owner_and_told_nowhere_else(make_desk: MakeDesk, tmp_path: Path) -> None:
     folder = tmp_path / "deep" / "control"
     desk = make_desk(control=ControlConfig(directory=folder))
     token = desk.access.token
@@ -81,7 +81,7 @@ def test_the_token_is_for_its_owner_and_told_nowhere_else(make_desk: Any, tmp_pa
     assert running(folder) == []
 
 
-def test_a_unix_socket_is_for_its_owner(make_desk: Any, tmp_path: Path) -> None:
+def test_a_unix_socket_is_for_its_owner(make_desk: MakeDesk, tmp_path: Path) -> None:
     path = tmp_path / "control.sock"
     desk = make_desk(control=ControlConfig(path=path, directory=tmp_path / "run"))
     assert desk.access.url == f"unix:{path}" and desk.access.token == ""
@@ -97,7 +97,7 @@ def test_a_unix_socket_is_for_its_owner(make_desk: Any, tmp_path: Path) -> None:
         desk.control.status()
 
 
-def test_a_socket_left_behind_is_replaced_and_one_in_use_is_not(make_desk: Any, tmp_path: Path) -> None:
+def test_a_socket_left_behind_is_replaced_and_one_in_use_is_not(make_desk: MakeDesk, tmp_path: Path) -> None:
     path = tmp_path / "control.sock"
     with socket.socket(socket.AF_UNIX) as left:
         left.bind(str(path))
@@ -125,11 +125,10 @@ def test_off_unless_asked_for(testbed: Testbed) -> None:
     assert proxy.control is None and "control" not in proxy._children
 
 
-def test_proxied_ports_serve_nothing_of_it(desk: Any, testbed: Testbed) -> None:
+def test_proxied_ports_serve_nothing_of_it(shared_desk: Desk, testbed: Testbed) -> None:
     """They pass bytes to the broker, HTTP or not."""
-    client = testbed.client(desk.proxy.address)
-    client.settimeout(1.0)
-    token = desk.access.token
+    client = testbed.client(shared_desk.proxy.address)
+    token = shared_desk.access.token
     client.sendall(f"GET /v1/status HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {token}\r\n\r\n".encode())
     client.shutdown(socket.SHUT_WR)
     answer = b""
@@ -141,8 +140,8 @@ def test_proxied_ports_serve_nothing_of_it(desk: Any, testbed: Testbed) -> None:
     assert b"HTTP" not in answer and b"version" not in answer
 
 
-def test_large_bodies_are_refused(desk: Any) -> None:
-    status, said = desk.call("POST", "/v1/rules", b"x" * (9 << 20))
+def test_large_bodies_are_refused(shared_desk: Desk) -> None:
+    status, said = shared_desk.call("POST", "/v1/rules", b"x" * (9 << 20))
     assert (status, said["error"]) == (413, "too large")
 
 

@@ -12,8 +12,10 @@ from typing import Any
 
 import pytest
 from harness import commands, wire
+from harness.desk import heartbeat
 from harness.lines import line
 from harness.testbed import Testbed
+from harness.waiting import PATIENCE
 
 BARNABAS = [sys.executable, "-m", "barnabas"]
 
@@ -25,7 +27,7 @@ def call(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
         return commands.run(*words)
 
 
-def test_a_proxy_is_found_seen_steered_and_stopped(testbed: Testbed, beat: Any, tmp_path: Path) -> None:
+def test_a_proxy_is_found_seen_steered_and_stopped(testbed: Testbed, tmp_path: Path) -> None:
     def script(sock: Any) -> None:
         while frame := wire.read_frame(sock):
             sock.sendall(wire.response(int.from_bytes(frame[8:12], "big"), bytes(2)))
@@ -52,7 +54,7 @@ def test_a_proxy_is_found_seen_steered_and_stopped(testbed: Testbed, beat: Any, 
             token = Path(token_file[1]).read_text().strip()
             assert token not in said
             client = testbed.client(("127.0.0.1", int(listening)))
-            client.sendall(beat(1))
+            client.sendall(heartbeat(1))
             assert wire.read_frame(client)
             status = call("control", **own)
             assert status.returncode == 0, status.stderr
@@ -64,7 +66,7 @@ def test_a_proxy_is_found_seen_steered_and_stopped(testbed: Testbed, beat: Any, 
             address = curl.split()[-1].removesuffix("/v1/status")
             for words in (["--url", address, "status"], ["status", "--url", address.removeprefix("http://"), "--json"]):
                 assert call("control", *words, **own).returncode == 0
-            asked = subprocess.run(["bash", "-c", curl + " -sf"], capture_output=True, text=True, timeout=30)
+            asked = subprocess.run(["bash", "-c", curl + " -sf"], capture_output=True, text=True, timeout=PATIENCE)
             assert asked.returncode == 0 and '"version"' in asked.stdout
             assert "Heartbeat v0" in call("control", "exchanges", "api == Heartbeat", **own).stdout
             assert (
@@ -74,7 +76,7 @@ def test_a_proxy_is_found_seen_steered_and_stopped(testbed: Testbed, beat: Any, 
             assert again.returncode == 2 and "a rule named 'odd' is there already" in again.stderr
             rules.write_text("rules:\n  - {name: slow, match: api == Heartbeat, do: {delay: 2ms}}\n")
             assert call("control", "rules", "--add", str(rules), **own).returncode == 0
-            client.sendall(beat(2))
+            client.sendall(heartbeat(2))
             assert wire.read_frame(client)
             hits = call("control", "rules", "--hits", "slow", **own)
             assert re.search(r"^ +1 [\d:]+ conn 1 127\.0\.0\.1:\d+ t Heartbeat v0: response delayed by 2 ms \(", hits.stdout), hits

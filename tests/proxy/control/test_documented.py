@@ -8,12 +8,13 @@ import shutil
 import subprocess
 import threading
 from pathlib import Path
-from typing import Any
 
 import pytest
 from barnabas.proxy.control.routes import ROUTES
 from harness import wire
+from harness.desk import Desk, heartbeat
 from harness.testbed import Testbed
+from harness.waiting import PATIENCE
 
 DOCS = Path(__file__).parents[3] / "docs" / "control.md"
 
@@ -22,10 +23,10 @@ def blocks(language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", DOCS.read_text(), re.DOTALL)
 
 
-def test_curl(desk: Any, testbed: Testbed, beat: Any, tmp_path: Path) -> None:
+def test_curl(desk: Desk, testbed: Testbed, tmp_path: Path) -> None:
     assert shutil.which("curl")
     client = testbed.client(desk.proxy.address)
-    client.sendall(beat(1))
+    client.sendall(heartbeat(1))
     assert wire.read_frame(client)
     setting, *lines = blocks("sh")
     setting = setting.replace("http://127.0.0.1:8090", desk.access.url)
@@ -37,7 +38,7 @@ def test_curl(desk: Any, testbed: Testbed, beat: Any, tmp_path: Path) -> None:
     for command in commands:
         command = command.replace("/tmp/barnabas-part", str(tmp_path / "part"))
         script = f"set -e\n{setting}\n{command}"
-        done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=60)
+        done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=PATIENCE)
         assert done.returncode == 0, (command, done.stderr)
         if "/stream" in command:
             assert "data: {" in done.stdout, command
@@ -63,12 +64,12 @@ def test_python(testbed: Testbed, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         assert hasattr(Control, name)
 
 
-def test_java(desk: Any, tmp_path: Path) -> None:
+def test_java(desk: Desk, tmp_path: Path) -> None:
     (example,) = blocks("java")
     source = tmp_path / "WaitForHits.java"
     source.write_text(example)
     arguments = ["java", "-XX:TieredStopAtLevel=1", str(source), desk.access.url, desk.access.token]
-    done = subprocess.run(arguments, capture_output=True, text=True, timeout=150)
+    done = subprocess.run(arguments, capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode == 0, done.stderr
     status, waited = done.stdout.splitlines()
     assert status == "201"
@@ -78,15 +79,15 @@ def test_java(desk: Any, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("go") is None, reason="no go")
-def test_go(desk: Any, testbed: Testbed, beat: Any, tmp_path: Path) -> None:
+def test_go(desk: Desk, testbed: Testbed, tmp_path: Path) -> None:
     (example,) = blocks("go")
     source = tmp_path / "main.go"
     source.write_text(example)
     client = testbed.client(desk.proxy.address)
-    timer = threading.Timer(0.1, lambda: client.sendall(beat(9)))
+    timer = threading.Timer(0.1, lambda: client.sendall(heartbeat(9)))
     timer.start()
     arguments = ["go", "run", str(source), desk.access.url, desk.access.token]
-    done = subprocess.run(arguments, capture_output=True, text=True, timeout=170)
+    done = subprocess.run(arguments, capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["correlation_id"] == 9
     timer.join()

@@ -16,23 +16,16 @@ from barnabas.proxy.control import ControlConfig, ControlError
 from barnabas.proxy.control.routes import ROUTES, described
 from barnabas.proxy.events import ShutdownAsked
 from harness import wire
-from harness.testbed import Testbed
+from harness.desk import Desk, MakeDesk, heartbeat
+from harness.testbed import Testbed, next_event
+from harness.waiting import PATIENCE, until
 from jsonschema import Draft202012Validator
 
 RULE = {"name": "r", "match": "api == Produce and topic == orders", "do": {"error": "NOT_LEADER_OR_FOLLOWER"}}
 
 
-def until(ask: Any, seconds: float = 60.0) -> Any:
-    """What `ask` gives as soon as it is something."""
-    end = time.monotonic() + seconds
-    while not (found := ask()):
-        assert time.monotonic() < end, f"nothing within {seconds} s"
-        time.sleep(0.02)
-    return found
-
-
-def test_the_description_is_sound(desk: Any) -> None:
-    document = desk.call("GET", "/openapi.json")[1]
+def test_the_description_is_sound(shared_desk: Desk) -> None:
+    document = shared_desk.call("GET", "/openapi.json")[1]
     assert document == json.loads(json.dumps(described()))
     assert document["openapi"] == "3.1.0"
     assert document["info"]["version"] == __version__
@@ -46,9 +39,9 @@ def test_the_description_is_sound(desk: Any) -> None:
     assert set(document["components"]["schemas"]) <= {"Any", *re.findall(r"schemas/(\w+)", text)}
 
 
-def test_status(desk: Any, testbed: Testbed, beat: Any) -> None:
+def test_status(desk: Desk, testbed: Testbed) -> None:
     client = testbed.client(desk.proxy.address)
-    client.sendall(beat(1))
+    client.sendall(heartbeat(1))
     assert wire.read_frame(client)
     until(lambda: desk.control.status()["counts"]["exchanges"])
     status = desk.call("GET", "/v1/status")[1]
@@ -60,18 +53,18 @@ def test_status(desk: Any, testbed: Testbed, beat: Any) -> None:
     assert status["lost"] == {"observer_bytes": 0, "observer_chunks": 0, "inspector_bytes": 0, "events": 0}
     assert status["exchanges"]["newest"] == 1
     assert status["insecure"] == []
-    assert 0 < status["uptime"] < 120
+    assert status["uptime"] > 0
 
 
-def test_what_weakens_security_is_told(make_desk: Any, tmp_path: Path) -> None:
+def test_what_weakens_security_is_told(make_desk: MakeDesk, tmp_path: Path) -> None:
     desk = make_desk(control=ControlConfig(directory=tmp_path, show_values=True), listen=("0.0.0.0", 0))
     assert len(desk.call("GET", "/v1/status")[1]["insecure"]) == 2
 
 
-def test_connections_and_closing_them(desk: Any, testbed: Testbed, beat: Any) -> None:
+def test_connections_and_closing_them(desk: Desk, testbed: Testbed) -> None:
     first, second = (testbed.client(desk.proxy.address) for _ in range(2))
     for client in (first, second):
-        client.sendall(beat(1))
+        client.sendall(heartbeat(1))
         assert wire.read_frame(client)
     listed = until(lambda: [c for c in desk.call("GET", "/v1/connections")[1]["connections"] if c["exchanges"]][1:])
     assert listed[0]["client"] == f"127.0.0.1:{second.getsockname()[1]}"
@@ -87,7 +80,7 @@ def test_connections_and_closing_them(desk: Any, testbed: Testbed, beat: Any) ->
     assert until(lambda: desk.control.connections() == [])
 
 
-def test_brokers(make_desk: Any, testbed: Testbed) -> None:
+def test_brokers(make_desk: MakeDesk, testbed: Testbed) -> None:
     def script(sock: Any) -> None:
         while frame := wire.read_frame(sock):
             sock.sendall(wire.metadata_response(int.from_bytes(frame[8:12], "big"), [(7, "10.9.8.7", 9092)]))
@@ -102,12 +95,12 @@ def test_brokers(make_desk: Any, testbed: Testbed) -> None:
     assert second["listen"] == ["127.0.0.1", answer["brokers[0].port"]]
 
 
-def test_exchanges(desk: Any, testbed: Testbed, beat: Any) -> None:
+def test_exchanges(desk: Desk, testbed: Testbed) -> None:
     client = testbed.client(desk.proxy.address)
     for number in range(1, 8):
-        client.sendall(beat(number, group="odd" if number % 2 else "even"))
+        client.sendall(heartbeat(number, group="odd" if number % 2 else "even"))
         assert wire.read_frame(client)
-    assert len(desk.control.exchanges(since=0, limit=7, wait=10)) >= 1
+    assert len(desk.control.exchanges(since=0, limit=7, wait=PATIENCE)) >= 1
     until(lambda: desk.control.status()["exchanges"]["newest"] == 7)
     page = desk.call("GET", "/v1/exchanges?limit=3")[1]
     assert [each["id"] for each in page["exchanges"]] == [5, 6, 7]
@@ -123,44 +116,44 @@ def test_exchanges(desk: Any, testbed: Testbed, beat: Any) -> None:
     assert whole["response"] == {"error_code": 0}
     assert (desk.call("GET", "/v1/exchanges/8")[0], desk.call("GET", "/v1/exchanges/x")[0]) == (404, 404)
     begun = time.monotonic()
-    assert desk.call("GET", "/v1/exchanges?since=7&wait=0.5")[1]["exchanges"] == []
-    assert time.monotonic() - begun > 0.4
+    assert desk.call("GET", "/v1/exchanges?since=7&wait=0.1")[1]["exchanges"] == []
+    assert time.monotonic() - begun >= 0.1
 
 
-def test_a_long_poll_ends_as_soon_as_something_comes(desk: Any, testbed: Testbed, beat: Any) -> None:
+def test_a_long_poll_ends_as_soon_as_something_comes(desk: Desk, testbed: Testbed) -> None:
     client = testbed.client(desk.proxy.address)
-    client.sendall(beat(1))
+    client.sendall(heartbeat(1))
     assert wire.read_frame(client)
-    desk.control.exchanges(since=0, wait=10)
-    timer = threading.Timer(0.5, lambda: client.sendall(beat(2)))
+    desk.control.exchanges(since=0, wait=PATIENCE)
+    timer = threading.Timer(0.1, lambda: client.sendall(heartbeat(2)))
     timer.start()
     # the wait is longer than a test may take
     assert [each["id"] for each in desk.control.exchanges("group == g", since=1, wait=300)] == [2]
     timer.join()
 
 
-def test_a_wrong_filter_says_where(desk: Any) -> None:
+def test_a_wrong_filter_says_where(shared_desk: Desk) -> None:
     for path in ("/v1/exchanges", "/v1/exchanges/stream"):
-        status, said = desk.call("GET", f"{path}?filter=api+%3D%3D+Prodce")
+        status, said = shared_desk.call("GET", f"{path}?filter=api+%3D%3D+Prodce")
         assert status == 422 and "did you mean Produce" in said["message"]
         assert (said["start"], said["end"]) == (7, 13)
 
 
-def test_wrong_queries_are_refused(desk: Any) -> None:
+def test_wrong_queries_are_refused(shared_desk: Desk) -> None:
     for query in ("limit=0", "limit=x", "limit=1001", "wait=-1", "wait=301", "wait=nan", "since=-1", "bodies=2"):
-        assert desk.call("GET", f"/v1/exchanges?{query}")[0] == 422, query
+        assert shared_desk.call("GET", f"/v1/exchanges?{query}")[0] == 422, query
 
 
-def test_requests_in_flight(make_desk: Any, testbed: Testbed, beat: Any) -> None:
-    desk = make_desk(lambda sock: time.sleep(30) if wire.read_frame(sock) else None)
+def test_requests_in_flight(make_desk: MakeDesk, testbed: Testbed) -> None:
+    desk = make_desk(lambda sock: wire.exactly(sock, 1 << 20))
     client = testbed.client(desk.proxy.address)
-    client.sendall(beat(5))
+    client.sendall(heartbeat(5))
     (waiting,) = until(lambda: desk.call("GET", "/v1/exchanges/pending")[1]["exchanges"])
     assert (waiting["correlation_id"], waiting["state"]) == (5, "pending")
     assert waiting["pending_ns"] > 0
 
 
-def test_secrets_and_values_are_left_out(make_desk: Any, testbed: Testbed, tmp_path: Path) -> None:
+def test_secrets_and_values_are_left_out(make_desk: MakeDesk, testbed: Testbed, tmp_path: Path) -> None:
     frame = decoder.encode_request(36, 1, {"auth_bytes": b"\0user\0canary-password"}, correlation_id=1)
     for values in (False, True):
         desk = make_desk(control=ControlConfig(directory=tmp_path / str(values), show_values=values))
@@ -172,7 +165,7 @@ def test_secrets_and_values_are_left_out(make_desk: Any, testbed: Testbed, tmp_p
         assert "canary-password" not in text and b"canary-password".hex() not in text
 
 
-def test_findings(make_desk: Any, testbed: Testbed) -> None:
+def test_findings(make_desk: MakeDesk, testbed: Testbed) -> None:
     def script(sock: Any) -> None:
         while frame := wire.read_frame(sock):
             sock.sendall(wire.response(int.from_bytes(frame[8:12], "big"), b"\x00\x23" + bytes(15)))
@@ -187,42 +180,42 @@ def test_findings(make_desk: Any, testbed: Testbed) -> None:
     assert not [e for e in desk.proxy.events() if type(e).__name__ == "FindingSeen"]  # nobody asked for events
 
 
-def test_events(desk: Any, testbed: Testbed, beat: Any) -> None:
+def test_events(desk: Desk, testbed: Testbed) -> None:
     client = testbed.client(desk.proxy.address)
-    client.sendall(beat(1))
+    client.sendall(heartbeat(1))
     assert wire.read_frame(client)
-    found = desk.call("GET", "/v1/events?kinds=ConnectionOpened&wait=10")[1]
+    found = desk.call("GET", "/v1/events?kinds=ConnectionOpened&wait=90")[1]
     assert [event["event"] for event in found["events"]] == ["ConnectionOpened"]
     assert desk.call("GET", f"/v1/events?since={found['next']}&kinds=Nothing")[1]["events"] == []
     client.close()
-    closed = desk.control.events(since=found["next"], kinds=["ConnectionClosed"], wait=10)["events"]
+    closed = desk.control.events(since=found["next"], kinds=["ConnectionClosed"], wait=PATIENCE)["events"]
     assert closed[0]["how"] == "fin" and closed[0]["sent"] == 25
 
 
-def test_rules(desk: Any) -> None:
-    assert desk.call("GET", "/v1/rules")[1] == {"rules": []}
-    status, added = desk.call("POST", "/v1/rules", RULE)
+def test_rules(shared_desk: Desk) -> None:
+    assert shared_desk.call("GET", "/v1/rules")[1] == {"rules": []}
+    status, added = shared_desk.call("POST", "/v1/rules", RULE)
     assert status == 201
     (rule,) = added["rules"]
     assert (rule["name"], rule["enabled"], rule["hits"]) == ("r", True, 0)
     assert rule["source"]["match"] == "api == Produce and topic == orders"
-    assert desk.call("POST", "/v1/rules", rule["source"])[0] == 409
+    assert shared_desk.call("POST", "/v1/rules", rule["source"])[0] == 409
     yaml = b"rules:\n  - match: api == Produce\n    do: {error: REQUEST_TIMED_OUT, broker: executed}\n    when: {times: 2}\n"
-    assert desk.call("POST", "/v1/rules", yaml)[1]["rules"][0]["name"] == "rule 2"
-    assert [each["name"] for each in desk.control.rules()] == ["r", "rule 2"]
-    assert desk.call("POST", "/v1/rules/r/disable")[1]["enabled"] is False
-    assert desk.call("POST", "/v1/rules/r/enable")[1]["enabled"] is True
-    assert desk.call("PUT", "/v1/rules/r", RULE | {"match": "api == Produce"})[0] == 200
-    assert desk.call("PUT", "/v1/rules/new%20one", RULE)[0] == 201
-    assert desk.call("GET", "/v1/rules/new%20one")[1]["name"] == "new one"
-    assert desk.call("DELETE", "/v1/rules/r")[1] == {"removed": "r"}
-    assert desk.call("PUT", "/v1/rules", {"rules": [RULE]})[1]["rules"][0]["name"] == "r"
-    assert len(desk.control.rules()) == 1
+    assert shared_desk.call("POST", "/v1/rules", yaml)[1]["rules"][0]["name"] == "rule 2"
+    assert [each["name"] for each in shared_desk.control.rules()] == ["r", "rule 2"]
+    assert shared_desk.call("POST", "/v1/rules/r/disable")[1]["enabled"] is False
+    assert shared_desk.call("POST", "/v1/rules/r/enable")[1]["enabled"] is True
+    assert shared_desk.call("PUT", "/v1/rules/r", RULE | {"match": "api == Produce"})[0] == 200
+    assert shared_desk.call("PUT", "/v1/rules/new%20one", RULE)[0] == 201
+    assert shared_desk.call("GET", "/v1/rules/new%20one")[1]["name"] == "new one"
+    assert shared_desk.call("DELETE", "/v1/rules/r")[1] == {"removed": "r"}
+    assert shared_desk.call("PUT", "/v1/rules", {"rules": [RULE]})[1]["rules"][0]["name"] == "r"
+    assert len(shared_desk.control.rules()) == 1
     for method, path in (("DELETE", ""), ("GET", ""), ("POST", "/enable"), ("POST", "/wait?timeout=0")):
-        assert desk.call(method, f"/v1/rules/nobody{path}")[0] == 404
+        assert shared_desk.call(method, f"/v1/rules/nobody{path}")[0] == 404
 
 
-def test_hits_lead_to_their_exchanges(desk: Any, testbed: Testbed, beat: Any) -> None:
+def test_hits_lead_to_their_exchanges(desk: Desk, testbed: Testbed) -> None:
     rule = {"match": "api == Heartbeat", "when": {"every": 2}}
     desk.control.add_rule(
         rule
@@ -232,12 +225,12 @@ def test_hits_lead_to_their_exchanges(desk: Any, testbed: Testbed, beat: Any) ->
     client = testbed.client(desk.proxy.address)
     for number in range(8):
         # The same correlation id again and again: the note tells which exchange is meant.
-        client.sendall(beat(3, "a" if number < 4 else "b"))
+        client.sendall(heartbeat(3, "a" if number < 4 else "b"))
         assert wire.read_frame(client)
     client.close()
-    assert desk.control.exchange_page("api == Heartbeat", since=0, wait=10)["exchanges"]
-    while len(found := desk.control.exchange_page(since=0)["exchanges"]) < 8:
-        pass
+    assert desk.control.exchange_page("api == Heartbeat", since=0, wait=PATIENCE)["exchanges"]
+    until(lambda: len(desk.control.exchange_page(since=0)["exchanges"]) == 8)
+    found = desk.control.exchange_page(since=0)["exchanges"]
     for name, numbers in (("answered", [0, 2]), ("slow one", [1, 4, 6])):
         status, said = desk.call("GET", f"/v1/rules/{name.replace(' ', '%20')}/hits")
         assert (status, said["name"], said["total"]) == (200, name, len(numbers))
@@ -256,23 +249,23 @@ def test_hits_lead_to_their_exchanges(desk: Any, testbed: Testbed, beat: Any) ->
     assert len(desk.control.hits("answered")) == 2
 
 
-def test_a_wrong_rule_says_where(desk: Any) -> None:
-    status, said = desk.call("POST", "/v1/rules", b'{"match": "api == Prodce",\n "do": {"error": "NONE"}}')
+def test_a_wrong_rule_says_where(shared_desk: Desk) -> None:
+    status, said = shared_desk.call("POST", "/v1/rules", b'{"match": "api == Prodce",\n "do": {"error": "NONE"}}')
     assert (status, said["line"], said["column"]) == (422, 1, 19)
     assert "did you mean Produce" in said["message"]
-    status, said = desk.call("POST", "/v1/rules", b'{"match": "api == Produce",\n "do": {"eror": "NONE"}}')
+    status, said = shared_desk.call("POST", "/v1/rules", b'{"match": "api == Produce",\n "do": {"eror": "NONE"}}')
     assert (status, said["line"], said["column"]) == (422, 2, 9)
     for body in (b"", b"[]x", b"\xff", b"rules: 3"):
-        assert desk.call("POST", "/v1/rules", body)[0] in (400, 422)
-    assert desk.control.rules() == []
+        assert shared_desk.call("POST", "/v1/rules", body)[0] in (400, 422)
+    assert shared_desk.control.rules() == []
 
 
-def test_recording_starts_rotates_and_stops(desk: Any, testbed: Testbed, beat: Any, tmp_path: Path) -> None:
+def test_recording_starts_rotates_and_stops(desk: Desk, testbed: Testbed, tmp_path: Path) -> None:
     client = testbed.client(desk.proxy.address)
 
     def ask(numbers: range) -> None:
         for number in numbers:
-            client.sendall(beat(number))
+            client.sendall(heartbeat(number))
             assert wire.read_frame(client)
 
     ask(range(5))
@@ -306,17 +299,17 @@ def test_recording_starts_rotates_and_stops(desk: Any, testbed: Testbed, beat: A
 
 
 def test_a_recording_that_begins_within_a_frame(
-    make_desk: Any, testbed: Testbed, tmp_path: Path, beat: Any
+    make_desk: MakeDesk, testbed: Testbed, tmp_path: Path
 ) -> None:
     desk = make_desk()
     client = testbed.client(desk.proxy.address)
-    whole = beat(1)
+    whole = heartbeat(1)
     client.sendall(whole[:20])
     until(lambda: [c for c in desk.control.connections() if c["request_bytes"] == 20])
     desk.control.start_recording(str(tmp_path / "rec"))
     client.sendall(whole[20:])
     assert wire.read_frame(client)
-    client.sendall(beat(2))
+    client.sendall(heartbeat(2))
     assert wire.read_frame(client)
     until(lambda: desk.control.recording()["counts"]["exchanges"] >= 2)
     desk.control.stop_recording()
@@ -325,37 +318,38 @@ def test_a_recording_that_begins_within_a_frame(
     assert found == {1: "orphan", 2: "paired"}
 
 
-def test_metrics_only_where_there_are_some(make_desk: Any, testbed: Testbed, beat: Any) -> None:
+def test_metrics_only_where_there_are_some(make_desk: MakeDesk, testbed: Testbed) -> None:
     from barnabas.proxy.metering import MeterConfig
 
     assert make_desk().call("GET", "/metrics")[0] == 404
     desk = make_desk(meter=MeterConfig(metrics=("127.0.0.1", 0)))
     client = testbed.client(desk.proxy.address)
-    client.sendall(beat(1))
+    client.sendall(heartbeat(1))
     assert wire.read_frame(client)
     assert until(lambda: "barnabas_requests_total" in desk.control.metrics())
     assert desk.call("GET", "/metrics")[0] == 200
 
 
-def test_shutdown_is_graceful(make_desk: Any, testbed: Testbed, beat: Any) -> None:
+def test_shutdown_is_graceful(make_desk: MakeDesk, testbed: Testbed) -> None:
     go = threading.Event()
 
     def slowly(sock: Any) -> None:
         frame = wire.read_frame(sock)
-        go.wait(60)
+        go.wait(PATIENCE)
         sock.sendall(wire.response(int.from_bytes(frame[8:12], "big"), bytes(2)))
-        time.sleep(5)
+        wire.read_frame(sock)  # until the proxy closes
 
     desk = make_desk(slowly, drain_seconds=600.0)  # longer than a test may take
     client = testbed.client(desk.proxy.address)
-    client.sendall(beat(1))
+    client.sendall(heartbeat(1))
     until(lambda: desk.control.pending())
     assert desk.call("POST", "/v1/shutdown")[0] == 202
-    threading.Timer(0.5, go.set).start()
+    next_event(desk.proxy, ShutdownAsked)
+    go.set()
     assert wire.read_frame(client)[4:8] == (1).to_bytes(4, "big")
     assert client.recv(1) == b""
-    events = list(desk.proxy.events())  # ends, because the proxy does
-    assert ShutdownAsked() in events
+    for _ in desk.proxy.events():
+        pass  # ends, because the proxy does
     assert all(child.returncode == 0 for child in desk.proxy._children.values())
     with pytest.raises(ControlError):
         desk.control.status()
@@ -369,8 +363,8 @@ def test_every_endpoint_is_described_with_its_parameters() -> None:
             assert name in [parameter["name"] for parameter in operation["parameters"]]
 
 
-def test_what_is_not_there(desk: Any) -> None:
-    right = {"Authorization": f"Bearer {desk.access.token}"}
-    assert desk.raw("GET", "/v2/status", **right)[0] == 404
-    status, said = desk.raw("POST", "/v1/status", **right)
+def test_what_is_not_there(shared_desk: Desk) -> None:
+    right = {"Authorization": f"Bearer {shared_desk.access.token}"}
+    assert shared_desk.raw("GET", "/v2/status", **right)[0] == 404
+    status, said = shared_desk.raw("POST", "/v1/status", **right)
     assert (status, said["error"]) == (405, "method")

@@ -8,8 +8,11 @@ import socket
 from typing import Any
 from urllib.parse import quote
 
+import pytest
 from harness import wire
+from harness.desk import Desk, heartbeat
 from harness.testbed import Testbed
+from harness.waiting import PATIENCE
 
 VALUES: tuple[Any, ...] = (
     None, True, -1, 0, 1e308, 2**63, "", "x" * 5000, "\x00\x1b[2J", "\ud83d", "../../etc/passwd", "api == Produce", "api ==",
@@ -39,12 +42,12 @@ def changed(chance: random.Random, value: Any) -> Any:
     return {name: each for name, each in value.items() if name != key}
 
 
-def test_every_endpoint_bears_anything(make_desk: Any, testbed: Testbed, beat: Any) -> None:
-    desk = make_desk()
+@pytest.mark.parametrize("count", [150, pytest.param(600, marks=pytest.mark.slow)])
+def test_every_endpoint_bears_anything(desk: Desk, testbed: Testbed, count: int) -> None:
     chance = random.Random(1)
-    authorization = {"Authorization": f"Bearer {desk.access.token}"}
+    authorization = desk.authorization
     seen: set[int] = set()
-    for number in range(600):
+    for number in range(count):
         path, operations = chance.choice(sorted(desk.description["paths"].items()))
         if path.endswith(NOT_ASKED):
             continue
@@ -70,18 +73,18 @@ def test_every_endpoint_bears_anything(make_desk: Any, testbed: Testbed, beat: A
                 for each in desk.call("GET", f"/v1/{kind}")[1][kind]:
                     desk.raw("DELETE", f"/v1/{kind}/{quote(str(each[key]), safe='')}", None, **authorization)
             client = testbed.client(desk.proxy.address)
-            client.sendall(beat(number))
+            client.sendall(heartbeat(number))
             assert wire.read_frame(client), "traffic does not go on"
     assert {200, 404} <= seen and seen & {400, 422}
     assert desk.call("GET", "/v1/status")[0] == 200
 
 
-def test_what_is_no_http(desk: Any) -> None:
+def test_what_is_no_http(shared_desk: Desk) -> None:
     chance = random.Random(2)
     for _ in range(60):
-        with socket.create_connection(("127.0.0.1", desk.port), timeout=60) as sock:
+        with socket.create_connection(("127.0.0.1", shared_desk.port), timeout=PATIENCE) as sock:
             sock.sendall(b"GET /v1/status HTTP/1.1\r\n"[: chance.randrange(26)] + chance.randbytes(chance.randrange(300)))
             sock.shutdown(socket.SHUT_WR)
             answer = sock.recv(4096)
             assert not answer or (answer.startswith(b"HTTP/1.") and b" 200 " not in answer.split(b"\r\n")[0])
-    assert desk.call("GET", "/v1/status")[0] == 200
+    assert shared_desk.call("GET", "/v1/status")[0] == 200

@@ -5,7 +5,6 @@ from __future__ import annotations
 import http.client
 import json
 import threading
-import time
 from typing import Any
 
 from barnabas.decoder import Exchange, State
@@ -13,15 +12,17 @@ from barnabas.decoder.filter import compile
 from barnabas.proxy.control import ControlConfig
 from barnabas.proxy.exchange_store import ExchangeStore, Question
 from harness import wire
+from harness.desk import Desk, MakeDesk, heartbeat
 from harness.testbed import Testbed
+from harness.waiting import PATIENCE, until
 
 
 def read_some(
-    desk: Any, last: str | None, most: int, path: str = "/v1/exchanges/stream"
+    desk: Desk, last: str | None, most: int, path: str = "/v1/exchanges/stream"
 ) -> tuple[list[Any], str | None]:
     """Up to `most` events of a stream as an EventSource would read them: (name, data), and the last id."""
-    connection = http.client.HTTPConnection("127.0.0.1", desk.port, timeout=60)
-    headers = {"Authorization": f"Bearer {desk.access.token}"}
+    connection = http.client.HTTPConnection("127.0.0.1", desk.port, timeout=PATIENCE)
+    headers = desk.authorization
     if last is not None:
         headers["Last-Event-ID"] = last
     connection.request("GET", path, headers=headers)
@@ -47,15 +48,14 @@ def read_some(
     return found, last
 
 
-def test_a_stream_goes_on_where_it_broke_off(desk: Any, testbed: Testbed, beat: Any) -> None:
+def test_a_stream_goes_on_where_it_broke_off(desk: Desk, testbed: Testbed) -> None:
     total = 400
 
     def traffic() -> None:
         client = testbed.client(desk.proxy.address)
         for number in range(1, total + 1):
-            client.sendall(beat(number))
+            client.sendall(heartbeat(number))
             assert wire.read_frame(client)
-            time.sleep(0.002)
 
     thread = threading.Thread(target=traffic)
     thread.start()
@@ -71,36 +71,33 @@ def test_a_stream_goes_on_where_it_broke_off(desk: Any, testbed: Testbed, beat: 
     assert seen == list(range(1, total + 1))
 
 
-def test_what_is_gone_is_told(make_desk: Any, testbed: Testbed, beat: Any, tmp_path: Any) -> None:
+def test_what_is_gone_is_told(make_desk: MakeDesk, testbed: Testbed, tmp_path: Any) -> None:
     desk = make_desk(control=ControlConfig(directory=tmp_path, keep=10))
     client = testbed.client(desk.proxy.address)
     for number in range(1, 31):
-        client.sendall(beat(number))
+        client.sendall(heartbeat(number))
         assert wire.read_frame(client)
-    until = time.monotonic() + 60
-    while desk.control.status()["exchanges"]["newest"] < 30:
-        assert time.monotonic() < until, "30 exchanges are not known"
-        time.sleep(0.05)
+    until(lambda: desk.control.status()["exchanges"]["newest"] == 30, desk.control.status)
     found, _ = read_some(desk, "5", 11)
     assert found[0] == ("lost", {"exchanges": 15})
     assert [data["id"] for _, data in found[1:]] == list(range(21, 31))
 
 
-def test_a_cursor_of_another_run_begins_anew(desk: Any, testbed: Testbed, beat: Any) -> None:
+def test_a_cursor_of_another_run_begins_anew(desk: Desk, testbed: Testbed) -> None:
     client = testbed.client(desk.proxy.address)
-    client.sendall(beat(1))
+    client.sendall(heartbeat(1))
     assert wire.read_frame(client)
-    desk.control.exchanges(since=0, wait=10)
+    desk.control.exchanges(since=0, wait=PATIENCE)
     found, last = read_some(desk, "123456", 1)
     assert (found[0][1]["id"], last) == (1, "1")
 
 
-def test_the_client_follows_with_a_filter(desk: Any, testbed: Testbed, beat: Any) -> None:
+def test_the_client_follows_with_a_filter(desk: Desk, testbed: Testbed) -> None:
     client = testbed.client(desk.proxy.address)
 
     def traffic() -> None:
         for number in range(1, 31):
-            client.sendall(beat(number, "odd" if number % 2 else "even"))
+            client.sendall(heartbeat(number, "odd" if number % 2 else "even"))
             assert wire.read_frame(client)
 
     thread = threading.Thread(target=traffic)
@@ -111,7 +108,7 @@ def test_the_client_follows_with_a_filter(desk: Any, testbed: Testbed, beat: Any
     thread.join()
 
 
-def test_events_as_a_stream(desk: Any, testbed: Testbed) -> None:
+def test_events_as_a_stream(desk: Desk, testbed: Testbed) -> None:
     testbed.client(desk.proxy.address)
     found, last = read_some(desk, "0", 2, "/v1/events/stream?kinds=ControlListening,ConnectionOpened")
     assert [name for name, _ in found] == ["ControlListening", "ConnectionOpened"]

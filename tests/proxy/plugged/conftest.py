@@ -6,7 +6,6 @@ import contextlib
 import socket
 import textwrap
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,15 +13,16 @@ from typing import Any
 import pytest
 from barnabas import decoder
 from barnabas.plugins.hooks import parse
-from barnabas.proxy import Proxy, ProxyConfig
+from barnabas.proxy import ProxyConfig
 from barnabas.proxy.events import Event
 from barnabas.proxy.plugged import PluginsConfig
 from barnabas.proxy.plugin_events import PluginsLoaded
+from harness.proxies import Proxy
+from harness.testbed import next_event
+from harness.waiting import PATIENCE
 from harness.wire import read_frame, with_size
 
 HEARTBEAT = 12
-LONG = 60.0
-"""Seconds that nothing takes, however loaded the machine is."""
 
 
 class Broker:
@@ -64,7 +64,7 @@ class Broker:
 
     def wait(self, true: Callable[[], bool]) -> None:
         with self.changed:
-            assert self.changed.wait_for(true, LONG)
+            assert self.changed.wait_for(true, PATIENCE)
 
     def groups(self) -> list[str]:
         """The group ids of the heartbeats that came."""
@@ -75,7 +75,7 @@ class Client:
     """One connection to the proxy."""
 
     def __init__(self, address: tuple[str, int]) -> None:
-        self.sock = socket.create_connection(address, LONG)
+        self.sock = socket.create_connection(address, PATIENCE)
         self.number = 0
 
     def send(self, group: str = "g") -> int:
@@ -139,15 +139,7 @@ class Stage:
 
     def wait_for(self, kind: type[Event], so: Callable[[Any], bool] = lambda event: True) -> Any:
         """The next event of this kind (and with this in it)."""
-        until = time.monotonic() + LONG
-        seen = []
-        while (left := until - time.monotonic()) > 0:
-            event = self.proxy.next_event(left)
-            if isinstance(event, kind) and so(event):
-                return event
-            if event is not None:
-                seen.append(event.text)
-        raise AssertionError(f"no {kind.__name__}; but: {seen}")
+        return next_event(self.proxy, kind, so)
 
     def clean(self) -> None:
         """For the next test: no connections, nothing remembered."""

@@ -7,13 +7,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from harness.lines import line
+from harness.waiting import PATIENCE, attempts, until
 
 PLUGIN = """
 import os
@@ -59,8 +59,7 @@ class Running:
 
     def event(self, kind: str) -> dict[str, Any]:
         """The next event of a kind, among the counts that the proxy says every second."""
-        until = time.monotonic() + 60
-        while time.monotonic() < until:
+        for _ in attempts(pause=0):
             found = json.loads(line(self.child, kind))
             if found["event"] == kind:
                 return dict(found)
@@ -70,7 +69,7 @@ class Running:
         if self.child.poll() is None:
             self.child.send_signal(signal.SIGINT)
             try:
-                self.child.wait(60)
+                self.child.wait(PATIENCE)
             except subprocess.TimeoutExpired:
                 self.child.kill()
         self.child.communicate()
@@ -108,21 +107,15 @@ def test_two_workers_a_signal_and_the_end(broker: Any, make_client: Any, tmp_pat
         running.child.send_signal(signal.SIGHUP)
         assert running.event("PluginsLoaded")["again"]
         # each worker has its own; the event is told by the first that is ready
-        until = time.monotonic() + 60
-        while {client.ask()["throttle_time_ms"] for client in clients} != {8}:
-            assert time.monotonic() < until
+        until(lambda: {client.ask()["throttle_time_ms"] for client in clients} == {8})
         below = descendants(running.child.pid)
         nurseries = [pid for pid, name in names(below).items() if "plugged.nursery" in name]
         assert len(nurseries) == 4  # two, and a host below each
         for pid in nurseries:
             os.kill(pid, signal.SIGKILL)
-        while {client.ask()["throttle_time_ms"] for client in clients} != {8}:
-            assert time.monotonic() < until
+        until(lambda: {client.ask()["throttle_time_ms"] for client in clients} == {8})
         below = descendants(running.child.pid)
     finally:
         running.end()
     assert running.child.returncode == 0
-    until = time.monotonic() + 60
-    while left := {pid: name for pid, name in names(below).items() if "barnabas" in name}:
-        assert time.monotonic() < until, left
-        time.sleep(0.05)
+    until(lambda: not any("barnabas" in name for name in names(below).values()), lambda: names(below))

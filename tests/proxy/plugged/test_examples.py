@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,13 +13,15 @@ from typing import Any
 import pytest
 from barnabas.plugins import examples
 from barnabas.plugins.hooks import parse
-from barnabas.proxy import Proxy, ProxyConfig
+from barnabas.proxy import ProxyConfig
 from barnabas.proxy.events import show
 from barnabas.proxy.plugged import PluginsConfig
 from barnabas.proxy.plugin_events import PluginFault, PluginSaid
 from barnabas.ui.testing.cluster import EmbeddedCluster
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
+from harness.proxies import Proxy
+from harness.waiting import PATIENCE, attempts
 
 FOLDER = Path(examples.__file__).parent
 RECORDS = 25
@@ -41,7 +42,7 @@ def produce(bootstrap: str, topic: str) -> None:
             topic, str(number), partition=0, on_delivery=lambda error, _: failed.append(error) if error else None
         )
         producer.poll(0)
-    assert producer.flush(60) == 0
+    assert producer.flush(PATIENCE) == 0
     assert failed == []
 
 
@@ -55,14 +56,15 @@ def consume(bootstrap: str, topic: str, group: str = "") -> list[str]:
     else:
         consumer.assign([TopicPartition(topic, 0, 0)])
     found: list[str] = []
-    until = time.monotonic() + 60
-    while len(found) < RECORDS and time.monotonic() < until:
+    for _ in attempts(pause=0):
+        if len(found) == RECORDS:
+            break
         record = consumer.poll(0.5)
         if record is not None and record.error() is None:
             found.append(record.value().decode())
     if group:
         consumer.commit(asynchronous=False)
-        assert consumer.committed([TopicPartition(topic, 0)], 30)[0].offset == RECORDS
+        assert consumer.committed([TopicPartition(topic, 0)], PATIENCE)[0].offset == RECORDS
     consumer.close()
     return found
 
@@ -78,18 +80,19 @@ def test_a_tenant_has_its_own_topics_and_a_histogram(cluster: tuple[str, int]) -
         produce(through, topic)
         assert consume(through, topic) == list(map(str, range(RECORDS)))
         assert consume(through, topic, group=f"group-{topic}") == list(map(str, range(RECORDS)))
-        listed = set(AdminClient({"bootstrap.servers": through}).list_topics(timeout=60).topics)
+        listed = set(AdminClient({"bootstrap.servers": through}).list_topics(timeout=PATIENCE).topics)
         assert topic in listed and other not in listed and f"blue.{topic}" not in listed
         said, faults = [], []
-        until = time.monotonic() + 60
-        while not any(line.startswith(f"{topic}: ") for line in said) and time.monotonic() < until:
-            event = proxy.next_event(1)
+        for left in attempts(pause=0):
+            if any(line.startswith(f"{topic}: ") for line in said):
+                break
+            event = proxy.next_event(left)
             said += [event.line] if isinstance(event, PluginSaid) else []
             faults += [event] if isinstance(event, PluginFault) else []
         assert faults == []
         assert any(line.startswith(f"{topic}: ") and "99% within" in line for line in said), said
     assert consume(show(cluster), f"blue.{topic}") == list(map(str, range(RECORDS)))
-    assert topic not in AdminClient({"bootstrap.servers": show(cluster)}).list_topics(timeout=60).topics
+    assert topic not in AdminClient({"bootstrap.servers": show(cluster)}).list_topics(timeout=PATIENCE).topics
 
 
 def test_an_installed_plugin_is_loaded_when_it_is_named_and_only_then(tmp_path: Path) -> None:
@@ -102,7 +105,7 @@ def test_an_installed_plugin_is_loaded_when_it_is_named_and_only_then(tmp_path: 
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         program = f"import sys; sys.path.append({str(tmp_path)!r}); from barnabas.ui.cli import main; main()"
         return subprocess.run(
-            [sys.executable, "-c", program, "plugins", *arguments], capture_output=True, text=True, timeout=120,
+            [sys.executable, "-c", program, "plugins", *arguments], capture_output=True, text=True, timeout=PATIENCE,
             env=os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])},
         )  # fmt: skip
 

@@ -16,6 +16,8 @@ from barnabas.proxy.replay.dialing import DialFailed
 from barnabas.proxy.replay.session import Replay
 from barnabas.proxy.replay.settings import Order, Pace, Settings
 from barnabas.proxy.replay.target import TargetFailed
+from harness.replaying import Play, Tape
+from harness.waiting import PATIENCE, until
 from harness.wire import with_size
 
 MAX = Settings(Pace(0.0), patience=2)
@@ -47,7 +49,7 @@ def produce(value: bytes = b"v", acks: int = 1, partition: int = 0, **batch: Any
 ROW = {"responses": [{"name": "t", "partition_responses": [{"index": 0, "base_offset": 0}]}]}
 
 
-def test_what_was_recorded_is_said_again(play: Any, tape: Any) -> None:
+def test_what_was_recorded_is_said_again(play: Play, tape: Tape) -> None:
     broker = play(fine)
     for number in range(3):
         tape.both(number * 5, number % 2, "Heartbeat", 4, BEAT, {})
@@ -58,24 +60,24 @@ def test_what_was_recorded_is_said_again(play: Any, tape: Any) -> None:
     assert [h.message.to_dict() for h in broker.heard] == [{**BEAT, "group_instance_id": None}] * 3
 
 
-def test_requests_are_sent_at_their_time(play: Any, tape: Any) -> None:
+def test_requests_are_sent_at_their_time(play: Play, tape: Tape) -> None:
     broker = play(fine)
     for number in range(20):
         tape.both(number * 20, 0, "Heartbeat", 4, BEAT, {})
     folder = tape.done()
     for factor, seconds in ((1.0, 0.38), (4.0, 0.095)):
         broker.heard.clear()
+        begun_ns = time.time_ns()
         report = Replay(folder, broker.address, settings=Settings(Pace(factor))).run()
-        took = (broker.heard[-1].time_ns - broker.heard[0].time_ns) / 1e9
         # Not early; how late depends on who else uses the machine, and is measured in bench/replay.
-        assert seconds * 0.7 < took
+        assert (broker.heard[-1].time_ns - begun_ns) / 1e9 > seconds * 0.95
         assert len(report.late_ns) + report.held_back == 20
     begun = time.monotonic()
     Replay(folder, broker.address, settings=Settings(Pace(0.0, 100.0))).run()
     assert time.monotonic() - begun > 0.15
 
 
-def test_as_many_are_in_flight_as_were(play: Any, tape: Any) -> None:
+def test_as_many_are_in_flight_as_were(play: Play, tape: Tape) -> None:
     """Two are asked before the first answer, the third only after the second's: here it is late."""
     waited: list[int] = []
 
@@ -98,12 +100,12 @@ def test_as_many_are_in_flight_as_were(play: Any, tape: Any) -> None:
 
 
 @pytest.mark.parametrize(("order", "waits"), [(Order.RECORDED, True), (Order.CONNECTION, False), (Order.FREE, False)])
-def test_other_connections_answers_are_waited_for(play: Any, tape: Any, order: Order, waits: bool) -> None:
+def test_other_connections_answers_are_waited_for(play: Play, tape: Tape, order: Order, waits: bool) -> None:
     came, other = [], threading.Event()
 
     def slow(message: Any, heard: Any) -> dict[str, Any]:
         if message["group_id"] == "slow":
-            came.append(other.wait(0.2 if waits else 60))  # whether the other is heard before this is answered
+            came.append(other.wait(0.2 if waits else PATIENCE))  # whether the other is heard before this is answered
         else:
             other.set()
         return {}
@@ -116,7 +118,7 @@ def test_other_connections_answers_are_waited_for(play: Any, tape: Any, order: O
 
 
 @pytest.mark.parametrize("order", list(Order))
-def test_an_id_is_waited_for_over_connections(play: Any, tape: Any, order: Order) -> None:
+def test_an_id_is_waited_for_over_connections(play: Play, tape: Tape, order: Order) -> None:
     def answers(message: Any, heard: Any) -> dict[str, Any]:
         if message.api == "InitProducerId":
             time.sleep(0.15)
@@ -133,7 +135,7 @@ def test_an_id_is_waited_for_over_connections(play: Any, tape: Any, order: Order
     assert report.count == 0
 
 
-def test_connections_are_folded(play: Any, tape: Any) -> None:
+def test_connections_are_folded(play: Play, tape: Tape) -> None:
     broker = play(fine)
     for number in range(12):
         tape.both(number, number, "Heartbeat", 4, BEAT, {})
@@ -144,20 +146,17 @@ def test_connections_are_folded(play: Any, tape: Any) -> None:
     assert len(set(ids)) == 12
 
 
-def test_no_answer_to_acks_0_is_expected_and_closing_loses_nothing(play: Any, tape: Any) -> None:
+def test_no_answer_to_acks_0_is_expected_and_closing_loses_nothing(play: Play, tape: Tape) -> None:
     broker = play(lambda message, heard: None)
     for number in range(5):
         tape.ask(number, 0, "Produce", 9, produce(b"%d" % number, acks=0))
     tape.close(6, 0)
     report = Replay(tape.done(), broker.address, settings=MAX).run()
     assert (report.sent, report.unanswered, report.count) == (5, 0, 0)
-    deadline = time.monotonic() + 60
-    while len(broker.heard) < 5 and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert len(broker.heard) == 5
+    until(lambda: len(broker.heard) == 5, lambda: broker.heard)
 
 
-def test_differences_are_told_by_field(play: Any, tape: Any) -> None:
+def test_differences_are_told_by_field(play: Play, tape: Tape) -> None:
     broker = play(lambda message, heard: {"error_code": 25, "throttle_time_ms": 7})
     tape.both(0, 0, "Heartbeat", 4, BEAT, {})
     report = Replay(tape.done(), broker.address, settings=MAX).run()
@@ -167,7 +166,7 @@ def test_differences_are_told_by_field(play: Any, tape: Any) -> None:
     assert report.ignored["of no meaning for the answer"] == 1  # the throttle time
 
 
-def test_what_passes_is_asked_again(play: Any, tape: Any) -> None:
+def test_what_passes_is_asked_again(play: Play, tape: Tape) -> None:
     count = 0
 
     def answers(message: Any, heard: Any) -> dict[str, Any]:
@@ -181,14 +180,14 @@ def test_what_passes_is_asked_again(play: Any, tape: Any) -> None:
     assert (report.sent, report.again, report.count, report.equal) == (1, 3, 0, 1)
 
 
-def test_what_does_not_pass_in_time_is_a_difference(play: Any, tape: Any) -> None:
+def test_what_does_not_pass_in_time_is_a_difference(play: Play, tape: Tape) -> None:
     broker = play(lambda message, heard: {"error_code": facts.error_code("NOT_COORDINATOR")})
     tape.both(0, 0, "Heartbeat", 4, BEAT, {})
-    report = Replay(tape.done(), broker.address, settings=Settings(Pace(0.0), patience=0.5)).run()
+    report = Replay(tape.done(), broker.address, settings=Settings(Pace(0.0), patience=1.5)).run()
     assert report.different == {"Heartbeat error_code": 1} and report.again >= 2
 
 
-def test_a_topic_that_is_not_there_is_waited_for_once(play: Any, tape: Any) -> None:
+def test_a_topic_that_is_not_there_is_waited_for_once(play: Play, tape: Tape) -> None:
     """The first Produce is sent again and again, those behind it are not: but for other errors, and once it was made."""
     gone, moved = facts.error_code("UNKNOWN_TOPIC_OR_PARTITION"), facts.error_code("NOT_LEADER_OR_FOLLOWER")
     asked: dict[bytes, int] = {}
@@ -207,14 +206,14 @@ def test_a_topic_that_is_not_there_is_waited_for_once(play: Any, tape: Any) -> N
         tape.both(number * 5, 0, "Produce", 9, produce(value), ROW)
     tape.both(30, 0, "CreateTopics", 4, {"topics": [{"name": "t"}]}, {"topics": [{"name": "t"}]})
     tape.both(35, 0, "Produce", 9, produce(b"made"), ROW)
-    report = Replay(tape.done(), broker.address, settings=Settings(Pace(0.0), patience=0.4)).run()
+    report = Replay(tape.done(), broker.address, settings=Settings(Pace(0.0), patience=1.5)).run()
     assert asked.pop(b"one") > 2 and asked.pop(b"two") >= 1  # sent when patience for the one before is over, or nearly
     assert asked == {b"three": 1, b"moved": 2, b"made": 2}
     assert report.different == {"Produce responses[*].partition_responses[*].error_code": 3}
     assert report.notes["topics that the target had not after all patience are not waited for again"] >= 1
 
 
-def test_of_a_partly_refused_produce_the_rest_is_sent_again(play: Any, tape: Any) -> None:
+def test_of_a_partly_refused_produce_the_rest_is_sent_again(play: Play, tape: Tape) -> None:
     def answers(message: Any, heard: Any) -> dict[str, Any]:
         refuses = len(broker.heard) < 3
         rows = [
@@ -235,7 +234,7 @@ def test_of_a_partly_refused_produce_the_rest_is_sent_again(play: Any, tape: Any
     assert sent == [[0, 1], [1], [1]] and (report.again, report.count) == (2, 0)
 
 
-def test_a_refused_produce_is_left_out_unless_asked_for(play: Any, tape: Any) -> None:
+def test_a_refused_produce_is_left_out_unless_asked_for(play: Play, tape: Tape) -> None:
     refused = {"responses": [{"name": "t", "partition_responses": [{"index": 0, "error_code": 6, "base_offset": -1}]}]}
     tape.both(0, 0, "Produce", 9, produce(), refused)
     tape.both(5, 0, "Produce", 9, produce(), ROW)
@@ -252,7 +251,7 @@ def test_a_refused_produce_is_left_out_unless_asked_for(play: Any, tape: Any) ->
 )
 @pytest.mark.parametrize(("code", "left"), [("NOT_COORDINATOR", 1), ("COORDINATOR_LOAD_IN_PROGRESS", 1), ("MEMBER_ID_REQUIRED", 0)])
 def test_a_member_that_was_turned_away_for_the_moment_does_not_join(
-    play: Any, tape: Any, api: str, version: int, code: str, left: int
+    play: Play, tape: Tape, api: str, version: int, code: str, left: int
 ) -> None:
     """The target may take it, and would wait for it when its client joins again."""
     asked = {"group_id": "g", "member_id": ""}
@@ -268,7 +267,7 @@ def test_a_member_that_was_turned_away_for_the_moment_does_not_join(
 
 
 @pytest.mark.parametrize("version", [9, 13])
-def test_of_a_produce_that_was_partly_refused_the_rest_is_left_out(play: Any, tape: Any, version: int) -> None:
+def test_of_a_produce_that_was_partly_refused_the_rest_is_left_out(play: Play, tape: Tape, version: int) -> None:
     """The recorded client sent partition 1 again by itself, as two requests would show at the target."""
     topic = {"name": "t"} if version < 13 else {"topic_id": b"\1" * 16}
 
@@ -302,7 +301,7 @@ def test_of_a_produce_that_was_partly_refused_the_rest_is_left_out(play: Any, ta
     assert seen(Policy(refused=True)) == [[0, 1, 2], [1]]
 
 
-def test_what_is_left_out_says_why(play: Any, tape: Any) -> None:
+def test_what_is_left_out_says_why(play: Play, tape: Tape) -> None:
     tape.both(0, 0, "SaslHandshake", 1, {"mechanism": "PLAIN"}, {})
     tape.both(5, 0, "DeleteTopics", 1, {"topic_names": ["t"]}, {"responses": [{"name": "t"}]})
     tape.both(10, 0, "ControlledShutdown", 1, {"broker_id": 1}, {})
@@ -331,7 +330,7 @@ def test_what_is_left_out_says_why(play: Any, tape: Any) -> None:
     ]
 
 
-def test_versions_are_the_targets(play: Any, tape: Any) -> None:
+def test_versions_are_the_targets(play: Play, tape: Tape) -> None:
     offers = {
         "ApiVersions": (0, 3),
         "Metadata": (0, 8),
@@ -368,7 +367,7 @@ def test_versions_are_the_targets(play: Any, tape: Any) -> None:
     assert "group_instance_id" in words and "does not offer this API" in words
 
 
-def test_names_are_the_users(play: Any, tape: Any) -> None:
+def test_names_are_the_users(play: Play, tape: Tape) -> None:
     broker = play(lambda m, h: produced(m) if m.api == "Produce" else {})
     tape.both(0, 0, "Produce", 9, produce(), ROW)
     tape.both(5, 0, "Heartbeat", 4, BEAT, {})
@@ -380,7 +379,7 @@ def test_names_are_the_users(play: Any, tape: Any) -> None:
     assert {h.message.header["client_id"] for h in broker.heard} == {"renamed"}
 
 
-def test_a_target_that_hangs_up(play: Any, tape: Any) -> None:
+def test_a_target_that_hangs_up(play: Play, tape: Tape) -> None:
     broker = play(lambda message, heard: "close" if heard.message["group_id"] == "bad" else {})
     tape.both(0, 0, "Heartbeat", 4, BEAT | {"group_id": "bad"}, {})
     tape.both(5, 0, "Heartbeat", 4, BEAT, {})
@@ -390,7 +389,7 @@ def test_a_target_that_hangs_up(play: Any, tape: Any) -> None:
     assert report.answered == 2  # on a new connection, and on the other one
 
 
-def test_a_target_that_says_nothing(play: Any, tape: Any) -> None:
+def test_a_target_that_says_nothing(play: Play, tape: Tape) -> None:
     broker = play(lambda message, heard: None)
     tape.both(0, 0, "Heartbeat", 4, BEAT, {})
     tape.both(5, 1, "Heartbeat", 4, BEAT, {})
@@ -399,7 +398,7 @@ def test_a_target_that_says_nothing(play: Any, tape: Any) -> None:
     assert report.failed == {"Heartbeat v4: no answer within 0.4 s": 2}
 
 
-def test_a_recorded_broker_that_hung_up(play: Any, tape: Any) -> None:
+def test_a_recorded_broker_that_hung_up(play: Play, tape: Tape) -> None:
     broker = play(lambda message, heard: "close")
     tape.ask(0, 0, "Heartbeat", 4, BEAT)
     tape.close(3, 0, by="broker")
@@ -407,7 +406,7 @@ def test_a_recorded_broker_that_hung_up(play: Any, tape: Any) -> None:
     assert (report.sent, report.unanswered, report.count, report.notes) == (1, 1, 0, {})
 
 
-def test_answers_that_are_no_frames(play: Any, tape: Any) -> None:
+def test_answers_that_are_no_frames(play: Play, tape: Tape) -> None:
     broker = play(lambda message, heard: {"error_code": 0})
     tape.both(0, 0, "Heartbeat", 4, BEAT, {})
     folder = tape.done()
@@ -416,7 +415,7 @@ def test_answers_that_are_no_frames(play: Any, tape: Any) -> None:
         Replay(folder, ("127.0.0.1", 1), settings=MAX).run()
 
 
-def test_fetches_that_come_back_early_are_repeated(play: Any, tape: Any) -> None:
+def test_fetches_that_come_back_early_are_repeated(play: Play, tape: Tape) -> None:
     data = encode_batch([Record(n, 5, None, b"%d" % n, ()) for n in range(3)])
     row = {"partition_index": 0, "high_watermark": 3, "records": data}
     full = {"responses": [{"topic": "t", "partitions": [row]}]}
@@ -439,7 +438,7 @@ def test_fetches_that_come_back_early_are_repeated(play: Any, tape: Any) -> None
     assert report.notes.get("a fetched batch was written before the recording began") == 1
 
 
-def test_requests_go_to_the_leader(play: Any, tape: Any) -> None:
+def test_requests_go_to_the_leader(play: Play, tape: Tape) -> None:
     second = play(produced)
     first = play(produced)
     first.others[2] = second
@@ -454,14 +453,14 @@ def test_requests_go_to_the_leader(play: Any, tape: Any) -> None:
     assert [h.message["topic_data[0].partition_data[0].index"] for h in second.heard] == [1, 1]
 
 
-def test_rounds(play: Any, tape: Any) -> None:
+def test_rounds(play: Play, tape: Tape) -> None:
     broker = play(fine)
     tape.both(0, 0, "Heartbeat", 4, BEAT, {})
     report = Replay(tape.done(), broker.address, settings=MAX, rounds=3).run()
     assert (report.sent, report.equal) == (3, 3)
 
 
-def test_a_filter_leaves_out(play: Any, tape: Any) -> None:
+def test_a_filter_leaves_out(play: Play, tape: Tape) -> None:
     broker = play(fine)
     tape.both(0, 0, "Heartbeat", 4, BEAT, {})
     tape.both(5, 0, "Heartbeat", 4, BEAT, {"error_code": 25})
@@ -469,7 +468,7 @@ def test_a_filter_leaves_out(play: Any, tape: Any) -> None:
     assert len(broker.heard) == 1 and report.skipped == {"Heartbeat v4: the filter leaves it out": 1}
 
 
-def test_damaged_requests_are_left_out(play: Any, tape: Any, tmp_path: Path) -> None:
+def test_damaged_requests_are_left_out(play: Play, tape: Tape, tmp_path: Path) -> None:
     from barnabas.decoder.frame import Direction
 
     broker = play(fine)
@@ -482,7 +481,7 @@ def test_damaged_requests_are_left_out(play: Any, tape: Any, tmp_path: Path) -> 
     assert len(broker.heard) == 1 and len(report.skipped) == 2 and report.count == 0
 
 
-def test_what_passes_is_asked_again_before_the_connection_is_closed(play: Any, tape: Any) -> None:
+def test_what_passes_is_asked_again_before_the_connection_is_closed(play: Play, tape: Tape) -> None:
     """The recorded client hung up after its answer: the target's first one says to come back."""
     tries: list[int] = []
 

@@ -13,9 +13,9 @@ from barnabas.proxy.serve import OnMiss, Served, ServeError
 from barnabas.proxy.serve.events import NameTaken, Serving, WaitsForProducer
 from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
+from harness.waiting import PATIENCE, until
 from harness.wire import with_size
 from real.clients import WORKLOADS, expected
-from real.workload import Deadline
 
 TRANSACTIONS = "kafka-python transactions"
 RUN = "c-kafka-python-transactions"
@@ -24,11 +24,11 @@ RUN = "c-kafka-python-transactions"
 def two_members(served: Served) -> tuple[dict[int, int], set[bytes]]:
     """Two members share four partitions: (how many each got, the values that both read)."""
     admin = AdminClient({"bootstrap.servers": served.bootstrap})
-    admin.create_topics([NewTopic("two-confluent", 4)])["two-confluent"].result(10)
+    admin.create_topics([NewTopic("two-confluent", 4)])["two-confluent"].result(PATIENCE)
     producer = Producer({"bootstrap.servers": served.bootstrap})
     for number in range(40):
         producer.produce("two-confluent", b"v%d" % number, partition=number % 4)
-    assert producer.flush(10) == 0
+    assert producer.flush(PATIENCE) == 0
     read: set[bytes] = set()
     shares: dict[int, int] = {0: 0, 1: 0}
     done = threading.Event()
@@ -47,16 +47,13 @@ def two_members(served: Served) -> tuple[dict[int, int], set[bytes]]:
     threads = [threading.Thread(target=consume, args=(member,)) for member in shares]
     for thread in threads:
         thread.start()
-    deadline = Deadline(60)
     try:
-        while not (sorted(shares.values()) == [2, 2] and len(read) == 40):
-            deadline.check("two members that share")
-            time.sleep(0.02)
+        until(lambda: sorted(shares.values()) == [2, 2] and len(read) == 40, lambda: (shares, len(read)))
         return dict(shares), read
     finally:
         done.set()
         for thread in threads:
-            thread.join(60)
+            thread.join(PATIENCE)
 
 
 def test_a_transactional_test_runs_offline(recorded):
@@ -123,7 +120,7 @@ def consumer_of(served: Served, topic: str, **config: Any) -> Consumer:
 def test_a_consumer_alone_reads_everything_if_asked_for(recorded):
     with Served(recorded("two-members"), everything=True) as served:
         consumer = consumer_of(served, "two-confluent")
-        messages = consumer.consume(40, timeout=60)
+        messages = consumer.consume(40, timeout=PATIENCE)
         consumer.close()
     assert sorted(message.value() for message in messages) == sorted(b"v%d" % number for number in range(40))
 
@@ -131,18 +128,23 @@ def test_a_consumer_alone_reads_everything_if_asked_for(recorded):
 def test_the_end_of_a_log_is_honest_and_says_what_is_missing(recorded):
     with Served(recorded("two-members")) as served:
         consumer = consumer_of(served, "two-confluent", **{"fetch.wait.max.ms": 100})
-        assert consumer.consume(1, timeout=2) == []
+        hints: set[tuple[str, int, int]] = set()
+
+        def all_hinted() -> bool:
+            assert consumer.poll(0.05) is None
+            events = [event for event in served.events() if isinstance(event, WaitsForProducer)]
+            hints.update((hint.topic, hint.partition, hint.records) for hint in events)
+            return len(hints) == 4
+
+        until(all_hinted, lambda: hints)
         consumer.close()
-        hints = [event for event in served.events() if isinstance(event, WaitsForProducer)]
-    assert {(hint.topic, hint.partition, hint.records) for hint in hints} == {
-        ("two-confluent", n, 10) for n in range(4)
-    }
+    assert hints == {("two-confluent", n, 10) for n in range(4)}
 
 
 def test_a_topic_that_was_not_recorded_is_a_miss_with_the_nearest(recorded):
     with Served(recorded("two-members")) as served:
         admin = AdminClient({"bootstrap.servers": served.bootstrap})
-        topic = admin.list_topics("two-confluant", timeout=60).topics["two-confluant"]
+        topic = admin.list_topics("two-confluant", timeout=PATIENCE).topics["two-confluant"]
         assert topic.error.name() == "UNKNOWN_TOPIC_OR_PART"
         (miss, *_) = served.misses
     assert miss.what.endswith("for two-confluant") and "two-confluent" in miss.nearest
@@ -153,7 +155,7 @@ def test_a_request_that_was_not_recorded_fails_in_words(recorded):
     with Served(recorded("two-members")) as served:
         admin = AdminClient({"bootstrap.servers": served.bootstrap})
         with pytest.raises(KafkaException) as failed:
-            admin.create_topics([NewTopic("other", 1)], request_timeout=5)["other"].result(10)
+            admin.create_topics([NewTopic("other", 1)], request_timeout=5)["other"].result(PATIENCE)
         assert served.summary()["misses"] == {"CreateTopics": 1}
     assert "not in the recording: CreateTopics" in str(failed.value)
 
@@ -185,7 +187,7 @@ def test_misses_pass_through_to_a_broker_and_addresses_stay_here(recorded):
         assert WORKLOADS[TRANSACTIONS](served.bootstrap, RUN) == expected(TRANSACTIONS)
         assert served.misses == []
         assert served.summary()["by_kind"]["forwarded"] > 10
-        brokers = AdminClient({"bootstrap.servers": served.bootstrap}).list_topics(timeout=10).brokers.values()
+        brokers = AdminClient({"bootstrap.servers": served.bootstrap}).list_topics(timeout=PATIENCE).brokers.values()
         assert [(broker.host, broker.port) for broker in brokers] == [served.address]
 
 

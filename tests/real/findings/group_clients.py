@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import contextlib
-import select
 import subprocess
 import sys
 import threading
-import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from barnabas.decoder import embedded, facts
 from confluent_kafka import Consumer, KafkaException, Message, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
+from harness.lines import line
+from harness.waiting import PATIENCE, attempts, until
 from kafka import KafkaConsumer
 from real.broker import jar_directory
 from real.findings.raw_client import RawClient
 
-SECONDS = 20.0  # for anything that waits for the broker
 SESSION_MS = 6000  # the shortest that a broker allows by default
 CALM = {"heartbeat.interval.ms": 1500, "fetch.wait.max.ms": 3000}  # little traffic
 
@@ -35,7 +34,7 @@ def topics(bootstrap: str, *names: str, partitions: int = 1) -> list[str]:
     made = [unique(name) for name in names]
     admin = AdminClient({"bootstrap.servers": bootstrap, "client.id": "setup"})
     for future in admin.create_topics([NewTopic(name, partitions) for name in made]).values():
-        future.result(SECONDS)
+        future.result(PATIENCE)
     return made
 
 
@@ -47,7 +46,7 @@ def topic(bootstrap: str, name: str, partitions: int = 1, records: int = 0) -> s
         for partition in range(partitions):
             for number in range(records):
                 producer.produce(name, f"{number}".encode(), partition=partition)
-        producer.flush(SECONDS)
+        producer.flush(PATIENCE)
     return name
 
 
@@ -68,51 +67,94 @@ def consumer(bootstrap: str, group: str, client_id: str, **config: Any) -> Consu
     return Consumer(settings)
 
 
+class Served:
+    """A thread polls a consumer meanwhile; `errors` are the names of the errors that it was told."""
+
+    def __init__(self, member: Consumer) -> None:
+        self.errors: list[str] = []
+        self._member, self._over = member, threading.Event()
+        self._thread = threading.Thread(target=self._serve)
+
+    def _serve(self) -> None:
+        while not self._over.is_set():
+            self.errors += poll(self._member)
+
+    def __enter__(self) -> Served:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+
+def poll(member: Consumer) -> list[str]:
+    """Serve a consumer for a moment; the error that it is told, if any."""
+    try:
+        message = member.poll(0.1)
+    except KafkaException as error:
+        return [error.args[0].name()]
+    error = message.error() if message is not None else None
+    return [error.name()] if error is not None else []
+
+
 def poll_for(member: Consumer, seconds: float) -> None:
-    """Serve a consumer for so long; what it reads or is told does not matter."""
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        with contextlib.suppress(KafkaException):
-            member.poll(0.1)
+    """Serve a consumer for at least so long."""
+    for _ in attempts(seconds, pause=0):
+        poll(member)
 
 
 def read(member: Consumer, count: int) -> list[Message]:
     """So many records."""
     found: list[Message] = []
-    end = time.monotonic() + SECONDS
-    while len(found) < count:
-        if time.monotonic() > end:
-            raise TimeoutError(f"{count} records, got {len(found)}")
-        found += [m for m in member.consume(count - len(found), timeout=0.2) if not m.error()]
+
+    def enough() -> bool:
+        found.extend(m for m in member.consume(count - len(found), timeout=0.2) if not m.error())
+        return len(found) == count
+
+    until(enough, lambda: f"{len(found)} of {count} records")
     return found
 
 
 def until_assigned(*members: Consumer, partitions: int = 1) -> None:
     """Serve consumers until each has so many partitions."""
-    end = time.monotonic() + SECONDS
-    while any(len(member.assignment()) < partitions for member in members):
-        if time.monotonic() > end:
-            raise TimeoutError("an assignment")
-        for member in members:
-            poll_for(member, 0.1)
+
+    def assigned() -> bool:
+        lacking = [member for member in members if len(member.assignment()) < partitions]
+        for member in members if lacking else ():
+            poll(member)
+        return not lacking
+
+    until(assigned, lambda: f"assigned: {[member.assignment() for member in members]}")
 
 
-@contextlib.contextmanager
-def served(member: Consumer) -> Iterator[None]:
-    """A thread polls a consumer meanwhile."""
-    over = threading.Event()
+class Group:
+    """A group as its coordinator sees it."""
 
-    def serve() -> None:
-        while not over.is_set():
-            poll_for(member, 0.1)
+    def __init__(self, bootstrap: str, name: str) -> None:
+        self.name = name
+        self._admin = AdminClient({"bootstrap.servers": bootstrap, "client.id": "observer"})
 
-    thread = threading.Thread(target=serve)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()
+    @property
+    def state(self) -> str:
+        """EMPTY, STABLE, …; nothing if there is no such group."""
+        found = self._admin.list_consumer_groups(request_timeout=PATIENCE).result(PATIENCE)
+        return next((group.state.name for group in found.valid if group.group_id == self.name), "")
+
+    @property
+    def members(self) -> int:
+        """How many a classic group has."""
+        described = self._admin.describe_consumer_groups([self.name], request_timeout=PATIENCE)
+        return len(described[self.name].result(PATIENCE).members)
+
+    def until(self, state: str, members: int | None = None, meanwhile: Callable[[], object] = lambda: None) -> None:
+        """Wait until it is in a state, with so many members if told; `meanwhile` is called again and again."""
+
+        def so() -> bool:
+            meanwhile()
+            return self.state == state and members in (None, self.members)
+
+        until(so, lambda: f"group {self.name} is {self.state} with {self.members} members", pause=0.2)
 
 
 def old_fashioned(bootstrap: str, group: str, client_id: str, **config: Any) -> KafkaConsumer:
@@ -167,46 +209,49 @@ def process(
     command = [sys.executable, "-c", program, bootstrap, group, topic_name, client_id]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as running:
         try:
-            assert running.stdout is not None
-            ready, _, _ = select.select([running.stdout], [], [], 3 * SECONDS)
-            assert ready, f"{client_id} has no partitions after {3 * SECONDS:.0f} s"
-            assert running.stdout.readline().strip() == "assigned"
+            assert line(running, f"partitions of {client_id}", PATIENCE).strip() == "assigned"
             yield running
         finally:
             running.kill()
 
 
-def java(program: str, *arguments: str) -> None:
-    """Run a program of tests/real/java to its end."""
+@contextlib.contextmanager
+def java(program: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+    """A program of tests/real/java, which must come to a good end."""
     source = Path(__file__).parents[1] / "java" / f"{program}.java"
-    done = subprocess.run(
-        ["java", "-Xmx128m", "-cp", f"{jar_directory()}/*", str(source), *arguments],
-        capture_output=True,
-        text=True,
-        timeout=90,
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
+    command = ["java", "-Xmx128m", "-cp", f"{jar_directory()}/*", str(source), *arguments]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as running:
+        try:
+            yield running
+            assert running.wait(PATIENCE) == 0
+        finally:
+            running.kill()
 
 
 class RawMember(RawClient):
     """A member of a classic group that takes part step by step, and only when told."""
 
-    def __init__(self, bootstrap: str, group: str, topic_name: str, client_id: str, rebalance_ms: int = SESSION_MS):
+    def __init__(
+        self,
+        bootstrap: str,
+        group: str,
+        topic_name: str,
+        client_id: str,
+        rebalance_ms: int = SESSION_MS,
+        session_ms: int = SESSION_MS,
+    ) -> None:
         super().__init__(bootstrap, client_id)
         self.group, self.member_id, self.generation, self.leader = group, "", -1, ""
         metadata = embedded.encode("ConsumerProtocolSubscription", 0, {"topics": [topic_name], "user_data": None})
         self.topic = topic_name
         self.asked = {
             "group_id": group,
-            "session_timeout_ms": SESSION_MS,
+            "session_timeout_ms": session_ms,
             "rebalance_timeout_ms": rebalance_ms,
             "protocol_type": "consumer",
             "protocols": [{"name": "range", "metadata": b"\0\0" + metadata}],
         }
-        for _ in range(100):
-            if not self.told("FindCoordinator", 2, {"key": group, "key_type": 0})["error_code"]:
-                break
-            time.sleep(0.1)
+        until(lambda: not self.told("FindCoordinator", 2, {"key": group, "key_type": 0})["error_code"], pause=0.1)
 
     def told(self, api: str, version: int, body: dict[str, Any]) -> dict[str, Any]:
         """A request's answer as plain values."""
@@ -216,14 +261,16 @@ class RawMember(RawClient):
 
     def join(self) -> None:
         """JoinGroup, with the member id that it is told first; retried while the coordinator is loading."""
-        for _ in range(50):
+        errors: list[str] = []
+
+        def joined() -> bool:
             answer = self.told("JoinGroup", 5, {**self.asked, "member_id": self.member_id})
             self.member_id = answer["member_id"] or self.member_id
-            if not answer["error_code"]:
-                self.generation, self.leader = answer["generation_id"], answer["leader"]
-                return
-            time.sleep(0 if answer["error_code"] == facts.error_code("MEMBER_ID_REQUIRED") else 0.1)
-        raise TimeoutError("to join")
+            self.generation, self.leader = answer["generation_id"], answer["leader"]
+            errors.append(facts.error_name(answer["error_code"]))
+            return errors[-1] == "NONE" or (errors[-1] == "MEMBER_ID_REQUIRED" and joined())
+
+        until(joined, lambda: f"JoinGroup was answered {errors}", pause=0.1)
 
     @property
     def me(self) -> dict[str, Any]:

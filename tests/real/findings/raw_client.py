@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-import struct
+import time
 from collections.abc import Mapping
 from types import TracebackType
 from typing import Any
@@ -11,8 +11,16 @@ from typing import Any
 from barnabas import decoder
 from barnabas.decoder import facts
 from barnabas.decoder.message import Message
+from barnabas.decoder.records import Record, encode_batch
+from harness.waiting import PATIENCE, until
+from harness.wire import exactly, with_size
 
-SECONDS = 10.0  # for one answer
+
+def batch(count: int = 1, value: bytes = b"record %d", **header: Any) -> bytes:
+    """A batch of `count` records with these header fields; a ``%d`` in their value is their number."""
+    now = int(time.time() * 1000)
+    values = [value % number if b"%d" in value else value for number in range(count)]
+    return encode_batch([Record(number, now, None, value) for number, value in enumerate(values)], **header)
 
 
 class RawClient:
@@ -22,7 +30,7 @@ class RawClient:
         host, _, port = bootstrap.rpartition(":")
         self.client_id = client_id
         self._next = 1
-        self._socket = socket.create_connection((host, int(port)), timeout=SECONDS)
+        self._socket = socket.create_connection((host, int(port)), timeout=PATIENCE)
 
     def send(
         self, api: str, version: int, body: Mapping[str, Any], correlation_id: int | None = None, client_id: str = ""
@@ -38,24 +46,20 @@ class RawClient:
 
     def send_frame(self, frame: bytes) -> None:
         """Send a frame's content as it is."""
-        self._socket.sendall(struct.pack(">i", len(frame)) + frame)
+        self.send_bytes(with_size(frame))
+
+    def send_bytes(self, data: bytes) -> None:
+        """Send bytes as they are: frames with their sizes, or anything."""
+        self._socket.sendall(data)
 
     def receive(self) -> bytes | None:
         """The next response frame; None when the broker has closed the connection."""
-        head = self._exactly(4)
-        return None if head is None else self._exactly(struct.unpack(">i", head)[0])
-
-    def _exactly(self, size: int) -> bytes | None:
-        data = b""
-        while len(data) < size:
-            try:
-                more = self._socket.recv(size - len(data))
-            except ConnectionResetError:
-                return None
-            if not more:
-                return None
-            data += more
-        return data
+        try:
+            size = exactly(self._socket, 4)
+            frame = exactly(self._socket, int.from_bytes(size, "big")) if len(size) == 4 else b""
+        except ConnectionResetError:
+            return None
+        return frame or None
 
     def ask(self, api: str, version: int, body: Mapping[str, Any]) -> Message | None:
         """A request and its response; None when the broker closes the connection instead."""
@@ -69,6 +73,42 @@ class RawClient:
         """What a client asks first."""
         software = {"client_software_name": name, "client_software_version": "1.0"} if version >= 3 else {}
         return self.ask("ApiVersions", version, software)
+
+    def metadata(self, topic: str, version: int = 9) -> Message:
+        """Metadata of a topic, as a client asks for it before it produces."""
+        told = self.ask("Metadata", version, {"topics": [{"name": topic}], "allow_auto_topic_creation": False})
+        assert told is not None
+        return told
+
+    def producer_id(self) -> dict[str, int]:
+        """A new producer id and its epoch; a broker that has just started gives none for a moment."""
+        body = {"transactional_id": None, "transaction_timeout_ms": 60_000, "producer_id": -1, "producer_epoch": -1}
+
+        def given() -> Message | None:
+            answer = self.ask("InitProducerId", 4, body)
+            assert answer is not None
+            return None if answer["error_code"] else answer
+
+        told = until(given, "a producer id", pause=0.1)
+        assert told is not None
+        return {"producer_id": told["producer_id"], "producer_epoch": told["producer_epoch"]}
+
+    def produce(self, topic: str | Mapping[str, Any], records: bytes, acks: int = -1, version: int = 9) -> int | None:
+        """A batch for partition 0 of a topic (its name, or the fields that say which); the error code it is answered."""
+        self.send_produce(topic, records, acks, version)
+        frame = self.receive()
+        if frame is None:
+            return None
+        answer = decoder.decode_response(frame, api_key=facts.api_key("Produce"), api_version=version)
+        code: int = answer["responses[0].partition_responses[0].error_code"]
+        return code
+
+    def send_produce(self, topic: str | Mapping[str, Any], records: bytes, acks: int = -1, version: int = 9) -> None:
+        """The same without waiting."""
+        which = {"name": topic} if isinstance(topic, str) else topic
+        data = [{**which, "partition_data": [{"index": 0, "records": records}]}]
+        body = {"transactional_id": None, "acks": acks, "timeout_ms": 5000, "topic_data": data}
+        self.send("Produce", version, body)
 
     def close(self) -> None:
         self._socket.close()

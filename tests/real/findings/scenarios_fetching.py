@@ -1,34 +1,32 @@
 """Clients that fetch, ask and connect in the wrong way, and near-misses of that: real clients, or raw requests.
 
 A scenario is run with the address of a proxy in front of a real broker (`Scenario.setting` says how it is set up) and
-a topic of its own. The recordings in tests/decoder/findings/captures come from these.
+a topic of its own. It ends when it has seen what it waits for; `sleep` and `_poll_for` are there only where time must pass
+at least. The recordings in tests/decoder/findings/captures come from these.
 """
 
 from __future__ import annotations
 
-import gc
 import threading
-import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from time import sleep
 from typing import Any
 
-from barnabas.captures import open_capture
-from barnabas.decoder.findings import Finding, Inspector
-from barnabas.decoder.records import Record, encode_batch
-from barnabas.proxy import ProxyConfig
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, Producer, ThrottleEvent, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
-from harness.proxies import Proxy
+from harness.waiting import PATIENCE, attempts, until
 from kafka import KafkaConsumer, KafkaProducer
 from kafka.errors import KafkaError
 from real.broker import Cluster, start_cluster
+from real.findings import scene
 from real.findings.edited_broker import EditedBroker
-from real.findings.raw_client import RawClient
+from real.findings.group_clients import read
+from real.findings.raw_client import RawClient, batch
 
-SECONDS = 15.0
 ODD = {
     "connections.max.idle.ms": 5500,
     "socket.request.max.bytes": 9000,
@@ -57,7 +55,7 @@ def _fill(bootstrap: str, topic: str, batches: int = 20, each: int = 1, size: in
     for _ in range(batches):
         for _ in range(each):
             producer.produce(topic, b"v" * size, partition=0)
-        producer.flush(SECONDS)
+        producer.flush(PATIENCE)
 
 
 def _assigned(bootstrap: str, client_id: str, topic: str, offset: int, **config: Any) -> Consumer:
@@ -70,11 +68,31 @@ def _assigned(bootstrap: str, client_id: str, topic: str, offset: int, **config:
 
 
 def _poll_for(consumer: Consumer, seconds: float) -> int:
-    until, count = time.monotonic() + seconds, 0
-    while time.monotonic() < until:
+    """Poll for at least so long; how many records came."""
+    count = 0
+    for _ in attempts(seconds, pause=0):
         message = consumer.poll(0.1)
         count += message is not None and message.error() is None
     return count
+
+
+def _kafka_python(bootstrap: str, client_id: str, topic: str, **config: Any) -> KafkaConsumer:
+    """kafka-python's consumer, from the beginning of a topic."""
+    return KafkaConsumer(
+        topic, bootstrap_servers=bootstrap, client_id=client_id, auto_offset_reset="earliest", **config
+    )
+
+
+def _transaction(bootstrap: str, topic: str) -> Producer:
+    """A transactional producer that has written one record and not committed it."""
+    writer = Producer(
+        {"bootstrap.servers": bootstrap, "client.id": "booker", "transactional.id": f"booking-{topic}", "linger.ms": 0}
+    )
+    writer.init_transactions(PATIENCE)
+    writer.begin_transaction()
+    writer.produce(topic, b"reserved")
+    writer.flush(PATIENCE)
+    return writer
 
 
 def _fetch(topic: str, offset: int = 0, **more: Any) -> dict[str, Any]:
@@ -96,7 +114,7 @@ def _ask_often(bootstrap: str, name: str, body: dict[str, Any], count: int, paus
         client.api_versions()
         for _ in range(count):
             client.ask("Fetch", 12, body)
-            time.sleep(pause)
+            sleep(pause)
 
 
 # fetching
@@ -105,7 +123,7 @@ def _ask_often(bootstrap: str, name: str, body: dict[str, Any], count: int, paus
 def empty_loop(bootstrap: str, topic: str) -> None:
     """librdkafka with fetch.wait.max.ms=25 at the end of a topic."""
     consumer = _assigned(bootstrap, "impatient", topic, 0, **{"fetch.wait.max.ms": 25})
-    _poll_for(consumer, 4.2)
+    _poll_for(consumer, 8)
     consumer.close()
 
 
@@ -121,9 +139,9 @@ def deleted_before_read(bootstrap: str, topic: str) -> None:
     _fill(bootstrap, topic)
     admin = AdminClient({"bootstrap.servers": bootstrap, "client.id": "cleaner"})
     for done in admin.delete_records([TopicPartition(topic, 0, 15)]).values():
-        done.result(SECONDS)
+        done.result(PATIENCE)
     consumer = _assigned(bootstrap, "slow-reader", topic, 3, **{"auto.offset.reset": "earliest"})
-    assert _poll_for(consumer, 2) == 5
+    read(consumer, 5)
     consumer.close()
 
 
@@ -134,87 +152,49 @@ def out_of_range_loop(bootstrap: str, topic: str) -> None:
         client.ask("Fetch", 12, _fetch(topic))
         for _ in range(8):
             client.ask("Fetch", 12, _fetch(topic, 5000))
-            time.sleep(0.2)
+            sleep(0.2)
 
 
 def falls_behind(bootstrap: str, topic: str) -> None:
-    """800 records each 0.8 s in one batch; kafka-python takes half a batch a second."""
-    done = threading.Event()
-
-    def produce() -> None:
-        producer = Producer(
-            {
-                "bootstrap.servers": bootstrap,
-                "client.id": "meter",
-                "compression.type": "zstd",
-                "linger.ms": 100,
-                "batch.num.messages": 800,
-            }
-        )
-        while not done.wait(0.8):
-            for _ in range(800):
-                producer.produce(topic, b"reading", partition=0)
-            producer.flush(SECONDS)
-
-    thread = threading.Thread(target=produce)
-    thread.start()
-    try:
-        consumer = KafkaConsumer(
-            topic,
-            bootstrap_servers=bootstrap,
-            client_id="archiver",
-            auto_offset_reset="earliest",
-            max_partition_fetch_bytes=1,
-            max_poll_records=400,
-        )
-        until = time.monotonic() + 20
-        while time.monotonic() < until:
-            consumer.poll(500)
-            time.sleep(1)
-        consumer.close()
-    finally:
-        done.set()
-        thread.join()
+    """800 records each second in one batch, and kafka-python takes half a batch a second."""
+    producer = Producer(
+        {
+            "bootstrap.servers": bootstrap,
+            "client.id": "meter",
+            "compression.type": "zstd",
+            "linger.ms": 5000,
+            "batch.num.messages": 800,
+        }
+    )
+    consumer = _kafka_python(bootstrap, "archiver", topic, max_partition_fetch_bytes=1, max_poll_records=400)
+    for _ in range(20):
+        for _ in range(800):
+            producer.produce(topic, b"reading", partition=0)
+        producer.flush(PATIENCE)
+        until(lambda: consumer.poll(500), "no records")
+        sleep(1)
+    consumer.close()
 
 
 def catches_up(bootstrap: str, topic: str) -> None:
     """The near-miss: a consumer begins far behind and reads it all, a little at a time."""
     _fill(bootstrap, topic, 12, 500, **{"compression.type": "zstd"})
-    consumer = KafkaConsumer(
-        topic,
-        bootstrap_servers=bootstrap,
-        client_id="late-comer",
-        auto_offset_reset="earliest",
-        max_partition_fetch_bytes=1,
-        max_poll_records=500,
-    )
-    until, count = time.monotonic() + 16, 0
-    while time.monotonic() < until:
-        count += sum(len(records) for records in consumer.poll(500).values())
-        time.sleep(1)
-    assert count >= 5000
+    consumer = _kafka_python(bootstrap, "late-comer", topic, max_partition_fetch_bytes=1, max_poll_records=500)
+    count = 0
+    while count < 6000:
+        count += sum(map(len, until(lambda: consumer.poll(500), "no records").values()))
+        sleep(1)
     consumer.close()
 
 
-def _behind_a_transaction(seconds: float, read_on: float) -> Callable[[str, str], None]:
+def _behind_a_transaction(seconds: float) -> Callable[[str, str], None]:
     def run(bootstrap: str, topic: str) -> None:
-        writer = Producer(
-            {
-                "bootstrap.servers": bootstrap,
-                "client.id": "booker",
-                "transactional.id": f"booking-{topic}",
-                "linger.ms": 0,
-            }
-        )
-        writer.init_transactions(SECONDS)
-        writer.begin_transaction()
-        writer.produce(topic, b"reserved")
-        writer.flush(SECONDS)
+        writer = _transaction(bootstrap, topic)
         _fill(bootstrap, topic, 3)
         consumer = _assigned(bootstrap, "accountant", topic, 0, **{"isolation.level": "read_committed"})
         assert _poll_for(consumer, seconds) == 0
-        writer.commit_transaction(SECONDS)
-        assert _poll_for(consumer, read_on) == 4
+        writer.commit_transaction(PATIENCE)
+        read(consumer, 4)
         consumer.close()
 
     return run
@@ -222,24 +202,11 @@ def _behind_a_transaction(seconds: float, read_on: float) -> Callable[[str, str]
 
 def behind_a_transaction_with_a_session(bootstrap: str, topic: str) -> None:
     """The same with kafka-python, whose sessions leave a partition without news out of the answers."""
-    writer = Producer(
-        {"bootstrap.servers": bootstrap, "client.id": "booker", "transactional.id": f"booking-{topic}", "linger.ms": 0}
-    )
-    writer.init_transactions(SECONDS)
-    writer.begin_transaction()
-    writer.produce(topic, b"reserved")
-    writer.flush(SECONDS)
-    consumer = KafkaConsumer(
-        topic,
-        bootstrap_servers=bootstrap,
-        client_id="auditor",
-        auto_offset_reset="earliest",
-        isolation_level="read_committed",
-    )
-    until = time.monotonic() + 7
-    while time.monotonic() < until:
+    writer = _transaction(bootstrap, topic)
+    consumer = _kafka_python(bootstrap, "auditor", topic, isolation_level="read_committed")
+    for _ in attempts(7, pause=0):
         consumer.poll(200)
-    writer.abort_transaction(SECONDS)
+    writer.abort_transaction(PATIENCE)
     consumer.close()
 
 
@@ -254,14 +221,14 @@ def error_that_passes(bootstrap: str, topic: str) -> None:
         client.api_versions()
         for epoch in (7, 7, 7, 7, 0, 7, 7, 7, 0):
             client.ask("Fetch", 12, _fetch(topic, current_leader_epoch=epoch))
-            time.sleep(0.7)
+            sleep(0.7)
 
 
 def small_limit(bootstrap: str, topic: str) -> None:
     """Batches of 700 bytes and a consumer that asks for 100."""
     _fill(bootstrap, topic, 8, 1, 700)
     consumer = _assigned(bootstrap, "sipping", topic, 0, **{"max.partition.fetch.bytes": 100})
-    assert _poll_for(consumer, 2.5) == 8
+    read(consumer, 8)
     consumer.close()
 
 
@@ -290,9 +257,8 @@ def session_each_time(bootstrap: str, topic: str) -> None:
 
 def no_slot_left(bootstrap: str, topic: str) -> None:
     """kafka-python, and no slot in the shard of the cache that its session would belong to."""
-    consumer = KafkaConsumer(topic, bootstrap_servers=bootstrap, client_id="has-none", auto_offset_reset="earliest")
-    until = time.monotonic() + 5
-    while time.monotonic() < until:
+    consumer = _kafka_python(bootstrap, "has-none", topic)
+    for _ in attempts(8, pause=0):
         consumer.poll(50)
     consumer.close()
 
@@ -313,23 +279,22 @@ def all_partitions_each_time(bootstrap: str, topic: str) -> None:
 def lists_topics(bootstrap: str, topic: str) -> None:
     """librdkafka asked for the metadata of a topic five times a second."""
     admin = AdminClient({"bootstrap.servers": bootstrap, "client.id": "curious"})
-    until = time.monotonic() + 7.5
-    while time.monotonic() < until:
-        admin.list_topics(topic, SECONDS)
-        time.sleep(0.2)
+    for _ in range(45):
+        admin.list_topics(topic, PATIENCE)
+        sleep(0.2)
 
 
 def lists_topics_seldom(bootstrap: str, topic: str) -> None:
     """The near-miss: once a second."""
     admin = AdminClient({"bootstrap.servers": bootstrap, "client.id": "calm"})
     for _ in range(8):
-        admin.list_topics(topic, SECONDS)
-        time.sleep(1)
+        admin.list_topics(topic, PATIENCE)
+        sleep(1)
 
 
 def unknown_topic(bootstrap: str, topic: str) -> None:
     """kafka-python produces to a topic that is not there."""
-    producer = KafkaProducer(bootstrap_servers=bootstrap, client_id="typo", max_block_ms=4500, retry_backoff_ms=300)
+    producer = KafkaProducer(bootstrap_servers=bootstrap, client_id="typo", max_block_ms=8000, retry_backoff_ms=300)
     with suppress(KafkaError):
         producer.send(f"{topic}-mistyped", b"x")
     producer.close()
@@ -340,51 +305,51 @@ def topic_made_late(bootstrap: str, topic: str) -> None:
     late = f"{topic}-late"
 
     def create() -> None:
-        time.sleep(1)
+        sleep(1)
         admin = AdminClient({"bootstrap.servers": bootstrap, "client.id": "operator"})
-        admin.create_topics([NewTopic(late, 1, 1)])[late].result(SECONDS)
+        admin.create_topics([NewTopic(late, 1, 1)])[late].result(PATIENCE)
 
     thread = threading.Thread(target=create)
     thread.start()
     producer = KafkaProducer(bootstrap_servers=bootstrap, client_id="early-bird", retry_backoff_ms=100)
-    producer.send(late, b"x").get(SECONDS)
+    producer.send(late, b"x").get(PATIENCE)
     producer.close()
     thread.join()
 
 
 def illegal_name(bootstrap: str, topic: str) -> None:
     """A list of topics that was not split."""
-    AdminClient({"bootstrap.servers": bootstrap, "client.id": "joined"}).list_topics("orders, payments", SECONDS)
+    AdminClient({"bootstrap.servers": bootstrap, "client.id": "joined"}).list_topics("orders, payments", PATIENCE)
 
 
 def made_by_asking(bootstrap: str, topic: str) -> None:
     """A producer sends to a topic that is made for it."""
     producer = Producer({"bootstrap.servers": bootstrap, "client.id": "pioneer"})
     producer.produce(f"{topic}-by-itself", b"x")
-    assert producer.flush(SECONDS) == 0
+    assert producer.flush(PATIENCE) == 0
 
 
 def node_stops(bootstrap: str, topic: str, cluster: Cluster) -> None:
     """One of two brokers stops: the topic with one replica there is left without a leader, the other one goes on."""
     admin = AdminClient({"bootstrap.servers": bootstrap, "client.id": "watcher"})
-    names = f"{topic}-one", f"{topic}-two"
-    with RawClient(bootstrap, "creator") as client:
-        assignments = ([2], [1, 2])
-        topics = [
-            {"name": n, "num_partitions": -1, "replication_factor": -1}
-            | {"assignments": [{"partition_index": 0, "broker_ids": ids}], "configs": []}
-            for n, ids in zip(names, assignments, strict=True)
-        ]
-        client.ask("CreateTopics", 5, {"topics": topics, "timeout_ms": 10000, "validate_only": False})
-    for name in names:
-        admin.list_topics(name, SECONDS)
-    cluster.nodes[1].stop()
-    until = time.monotonic() + 20
-    while time.monotonic() < until:
-        time.sleep(1)
+    alone, both = f"{topic}-one", f"{topic}-two"
+    new = [NewTopic(alone, 1, replica_assignment=[[2]]), NewTopic(both, 1, replica_assignment=[[1, 2]])]
+    for made in admin.create_topics(new).values():
+        made.result(PATIENCE)
+
+    def look() -> int | None:
+        """The leader of the topic with one replica."""
+        leader = None
         with suppress(Exception):
-            for name in names:
-                admin.list_topics(name, 3)
+            for name in (both, alone):
+                leader = admin.list_topics(name, 3).topics[name].partitions[0].leader
+        return leader
+
+    until(lambda: look() == 2, look)
+    cluster.nodes[1].stop()
+    until(lambda: look() == -1, look, pause=1)
+    for _ in attempts(8, pause=1):
+        look()
 
 
 # latency
@@ -395,7 +360,7 @@ def no_answer(bootstrap: str, topic: str) -> None:
     with RawClient(bootstrap, "patient") as client:
         client.api_versions()
         client.send("Metadata", 5, {"topics": [{"name": topic}], "allow_auto_topic_creation": False})
-        time.sleep(4)
+        sleep(4)
 
 
 def closes_in_a_long_poll(bootstrap: str, topic: str) -> None:
@@ -403,7 +368,7 @@ def closes_in_a_long_poll(bootstrap: str, topic: str) -> None:
     with RawClient(bootstrap, "goes-home") as client:
         client.api_versions()
         client.send("Fetch", 12, _fetch(topic, max_wait_ms=10000))
-        time.sleep(3.5)
+        sleep(3.5)
 
 
 def commits_behind_fetch(bootstrap: str, topic: str) -> None:
@@ -425,7 +390,7 @@ def steady_asker(bootstrap: str, topic: str) -> None:
         client.api_versions(0)
         for _ in range(75):
             client.ask("ListOffsets", 5, body)
-            time.sleep(0.09)
+            sleep(0.09)
 
 
 # quotas
@@ -437,16 +402,34 @@ def _quota(bootstrap: str, client_id: str, key: str, value: float | None) -> Non
     with RawClient(bootstrap, "operator") as client:
         answer = client.ask("AlterClientQuotas", 1, {"entries": [entry], "validate_only": False})
         assert answer is not None and answer["entries[0].error_code"] == 0
-    time.sleep(0.5)  # until the broker has taken it over
+        component = {"entity_type": "client-id", "match_type": 0, "match": client_id}
+
+        def known() -> bool:
+            told = client.ask("DescribeClientQuotas", 1, {"components": [component], "strict": True})
+            assert told is not None
+            return bool(told["entries"]) == (value is not None)
+
+        until(known, f"the quota of {client_id}", pause=0.1)
+    sleep(0.5)  # until the broker has taken it over
 
 
 def throttled_producer(bootstrap: str, topic: str) -> None:
     """librdkafka with producer_byte_rate=1000."""
     _quota(bootstrap, "loader", "producer_byte_rate", 1000)
-    producer = Producer({"bootstrap.servers": bootstrap, "client.id": "loader", "linger.ms": 0})
-    for _ in range(6):
+    throttled: list[float] = []
+
+    def told(event: ThrottleEvent) -> None:
+        throttled.append(event.throttle_time)
+
+    config = {"bootstrap.servers": bootstrap, "client.id": "loader", "linger.ms": 0, "throttle_cb": told}
+    producer = Producer(config)
+
+    def enough() -> bool:
         producer.produce(topic, b"v" * 4000, partition=0)
-        producer.flush(SECONDS)
+        producer.flush(PATIENCE)
+        return len(throttled) >= 3
+
+    until(enough, lambda: f"throttled {throttled}")
     _quota(bootstrap, "loader", "producer_byte_rate", None)
 
 
@@ -454,15 +437,8 @@ def throttled_consumer(bootstrap: str, topic: str) -> None:
     """kafka-python with consumer_byte_rate=1000."""
     _fill(bootstrap, topic, 6, 1, 2000)
     _quota(bootstrap, "reader", "consumer_byte_rate", 1000)
-    consumer = KafkaConsumer(
-        topic,
-        bootstrap_servers=bootstrap,
-        client_id="reader",
-        auto_offset_reset="earliest",
-        max_partition_fetch_bytes=2100,
-    )
-    until = time.monotonic() + 6
-    while time.monotonic() < until:
+    consumer = _kafka_python(bootstrap, "reader", topic, max_partition_fetch_bytes=2100)
+    for _ in attempts(6, pause=0):
         consumer.poll(200)
     consumer.close()
     _quota(bootstrap, "reader", "consumer_byte_rate", None)
@@ -474,7 +450,7 @@ def quota_not_reached(bootstrap: str, topic: str) -> None:
     producer = Producer({"bootstrap.servers": bootstrap, "client.id": "modest", "linger.ms": 0})
     for _ in range(6):
         producer.produce(topic, b"v" * 100, partition=0)
-        producer.flush(SECONDS)
+        producer.flush(PATIENCE)
     _quota(bootstrap, "modest", "producer_byte_rate", None)
 
 
@@ -483,24 +459,18 @@ def quota_not_reached(bootstrap: str, topic: str) -> None:
 
 def client_per_record(bootstrap: str, topic: str) -> None:
     """A client that connects, produces one record and goes."""
-    batch = encode_batch([Record(0, 0, None, b"x")])
-    body = {
-        "acks": 1,
-        "timeout_ms": 1000,
-        "topic_data": [{"name": topic, "partition_data": [{"index": 0, "records": batch}]}],
-    }
     for _ in range(13):
         with RawClient(bootstrap, "throwaway") as client:
             client.api_versions()
-            client.ask("Metadata", 5, {"topics": [{"name": topic}], "allow_auto_topic_creation": False})
-            client.ask("Produce", 7, body)
+            client.metadata(topic, 5)
+            client.produce(topic, batch(value=b"x"), acks=1, version=7)
 
 
 def producer_per_record(bootstrap: str, topic: str) -> None:
     """kafka-python: a producer for every record."""
     for number in range(14):
         producer = KafkaProducer(bootstrap_servers=bootstrap, client_id="wasteful", enable_idempotence=False)
-        producer.send(topic, b"%d" % number).get(SECONDS)
+        producer.send(topic, b"%d" % number).get(PATIENCE)
         producer.close()
 
 
@@ -509,7 +479,7 @@ def client_per_batch_job(bootstrap: str, topic: str) -> None:
     for _ in range(4):
         producer = KafkaProducer(bootstrap_servers=bootstrap, client_id="nightly", enable_idempotence=False)
         for number in range(5):
-            producer.send(topic, b"%d" % number).get(SECONDS)
+            producer.send(topic, b"%d" % number).get(PATIENCE)
         producer.close()
 
 
@@ -524,7 +494,7 @@ def never_used(bootstrap: str, topic: str) -> None:
     """Port probes."""
     for _ in range(7):
         RawClient(bootstrap, "silent").close()
-        time.sleep(0.05)
+        sleep(0.05)
 
 
 def many_at_once(bootstrap: str, topic: str) -> None:
@@ -532,15 +502,15 @@ def many_at_once(bootstrap: str, topic: str) -> None:
     with ExitStack() as stack:
         for _ in range(55):
             client = stack.enter_context(RawClient(bootstrap, "hoarder"))
-            client.ask("Metadata", 5, {"topics": [{"name": topic}], "allow_auto_topic_creation": False})
-        time.sleep(5.2)
+            client.metadata(topic, 5)
+        sleep(5.2)
 
 
 def idle_connection(bootstrap: str, topic: str) -> None:
     """A connection that the broker closes because nothing happens."""
     with RawClient(bootstrap, "sleepy") as client:
         client.api_versions()
-        client.ask("Metadata", 5, {"topics": [{"name": topic}], "allow_auto_topic_creation": False})
+        client.metadata(topic, 5)
         assert client.receive() is None
 
 
@@ -548,7 +518,7 @@ def request_too_large(bootstrap: str, topic: str) -> None:
     """Requests over socket.request.max.bytes, three times: the broker ends the connection."""
     for _ in range(3):
         with RawClient(bootstrap, "bulky") as client:
-            client.ask("Metadata", 5, {"topics": [{"name": topic}], "allow_auto_topic_creation": False})
+            client.metadata(topic, 5)
             commit = {"name": topic, "partitions": [{"partition_index": 0, "committed_metadata": "m" * 10000}]}
             assert client.ask("OffsetCommit", 7, {"group_id": "g", "topics": [commit]}) is None
 
@@ -569,9 +539,9 @@ SCENARIOS = {
     "out-of-range-loop": Scenario(out_of_range_loop),
     "falls-behind": Scenario(falls_behind),
     "catches-up": Scenario(catches_up),
-    "behind-a-transaction": Scenario(_behind_a_transaction(11, 3)),
+    "behind-a-transaction": Scenario(_behind_a_transaction(11)),
     "behind-a-transaction-with-a-session": Scenario(behind_a_transaction_with_a_session),
-    "short-transaction": Scenario(_behind_a_transaction(2, 3)),
+    "short-transaction": Scenario(_behind_a_transaction(2)),
     "wrong-epoch": Scenario(wrong_epoch),
     "error-that-passes": Scenario(error_that_passes),
     "small-limit": Scenario(small_limit),
@@ -610,33 +580,15 @@ def record(name: str, cluster: Cluster, folder: Path) -> Path:
     """Run a scenario through a recording proxy; the folder of the recording. `cluster`: of the scenario's setting."""
     scenario, topic = SCENARIOS[name], f"f-{name}"
     if scenario.create:
-        admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
-        new = NewTopic(topic, scenario.partitions, 1, config=dict(scenario.config))
-        admin.create_topics([new])[topic].result(SECONDS)
+        scene.create(cluster.bootstrap, topic, scenario.partitions, config=dict(scenario.config))
+    run = partial(scenario.run, topic=topic, **({"cluster": cluster} if scenario.setting == "pair" else {}))
     with ExitStack() as stack:
         upstream = cluster.addresses[0]
         if scenario.setting == "silent":
             upstream = stack.enter_context(EditedBroker(upstream, swaps="Metadata")).address
-        proxy = stack.enter_context(Proxy(ProxyConfig(upstream=upstream, record=folder / "recording")))
-        bootstrap = "{}:{}".format(*proxy.address)
-        if scenario.setting == "pair":
-            scenario.run(bootstrap, topic, cluster)
-        else:
-            scenario.run(bootstrap, topic)
-        gc.collect()  # librdkafka's producers close their connections when they go away
-        time.sleep(0.3)
-    return folder / "recording"
+        return scene.record(upstream, run, folder)
 
 
 def started(setting: str) -> Cluster:
     """A cluster for scenarios of this setting."""
     return start_cluster(2 if setting == "pair" else 1, ODD if setting == "odd" else None)
-
-
-def findings(recording: Path) -> list[Finding]:
-    """What all detectors find in a recording."""
-    inspector = Inspector()
-    with open_capture(recording) as capture:
-        for happening in capture.happenings():
-            inspector.feed(happening)
-    return inspector.findings()

@@ -1,7 +1,9 @@
 """Groups whose members do the wrong thing, and some that only look like it: a function per scenario.
 
-Each takes the bootstrap address of a running cluster (through the proxy), makes names of its own, and returns when
-the scene is over. `SCENARIOS` names them as their recordings are named.
+Each takes the bootstrap address of a running cluster (through the proxy), makes topics and groups of its own, and returns
+when the scene is over. They go on when they have seen what they wait for: an assignment, an error, a state of the group at
+its coordinator. `poll_for` and `sleep` are there only where time must pass at least. `SCENARIOS` names them as their
+recordings are named.
 """
 
 from __future__ import annotations
@@ -10,25 +12,29 @@ import asyncio
 import contextlib
 import signal
 import threading
-import time
 from collections.abc import Callable
+from time import sleep
 
 from aiokafka import AIOKafkaConsumer
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
+from harness.lines import line
+from harness.waiting import PATIENCE, PATIENCE_MS, until
+from kafka import KafkaConsumer
 from real.findings.group_clients import (
     CALM,
     NEW_PROCESS,
-    SECONDS,
     SESSION_MS,
+    Group,
     RawMember,
+    Served,
     consumer,
     java,
     old_fashioned,
+    poll,
     poll_for,
     process,
     read,
-    served,
     topic,
     topics,
     unique,
@@ -38,107 +44,124 @@ from real.findings.group_clients import (
 
 def storm(bootstrap: str) -> None:
     """A consumer that subscribes for every small piece of work, and unsubscribes after it."""
-    name, group = topic(bootstrap, "jobs"), unique("jobs")
-    member = consumer(bootstrap, group, "job", **CALM)
+    name, group = topic(bootstrap, "jobs"), Group(bootstrap, unique("jobs"))
+    member = consumer(bootstrap, group.name, "job", **CALM)
     for _ in range(13):
         member.subscribe([name])
         until_assigned(member)
         member.unsubscribe()
-        poll_for(member, 0.2)
+        group.until("EMPTY", meanwhile=lambda: poll(member))
     member.close()
 
 
 def short_lived(bootstrap: str) -> None:
     """A job that makes a consumer for every small piece of work."""
     name, group = topic(bootstrap, "jobs", 1, 1), unique("jobs")
-    for _ in range(7):
+    for _ in range(13):
         member = old_fashioned(bootstrap, group, "job")
         member.subscribe([name])
-        assert member.poll(SECONDS * 1000)
+        assert member.poll(PATIENCE_MS)
         member.close()
 
 
 def poll_librdkafka(bootstrap: str) -> None:
     """librdkafka: work on one record takes longer than max.poll.interval.ms."""
-    name, group = topic(bootstrap, "orders", 1, 3), unique("billing")
-    member = consumer(bootstrap, group, "billing-1", **{"max.poll.interval.ms": SESSION_MS})
+    name, group = topic(bootstrap, "orders", 1, 3), Group(bootstrap, unique("billing"))
+    member = consumer(bootstrap, group.name, "billing-1", **{"max.poll.interval.ms": SESSION_MS})
     member.subscribe([name])
     read(member, 1)
-    time.sleep(7.5)
-    poll_for(member, 2.5)
+    group.until("EMPTY")
+    group.until("STABLE", meanwhile=lambda: poll(member))
+    member.close()
+
+
+def poll_new_protocol(bootstrap: str) -> None:
+    """librdkafka with the protocol of KIP-848: the same; it leaves only when it is polled again."""
+    name, group = topic(bootstrap, "orders", 1, 3), unique("billing")
+    config = {"max.poll.interval.ms": SESSION_MS, "group.protocol": "consumer"}
+    member = consumer(bootstrap, group, "billing-4", **config)
+    given: list[object] = []
+    member.subscribe([name], on_assign=lambda _, partitions: given.append(partitions))
+    read(member, 1)
+    sleep(7.5)
+
+    def back() -> bool:
+        poll(member)
+        return len(given) > 1
+
+    until(back, lambda: f"it was assigned {given}")
     member.close()
 
 
 def poll_kafka_python(bootstrap: str) -> None:
     """kafka-python: the same."""
-    name, group = topic(bootstrap, "orders", 1, 3), unique("billing")
-    member = old_fashioned(bootstrap, group, "billing-2", max_poll_interval_ms=2500, max_poll_records=1)
+    name, group = topic(bootstrap, "orders", 1, 3), Group(bootstrap, unique("billing"))
+    member: KafkaConsumer = old_fashioned(
+        bootstrap, group.name, "billing-2", max_poll_interval_ms=2500, max_poll_records=1
+    )
     member.subscribe([name])
-    assert member.poll(SECONDS * 1000)
-    time.sleep(4)
-    end = time.monotonic() + 1.5
-    while time.monotonic() < end:
-        member.poll(200)
+    assert member.poll(PATIENCE_MS)
+    group.until("EMPTY")
+    group.until("STABLE", meanwhile=lambda: member.poll(500))
     member.close()
 
 
 def poll_aiokafka(bootstrap: str) -> None:
     """aiokafka: the same."""
-    name, group = topic(bootstrap, "orders", 1, 3), unique("billing")
+    name, group = topic(bootstrap, "orders", 1, 3), Group(bootstrap, unique("billing"))
 
     async def work() -> None:
         member = AIOKafkaConsumer(
-            name, bootstrap_servers=bootstrap, group_id=group, client_id="billing-3", auto_offset_reset="earliest",
-            enable_auto_commit=False, session_timeout_ms=SESSION_MS, max_poll_interval_ms=2500,
-            heartbeat_interval_ms=500,
+            name, bootstrap_servers=bootstrap, group_id=group.name, client_id="billing-3",
+            auto_offset_reset="earliest", enable_auto_commit=False, session_timeout_ms=SESSION_MS,
+            max_poll_interval_ms=2500, heartbeat_interval_ms=500,
         )  # fmt: skip
         await member.start()
         await member.getone()
-        await asyncio.sleep(4)
-        await member.getmany(timeout_ms=1500)
-        await asyncio.sleep(1)
+        await asyncio.to_thread(group.until, "EMPTY")
+        back = asyncio.create_task(asyncio.to_thread(group.until, "STABLE"))
+        while not back.done():
+            await member.getmany(timeout_ms=200)
+        await back
         await member.stop()
 
     asyncio.run(work())
 
 
-def poll_new_protocol(bootstrap: str) -> None:
-    """librdkafka with the protocol of KIP-848: the same."""
-    name, group = topic(bootstrap, "orders", 1, 3), unique("billing")
-    config = {"max.poll.interval.ms": SESSION_MS, "group.protocol": "consumer"}
-    member = consumer(bootstrap, group, "billing-4", **config)
-    member.subscribe([name])
-    read(member, 1)
-    time.sleep(7.5)
-    poll_for(member, 2)
-    member.close()
+def _java_works_too_long(bootstrap: str, protocol: str) -> None:
+    name, group = topic(bootstrap, "orders", 1, 3), Group(bootstrap, unique("java-slow"))
+    with java("PollInterval", bootstrap, group.name, name, protocol) as running:
+        line(running, "a record", PATIENCE)
+        group.until("EMPTY")
+        running.communicate("\n", timeout=PATIENCE)
 
 
 def poll_java(bootstrap: str) -> None:
     """Java: the same."""
-    java("PollInterval", bootstrap, unique("java-slow"), topic(bootstrap, "orders", 1, 3), "classic")
+    _java_works_too_long(bootstrap, "classic")
 
 
 def poll_java_new_protocol(bootstrap: str) -> None:
     """Java with the protocol of KIP-848: the same."""
-    java("PollInterval", bootstrap, unique("java-slow"), topic(bootstrap, "orders", 1, 3), "consumer")
+    _java_works_too_long(bootstrap, "consumer")
 
 
 def unsubscribed(bootstrap: str) -> None:
     """No fault: a consumer leaves by unsubscribe(), stays connected, and subscribes again."""
-    name, group = topic(bootstrap, "orders", 1, 3), unique("billing")
-    member = consumer(bootstrap, group, "billing-5")
+    name, group = topic(bootstrap, "orders", 1, 3), Group(bootstrap, unique("billing"))
+    member = consumer(bootstrap, group.name, "billing-5")
     member.subscribe([name])
     read(member, 1)
     member.unsubscribe()
-    poll_for(member, 3)
+    group.until("EMPTY", meanwhile=lambda: poll(member))
+    poll_for(member, 2.5)
     member.subscribe([name])
     until_assigned(member)
     member.close()
 
 
 def same_instance(bootstrap: str) -> None:
-    """Two processes with the same group.instance.id."""
+    """Two processes have the same group.instance.id: the second one fences the first."""
     name, group = topic(bootstrap, "orders", 2), unique("billing")
     config = {"group.instance.id": "billing-a"}
     first = consumer(bootstrap, group, "host-1", **config)
@@ -146,9 +169,9 @@ def same_instance(bootstrap: str) -> None:
     first.subscribe([name])
     until_assigned(first)
     second.subscribe([name])
-    with served(first):
+    with Served(first) as served:
         until_assigned(second)
-        poll_for(second, 1.5)
+        until(lambda: served.errors, "the first one is not fenced")
     first.close()
     second.close()
 
@@ -162,8 +185,8 @@ def same_instance_new_protocol(bootstrap: str) -> None:
     first.subscribe([name])
     until_assigned(first)
     second.subscribe([name])
-    with served(first):
-        poll_for(second, 1.5)
+    with Served(first):
+        until(lambda: poll(second), "the second one is not refused")
     second.close()
     first.close()
 
@@ -177,7 +200,6 @@ def killed(bootstrap: str) -> None:
         until_assigned(other)
         doomed.send_signal(signal.SIGKILL)
         until_assigned(other, partitions=2)
-        poll_for(other, 0.5)
         other.close()
 
 
@@ -187,26 +209,29 @@ def static_member_closes(bootstrap: str) -> None:
     other = consumer(bootstrap, group, "billing-left")
     other.subscribe([name])
     until_assigned(other)
-    with served(other):
+    with Served(other):
         for _ in range(2):
             member = consumer(bootstrap, group, "billing-static", **{"group.instance.id": "a"})
             member.subscribe([name])
             until_assigned(member)
             member.close()
-            time.sleep(1)
+            sleep(1)  # as a restart takes
     other.close()
 
 
 def stopped(bootstrap: str) -> None:
     """A process stands still (garbage collection, a frozen machine) for nearly its session timeout, then for more."""
-    name, group = topic(bootstrap, "orders", 1), unique("billing")
-    with process(bootstrap, group, name, "billing-frozen") as frozen:
-        time.sleep(1)
-        for seconds in (4.7, 7.0):
-            frozen.send_signal(signal.SIGSTOP)
-            time.sleep(seconds)
-            frozen.send_signal(signal.SIGCONT)
-            time.sleep(1.5)
+    name, group = topic(bootstrap, "orders", 1), Group(bootstrap, unique("billing"))
+    with process(bootstrap, group.name, name, "billing-frozen") as frozen:
+        sleep(1)  # some heartbeats
+        frozen.send_signal(signal.SIGSTOP)
+        sleep(4.7)
+        frozen.send_signal(signal.SIGCONT)
+        sleep(1)
+        frozen.send_signal(signal.SIGSTOP)
+        group.until("EMPTY")
+        frozen.send_signal(signal.SIGCONT)
+        group.until("STABLE")
 
 
 def held_up(bootstrap: str) -> None:
@@ -218,10 +243,9 @@ def held_up(bootstrap: str) -> None:
         busy.heartbeat()
         new = consumer(bootstrap, group, "billing-new", **{"max.poll.interval.ms": 11_000})
         new.subscribe([name])
-        with served(new):
-            for _ in range(9):  # as long as it surely is a member: afterwards it would be told that it is none
-                time.sleep(1)
-                busy.heartbeat()
+        with Served(new):
+            while busy.heartbeat() in ("NONE", "REBALANCE_IN_PROGRESS"):
+                sleep(0.5)
         until_assigned(new)
         new.close()
 
@@ -230,15 +254,16 @@ def rolling(bootstrap: str) -> None:
     """No fault: two consumers start one after the other and stop one after the other."""
     name, group = topic(bootstrap, "orders", 3), unique("billing")
     config = {"partition.assignment.strategy": "cooperative-sticky", **CALM}
-    members = [consumer(bootstrap, group, f"billing-{number}", **config) for number in range(2)]
-    with contextlib.ExitStack() as running:
-        for member in members:
-            member.subscribe([name])
-            until_assigned(member)
-            running.enter_context(served(member))
-    for member in members:
-        poll_for(member, 0.3)
-        member.close()
+    first, second = (consumer(bootstrap, group, f"billing-{number}", **config) for number in range(2))
+    first.subscribe([name])
+    until_assigned(first)
+    with Served(first):
+        second.subscribe([name])
+        until_assigned(second)
+    with Served(second):
+        first.close()
+    until_assigned(second, partitions=3)
+    second.close()
 
 
 def two_assignors(bootstrap: str) -> None:
@@ -249,8 +274,8 @@ def two_assignors(bootstrap: str) -> None:
     until_assigned(first)
     second = consumer(bootstrap, group, "new-release", **{"partition.assignment.strategy": "cooperative-sticky"})
     second.subscribe([name])
-    with served(first):
-        poll_for(second, 2)
+    with Served(first):
+        until(lambda: poll(second), "the second one is not refused")
     second.close()
     first.close()
 
@@ -260,7 +285,7 @@ def session_too_short(bootstrap: str) -> None:
     name, group = topic(bootstrap, "orders", 1), unique("billing")
     member = consumer(bootstrap, group, "hasty", **{"session.timeout.ms": 900})
     member.subscribe([name])
-    poll_for(member, 2)
+    until(lambda: poll(member), "it is not refused")
     member.close()
 
 
@@ -277,29 +302,27 @@ def outsider_commits(bootstrap: str) -> None:
     member.close()
 
 
+def _all_assigned(bootstrap: str, names: list[str], members: int) -> None:
+    """Members of a group, all served, until their assignment has lasted long enough to be judged (5 s)."""
+    group = Group(bootstrap, unique("billing"))
+    with contextlib.ExitStack() as stack:
+        for number in range(members):
+            member = consumer(bootstrap, group.name, f"billing-{number}", **CALM)
+            stack.callback(member.close)
+            member.subscribe(names)
+            stack.enter_context(Served(member))
+        group.until("STABLE", members)
+        sleep(8)
+
+
 def skewed(bootstrap: str) -> None:
     """Four topics of one partition, three members, the range assignor: one member gets everything."""
-    names = topics(bootstrap, *(f"small-{number}" for number in range(4)))
-    group = unique("billing")
-    members = [consumer(bootstrap, group, f"billing-{n}", **CALM) for n in range(3)]
-    for member in members:
-        member.subscribe(names)
-    with served(members[1]), served(members[2]):
-        poll_for(members[0], 9.5)
-    for member in members:
-        member.close()
+    _all_assigned(bootstrap, topics(bootstrap, *(f"small-{number}" for number in range(4))), 3)
 
 
 def too_many_members(bootstrap: str) -> None:
     """Two members, one partition."""
-    name, group = topic(bootstrap, "orders"), unique("billing")
-    members = [consumer(bootstrap, group, f"billing-{n}", **CALM) for n in range(2)]
-    for member in members:
-        member.subscribe([name])
-    with served(members[1]):
-        poll_for(members[0], 9.5)
-    for member in members:
-        member.close()
+    _all_assigned(bootstrap, [topic(bootstrap, "orders")], 2)
 
 
 def commit_per_record(bootstrap: str) -> None:
@@ -342,7 +365,6 @@ def unknown_member(bootstrap: str) -> None:
         member.leave()
         for _ in range(12):
             assert member.heartbeat() == "UNKNOWN_MEMBER_ID"
-            time.sleep(0.1)
 
 
 def late_commit(bootstrap: str) -> None:
@@ -358,8 +380,7 @@ def late_commit(bootstrap: str) -> None:
         before = member.generation
         joining = threading.Thread(target=other.join)
         joining.start()
-        while member.heartbeat() != "REBALANCE_IN_PROGRESS":
-            time.sleep(0.05)
+        until(lambda: member.heartbeat() == "REBALANCE_IN_PROGRESS")
         member.join()
         joining.join()
         for each in (member, other):
@@ -390,15 +411,15 @@ def reset_by_tool(bootstrap: str) -> None:
     member.close()
     admin = AdminClient({"bootstrap.servers": bootstrap, "client.id": "admin"})
     asked = ConsumerGroupTopicPartitions(group, [TopicPartition(name, 0, 1)])
-    admin.alter_consumer_group_offsets([asked])[group].result(SECONDS)
+    admin.alter_consumer_group_offsets([asked])[group].result(PATIENCE)
 
 
 def slow_leader(bootstrap: str) -> None:
     """The leader takes its time between JoinGroup and SyncGroup."""
     name, group = topic(bootstrap, "orders"), unique("billing")
-    with RawMember(bootstrap, group, name, "ponderous") as leader:
+    with RawMember(bootstrap, group, name, "ponderous", rebalance_ms=60_000, session_ms=60_000) as leader:
         leader.join()
-        time.sleep(5.5)
+        sleep(5.5)
         leader.sync()
         leader.leave()
 

@@ -1,5 +1,8 @@
 """What keeps clients from a broker, or sends them away: each function does one such thing to an address.
 
+A client that never gets through tries again and again: such a function is an iterator, and gives way after each moment of
+that, for as long as it is asked.
+
 `RECORDED` says which listener of `secure_broker` each takes for the recordings of tests/decoder/findings/captures.
 They are foreign captures (dumpcap's, the port renumbered to 9092): what TCP shows of refusals and resets is in them,
 and nothing in them is masked.
@@ -11,13 +14,16 @@ import contextlib
 import http.client
 import socket
 import ssl
-import time
+from collections.abc import Iterator
+from time import sleep
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
+from harness.waiting import PATIENCE, until
 from kafka import KafkaProducer
 from kafka.errors import KafkaError
+from real.findings.group_clients import poll
 from real.findings.raw_client import RawClient
 from real.findings.secure_broker import PASSWORD, SESSION_MS, USER
 
@@ -35,12 +41,16 @@ def _sasl(mechanism: str = "PLAIN", password: str = PASSWORD) -> dict[str, Any]:
     }
 
 
-def _waits(config: dict[str, Any], seconds: float) -> None:
+def _tries(config: dict[str, Any]) -> Iterator[None]:
     """A producer that gets nowhere."""
     producer = Producer(config)
     producer.produce("open", b"x")
-    producer.flush(seconds)
-    producer.purge()
+    try:
+        while True:
+            producer.poll(0.3)
+            yield
+    finally:
+        producer.purge()
 
 
 # --- who may come in ---------------------------------------------------------------------------------------
@@ -48,37 +58,37 @@ def _waits(config: dict[str, Any], seconds: float) -> None:
 
 def plain(bootstrap: str) -> None:
     """PLAIN with the right password: nothing is wrong but that everybody can read it."""
-    AdminClient(_librdkafka(bootstrap, **_sasl())).list_topics("open", timeout=10)
+    AdminClient(_librdkafka(bootstrap, **_sasl())).list_topics("open", timeout=PATIENCE)
 
 
 def scram(bootstrap: str) -> None:
     """SCRAM with the right password."""
-    AdminClient(_librdkafka(bootstrap, **_sasl("SCRAM-SHA-256"))).list_topics("open", timeout=10)
+    AdminClient(_librdkafka(bootstrap, **_sasl("SCRAM-SHA-256"))).list_topics("open", timeout=PATIENCE)
 
 
-def wrong_password(bootstrap: str) -> None:
+def wrong_password(bootstrap: str) -> Iterator[None]:
     """PLAIN with a wrong password, tried again and again."""
-    _waits(_librdkafka(bootstrap, **_sasl(password="not-alices-secret")), 2.5)
+    return _tries(_librdkafka(bootstrap, **_sasl(password="not-alices-secret")))
 
 
-def wrong_password_scram(bootstrap: str) -> None:
+def wrong_password_scram(bootstrap: str) -> Iterator[None]:
     """The same with SCRAM."""
-    _waits(_librdkafka(bootstrap, **_sasl("SCRAM-SHA-256", "not-alices-secret")), 2.0)
+    return _tries(_librdkafka(bootstrap, **_sasl("SCRAM-SHA-256", "not-alices-secret")))
 
 
-def wrong_mechanism(bootstrap: str) -> None:
+def wrong_mechanism(bootstrap: str) -> Iterator[None]:
     """SCRAM-SHA-512, which the listener has not enabled."""
-    _waits(_librdkafka(bootstrap, **_sasl("SCRAM-SHA-512")), 2.0)
+    return _tries(_librdkafka(bootstrap, **_sasl("SCRAM-SHA-512")))
 
 
-def sasl_on_plain_listener(bootstrap: str) -> None:
+def sasl_on_plain_listener(bootstrap: str) -> Iterator[None]:
     """SASL where none is expected."""
-    _waits(_librdkafka(bootstrap, **_sasl(), **{"reconnect.backoff.ms": 200}), 2.0)
+    return _tries(_librdkafka(bootstrap, **_sasl(), **{"reconnect.backoff.ms": 200}))
 
 
-def no_sasl(bootstrap: str) -> None:
+def no_sasl(bootstrap: str) -> Iterator[None]:
     """A client without SASL at a listener that wants it."""
-    _waits(_librdkafka(bootstrap, **{"reconnect.backoff.ms": 200}), 2.0)
+    return _tries(_librdkafka(bootstrap, **{"reconnect.backoff.ms": 200}))
 
 
 def _authenticate(client: RawClient, password: str = PASSWORD) -> Any:
@@ -93,17 +103,16 @@ def session_expires(bootstrap: str) -> None:
         client.ask("ApiVersions", 3, {"client_software_name": "raw", "client_software_version": "1"})
         _authenticate(client)
         client.ask("Metadata", 12, {"topics": []})
-        time.sleep(SESSION_MS / 1000 + 0.2)
+        sleep(SESSION_MS / 1000 + 0.2)
         client.ask("Metadata", 12, {"topics": []})
 
 
 def session_renewed(bootstrap: str) -> None:
     """librdkafka re-authenticates in time."""
     admin = AdminClient(_librdkafka(bootstrap, **_sasl()))
-    until = time.monotonic() + 2.5 * SESSION_MS / 1000
-    while time.monotonic() < until:
-        admin.list_topics("open", timeout=10)
-        time.sleep(0.4)
+    for _ in range(5):
+        admin.list_topics("open", timeout=PATIENCE)
+        sleep(SESSION_MS / 2000)
 
 
 def reauthentication_fails(bootstrap: str) -> None:
@@ -111,7 +120,7 @@ def reauthentication_fails(bootstrap: str) -> None:
     client = RawClient(bootstrap, "shop")
     _authenticate(client)
     client.ask("Metadata", 12, {"topics": []})
-    time.sleep(1.0)
+    sleep(1.0)
     _authenticate(client, "no-longer-the-one")
 
 
@@ -121,10 +130,10 @@ def not_allowed(bootstrap: str) -> None:
     for _ in range(3):
         with contextlib.suppress(KafkaException):  # by the second one it knows
             producer.produce("open", b"x")
-            producer.flush(5)
+            producer.flush(PATIENCE)
     consumer = Consumer(_librdkafka(bootstrap, **_sasl("SCRAM-SHA-256"), **{"group.id": "billing"}))
     consumer.subscribe(["closed"])
-    consumer.poll(1.5)
+    until(lambda: poll(consumer), "the consumer is not refused")
     consumer.close()
 
 
@@ -139,7 +148,7 @@ def tls_hello(bootstrap: str) -> None:
     for _ in range(2):
         with (
             contextlib.suppress(OSError),
-            socket.create_connection((host, int(port)), timeout=5) as raw,
+            socket.create_connection((host, int(port)), timeout=PATIENCE) as raw,
             context.wrap_socket(raw),
         ):
             pass
@@ -151,7 +160,7 @@ def tls_session(bootstrap: str) -> None:
         _librdkafka(
             bootstrap, **{"security.protocol": "SSL", "enable.ssl.certificate.verification": False}
         )
-    ).list_topics(timeout=10)  # fmt: skip
+    ).list_topics(timeout=PATIENCE)  # fmt: skip
 
 
 def tls_untrusted(bootstrap: str) -> None:
@@ -163,15 +172,15 @@ def tls_untrusted(bootstrap: str) -> None:
     for _ in range(3):
         with (
             contextlib.suppress(OSError),
-            socket.create_connection((host, int(port)), timeout=5) as raw,
+            socket.create_connection((host, int(port)), timeout=PATIENCE) as raw,
             context.wrap_socket(raw),
         ):
             pass
 
 
-def plain_on_tls(bootstrap: str) -> None:
+def plain_on_tls(bootstrap: str) -> Iterator[None]:
     """A client in clear at a TLS listener."""
-    _waits(_librdkafka(bootstrap), 2.5)
+    return _tries(_librdkafka(bootstrap))
 
 
 def kafka_python_on_tls(bootstrap: str) -> None:
@@ -184,7 +193,7 @@ def http_probe(bootstrap: str) -> None:
     """A health check by HTTP."""
     host, _, port = bootstrap.rpartition(":")
     for _ in range(2):
-        connection = http.client.HTTPConnection(host, int(port), timeout=2)
+        connection = http.client.HTTPConnection(host, int(port), timeout=PATIENCE)
         with contextlib.suppress(OSError, http.client.HTTPException):
             connection.request("GET", "/healthz")
             connection.getresponse()
@@ -229,35 +238,37 @@ def absurd_size(bootstrap: str) -> None:
 # --- where it is -------------------------------------------------------------------------------------------
 
 
-def wrong_address(bootstrap: str) -> None:
+def wrong_address(bootstrap: str) -> Iterator[None]:
     """A producer that is told an address where nobody listens."""
-    _waits(_librdkafka(bootstrap), 4.0)
+    return _tries(_librdkafka(bootstrap))
 
 
-def unknown_name(bootstrap: str) -> None:
+def unknown_name(bootstrap: str) -> Iterator[None]:
     """A producer that is told a name which does not resolve: it never even tries to connect there."""
-    _waits(_librdkafka(bootstrap), 8.0)
+    return _tries(_librdkafka(bootstrap))
 
 
-def unknown_name_group(bootstrap: str) -> None:
+def unknown_name_group(bootstrap: str) -> Iterator[None]:
     """A consumer the same."""
     backoff = {"reconnect.backoff.ms": 500, "retry.backoff.ms": 500}
     consumer = Consumer(_librdkafka(bootstrap, **{"group.id": "billing"}, **backoff))
     consumer.subscribe(["open"])
-    consumer.poll(7.0)
+    while True:
+        consumer.poll(0.3)
+        yield
 
 
-def refused(bootstrap: str) -> None:
+def refused(bootstrap: str) -> Iterator[None]:
     """A client of a broker that is down."""
-    _waits(_librdkafka(bootstrap, **{"reconnect.backoff.max.ms": 800}), 5.0)
+    return _tries(_librdkafka(bootstrap, **{"reconnect.backoff.max.ms": 800}))
 
 
 def listing(bootstrap: str) -> None:
     """A monitor that only lists, all of it well."""
     admin = AdminClient(_librdkafka(bootstrap))
     for _ in range(8):
-        admin.list_topics("open", timeout=10)
-        time.sleep(0.8)
+        admin.list_topics("open", timeout=PATIENCE)
+        sleep(0.8)
 
 
 RECORDED = {

@@ -8,35 +8,25 @@ broker behind the proxy: `two_brokers` and `gzip_librdkafka` an `EditedBroker`,
 from __future__ import annotations
 
 import contextlib
-import time
 import uuid
+from time import sleep
 from typing import Any
 
 from barnabas.decoder import facts
-from barnabas.decoder.records.record import Record
-from barnabas.decoder.records.write import encode_batch
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Consumer, KafkaError, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
+from harness.waiting import PATIENCE, PATIENCE_MS, until
 from kafka import KafkaProducer
-from kafka.errors import KafkaError
-from real.findings.raw_client import RawClient
-from real.workload import Deadline
+from kafka.errors import KafkaError as KafkaPythonError
+from real.findings.group_clients import until_assigned
+from real.findings.raw_client import RawClient, batch
+from real.findings.scene import create as create
 
+FETCH = {
+    "max_wait_ms": 10, "min_bytes": 1, "max_bytes": 1000, "isolation_level": 0, "session_id": 0, "session_epoch": -1,
+    "topics": [], "forgotten_topics_data": [], "rack_id": "",
+}  # fmt: skip
 VALUE = b"a record that compresses well, well, well, well, well, well, well, well, well"
-
-
-def create(bootstrap: str, topic: str, partitions: int = 1, replicas: int = 1) -> None:
-    """Make a topic, and wait until the broker knows it."""
-    admin = AdminClient({"bootstrap.servers": bootstrap, "client.id": "setup"})
-    admin.create_topics([NewTopic(topic, partitions, replicas)])[topic].result(20)
-    deadline = Deadline(10)
-    while topic not in admin.list_topics(timeout=5).topics:
-        deadline.check(f"topic {topic}")
-
-
-def batch(value: bytes = VALUE, **fields: Any) -> bytes:
-    """One batch with one record."""
-    return encode_batch([Record(0, int(time.time() * 1000), None, value)], **fields)
 
 
 def metadata(client: RawClient, topic: str | None) -> dict[str, Any]:
@@ -51,8 +41,8 @@ def metadata(client: RawClient, topic: str | None) -> dict[str, Any]:
 
 
 def old_kafka_python(bootstrap: str, topic: str) -> None:
-    """kafka-python told that the broker is 0.10: it speaks fixed versions, Produce v2 among them."""
-    with contextlib.suppress(KafkaError):
+    """kafka-python told that the broker is 0.10: it uses fixed versions, Produce v2 among them, and gives up."""
+    with contextlib.suppress(KafkaPythonError):
         producer = KafkaProducer(
             bootstrap_servers=bootstrap,
             client_id="shop",
@@ -60,28 +50,35 @@ def old_kafka_python(bootstrap: str, topic: str) -> None:
             retries=2,
             retry_backoff_ms=200,
             reconnect_backoff_ms=200,
-            max_block_ms=30_000,  # the proxy may still be starting
+            max_block_ms=PATIENCE_MS,
             request_timeout_ms=3000,
         )
-        with contextlib.suppress(KafkaError):
-            producer.send(topic, VALUE).get(10)
+        with contextlib.suppress(KafkaPythonError):
+            producer.send(topic, VALUE).get(PATIENCE)
         producer.close(1)
 
 
 def old_librdkafka(bootstrap: str, topic: str) -> None:
-    """librdkafka told not to ask, and that the broker is 0.9."""
+    """librdkafka told not to ask, and that the broker is 0.9, until it says that it was disconnected."""
+    errors: list[KafkaError] = []
     producer = Producer(
         {
             "bootstrap.servers": bootstrap,
             "client.id": "till",
             "api.version.request": False,
             "broker.version.fallback": "0.9.0",
-            "message.timeout.ms": 4000,
+            "error_cb": errors.append,
             "log_level": 0,
         }
     )
     producer.produce(topic, VALUE)
-    producer.flush(6)
+
+    def disconnected() -> bool:
+        producer.poll(0.2)
+        return bool(errors)
+
+    until(disconnected, "it was not disconnected")
+    producer.purge()
 
 
 def api_versions_of_the_future(bootstrap: str, topic: str) -> None:
@@ -148,7 +145,7 @@ def gzip_librdkafka(bootstrap: str, topic: str) -> None:
     for _ in range(6):
         for _ in range(20):
             producer.produce(topic, VALUE)
-        assert producer.flush(10) == 0
+        assert producer.flush(PATIENCE) == 0
 
 
 def two_brokers(bootstrap: str, topic: str) -> None:
@@ -156,17 +153,13 @@ def two_brokers(bootstrap: str, topic: str) -> None:
     with RawClient(bootstrap, "traveller") as client:
         client.api_versions()
         brokers = {b["node_id"]: f"{b['host']}:{b['port']}" for b in metadata(client, topic)["brokers"]}
-    fetch = {
-        "max_wait_ms": 10, "min_bytes": 1, "max_bytes": 1000, "isolation_level": 0, "session_id": 0,
-        "session_epoch": -1, "topics": [], "forgotten_topics_data": [], "rack_id": "",
-    }  # fmt: skip
     with RawClient(brokers[1], "traveller") as client:
         client.api_versions()
-        assert client.ask("Fetch", 17, fetch) is not None
+        assert client.ask("Fetch", 17, FETCH) is not None
     for _ in range(2):
         with RawClient(brokers[2], "traveller") as client:
             client.api_versions()
-            assert client.ask("Fetch", 17, fetch) is None
+            assert client.ask("Fetch", 17, FETCH) is None
 
 
 # --- features ----------------------------------------------------------------------------------------------
@@ -177,7 +170,7 @@ def plain_producer(bootstrap: str, topic: str) -> None:
     producer = Producer({"bootstrap.servers": bootstrap, "client.id": "plain", "linger.ms": 0})
     for _ in range(60):
         producer.produce(topic, VALUE)
-        assert producer.flush(10) == 0
+        assert producer.flush(PATIENCE) == 0
 
 
 def leaving_and_coming(bootstrap: str, topic: str) -> None:
@@ -187,10 +180,7 @@ def leaving_and_coming(bootstrap: str, topic: str) -> None:
             {"bootstrap.servers": bootstrap, "client.id": "restless", "group.id": topic, "session.timeout.ms": 6000}
         )
         consumer.subscribe([topic])
-        deadline = Deadline(15)
-        while not consumer.assignment():
-            deadline.check("an assignment")
-            consumer.poll(0.1)
+        until_assigned(consumer)
         consumer.close()
 
 
@@ -203,27 +193,20 @@ def topic_recreated(bootstrap: str, topic: str) -> None:
         client.api_versions()
         old = metadata(client, topic)["topics"][0]["topic_id"]
         admin = AdminClient({"bootstrap.servers": bootstrap, "client.id": "setup"})
-        admin.delete_topics([topic])[topic].result(10)
-        deadline = Deadline(10)
-        while True:
-            deadline.check("the topic made anew")
+        admin.delete_topics([topic])[topic].result(PATIENCE)
+
+        def made_anew() -> bool:
             admin.create_topics([NewTopic(topic, 1, 1)])
             found = metadata(client, topic)["topics"][0]
-            if found["error_code"] == 0 and found["topic_id"] != old:
-                break
-            time.sleep(0.1)
+            return found["error_code"] == 0 and found["topic_id"] != old
+
+        until(made_anew, "the topic made anew", pause=0.1)
         partition = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1000}
+        fetch = FETCH | {"topics": [{"topic_id": old, "partitions": [partition]}]}
         for _ in range(7):
-            body = {
-                "max_wait_ms": 10, "min_bytes": 1, "max_bytes": 1000, "isolation_level": 0, "session_id": 0,
-                "session_epoch": -1, "topics": [{"topic_id": old, "partitions": [partition]}],
-                "forgotten_topics_data": [], "rack_id": "",
-            }  # fmt: skip
-            assert client.ask("Fetch", 13, body) is not None
-            data = [{"topic_id": old, "partition_data": [{"index": 0, "records": batch()}]}]
-            body = {"transactional_id": None, "acks": -1, "timeout_ms": 1000, "topic_data": data}
-            assert client.ask("Produce", 13, body) is not None
-            time.sleep(0.45)
+            assert client.ask("Fetch", 13, fetch) is not None
+            assert client.produce({"topic_id": old}, batch(value=VALUE), version=13) is not None
+            sleep(0.45)
 
 
 def lost_sequence(bootstrap: str, topic: str) -> None:
@@ -231,21 +214,10 @@ def lost_sequence(bootstrap: str, topic: str) -> None:
     with RawClient(bootstrap, "counter") as client:
         client.api_versions()
         metadata(client, topic)
-        deadline = Deadline(15)
-        while True:
-            given = client.ask("InitProducerId", 4, {"transactional_id": None, "transaction_timeout_ms": 1000})
-            assert given is not None
-            if given["error_code"] == 0:
-                break
-            deadline.check("a producer id")  # a new cluster loads for a moment
-            time.sleep(0.1)
-        ids = {"producer_id": given["producer_id"], "producer_epoch": given["producer_epoch"]}
+        producer = client.producer_id()
         for sequence in (0, *[5] * 14):
-            records = batch(base_sequence=sequence, **ids)
-            data = [{"name": topic, "partition_data": [{"index": 0, "records": records}]}]
-            body = {"transactional_id": None, "acks": -1, "timeout_ms": 1000, "topic_data": data}
-            assert client.ask("Produce", 9, body) is not None
-            time.sleep(0.2)
+            assert client.produce(topic, batch(base_sequence=sequence, **producer)) is not None
+            sleep(0.2)
 
 
 def several_clients_on_one_connection(bootstrap: str, topic: str) -> None:
@@ -280,8 +252,6 @@ def wrong_leader(bootstrap: str, topic: str) -> None:
     other = next(n for n in sorted(brokers) if n != leader)
     with RawClient(brokers[other], "blind") as client:
         client.api_versions()
-        data = [{"name": topic, "partition_data": [{"index": 0, "records": batch()}]}]
-        body = {"transactional_id": None, "acks": -1, "timeout_ms": 1000, "topic_data": data}
         for _ in range(8):
-            time.sleep(0.5)
-            assert client.ask("Produce", 9, body) is not None
+            sleep(0.5)
+            assert client.produce(topic, batch(value=VALUE)) is not None

@@ -5,20 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
-from barnabas.decoder.findings import Severity
+from barnabas.decoder.findings import Finding, Severity
 from real.broker import Cluster
-from real.findings.scenarios_fetching import SCENARIOS, findings, record, started
+from real.findings.scenarios_fetching import SCENARIOS, record, started
+from real.findings.scene import retimed, told
+from retold.recorded import findings
 
 pytestmark = pytest.mark.real
 
 # What each one is about, and how bad that is at least.
-EVERYDAY = {
-    "deleted-before-read": ("offset-out-of-range", Severity.MEDIUM),
-    "producer-per-record": ("connection-churn", Severity.MEDIUM),
-}
+EVERYDAY = {"deleted-before-read": ("offset-out-of-range", Severity.MEDIUM)}
 OTHERS = {
+    "producer-per-record": ("connection-churn", Severity.MEDIUM),
     "empty-loop": ("empty-fetch-loop", Severity.LOW),
     "out-of-range-loop": ("offset-out-of-range", Severity.HIGH),
     "falls-behind": ("consumer-lag-growing", Severity.LOW),
@@ -76,31 +77,37 @@ def clusters(broker: Cluster) -> Iterator[dict[str, Cluster]]:
         yield Started(known)
 
 
-def _check(name: str, clusters: dict[str, Cluster], folder: Path, id: str, severity: Severity) -> None:
-    found = findings(record(name, clusters[SCENARIOS[name].setting], folder))
-    mine = [f for f in found if f.id == id]
-    assert mine, [f.seen for f in found]
-    assert mine[0].severity.rank >= severity.rank, mine[0].seen
-    if severity.rank >= Severity.MEDIUM.rank:
-        assert found[0].severity is mine[0].severity, [(f.id, f.seen) for f in found]
+RETIMED: dict[str, dict[str, Any]] = {
+    "empty-loop": {"rate": ("Fetch", 30)},
+    "lists-topics": {"rate": ("Metadata", 4.9)},
+    "topic-made-late": {"seconds": 2.5},
+    "client-per-record": {"seconds": 20},
+    "producer-per-record": {"seconds": 20},
+    "short-connections": {"seconds": 20},
+}
+"""Scenes whose findings count by the second: as quick as they are where nothing else is running (see `retimed`)."""
 
 
-@pytest.mark.parametrize("name", EVERYDAY)
+def found_in(name: str, clusters: dict[str, Cluster], folder: Path) -> list[Finding]:
+    recording = record(name, clusters[SCENARIOS[name].setting], folder)
+    return findings(retimed(recording, **RETIMED[name]) if name in RETIMED else recording)
+
+
+@pytest.mark.parametrize("name", [*EVERYDAY, *(pytest.param(name, marks=pytest.mark.slow) for name in OTHERS)])
 def test_what_goes_wrong_is_found(name: str, clusters: dict[str, Cluster], tmp_path: Path) -> None:
-    _check(name, clusters, tmp_path, *EVERYDAY[name])
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", OTHERS)
-def test_the_rest_is_found(name: str, clusters: dict[str, Cluster], tmp_path: Path) -> None:
-    _check(name, clusters, tmp_path, *OTHERS[name])
+    id, severity = (EVERYDAY | OTHERS)[name]
+    found = found_in(name, clusters, tmp_path)
+    mine = [f for f in found if f.id == id]
+    assert mine and mine[0].severity.rank >= severity.rank, told(found)
+    if severity.rank >= Severity.MEDIUM.rank:
+        assert found[0].severity is mine[0].severity, told(found)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", HEALTHY)
 def test_near_misses_are_silent(name: str, clusters: dict[str, Cluster], tmp_path: Path) -> None:
-    found = findings(record(name, clusters[SCENARIOS[name].setting], tmp_path))
-    assert [(f.id, f.seen) for f in found if f.id in HERE and f.severity is not Severity.INFO] == []
+    found = found_in(name, clusters, tmp_path)
+    assert not [f for f in found if f.id in HERE and f.severity is not Severity.INFO], told(found)
 
 
 def test_every_scenario_is_judged() -> None:

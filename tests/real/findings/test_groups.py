@@ -2,33 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from barnabas.captures import open_capture
-from barnabas.decoder.findings import Finding, Inspector
-from barnabas.decoder.findings.commits import DETECTORS as COMMITS
-from barnabas.decoder.findings.membership import DETECTORS as MEMBERSHIP
-from barnabas.decoder.findings.rebalances import DETECTORS as REBALANCES
-from barnabas.proxy import ProxyConfig
-from harness.proxies import Proxy
 from real.broker import Cluster
 from real.findings.scenarios_groups import SCENARIOS
+from real.findings.scene import record, retimed, told
+from retold.recorded import GROUPS, findings
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.real
 
-AREA = [d.id for d in (*REBALANCES, *MEMBERSHIP, *COMMITS)]
-QUICK = {
+EVERYDAY = {"same-instance": {"fenced-instance"}}
+OTHERS = {
     "killed": {"closed-without-leaving"},
-    "same-instance": {"fenced-instance"},
     "short-lived": {"rebalance-storm"},
     "commit-per-record": {"commit-per-record"},
     "unsubscribed": set(),
     "rolling": set(),
-}
-LONG = {
     "storm": {"rebalance-storm"},
     "poll-librdkafka": {"poll-interval-exceeded"},
     "poll-kafka-python": {"poll-interval-exceeded"},
@@ -54,39 +44,17 @@ LONG = {
     "late-commit": {"stale-commit"},
     "slow-leader": {"slow-rebalance"},
 }
+SECONDS = {"short-lived": 60, "storm": 60, "commit-per-record": 5}
+"""Scenes whose findings count by the second, and how long each takes at most where nothing else is running: where one took
+longer, its times are shortened to so much before the detectors see them."""
 
 
-def seen(broker: Cluster, folder: Path, name: str) -> list[Finding]:
-    """Run a scenario behind a proxy of its own; what the recording shows."""
-    with Proxy(ProxyConfig(upstream=broker.addresses[0], record=folder)) as proxy:
-        SCENARIOS[name]("{}:{}".format(*proxy.address))
-    inspector = Inspector(AREA)
-    with open_capture(folder) as capture:
-        for happening in capture.happenings():
-            inspector.feed(happening)
-    return inspector.findings()
+@pytest.mark.parametrize("name", [*EVERYDAY, *(pytest.param(name, marks=pytest.mark.slow) for name in OTHERS)])
+def test_a_scene_has_its_findings_and_no_other(broker: Cluster, tmp_path: Path, name: str) -> None:
+    recording = record(broker.addresses[0], SCENARIOS[name], tmp_path)
+    found = findings(retimed(recording, SECONDS[name]) if name in SECONDS else recording, *GROUPS)
+    assert {f.id for f in found} == (EVERYDAY | OTHERS)[name], told(found)
 
 
-@pytest.fixture(scope="module")
-def quick(broker: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Future[list[Finding]]]]:
-    """All quick scenes side by side."""
-    folder = tmp_path_factory.mktemp("groups")
-    with ThreadPoolExecutor(len(QUICK)) as pool:
-        yield {name: pool.submit(seen, broker, folder / name, name) for name in QUICK}
-
-
-@pytest.mark.parametrize("name", QUICK)
-def test_quick_scenes(quick: dict[str, Future[list[Finding]]], name: str) -> None:
-    found = quick[name].result()
-    assert {f.id for f in found} == QUICK[name], [f.seen for f in found]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", LONG)
-def test_long_scenes(broker: Cluster, tmp_path: Path, name: str) -> None:
-    found = seen(broker, tmp_path / name, name)
-    assert {f.id for f in found} == LONG[name], [f.seen for f in found]
-
-
-def test_every_scenario_is_run() -> None:
-    assert {*QUICK, *LONG} == {*SCENARIOS}
+def test_every_scene_is_run() -> None:
+    assert {*EVERYDAY, *OTHERS} == {*SCENARIOS}

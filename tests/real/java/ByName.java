@@ -16,7 +16,7 @@ public class ByName {
     public static void main(String[] args) throws Exception {
         Map<String, Object> settings = new HashMap<>(Map.of(
             "bootstrap.servers", args[0], "security.protocol", "SSL",
-            "ssl.truststore.type", "PEM", "ssl.truststore.location", args[1]));
+            "max.block.ms", Patience.MS, "ssl.truststore.type", "PEM", "ssl.truststore.location", args[1]));
         int count = Integer.parseInt(args[3]);
         Map<TopicPartition, Long> written = new HashMap<>();
         try (var producer = new KafkaProducer<>(settings, new StringSerializer(), new StringSerializer())) {

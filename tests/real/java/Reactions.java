@@ -23,7 +23,7 @@ import org.apache.kafka.common.serialization.StringSerializer;
 public class Reactions {
     private static final Map<String, Object> QUICK = Map.of("retry.backoff.ms", "20", "retry.backoff.max.ms", "60",
         "reconnect.backoff.ms", "10", "reconnect.backoff.max.ms", "50");
-    private static final int MS = 20_000;
+    private static final int MS = (int) Patience.MS;
 
     public static void main(String[] args) {
         Scanner in = new Scanner(System.in);
@@ -49,7 +49,7 @@ public class Reactions {
     }
 
     private static List<String> send(Map<String, Object> settings, String topic, int count) {
-        settings.putAll(Map.of("linger.ms", "0", "delivery.timeout.ms", MS, "max.block.ms", "" + MS));
+        settings.putAll(Map.of("linger.ms", "0", "delivery.timeout.ms", 2 * MS, "max.block.ms", "" + MS));
         settings.putIfAbsent("request.timeout.ms", MS);
         List<String> became = new ArrayList<>();
         try (var producer = new KafkaProducer<>(settings, new StringSerializer(), new StringSerializer())) {

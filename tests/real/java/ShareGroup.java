@@ -13,7 +13,7 @@ public class ShareGroup {
              KafkaProducer<byte[], byte[]> producer = new KafkaProducer<>(
                  Map.of("bootstrap.servers", args[0]), new ByteArraySerializer(), new ByteArraySerializer())) {
             consumer.subscribe(List.of(args[2]));
-            long end = System.currentTimeMillis() + 30000;
+            long end = System.currentTimeMillis() + Patience.MS;
             int got = 0;
             // the group starts at the end of the topic, once it has its partitions
             while (got == 0 && System.currentTimeMillis() < end) {

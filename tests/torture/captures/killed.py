@@ -28,6 +28,7 @@ from pathlib import Path
 from barnabas.captures import NotACapture, Recorder, open_capture
 from barnabas.captures.segment import check
 from barnabas.decoder import encode_request, encode_response
+from harness.waiting import until
 from harness.wire import with_size
 
 Frame = tuple[int, int, bytes]
@@ -87,6 +88,17 @@ def record(directory: Path, seed: int, flush_seconds: float, segment_bytes: int,
         recorder.data(conn, direction, start + number, data)
 
 
+def at_the_start(seed: int) -> bool:
+    """Whether a recorder is killed while it begins; all others are when they record."""
+    return seed % 10 == 0
+
+
+def _records(log: memoryview, seconds: float) -> bool:
+    """A hundred frames were handed over so long before the last one, or there are no more."""
+    handed = log[0]
+    return handed > 200 and (log[handed] - log[100] > seconds * 1e9 or handed >= MOST_FRAMES - 1)
+
+
 def kill_one(seed: int, directory: Path) -> Round:
     """A round: record into `directory`, kill, look."""
     chance = random.Random(seed)
@@ -100,11 +112,12 @@ def kill_one(seed: int, directory: Path) -> Round:
             record(directory, seed, flush_seconds, segment_bytes, log)
         finally:
             os._exit(1)
-    # Some are killed while they begin; most once they record, however long that took.
-    begun = time.monotonic()
-    while seed % 10 and not log[0] and time.monotonic() - begun < 30:
-        time.sleep(0.002)
-    time.sleep(after)
+    if at_the_start(seed):
+        time.sleep(after)
+    else:
+        until(
+            lambda: _records(log, flush_seconds + after), lambda: f"frames that were handed over: {log[0]}", pause=0.002
+        )
     os.kill(child, signal.SIGKILL)
     _, status = os.waitpid(child, 0)
     told = Round(seed, handed=log[0])
@@ -199,7 +212,8 @@ def main() -> int:
                     shutil.copytree(directory, options.keep / str(told.seed), dirs_exist_ok=True)
             shutil.rmtree(directory, ignore_errors=True)
     sums = {name: sum(getattr(told, name) for told in rounds) for name in ("handed", "due", "there", "files", "torn")}
-    print(json.dumps({"kills": len(rounds), "faulty": faulty, **sums}))
+    at_start = sum(at_the_start(told.seed) for told in rounds)
+    print(json.dumps({"kills": len(rounds), "at_the_start": at_start, "faulty": faulty, **sums}))
     return 1 if faulty else 0
 
 

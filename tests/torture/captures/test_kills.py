@@ -1,8 +1,10 @@
-"""Recorders killed at 15 random moments, 50 where it may take longer (`killed.py --count 1000` for more): nothing older than the flush period is lost."""
+"""Recorders killed at random moments, 3 of them every day (`killed.py --count 1000` for more): nothing older than the flush
+period is lost."""
 
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -12,17 +14,20 @@ import pytest
 
 
 @pytest.mark.skipif(shutil.which("tshark") is None, reason="tshark is not installed")
-@pytest.mark.timeout(120)
-@pytest.mark.parametrize("kills", [15, pytest.param(50, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kills", [3, pytest.param(65, marks=pytest.mark.slow)])
 def test_kills(kills: int) -> None:
     # In a process of its own: it forks, which one with threads must not.
     program = Path(__file__).with_name("killed.py")
     done = subprocess.run(
-        [sys.executable, str(program), "--count", str(kills), "--tshark", str(kills // 5)], capture_output=True, text=True, check=False
+        [sys.executable, str(program), "--count", str(kills), "--tshark", str(max(kills // 5, 2))],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=os.environ | {"PYTHONPATH": str(program.parents[2])},
     )
     assert done.returncode == 0, done.stderr[-3000:]
     told = json.loads(done.stdout)
     assert told["kills"] == kills
     assert told["faulty"] == 0
     assert told["there"] >= told["due"] > 20 * kills
-    assert told["files"] >= 0.9 * kills
+    assert told["files"] >= kills - told["at_the_start"]

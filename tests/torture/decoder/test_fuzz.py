@@ -1,4 +1,5 @@
-"""A million mutated inputs: nothing but the decoder's own errors, no abort, nothing slow, within 512 MiB.
+"""A million mutated inputs: nothing but the decoder's own errors, no abort, within 512 MiB; in the slow runs also nothing
+that takes seconds.
 
 `make fuzz COUNT=100000000` runs as many as one likes; torture/decoder/fuzz.py says how to replay a failure.
 """
@@ -10,9 +11,9 @@ from barnabas.decoder.accelerator import native
 from torture.decoder import fuzz, sanitized
 from torture.decoder.corpus import triples
 
-# (pure Python, seed, inputs): a hundred thousand every day, a million in all
-EVERY_DAY = [(False, 1, 60_000), (True, 2, 40_000)]
-THE_REST = [(False, 3, 540_000), (True, 4, 360_000)]
+# (pure Python, seed, inputs): a few thousand every day, a million in all
+EVERY_DAY = [(False, 1, 6_000), (True, 2, 4_000)]
+THE_REST = [(False, 3, 594_000), (True, 4, 396_000)]
 PORTIONS = [*EVERY_DAY, *(pytest.param(*portion, marks=pytest.mark.slow) for portion in THE_REST)]
 
 
@@ -21,13 +22,12 @@ def check(report: fuzz.Report, count: int) -> None:
     assert report.count == count and report.triples == len(triples()) == 736
     assert report.least >= count // 1000, "every message is a seed"
     assert report.read > count // 5 and sum(report.refused.values()) > count // 5, "neither all good nor all bad"
-    assert report.slowest_ms < 100, report.slowest
 
 
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(("pure", "seed", "count"), PORTIONS)
 def test_mutated_inputs(pure, seed, count):
-    report = fuzz.run(count, seed, pure)
+    report = fuzz.run(count, seed, pure, timed=(pure, seed, count) not in EVERY_DAY)
     print(report.text())
     check(report, count)
     assert report.accelerated == (native is not None and not pure)

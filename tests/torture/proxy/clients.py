@@ -7,11 +7,11 @@ import re
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
+from harness.waiting import PATIENCE, attempts, until
 
 QUICK: dict[str, Any] = {
     "reconnect.backoff.ms": 20,
@@ -27,7 +27,7 @@ QUICK: dict[str, Any] = {
 def make_topic(bootstrap: str, name: str, partitions: int = 3, replicas: int = 1) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap, **QUICK})
     config = {"min.insync.replicas": str(min(replicas, 2))}
-    admin.create_topics([NewTopic(name, partitions, replicas, config=config)])[name].result(30)
+    admin.create_topics([NewTopic(name, partitions, replicas, config=config)])[name].result(PATIENCE)
 
 
 class Complaints(logging.Logger):
@@ -42,14 +42,6 @@ class Complaints(logging.Logger):
         text = re.sub(r"^.*?: \[thrd:.*?\]: ", "", record.getMessage())
         text = re.sub(r"\(after .*?in state (\w+).*?\)", r"(\1)", text)
         self.kinds[re.sub(r"[\w.#]*?[:/#]?\d[\d.:/]*(ms)?", "N", text)] += 1
-
-
-def wait_for(what: Callable[[], Any], why: str, seconds: float = 60.0) -> None:
-    """Until `what()` is true; the time is that of a machine with much else to do."""
-    deadline = time.monotonic() + seconds
-    while not what():
-        assert time.monotonic() < deadline, why
-        time.sleep(0.02)
 
 
 class Production(threading.Thread):
@@ -88,15 +80,18 @@ class Production(threading.Thread):
         else:
             self.failures[str(error)] += 1
 
-    def goes_on(self, count: int = 20, seconds: float = 60.0) -> None:
+    def goes_on(self, count: int = 20) -> None:
         """Wait until so many more records are acknowledged."""
         wanted = len(self.acknowledged) + count
-        wait_for(lambda: len(self.acknowledged) >= wanted, "the producer is stuck", seconds)
+        until(
+            lambda: len(self.acknowledged) >= wanted,
+            lambda: f"the producer is stuck: {len(self.acknowledged)} of {wanted} records are acknowledged",
+        )
 
-    def stop(self, seconds: float = 120.0) -> None:
+    def stop(self) -> None:
         self._halt.set()
         self.join()
-        assert self.producer.flush(seconds) == 0, "records that are neither acknowledged nor refused"
+        assert self.producer.flush(PATIENCE) == 0, "records that are neither acknowledged nor refused"
         del self.producer  # and with it its connections
 
 
@@ -123,11 +118,11 @@ class Consumption(threading.Thread):
                 self.read[int(message.value())] += 1
         self.consumer.close()
 
-    def until(self, wanted: set[int], seconds: float = 60.0) -> None:
-        """Read on until all of these have come, or the time is over (`check` says what is missing then)."""
-        deadline = time.monotonic() + seconds
-        while not wanted <= self.read.keys() and time.monotonic() < deadline:
-            time.sleep(0.02)
+    def until(self, wanted: set[int]) -> None:
+        """Read on until all of these have come, or for as long as anything may take (`check` says what is missing then)."""
+        for _ in attempts():
+            if wanted <= self.read.keys():
+                return
 
     def stop(self) -> None:
         self._halt.set()

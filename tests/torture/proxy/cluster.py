@@ -12,10 +12,11 @@ from contextlib import contextmanager
 
 from confluent_kafka import ElectionType, TopicPartition
 from confluent_kafka.admin import AdminClient
+from harness.waiting import PATIENCE, until
 from kafka import KafkaAdminClient
 from kafka import TopicPartition as Place
 from real.broker import Cluster, Node, free_ports, start_cluster
-from torture.proxy.clients import QUICK, wait_for
+from torture.proxy.clients import QUICK
 from torture.proxy.unruly import Unruly
 
 WAY = "WAY"
@@ -72,18 +73,18 @@ class Behind:
     def settle(self) -> None:
         """Wait until all brokers are there, and in sync."""
         for node in self.cluster.nodes:
-            node.wait_until_ready(time.monotonic() + 90)
-        wait_for(self.in_sync, "a broker does not catch up", 90)
+            node.wait_until_ready(time.monotonic() + PATIENCE)
+        until(self.in_sync, "a broker does not catch up")
 
     def in_sync(self) -> bool:
         """Whether every partition has all its replicas, and a leader."""
-        topics = self.admin.list_topics(timeout=30).topics.values()
+        topics = self.admin.list_topics(timeout=PATIENCE).topics.values()
         parts = [part for topic in topics for part in topic.partitions.values()]
         return all(len(part.isrs) == len(part.replicas) and part.leader in part.isrs for part in parts)
 
     def move_leader(self, topic: str) -> None:
         """Another replica becomes a partition's leader."""
-        partitions = self.admin.list_topics(topic, timeout=30).topics[topic].partitions
+        partitions = self.admin.list_topics(topic, timeout=PATIENCE).topics[topic].partitions
         number = self.chance.choice(list(partitions))
         replicas = list(partitions[number].replicas)
         others = [node for node in replicas if node != partitions[number].leader]
@@ -94,13 +95,13 @@ class Behind:
         client.close()
 
         def moved() -> bool:
-            found = self.admin.list_topics(topic, timeout=30).topics[topic].partitions[number]
+            found = self.admin.list_topics(topic, timeout=PATIENCE).topics[topic].partitions[number]
             if found.leader != leader and found.replicas[0] == leader and leader in found.isrs:
                 place = TopicPartition(topic, number)
-                self.admin.elect_leaders(ElectionType.PREFERRED, [place]).result(30)
+                self.admin.elect_leaders(ElectionType.PREFERRED, [place]).result(PATIENCE)
             return found.leader == leader
 
-        wait_for(moved, f"{topic}/{number} does not move to broker {leader}")
+        until(moved, f"{topic}/{number} does not move to broker {leader}")
 
 
 ON_THE_WAY = ("near", "far", "half", "silent", "bytes", "bursts", "refuse")

@@ -11,6 +11,8 @@ from pathlib import Path
 
 from barnabas.proxy import Proxy
 from barnabas.proxy.events import ConnectionClosed, Event
+from harness.testbed import next_event
+from harness.waiting import PATIENCE
 from harness.wire import read_frame
 
 RESET = struct.pack("ii", 1, 0)
@@ -20,7 +22,7 @@ def connect(address: tuple[str, int], **options: int) -> socket.socket:
     sock = socket.socket()
     for name, value in options.items():
         sock.setsockopt(socket.SOL_SOCKET, getattr(socket, name), value)
-    sock.settimeout(30)
+    sock.settimeout(PATIENCE)
     sock.connect(address)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return sock
@@ -74,8 +76,7 @@ def sockets(pid: int) -> dict[int, str]:
 def warm(proxy: Proxy) -> int:
     """The relay's pid, when it has taken (and lost) a first connection."""
     connect(proxy.address).close()
-    while not isinstance(event := proxy.next_event(60), ConnectionClosed):
-        assert event is not None, "the proxy does not accept"
+    next_event(proxy, ConnectionClosed)
     return pid_of(proxy, "relay")
 
 

@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 from barnabas.captures import open_capture
 from barnabas.proxy import Proxy, ProxyConfig
+from harness.waiting import PATIENCE, until
 from real.broker import free_ports
-from torture.proxy.clients import Consumption, Production, check, make_topic, wait_for
+from torture.proxy.clients import Consumption, Production, check, make_topic
 from torture.proxy.cluster import NODES, Behind, plan, three_brokers
 from torture.proxy.peers import descriptors, taken, unfaulted, warm
 
@@ -61,7 +62,7 @@ def test_faults_of_the_network_and_the_brokers(behind: Behind, idempotent: bool,
         check(production, consumption, idempotent)
         assert relay.poll() is None, "the proxy did not stay"
         # the listeners of the two brokers that were found stay
-        wait_for(lambda: descriptors(relay.pid) < before + NODES, "connections that do not end")
+        until(lambda: descriptors(relay.pid) < before + NODES, "connections that do not end")
         unfaulted(taken(proxy))
     print(f"{dict(behind.done)}, {len(production.acknowledged)} of {len(production.sent)} acknowledged")
 
@@ -141,6 +142,7 @@ class Command:
         self.process.wait()
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_the_proxy_is_killed_while_a_producer_sends(behind: Behind, tmp_path: Path, scale: float) -> None:
     """And started again on the same port: the same clients go on, nothing that was acknowledged is lost, nothing comes
@@ -158,7 +160,7 @@ def test_the_proxy_is_killed_while_a_producer_sends(behind: Behind, tmp_path: Pa
         command = Command(behind.cluster.addresses[0], address, tmp_path / str(round_))
         try:
             production.goes_on(50)
-            wait_for(lambda command=command: command.recorded() > 20, "nothing is recorded")  # type: ignore[misc]
+            until(lambda command=command: command.recorded() > 20, "nothing is recorded")  # type: ignore[misc]
             seen.append(command.recorded())
         finally:
             command.kill()
@@ -194,6 +196,6 @@ def malformed(segment: Path) -> list[str]:
 
 def tshark(segment: Path, *arguments: str) -> list[str]:
     words = ["tshark", "-n", "-r", str(segment), *arguments]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert done.returncode == 0 or "cut short in the middle of a packet" in done.stderr, done.stderr
     return done.stdout.splitlines()

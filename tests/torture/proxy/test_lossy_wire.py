@@ -75,9 +75,10 @@ def test_no_record_is_lost(space: str, tmp_path: Path, scale: float) -> None:
                 consumption = Consumption(f"{host}:{port}", "lossy")
                 production.start()
                 consumption.start()
-                production.goes_on(int(3000 * scale), 600)
+                for _ in range(int(30 * scale)):
+                    production.goes_on(100)
                 production.stop()
-                consumption.until(production.acknowledged, 120)
+                consumption.until(production.acknowledged)
                 consumption.stop()
                 unfaulted(taken(proxy))
             return production, consumption

@@ -20,14 +20,14 @@ HERE = Path(__file__).parent
 def test_without_the_accelerator(module: str, chosen: str) -> None:
     program = (
         "import sys, pytest; from barnabas.decoder.strides import Queue, PythonQueue; assert Queue is PythonQueue;"
-        "sys.exit(pytest.main(['-q', '-n', '0', '-p', 'no:cacheprovider', *sys.argv[1:]]))"
+        "sys.exit(pytest.main(['-q', '-n', '0', '-p', 'no:cacheprovider', '-m', '', *sys.argv[1:]]))"
     )
     done = subprocess.run(
         [sys.executable, "-c", program, str(HERE / module), "-k", chosen],
         env=os.environ | {"BARNABAS_PURE": "1", "PYTHONPATH": os.pathsep.join(sys.path)},
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=600,
     )
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     assert "skipped" not in done.stdout

@@ -13,9 +13,12 @@ from typing import Any
 import pytest
 from barnabas.captures import open_capture
 from barnabas.decoder import facts
-from barnabas.proxy import Proxy, ProxyConfig
+from barnabas.proxy import ProxyConfig
 from barnabas.proxy.events import ConnectionClosed
+from harness.proxies import Proxy
 from harness.scripted import Broker
+from harness.slices import only
+from harness.waiting import PATIENCE
 from retold.error_rules import error_rule
 from torture.proxy.peers import connect, digest
 from torture.proxy.traffic import Author
@@ -66,7 +69,7 @@ def receive(sock: socket.socket, seed: int) -> bytes:
     return bytes(got)
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", only(WAYS, "everything"))
 def test_digests(way: str, tmp_path: Path, scale: float) -> None:
     """The last of the connections closes its side first and goes on reading; brokers speak whenever they like."""
     options = dict(WAYS[way])
@@ -100,12 +103,12 @@ def test_digests(way: str, tmp_path: Path, scale: float) -> None:
         for thread in clients:
             thread.start()
         for thread in clients:
-            thread.join(60)
+            thread.join(PATIENCE)
             assert not thread.is_alive(), "a connection that does not end"
         closed = 0
         while closed < CONNECTIONS:
-            event = proxy.next_event(10)
-            assert event is not None
+            event = proxy.next_event(PATIENCE)
+            assert event is not None, f"{closed} of {CONNECTIONS} connections have ended"
             assert not event.warning or type(event).__name__ == "NotInspected", event.text
             closed += isinstance(event, ConnectionClosed)
     assert asked == {n: digest(up) for n, (up, _) in enumerate(conversations)}

@@ -10,6 +10,7 @@ import pytest
 from barnabas import decoder
 from barnabas.captures import Recorder
 from harness import commands
+from harness.waiting import PATIENCE
 from harness.wire import with_size
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
@@ -19,7 +20,7 @@ Run = Callable[..., subprocess.CompletedProcess[str]]
 def run(tmp_path: Path) -> Run:
     """``run("decode", path)``: exit code, stdout, stderr; the working directory is empty."""
 
-    def call(*arguments: object, timeout: float = 60) -> subprocess.CompletedProcess[str]:
+    def call(*arguments: object, timeout: float = PATIENCE) -> subprocess.CompletedProcess[str]:
         return commands.run(*arguments, cwd=tmp_path, timeout=timeout)
 
     return call

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from harness.lines import line
+from harness.waiting import PATIENCE
 
 JARS = Path(__file__).parents[3] / ".cache"
 
@@ -101,7 +102,7 @@ def test_an_unreachable_broker_is_told_and_the_proxy_stays_up():
         assert process.poll() is None
     finally:
         process.terminate()
-        process.communicate(timeout=60)
+        process.communicate(timeout=PATIENCE)
     assert process.returncode == 0
 
 
@@ -142,7 +143,7 @@ def test_a_reader_that_goes_away_is_no_error(recording):
         shell=True,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE,
     )
     assert done.stdout == "{" and done.stderr == ""
 

@@ -11,12 +11,12 @@ import struct
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from barnabas import decoder
+from harness.waiting import PATIENCE, until
 from harness.wire import read_frame
 
 ONE = """\
@@ -160,13 +160,10 @@ class Command:
             self.lines.append(line.rstrip())
 
     def line(self, *parts: str) -> str:
-        deadline = time.monotonic() + 60
-        while time.monotonic() < deadline:
-            for line in list(self.lines):
-                if all(part in line for part in parts):
-                    return line
-            time.sleep(0.02)
-        raise AssertionError(f"no line with {parts} in {self.lines}")
+        return until(
+            lambda: next((line for line in list(self.lines) if all(part in line for part in parts)), ""),
+            lambda: f"no line with {parts} in {self.lines}",
+        )
 
     def address(self, *parts: str) -> tuple[str, int]:
         host, port = self.line("bootstrap.servers=", *parts).rpartition("=")[2].split(":")
@@ -174,7 +171,7 @@ class Command:
 
     def stop(self) -> int:
         self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(60)
+        return self.process.wait(PATIENCE)
 
 
 def test_two_clusters_in_one_command(tmp_path: Path, brokers) -> None:
@@ -187,7 +184,7 @@ def test_two_clusters_in_one_command(tmp_path: Path, brokers) -> None:
     command = Command(tmp_path / "elsewhere", "--config", "../b.toml")
     try:
         for number, name in enumerate(("orders", "payments")):
-            with socket.create_connection(command.address(f"{name}: "), timeout=60) as client:
+            with socket.create_connection(command.address(f"{name}: "), timeout=PATIENCE) as client:
                 client.sendall(frame(18, 7))
                 assert read_frame(client)[4:] == b"\0\0\0\x07" + bytes([number])
             command.line(f"{name}: connection 1", "closed")
@@ -217,7 +214,7 @@ def test_a_cluster_that_cannot_start_stops_the_others(tmp_path: Path, brokers) -
             f'[[cluster]]\nname = "b"\nbroker = "127.0.0.1:{brokers[1][1]}"\nlisten = "127.0.0.1:{taken.getsockname()[1]}"\n'
         )
         command = Command(tmp_path, "--config", "b.toml")
-        assert command.process.wait(30) == 2
+        assert command.process.wait(PATIENCE) == 2
         command.line("b: cannot listen on", "the port is in use")
 
 
@@ -231,7 +228,7 @@ def test_sighup_reads_the_rules_again_without_touching_a_connection(tmp_path: Pa
         tmp_path, "--broker", f"127.0.0.1:{brokers[0][1]}", "--listen", "127.0.0.1:0", "--rules", "rules.yaml"
     )
     try:
-        client = socket.create_connection(command.address(), timeout=60)
+        client = socket.create_connection(command.address(), timeout=PATIENCE)
         fields = {"acks": -1, "timeout_ms": 1, "topic_data": [{"name": "t", "partition_data": [{"index": 0}]}]}
         produce = decoder.encode_request(0, 3, fields, correlation_id=1, client_id="t")
 

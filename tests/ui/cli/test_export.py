@@ -17,6 +17,7 @@ from barnabas.captures import Recorder
 from barnabas.ui.cli import app
 from barnabas.ui.cli.failure import Failure
 from harness.lines import line
+from harness.waiting import PATIENCE
 from harness.wire import with_size
 from typer.testing import CliRunner
 
@@ -34,7 +35,7 @@ def cluster() -> Iterator[str]:
         yield json.loads(line(process, "the mock cluster"))["bootstrap"]
     finally:
         process.stdin.close()
-        process.wait(60)
+        process.wait(PATIENCE)
 
 
 def recorded(directory: Path, broker: str) -> Path:
@@ -48,7 +49,7 @@ def recorded(directory: Path, broker: str) -> Path:
 
     asked = [(18, 0, {}), (3, 9, {"topics": [{"name": "orders"}]}), (18, 0, {}), (0, 7, produce("nowhere"))]
     recorder = Recorder(directory)
-    with socket.create_connection((host, int(port)), 30) as connection, connection.makefile("rb") as stream:
+    with socket.create_connection((host, int(port)), PATIENCE) as connection, connection.makefile("rb") as stream:
         recorder.opened(1, 1000, client=connection.getsockname(), broker=connection.getpeername())
         for number, (key, version, fields) in enumerate(asked):
             frame = decoder.encode_request(key, version, fields, correlation_id=number, client_id='it\'s "me"\n')
@@ -68,7 +69,7 @@ def test_programs_and_cases_run(run, tmp_path: Path, cluster: str) -> None:
             assert done.returncode == 0 and not done.stdout, done.stderr
             assert "the-payload" not in (tmp_path / name).read_text()
         done = subprocess.run(
-            [sys.executable, f"ask{number}.py", cluster], cwd=tmp_path, capture_output=True, text=True, timeout=60
+            [sys.executable, f"ask{number}.py", cluster], cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE
         )
         assert done.returncode == 0, done.stderr
         told = json.loads(done.stdout)
@@ -78,13 +79,13 @@ def test_programs_and_cases_run(run, tmp_path: Path, cluster: str) -> None:
             (topic,) = told["responses"]
             assert topic["partition_responses"][0]["error_code"] == 3
     environment = {**os.environ, "BARNABAS_BROKER": cluster}
-    pytest_run = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *(f"test_ask{n}.py" for n in (2, 4))]
-    done = subprocess.run(pytest_run, cwd=tmp_path, capture_output=True, text=True, timeout=60, env=environment)
-    assert done.returncode == 0 and "2 passed" in done.stdout, done.stdout
     case = (tmp_path / "test_ask4.py").read_text()
-    (tmp_path / "test_ask4.py").write_text(case.replace("error_code': 3", "error_code': 0"))
-    done = subprocess.run(pytest_run, cwd=tmp_path, capture_output=True, text=True, timeout=60, env=environment)
-    assert done.returncode == 1 and "1 failed, 1 passed" in done.stdout, "the case has to be able to fail"
+    (tmp_path / "test_wrong4.py").write_text(case.replace("error_code': 3", "error_code': 0"))
+    cases = ["test_ask2.py", "test_ask4.py", "test_wrong4.py"]
+    pytest_run = [sys.executable, "-m", "pytest", "-q", "-rA", "-p", "no:cacheprovider", *cases]
+    done = subprocess.run(pytest_run, cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE, env=environment)
+    assert done.returncode == 1 and "1 failed, 2 passed" in done.stdout, done.stdout
+    assert "FAILED test_wrong4.py::" in done.stdout, "the case has to be able to fail"
 
 
 def test_tables_in_files(run, tmp_path: Path, recording: Path) -> None:
@@ -134,11 +135,11 @@ def test_what_is_the_users_to_mend(
 def test_a_missing_pyarrow_is_named_with_the_extra(tmp_path: Path, recording: Path) -> None:
     code = "import sys; sys.modules['pyarrow'] = None; from barnabas.ui.cli import main; main()"
     arguments = [sys.executable, "-c", code, "export", str(recording), "-o"]
-    done = subprocess.run([*arguments, str(tmp_path / "x.parquet")], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([*arguments, str(tmp_path / "x.parquet")], capture_output=True, text=True, timeout=PATIENCE)
     assert (
         done.returncode == 2
         and "pip install 'barnabas[spark]'" in done.stderr
         and not (tmp_path / "x.parquet").exists()
     )
-    done = subprocess.run([*arguments, str(tmp_path / "x.csv")], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([*arguments, str(tmp_path / "x.csv")], capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode == 0, done.stderr

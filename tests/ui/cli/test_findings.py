@@ -14,7 +14,6 @@ import subprocess
 import sys
 import termios
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,6 +23,7 @@ from barnabas.captures import Recorder
 from barnabas.decoder.findings import detectors
 from barnabas.ui.cli.progress import Progress
 from harness.lines import line
+from harness.waiting import PATIENCE
 from harness.wire import with_size
 
 NOW = 1_795_223_022_000_000_000
@@ -205,7 +205,7 @@ def on_a_terminal(command: list[str], tmp_path: Path, **environment: str) -> str
             break
         written += part
     os.close(ours)
-    assert process.wait(30) == 0
+    assert process.wait(PATIENCE) == 0
     return written.decode()
 
 
@@ -243,7 +243,6 @@ def test_follow_prints_what_is_new(tmp_path):
     )
     try:
         assert "following rec" in line(process, "the title", errors=True)
-        time.sleep(0.7)
         refuse(recorder, 1)
         recorder.flush()
         assert line(process, "the finding").startswith(f"high   {MALFORMED}: broker 10.0.0.9:9092 refuses")
@@ -254,7 +253,7 @@ def test_follow_prints_what_is_new(tmp_path):
         assert process.poll() is None
     finally:
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, err
     assert "1 finding in 2 exchanges on 1 connection: 1 high" in out
 
@@ -297,7 +296,7 @@ def test_the_proxy_prints_them_as_they_come(refusing, form, tmp_path):
     try:
         first = line(process, "where it listens")
         port = json.loads(first)["address"][1] if form == "json" else int(first.rsplit(":", 1)[1])
-        client = socket.create_connection(("127.0.0.1", port), 60)
+        client = socket.create_connection(("127.0.0.1", port), PATIENCE)
         client.sendall(with_size(decoder.encode_request(18, 3, {}, correlation_id=1, client_id=HOSTILE)))
         assert client.recv(100)
         while MALFORMED not in (said := line(process, "the finding")):
@@ -311,7 +310,7 @@ def test_the_proxy_prints_them_as_they_come(refusing, form, tmp_path):
         client.close()
     finally:
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, err
     assert "passed unchanged" not in err + out  # null where a list should be is a finding, and nothing to trip over
     assert "\x1b" not in out

@@ -17,6 +17,7 @@ import cramjam
 import pytest
 from barnabas.captures import open_capture
 from harness import commands
+from harness.waiting import PATIENCE, until
 from harness.wire import with_size
 from real.taps import tap
 from retold.packets import as_pcap, as_pcapng, traffic
@@ -32,7 +33,7 @@ def barnabas() -> Run:
         if not input:
             return commands.run_bytes(*arguments)
         command = [sys.executable, "-m", "barnabas", *map(str, arguments)]
-        return subprocess.run(command, input=input, capture_output=True, timeout=60, check=False)
+        return subprocess.run(command, input=input, capture_output=True, timeout=PATIENCE, check=False)
 
     return run
 
@@ -69,7 +70,7 @@ def test_several_in_the_order_of_their_times(tmp_path: Path, barnabas: Run) -> N
     assert count(tmp_path / "own") == count(tmp_path / "whole.pcap")
 
 
-@pytest.mark.parametrize("form", ["gz", "zst", "-", "- gz"])
+@pytest.mark.parametrize("form", ["gz", "zst", "-", pytest.param("- gz", marks=pytest.mark.slow)])
 def test_every_command_takes_it(tmp_path: Path, capture: Path, barnabas: Run, form: str) -> None:
     data = as_pcapng(traffic(21))
     packed = {
@@ -142,13 +143,11 @@ def test_interrupted(tmp_path: Path, capture: Path) -> None:
     whole = as_pcap([(t + n * 10**9, d) for n in range(60) for t, d in traffic(21)])
     process.stdin.write(whole)
     process.stdin.flush()
-    until = time.monotonic() + 30
-    while time.monotonic() < until and not any(f.stat().st_size > 200_000 for f in out.glob("*.part")):
-        time.sleep(0.05)
+    until(lambda: any(file.stat().st_size > 200_000 for file in out.glob("*.part")))
     process.send_signal(signal.SIGINT)
     said = process.stderr.read()
     process.stdin.close()
-    assert process.wait(60) == 130, said
+    assert process.wait(PATIENCE) == 130, said
     assert b"stopped before the end" in said
     with open_capture(out) as opened:
         assert len(opened.rows()) > 100
@@ -210,7 +209,7 @@ def _captured(folder: Path) -> Path:
         client = ssl.create_default_context(cafile=str(certificate))
         client.keylog_filename = str(folder / "keys.log")
         with (
-            socket.create_connection(("127.0.0.1", port), 60) as connection,
+            socket.create_connection(("127.0.0.1", port), PATIENCE) as connection,
             client.wrap_socket(connection, server_hostname="localhost") as secure,
         ):
             for asked, answered in zip(requests, answers, strict=True):

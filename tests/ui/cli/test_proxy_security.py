@@ -14,6 +14,7 @@ from barnabas.proxy.security import TlsConfig
 from barnabas.ui.cli.failure import Failure
 from barnabas.ui.cli.proxy_running import way_in
 from barnabas.ui.cli.proxy_security import PASSWORD_VARIABLE, sasl_config
+from harness.waiting import PATIENCE
 
 CANARY = "canary-3Lm"
 
@@ -21,7 +22,7 @@ CANARY = "canary-3Lm"
 def proxy(*options: str, **environment: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-P", "-m", "barnabas", "proxy", "--broker", "127.0.0.1:1", "--listen", "127.0.0.1:0"]
     return subprocess.run(
-        [*command, *options], capture_output=True, text=True, timeout=60, env=os.environ | environment
+        [*command, *options], capture_output=True, text=True, timeout=PATIENCE, env=os.environ | environment
     )
 
 

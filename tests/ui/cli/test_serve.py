@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AdminClient
 from harness.lines import line
+from harness.waiting import PATIENCE
 
 RECORDED = Path(__file__).parents[2] / "captures" / "serving" / "recorded"
 
@@ -40,7 +41,7 @@ class Serving:
 
     def end(self) -> tuple[int, list[dict[str, Any]]]:
         self.process.send_signal(signal.SIGINT)
-        out, errors = self.process.communicate(timeout=60)
+        out, errors = self.process.communicate(timeout=PATIENCE)
         assert errors == ""
         return self.process.returncode, [json.loads(line) for line in out.splitlines()]
 
@@ -48,7 +49,7 @@ class Serving:
 def test_answers_are_counted_and_the_status_is_0(recording):
     serving = Serving(recording)
     assert serving.first["event"] == "serving" and serving.first["exchanges"] > 10
-    topics = AdminClient({"bootstrap.servers": serving.bootstrap}).list_topics("two-confluent", timeout=60).topics
+    topics = AdminClient({"bootstrap.servers": serving.bootstrap}).list_topics("two-confluent", timeout=PATIENCE).topics
     assert len(topics["two-confluent"].partitions) == 4
     code, events = serving.end()
     assert code == 0
@@ -59,7 +60,7 @@ def test_answers_are_counted_and_the_status_is_0(recording):
 
 def test_a_miss_is_told_and_the_status_is_1(recording):
     serving = Serving(recording)
-    topics = AdminClient({"bootstrap.servers": serving.bootstrap}).list_topics("other", timeout=60).topics
+    topics = AdminClient({"bootstrap.servers": serving.bootstrap}).list_topics("other", timeout=PATIENCE).topics
     assert topics["other"].error is not None
     code, events = serving.end()
     assert code == 1

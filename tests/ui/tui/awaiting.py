@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
+from harness.waiting import PATIENCE, NeverHappened
 from textual.pilot import Pilot
 
-LONG = 60.0
-"""Seconds that a loaded machine may take for anything."""
-
+T = TypeVar("T")
 
 def text_of(pilot: Pilot[Any]) -> str:
     """The lines of the screen."""
@@ -19,21 +19,26 @@ def text_of(pilot: Pilot[Any]) -> str:
 
 async def searched(pilot: Pilot[Any], rows: Any) -> None:
     """Wait until a filter has looked at all exchanges."""
-    end = time.monotonic() + LONG
     await pilot.pause(0.02)
-    while rows.searching:
-        assert time.monotonic() < end, f"{rows.searched} exchanges have been searched, and that is not all"
-        await pilot.pause(0.02)
+    await until_true(pilot, lambda: not rows.searching, lambda: f"{rows.searched} exchanges have been searched, and that is not all")
 
 
 async def until(pilot: Pilot[Any], wanted: str, absent: str = "") -> str:
     """The screen, as soon as it shows `wanted`, also where a frame or the end of a line breaks its words, and no `absent`."""
-    end = time.monotonic() + LONG
-    while True:
+
+    def there() -> str:
         shown = text_of(pilot)
         words = " ".join(shown.replace("│", " ").split())
-        if (wanted in shown or wanted in words) and not (absent and absent in shown):
-            return shown
+        return shown if (wanted in shown or wanted in words) and not (absent and absent in shown) else ""
+
+    return await until_true(pilot, there, lambda: f"{wanted!r} did not come, or {absent!r} did not go:\n{text_of(pilot)}")
+
+
+async def until_true(pilot: Pilot[Any], condition: Callable[[], T], saw: Callable[[], object] = lambda: "") -> T:
+    """The first true result of ``condition()``; the screen goes on meanwhile."""
+    end = time.monotonic() + PATIENCE
+    while not (result := condition()):
         if time.monotonic() > end:
-            raise AssertionError(f"{wanted!r} did not come, or {absent!r} did not go:\n{shown}")
+            raise NeverHappened(f"not within {PATIENCE:g} s: {saw()}")
         await pilot.pause(0.02)
+    return result

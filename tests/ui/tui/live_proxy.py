@@ -16,7 +16,7 @@ from barnabas.ui.tui.app import BarnabasApp
 from confluent_kafka import Consumer
 from textual.pilot import Pilot
 
-from .awaiting import LONG, text_of, until
+from .awaiting import text_of, until, until_true
 
 Steps = Callable[[Pilot[None]], Awaitable[None]]
 
@@ -77,8 +77,5 @@ class Client:
 
 async def outcome(pilot: Pilot[Any], future: Future[Any]) -> Any:
     """What came of it; the screen goes on meanwhile."""
-    for _ in range(int(LONG / 0.05)):
-        if future.done():
-            return future.result()
-        await pilot.pause(0.05)
-    raise AssertionError("the client still waits")
+    await until_true(pilot, future.done, lambda: "the client still waits")
+    return future.result()

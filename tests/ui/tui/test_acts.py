@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-import subprocess
-import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -17,7 +15,7 @@ from barnabas.captures import Capture, open_capture
 from barnabas.ui.tui.app import BarnabasApp
 from textual.pilot import Pilot
 
-from .awaiting import until
+from .awaiting import until, until_true
 
 
 def drive(capture: Capture, steps: Callable[[Pilot[None]], Awaitable[None]]) -> None:
@@ -82,13 +80,9 @@ def test_what_is_exported(story: Capture, numbers: dict[str, int], tmp_path: Pat
         names = ["one.py", "test_one.py", "one.json", "one.txt", "one.pcapng"]
         for at, name in enumerate(names):
             await exported(pilot, at, tmp_path / name)
-            for _ in range(500):
-                if (tmp_path / name).exists():
-                    break
-                await pilot.pause(0.02)
+            await until_true(pilot, (tmp_path / name).exists)
         for name in names[:2]:
-            done = subprocess.run([sys.executable, "-m", "py_compile", tmp_path / name], check=False)
-            assert done.returncode == 0
+            compile((tmp_path / name).read_text(), name, "exec")
         assert json.loads((tmp_path / "one.json").read_text())["api"] == "Metadata"
         assert "cluster_id" in (tmp_path / "one.txt").read_text()
         with open_capture(tmp_path / "one.pcapng") as one:
@@ -97,10 +91,7 @@ def test_what_is_exported(story: Capture, numbers: dict[str, int], tmp_path: Pat
         await pilot.press("slash", *"produce", "enter")
         (tmp_path / "all.jsonl").write_text("old")
         await exported(pilot, 6, tmp_path / "all.jsonl", replace=True)
-        for _ in range(3000):
-            if (tmp_path / "all.jsonl").read_text() != "old":
-                break
-            await pilot.pause(0.02)
+        await until_true(pilot, lambda: (tmp_path / "all.jsonl").read_text() != "old")
         apis = [json.loads(line)["api"] for line in (tmp_path / "all.jsonl").read_text().splitlines()]
         assert apis and set(apis) == {"Produce"}
         await exported(pilot, 0, tmp_path / "none" / "one.py")

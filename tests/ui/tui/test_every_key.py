@@ -15,6 +15,8 @@ from barnabas.ui.tui.views import PLACES
 from textual.pilot import Pilot
 from textual.widgets import Input
 
+from .awaiting import until_true
+
 ENDS = {"app.quit", "app.stop", "view.leave", "detail.back"}
 
 
@@ -64,8 +66,9 @@ def test_every_key_of_every_view(capture: Capture, live: bool, tmp_path: Path, m
     asyncio.run(go())
 
 
+@pytest.mark.parametrize("pane", ["tree", pytest.param("hex", marks=pytest.mark.slow)])
 def test_every_key_of_an_exchange(
-    story: Capture, numbers: dict[str, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    story: Capture, numbers: dict[str, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pane: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
 
@@ -73,24 +76,23 @@ def test_every_key_of_an_exchange(
         app = App(story, title="story")
         async with app.run_test(size=(80, 24), notifications=True) as pilot:
             await pilot.pause()
-            for pane in ("tree", "hex"):
-                for key in KEYS:
-                    if key.context not in ("detail", pane) or key.id in ENDS or (pane == "hex" != key.context):
-                        continue
-                    if getattr(app.screen, "context", "") != "detail":
-                        await back(pilot, 1)
-                        await pilot.press("escape", "g", *["j"] * numbers["not_leader"], "enter")
-                        await pilot.pause()
-                    screen: Any = app.screen
-                    assert screen.context == "detail"
-                    if pane == "hex":
-                        screen.add_class("hex")
-                        await pilot.pause()
-                        screen.bytes.focus()
-                    else:
-                        screen.response.focus()
+            for key in KEYS:
+                if key.context not in ("detail", pane) or key.id in ENDS or (pane == "hex" != key.context):
+                    continue
+                if getattr(app.screen, "context", "") != "detail":
+                    await back(pilot, 1)
+                    await pilot.press("escape", "g", *["j"] * numbers["not_leader"], "enter")
                     await pilot.pause()
-                    await pressed(pilot, key, screen)
+                screen: Any = app.screen
+                assert screen.context == "detail"
+                if pane == "hex":
+                    screen.add_class("hex")
+                    await pilot.pause()
+                    screen.bytes.focus()
+                else:
+                    screen.response.focus()
+                await pilot.pause()
+                await pressed(pilot, key, screen)
 
     asyncio.run(go())
 
@@ -127,7 +129,5 @@ async def back(pilot: Pilot[Any], number: int) -> None:
 async def settled(pilot: Pilot[Any]) -> None:
     """The capture has been read."""
     app: Any = pilot.app
-    for _ in range(6000):
-        await pilot.pause(0.01)
-        if not app.session.story.unread and not app.session.survey.behind:
-            return
+    await pilot.pause(0.01)
+    await until_true(pilot, lambda: not app.session.story.unread and not app.session.survey.behind)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Iterator
 
 import pytest
@@ -11,6 +10,7 @@ from barnabas.captures import Capture
 from barnabas.ui.tui import far_story
 from barnabas.ui.tui.far_story import FarStory
 from barnabas.ui.tui.story import Story
+from harness.waiting import until
 
 
 @pytest.fixture
@@ -20,12 +20,12 @@ def far(story: Capture) -> Iterator[FarStory]:
     made.stop()
 
 
-def read_on(story: Story, seconds: float = 60.0) -> None:
-    until = time.monotonic() + seconds
-    while story.unread:
+def read_on(story: Story) -> None:
+    def all_read() -> bool:
         story.step(0.05)
-        time.sleep(0.01)
-        assert time.monotonic() < until, "it is never read to its end"
+        return not story.unread
+
+    until(all_read, "it is never read to its end")
 
 
 def test_it_is_the_same_story(story: Capture, far: FarStory) -> None:

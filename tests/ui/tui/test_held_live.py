@@ -9,15 +9,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from barnabas.proxy import Proxy, ProxyConfig
+from barnabas.proxy import ProxyConfig
 from barnabas.proxy.control import Control, ControlConfig
 from barnabas.ui.testing.cluster import EmbeddedCluster
 from barnabas.ui.tui.held_queue import LEASE_SECONDS
 from browsing.terminal import terminal
 from confluent_kafka import KafkaException, Producer, TopicPartition
+from harness.proxies import Proxy
+from harness.waiting import PATIENCE
+from harness.waiting import until as wait_until
 from textual.pilot import Pilot
 
-from .awaiting import LONG, until
+from .awaiting import until, until_true
 from .live_proxy import Client, drive, hold, outcome
 
 
@@ -33,17 +36,17 @@ def proxy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Proxy]:
         with Proxy(config) as running:
             owner = Producer({"bootstrap.servers": "{}:{}".format(*running.address), "log_level": 0})
             owner.produce("orders", b"one", partition=0)
-            assert owner.flush(LONG) == 0
+            assert owner.flush(PATIENCE) == 0
             yield running
     finally:
         cluster.stop()
 
 
 def topics(client: Client) -> Any:
-    return client.run(lambda own: own.list_topics(timeout=60))
+    return client.run(lambda own: own.list_topics(timeout=PATIENCE))
 
 
-def first(client: Client, timeout: float = 60) -> Any:
+def first(client: Client, timeout: float = PATIENCE) -> Any:
     """"told", or the name of the client's error; one ListOffsets request asks for an offset."""
 
     def ask(own: Any) -> Any:
@@ -59,11 +62,8 @@ def first(client: Client, timeout: float = 60) -> Any:
 async def held_again(pilot: Pilot[Any], before: int) -> int:
     """The number of the only frame that waits, another one than before."""
     queue = pilot.app.session.held  # type: ignore[attr-defined]
-    for _ in range(int(LONG / 0.05)):
-        if [frame.number for frame in queue.frames] not in ([], [before]):
-            return int(queue.frames[0].number)
-        await pilot.pause(0.05)
-    raise AssertionError("nothing was held")
+    await until_true(pilot, lambda: [frame.number for frame in queue.frames] not in ([], [before]), lambda: "nothing was held")
+    return int(queue.frames[0].number)
 
 
 def test_hold_change_go_on_drop_answer_and_kill(proxy: Proxy, tmp_path: Path) -> None:
@@ -110,21 +110,38 @@ def test_hold_change_go_on_drop_answer_and_kill(proxy: Proxy, tmp_path: Path) ->
         was = pilot.app.session.held.frames[0].key  # type: ignore[attr-defined]
         await pilot.press("X")
         await until(pilot, "Nothing is held just now")
-        await pilot.pause(1)
+        await until_true(pilot, lambda: asked.done() or pilot.app.session.held.frames)  # type: ignore[attr-defined]
         asked = first(client) if asked.done() else asked
         number = await held_again(pilot, number)
         assert pilot.app.session.held.frames[0].key[0] != was[0]  # type: ignore[attr-defined]
         await pilot.press("a")
         assert await outcome(pilot, asked) == "told"
-        # Dropped: nothing comes of it, and the client gives up by itself.
-        asked = first(client, 5)
+        # Dropped: nothing comes of it.
+        asked = first(client)
         number = await held_again(pilot, number)
         await pilot.press("d")
         await until(pilot, "Nothing is held just now")
-        assert await outcome(pilot, asked) == "_TIMED_OUT"
+        assert await outcome(pilot, first(other)) == "told" and not asked.done()
         await pilot.press("I", "y")
         await until(pilot, "Nothing is intercepted")
         assert await outcome(pilot, first(other)) == "told"
+
+    drive(proxy, steps)
+
+
+@pytest.mark.slow
+def test_the_client_of_a_dropped_request_gives_up_by_itself(proxy: Proxy) -> None:
+    async def steps(pilot: Pilot[Any]) -> None:
+        client = Client(proxy.address, "gives-up")
+        assert await outcome(pilot, first(client)) == "told"
+        await hold(pilot, 'api == ListOffsets and client == "gives-up"')
+        asked = first(client, 15)
+        await held_again(pilot, 0)
+        await pilot.press("9")
+        await until(pilot, "replica_id")
+        await pilot.press("d")
+        await until(pilot, "Nothing is held just now")
+        assert await outcome(pilot, asked) == "_TIMED_OUT"
 
     drive(proxy, steps)
 
@@ -134,12 +151,12 @@ def test_a_request_is_sent_again_through_the_proxy(proxy: Proxy) -> None:
     client = Client(proxy.address, "looker")
 
     def end(own: Any) -> int:
-        return int(own.get_watermark_offsets(TopicPartition("orders", 0), timeout=60)[1])
+        return int(own.get_watermark_offsets(TopicPartition("orders", 0), timeout=PATIENCE)[1])
 
     async def steps(pilot: Pilot[Any]) -> None:
         producer = Producer({"bootstrap.servers": "{}:{}".format(*proxy.address), "client.id": "again", "log_level": 0})
         producer.produce("orders", b"two", partition=0)
-        assert await outcome(pilot, client.run(lambda own: producer.flush(LONG))) == 0
+        assert await outcome(pilot, client.run(lambda own: producer.flush(PATIENCE))) == 0
         before = await outcome(pilot, client.run(end))
         await pilot.press("slash", *"api == Produce", "enter")
         await until(pilot, "again")
@@ -190,7 +207,4 @@ def test_what_a_killed_screen_intercepted_ends_soon(proxy: Proxy, tmp_path: Path
         time.sleep(LEASE_SECONDS * 1.5)
         assert control.intercepts()  # renewed
         screen.process.kill()
-        end = time.monotonic() + LONG
-        while control.intercepts():
-            assert time.monotonic() < end, "it is still there"
-            time.sleep(0.1)
+        wait_until(lambda: not control.intercepts(), "it is still there")

@@ -6,7 +6,6 @@ import io
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 from barnabas.captures import Capture, Recorder, open_capture
 from barnabas.ui.tui.columns import duration, size
 from barnabas.ui.tui.plain import line, plain_lines, titles
+from harness.waiting import PATIENCE, until
 
 
 def printed(capture: Capture) -> list[str]:
@@ -70,12 +70,10 @@ def test_follow_prints_what_is_added_until_the_recording_ends(tmp_path: Path, sc
     with open_capture(tmp_path) as capture:
         thread = threading.Thread(target=plain_lines, args=(capture,), kwargs={"follow": True, "out": out})
         thread.start()
-        until = time.monotonic() + 60
-        while "Heartbeat" not in out.getvalue() and time.monotonic() < until:
-            time.sleep(0.02)
+        until(lambda: "Heartbeat" in out.getvalue())
         scribe.exchange(1, "LeaveGroup", 4, {"group_id": "g"}, {})
         scribe.close()
-        thread.join(60)
+        thread.join(PATIENCE)
         assert not thread.is_alive()
     assert [words.split()[4] for words in out.getvalue().splitlines()[1:]] == ["Heartbeat", "LeaveGroup"]
 

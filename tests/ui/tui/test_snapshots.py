@@ -60,7 +60,7 @@ def in_utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.mark.parametrize(
     "size",
-    [(80, 24), (120, 40), pytest.param((160, 48), marks=pytest.mark.slow)],
+    [pytest.param((80, 24), marks=pytest.mark.slow), (120, 40), pytest.param((160, 48), marks=pytest.mark.slow)],
     ids=["80x24", "120x40", "160x48"],
 )
 def test_screens_are_as_they_were_looked_at(story: Capture, size: tuple[int, int]) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from pathlib import Path
 
 import pytest
 from barnabas.captures import open_capture
 from barnabas.ui.tui.app import BarnabasApp
 from textual.pilot import Pilot
+
+from .awaiting import text_of, until_true
 
 CAPTURES = Path(__file__).parents[2] / "decoder" / "findings" / "captures"
 STORIES: dict[str, tuple[tuple[list[str], list[str]], ...]] = {
@@ -63,13 +64,8 @@ def test_the_cause_is_there_in_two_keys(name: str, size: tuple[int, int]) -> Non
 
 
 async def until(app: BarnabasApp, pilot: Pilot[None], wanted: list[str]) -> None:
-    shown = ""
-    end = time.monotonic() + 60
-    while time.monotonic() < end:
-        lines = [strip.text for strip in app.screen._compositor.render_strips(app.size)]
-        shown = " ".join(" ".join(lines).split())
-        if all(each in shown for each in wanted):
-            return
-        await pilot.pause(0.02)
-    missing = [each for each in wanted if each not in shown]
-    raise AssertionError(f"{missing} did not come:\n" + "\n".join(lines))
+    def missing() -> list[str]:
+        shown = " ".join(text_of(pilot).split())
+        return [each for each in wanted if each not in shown]
+
+    await until_true(pilot, lambda: not missing(), lambda: f"{missing()} did not come:\n{text_of(pilot)}")

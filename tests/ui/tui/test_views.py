@@ -22,7 +22,7 @@ from .awaiting import searched, until
 from .awaiting import text_of as text
 
 Steps = Callable[[Pilot[None]], Awaitable[None]]
-SIZES = [(80, 24), (120, 40), (160, 48)]
+SIZES: list[Any] = [(80, 24), (120, 40), pytest.param((160, 48), marks=pytest.mark.slow)]
 
 
 def drive(capture: Any, steps: Steps, size: tuple[int, int] = (120, 40), **options: Any) -> None:

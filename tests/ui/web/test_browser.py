@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 from browsing.chromium import CHROMIUM, Drawn, browser
-from browsing.pages import SECONDS, gone, serving
+from browsing.pages import gone, serving
+from harness.waiting import PATIENCE, PATIENCE_MS
 
 STORM = Path(__file__).parents[2] / "decoder" / "findings" / "captures" / "groups-storm.pcapng"
 # Colours in a part of each line of cells, as the terminal's canvas has them: where text stands there is more than one.
@@ -28,7 +29,7 @@ pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium: make c
 
 def painted(page: Any, wanted: Callable[[int], bool]) -> int:
     """How many lines have text in them, as soon as they are as many as wanted: the canvas is painted some frames later."""
-    for _ in range(int(SECONDS * 20)):
+    for _ in range(int(PATIENCE * 20)):
         lines = sum(colours > 1 for colours in page.evaluate(PAINTED))
         if wanted(lines):
             return lines
@@ -77,14 +78,14 @@ def test_a_person_sees_the_list_filters_it_and_opens_an_exchange(tmp_path: Path)
         drawn.until("exchanges")
         page.reload()  # with the cookie
         assert gone(screen)
-        page.wait_for_selector("body.-first-byte", timeout=SECONDS * 1000)
+        page.wait_for_selector("body.-first-byte", timeout=PATIENCE_MS)
         drawn.mark()
         page.keyboard.press("2")
         drawn.until("Broker")
         (screen,) = server.screens()
         drawn.mark()
         page.keyboard.press("Shift+Q")
-        page.wait_for_selector("body.-closed #ended", timeout=SECONDS * 1000)
+        page.wait_for_selector("body.-closed #ended", timeout=PATIENCE_MS)
         assert gone(screen)
         drawn.mark()
         page.click("#again")

@@ -9,13 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from barnabas.proxy import Proxy, ProxyConfig
+from barnabas.proxy import ProxyConfig
 from barnabas.proxy.control import ControlConfig
 from barnabas.proxy.metering import MeterConfig
 from barnabas.ui.testing.cluster import EmbeddedCluster
 from browsing.chromium import CHROMIUM, Drawn, browser
-from browsing.pages import SECONDS, gone, serving
+from browsing.pages import gone, serving
 from confluent_kafka import Producer
+from harness.proxies import Proxy
+from harness.waiting import PATIENCE
 
 FEED_TOKEN = "t" * 32
 
@@ -49,7 +51,7 @@ def traffic(proxy: Proxy) -> Iterator[None]:
     def send() -> None:
         while not ended.wait(0.05):
             producer.produce("orders", b"one", partition=0)
-            producer.flush(SECONDS)
+            producer.flush(PATIENCE)
 
     thread = threading.Thread(target=send)
     thread.start()

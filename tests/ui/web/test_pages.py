@@ -6,7 +6,6 @@ import asyncio
 import re
 import signal
 import sys
-import time
 import unicodedata
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,7 +20,8 @@ from barnabas.ui.cli.command_line import make_app
 from barnabas.ui.cli.failure import Failure
 from barnabas.ui.tui.app import BarnabasApp
 from barnabas.ui.web.access import Access
-from browsing.pages import CONTROL, SECONDS, Browser, Page, Server, children, gone, serving
+from browsing.pages import CONTROL, Browser, Page, Server, children, gone, serving
+from harness.waiting import PATIENCE
 
 STORM = Path(__file__).parents[2] / "decoder" / "findings" / "captures" / "groups-storm.pcapng"
 
@@ -136,7 +136,7 @@ def test_a_page_shows_the_list_takes_a_filter_and_ends_with_its_socket(server: S
             await page.until("97 exchanges")
             (screen,) = server.screens()
             await page.type("Q")  # it ends by itself: the page is told
-            async with asyncio.timeout(SECONDS):
+            async with asyncio.timeout(PATIENCE):
                 while (await page.socket.receive()).type not in (aiohttp.WSMsgType.CLOSE, aiohttp.WSMsgType.CLOSED):
                     pass
             assert gone(screen)
@@ -164,14 +164,12 @@ def test_no_more_pages_than_allowed(server: Server) -> None:
 
 async def free(browser: Browser) -> Page:
     """A page, as soon as there is room for one."""
-    until = time.monotonic() + SECONDS
-    while True:
-        try:
-            return await browser.page()
-        except aiohttp.WSServerHandshakeError:
-            if time.monotonic() > until:
-                raise
-            await asyncio.sleep(0.05)
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            try:
+                return await browser.page()
+            except aiohttp.WSServerHandshakeError:
+                await asyncio.sleep(0.05)
 
 
 def test_nothing_from_the_traffic_reaches_the_page_as_a_control_sequence(
@@ -215,7 +213,7 @@ def test_every_process_ends_with_the_server(tmp_path: Path, how: signal.Signals)
             screens = server.screens()
             assert len(screens) == 1
             server.process.send_signal(how)
-            status = await asyncio.to_thread(server.process.wait, SECONDS)
+            status = await asyncio.to_thread(server.process.wait, PATIENCE)
             assert status == (-signal.SIGKILL if how == signal.SIGKILL else 0)
             assert all(gone(pid) for pid in screens)
 
@@ -248,7 +246,7 @@ def test_a_screen_that_does_not_end_is_killed_with_all_it_has_started(monkeypatc
                 await asyncio.sleep(600)  # a page that takes nothing more
 
         output = asyncio.create_task(shown.output(show))
-        await asyncio.wait_for(enough.wait(), SECONDS)
+        await asyncio.wait_for(enough.wait(), PATIENCE)
         assert shown.pid is not None and bytes(drawn[:5]) == b"hello"
         pids = {shown.pid} | children(shown.pid)
         output.cancel()

@@ -11,7 +11,6 @@ use rdkafka::{Offset, TopicPartitionList};
 use serde_json::{json, Value};
 use std::time::{Duration, Instant};
 
-const WAIT: Duration = Duration::from_secs(12);
 const BOOKED: [&str; 4] = ["booked 0", "booked 1", "booked 2", "end"];
 
 type Outcome = Result<Value, Failed>;
@@ -25,13 +24,19 @@ impl From<KafkaError> for Failed {
     }
 }
 
+/// The bound of the tests, tests/harness/waiting.py.
+fn wait() -> Duration {
+    let given = std::env::var("BARNABAS_TEST_PATIENCE").ok().and_then(|seconds| seconds.parse().ok());
+    Duration::from_secs_f64(given.unwrap_or(90.0))
+}
+
 fn late(what: &str) -> Failed {
-    Failed("Timeout".into(), format!("waited {} s for {what}", WAIT.as_secs()))
+    Failed("Timeout".into(), format!("waited {} s for {what}", wait().as_secs()))
 }
 
 fn settings(bootstrap: &str, more: &[(&str, &str)]) -> ClientConfig {
     let mut config = ClientConfig::new();
-    config.set("bootstrap.servers", bootstrap).set("message.timeout.ms", "12000").set("log_level", "0");
+    config.set("bootstrap.servers", bootstrap).set("message.timeout.ms", &wait().as_millis().to_string()).set("log_level", "0");
     for (name, value) in more {
         config.set(*name, *value);
     }
@@ -46,7 +51,7 @@ fn consumer(bootstrap: &str, group: &str) -> Result<BaseConsumer, KafkaError> {
 }
 
 fn read(consumer: &BaseConsumer, count: usize) -> Result<Vec<String>, Failed> {
-    let end = Instant::now() + WAIT;
+    let end = Instant::now() + wait();
     let mut values = vec![];
     while values.len() < count {
         if Instant::now() > end {
@@ -62,7 +67,7 @@ fn read(consumer: &BaseConsumer, count: usize) -> Result<Vec<String>, Failed> {
 fn committed(consumer: &BaseConsumer, topic: &str, partition: i32) -> Result<i64, KafkaError> {
     let mut asked = TopicPartitionList::new();
     asked.add_partition(topic, partition);
-    let found = consumer.committed_offsets(asked, WAIT)?;
+    let found = consumer.committed_offsets(asked, wait())?;
     Ok(match found.find_partition(topic, partition).map(|each| each.offset()) {
         Some(Offset::Offset(offset)) => offset,
         _ => 0,
@@ -83,7 +88,7 @@ fn group(bootstrap: &str, run: &str) -> Outcome {
         for number in 0..10 {
             send(&producer, &topic, number % 2, &format!("{word} {number}"))?;
         }
-        producer.flush(WAIT)?;
+        producer.flush(wait())?;
         let member = consumer(bootstrap, &group)?;
         member.subscribe(&[&topic])?;
         let mut values = read(&member, 10)?;
@@ -100,7 +105,7 @@ fn transactions(bootstrap: &str, run: &str) -> Outcome {
     let producer: BaseProducer = settings(bootstrap, &[("transactional.id", &format!("{run}-tx"))])
         .create_with_context(DefaultProducerContext)?;
     let reader = consumer(bootstrap, &ledger)?;
-    producer.init_transactions(WAIT)?;
+    producer.init_transactions(wait())?;
     producer.begin_transaction()?;
     for value in &BOOKED[..3] {
         send(&producer, &topic, 0, value)?;
@@ -108,15 +113,15 @@ fn transactions(bootstrap: &str, run: &str) -> Outcome {
     let mut offsets = TopicPartitionList::new();
     offsets.add_partition_offset(&source, 0, Offset::Offset(7))?;
     let metadata = reader.group_metadata().ok_or_else(|| late("the group's metadata"))?;
-    producer.send_offsets_to_transaction(&offsets, &metadata, WAIT)?;
-    producer.commit_transaction(WAIT)?;
+    producer.send_offsets_to_transaction(&offsets, &metadata, wait())?;
+    producer.commit_transaction(wait())?;
     producer.begin_transaction()?;
     send(&producer, &topic, 0, "dropped")?;
-    producer.flush(WAIT)?;
-    producer.abort_transaction(WAIT)?;
+    producer.flush(wait())?;
+    producer.abort_transaction(wait())?;
     producer.begin_transaction()?;
     send(&producer, &topic, 0, "end")?;
-    producer.commit_transaction(WAIT)?;
+    producer.commit_transaction(wait())?;
     let mut from = TopicPartitionList::new();
     from.add_partition_offset(&topic, 0, Offset::Beginning)?;
     reader.assign(&from)?;
@@ -127,15 +132,15 @@ fn transactions(bootstrap: &str, run: &str) -> Outcome {
 fn admin(bootstrap: &str, run: &str) -> Outcome {
     let topic = format!("{run}-made");
     let client: AdminClient<DefaultClientContext> = settings(bootstrap, &[]).create()?;
-    let options = AdminOptions::new().request_timeout(Some(WAIT)).operation_timeout(Some(WAIT));
+    let options = AdminOptions::new().request_timeout(Some(wait())).operation_timeout(Some(wait()));
     let made = NewTopic::new(&topic, 3, TopicReplication::Fixed(1)).set("retention.ms", "3600000");
     let coded = |(_, code)| Failed(format!("{code:?}"), format!("{code}"));
     for result in futures_executor::block_on(client.create_topics([&made], &options))? {
         result.map_err(coded)?;
     }
-    let end = Instant::now() + WAIT;
+    let end = Instant::now() + wait();
     let partitions = loop {
-        let listed = client.inner().fetch_metadata(Some(&topic), WAIT)?;
+        let listed = client.inner().fetch_metadata(Some(&topic), wait())?;
         match listed.topics().first() {
             Some(of) if !of.partitions().is_empty() => break of.partitions().len(),
             _ if Instant::now() > end => return Err(late("the topic")),

@@ -1,0 +1,109 @@
+"""A message as its definition promises it, for whoever draws conclusions from fields.
+
+The decoder reads more than a definition allows: a null where none may be, and tagged fields that it does not know
+(KIP-482). Both are kept in `Message`, because they are facts about the bytes. A `MessageView` is the same message
+without them: a forbidden null is the empty value of its type, and there are no unknown tags. `forbidden_nulls` still says
+where there was one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+from .message import Message
+from .plan import ZERO_UUID, FieldPlan, StructPlan
+from .project import values_at
+
+_EMPTY = {"string": "", "uuid": ZERO_UUID}
+
+
+class MessageView(Message):
+    """`values`, `to_dict`, ``[path]`` and `lists_at` give None only where the message's version allows null."""
+
+    __slots__ = ("_as_read", "_sound")
+
+    def __init__(self, message: Message) -> None:
+        self._sound = _is_sound(message.plan.root, message.values)
+        self._as_read = message
+        super().__init__(
+            message.plan,
+            message.values if self._sound else _sound(message.plan.root, message.values),
+            message.frame,
+            message.body_start,
+            message.header,
+            message.trailing,
+        )
+
+    def forbidden_nulls(self) -> Iterator[str]:
+        return iter(()) if self._sound else self._as_read.forbidden_nulls()
+
+    def lists_at(self, *paths: str) -> tuple[list[Any], ...]:
+        """All values at each path (``"topics.partitions.leader_id"``), in wire order; UUIDs as 16 bytes."""
+        found = values_at(self.plan, self.frame, self.body_start, paths)
+        if self._sound:
+            return found
+        fields = (_field_at(self.plan.root, path) for path in paths)
+        return tuple([_value(f, v) for v in values] for f, values in zip(fields, found, strict=True))
+
+
+@cache
+def _structs(plan: StructPlan) -> tuple[tuple[int, bool, StructPlan], ...]:
+    """The fields that hold structs: position, whether an array, the struct."""
+    return tuple((i, f.array, f.struct) for i, f in enumerate(plan.fields) if f.struct is not None)
+
+
+@cache
+def _named_arrays(plan: StructPlan) -> tuple[int, ...]:
+    """Where arrays stand whose items have a length, which may say null; no item of an array may."""
+    return tuple(i for i, f in enumerate(plan.fields) if f.array and f.type in ("string", "bytes", "records"))
+
+
+def _is_sound(plan: StructPlan, values: tuple[Any, ...]) -> bool:
+    """Whether no null is forbidden and nothing is unknown: nearly always, and this is quick to see."""
+    if plan.flexible and values[-1]:
+        return False
+    if None in values and any(v is None and not f.nullable for f, v in zip(plan.fields, values, strict=False)):
+        return False
+    for at in _named_arrays(plan):
+        if values[at] is not None and None in values[at]:
+            return False
+    for at, array, struct in _structs(plan):
+        value = values[at]
+        if value is not None:
+            for item in value if array else (value,):
+                if not _is_sound(struct, item):
+                    return False
+    return True
+
+
+def _sound(plan: StructPlan, values: tuple[Any, ...]) -> tuple[Any, ...]:
+    found = tuple(_value(field, value) for field, value in zip(plan.fields, values, strict=False))
+    return (*found, ()) if plan.flexible else found
+
+
+def _value(field: FieldPlan, value: Any) -> Any:
+    if value is None:
+        return None if field.nullable else _empty(field)
+    if field.struct is None:
+        return tuple(_of_type(field) if v is None else v for v in value) if field.array and None in value else value
+    return tuple(_sound(field.struct, item) for item in value) if field.array else _sound(field.struct, value)
+
+
+def _empty(field: FieldPlan) -> Any:
+    return () if field.array else _of_type(field)
+
+
+def _of_type(field: FieldPlan) -> Any:
+    return field.struct.defaults() if field.struct is not None else _EMPTY.get(field.type, b"")
+
+
+@cache
+def _field_at(plan: StructPlan, path: str) -> FieldPlan:
+    """The field at a path; KeyError for one that this version does not have."""
+    name, _, rest = path.partition(".")
+    field = next((f for f in plan.fields if f.name == name), None)
+    if field is None or (rest and field.struct is None):
+        raise KeyError(path)
+    return _field_at(field.struct, rest) if rest and field.struct is not None else field

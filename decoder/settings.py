@@ -1,0 +1,47 @@
+"""Settings of brokers and topics: which of them are credentials, and which hold some without saying so."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from importlib import resources
+
+SENSITIVE = re.compile(
+    r"passw|passphrase|secret|token|credential|jaas|private|keystore\.key|truststore\.cert"
+    r"|(access|api|encryption|account)[._-]?key|basic\.auth|pwd|connection[._-]?string|user[._-]?info",
+    re.I,
+)
+"""Names of settings that are credentials. Searched in names of at most `MOST_NAME` characters."""
+MOST_NAME, MOST_VALUE = 1024, 4096
+"""Characters of a setting's name and value that are searched. Longer ones are taken for secrets: no hostile value costs
+more, and Kafka's own names and nearly all values are far shorter."""
+_OF_A_LISTENER = re.compile(r"listener\.name\.[^.]+\.(?:(?:plain|gssapi|oauthbearer|scram-sha-(?:256|512))\.)?")
+_WORD = re.compile(r"(\w++)([\"']?\s*+[=:])?", re.A)
+"""A word, and whether ``=`` or ``:`` follows. What it takes it never gives back: going through any text takes linear time."""
+_CREDENTIAL_WORDS = re.compile(r"passw|secret|pwd|credential|(?:access|account|api|shared)_?key|(?:passphrase|token)$", re.I)
+@cache
+def _in_clear() -> frozenset[str]:
+    text = resources.files(f"{__package__}.explanations").joinpath("settings_in_clear.txt").read_text("utf-8")
+    return frozenset(line for line in text.splitlines() if line and not line.startswith("#"))
+
+
+def known_in_clear(name: str) -> bool:
+    """Whether a setting is one of Kafka's own whose type says that it holds no credentials, also for one listener."""
+    return len(name) <= MOST_NAME and _OF_A_LISTENER.sub("", name, count=1) in _in_clear()
+
+
+def speaks_of_secrets(text: str) -> bool:
+    """Whether a value, whatever its setting's name says, holds credentials: ``password=…``, ``user:password@host``, a
+    private key; or is longer than what is searched."""
+    return len(text) > MOST_VALUE or "PRIVATE KEY-----" in text or _has_user_info(text) or any(
+        word[2] and _CREDENTIAL_WORDS.search(word[1]) for word in _WORD.finditer(text)
+    )  # fmt: skip
+
+
+def _has_user_info(text: str) -> bool:
+    """Whether there is a ``user:password`` in front of an ``@``, as in URLs and connection strings."""
+    for before in text.split("@")[:-1]:
+        user, separator, password = re.split(r"[\s/,;\"']", before)[-1].partition(":")
+        if user and separator and password:
+            return True
+    return False

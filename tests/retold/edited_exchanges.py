@@ -1,0 +1,209 @@
+"""Recorded traffic with something changed: other times, other answers, less of it, more of it.
+
+For what a real broker cannot be made to do in seconds. Nothing here changes what it is given: all functions return
+new exchanges and new lists of happenings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from barnabas.decoder import Exchange, ExchangeDone, RequestSeen, facts
+from barnabas.decoder.happening import Happening, Opened
+
+SECOND = 1_000_000_000
+PRODUCE_ERROR = "responses[0].partition_responses[0].error_code"
+PRODUCE_RECORDS = "topic_data[0].partition_data[0].records"
+Edit = Callable[[Exchange], Exchange]
+Fields = Mapping[str, Any]
+_COPIED = [name for name in Exchange.__slots__ if name not in ("_faults", "_messages", "_views", "marks")]
+
+
+def copied(exchange: Exchange, *, after: float = 0, answered_after: float = 0, **changed: Any) -> Exchange:
+    """The exchange once more, `after` s later, its response another `answered_after` s later.
+
+    `changed` are its attributes; a mapping as `request` or `response` changes fields of that message by path.
+    """
+    values = {name: getattr(exchange, name) for name in _COPIED}
+    shift, late = int(after * SECOND), int(answered_after * SECOND)
+    values["request_time_ns"] = (exchange.request_time_ns or 0) + shift
+    if exchange.response_time_ns is not None:
+        values["response_time_ns"] = exchange.response_time_ns + shift + late
+    for side in ("request", "response"):
+        if isinstance(changed.get(side), Mapping):
+            message = getattr(exchange, f"{side}_message")
+            assert message is not None
+            changed[side] = message.replace(changed[side]).encode()
+    made = Exchange(**(values | changed))
+    made.marks.update(exchange.marks)
+    return made
+
+
+def slower(exchanges: Iterable[Exchange], factor: float) -> list[Exchange]:
+    """The same exchanges, so many times as slow from the first request on."""
+    told = list(exchanges)
+    start = told[0].request_time_ns or 0
+
+    def at(time_ns: int | None) -> int:
+        return start + int(((time_ns or 0) - start) * factor)
+
+    return [copied(e, request_time_ns=at(e.request_time_ns), response_time_ns=at(e.response_time_ns)) for e in told]
+
+
+# --- edits: what becomes of one exchange ---------------------------------------------------------------------
+
+
+def answered(
+    fields: Fields | Callable[[dict[str, Any]], Fields], when: Callable[[Exchange], bool] | None = None
+) -> Edit:
+    """Fields of the response by path, or what a function makes of its body, in exchanges that have one."""
+
+    def edit(exchange: Exchange) -> Exchange:
+        message = exchange.response_message
+        if message is None or (when is not None and not when(exchange)):
+            return exchange
+        return copied(exchange, response=fields(message.to_dict()) if callable(fields) else fields)
+
+    return edit
+
+
+def refused(error: str, place: str = "error_code", when: Callable[[Exchange], bool] | None = None) -> Edit:
+    """The response has this error at that place."""
+    return answered({place: facts.error_code(error)}, when)
+
+
+def produce_refused(error: str, when: Callable[[Exchange], bool] | None = None) -> Edit:
+    """A Produce response has this error for its first partition."""
+    return refused(error, PRODUCE_ERROR, lambda e: e.api == "Produce" and (when is None or when(e)))
+
+
+def failed(exchange: Exchange) -> bool:
+    """Whether its response has an error."""
+    return bool(exchange.error)
+
+
+# --- happenings ----------------------------------------------------------------------------------------------
+
+
+def exchange_of(happening: Happening) -> Exchange | None:
+    return happening.exchange if isinstance(happening, RequestSeen | ExchangeDone) else None
+
+
+def time_of(happening: Happening) -> int:
+    """Its time in nanoseconds; that of its request for an exchange; 0 where there is none."""
+    exchange = exchange_of(happening)
+    return (getattr(happening, "time_ns", None) if exchange is None else exchange.request_time_ns) or 0
+
+
+def edited(
+    happenings: Iterable[Happening],
+    edit: Edit | None = None,
+    api: str | None = None,
+    *,
+    after: float = 0,
+    stretch: float = 1,
+) -> list[Happening]:
+    """The same with every exchange (or those of one API) as `edit` makes it, `after` s later, `stretch` times as slow."""
+    happenings = list(happenings)
+    start = next((time for h in happenings if (time := time_of(h))), 0)
+    new: dict[int, Exchange] = {}
+
+    def at(time_ns: int | None) -> int | None:
+        return None if time_ns is None else start + int((time_ns - start) * stretch) + int(after * SECOND)
+
+    def once(old: Exchange) -> Exchange:
+        if id(old) not in new:
+            times = {"request_time_ns": at(old.request_time_ns), "response_time_ns": at(old.response_time_ns)}
+            made = copied(old, **times)
+            new[id(old)] = edit(made) if edit is not None and api in (None, old.api) else made
+        return new[id(old)]
+
+    made: list[Happening] = []
+    for happening in happenings:
+        if isinstance(happening, RequestSeen | ExchangeDone):
+            made.append(type(happening)(once(happening.exchange)))
+        else:
+            time_ns = getattr(happening, "time_ns", None)
+            made.append(happening if time_ns is None else replace(happening, time_ns=at(time_ns)))  # type: ignore[call-arg]
+    return made
+
+
+def changed(happenings: Iterable[Happening], kind: type[Any], **fields: Any) -> list[Happening]:
+    """The same with other fields of the happenings of a kind."""
+    return [replace(h, **fields) if isinstance(h, kind) else h for h in happenings]
+
+
+def only(happenings: Iterable[Happening], wanted: Callable[[Exchange], bool]) -> list[Happening]:
+    """The exchanges that are wanted, and everything that is none."""
+    return [h for h in happenings if (e := exchange_of(h)) is None or wanted(e)]
+
+
+def without(happenings: Iterable[Happening], unwanted: Callable[[Exchange], bool]) -> list[Happening]:
+    """The same without some exchanges."""
+    return only(happenings, lambda e: not unwanted(e))
+
+
+def until(happenings: Iterable[Happening], api: str, count: int) -> list[Happening]:
+    """The same up to the `count`-th exchange of an API."""
+    seen: set[int] = set()
+    made: list[Happening] = []
+    for happening in happenings:
+        if (e := exchange_of(happening)) is not None and e.api == api:
+            seen.add(id(e))
+            if len(seen) > count:
+                break
+        made.append(happening)
+    return made
+
+
+def later(happenings: list[Happening], seconds: float) -> list[Happening]:
+    """Time goes on: another client connects so much later."""
+    last = max(map(time_of, happenings))
+    return [*happenings, Opened(99, "127.0.0.9:4000", "127.0.0.1:9092", last + int(seconds * SECOND))]
+
+
+def repeated(happenings: Iterable[Happening], times: int, seconds: float, edit: Edit | None = None) -> list[Happening]:
+    """What was produced, so many times within so many seconds, evenly."""
+    produced = [h.exchange for h in happenings if isinstance(h, RequestSeen) and h.exchange.api == "Produce"]
+    if edit is not None:
+        produced = [edit(e) for e in produced]
+    step = seconds / (len(produced) * times)
+    start = produced[0].request_time_ns or 0
+    made: list[Happening] = []
+    for number in range(times * len(produced)):
+        exchange = produced[number % len(produced)]
+        moved = copied(exchange, after=number * step + (start - (exchange.request_time_ns or 0)) / SECOND)
+        made += [RequestSeen(moved), ExchangeDone(moved)]
+    return made
+
+
+def unfollowed(happenings: Iterable[Happening]) -> list[Happening]:
+    """The same, of connections that nobody has followed: what ApiVersions says is known from these exchanges only."""
+    return edited(happenings, lambda e: copied(e, about=None))
+
+
+def offering(happenings: Iterable[Happening], **ranges: tuple[int, int]) -> list[Happening]:
+    """The same with brokers that offer other versions: (lowest, highest) by API."""
+    keys = {facts.api_key(name): ends for name, ends in ranges.items()}
+
+    def offered(body: dict[str, Any]) -> Fields:
+        for api in body["api_keys"]:
+            if api["api_key"] in keys:
+                api["min_version"], api["max_version"] = keys[api["api_key"]]
+        return {"api_keys": body["api_keys"]}
+
+    return edited(unfollowed(happenings), answered(offered), "ApiVersions")
+
+
+def position(happenings: list[Happening], kind: type[Any], api: str, client_id: str | None = None) -> int:
+    """Where the first request (``RequestSeen``) of an API, or its end (``ExchangeDone``), is; of one client if told."""
+    return next(
+        number
+        for number, happening in enumerate(happenings)
+        if isinstance(happening, kind)
+        and (e := exchange_of(happening)) is not None
+        and e.api == api
+        and client_id in (None, e.client_id)
+    )
