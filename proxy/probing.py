@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Callable, Collection
+from functools import partial
 from typing import TYPE_CHECKING
 
 from .addresses import reason
@@ -71,11 +72,11 @@ class Prober:
                 over = True
                 then()
 
-        def answered(name: Address) -> None:
+        def answered(name: Address, _: Answer) -> None:
             left.discard(name)
             if not left:
                 self._relay.timers.after(0, end)
 
         self._relay.timers.after(int(NAMES_SECONDS * 1e9), end)
         for name in names:
-            self._relay.resolver.resolve(*name, lambda _, name=name: answered(name))
+            self._relay.resolver.resolve(*name, partial(answered, name))

@@ -38,5 +38,5 @@ class Restarts:
 
     def too_often(self, name: str) -> bool:
         """Whether it has ended more than `MOST` times in the last minute."""
-        ends = self._ends.get(name, ())
-        return len(ends) > MOST and self._clock() - ends[0] <= WITHIN_SECONDS
+        ends = self._ends.get(name)
+        return ends is not None and len(ends) > MOST and self._clock() - ends[0] <= WITHIN_SECONDS

@@ -118,7 +118,8 @@ def pattern(text: str) -> Pattern:
         raise PatternError(f"more than {MOST_REPEATS} open repeats (*, +) in a regular expression take too long")
     if cost.ways > _MOST_WAYS:
         raise PatternError("a regular expression with so many alternatives and optional parts takes too long")
-    first, what = parsed[0] if len(parsed) else (None, None)
+    head: tuple[Any, Any] = parsed[0] if len(parsed) else (None, ())
+    first, what = head
     lines = str(first) in _REPEATS[:2] and what[:1] == (0,) and what[1] >= _OPEN and str(what[2][0][0]) == "ANY" and len(what[2]) == 1
     begins = str(first) == "AT" and "AT_BEGINNING" in str(what) and not parsed.state.flags & re.MULTILINE
     seen = _most(cost.ways, cost.repeats + (0 if begins or lines else 1))
