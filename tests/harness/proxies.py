@@ -97,8 +97,8 @@ def _last_exchanges(recording: Any) -> Iterator[str]:
 
 
 def new_test() -> None:
-    """Forget the proxies that earlier tests have stopped."""
-    _of_this_test[:] = [each for each in _of_this_test if not each._stopped]
+    """Forget the proxies of earlier tests that do not run."""
+    _of_this_test[:] = [each for each in _of_this_test if each._address is not None and not each._stopped]
 
 
 def what_they_saw() -> str:

@@ -42,7 +42,7 @@ def refuses(address: tuple[str, int]) -> bool:
 
 def test_nothing_is_left_after_stop(testbed: Testbed) -> None:
     broker = testbed.broker(echo)
-    before = set(os.listdir("/proc/self/fd"))
+    before, threads = set(os.listdir("/proc/self/fd")), set(threading.enumerate())
     proxy = Proxy(ProxyConfig(upstream=broker.address, probe=False))
     with proxy:
         client = socket.create_connection(proxy.address)
@@ -55,7 +55,7 @@ def test_nothing_is_left_after_stop(testbed: Testbed) -> None:
     until(lambda: len(os.listdir("/proc/self/fd")) <= len(before) + 1)  # the scripted broker closes its end
     broker.close()
     assert set(os.listdir("/proc/self/fd")) <= before
-    assert not [thread.name for thread in threading.enumerate() if thread.name == "proxy events"]
+    assert not [thread for thread in threading.enumerate() if thread.name == "proxy events" and thread not in threads]
     events = list(proxy.events())
     assert isinstance(events[0], Listening)
     assert isinstance(events[-1], Counts)
