@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from barnabas import decoder
 from barnabas.plugins.versions.dialect import Answer, Asked, Close, Forward, Silence, Stacked, Step
+from barnabas.proxy.board import Board
 from barnabas.proxy.relay import Relay
 from barnabas.proxy.ring import Ring
 from harness import wire
@@ -69,7 +70,7 @@ class Bed:
         self.relay = Relay(
             theirs,
             {
-                "ring": Ring.create().fd, "bells": {}, "room_bell": os.eventfd(0, os.EFD_NONBLOCK), "lossless": False,
+                "ring": Ring.create().fd, "board": Board.create(1, 0).fd, "bells": {}, "room_bell": os.eventfd(0, os.EFD_NONBLOCK), "lossless": False,
                 "upstream": testbed.broker(script).address, "listener": listener.detach(), "fixed_ports": False,
                 "rules": [], "probe": False,
             },

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from barnabas.proxy import events
 from barnabas.proxy.beginning import ACCEPTING
+from barnabas.proxy.board import Board
 from barnabas.proxy.lane import Lane
 from barnabas.proxy.relay import Relay
 from barnabas.proxy.ring import Ring
@@ -28,6 +29,7 @@ def test_a_fault_costs_one_connection(testbed: Testbed, monkeypatch: pytest.Monk
     address = listener.getsockname()
     settings = {
         "ring": ring.fd,
+        "board": Board.create(1, 0).fd,
         "bells": {},
         "room_bell": os.eventfd(0, os.EFD_NONBLOCK),
         "lossless": False,

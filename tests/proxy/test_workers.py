@@ -548,6 +548,7 @@ def test_a_client_that_its_worker_does_not_come_for_is_taken_by_another(monkeypa
     monkeypatch.setattr(Acceptor, "_begin", lambda self, client, peer, broker: taken.append(client))
     relay: Any = SimpleNamespace(draining=False, connections={}, sockets=SimpleNamespace(listen_for=lambda *_: None))
     relay.guard = SimpleNamespace(limits=Limits(), short_of_files=lambda listener: False)
+    relay.destinations = SimpleNamespace(listens=lambda *_: None)
     bells = [os.eventfd(0, os.EFD_NONBLOCK) for _ in range(2)]
     with socket.create_server(("127.0.0.1", 0)) as listener, socket.socket() as client:
         listener.setblocking(False)
