@@ -18,6 +18,7 @@ from typing import Any
 from barnabas.decoder.frame import MAX_FRAME, foreign_protocol
 from barnabas.plugins.rules import Rule
 from barnabas.proxy.addresses import AddressMap
+from barnabas.proxy.board import Board
 from barnabas.proxy.connection import Connection
 from barnabas.proxy.events import Address, Event, NotKafka
 from barnabas.proxy.lane import Lane
@@ -110,6 +111,7 @@ class Desk(Relay):
         listener = socket.create_server((OWN_HOST, 0))
         settings = {
             "ring": os.dup(self.shared.fd),
+            "board": Board.create(1, 0).fd,
             "bells": {"0": self._bells[0]},
             "room_bell": self._bells[1],
             "lossless": lossless,
