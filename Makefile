@@ -11,8 +11,8 @@ MINUTES ?= 60
 # each says with --help what it measures and against what
 BENCHES ?= decoder/run.py filter/run.py relay/run.py peers/run.py relay/clients.py rules/run.py translation/run.py captures/recording.py \
 	captures/run.py replay/run.py feed/run.py testing/run.py ui/run.py spark/tables.py spark/goals.py growth/run.py
-# how the test run uses the cores; one group (one broker, one Spark session) stays on one worker
-WORKERS ?= -n 2 --dist loadgroup
+# Most tests wait for brokers and clients: twice as many workers as cores. One group (one broker, one Spark session) stays on one worker.
+WORKERS ?= -n 4 --dist loadgroup
 
 VENV := .venv
 BIN := $(VENV)/bin
