@@ -242,8 +242,8 @@ class Transcriber(Skimmer):
             asked.kept = data, None
             return
         masked = self._masked(asked, Direction.REQUEST, data, asked.flags)
-        if masked is not data:
-            self._secret_requests[id(asked)] = data[4:]
+        if self._redact and secrets.concerns(Direction.REQUEST, asked.api_key, asked.api_version):
+            self._secret_requests[id(asked)] = data[4:]  # its answer comes here too, and takes it out (`_record`)
         asked.kept = masked, None
         asked.place = self._write(talk, 0, asked.time_ns, masked)
 
