@@ -40,8 +40,12 @@ def pytest_configure(config: pytest.Config) -> None:
     second_run.install(config)
 
 
-def pytest_runtest_setup() -> None:
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
     proxies.new_test()
+    for mark in item.iter_markers("needs"):
+        if why := mark.kwargs["why_not"]():
+            pytest.skip(why)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -60,9 +64,10 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark tests/real as ``real``, and put what takes long in front."""
     for item in items:
-        if item.path.is_relative_to(TESTS / "real"):
+        if item.nodeid.startswith("tests/real/"):
             item.add_marker(pytest.mark.real)
-    items.sort(key=lambda item: not any(item.path.is_relative_to(TESTS / folder) for folder in FIRST))
+    first = tuple(f"tests/{folder}/" for folder in FIRST)
+    items.sort(key=lambda item: not item.nodeid.startswith(first))
 
 
 def share(nodeid: str) -> str:

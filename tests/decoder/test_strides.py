@@ -419,7 +419,7 @@ def test_wrong_arguments_are_refused() -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-@pytest.mark.skipif(sanitized.library("libasan.so") is None, reason="gcc with its sanitizer libraries is not here")
+@pytest.mark.needs(why_not=sanitized.missing)
 def test_nothing_is_read_that_is_not_there(tmp_path: Path) -> None:
     """The tests above, with an accelerator that stops at every byte outside of what it was given."""
     extension = sanitized.build(tmp_path)
