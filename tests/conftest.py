@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 from pathlib import Path
@@ -23,6 +24,9 @@ settings.load_profile("ci" if os.environ.get("CI") else "everyday")
 # starts and interrupts.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# Thousands of tests are collected, and none is garbage: each worker would look through all of them again and again.
+gc.disable()
 
 FIRST = ("real", "captures/spark", "torture", "docs", "matrix")
 """Where single tests, or the brokers of a module, take long: begun last, they would leave the other workers idle."""
@@ -68,6 +72,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.real)
     first = tuple(f"tests/{folder}/" for folder in FIRST)
     items.sort(key=lambda item: not item.nodeid.startswith(first))
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()
 
 
 def share(nodeid: str) -> str:
