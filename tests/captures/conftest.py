@@ -24,7 +24,7 @@ def response_frame() -> Callable[..., bytes]:
     return metadata_answer
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def tshark() -> Callable[..., list[str]]:
     """`tshark(path, filter, *options)`: the lines tshark prints for the packets that the filter lets through."""
     program = shutil.which("tshark")
