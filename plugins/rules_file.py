@@ -6,11 +6,12 @@ import json
 import re
 import tomllib
 from pathlib import Path
-from typing import Any
-
-import yaml
+from typing import TYPE_CHECKING, Any
 
 from .given import Given, Wrong, plainly
+
+if TYPE_CHECKING:
+    import yaml
 
 
 class RuleError(ValueError):
@@ -73,6 +74,8 @@ def read_text(text: str, name: str) -> Source:
 
 
 def _yaml(text: str, name: str) -> Given:
+    import yaml  # not before: a relay gets its rules without
+
     try:
         root = yaml.compose(_without_tabs(text), Loader=yaml.SafeLoader)
         if root is None:
@@ -115,6 +118,8 @@ class _Nodes:
         self.seen = 0
 
     def given(self, node: yaml.Node, path: str, depth: int) -> Given:
+        import yaml
+
         place = node.start_mark.line + 1, node.start_mark.column + 1
         self.seen += 1
         if self.seen > self.MOST:
