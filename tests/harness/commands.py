@@ -108,6 +108,7 @@ def _be(words: list[str], folder: str, environment: dict[str, str], input: bytes
         theirs, ours = os.pipe()
         os.dup2(theirs, 0)
         os.close(theirs)
+        sys.stdin = open(0, closefd=False)  # multiprocessing has put another in its place
         threading.Thread(target=_feed, args=(ours, input), daemon=True).start()
     os.environ.clear()
     os.environ.update(environment)
