@@ -108,7 +108,7 @@ def _be(words: list[str], folder: str, environment: dict[str, str], input: bytes
         theirs, ours = os.pipe()
         os.dup2(theirs, 0)
         os.close(theirs)
-        sys.stdin = open(0, closefd=False)  # multiprocessing has put another in its place
+        sys.stdin = open(0, closefd=False)  # noqa: SIM115 - for the whole process; multiprocessing has put another there
         threading.Thread(target=_feed, args=(ours, input), daemon=True).start()
     os.environ.clear()
     os.environ.update(environment)
