@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Self
 
 from ...decoder import Exchange, Topics, TrailingBytes, decode_response
 from ...decoder.filter import Filter
-from ...decoder.filter.places import Pair
+from ...decoder.filter.places import Part
 from ...decoder.message import Message
 from ..fate import Fate
 from ..given import Given
@@ -26,11 +26,11 @@ class Seen:
 
 @dataclass(slots=True)
 class Scene:
-    """What an action may know when its rule fires. `selects`: whether the rule means this topic-partition."""
+    """What an action may know when its rule fires. `selects`: whether the rule means this part of a message."""
 
     seen: Seen
     random: random.Random
-    selects: Callable[[Exchange, Pair], bool]
+    selects: Callable[[Exchange, Part], bool]
     count: int
     """How often the rule has fired, this time included."""
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, ClassVar
 
-from ...decoder import EncodeError, Exchange, encode_response, facts
+from ...decoder import EncodeError, Exchange, facts
 from ...decoder.filter import Filter
 from ...decoder.message import Message
 from .. import answers
@@ -77,10 +77,12 @@ class Error(Action):
 
     def apply(self, scene: Scene, exchange: Exchange, frame: bytes) -> bytes:
         """The broker's response with the error where the rule means it."""
-        message = response_of(exchange, frame)
-        return answers.with_errors(
-            message, self.code, lambda pair: scene.selects(exchange, pair), scene.seen.topics
-        ).encode()
+        message, request = response_of(exchange, frame), exchange.request_message
+        assert request is not None  # `shape` has read it
+        found = answers.with_errors(
+            message, request, self.code, lambda part: scene.selects(exchange, part), scene.seen.topics
+        )
+        return frame if found is None else found
 
 
 @dataclass(frozen=True)
@@ -128,4 +130,4 @@ class Respond(Action):
 
     def answer(self, request: Message, correlation_id: int) -> bytes:
         fields = answers.mirrored(request) | answers.fitting(request.api_key, request.api_version, self.fields)
-        return encode_response(request.api_key, request.api_version, fields, correlation_id=correlation_id)
+        return answers.encoded(request, fields, correlation_id)

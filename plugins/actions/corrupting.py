@@ -98,7 +98,7 @@ class Corrupt(Action):
         edits = {
             leaf.path: damage(bytes(leaf.value), chance, self.fixed, self.count)
             for leaf in leaves(message, scene.seen.topics)
-            if leaf.field.type == "records" and leaf.value and scene.selects(exchange, leaf.pair)
+            if leaf.field.type == "records" and leaf.value and scene.selects(exchange, leaf.part)
         }
         return message.replace(edits) if edits else message
 

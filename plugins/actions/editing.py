@@ -10,7 +10,8 @@ from typing import Any, ClassVar
 from ...decoder import EncodeError, Exchange, facts
 from ...decoder.filter import Filter
 from ...decoder.message import Message
-from ...decoder.plan import StructPlan, plan
+from ...decoder.plan import API_VERSIONS, StructPlan, plan
+from .. import answers
 from ..fate import Fate
 from ..field_values import value_of
 from ..given import Given, Wrong
@@ -92,8 +93,11 @@ class Edit(Action):
         fate.notes.append(f"request edited: {names}")
 
     def change(self, scene: Scene, exchange: Exchange, frame: bytes) -> bytes:
-        message = response_of(exchange, frame)
-        return self.edited(message, exchange, scene).encode()
+        message = self.edited(response_of(exchange, frame), exchange, scene)
+        if message.plan.api_key == API_VERSIONS and message["error_code"] == answers.UNSUPPORTED_VERSION:
+            # who reads such an answer expects version 0
+            return answers.refused_versions(message.plan.version, message.to_dict(), message.header["correlation_id"])
+        return message.encode()
 
     def edited(self, message: Message, exchange: Exchange, scene: Scene) -> Message:
         """The message with its fields changed; paths that this version does not have are left out."""
@@ -103,10 +107,10 @@ class Edit(Action):
         for leaf in leaves(message, scene.seen.topics):
             if leaf.path in exact:
                 edits[leaf.path] = exact[leaf.path]
-            elif loose and (found := pattern(leaf.path)) in loose:
-                about = leaf.pair.topic is not None or leaf.pair.topic_id is not None
-                if not about or scene.selects(exchange, leaf.pair):
-                    edits[leaf.path] = loose[found]
+            elif loose and (found := pattern(leaf.path)) in loose and (
+                not leaf.depth or scene.selects(exchange, leaf.part)
+            ):
+                edits[leaf.path] = loose[found]
         for path in (*exact, *loose):
             if path not in edits and "." not in path and any(f.name == path for f in message.plan.root.fields):
                 edits[path] = exact.get(path, loose.get(path))  # a whole array or struct
@@ -139,7 +143,7 @@ class Leader(Action):
         nodes = sorted({leaf.value for leaf in found if pattern(leaf.path) == "brokers.node_id"})
         edits: dict[str, Any] = {}
         for leaf in found:
-            if leaf.field.name != "leader_id" or not scene.selects(exchange, leaf.pair):
+            if leaf.field.name != "leader_id" or not scene.selects(exchange, leaf.part):
                 continue
             edits[leaf.path] = -1 if self.to == "none" else _next(nodes, leaf.value)
             if self.to == "none":
@@ -174,7 +178,7 @@ class Coordinator(Action):
         found = list(leaves(message))
         texts = {leaf.struct for leaf in found if leaf.field.name == "error_message"}
         for leaf in found:
-            if leaf.field.name != "node_id":
+            if leaf.field.name != "node_id" or not scene.selects(exchange, leaf.part):
                 continue
             if self.to == "none":
                 edits |= {leaf.path: -1, leaf.struct + "host": "", leaf.struct + "port": -1}

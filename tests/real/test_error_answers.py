@@ -114,7 +114,7 @@ def test_answers_are_those_of_kafka(release: str, least: int) -> None:
         except decoder.DecodeError:
             count["laid out anew since"] += 1
             continue
-        made = answers.error_response(request, CLUSTER_AUTHORIZATION_FAILED, 1, parts=False)
+        made = answers.error_response(request, CLUSTER_AUTHORIZATION_FAILED, 1)
         ours = decoder.decode_response(made, api_key=key, api_version=version)
         found += [
             f"{api} v{version} {each}" for each in differences(api, ordered(java.to_dict()), ordered(ours.to_dict()))
