@@ -6,6 +6,7 @@ import random
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from enum import Flag, auto
 from typing import Any, ClassVar, Self
 
 from ...decoder import Exchange, Topics, TrailingBytes, decode_response
@@ -35,6 +36,30 @@ class Scene:
     """How often the rule has fired, this time included."""
 
 
+class Effect(Flag):
+    """What an action does to an exchange, as far as it decides which others go with it."""
+
+    CHANGES_REQUEST = auto()
+    """the broker gets another request"""
+    CHANGES_RESPONSE = auto()
+    """the client gets another response"""
+    WAITS = auto()
+    """the response comes later"""
+    KEEPS_REQUEST = auto()
+    """the broker gets no request that it could read"""
+    KEEPS_RESPONSE = auto()
+    """the client gets no response"""
+    NO_RESPONSE = auto()
+    """there is none, from the broker or made here"""
+    HIDES_RESPONSE = auto()
+    """the broker's response cannot be known for the one to this request"""
+    ENDS = auto()
+    """the connection ends before anything of this exchange has passed"""
+
+
+NO_EFFECT = Effect(0)
+
+
 class Action(ABC):
     """One thing to do. Frozen dataclasses; `to_dict` gives what `read` takes."""
 
@@ -59,6 +84,10 @@ class Action(ABC):
     @property
     def early(self) -> bool:
         return self.EARLY
+
+    @property
+    def effect(self) -> Effect:
+        return NO_EFFECT
 
 
 def span(ns: int) -> str:

@@ -7,17 +7,17 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, ClassVar
 
-from ...decoder import EncodeError, Exchange, facts
+from ...decoder import DecodeError, EncodeError, Exchange, decode_request, facts
 from ...decoder.filter import Filter
 from ...decoder.message import Message
 from ...decoder.plan import API_VERSIONS, StructPlan, plan
 from .. import answers
-from ..fate import Fate
+from ..fate import Fate, Undone
 from ..field_values import value_of
 from ..given import Given, Wrong
 from ..leaves import leaves, pattern
 from ..reach import versions
-from .action import Action, Scene, response_of
+from .action import Action, Effect, Scene, response_of
 
 METADATA = facts.api_key("Metadata")
 FIND_COORDINATOR = facts.api_key("FindCoordinator")
@@ -72,23 +72,28 @@ class Edit(Action):
     def early(self) -> bool:
         return self.side == "request"
 
+    @property
+    def effect(self) -> Effect:
+        return Effect.CHANGES_REQUEST if self.side == "request" else Effect.CHANGES_RESPONSE
+
     def to_dict(self) -> dict[str, Any]:
         return {"edit": dict(self.fields)} | ({} if self.side == "response" else {"in": self.side})
 
     def shape(self, fate: Fate, exchange: Exchange, scene: Scene) -> None:
         names = ", ".join(self.fields)
         if self.side == "response":
-            fate.changes.append(partial(self.change, scene))
-            fate.notes.append(f"response edited: {names}")
-            return
-        request = exchange.request_message
-        if request is None:
-            fate.notes.append("not edited: the request cannot be read")
+            fate.change(f"response edited: {names}", partial(self.change, scene))
             return
         try:
+            request = decode_request(fate.request) if fate.request is not None else exchange.request_message
+            if request is None:
+                raise Undone("request not edited: it cannot be read")
             fate.request = self.edited(request, exchange, scene).encode()
-        except (EncodeError, KeyError) as error:
-            fate.notes.append(f"not edited: {error}")
+        except Undone as why:
+            fate.notes.append(str(why))
+            return
+        except (DecodeError, EncodeError, KeyError) as error:
+            fate.notes.append(f"request not edited: {error}")
             return
         fate.notes.append(f"request edited: {names}")
 
@@ -114,7 +119,9 @@ class Edit(Action):
         for path in (*exact, *loose):
             if path not in edits and "." not in path and any(f.name == path for f in message.plan.root.fields):
                 edits[path] = exact.get(path, loose.get(path))  # a whole array or struct
-        return message.replace(edits) if edits else message
+        if not edits:
+            raise Undone(f"{self.side} not edited: it has none of {', '.join(self.fields)} in what is meant")
+        return message.replace(edits)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,12 +137,15 @@ class Leader(Action):
     def read(cls, fields: Mapping[str, Given], wanted: Filter) -> Leader:
         return cls(_elsewhere(fields["leader"], "leader", METADATA, wanted))
 
+    @property
+    def effect(self) -> Effect:
+        return Effect.CHANGES_RESPONSE
+
     def to_dict(self) -> dict[str, Any]:
         return {"leader": self.to}
 
     def shape(self, fate: Fate, exchange: Exchange, scene: Scene) -> None:
-        fate.changes.append(partial(self.change, scene))
-        fate.notes.append("no leader" if self.to == "none" else "leader moved")
+        fate.change("no leader" if self.to == "none" else "leader moved", partial(self.change, scene))
 
     def change(self, scene: Scene, exchange: Exchange, frame: bytes) -> bytes:
         message = response_of(exchange, frame)
@@ -148,7 +158,10 @@ class Leader(Action):
             edits[leaf.path] = -1 if self.to == "none" else _next(nodes, leaf.value)
             if self.to == "none":
                 edits[leaf.struct + "error_code"] = LEADER_NOT_AVAILABLE
-        return (message.replace(edits) if edits else message).encode()
+        edits = {path: value for path, value in edits.items() if message[path] != value}
+        if not edits:
+            raise Undone(f"leader not {self.to}: no other broker, or no partition that is meant" if self.to == "moved" else "leader not taken away: no partition that is meant has one")
+        return message.replace(edits).encode()
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,12 +177,15 @@ class Coordinator(Action):
     def read(cls, fields: Mapping[str, Given], wanted: Filter) -> Coordinator:
         return cls(_elsewhere(fields["coordinator"], "coordinator", FIND_COORDINATOR, wanted))
 
+    @property
+    def effect(self) -> Effect:
+        return Effect.CHANGES_RESPONSE
+
     def to_dict(self) -> dict[str, Any]:
         return {"coordinator": self.to}
 
     def shape(self, fate: Fate, exchange: Exchange, scene: Scene) -> None:
-        fate.changes.append(partial(self.change, scene))
-        fate.notes.append("no coordinator" if self.to == "none" else "coordinator moved")
+        fate.change("no coordinator" if self.to == "none" else "coordinator moved", partial(self.change, scene))
 
     def change(self, scene: Scene, exchange: Exchange, frame: bytes) -> bytes:
         message = response_of(exchange, frame)
@@ -183,13 +199,15 @@ class Coordinator(Action):
             if self.to == "none":
                 edits |= {leaf.path: -1, leaf.struct + "host": "", leaf.struct + "port": -1}
                 edits[leaf.struct + "error_code"] = COORDINATOR_NOT_AVAILABLE
-            elif (other := _next(sorted(brokers), leaf.value)) in brokers:
+            elif (other := _next(sorted(brokers), leaf.value)) in brokers and other != leaf.value:
                 host, port = brokers[other]
                 edits |= {leaf.path: other, leaf.struct + "host": host, leaf.struct + "port": port}
                 edits[leaf.struct + "error_code"] = 0
                 if leaf.struct in texts:
                     edits[leaf.struct + "error_message"] = None
-        return (message.replace(edits) if edits else message).encode()
+        if not edits:
+            raise Undone("coordinator not moved: no other broker is known, or no key that is meant")
+        return message.replace(edits).encode()
 
 
 def _elsewhere(given: Given, what: str, api_key: int, wanted: Filter) -> str:
