@@ -11,7 +11,7 @@ from ...decoder import DecodeError, EncodeError, Exchange, decode_request, facts
 from ...decoder.filter import Filter
 from ...decoder.message import Message
 from ...decoder.plan import API_VERSIONS, StructPlan, plan
-from .. import answers
+from .. import answers, unanswerable
 from ..fate import Fate, Undone
 from ..field_values import value_of
 from ..given import Given, Wrong
@@ -88,14 +88,16 @@ class Edit(Action):
             request = decode_request(fate.request) if fate.request is not None else exchange.request_message
             if request is None:
                 raise Undone("request not edited: it cannot be read")
-            fate.request = self.edited(request, exchange, scene).encode()
+            edited = self.edited(request, exchange, scene)
+            fate.request = edited.encode()
+            hangs = unanswerable.why(request, edited)
         except Undone as why:
             fate.notes.append(str(why))
             return
         except (DecodeError, EncodeError, KeyError) as error:
             fate.notes.append(f"request not edited: {error}")
             return
-        fate.notes.append(f"request edited: {names}")
+        fate.notes.append(f"request edited: {names}" + (f" ({hangs})" if hangs else ""))
 
     def change(self, scene: Scene, exchange: Exchange, frame: bytes) -> bytes:
         message = self.edited(response_of(exchange, frame), exchange, scene)

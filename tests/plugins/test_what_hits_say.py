@@ -107,3 +107,9 @@ def test_edits_of_one_request_all_reach_it() -> None:
     assert fate.request is not None
     sent = decoder.decode_request(fate.request)
     assert (sent["group_id"], sent["member_id"]) == ("a", "b")
+
+
+def test_an_edit_that_makes_the_client_hang_says_so() -> None:
+    body = {"acks": 1, "topic_data": []}
+    _, fate = fate_of({"edit": {"acks": 0}, "in": "request"}, "Produce", 7, body)
+    assert fate.notes == ["request edited: acks (acks is 0 now: the broker does not answer, and the client waits for its response)"]
