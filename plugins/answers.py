@@ -64,13 +64,11 @@ def encoded(request: Message, fields: Mapping[str, Any], correlation_id: int) ->
 
 
 def refused_versions(version: int, fields: Mapping[str, Any], correlation_id: int) -> bytes:
-    """The refusal of a version of ApiVersions, as a broker says it that does not serve that one: in version 0, with the range that
-    it serves (KIP-511). `fields`: the response in the client's version; a range that cannot be, as it holds the version that is
-    refused, is another one."""
-    served = next(
-        ((each["min_version"], each["max_version"]) for each in fields.get("api_keys") or () if each.get("api_key") == API_VERSIONS),
-        None,
-    )
+    """The refusal of a version of ApiVersions by a broker that does not serve it: in version 0, with the range that it serves
+    (KIP-511). `fields`: the response in the client's version. A range in it that holds the refused version is not used."""
+    offers = {each.get("api_key"): each for each in fields.get("api_keys") or ()}
+    own = offers.get(API_VERSIONS)
+    served = (own["min_version"], own["max_version"]) if own is not None else None
     if served is None or served[0] <= version <= served[1]:
         served = _others(version)
     return decoder.encode_version_refusal(correlation_id, served)
@@ -138,7 +136,9 @@ def mirrored(request: Message, error_code: int = 0) -> dict[str, Any]:
 def _failed(items: list[dict[str, Any]]) -> bool:
     """Whether any of the entries, or one inside them, says that it failed."""
     return any(
-        _failed(value) if isinstance(value, list) and value and isinstance(value[0], dict) else value and name.endswith("error_code")
+        _failed([each for each in value if isinstance(each, dict)])
+        if isinstance(value, list)
+        else name.endswith("error_code") and value != 0
         for item in items
         for name, value in item.items()
     )
@@ -400,25 +400,22 @@ class _Failing:
 @cache
 def _identity(struct: StructPlan, request: StructPlan) -> frozenset[str]:
     """The fields of a response's entry that say what it is about, and where replicas are, which an error does not change."""
-    asked = {(field.name, field.type) for each in _structs(request) for field in each.fields if not field.array}
-    listed = {_named(struct, field) for each in _structs(request) for field in each.fields if field.array and not field.struct}
-    found = {
-        field.name
-        for field in struct.fields
-        if (
-            not field.array
-            and (
-                field.map_key
-                or field.name in listed
-                or (field.name in PARTITION and field.type == "int32")
-                or (field.entity in ("topicName", "groupId", "transactionalId", "producerId"))
-                or (_identifies(field) and ((field.name, field.type) in asked or any(_alike(field, each) for each in _structs(request))))
-            )
-        )
-        or (field.array and field.entity == "brokerId")
-        or (field.array and any(_same_list(field, each) is not None for each in _structs(request)))
-    }
-    if not found & {field.name for field in struct.fields if not field.array}:
+    asked = list(_structs(request))
+    names = {(field.name, field.type) for each in asked for field in each.fields if not field.array}
+    listed = {_named(struct, field) for each in asked for field in each.fields if field.array and not field.struct}
+
+    def tells(field: FieldPlan) -> bool:
+        if field.array:
+            return field.entity == "brokerId" or any(_same_list(field, each) is not None for each in asked)
+        if field.map_key or field.name in listed or field.entity in ("topicName", "groupId", "transactionalId", "producerId"):
+            return True
+        if field.name in PARTITION and field.type == "int32":
+            return True
+        alike = (field.name, field.type) in names or any(_alike(field, each) for each in asked)
+        return _identifies(field) and alike
+
+    found = {field.name for field in struct.fields if tells(field)}
+    if not any(field.name in found for field in struct.fields if not field.array):
         found |= {field.name for field in struct.fields if _identifies(field)}
     return frozenset(found)
 

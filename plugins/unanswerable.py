@@ -1,4 +1,5 @@
-"""Requests that a plugin or rule has changed so that the client cannot take the answer: it waits, or finds nothing of what it asked for."""
+"""Requests that a plugin or rule has changed so that the client cannot take the answer: it waits for ever, or finds nothing of
+what it asked for."""
 
 from __future__ import annotations
 

@@ -114,8 +114,10 @@ class Corrupt(Action):
             if (found := damage(area, chance, self.fixed, self.count)) != area
         }
         if not edits:
-            why = "its records have nothing of the kind" if areas else "there are no records in what is meant"
-            raise Undone(f"{self.side} not corrupted: {self.kind}: {damaged_records.NEEDS.get(self.kind, why) if areas else why}")
+            why = "there are no records in what is meant"
+            if areas:
+                why = damaged_records.NEEDS.get(self.kind, "its records have nothing of the kind")
+            raise Undone(f"{self.side} not corrupted: {self.kind}: {why}")
         return message.replace(edits)
 
     def damaged(self, head: int, chance: random.Random, frame: Damage) -> Damage:

@@ -162,7 +162,9 @@ class Leader(Action):
                 edits[leaf.struct + "error_code"] = LEADER_NOT_AVAILABLE
         edits = {path: value for path, value in edits.items() if message[path] != value}
         if not edits:
-            raise Undone(f"leader not {self.to}: no other broker, or no partition that is meant" if self.to == "moved" else "leader not taken away: no partition that is meant has one")
+            if self.to == "moved":
+                raise Undone("leader not moved: there is no other broker, or no partition that is meant")
+            raise Undone("leader not taken away: no partition that is meant has one")
         return message.replace(edits).encode()
 
 

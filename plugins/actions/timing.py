@@ -104,9 +104,9 @@ def waits_itself(exchange: Exchange) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Throttle(Action):
-    """``throttle: 500ms``: what a broker does whose quota is exceeded. The response says so in throttle_time_ms, where its version
-    has that, and the connection's next requests are not read for so long (KIP-219). Brokers before Kafka 2.0 let the response
-    itself wait instead. ``mute: false`` leaves the waiting out."""
+    """``throttle: 500ms``: what a broker does whose quota is exceeded. The response says so in throttle_time_ms, where its
+    version has that, and the connection's next requests are not read for so long (KIP-219). Brokers before Kafka 2.0 let the
+    response itself wait instead. ``mute: false`` leaves the waiting out."""
 
     KEYS: ClassVar[tuple[str, ...]] = ("throttle", "mute")
 

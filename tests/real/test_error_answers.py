@@ -78,8 +78,7 @@ def differences(api: str, java: Any, ours: Any, path: str = "") -> Iterator[str]
     elif isinstance(java, list) or isinstance(ours, list):
         if (api, path[1:]) in LISTS:
             return
-        if not java:
-            return  # With an error of the whole, Java often leaves the parts out; ours say it again.
+        java, ours = java or [], ours or []
         if len(java) != len(ours):
             yield f"{path}: {len(java)} entries, ours {len(ours)}"
             return
