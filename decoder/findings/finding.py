@@ -62,6 +62,13 @@ class Finding:
         """Whether all of it comes of rules: they did it, or did something to the same client before."""
         return bool(self.rules) and not self.others
 
+    @property
+    def done_by(self) -> str:
+        """The rules that did it, in words; empty if none did."""
+        if not self.rules:
+            return ""
+        return f"{'all' if self.injected else 'some'} of it was done by {', '.join(map(repr, self.rules))}"
+
     def link(self, exchange: Exchange | None, time_ns: int | None = None, rules: Iterable[str] = ()) -> None:
         """Add evidence: the exchange (the first `KEPT` are kept), or the time of something that is none. `rules`: what did the
         latter; of an exchange that is known."""
