@@ -12,6 +12,7 @@ from .codec import (
     encode_body,
     encode_request,
     encode_response,
+    encode_version_refusal,
     peek_request,
 )
 from .connection import Connection, ExchangeDone, Opaque, RequestSeen
@@ -60,6 +61,7 @@ __all__ = [
     "encode_body",
     "encode_request",
     "encode_response",
+    "encode_version_refusal",
     "facts",
     "peek_request",
     "previews",

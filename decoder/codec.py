@@ -193,6 +193,14 @@ def encode_response(api_key: int, api_version: int, fields: Mapping[str, Any], *
     return _encode(of, fields, _head("ResponseHeader", of.header_version, header), header).frame
 
 
+def encode_version_refusal(correlation_id: int, served: tuple[int, int] | None) -> bytes:
+    """The answer to an ApiVersions of a version that is not served: in version 0, with the range that is (KIP-511; None: with
+    none, as before Kafka 2.4)."""
+    own = [] if served is None else [{"api_key": API_VERSIONS, "min_version": served[0], "max_version": served[1]}]
+    fields = {"error_code": UNSUPPORTED_VERSION, "api_keys": own}
+    return encode_response(API_VERSIONS, 0, fields, correlation_id=correlation_id)
+
+
 def encode_body(kind: str, api_key: int, api_version: int, fields: Mapping[str, Any]) -> bytes:
     """A bare body from a dict of fields."""
     return _encode(plan(kind, api_key, api_version), fields, b"", {}).frame
@@ -214,6 +222,7 @@ __all__ = [
     "encode_body",
     "encode_request",
     "encode_response",
+    "encode_version_refusal",
     "guess_request",
     "header_version",
     "peek_request",

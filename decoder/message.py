@@ -104,6 +104,10 @@ class Message:
         values = self.values
         for path, new in edits.items():
             values = _replaced(self.plan.root, values, list(steps(path)), new, path)
+        return self.with_values(values)
+
+    def with_values(self, values: tuple[Any, ...]) -> Message:
+        """The message with these values, in plan form. Those that are its own, by identity, keep their bytes."""
         frame = Splicer(self.frame, self.body_start).root(self.plan.root, self.values, values)
         return Message(self.plan, values, frame, self.body_start, self.header, self.trailing)
 

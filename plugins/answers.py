@@ -1,38 +1,37 @@
 """Typed answers: a response with an error, right for the request at its version, made from the schema alone.
 
-A response with an error code of its own gets that, and empty lists. In others, every list whose entries have error codes
-gets an entry for everything that the request lists of its kind (topics for topics, partitions for partitions, groups for
-group ids), with the fields that say what it is about, and the innermost error codes are set. All else is the schema's
-default, and -1 where brokers say so. Kafka's own `getErrorResponse` is the judge (tests/real/test_error_answers.py).
+Where an error stands is a fact (`decoder.error_places`), the same for answers made here and for responses of a broker that get
+an error. An answer has an entry for everything that the request lists of the kind that failed (topics for topics, partitions
+for partitions, groups for group ids), with the fields that say what it is about. All else is the schema's default, and -1 where
+brokers say so. Kafka's own `getErrorResponse` is the judge (tests/real/test_error_answers.py).
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 from .. import decoder
-from ..decoder import Topics, facts
-from ..decoder.filter.places import PARTITION, PARTITIONS, Pair
+from ..decoder import Topics, error_places, facts
+from ..decoder.encode import values_from
+from ..decoder.error_places import Place, error_field, has_errors
+from ..decoder.filter.places import PARTITION, PARTITIONS, Part
 from ..decoder.message import Message, is_error_code
-from ..decoder.plan import FieldPlan, StructPlan, plan
-from .leaves import leaves
+from ..decoder.plan import API_VERSIONS, FieldPlan, StructPlan, plan
+from .leaves import inside, whole_part
 
-Selects = Callable[[Pair], bool]
-"""Whether the rule means this topic-partition."""
+Selects = Callable[[Part], bool]
+"""Whether the rule means this part of a response."""
+UNSUPPORTED_VERSION = facts.error_code("UNSUPPORTED_VERSION")
 
 
 @cache
 def carries(api_key: int, api_version: int | None = None) -> bool:
     """Whether the response of an API (at this version, or at any) has an error code."""
     versions = facts.api(api_key).versions.every() if api_version is None else (api_version,)
-    return any(_has_error(plan("response", api_key, version).root) for version in versions)
-
-
-def _has_error(struct: StructPlan) -> bool:
-    return any(is_error_code(f) or (f.struct is not None and _has_error(f.struct)) for f in struct.fields)
+    return any(has_errors(plan("response", api_key, version).root) for version in versions)
 
 
 @cache
@@ -51,110 +50,160 @@ def fitting(api_key: int, api_version: int, fields: Mapping[str, Any]) -> dict[s
     return {name: value for name, value in fields.items() if name in known}
 
 
-_OF_PARTS = re.compile(
-    r"LEADER|PARTITION|OFFSET|TOPIC|REPLICA|MESSAGE|RECORD|BATCH|STORAGE|LOG_DIR|MEMBER|INSTANCE|SEQUENCE|REASSIGNMENT|SNAPSHOT"
-)
+def error_response(request: Message, error_code: int, correlation_id: int) -> bytes:
+    """The response frame with `error_code` for everything the request asked (without the 4 size bytes)."""
+    return encoded(request, mirrored(request, error_code), correlation_id)
 
 
-@cache
-def about_parts(error_code: int) -> bool:
-    """Whether an error is said of a topic, partition or member rather than of the whole request, by its name."""
-    name = facts.error_name(error_code)
-    return bool(_OF_PARTS.search(name)) and "SESSION" not in name
-
-
-def error_response(request: Message, error_code: int, correlation_id: int, parts: bool | None = None) -> bytes:
-    """The response frame with `error_code` for everything the request asked (without the 4 size bytes).
-
-    `parts`: it is said of each part (partition, group, member, resource) and not of the response as a whole, where the
-    response has places for both; None: as `about_parts` says.
-    """
+def encoded(request: Message, fields: Mapping[str, Any], correlation_id: int) -> bytes:
+    """The response frame to a request, with these fields."""
     key, version = request.api_key, request.api_version
-    fields = mirrored(request, error_code, about_parts(error_code) if parts is None else parts)
+    if key == API_VERSIONS and fields.get("error_code") == UNSUPPORTED_VERSION:
+        return refused_versions(version, fields, correlation_id)
     return decoder.encode_response(key, version, fields, correlation_id=correlation_id)
 
 
-def mirrored(request: Message, error_code: int = 0, parts: bool = False) -> dict[str, Any]:
-    """The fields of a response that answers everything a request asked."""
+def refused_versions(version: int, fields: Mapping[str, Any], correlation_id: int) -> bytes:
+    """The refusal of a version of ApiVersions by a broker that does not serve it: in version 0, with the range that it serves
+    (KIP-511). `fields`: the response in the client's version. A range in it that holds the refused version is not used."""
+    offers = {each.get("api_key"): each for each in fields.get("api_keys") or ()}
+    own = offers.get(API_VERSIONS)
+    served = (own["min_version"], own["max_version"]) if own is not None else None
+    if served is None or served[0] <= version <= served[1]:
+        served = _others(version)
+    return decoder.encode_version_refusal(correlation_id, served)
+
+
+def _others(version: int) -> tuple[int, int]:
+    """The range of ApiVersions of a broker that does not serve this version: an older one, or, of version 0, a newer one."""
+    high = facts.api(API_VERSIONS).versions.high or 0
+    return (0, min(version - 1, high)) if version else (1, high)
+
+
+@dataclass(frozen=True, slots=True)
+class _Making:
+    """What answers are made of: the request's plan and the error with its place."""
+
+    request: StructPlan
+    code: int
+    place: Place
+
+    def here(self, array: str) -> bool:
+        """Whether the error stands in the entries of an array."""
+        return array in self.place.arrays
+
+    def below(self, struct: StructPlan) -> bool:
+        """Whether it stands somewhere inside a struct."""
+        return any(
+            field.struct is not None and (self.here(field.name) or self.below(field.struct)) for field in struct.fields
+        )
+
+    def codes(self, struct: StructPlan, failed: bool = True) -> dict[str, Any]:
+        """The error code of an entry that failed, or did not."""
+        field = error_field(struct)
+        if field is None:
+            return {}
+        return {field.name: 0} | ({self.place.field or field.name: self.code} if failed else {})
+
+
+def mirrored(request: Message, error_code: int = 0) -> dict[str, Any]:
+    """The fields of a response that answers everything a request asked; with an error where that stands."""
     response = plan("response", request.api_key, request.api_version).root
+    place = error_places.of(request.api_key, request.api_version, error_code)
+    making = _Making(request.plan.root, error_code, place)
     given = request.to_dict()
     out = _defaults(response)
     asked = {field.name: field.type for field in request.plan.root.fields}
-    own, some = "", False
+    own = error_field(response)
+    some = False
     for field in response.fields:
         if field.tag is not None:
             continue
-        if is_error_code(field):
-            own = field.name
-        elif field.array and field.struct is not None and _has_error(field.struct):
-            items = _items(field.struct, request.plan.root, given, error_code)
+        if field.array and field.struct is not None and has_errors(field.struct):
+            items: list[dict[str, Any]] = []
+            if not error_code or place.parts or making.here(field.name) or making.below(field.struct):
+                items = _items(making, field, field.struct, request.plan.root, given)
             # A request that asks for everything (null) is answered with nothing.
             out[field.name] = items or (None if field.nullable else [])
-            some = some or bool(items)
-        elif field.name == "session_id" and asked.get(field.name) == field.type:
+            some = some or _failed(items)
+        elif field.name == "session_id" and asked.get(field.name) == field.type and not place.alone:
             out[field.name] = given[field.name]
-    if own:
-        out[own] = 0 if parts and some else error_code
+    if own is not None:
+        out[own.name] = error_code if place.whole or not some else 0
     return out
 
 
-def _items(wanted: StructPlan, request: StructPlan, given: Mapping[str, Any], error_code: int) -> list[dict[str, Any]]:
-    """An entry of the response's array for everything that the request lists of its kind."""
+def _failed(items: list[dict[str, Any]]) -> bool:
+    """Whether any of the entries, or one inside them, says that it failed."""
+    return any(
+        _failed([each for each in value if isinstance(each, dict)])
+        if isinstance(value, list)
+        else name.endswith("error_code") and value != 0
+        for item in items
+        for name, value in item.items()
+    )
+
+
+def _items(
+    making: _Making, field: FieldPlan, wanted: StructPlan, request: StructPlan, given: Mapping[str, Any]
+) -> list[dict[str, Any]]:
+    """An entry of a response's array for everything that the request lists of its kind."""
     found: list[dict[str, Any]] = []
-    for field in request.fields:
-        asked = given.get(field.name)
-        if not field.array or asked is None or field.name.startswith("forgotten"):
+    for listed in request.fields:
+        asked = given.get(listed.name)
+        if not listed.array or asked is None or listed.name.startswith("forgotten"):
             continue  # what a fetch session forgets is not asked for (KIP-227)
-        if field.struct is None:
-            named = _named(wanted, field)
+        if listed.struct is None:
+            named = _named(wanted, listed)
             if named is not None:
-                found += [_defaults(wanted) | _codes(wanted, error_code) | {named: value} for value in asked]
+                found += [_item(making, field, wanted, None, {}) | {named: value} for value in asked]
             continue
-        if _shares(wanted, field.struct):
+        if _shares(wanted, listed.struct):
             place = _partition_name(wanted)
-            apart = place is not None and _partition_name(field.struct) is None
+            apart = place is not None and _partition_name(listed.struct) is None
             for item in asked:
-                entry = _item(wanted, field.struct, item, error_code)
+                entry = _item(making, field, wanted, listed.struct, item)
                 # Old inter-broker requests list partitions within topics, their responses one flat list.
                 entries = (
-                    [entry | {place: each} for each in _numbers(field.struct, item)] if apart and place else [entry]
+                    [entry | {place: each} for each in _numbers(listed.struct, item)] if apart and place else [entry]
                 )
                 found += [each for each in entries if each not in found]  # to delete and to insert: answered once
         elif _only_errors(wanted):
-            found += [_defaults(wanted) | _codes(wanted, error_code) for _ in asked]
+            found += [_item(making, field, wanted, None, {}) for _ in asked]
         elif any(
-            inner.struct is not None and inner.array and _shares(wanted, inner.struct) for inner in field.struct.fields
+            inner.struct is not None and inner.array and _shares(wanted, inner.struct) for inner in listed.struct.fields
         ):
             for item in asked:
-                found += _items(wanted, field.struct, item, error_code)
+                found += _items(making, field, wanted, listed.struct, item)
     return found
 
 
-def _item(wanted: StructPlan, asked: StructPlan, given: Mapping[str, Any], error_code: int) -> dict[str, Any]:
+def _item(
+    making: _Making, array: FieldPlan, wanted: StructPlan, asked: StructPlan | None, given: Mapping[str, Any]
+) -> dict[str, Any]:
+    """An entry of a response's array for an entry of the request (None: a plain value of it)."""
     out = _defaults(wanted)
-    types = {field.name: field.type for field in asked.fields if not field.array and field.struct is None}
-    own = _codes(wanted, error_code)
-    deeper = False
+    types = {field.name: field.type for field in asked.fields if not field.array and field.struct is None} if asked else {}
+    own = error_field(wanted) is not None
+    # With an error of its own, an entry without one for each of its parts is complete.
+    here = own and (making.here(array.name) or not making.below(wanted))
+    some = False
     for field in wanted.fields:
         if field.tag is not None:
             continue
-        if field.array and field.struct is not None and _has_error(field.struct):
-            # With an error of its own, an entry without one for each of its parts is complete.
-            deeper = not own
-            out[field.name] = [] if own else _items(field.struct, asked, given, error_code)
-        elif _same_list(field, asked) is not None:
+        if field.array and field.struct is not None and has_errors(field.struct):
+            items = [] if here or asked is None else _items(making, field, field.struct, asked, given)
+            out[field.name] = items
+            some = some or bool(items)
+        elif asked is not None and _same_list(field, asked) is not None:
             out[field.name] = given[field.name]
-        elif not field.array and field.struct is not None and _has_error(field.struct):
-            out[field.name] = _defaults(field.struct) | _codes(field.struct, error_code)
+        elif not field.array and field.struct is not None and has_errors(field.struct):
+            out[field.name] = _defaults(field.struct) | making.codes(field.struct)
         elif _identifies(field) and types.get(field.name) == field.type:
             out[field.name] = given[field.name]
-        elif _identifies(field) and (other := _alike(field, asked)) is not None:
+        elif asked is not None and _identifies(field) and (other := _alike(field, asked)) is not None:
             out[field.name] = given[other]
-    return out if deeper else out | own
-
-
-def _codes(struct: StructPlan, error_code: int) -> dict[str, Any]:
-    return {field.name: error_code for field in struct.fields if is_error_code(field) and field.tag is None}
+    return out | making.codes(wanted, here or not some)
 
 
 def _identifies(field: FieldPlan) -> bool:
@@ -233,7 +282,7 @@ def _numbers(struct: StructPlan, given: Mapping[str, Any]) -> list[int]:
 def _only_errors(struct: StructPlan) -> bool:
     """Whether an entry says nothing of what it is about: then the order does."""
     return not any(
-        _identifies(field) or (field.struct is not None and not _has_error(field.struct)) for field in struct.fields
+        _identifies(field) or (field.struct is not None and not has_errors(field.struct)) for field in struct.fields
     )
 
 
@@ -261,26 +310,118 @@ def _is_position(field: FieldPlan) -> bool:
     return field.name in ("producer_epoch", "leader_epoch") and field.type in ("int16", "int32")
 
 
-def with_errors(response: Message, error_code: int, selects: Selects, topics: Topics | None = None) -> Message:
-    """The broker's response with `error_code` in what the rule means, as if that had failed.
+def with_errors(
+    response: Message, request: Message, error_code: int, selects: Selects, topics: Topics | None = None
+) -> bytes | None:
+    """The frame of a broker's response with `error_code` in what the rule means, as if that had failed; None if the rule means
+    none of its parts.
 
-    The innermost error codes are set: those of the partitions that are selected, or of every group or resource in
-    responses that are about no partitions; the response's own where there are none.
+    An error of the whole request makes it the answer that `error_response` gives. Otherwise the entries where the error stands
+    get it, those that are selected, and say nothing of what did not happen; where the broker has listed none (a topic without
+    partitions), the entry around them does. NONE clears the errors of what is selected.
     """
-    edits = dict(_errors(response, error_code, selects, topics))
-    return response.replace(edits) if edits else response
+    place = error_places.of(response.plan.api_key, response.plan.version, error_code)
+    if error_code and place.whole and error_field(response.plan.root) is not None:
+        return error_response(request, error_code, response.header["correlation_id"])
+    failing = _Failing(_Making(request.plan.root, error_code, place), selects, topics)
+    root = whole_part(response, topics)
+    values = failing.struct(root, "")
+    if values is response.values and error_code and not failing.seen and error_field(response.plan.root) is not None:
+        return error_response(request, error_code, response.header["correlation_id"])
+    return None if values is response.values else response.with_values(values).encode()
 
 
-def _errors(response: Message, error_code: int, selects: Selects, topics: Topics | None) -> Iterator[tuple[str, int]]:
-    found = list(leaves(response, topics))
-    places = [leaf for leaf in found if is_error_code(leaf.field)]
-    deepest = max((leaf.depth for leaf in places), default=0)
-    chosen = set()
-    for leaf in places:
-        about = leaf.pair.topic is not None or leaf.pair.topic_id is not None
-        if leaf.depth == deepest and (not about or selects(leaf.pair)):
-            chosen.add(leaf.struct)
-            yield leaf.path, error_code
-    for leaf in found:
-        if leaf.struct in chosen and leaf.struct and leaf.field.tag is None and _is_position(leaf.field):
-            yield leaf.path, -1
+@dataclass(slots=True)
+class _Failing:
+    """Puts an error into the values of a response, and leaves alone, by identity, what does not get it."""
+
+    making: _Making
+    selects: Selects
+    topics: Topics | None
+    seen: bool = False
+    """Whether there was any entry in which the error could stand."""
+
+    def struct(self, part: Part, array: str) -> tuple[Any, ...]:
+        """The values of a struct; `array`: the array that it is an entry of."""
+        _, struct, values = part.around[-1]
+        making = self.making
+        if not making.code:
+            return self._cleared(part, array)
+        if array and making.here(array):
+            self.seen = True
+            return self._failed(struct, values) if self.selects(part) else values
+        new = list(values)
+        some = False
+        for at, field in enumerate(struct.fields):
+            if field.struct is None or values[at] is None or not (making.here(field.name) or making.below(field.struct)):
+                continue
+            if field.array:
+                some = some or bool(values[at])
+                items = tuple(self.struct(inside(part, field, item, self.topics), field.name) for item in values[at])
+                if any(a is not b for a, b in zip(items, values[at], strict=True)):
+                    new[at] = items
+            else:
+                some = True
+                new[at] = self.struct(inside(part, field, values[at], self.topics), array)
+        if array and not some and error_field(struct) is not None and making.below(struct):
+            self.seen = True
+            return self._failed(struct, values) if self.selects(part) else values
+        return tuple(new) if any(a is not b for a, b in zip(new, values, strict=True)) else values
+
+    def _failed(self, struct: StructPlan, values: tuple[Any, ...]) -> tuple[Any, ...]:
+        """An entry that failed: what it is about, the error, and nothing else."""
+        kept = _identity(struct, self.making.request)
+        blank = values_from(struct, _defaults(struct) | self.making.codes(struct))
+        names = [field.name for field in struct.fields]
+        return tuple(
+            value if at < len(names) and names[at] in kept else other
+            for at, (value, other) in enumerate(zip(values, blank, strict=True))
+        )
+
+    def _cleared(self, part: Part, array: str) -> tuple[Any, ...]:
+        """The values without errors."""
+        _, struct, values = part.around[-1]
+        mine = not array or self.selects(part)
+        new = list(values)
+        for at, field in enumerate(struct.fields):
+            if is_error_code(field) and mine and values[at]:
+                new[at] = 0
+            elif field.struct is not None and values[at] is not None and has_errors(field.struct):
+                items = tuple(
+                    self._cleared(inside(part, field, item, self.topics), field.name)
+                    for item in (values[at] if field.array else (values[at],))
+                )
+                before = values[at] if field.array else (values[at],)
+                if any(a is not b for a, b in zip(items, before, strict=True)):
+                    new[at] = items if field.array else items[0]
+        return tuple(new) if any(a is not b for a, b in zip(new, values, strict=True)) else values
+
+
+@cache
+def _identity(struct: StructPlan, request: StructPlan) -> frozenset[str]:
+    """The fields of a response's entry that say what it is about, and where replicas are, which an error does not change."""
+    asked = list(_structs(request))
+    names = {(field.name, field.type) for each in asked for field in each.fields if not field.array}
+    listed = {_named(struct, field) for each in asked for field in each.fields if field.array and not field.struct}
+
+    def tells(field: FieldPlan) -> bool:
+        if field.array:
+            return field.entity == "brokerId" or any(_same_list(field, each) is not None for each in asked)
+        if field.map_key or field.name in listed or field.entity in ("topicName", "groupId", "transactionalId", "producerId"):
+            return True
+        if field.name in PARTITION and field.type == "int32":
+            return True
+        alike = (field.name, field.type) in names or any(_alike(field, each) for each in asked)
+        return _identifies(field) and alike
+
+    found = {field.name for field in struct.fields if tells(field)}
+    if not any(field.name in found for field in struct.fields if not field.array):
+        found |= {field.name for field in struct.fields if _identifies(field)}
+    return frozenset(found)
+
+
+def _structs(struct: StructPlan) -> Iterator[StructPlan]:
+    yield struct
+    for field in struct.fields:
+        if field.struct is not None:
+            yield from _structs(field.struct)

@@ -102,7 +102,10 @@ class RuleBook:
     def _sort(self) -> None:
         self._interest = frozenset().union(*(each.apis for each in self._standing))
         self._late = frozenset().union(*(each.apis for each in self._standing if each.rule.late))
-        if any(Need.CONNECTION in each.rule.filter.needs for each in self._standing):
+        if any(
+            Need.CONNECTION in each.rule.filter.needs or any(action.KEYS[0] == "throttle" for action in each.rule.do)
+            for each in self._standing
+        ):
             # Clients and brokers say there what they are.
             self._interest |= {API_VERSIONS}
             self._late |= {API_VERSIONS}
@@ -218,6 +221,7 @@ class RuleBook:
                 scene = Scene(self.seen, each.random, each.selects, hit)
                 for action in each.rule.do:
                     action.shape(fate, exchange, scene)
+                fate.settle(exchange)
                 return fate
         return None
 

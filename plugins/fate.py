@@ -8,14 +8,26 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import NamedTuple
 
 from ..decoder import Exchange
 from ..decoder.hit_notes import hit_note
 from .versions.pretence import Pretence
 
-Change = Callable[[Exchange, bytes], bytes]
-"""(the exchange with what is known of it, a frame) -> the frame instead of it. May raise DecodeError."""
+Make = Callable[[Exchange, bytes], bytes]
+"""(the exchange with what is known of it, a frame) -> the frame instead of it. May raise DecodeError, and `Undone`."""
 FOREVER = -1
+
+
+class Undone(Exception):
+    """A change that found nothing to change: what did not happen, and why, as the hit says it."""
+
+
+class Change(NamedTuple):
+    """A change of the response. `note`: which of the fate's notes says it."""
+
+    make: Make
+    note: int
 
 
 class At(StrEnum):
@@ -41,8 +53,7 @@ class Cut:
     reset: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Damage:
+class Damage(NamedTuple):
     """A frame whose bytes are not a frame any more. `size`: the value of its 4 size bytes."""
 
     size: int
@@ -50,6 +61,18 @@ class Damage:
 
     def __bytes__(self) -> bytes:
         return self.size.to_bytes(4, "big", signed=self.size < 0) + self.frame
+
+
+Harm = Callable[[Damage], Damage]
+"""Damages a frame, or what damage has left of it."""
+
+
+def damaged(frame: bytes, harms: list[Harm]) -> bytes:
+    """A frame (with its size) with everything done to it."""
+    found = Damage(len(frame) - 4, frame[4:])
+    for harm in harms:
+        found = harm(found)
+    return bytes(found)
 
 
 @dataclass(slots=True)
@@ -63,13 +86,16 @@ class Fate:
     """The response, made here: the request does not reach the broker."""
     request: bytes | None = None
     """What the broker gets instead of the client's request."""
-    request_damage: Damage | None = None
+    request_damage: list[Harm] = field(default_factory=list)
+    """What is done to the request's bytes after that, in this order."""
     forget_request: bool = False
     """The request goes nowhere and is never answered."""
     request_delay: int = 0
+    corrected: bool = False
+    """Whether the notes say something else since the response is there."""
     changes: list[Change] = field(default_factory=list)
     """What is done to the broker's response, in this order."""
-    damage: list[Callable[[Exchange, bytes], Damage]] = field(default_factory=list)
+    damage: list[Harm] = field(default_factory=list)
     """What is done to the response's bytes after that; the result may be no frame."""
     forget_response: bool = False
     response_delay: int = 0
@@ -98,8 +124,23 @@ class Fate:
             or (self.cut is not None and self.cut.at not in (At.BEFORE_REQUEST, At.MID_REQUEST))
         )  # fmt: skip
 
+    def change(self, note: str, make: Make, first: bool = False) -> None:
+        """Let the response be changed, and say so. `first`: before all other changes."""
+        self.changes.insert(0 if first else len(self.changes), Change(make, len(self.notes)))
+        self.notes.append(note)
+
     def respond(self, exchange: Exchange, frame: bytes) -> bytes:
-        """The broker's response with everything done to it."""
+        """The broker's response with everything done to it. The notes say then what was."""
         for change in self.changes:
-            frame = change(exchange, frame)
+            try:
+                frame = change.make(exchange, frame)
+            except Undone as why:
+                self.notes[change.note] = str(why)
+                self.corrected = True
         return frame
+
+    def settle(self, exchange: Exchange) -> None:
+        """An answer that was made here has all changes made to it."""
+        if self.answer is not None:
+            self.answer, self.changes = self.respond(exchange, self.answer), []
+            self.corrected = False

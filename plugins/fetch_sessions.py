@@ -18,6 +18,7 @@ from ..decoder.filter import Filter
 from ..decoder.filter.paths import Path
 from ..decoder.filter.scope import leaves
 from ..decoder.filter.tree import Search
+from ..decoder.hit_notes import FOR_TOPICS
 from ..decoder.message import Message
 from ..decoder.plan import plan
 from ..decoder.skeleton import SIZES
@@ -27,8 +28,8 @@ SINCE = 7
 """The version of Fetch that sessions came with."""
 INITIAL_EPOCH, FINAL_EPOCH = 0, -1
 NOT_FOUND = facts.error_code("FETCH_SESSION_ID_NOT_FOUND")
-NOTE = "a rule or plugin asks for topics: sent without a fetch session"
-ENDED = "a rule or plugin asks for topics: the fetch session was ended"
+NOTE = f"{FOR_TOPICS}: sent without a fetch session"
+ENDED = f"{FOR_TOPICS}: the fetch session was ended"
 SESSION = frozenset({"session_id", "session_epoch"})
 """The fields that say which session a Fetch belongs to."""
 _BEGINS, _ALONE = struct.pack(">ii", 0, INITIAL_EPOCH), struct.pack(">i", FINAL_EPOCH)

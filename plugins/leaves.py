@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from ..decoder import Topics
-from ..decoder.filter.places import PARTITION, Pair
+from ..decoder.filter.places import PARTITION, Pair, Part
 from ..decoder.message import Message
 from ..decoder.plan import ZERO_UUID, FieldPlan, StructPlan
 
@@ -16,34 +16,47 @@ NOWHERE = Pair(None, None, None, None, None)
 
 class Leaf(NamedTuple):
     """One field. `path` as `Message.replace` takes it; `struct`: the path of the struct it stands in; `depth`: arrays
-    around it; `pair`: the topic-partition around it, as far as it is known."""
+    around it; `part`: the entry it stands in, with the topic-partition around it as far as it is known."""
 
     path: str
     struct: str
     field: FieldPlan
     value: Any
     depth: int
-    pair: Pair
+    part: Part
 
 
 def leaves(message: Message, topics: Topics | None = None) -> Iterator[Leaf]:
     """All of them, in the order of the message."""
-    yield from _walk(message.plan.root, message.values, "", 0, NOWHERE, topics)
+    yield from _walk(whole_part(message, topics), "", 0, topics)
 
 
-def _walk(
-    plan: StructPlan, values: tuple[Any, ...], prefix: str, depth: int, pair: Pair, topics: Topics | None
-) -> Iterator[Leaf]:
-    pair = _pair(plan, values, pair, topics)
+def whole_part(message: Message, topics: Topics | None = None) -> Part:
+    """A message as the part that all others are in."""
+    root, values = message.plan.root, message.values
+    return Part(message.plan.kind, _pair(root, values, NOWHERE, topics), (("", root, values),))
+
+
+def _walk(part: Part, prefix: str, depth: int, topics: Topics | None) -> Iterator[Leaf]:
+    _, plan, values = part.around[-1]
     for field, value in zip(plan.fields, values, strict=False):
         path = prefix + field.name
         if field.struct is None:
-            yield Leaf(path, prefix, field, value, depth, pair)
+            yield Leaf(path, prefix, field, value, depth, part)
         elif value is not None and field.array:
             for number, item in enumerate(value):
-                yield from _walk(field.struct, item, f"{path}[{number}].", depth + 1, pair, topics)
+                yield from _walk(inside(part, field, item, topics), f"{path}[{number}].", depth + 1, topics)
         elif value is not None:
-            yield from _walk(field.struct, value, f"{path}.", depth, pair, topics)
+            yield from _walk(inside(part, field, value, topics), f"{path}.", depth, topics)
+
+
+def inside(part: Part, field: FieldPlan, values: tuple[Any, ...], topics: Topics | None) -> Part:
+    """The part that stands in a field of another part: a struct, or an entry of an array of structs."""
+    struct = field.struct
+    assert struct is not None
+    steps = f"{part.around[-1][0]}{field.name}."
+    pair = _pair(struct, values, part.pair, topics)
+    return Part(part.side, pair, (*part.around, (steps, struct, values)))
 
 
 def _pair(plan: StructPlan, values: tuple[Any, ...], pair: Pair, topics: Topics | None) -> Pair:

@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ..decoder import Exchange
-from ..plugins.fate import FOREVER, At, Cut, Fate
+from ..plugins.fate import FOREVER, At, Cut, Fate, damaged
 from .sinks import Nowhere, Paced
 
 if TYPE_CHECKING:
@@ -157,9 +157,7 @@ def _respond(
     connection: Answering, fate: Fate, exchange: Exchange, original: bytes | None, frame: bytes, note: str, now: int
 ) -> None:
     at = fate.cut.at if fate.cut is not None else None
-    data = frame
-    for damage in fate.damage:
-        data = bytes(damage(exchange, data[4:]))
+    data = damaged(frame, fate.damage) if fate.damage else frame
     if at is At.MID_RESPONSE:
         data = data[: max(len(data) // 2, 1)]
     elif at is At.BEFORE_RESPONSE or fate.forget_response:

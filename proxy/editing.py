@@ -287,6 +287,4 @@ def refuses(api_key: int, api_version: int) -> bool:
 
 def refusal(correlation_id: int) -> bytes:
     """What a broker answers to an ApiVersions version that it does not know: version 0, with its own range (KIP-511)."""
-    known = {"api_key": API_VERSIONS, "min_version": 0, "max_version": facts.api(API_VERSIONS).versions.high}
-    body = {"error_code": decoder.facts.error_code("UNSUPPORTED_VERSION"), "api_keys": [known]}
-    return framed(decoder.encode_response(API_VERSIONS, 0, body, correlation_id=correlation_id))
+    return framed(decoder.encode_version_refusal(correlation_id, (0, facts.api(API_VERSIONS).versions.high or 0)))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Collection
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from ..decoder import Exchange
@@ -52,6 +52,14 @@ class Hits:
                 exchange.api_key, exchange.api, exchange.api_version, exchange.correlation_id, list(fate.notes), fate.note,
             )
         )  # fmt: skip
+
+    def correct(self, fate: Fate) -> None:
+        """What a hit says that it did, in other words."""
+        known = self._of.get(fate.rule, deque())
+        for place in range(len(known) - 1, -1, -1):
+            if known[place].hit == fate.hits:
+                known[place] = replace(known[place], done=list(fate.notes), note=fate.note)
+                return
 
     def of(self, name: str, since: int = 0) -> list[dict[str, Any]]:
         """Those of a rule behind its `since`-th, oldest first, as JSON can hold them."""

@@ -14,7 +14,7 @@ from ..decoder.exchange import State
 from ..decoder.skeleton import Skeleton, fleshed
 from ..decoder.strides import ANSWERED, SILENT, UNKNOWN, is_quiet, known_head
 from ..plugins import fetch_sessions
-from ..plugins.fate import Fate
+from ..plugins.fate import Fate, damaged
 from ..plugins.fetch_sessions import FETCH
 from . import carrying, dialects
 from .editing import (
@@ -310,12 +310,14 @@ class Holding(Responses):
         def go(later: int) -> None:
             self._go(frame, original, exchange, fate, answered, later)
 
-        if fate.request_delay:
-            carrying.wait(self.request, fate.request_delay, go, now)
-        elif fate.silence > 0:
+        def silent(later: int) -> None:
             carrying.silence(self, fate, go)
+
+        then = silent if fate.silence > 0 else go
+        if fate.request_delay:
+            carrying.wait(self.request, fate.request_delay, then, now)
         else:
-            go(now)
+            then(now)
 
     def _go(
         self, frame: bytes, original: bytes, exchange: Exchange | None, fate: Fate | None, answered: bool, now: int
@@ -340,6 +342,8 @@ class Holding(Responses):
             note = f"{by}; {fate.note}" if by else fate.note
             entry.rule, entry.exchange = fate.rule, exchange
             entry.fate = fate if fate.late else None
+            if fate.dialect is not None:
+                dialects.speak(self, self.relay.spoken.with_profile(self, fate.dialect))
             if carrying.before_the_broker(self, fate, frame, original, now):
                 return
             if fate.answer is not None:
@@ -348,15 +352,13 @@ class Holding(Responses):
                 return
             if fate.request is not None:
                 sent = framed(fate.request)
-            if fate.request_damage is not None:
-                sent = bytes(fate.request_damage)
-            if fate.dialect is not None:
-                dialects.speak(self, self.relay.spoken.with_profile(self, fate.dialect))
+            if fate.request_damage:
+                sent = damaged(sent, fate.request_damage)
         elif exchange is not None and key in self.relay.editor.rules.late():
             entry.exchange = exchange
         if answered:
             entry.kept = self.relay.intercepts.keep(self, frame, now)
-        if (fate is None or fate.request_damage is None) and dialects.asked(self, entry, sent, original, answered, now):
+        if (fate is None or not fate.request_damage) and dialects.asked(self, entry, sent, original, answered, now):
             return
         if answered:
             if entry.fate is None and entry.kept is None and entry.exchange is None and entry.plugged is None:

@@ -176,17 +176,18 @@ def _told(conn: int, events: Iterable[Told]) -> Iterator[Happening]:
 
 
 class News:
-    """Which findings are to be told: new ones, those that got worse, those seen twice as often."""
+    """Which findings are to be told: new ones, those that got worse, those seen twice as often. `injected`: also what rules did."""
 
-    def __init__(self, severity: Severity) -> None:
+    def __init__(self, severity: Severity, injected: bool = False) -> None:
         self._from = severity.rank
+        self._injected = injected
         self._told: dict[object, tuple[int, int, int]] = {}  # number, rank and count when it was told
 
     def of(self, findings: Iterable[Finding], everything: bool = False) -> Iterator[tuple[Finding, int, object]]:
         """(finding, its number, what to hand to `tell` when it was sent). `everything`: all that changed."""
         seen: dict[object, int] = {}
         for finding in findings:
-            if finding.severity.rank < self._from:
+            if finding.severity.rank < self._from or (finding.injected and not self._injected):
                 continue
             key: object = _identity(finding)
             seen[key] = ordinal = seen.get(key, 0) + 1

@@ -232,6 +232,10 @@ class LiveRules:
     def forget(self, number: int) -> None:
         self._waiting.pop(number, None)
 
+    def corrected(self, fate: Fate) -> None:
+        """What a rule has done is known better, now that the response is there."""
+        self._hits.correct(fate)
+
     def fired(self, fate: Fate, exchange: Exchange, now_ns: int) -> None:
         """A rule has fired."""
         name, hits = fate.rule, fate.hits

@@ -78,6 +78,21 @@ class PluginLate(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class PluginHangs(Event):
+    """A plugin changes requests so that their client cannot take the answer: it waits, or finds nothing of what it asked for."""
+
+    warning: ClassVar[bool] = True
+    plugin: str
+    api: str
+    reason: str
+
+    @property
+    def text(self) -> str:
+        shown = "".join(each if each.isprintable() else "\ufffd" for each in self.reason)
+        return f"plugin {self.plugin!r} changes {self.api} requests so that clients hang or fail: {shown}"
+
+
+@dataclass(frozen=True, slots=True)
 class PluginSaid(Event):
     """What a plugin logs."""
 

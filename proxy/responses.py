@@ -82,14 +82,21 @@ class Responses(Answering):
                 exchange.response, exchange.response_time_ns = (changed or frame)[4:], now
                 exchange.state = State.PAIRED
                 self.about.learn(exchange)
+                judged = False
                 try:
                     if fate is None and (fate := self.relay.editor.judge(exchange)) is not None:
-                        self.fired(fate, exchange, now)
+                        judged = True
+                        carrying.pace(self, fate.rates)
                 except PatternTimeout as error:  # as if no rule had matched: the addresses are changed all the same
                     self.relay.emit(Undecoded(self.number, key, version, str(error)))
                 if fate is not None:
-                    note = fate.note
                     changed = self._as_wanted(fate, exchange)
+                    note = fate.note
+                    if judged:
+                        self.fired(fate, exchange, now)
+                    elif fate.corrected:
+                        self.relay.rules.corrected(fate)
+                        self.note(exchange.correlation_id & 0xFFFFFFFF, note, now)
         except Exception as error:
             self.relay.emit(Undecoded(self.number, key, version, str(error) or type(error).__name__))
             changed, unread, fate = None, True, None
@@ -113,6 +120,8 @@ class Responses(Answering):
             return framed(fate.respond(exchange, frame))
         except Exception as error:
             why = f"{fate.rule!r} cannot change it: {str(error) or type(error).__name__}"
+            fate.notes.append(f"not changed: {str(error) or type(error).__name__}")
+            fate.corrected = True
             self.relay.emit(Undecoded(self.number, exchange.api_key, exchange.api_version, why))
             return framed(frame)
 

@@ -170,6 +170,8 @@ def _finding(finding: Finding) -> dict[str, Any]:
         "seen": finding.seen,
         "why": finding.why,
         "remedy": finding.remedy,
+        "injected": finding.injected,
+        "rules": list(finding.rules),
         "count": finding.count,
         "about": {
             name: value if isinstance(value, (int, float, bool, type(None))) else str(value)

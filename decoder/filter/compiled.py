@@ -14,7 +14,7 @@ from .columns import Columns, ColumnTest
 from .errors import FilterError
 from .fields import Need
 from .parser import parse
-from .places import Pair
+from .places import Part
 from .quiet import Quiet, quiet
 from .tree import Node, Test
 
@@ -42,8 +42,8 @@ class Filter:
     def _decide(self) -> evaluate.Decide:
         return evaluate.function(self.tree, self.zone, self.now)
 
-    def narrowed(self) -> Callable[[Exchange, Pair], bool]:
-        """Whether it is true of an exchange if it were about this topic-partition alone: which ones are meant."""
+    def narrowed(self) -> Callable[[Exchange, Part], bool]:
+        """Whether it is true of an exchange if it were about this part of a message alone: which ones are meant."""
         return evaluate.narrowed(self.tree, self.zone, self.now)
 
     @cached_property

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import tzinfo
+from itertools import chain
 from typing import Any
 
 from ..exchange import Exchange, State
 from . import tree, values
-from .fields import Kind
+from .fields import Field, Kind
 from .paths import Path
-from .places import Pair
+from .places import Pair, Part
 from .predicates import Predicate, compare, predicate
 from .search import searcher
 from .tree import FieldValue, Op, Test
 
 Decide = Callable[[Exchange], bool]
 Now = Callable[[], int]
+Many = values.Many
 
 
 def cost(node: tree.Node) -> int:
@@ -35,21 +37,39 @@ def function(node: tree.Node, zone: tzinfo | None = None, now: Now | None = None
     return _Builder(zone, now, values.pairs).build(node)
 
 
-def narrowed(node: tree.Node, zone: tzinfo | None = None, now: Now | None = None) -> Callable[[Exchange, Pair], bool]:
-    """The function from an exchange and one topic-partition to whether the filter is true, were this the only one."""
-    only: list[Pair] = []
-    decide = _Builder(zone, now, lambda exchange: iter(only)).build(node)
+def narrowed(node: tree.Node, zone: tzinfo | None = None, now: Now | None = None) -> Callable[[Exchange, Part], bool]:
+    """The function from an exchange and a part of one of its messages to whether the filter is true, were this the only
+    part: the only topic-partition, group, member, resource. What a part does not tell is as the exchange has it."""
+    only: list[Part] = []
 
-    def decide_of(exchange: Exchange, pair: Pair) -> bool:
-        only[:] = (pair,)
+    def pairs(exchange: Exchange) -> Iterator[Pair]:
+        pair = only[0].pair
+        if pair.topic is None and pair.topic_id is None:
+            return values.pairs(exchange)
+        if pair.partition is not None:
+            return iter((pair,))
+        # of a topic: with those of its partitions that the other side names
+        of_it = (each for each in values.pairs(exchange) if (each.topic, each.topic_id) == (pair.topic, pair.topic_id))
+        return chain((pair,), of_it)
+
+    decide = _Builder(zone, now, pairs, only).build(node)
+
+    def decide_of(exchange: Exchange, part: Part) -> bool:
+        only[:] = (part,)
         return decide(exchange)
 
     return decide_of
 
 
 class _Builder:
-    def __init__(self, zone: tzinfo | None, now: Now | None, pairs: Callable[[Exchange], Iterator[Pair]]) -> None:
-        self.zone, self.now, self.pairs = zone, now, pairs
+    def __init__(
+        self,
+        zone: tzinfo | None,
+        now: Now | None,
+        pairs: Callable[[Exchange], Iterator[Pair]],
+        only: list[Part] | None = None,
+    ) -> None:
+        self.zone, self.now, self.pairs, self.only = zone, now, pairs, only
 
     def build(self, node: tree.Node) -> Decide:
         if isinstance(node, Test):
@@ -78,8 +98,17 @@ class _Builder:
     def values(self, test: Test) -> values.Many:
         item, pairs = values.PAIR_FIELD.get(test.field.name), self.pairs
         if item is None or isinstance(test.field, Path):
-            return values.of_field(test.field)
+            return values.of_field(test.field) if self.only is None else self.of_part(test.field, self.only)
         return lambda exchange: (value for pair in pairs(exchange) if (value := pair[item]) is not None)
+
+    def of_part(self, field: Field | Path, only: list[Part]) -> Many:
+        whole = values.of_field(field)
+
+        def get(exchange: Exchange) -> Iterable[Any]:
+            own = values.of_part(exchange, only[0], field)
+            return whole(exchange) if own is None else own
+
+        return get
 
     def test(self, test: Test) -> Decide:
         if test.field.name == "pending" or (isinstance(test.value, FieldValue) and test.value.field.name == "pending"):

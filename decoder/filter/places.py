@@ -8,6 +8,7 @@ depends on the value of another field.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -45,6 +46,60 @@ class Pair(NamedTuple):
     partition: int | None
     partition_error: int | None
     topic_error: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """An entry of an array of a message: what it is about, of all that the filter language can ask.
+
+    `around`: the structs around it and itself, outermost (the message) first: path without indexes, plan, values. `side`:
+    ``"request"`` or ``"response"``.
+    """
+
+    side: str
+    pair: Pair
+    around: tuple[tuple[str, StructPlan, Values], ...]
+
+    def named(self, name: str) -> list[Any] | None:
+        """Its values of a catalogue field; None if it has no such field."""
+        found = [
+            values[at] for _, struct, values in self.around[1:] for at in _catalogued(struct, name) if values[at] is not None
+        ]
+        known = found or any(_catalogued(struct, name) for _, struct, _ in self.around[1:])
+        return found if known else None
+
+    def at(self, side: str, steps: str, field: FieldPlan) -> list[Any] | None:
+        """Its values of a path, whose end is this field; None if it does not tell. What the other side's path names is what
+        means the same here."""
+        for prefix, struct, values in self.around[1:]:
+            for own, value in zip(struct.fields, values, strict=False):
+                if own.struct is not None or own.array:
+                    continue
+                if prefix + own.name == steps if side == self.side else _same(own, field):
+                    return [] if value is None else [value]
+        return None
+
+
+@cache
+def _catalogued(struct: StructPlan, name: str) -> tuple[int, ...]:
+    """Where the plain fields of a struct itself hold a catalogue field."""
+    entity, names = ENTITIES.get(name), NAMES.get(name, frozenset())
+    return tuple(
+        at
+        for at, field in enumerate(struct.fields)
+        if field.struct is None and not field.array and (field.name in names or (entity and field.entity == entity))
+    )
+
+
+def _same(own: FieldPlan, other: FieldPlan) -> bool:
+    """Whether a field of one side names what a field of the other side names."""
+    if own.type != other.type:
+        return False
+    if own.entity is not None or other.entity is not None:
+        return own.entity == other.entity
+    if own.name in PARTITION:
+        return other.name in PARTITION | PARTITIONS
+    return own.name == other.name
 
 
 def _walk(struct: StructPlan, prefix: str = "") -> Iterator[tuple[str, FieldPlan]]:

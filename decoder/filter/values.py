@@ -18,7 +18,7 @@ from . import places
 from .fields import Field, Kind
 from .literals import split_endpoint
 from .paths import Path, kind_of
-from .places import Pair
+from .places import Pair, Part
 
 MAX_CLIENT_ID = 1000
 """Characters of a client id that filters see: a recording's index keeps no more."""
@@ -263,6 +263,40 @@ def at_path(path: Path) -> Many:
         return (value for value in flattened(message.plan, steps, values) if value is not None)
 
     return found
+
+
+def of_part(exchange: Exchange, part: Part, field: Field | Path) -> list[Any] | None:
+    """The values of a field that a part of a message has for itself; None if it does not tell."""
+    if exchange.api_key == places.FIND_COORDINATOR and part.side == "response":
+        return _of_coordinator(exchange, part, field)
+    if isinstance(field, Path):
+        message = _message(exchange, field.side)
+        if message is None or not field.many:
+            return None
+        try:
+            end, _ = field_at(message.plan, field.steps)
+        except EncodeError:
+            return None
+        return part.at(field.side, field.steps, end)
+    return part.named(field.name) if field.many and field.name in places.NAMES else None
+
+
+def _of_coordinator(exchange: Exchange, part: Part, field: Field | Path) -> list[Any] | None:
+    """Of the entry of a FindCoordinator response: its key, where a filter asks for keys."""
+    own = [
+        value
+        for _, struct, values in part.around[1:]
+        for each, value in zip(struct.fields, values, strict=False)
+        if each.name == "key"
+    ]
+    if not own:
+        return None
+    if isinstance(field, Path):
+        return own if field.steps in ("coordinator_keys", "coordinators.key") else None
+    if field.name not in places.COORDINATOR_KEYS.values():
+        return None
+    keys = list(_coordinator_keys(exchange, "request", field.name))
+    return [key for key in own if key in keys]
 
 
 def of_field(field: Field | Path) -> Many:

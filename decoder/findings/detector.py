@@ -84,7 +84,7 @@ class Detector:
             finding = self._found[key] = make()
         else:
             finding.count += 1
-        finding.link(exchange, time_ns)
+        finding.link(exchange, time_ns, self.scene.causes)
         return finding
 
     def finding(self, seen: str, why: str, remedy: str, severity: Severity | None = None, **about: Any) -> Finding:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -9,6 +10,8 @@ from typing import Any
 from ..exchange import Exchange
 from ..facts import error_name
 
+RULES, AFTER_RULES = "rules", "after_rules"
+"""Marks of exchanges: the rules that did something to it; whether one did something to its client before."""
 KEPT = 5
 """Exchanges that a finding links to; the others are counted."""
 
@@ -49,13 +52,33 @@ class Finding:
     about: dict[str, Any] = field(default_factory=dict)
     first_ns: int | None = None
     last_ns: int | None = None
+    rules: list[str] = field(default_factory=list)
+    """Rules that did some of it, by name (`injected`)."""
+    others: int = 0
+    """Evidence that no rule has touched."""
 
-    def link(self, exchange: Exchange | None, time_ns: int | None = None) -> None:
-        """Add evidence: the exchange (the first `KEPT` are kept), or the time of something that is none."""
+    @property
+    def injected(self) -> bool:
+        """Whether all of it comes of rules: they did it, or did something to the same client before."""
+        return bool(self.rules) and not self.others
+
+    @property
+    def done_by(self) -> str:
+        """The rules that did it, in words; empty if none did."""
+        if not self.rules:
+            return ""
+        return f"{'all' if self.injected else 'some'} of it was done by {', '.join(map(repr, self.rules))}"
+
+    def link(self, exchange: Exchange | None, time_ns: int | None = None, rules: Iterable[str] = ()) -> None:
+        """Add evidence: the exchange (the first `KEPT` are kept), or the time of something that is none. `rules`: what did the
+        latter; of an exchange that is known."""
         if exchange is not None:
+            rules = exchange.marks.get(RULES, ())
+            self.others += not rules and not exchange.marks.get(AFTER_RULES, False)
             time_ns = exchange.request_time_ns if exchange.request_time_ns is not None else exchange.response_time_ns
             if len(self.exchanges) < KEPT:
                 self.exchanges.append(exchange)
+        self.rules += [rule for rule in rules if rule not in self.rules]
         if time_ns:
             self.first_ns = time_ns if self.first_ns is None else min(self.first_ns, time_ns)
             self.last_ns = time_ns if self.last_ns is None else max(self.last_ns, time_ns)
@@ -72,6 +95,8 @@ class Finding:
             "first_ns": self.first_ns,
             "last_ns": self.last_ns,
             "about": self.about,
+            "injected": self.injected,
+            "rules": list(self.rules),
             "exchanges": [
                 {
                     "time_ns": e.request_time_ns if e.request_time_ns is not None else e.response_time_ns,

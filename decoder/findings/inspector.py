@@ -66,7 +66,9 @@ class Inspector:
             ended = self.scene.links.get(happening.connection)
             if ended is not None:
                 self.scene.closed(ended, happening.time_ns, happening.how, happening.by)
+                self.scene.causes = ended.rules if happening.by == "" else ()
                 self._tell(self._on_closed, lambda d: d.closed(ended))
+                self.scene.causes = ()
         elif isinstance(happening, Stray):
             self.stray(happening.connection, happening.opaque)
         elif isinstance(happening, Missing):
@@ -81,6 +83,7 @@ class Inspector:
     def request(self, exchange: Exchange) -> None:
         """A request is complete."""
         link = self.scene.request(exchange)
+        self.scene.blame(link, exchange)
         following = None
         if exchange.plain and isinstance(exchange, Foreseen):
             following = self._routes.requests(link, exchange)
@@ -93,6 +96,7 @@ class Inspector:
     def done(self, exchange: Exchange) -> None:
         """An exchange is done."""
         link = self.scene.done(exchange)
+        self.scene.blame(link, exchange)
         following = None
         if exchange.plain and isinstance(exchange, Foreseen):
             following = self._routes.answers(link, exchange)

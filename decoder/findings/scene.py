@@ -11,10 +11,15 @@ from typing import Any, NamedTuple
 from .. import facts
 from ..about import About
 from ..codec import decode_response
+from ..connection import expects_no_response
 from ..errors import DecodeError
 from ..exchange import Exchange, State
+from ..hit_notes import causes_in
 from ..message_view import MessageView
+from .finding import AFTER_RULES, RULES
 
+MOST_TOUCHED = 10_000
+"""Clients of which it is remembered that rules did something to them."""
 _METADATA = facts.api_key("Metadata")
 _BROKERS = ("brokers.node_id", "brokers.host", "brokers.port")
 
@@ -27,7 +32,7 @@ class Link:
     without an answer, oldest first, by identity. `answers`: responses so far, orphans too. `lost`: bytes of it that were not
     captured or could not be read, so far; `gone`: by direction. `complete`: see `happening.Opened`. `client_host`: the
     client's address without its port. `sign_ns`: the last sign of life, -1 before the first; `pause_ns`: from the one before to
-    the last request that met nobody waiting. `routes`: who follows what goes well on it (see `Inspector`).
+    the last request that met nobody waiting. `rules`: those that did something to it, by name. `routes`: who follows what goes well on it (see `Inspector`).
     """
 
     __slots__ = (
@@ -51,6 +56,7 @@ class Link:
         "pause_ns",
         "requests",
         "routes",
+        "rules",
         "scene",
         "sign_ns",
         "waiting",
@@ -58,6 +64,7 @@ class Link:
 
     def __init__(self, scene: Scene, number: int, client: str, broker: str, opened_ns: int, established: bool = True):
         self.scene, self.number, self.client, self.broker = scene, number, client, broker
+        self.rules: tuple[str, ...] = ()
         self.opened_ns, self.established = opened_ns, established
         self.client_id: str | None = None
         self.about = About()
@@ -179,6 +186,9 @@ class Scene:
         self.now_ns = 0
         self.start_ns = 0
         self.links: dict[int, Link] = {}
+        self.causes: tuple[str, ...] = ()
+        """The rules that did what detectors are told of just now, where that is no exchange."""
+        self._touched: set[tuple[str, str | None]] = set()
         self._clusters: dict[str, Cluster] = {}
         self._by_address: dict[str, Cluster] = {}
 
@@ -236,6 +246,19 @@ class Scene:
         if exchange.api_key == _METADATA and exchange.state is State.PAIRED and not exchange.same:
             self._metadata(link, exchange)
         return link
+
+    def blame(self, link: Link, exchange: Exchange) -> None:
+        """Mark an exchange that rules did something to, or to its client before."""
+        marks = exchange.marks
+        if (notes := marks.get("notes")) and (found := causes_in(notes)):
+            marks[RULES] = tuple(found)
+            link.rules = tuple(dict.fromkeys((*link.rules, *found)))
+            if len(self._touched) < MOST_TOUCHED:
+                self._touched.add((link.client_host, exchange.client_id))
+        elif link.rules and exchange.state is State.NO_RESPONSE and not expects_no_response(exchange):
+            marks[RULES] = link.rules  # it waited behind what they did
+        elif self._touched and (link.client_host, exchange.client_id) in self._touched:
+            marks[AFTER_RULES] = True
 
     def anew(self) -> None:
         """Something is known now that may make detectors follow what they did not: they are asked again."""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from ...decoder.filter import Filter
-from ..fate import At
+from ..fate import FOREVER
 from ..given import Given
 from ..reach import unanswered
-from .action import Action, Scene, Seen
+from .action import Action, Effect, Scene, Seen
 from .answering import Error, Respond
-from .corrupting import Corrupt
+from .corrupting import RECORDS, Corrupt
 from .editing import Coordinator, Edit, Leader
 from .endings import Blackhole, Disconnect, Drop
 from .timing import Bandwidth, Delay, Throttle
@@ -60,35 +60,58 @@ def _one(given: Given, wanted: Filter) -> Action:
 
 
 def _contradictions(given: Given, actions: tuple[Action, ...]) -> None:
-    answering = [a for a in actions if isinstance(a, ANSWERING) and a.early]
-    dropping = [a for a in actions if isinstance(a, Drop) and a.what == "request"]
-    names = [a.KEYS[0] for a in actions]
-    if len(answering) + len(dropping) > 1:
-        given.wrong("a request has one answer: error, respond and 'drop: request' exclude each other")
-    for name in {name for name in names if names.count(name) > 1 and name not in ("edit", "delay", "corrupt")}:
-        given.wrong(f"{name} stands here twice")
-    if "pretend" in names and "cap" in names:
-        given.wrong("pretend and cap are one action here: {pretend: ..., cap: ...}")
-    if unheard := next((a for a in actions if _keeps_the_response(a)), None):
-        for action in actions:
-            if isinstance(action, (*ANSWERING, Leader, Coordinator)) or (
-                isinstance(action, Edit | Corrupt) and not action.early
-            ):
-                name, other = unheard.KEYS[0], action.KEYS[0]
-                given.wrong(
-                    f"{name} and {other} exclude each other: the client gets no response that {other} could be in"
-                )
-    if answering or dropping:
-        for action in actions:
-            if isinstance(action, Edit | Corrupt) and action.early:
-                given.wrong(f"a request that does not reach the broker cannot be changed ({action.KEYS[0]})")
+    """Every pair of actions goes together, or is refused here, at the later one of the two."""
+    for number, later in enumerate(actions):
+        for earlier in actions[:number]:
+            if why := excluded(earlier, later):
+                (given.listed or [given])[number].items[later.KEYS[0]].wrong(why)
 
 
-def _keeps_the_response(action: Action) -> bool:
-    """Whether nothing of a response reaches the client."""
-    return isinstance(action, Drop) or (
-        isinstance(action, Disconnect) and action.at in (At.BEFORE_REQUEST, At.MID_REQUEST, At.BEFORE_RESPONSE)
-    )
+def excluded(one: Action, other: Action) -> str:
+    """Why two actions of a rule do not go together, whichever comes first; empty if they do (see docs/rules.md)."""
+    names = one.KEYS[0], other.KEYS[0]
+    if names[0] == names[1] and names[0] not in ("edit", "delay", "corrupt"):
+        return f"{names[0]} stands here twice"
+    if set(names) == {"pretend", "cap"}:
+        return "pretend and cap are one action here: {pretend: ..., cap: ...}"
+    return _by_kind(one, other) or _by_kind(other, one) or _by_effect(one, other) or _by_effect(other, one)
 
 
-__all__ = ["ACTIONS", "Action", "Scene", "Seen", "read"]
+def _by_kind(one: Action, other: Action) -> str:
+    both = f"{one.KEYS[0]} and {other.KEYS[0]} exclude each other"
+    if isinstance(one, ANSWERING):
+        if isinstance(other, ANSWERING) or (isinstance(other, Drop) and other.what == "request"):
+            return "a request has one answer: error, respond and 'drop: request' exclude each other"
+        if isinstance(other, Leader | Coordinator):
+            return f"{both}: {other.KEYS[0]} is about what the broker says, and {one.KEYS[0]} says something else"
+    if isinstance(one, Error) and isinstance(other, Corrupt) and other.kind in RECORDS and not other.early:
+        return f"{both}: a response with an error holds no records that could be damaged"
+    if isinstance(one, Drop) and isinstance(other, Disconnect):
+        return f"{both}: disconnect says by itself what is still sent"
+    if isinstance(one, Blackhole) and one.time == FOREVER:
+        if isinstance(other, Drop | Disconnect):
+            return f"{both}: the connection stays open, and nothing passes for ever"
+        silent = ("both", one.of) if one.of != "both" else ("request", "response", "both")
+        if (isinstance(other, Bandwidth) and other.of in silent) or (isinstance(other, Pretend) and one.of != "response"):
+            return f"{both}: nothing passes on this connection any more"
+    if isinstance(one, Disconnect) and Effect.ENDS in one.effect and isinstance(other, Pretend | Bandwidth | Blackhole):
+        return f"{both}: the connection has ended before"
+    return ""
+
+
+def _by_effect(one: Action, other: Action) -> str:
+    name, changes = one.KEYS[0], other.KEYS[0]
+    if Effect.KEEPS_RESPONSE in one.effect and Effect.CHANGES_RESPONSE in other.effect:
+        return f"{name} and {changes} exclude each other: the client gets no response that {changes} could be in"
+    if Effect.NO_RESPONSE in one.effect and Effect.WAITS in other.effect:
+        return f"{name} and {changes} exclude each other: there is no response that could wait"
+    on_response = Effect.CHANGES_RESPONSE | Effect.WAITS | Effect.KEEPS_RESPONSE
+    ending = isinstance(other, Disconnect) and not other.early
+    if Effect.HIDES_RESPONSE in one.effect and (on_response & other.effect or ending):
+        return f"{name} and {changes} exclude each other: a response to another correlation id is not known for this request's"
+    if Effect.KEEPS_REQUEST in one.effect and Effect.CHANGES_REQUEST in other.effect:
+        return f"a request that does not reach the broker cannot be changed ({name} and {changes} exclude each other)"
+    return ""
+
+
+__all__ = ["ACTIONS", "Action", "Scene", "Seen", "excluded", "read"]

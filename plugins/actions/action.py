@@ -6,11 +6,12 @@ import random
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from enum import Flag, auto
 from typing import Any, ClassVar, Self
 
 from ...decoder import Exchange, Topics, TrailingBytes, decode_response
 from ...decoder.filter import Filter
-from ...decoder.filter.places import Pair
+from ...decoder.filter.places import Part
 from ...decoder.message import Message
 from ..fate import Fate
 from ..given import Given
@@ -26,13 +27,37 @@ class Seen:
 
 @dataclass(slots=True)
 class Scene:
-    """What an action may know when its rule fires. `selects`: whether the rule means this topic-partition."""
+    """What an action may know when its rule fires. `selects`: whether the rule means this part of a message."""
 
     seen: Seen
     random: random.Random
-    selects: Callable[[Exchange, Pair], bool]
+    selects: Callable[[Exchange, Part], bool]
     count: int
     """How often the rule has fired, this time included."""
+
+
+class Effect(Flag):
+    """What an action does to an exchange, as far as it decides which others go with it."""
+
+    CHANGES_REQUEST = auto()
+    """the broker gets another request"""
+    CHANGES_RESPONSE = auto()
+    """the client gets another response"""
+    WAITS = auto()
+    """the response comes later"""
+    KEEPS_REQUEST = auto()
+    """the broker gets no request that it could read"""
+    KEEPS_RESPONSE = auto()
+    """the client gets no response"""
+    NO_RESPONSE = auto()
+    """there is none, from the broker or made here"""
+    HIDES_RESPONSE = auto()
+    """the broker's response cannot be known for the one to this request"""
+    ENDS = auto()
+    """the connection ends before anything of this exchange has passed"""
+
+
+NO_EFFECT = Effect(0)
 
 
 class Action(ABC):
@@ -59,6 +84,10 @@ class Action(ABC):
     @property
     def early(self) -> bool:
         return self.EARLY
+
+    @property
+    def effect(self) -> Effect:
+        return NO_EFFECT
 
 
 def span(ns: int) -> str:

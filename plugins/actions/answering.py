@@ -7,15 +7,15 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, ClassVar
 
-from ...decoder import EncodeError, Exchange, encode_response, facts
+from ...decoder import EncodeError, Exchange, facts
 from ...decoder.filter import Filter
 from ...decoder.message import Message
 from .. import answers
-from ..fate import Fate
+from ..fate import Fate, Undone
 from ..field_values import value_of
 from ..given import Given
 from ..reach import versions
-from .action import Action, Scene, response_of
+from .action import Action, Effect, Scene, response_of
 
 BROKER = ("skipped", "executed")
 
@@ -56,6 +56,10 @@ class Error(Action):
     def early(self) -> bool:
         return not self.forward
 
+    @property
+    def effect(self) -> Effect:
+        return Effect.CHANGES_RESPONSE if self.forward else Effect.CHANGES_RESPONSE | Effect.KEEPS_REQUEST
+
     def to_dict(self) -> dict[str, Any]:
         return {"error": facts.error_name(self.code), "broker": BROKER[self.forward]}
 
@@ -69,18 +73,22 @@ class Error(Action):
             fate.notes.append(f"{name} not given: {exchange.api} v{exchange.api_version} has no error code")
             return
         if self.forward:
-            fate.changes.append(partial(self.apply, scene))
-            fate.notes.append(f"{name}, executed by the broker")
+            # before all else, as it may replace the whole response
+            fate.change(f"{name}, executed by the broker", partial(self.apply, scene), first=True)
         else:
             fate.answer = answers.error_response(request, self.code, exchange.correlation_id)
             fate.notes.append(f"{name}, not forwarded")
 
     def apply(self, scene: Scene, exchange: Exchange, frame: bytes) -> bytes:
         """The broker's response with the error where the rule means it."""
-        message = response_of(exchange, frame)
-        return answers.with_errors(
-            message, self.code, lambda pair: scene.selects(exchange, pair), scene.seen.topics
-        ).encode()
+        message, request = response_of(exchange, frame), exchange.request_message
+        assert request is not None  # `shape` has read it
+        found = answers.with_errors(
+            message, request, self.code, lambda part: scene.selects(exchange, part), scene.seen.topics
+        )
+        if found is None:
+            raise Undone(f"{facts.error_name(self.code)} not given: no part of the response is meant")
+        return found
 
 
 @dataclass(frozen=True)
@@ -111,6 +119,10 @@ class Respond(Action):
         places = [("response", key, version) for version in versions(wanted, key)]
         return cls({name: value_of(name, item, places) for name, item in given.items.items()})
 
+    @property
+    def effect(self) -> Effect:
+        return Effect.CHANGES_RESPONSE | Effect.KEEPS_REQUEST
+
     def to_dict(self) -> dict[str, Any]:
         return {"respond": dict(self.fields)}
 
@@ -128,4 +140,4 @@ class Respond(Action):
 
     def answer(self, request: Message, correlation_id: int) -> bytes:
         fields = answers.mirrored(request) | answers.fitting(request.api_key, request.api_version, self.fields)
-        return encode_response(request.api_key, request.api_version, fields, correlation_id=correlation_id)
+        return answers.encoded(request, fields, correlation_id)

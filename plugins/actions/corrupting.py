@@ -12,11 +12,11 @@ from ...decoder import DecodeError, Exchange, decode_request
 from ...decoder.filter import Filter
 from ...decoder.filter.places import apis
 from ...decoder.message import Message
-from ..fate import Damage, Fate
+from ..fate import Damage, Fate, Undone
 from ..given import Given
 from ..leaves import leaves
 from . import damaged_records
-from .action import Action, Scene, response_of
+from .action import NO_EFFECT, Action, Effect, Scene, response_of
 
 FRAME = ("bits", "length", "correlation", "truncate")
 """Of the frame: flipped bits behind its head; a size that is not its own; another correlation id; half of its bytes under
@@ -59,6 +59,12 @@ class Corrupt(Action):
     def early(self) -> bool:
         return self.side == "request"
 
+    @property
+    def effect(self) -> Effect:
+        if self.side == "response":
+            return Effect.CHANGES_RESPONSE
+        return Effect.CHANGES_REQUEST | (Effect.HIDES_RESPONSE if self.kind == "correlation" else NO_EFFECT)
+
     def to_dict(self) -> dict[str, Any]:
         found: dict[str, Any] = {"corrupt": self.kind}
         if self.side != "response":
@@ -70,23 +76,25 @@ class Corrupt(Action):
         return found
 
     def shape(self, fate: Fate, exchange: Exchange, scene: Scene) -> None:
-        fate.notes.append(f"{self.side} corrupted: {self.kind}")
+        note = f"{self.side} corrupted: {self.kind}"
         chance = random.Random(scene.random.random())
         if self.side == "response":
             if self.kind in FRAME:
-                fate.damage.append(lambda _, frame: self.damaged(frame, 4, chance))
+                fate.damage.append(partial(self.damaged, 4, chance))
+                fate.notes.append(note)
             else:
-                fate.changes.append(partial(self._response, scene, chance))
+                fate.change(note, partial(self._response, scene, chance))
             return
-        frame = fate.request or exchange.request or b""
         if self.kind in FRAME:
-            fate.request_damage = self.damaged(frame, 8, chance)
+            fate.request_damage.append(partial(self.damaged, 8, chance))
+            fate.notes.append(note)
             return
         try:
-            message = decode_request(frame)
+            message = decode_request(fate.request or exchange.request or b"")
             fate.request = self.records(message, exchange, scene, chance).encode()
-        except DecodeError as error:
-            fate.notes.append(f"not corrupted: {error}")
+            fate.notes.append(note)
+        except (DecodeError, Undone) as error:
+            fate.notes.append(str(error) if isinstance(error, Undone) else f"request not corrupted: {error}")
 
     def _response(self, scene: Scene, chance: random.Random, exchange: Exchange, frame: bytes) -> bytes:
         message = response_of(exchange, frame)
@@ -95,26 +103,36 @@ class Corrupt(Action):
     def records(self, message: Message, exchange: Exchange, scene: Scene, chance: random.Random) -> Message:
         """The message with the record batches damaged that the rule means."""
         damage: Callable[..., bytes] = damaged_records.KINDS[self.kind]
-        edits = {
-            leaf.path: damage(bytes(leaf.value), chance, self.fixed, self.count)
+        areas = {
+            leaf.path: bytes(leaf.value)
             for leaf in leaves(message, scene.seen.topics)
-            if leaf.field.type == "records" and leaf.value and scene.selects(exchange, leaf.pair)
+            if leaf.field.type == "records" and leaf.value and scene.selects(exchange, leaf.part)
         }
-        return message.replace(edits) if edits else message
+        edits = {
+            path: found
+            for path, area in areas.items()
+            if (found := damage(area, chance, self.fixed, self.count)) != area
+        }
+        if not edits:
+            why = "there are no records in what is meant"
+            if areas:
+                why = damaged_records.NEEDS.get(self.kind, "its records have nothing of the kind")
+            raise Undone(f"{self.side} not corrupted: {self.kind}: {why}")
+        return message.replace(edits)
 
-    def damaged(self, frame: bytes, head: int, chance: random.Random) -> Damage:
+    def damaged(self, head: int, chance: random.Random, frame: Damage) -> Damage:
         """A frame's bytes damaged. `head`: bytes that tell what it is, which bits leave alone."""
-        size = len(frame)
+        size = len(frame.frame)
         if self.kind == "length":
-            return Damage(size + chance.choice((-1, 1)) * chance.randint(1, 8), frame)
+            return frame._replace(size=frame.size + chance.choice((-1, 1)) * chance.randint(1, 8))
         if self.kind == "truncate":
-            return Damage(size, frame[: max(size // 2, head)])
-        data = bytearray(frame)
+            return frame._replace(frame=frame.frame[: max(size // 2, head)])
+        data = bytearray(frame.frame)
         if self.kind == "correlation":
             place = 0 if self.side == "response" else 4
-            data[place : place + 4] = (int.from_bytes(data[place : place + 4], "big") ^ 0x40000000).to_bytes(4, "big")
+            data[place : place + 4] = (int.from_bytes(data[place : place + 4], "big") + 0x40000000 & 0xFFFFFFFF).to_bytes(4, "big")
         elif size > head:
             for _ in range(self.count):
                 place = chance.randrange(head, size)
                 data[place] ^= 1 << chance.randrange(8)
-        return Damage(size, bytes(data))
+        return frame._replace(frame=bytes(data))

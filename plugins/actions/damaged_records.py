@@ -46,6 +46,8 @@ def _each(damage: Damage, area: bytes, chance: random.Random, fixed: bool, count
     for entry in _entries(area):
         own = data[entry.start : entry.end]
         damage(own, entry, chance, count)
+        if own == data[entry.start : entry.end]:
+            continue  # there was nothing of the kind: a CRC that is wrong already stays it
         if fixed:
             _with_crc(own)
         data[entry.start : entry.end] = own
@@ -64,7 +66,8 @@ def _with_crc(own: bytearray) -> None:
 
 
 def _crc(own: bytearray, entry: Entry, chance: random.Random, count: int) -> None:
-    own[CRC_AT[entry.magic] + 3] ^= 1 << chance.randrange(8)
+    wrong = entry.crc_computed ^ 1 << chance.randrange(8)
+    own[CRC_AT[entry.magic] : CRC_AT[entry.magic] + 4] = wrong.to_bytes(4, "big")
 
 
 def _magic(own: bytearray, entry: Entry, chance: random.Random, count: int) -> None:
@@ -118,6 +121,11 @@ def _length(area: bytes, chance: random.Random, fixed: bool, count: int) -> byte
     size = int.from_bytes(area[place : place + 4], "big")
     return area[:place] + max(size - 1, 0).to_bytes(4, "big") + area[place + 4 :]
 
+
+NEEDS = {
+    "record-count": "only batches of format 2 say how many records they hold",
+}
+"""What kinds need to be there, as it is said where it is not."""
 
 KINDS: dict[str, Callable[[bytes, random.Random, bool, int], bytes]] = {
     "crc": lambda area, chance, fixed, count: _each(_crc, area, chance, False, count),

@@ -7,16 +7,17 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, ClassVar
 
-from ...decoder import EncodeError, Exchange, facts
+from ...decoder import DecodeError, EncodeError, Exchange, decode_request, facts
 from ...decoder.filter import Filter
 from ...decoder.message import Message
-from ...decoder.plan import StructPlan, plan
-from ..fate import Fate
+from ...decoder.plan import API_VERSIONS, StructPlan, plan
+from .. import answers, unanswerable
+from ..fate import Fate, Undone
 from ..field_values import value_of
 from ..given import Given, Wrong
 from ..leaves import leaves, pattern
 from ..reach import versions
-from .action import Action, Scene, response_of
+from .action import Action, Effect, Scene, response_of
 
 METADATA = facts.api_key("Metadata")
 FIND_COORDINATOR = facts.api_key("FindCoordinator")
@@ -71,29 +72,39 @@ class Edit(Action):
     def early(self) -> bool:
         return self.side == "request"
 
+    @property
+    def effect(self) -> Effect:
+        return Effect.CHANGES_REQUEST if self.side == "request" else Effect.CHANGES_RESPONSE
+
     def to_dict(self) -> dict[str, Any]:
         return {"edit": dict(self.fields)} | ({} if self.side == "response" else {"in": self.side})
 
     def shape(self, fate: Fate, exchange: Exchange, scene: Scene) -> None:
         names = ", ".join(self.fields)
         if self.side == "response":
-            fate.changes.append(partial(self.change, scene))
-            fate.notes.append(f"response edited: {names}")
-            return
-        request = exchange.request_message
-        if request is None:
-            fate.notes.append("not edited: the request cannot be read")
+            fate.change(f"response edited: {names}", partial(self.change, scene))
             return
         try:
-            fate.request = self.edited(request, exchange, scene).encode()
-        except (EncodeError, KeyError) as error:
-            fate.notes.append(f"not edited: {error}")
+            request = decode_request(fate.request) if fate.request is not None else exchange.request_message
+            if request is None:
+                raise Undone("request not edited: it cannot be read")
+            edited = self.edited(request, exchange, scene)
+            fate.request = edited.encode()
+            hangs = unanswerable.why(request, edited)
+        except Undone as why:
+            fate.notes.append(str(why))
             return
-        fate.notes.append(f"request edited: {names}")
+        except (DecodeError, EncodeError, KeyError) as error:
+            fate.notes.append(f"request not edited: {error}")
+            return
+        fate.notes.append(f"request edited: {names}" + (f" ({hangs})" if hangs else ""))
 
     def change(self, scene: Scene, exchange: Exchange, frame: bytes) -> bytes:
-        message = response_of(exchange, frame)
-        return self.edited(message, exchange, scene).encode()
+        message = self.edited(response_of(exchange, frame), exchange, scene)
+        if message.plan.api_key == API_VERSIONS and message["error_code"] == answers.UNSUPPORTED_VERSION:
+            # who reads such an answer expects version 0
+            return answers.refused_versions(message.plan.version, message.to_dict(), message.header["correlation_id"])
+        return message.encode()
 
     def edited(self, message: Message, exchange: Exchange, scene: Scene) -> Message:
         """The message with its fields changed; paths that this version does not have are left out."""
@@ -103,14 +114,16 @@ class Edit(Action):
         for leaf in leaves(message, scene.seen.topics):
             if leaf.path in exact:
                 edits[leaf.path] = exact[leaf.path]
-            elif loose and (found := pattern(leaf.path)) in loose:
-                about = leaf.pair.topic is not None or leaf.pair.topic_id is not None
-                if not about or scene.selects(exchange, leaf.pair):
-                    edits[leaf.path] = loose[found]
+            elif loose and (found := pattern(leaf.path)) in loose and (
+                not leaf.depth or scene.selects(exchange, leaf.part)
+            ):
+                edits[leaf.path] = loose[found]
         for path in (*exact, *loose):
             if path not in edits and "." not in path and any(f.name == path for f in message.plan.root.fields):
                 edits[path] = exact.get(path, loose.get(path))  # a whole array or struct
-        return message.replace(edits) if edits else message
+        if not edits:
+            raise Undone(f"{self.side} not edited: it has none of {', '.join(self.fields)} in what is meant")
+        return message.replace(edits)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,12 +139,15 @@ class Leader(Action):
     def read(cls, fields: Mapping[str, Given], wanted: Filter) -> Leader:
         return cls(_elsewhere(fields["leader"], "leader", METADATA, wanted))
 
+    @property
+    def effect(self) -> Effect:
+        return Effect.CHANGES_RESPONSE
+
     def to_dict(self) -> dict[str, Any]:
         return {"leader": self.to}
 
     def shape(self, fate: Fate, exchange: Exchange, scene: Scene) -> None:
-        fate.changes.append(partial(self.change, scene))
-        fate.notes.append("no leader" if self.to == "none" else "leader moved")
+        fate.change("no leader" if self.to == "none" else "leader moved", partial(self.change, scene))
 
     def change(self, scene: Scene, exchange: Exchange, frame: bytes) -> bytes:
         message = response_of(exchange, frame)
@@ -139,12 +155,17 @@ class Leader(Action):
         nodes = sorted({leaf.value for leaf in found if pattern(leaf.path) == "brokers.node_id"})
         edits: dict[str, Any] = {}
         for leaf in found:
-            if leaf.field.name != "leader_id" or not scene.selects(exchange, leaf.pair):
+            if leaf.field.name != "leader_id" or not scene.selects(exchange, leaf.part):
                 continue
             edits[leaf.path] = -1 if self.to == "none" else _next(nodes, leaf.value)
             if self.to == "none":
                 edits[leaf.struct + "error_code"] = LEADER_NOT_AVAILABLE
-        return (message.replace(edits) if edits else message).encode()
+        edits = {path: value for path, value in edits.items() if message[path] != value}
+        if not edits:
+            if self.to == "moved":
+                raise Undone("leader not moved: there is no other broker, or no partition that is meant")
+            raise Undone("leader not taken away: no partition that is meant has one")
+        return message.replace(edits).encode()
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,12 +181,15 @@ class Coordinator(Action):
     def read(cls, fields: Mapping[str, Given], wanted: Filter) -> Coordinator:
         return cls(_elsewhere(fields["coordinator"], "coordinator", FIND_COORDINATOR, wanted))
 
+    @property
+    def effect(self) -> Effect:
+        return Effect.CHANGES_RESPONSE
+
     def to_dict(self) -> dict[str, Any]:
         return {"coordinator": self.to}
 
     def shape(self, fate: Fate, exchange: Exchange, scene: Scene) -> None:
-        fate.changes.append(partial(self.change, scene))
-        fate.notes.append("no coordinator" if self.to == "none" else "coordinator moved")
+        fate.change("no coordinator" if self.to == "none" else "coordinator moved", partial(self.change, scene))
 
     def change(self, scene: Scene, exchange: Exchange, frame: bytes) -> bytes:
         message = response_of(exchange, frame)
@@ -174,18 +198,20 @@ class Coordinator(Action):
         found = list(leaves(message))
         texts = {leaf.struct for leaf in found if leaf.field.name == "error_message"}
         for leaf in found:
-            if leaf.field.name != "node_id":
+            if leaf.field.name != "node_id" or not scene.selects(exchange, leaf.part):
                 continue
             if self.to == "none":
                 edits |= {leaf.path: -1, leaf.struct + "host": "", leaf.struct + "port": -1}
                 edits[leaf.struct + "error_code"] = COORDINATOR_NOT_AVAILABLE
-            elif (other := _next(sorted(brokers), leaf.value)) in brokers:
+            elif (other := _next(sorted(brokers), leaf.value)) in brokers and other != leaf.value:
                 host, port = brokers[other]
                 edits |= {leaf.path: other, leaf.struct + "host": host, leaf.struct + "port": port}
                 edits[leaf.struct + "error_code"] = 0
                 if leaf.struct in texts:
                     edits[leaf.struct + "error_message"] = None
-        return (message.replace(edits) if edits else message).encode()
+        if not edits:
+            raise Undone("coordinator not moved: no other broker is known, or no key that is meant")
+        return message.replace(edits).encode()
 
 
 def _elsewhere(given: Given, what: str, api_key: int, wanted: Filter) -> str:

@@ -10,7 +10,7 @@ from ...decoder import Exchange
 from ...decoder.filter import Filter
 from ..fate import FOREVER, At, Cut, Fate
 from ..given import Given
-from .action import Action, Scene, span
+from .action import NO_EFFECT, Action, Effect, Scene, span
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +29,12 @@ class Drop(Action):
     @property
     def early(self) -> bool:
         return self.what == "request"
+
+    @property
+    def effect(self) -> Effect:
+        if self.what == "response":
+            return Effect.KEEPS_RESPONSE
+        return Effect.KEEPS_REQUEST | Effect.KEEPS_RESPONSE | Effect.NO_RESPONSE
 
     def to_dict(self) -> dict[str, Any]:
         return {"drop": self.what}
@@ -57,6 +63,13 @@ class Blackhole(Action):
         time = FOREVER if given.raw == "forever" else given.duration("blackhole", 1)
         of = fields["of"].word("of", ("request", "response", "both")) if "of" in fields else "both"
         return cls(time, of)
+
+    @property
+    def effect(self) -> Effect:
+        if self.time != FOREVER:
+            return NO_EFFECT
+        kept = Effect.KEEPS_RESPONSE | Effect.NO_RESPONSE
+        return kept if self.of == "response" else kept | Effect.KEEPS_REQUEST
 
     def to_dict(self) -> dict[str, Any]:
         time = "forever" if self.time == FOREVER else span(self.time)
@@ -87,6 +100,12 @@ class Disconnect(Action):
     @property
     def early(self) -> bool:
         return self.at in (At.BEFORE_REQUEST, At.MID_REQUEST)
+
+    @property
+    def effect(self) -> Effect:
+        if self.early:
+            return Effect.KEEPS_REQUEST | Effect.KEEPS_RESPONSE | Effect.NO_RESPONSE | Effect.ENDS
+        return Effect.KEEPS_RESPONSE if self.at is At.BEFORE_RESPONSE else NO_EFFECT
 
     def to_dict(self) -> dict[str, Any]:
         return {"disconnect": str(self.at)} | ({"how": "rst"} if self.reset else {})

@@ -5,15 +5,20 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
-from ...decoder import Exchange
+from ...decoder import Exchange, facts, releases
 from ...decoder.filter import Filter
-from ..fate import Fate
+from ..fate import Fate, Undone
 from ..given import Given
-from .action import Action, Scene, response_of, span
+from .action import NO_EFFECT, Action, Effect, Scene, response_of, span
 
 SIDES = ("request", "response")
+THROTTLE = "throttle_time_ms"
+PRODUCE = facts.api_key("Produce")
+THROTTLED_AFTERWARDS = "2.0"
+"""The release since which brokers answer first and throttle then (KIP-219)."""
 SHAPES = ("fixed", "uniform", "normal", "exponential")
 
 
@@ -47,6 +52,10 @@ class Delay(Action):
     def early(self) -> bool:
         return self.of == "request"
 
+    @property
+    def effect(self) -> Effect:
+        return Effect.WAITS if self.of == "response" else NO_EFFECT
+
     def to_dict(self) -> dict[str, Any]:
         found: dict[str, Any] = {"delay": span(self.delay)}
         if self.jitter:
@@ -78,10 +87,26 @@ class Delay(Action):
         fate.notes.append(f"{self.of} delayed by {drawn / 1e6:.4g} ms")
 
 
+def _older(api_key: int, version: int) -> bool:
+    """Whether brokers before KIP-219 serve a version."""
+    since = releases.since(api_key, version)
+    return since is not None and releases.release_order(since) < releases.release_order(THROTTLED_AFTERWARDS)
+
+
+def waits_itself(exchange: Exchange) -> bool:
+    """Whether the client takes its broker for one before KIP-219: by the versions it was offered, or, of a client that has not
+    asked, by the version that it speaks."""
+    offered = exchange.about.range(PRODUCE) if exchange.about is not None else None
+    if offered is not None:
+        return _older(PRODUCE, offered[1])
+    return _older(exchange.api_key, exchange.api_version)
+
+
 @dataclass(frozen=True, slots=True)
 class Throttle(Action):
-    """``throttle: 500ms``: the response says so in throttle_time_ms, and the connection's next requests are not read for
-    that long, as a broker does whose quota is exceeded (KIP-219). ``mute: false`` leaves that out."""
+    """``throttle: 500ms``: what a broker does whose quota is exceeded. The response says so in throttle_time_ms, where its
+    version has that, and the connection's next requests are not read for so long (KIP-219). Brokers before Kafka 2.0 let the
+    response itself wait instead. ``mute: false`` leaves the waiting out."""
 
     KEYS: ClassVar[tuple[str, ...]] = ("throttle", "mute")
 
@@ -95,21 +120,31 @@ class Throttle(Action):
             fields["mute"].flag("mute") if "mute" in fields else True,
         )
 
+    @property
+    def effect(self) -> Effect:
+        return Effect.CHANGES_RESPONSE
+
     def to_dict(self) -> dict[str, Any]:
         return {"throttle": span(self.time)} | ({} if self.mute else {"mute": False})
 
     def shape(self, fate: Fate, exchange: Exchange, scene: Scene) -> None:
-        fate.changes.append(self.tell)
-        if self.mute:
+        done = f"throttled for {span(self.time)}"
+        if not self.mute:
+            done = f"throttled for {span(self.time)} by its own word"
+        elif waits_itself(exchange):
+            fate.response_delay += self.time
+            done += ", the response waiting (as before Kafka 2.0)"
+        else:
             fate.mute += self.time
-        fate.notes.append(f"throttled for {span(self.time)}")
+        fate.change(done, partial(self.tell, done))
 
-    def tell(self, exchange: Exchange, frame: bytes) -> bytes:
-        """The response with its throttle_time_ms; as it is at versions that have none."""
+    def tell(self, done: str, exchange: Exchange, frame: bytes) -> bytes:
+        """The response with its throttle_time_ms."""
         message = response_of(exchange, frame)
-        if not any(field.name == "throttle_time_ms" for field in message.plan.root.fields):
-            return frame
-        return message.replace({"throttle_time_ms": self.time // 1_000_000}).encode()
+        if not any(field.name == THROTTLE for field in message.plan.root.fields):
+            what = f"{exchange.api} v{message.plan.version} has no {THROTTLE}"
+            raise Undone(f"{done}; {what}" if self.mute else f"not throttled: {what}")
+        return message.replace({THROTTLE: self.time // 1_000_000}).encode()
 
 
 @dataclass(frozen=True, slots=True)

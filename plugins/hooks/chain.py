@@ -12,13 +12,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...decoder import Exchange, Message
+from ...decoder import Exchange, Message, decode_request
 from ...decoder.exchange import State
+from .. import unanswerable
 from .context import Context, Outcome, PeerView, Surroundings
 from .plugin import Plugin
 
 Fault = Callable[[Plugin, str, BaseException], None]
 """(plugin, hook, what it raised)."""
+Warn = Callable[[Plugin, str, str], None]
+"""(plugin, API, what clients will not get over)."""
 Watch = Callable[[Plugin | None, str], None]
 """Is told which hook runs from now on; None: none does."""
 
@@ -57,6 +60,7 @@ class Chain:
     around: Surroundings
     fault: Fault
     watch: Watch
+    warn: Warn = lambda plugin, api, text: None
 
     async def message(self, hook: str, exchange: Exchange, peer: PeerView | None) -> Passed:
         """The hooks "request" or "response". Whatever one of them does wrong is told, and its message goes on as it came."""
@@ -83,6 +87,8 @@ class Chain:
                 break
             if outcome.frame is not None:
                 passed.frame = outcome.frame
+                if hook == "request":
+                    self._look_at(plugin, exchange, current, outcome.frame)
                 exchange = _changed(exchange, hook, outcome.frame)
                 current = None
         return passed
@@ -98,6 +104,13 @@ class Chain:
             if await self._called(plugin, hook, context, *arguments) is not None:
                 called.append(plugin.name)
         return called
+
+    def _look_at(self, plugin: Plugin, exchange: Exchange, before: Message, frame: bytes) -> None:
+        """Warn of a changed request whose answer the client cannot take."""
+        after = decode_request(frame)
+        renames_back = "response" in plugin.hooks and self._wanted(plugin, "response", exchange)
+        if text := unanswerable.why(before, after, renames_back):
+            self.warn(plugin, before.api, text)
 
     def _wanted(self, plugin: Plugin, hook: str, exchange: Exchange) -> bool:
         try:

@@ -116,8 +116,8 @@ class Context:
         code = 0 if error is None else facts.error_code(error) if isinstance(error, str) else error
         if code and not answers.carries(key, version):
             raise Misused(f"respond: {facts.api_name(key)} v{version} has no error code")
-        body = answers.mirrored(request, code, answers.about_parts(code) if code else False) | dict(fields or {})
-        frame = decoder.encode_response(key, version, body, correlation_id=exchange.correlation_id)
+        body = answers.mirrored(request, code) | dict(fields or {})
+        frame = answers.encoded(request, body, exchange.correlation_id)
         self._decide("respond" if self.hook == "request" else "forward", frame)
 
     def drop(self) -> None:

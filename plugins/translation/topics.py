@@ -1,6 +1,7 @@
 """Metadata, topics and their settings between versions.
 
-Sources: `MetadataRequest` (version 0: an empty list means all), `DeleteTopicsRequest` (KIP-516), `DescribeConfigsResponse`
+Sources: `MetadataRequest` (version 0: an empty list means all), `KafkaApis` and `MetadataCache` (`errorUnavailableEndpoints`:
+version 0 leaves replicas out that are not there, and says REPLICA_NOT_AVAILABLE), `DeleteTopicsRequest` (KIP-516), `DescribeConfigsResponse`
 (KIP-226), `CreateTopicsRequest`.
 """
 
@@ -10,9 +11,11 @@ from uuid import UUID
 
 from ...decoder import facts
 from .fields import Fields
-from .steps import Asked, Unbridgeable, down, droppable, means, up
+from .steps import Asked, Unbridgeable, down, droppable, each_partition, means, up
 
 UNKNOWN_TOPIC_OR_PARTITION = facts.error_code("UNKNOWN_TOPIC_OR_PARTITION")
+REPLICA_NOT_AVAILABLE = facts.error_code("REPLICA_NOT_AVAILABLE")
+NONE = facts.error_code("NONE")
 NO_ID = UUID(int=0)
 DEFAULT_CONFIG, UNKNOWN_CONFIG = 5, 0  # DescribeConfigsResponse.ConfigSource
 
@@ -37,6 +40,21 @@ def _those_asked(fields: Fields, asked: Asked) -> None:
     # Brokers before 0.10 name none, and a client without one asks for it for ever. With one it learns what they cannot do.
     if fields["brokers"]:
         fields["controller_id"] = min(broker["node_id"] for broker in fields["brokers"])
+    for partition in each_partition(fields):
+        # Since version 1 it is no error that a replica is not there; which one it is, version 0 does not say.
+        if partition["error_code"] == REPLICA_NOT_AVAILABLE:
+            partition["error_code"] = NONE
+
+
+@down("response", "Metadata", 1)
+def _replicas_that_are_there(fields: Fields, asked: Asked) -> None:
+    there = {broker["node_id"] for broker in fields["brokers"]}
+    for partition in each_partition(fields):
+        every = [*partition["replica_nodes"], *partition["isr_nodes"]]
+        for name in ("replica_nodes", "isr_nodes"):
+            partition[name] = [node for node in partition[name] if node in there]
+        if partition["error_code"] == NONE and not there.issuperset(every):
+            partition["error_code"] = REPLICA_NOT_AVAILABLE
 
 
 @down("request", "Metadata", 4)

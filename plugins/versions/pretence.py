@@ -14,8 +14,6 @@ from ...decoder import facts
 from .dialect import Answer, Asked, Close, Forward, Silence, Step
 from .profile import API_VERSIONS, Profile, Range
 
-UNSUPPORTED = facts.error_code("UNSUPPORTED_VERSION")
-
 
 class Pretence:
     """The dialect of a profile. It remembers nothing: one serves any number of connections. `translated`: what stands
@@ -37,10 +35,8 @@ class Pretence:
         return Silence(note=note, onwards=True) if self.profile.unanswered else Close(note=note)
 
     def _refusal(self, correlation: int) -> bytes:
-        low, high = self.range_of_api_versions()
-        known = [{"api_key": API_VERSIONS, "min_version": low, "max_version": high}] if self.profile.tells_range else []
-        body = {"error_code": UNSUPPORTED, "api_keys": known}
-        return decoder.encode_response(API_VERSIONS, 0, body, correlation_id=correlation)
+        served = self.range_of_api_versions() if self.profile.tells_range else None
+        return decoder.encode_version_refusal(correlation, served)
 
     def range_of_api_versions(self) -> Range:
         """What it knows of ApiVersions itself."""

@@ -107,8 +107,13 @@ class Profile:
 
     @property
     def features(self) -> Features | None:
-        """What it says of features; None: what the broker says."""
-        return None if self.release is None else of_release(self.release)
+        """What it says of features; None: what the broker says. With caps: what brokers say whose versions are not above them, so
+        that a client is never offered a feature without the versions that it takes (transaction.version 2 and Produce 7)."""
+        if not self.caps:
+            return None if self.release is None else of_release(self.release)
+        if self.release is not None and self.release.role == "zk":
+            return Features()
+        return _features(frozenset(self.caps.items()), self.release.name if self.release is not None else "")
 
     def takes(self, api_key: int, api_version: int) -> bool:
         """Whether a request of this version is one that it understands."""
@@ -146,6 +151,19 @@ class Profile:
             elif self.offered(key, *theirs) is None:
                 found.append(Shortfall(key, (low, high), (served_from(key, theirs), theirs[1])))
         return found
+
+
+@cache
+def _features(caps: frozenset[tuple[int, int]], newest: str) -> Features:
+    """What the newest release says of features that offers no version above the caps, and is not newer than `newest`."""
+    found = Features()
+    for name in releases.releases():
+        each = releases.release(name)
+        if newest and release_order(name) > release_order(newest):
+            break
+        if all((each.range(key) or (0, version))[1] <= version for key, version in caps):
+            found = of_release(each)
+    return found
 
 
 @cache

@@ -149,7 +149,8 @@ SCHEMAS: dict[str, Schema] = {
     "Findings": _object(
         {
             "findings": _list(
-                _object(dict.fromkeys(("id", "severity", "seen", "why", "remedy"), TEXT) | {"count": WHOLE, "about": OBJECT})
+                _object(dict.fromkeys(("id", "severity", "seen", "why", "remedy"), TEXT)
+                    | {"count": WHOLE, "about": OBJECT, "injected": YES, "rules": _list(TEXT)})
             )
         }
     ),

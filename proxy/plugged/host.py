@@ -65,7 +65,8 @@ class Host:
         self._numbers = count(1)
         self._ticking: Task | None = None
         around = Surroundings(self._connections, self._version, self._say, self._close)
-        self._chain = Chain(plugins, around, self._fault, self._watch)
+        self._chain = Chain(plugins, around, self._fault, self._watch, self._warn)
+        self._warned: set[tuple[str, str, str]] = set()
 
     def serve(self) -> None:
         """Until the relay hangs up."""
@@ -255,6 +256,13 @@ class Host:
             _last_words(self._channel)
             os._exit(1)
         self._channel.send({"say": "fault", "plugin": plugin.name, "hook": hook, "text": described(error, path)})
+
+    def _warn(self, plugin: Plugin, api: str, text: str) -> None:
+        """Of what clients will not get over: once for each plugin, API and kind of it."""
+        kind = plugin.name, api, text.partition(" ")[0]
+        if kind not in self._warned:
+            self._warned.add(kind)
+            self._channel.send({"say": "warn", "plugin": plugin.name, "api": api, "text": text[:2000]})
 
     # -- what contexts need ----------------------------------------------------------------------------------
 

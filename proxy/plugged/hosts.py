@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from .. import polling
-from ..plugin_events import PluginDisabled, PluginFault, PluginSaid, PluginsKept, PluginsLoaded
+from ..plugin_events import PluginDisabled, PluginFault, PluginHangs, PluginSaid, PluginsKept, PluginsLoaded
 from .config import FAULT_SECONDS, PluginsConfig
 from .host import RUNNING
 from .nursing import Host, Nursing
@@ -137,6 +137,8 @@ class Hosts:
             elif say == "fault":
                 host.over = message.get("over", False)
                 self.fault(message["plugin"], message["hook"], message["text"])
+            elif say == "warn":
+                self._relay.emit(PluginHangs(message["plugin"], message["api"], message["text"]))
             elif say == "log":
                 self._relay.emit(PluginSaid(message["plugin"], message["text"]))
             elif host is self.current:

@@ -68,12 +68,12 @@ HEAD = "rules:\n  - match: api == Produce\n    "
         (HEAD + "do: []", 3, 9, "no action"),
         (HEAD + "do: [{error: NONE}, {delay: 3}]", 3, 33, "a duration with a unit"),
         (HEAD + "do: {error: NONE, delay: 3ms}", 3, 30, "write a list"),
-        (HEAD + "do: [{error: NONE}, {drop: request}]", 3, 9, "exclude each other"),
-        (HEAD + "do: [{error: NOT_LEADER_OR_FOLLOWER}, {drop: response}]", 3, 9, "drop and error exclude each other"),
+        (HEAD + "do: [{error: NONE}, {drop: request}]", 3, 32, "exclude each other"),
+        (HEAD + "do: [{error: NOT_LEADER_OR_FOLLOWER}, {drop: response}]", 3, 50, "drop and error exclude each other"),
         (
             HEAD + "do: [{edit: {throttle_time_ms: 1}}, {disconnect: before-response}]",
             3,
-            9,
+            54,
             "the client gets no response",
         ),
         (

@@ -65,6 +65,8 @@ def print_finding(console: Console, finding: Finding, opened: str | None = None)
     rows = [("seen", visible(finding.seen)), ("why", visible(finding.why)), ("do", visible(finding.remedy))]
     examples = {id(exchange): exchange for exchange in finding.exchanges}.values()
     rows += [("" if i else "such as", line) for i, line in enumerate(map(evidence, examples))]
+    if finding.done_by:
+        rows.append(("rules", visible(finding.done_by)))
     if opened is not None and finding.exchanges:
         rows.append(("open", visible(how_to_open(opened, finding.exchanges))))
     if not console.is_terminal:

@@ -50,6 +50,9 @@ def findings(
     follow: Annotated[
         bool, typer.Option("--follow", "-f", help="Stay on a recording that runs, and print what is new; Ctrl-C ends it.")
     ] = False,
+    injected: Annotated[
+        bool, typer.Option("--injected", help="Also what comes of fault rules: they left notes in the recording.")
+    ] = False,
     listing: Annotated[bool, typer.Option("--list", help="Print every detector: id, severity, what it looks for.")] = False,
 ) -> None:
     """Print what is wrong in a capture: what was seen, why it matters, what to do, and where it is.
@@ -66,9 +69,9 @@ def findings(
     if follow:
         if len(captures) > 1:
             raise Failure("--follow takes one capture")
-        found = _follow(captures[0], wanted, min_severity, as_json)
+        found = _follow(captures[0], wanted, min_severity, as_json, injected)
     else:
-        found = _whole(captures, wanted, min_severity, as_json)
+        found = _whole(captures, wanted, min_severity, as_json, injected)
     if fail_on is not None and any(finding.severity.rank >= fail_on.rank for finding in found):
         raise typer.Exit(1)
 
@@ -164,14 +167,15 @@ def _open(path: Path) -> Happenings:
         raise Failure(f"{visible(str(path))} cannot be read: {error.strerror or error}") from None
 
 
-def _whole(paths: list[Path], wanted: set[str], least: Severity, as_json: bool) -> list[Finding]:
+def _whole(paths: list[Path], wanted: set[str], least: Severity, as_json: bool, injected: bool) -> list[Finding]:
     everything: list[Finding] = []
     documents = []
     looks = [_Look(path, wanted) for path in paths]  # all are opened first: a wrong name is told at once
     console = plain_or_colours()
     for look in looks:
         look.everything()
-        found = look.inspector.findings()
+        every = look.inspector.findings()
+        found = [finding for finding in every if injected or not finding.injected]
         everything += found
         shown = [finding for finding in found if finding.severity.rank >= least.rank]
         if as_json:
@@ -182,6 +186,8 @@ def _whole(paths: list[Path], wanted: set[str], least: Severity, as_json: bool) 
         for finding in shown:
             print_finding(console, finding, str(look.path))
         console.print(_summary(look, found, shown, len(wanted)))
+        if left_out := len(every) - len(found):
+            console.print(f"{counted(left_out, 'finding')} of what fault rules did: --injected shows them")
         for note in look.notes():
             print(f"barnabas: {visible(note)}", file=sys.stderr)
     if as_json:
@@ -200,10 +206,10 @@ def _summary(look: _Look, found: list[Finding], shown: list[Finding], number: in
     return f"{counted(len(shown), 'finding')} in {seen}: {counts}{less}"
 
 
-def _follow(path: Path, wanted: set[str], least: Severity, as_json: bool) -> list[Finding]:
+def _follow(path: Path, wanted: set[str], least: Severity, as_json: bool, injected: bool) -> list[Finding]:
     from ...proxy.inspector import News
 
-    look, news = _Look(path, wanted), News(least)
+    look, news = _Look(path, wanted), News(least, injected)
     console = plain_or_colours()
     known: set[int] = set()
     if not as_json:
@@ -227,7 +233,7 @@ def _follow(path: Path, wanted: set[str], least: Severity, as_json: bool) -> lis
                 time.sleep(FOLLOW_SECONDS)
         except KeyboardInterrupt:
             pass
-    found = look.inspector.findings()
+    found = [finding for finding in look.inspector.findings() if injected or not finding.injected]
     if not as_json:
         shown = [finding for finding in found if finding.severity.rank >= least.rank]
         console.print(_summary(look, found, shown, len(wanted)))

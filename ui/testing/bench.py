@@ -262,14 +262,18 @@ class Barnabas:
                 raise AssertionError(f"{_exchanges(len(shown))} {filter}{span}, not at most {most}:\n{table(shown)}")
         return found
 
-    def findings(self, at_least: str = "low") -> list[Json]:
+    def findings(self, at_least: str = "low", *, injected: bool = False) -> list[Json]:
         """What is wrong with the traffic so far, the worst first; of this severity or worse. What the mock brokers do wrong
-        themselves is left out."""
+        themselves is left out, and so is what comes of the test's own faults (`injected`: that too)."""
         __tracebackhide__ = True
         if at_least not in SEVERITIES:
             raise ValueError(f"a severity is {', '.join(SEVERITIES)} and not {at_least!r}{nearest(at_least, SEVERITIES)}")
         wanted = SEVERITIES[: SEVERITIES.index(at_least) + 1]
-        return [each for each in self.control.findings() if each["severity"] in wanted and not self._is_known(each)]
+        return [
+            each
+            for each in self.control.findings()
+            if each["severity"] in wanted and not self._is_known(each) and (injected or not each["injected"])
+        ]
 
     def _is_known(self, finding: Json) -> bool:
         words = self._known.get(finding["id"])

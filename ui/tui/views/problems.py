@@ -95,7 +95,8 @@ class ProblemsScreen(View):
             return
         width = max(self.size.width - 12, 30)
         lines: list[list[Cell]] = []
-        for label, text in (("seen", finding.seen), ("why", finding.why), ("do", finding.remedy)):
+        said = [("seen", finding.seen), ("why", finding.why), ("do", finding.remedy)]
+        for label, text in said + ([("rules", finding.done_by)] if finding.done_by else []):
             for i, part in enumerate(textwrap.wrap(visible(text), width) or [""]):
                 lines.append([(fit(label if not i else "", 8), "key"), (part, "" if label != "why" else "muted")])
         for i, (exchange, row) in enumerate(self._evidence(finding)):

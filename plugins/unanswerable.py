@@ -1,0 +1,63 @@
+"""Requests that a plugin or rule has changed so that the client cannot take the answer: it waits for ever, or finds nothing of
+what it asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+from ..decoder import facts
+from ..decoder.message import Message
+from ..decoder.plan import StructPlan, plan
+
+PRODUCE = facts.api_key("Produce")
+NAMES = {"topicName": "topic", "groupId": "group", "transactionalId": "transactional id"}
+"""Names that responses repeat, by what Kafka's definitions call them."""
+
+
+def why(before: Message, after: Message, renames_back: bool = False) -> str:
+    """What is wrong with a changed request, in words; empty if nothing is. `renames_back`: whether responses to it are shown
+    to the plugin, which can change them then."""
+    if before.api_key == PRODUCE and (before["acks"] == 0) is not (after["acks"] == 0):
+        if after["acks"] == 0:
+            return "acks is 0 now: the broker does not answer, and the client waits for its response"
+        return "acks was 0: the client expects no response, and gets one"
+    if renames_back:
+        return ""
+    gone = sorted(set(_names(before)) - set(_names(after)))
+    if not gone:
+        return ""
+    what, name = gone[0]
+    more = f" and {len(gone) - 1} more" if len(gone) > 1 else ""
+    return f"{what} {name!r}{more} is not asked for any more, and no response names it: the client finds no answer about it"
+
+
+def _names(request: Message) -> Iterator[tuple[str, str]]:
+    """What a request names, of all that its response repeats: (kind, name)."""
+    repeated = _repeated(request.api_key, request.api_version)
+    yield from _in(request.plan.root, request.values, repeated)
+
+
+@cache
+def _repeated(api_key: int, api_version: int) -> frozenset[str]:
+    def inside(struct: StructPlan) -> Iterator[str]:
+        for field in struct.fields:
+            if field.entity in NAMES:
+                yield field.entity
+            if field.struct is not None:
+                yield from inside(field.struct)
+
+    return frozenset(inside(plan("response", api_key, api_version).root))
+
+
+def _in(struct: StructPlan, values: tuple[Any, ...], repeated: frozenset[str]) -> Iterator[tuple[str, str]]:
+    for field, value in zip(struct.fields, values, strict=False):
+        if value is None:
+            continue
+        if field.struct is not None:
+            for item in value if field.array else (value,):
+                yield from _in(field.struct, item, repeated)
+        elif field.entity in repeated and field.type == "string":
+            for each in value if field.array else (value,):
+                yield NAMES[field.entity or ""], each

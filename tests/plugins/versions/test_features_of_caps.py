@@ -1,0 +1,56 @@
+"""A client with a cap is offered no features that no broker offers beside such versions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from barnabas.decoder import facts, releases
+from barnabas.plugins.versions.features import of_release
+from barnabas.plugins.versions.profile import Profile
+
+NEWEST = releases.release(releases.releases()[-1])
+
+
+def told(profile: Profile) -> dict[str, tuple[int, int]]:
+    """The features that a client hears of, from a broker that has all that there are."""
+    all_of_them = of_release(NEWEST).supported
+    fields: dict[str, Any] = {
+        "supported_features": [{"name": n, "min_version": a, "max_version": b} for n, (a, b) in all_of_them.items()],
+        "finalized_features": [{"name": n, "max_version_level": b, "min_version_level": b} for n, (_, b) in all_of_them.items()],
+        "finalized_features_epoch": 9,
+    }  # fmt: skip
+    if profile.features is not None:
+        fields |= profile.features.told(fields)
+    for each in fields["finalized_features"]:
+        assert each["name"] in {feature["name"] for feature in fields["supported_features"]}
+    return {each["name"]: (each["min_version"], each["max_version"]) for each in fields["supported_features"]}
+
+
+def test_no_cap_leaves_a_combination_that_no_release_offers() -> None:
+    """By brute force over the tables of all releases: some broker has all these features and no version above the cap."""
+    brokers = [(each, of_release(each).supported) for each in map(releases.release, releases.releases())]
+    for key in facts.api_keys():
+        for version in facts.api(key).versions.every():
+            try:
+                profile = Profile.of("", {facts.api_name(key): version})
+            except ValueError:
+                continue
+            heard = told(profile)
+            assert any(
+                (each.range(key) or (0, version))[1] <= version
+                and all(name in supported and supported[name][1] >= high for name, (_, high) in heard.items())
+                for each, supported in brokers
+            ), (facts.api_name(key), version, heard)
+
+
+@pytest.mark.parametrize("cap", [{"Produce": 7}, {"Produce": 11}, {"AddPartitionsToTxn": 3}, {"TxnOffsetCommit": 3}])
+def test_old_versions_of_a_transaction_come_without_its_newest_feature(cap: dict[str, int]) -> None:
+    assert "transaction.version" not in told(Profile.of("", cap))
+
+
+def test_what_is_not_capped_stays() -> None:
+    assert told(Profile()) == of_release(NEWEST).supported
+    assert told(Profile.of("", {"LeaderAndIsr": 3})) == of_release(NEWEST).supported
+    assert told(Profile.of("4.0", {"Produce": 12})) == of_release(releases.release("4.0")).supported
+    assert "transaction.version" not in told(Profile.of("4.0", {"Produce": 9}))
