@@ -71,7 +71,7 @@ class Role(StrEnum):
     ASSIGNMENT = "assignment"
     """bytes of a group protocol that name topics and partitions"""
     MESSAGE = "message"
-    """an error's text"""
+    """text for people, of an error or why a member joins or leaves: it quotes ids"""
 
 
 STABLE = frozenset(
@@ -202,6 +202,7 @@ _NAMES: dict[str, dict[str, Role]] = {
         "batch_index_error_message": Role.MESSAGE,
         "acknowledge_error_message": Role.MESSAGE,
         "status_detail": Role.MESSAGE,
+        "reason": Role.MESSAGE,
     },
     "uuid": {
         "topic_id": Role.TOPIC_ID,

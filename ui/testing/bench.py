@@ -135,6 +135,7 @@ class Barnabas:
         control = ControlConfig(path=directory / "control.sock", directory=directory)
         self.proxy = Proxy(ProxyConfig(upstream=upstream, control=control, findings=True, record=record), fork_server=fork_server)
         self.injected: list[Injected] = []
+        self._since = 0
         self._closing: list[Callable[[], Any]] = []
 
     def start(self) -> Self:
@@ -209,6 +210,16 @@ class Barnabas:
         """The faults that had to fire and did not."""
         return [each for each in self.injected if each.required and not each.hits]
 
+    def reset(self) -> None:
+        """Begin anew within a test: remove the faults, and count exchanges from here on. Findings stay those of the whole test."""
+        for each in self.injected:
+            each.remove()
+        self.injected.clear()
+        since = self._since
+        while (page := self.control.exchange_page("", since=since, limit=PAGE, bodies=False)).get("more"):
+            since = page["next"]
+        self._since = page["next"]
+
     # -- what went over the wire -------------------------------------------------------------------------------
 
     def exchanges(self, filter: str = "", *, bodies: bool = True) -> list[Json]:
@@ -217,7 +228,7 @@ class Barnabas:
         if filter:
             _check(filter)
         found: list[Json] = []
-        since = 0
+        since = self._since
         while True:
             page = self.control.exchange_page(filter, since=since, limit=PAGE, bodies=bodies)
             found += page["exchanges"]
@@ -253,7 +264,8 @@ class Barnabas:
             found = self.exchanges(filter, bodies=False)
         if least is not None and len(found) < least:
             raise AssertionError(
-                f"{_exchanges(len(found))} {filter}, not {least}{' or more' if exactly is None else ''}"
+                f"{_exchanges(len(found))} {filter}, not {least}{' or more' if exactly is None else ''}; there are:\n"
+                + self.report()
             )
         if most is not None:
             shown = found if within is None else _densest(found, within)
@@ -285,13 +297,22 @@ class Barnabas:
             found = self.exchanges(bodies=False)
         except (OSError, ControlError) as error:
             return f"not known: {error}"
-        lines = [table(found[-most:])]
+        lines = [table(found[-most:], self._faults_by_exchange())]
         if len(found) > most:
             lines.insert(0, f"({len(found) - most} exchanges before these)")
         lines += [f"{each}: {each.hits} hits" for each in self.injected]
         if self._cassette is not None:
             lines += _missing(self._cassette.misses)
         return "\n".join(lines)
+
+
+    def _faults_by_exchange(self) -> dict[int, list[str]]:
+        """By the exchanges' numbers, the names of the faults that have touched them."""
+        found: dict[int, list[str]] = {}
+        for each in self.injected:
+            for exchange in each.exchanges:
+                found.setdefault(exchange["id"], []).append(each.name)
+        return found
 
 
 def _missing(misses: list[Miss]) -> list[str]:
@@ -316,8 +337,8 @@ def _densest(found: list[Json], seconds: float) -> list[Json]:
     return best
 
 
-def table(found: list[Json]) -> str:
-    """A line per exchange."""
+def table(found: list[Json], faults: Mapping[int, list[str]] | None = None) -> str:
+    """A line per exchange; `faults`: the names of those that have touched it, by its number."""
     from ..tui.safe import visible
 
     if not found:
@@ -330,8 +351,9 @@ def table(found: list[Json]) -> str:
             f"{each['latency_ns'] / 1e6:8.2f} ms" if each.get("latency_ns") is not None else f"{each['state']:>11}"
         )
         error = f"  {each['error']}" if each.get("error") else ""
+        touched = "".join(f"  [{visible(name)}]" for name in (faults or {}).get(each.get("id", -1), ()))
         who = visible(str(each["client_id"] or ""))
         lines.append(
-            f"{at:8.3f} s  conn {each['conn']:<3} {who:<20.20} {each['api']} v{each['api_version']} {latency}{error}"
+            f"{at:8.3f} s  conn {each['conn']:<3} {who:<20.20} {each['api']} v{each['api_version']} {latency}{error}{touched}"
         )
     return "\n".join(lines)

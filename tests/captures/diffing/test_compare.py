@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from barnabas import decoder
 from barnabas.captures import open_capture
 from barnabas.captures.diffing import Kind, Level, Report, compare
-from barnabas.decoder import Exchange
+from barnabas.decoder import Exchange, State
 
 RECORDED = Path(__file__).parents[1] / "serving" / "recorded"
 Edit = Callable[[Exchange], "Exchange | None"]
@@ -175,3 +176,28 @@ def test_another_client_is_aligned_and_its_choices_are_named(tmp_path, transacti
     report = compare(read("admin", tmp_path), transactions)
     assert {d.api for d in report.differences if d.kind is Kind.ONLY} >= {"InitProducerId", "DeleteTopics"}
     assert report.to_dict()["counts"]["medium"] == len([d for d in report.differences if d.level is Level.MEDIUM])
+
+
+JOIN = {"group_id": "g", "member_id": "", "protocol_type": "consumer", "session_timeout_ms": 1, "rebalance_timeout_ms": 1}
+
+
+@pytest.mark.parametrize(
+    ("api", "version", "fields"),
+    [
+        ("JoinGroup", 9, lambda reason: JOIN | {"protocols": [], "reason": reason}),
+        ("LeaveGroup", 5, lambda reason: {"group_id": "g", "members": [{"member_id": "", "reason": reason}]}),
+    ],
+)
+def test_a_reason_that_names_a_member_is_no_difference(api: str, version: int, fields: Callable[[str], dict[str, Any]]) -> None:
+    """Java members join "with the given member-id: consumer-g-1-UUID", another one in each run."""
+    key = decoder.facts.api_key(api)
+
+    def one(reason: str) -> Exchange:
+        return Exchange(
+            connection=1, client="10.0.0.5:4000", broker="kafka:9092", api_key=key, api_version=version, client_id="c",
+            request=decoder.encode_request(key, version, fields(reason), client_id="c"), request_time_ns=1,
+            response=decoder.encode_response(key, version, {}), response_time_ns=2, state=State.PAIRED,
+        )  # fmt: skip
+
+    first, second = (one(f"need to re-join with the given member-id: consumer-g-1-{tail}") for tail in ("aaaa", "bbbb"))
+    assert above_noise(compare([first], [second])) == []

@@ -64,6 +64,22 @@ def test_more_than_expected(barnabas):
     send(barnabas.bootstrap, "orders", 2)
     barnabas.expect("api == Produce", at_most=1)
 
+def test_fewer_than_expected(barnabas):
+    barnabas.inject(api="Produce", delay="1ms", name="slow")
+    send(barnabas.bootstrap, "orders", 1)
+    barnabas.expect("api == Produce and topic == payments", timeout=0)
+
+def test_anew(barnabas):
+    moved = barnabas.inject(api="Produce", error="NOT_LEADER_OR_FOLLOWER", times=1)
+    assert send(barnabas.bootstrap, "orders", 1) == []
+    assert moved.wait(1) == 1
+    barnabas.reset()
+    assert barnabas.injected == [] and moved.hits == 1
+    barnabas.expect("api == Produce", at_most=0)
+    assert send(barnabas.bootstrap, "orders", 1) == []
+    barnabas.expect("api == Produce", exactly=1)
+    barnabas.expect("err != 0 and api == Produce", at_most=0)
+
 WRONG = [
     ({"api": "Prodce", "error": "NONE"}, "did you mean Produce"),
     ({"api": "Produce", "error": "NOT_LEADER"}, "did you mean NOT_LEADER_OR_FOLLOWER"),
@@ -181,10 +197,17 @@ def test_clients_through_a_proxy_of_their_own(online: Session) -> None:
             "test_a_client_retries_through_a_fault",
             "test_each_test_has_its_own",
             "test_a_fault_need_not_fire",
+            "test_anew",
             "test_what_is_wrong_says_what_is_right",
             "test_a_fault_that_has_not_fired",
         },
-        "FAILED": {"test_a_fault_never_fires", "test_more_than_expected", "test_a_wrong_fault", "test_a_wrong_filter"},
+        "FAILED": {
+            "test_a_fault_never_fires",
+            "test_more_than_expected",
+            "test_fewer_than_expected",
+            "test_a_wrong_fault",
+            "test_a_wrong_filter",
+        },
     }, online.output
 
 
@@ -207,6 +230,10 @@ def test_a_failing_test_shows_the_traffic(online: Session) -> None:
     assert "Kafka traffic through barnabas" in shown and "Produce v" in shown and "shop" in shown
     assert "2 exchanges are api == Produce, not at most 1" in shown
     assert "fault 'fault 1'" in shown and "2 hits" in shown
+    assert sum("Produce v" in line and line.endswith("[fault 1]") for line in shown.splitlines()) >= 2
+    fewer = online.failure("test_fewer_than_expected")
+    assert "0 exchanges are api == Produce and topic == payments, not 1 or more; there are:" in fewer
+    assert any("Produce v" in line and line.endswith("[slow]") for line in fewer.splitlines())
 
 
 def test_what_was_recorded_is_served_offline(offline: Session) -> None:
