@@ -171,6 +171,7 @@ class Acceptor:
         number = self._first + (self._count - 1) * self._step
         connection = Connection(relay, number, client, peer[:2], broker)
         relay.connections[number] = connection
+        relay.counted()
         if relay.security is None:
             relay.resolver.resolve(*broker, connection.resolved)
         else:

@@ -311,9 +311,9 @@ class Holding(Responses):
             self._go(frame, original, exchange, fate, answered, later)
 
         if fate.request_delay:
-            carrying.wait(self.request, fate.request_delay, go, now)
+            carrying.wait(self.request, fate.request_delay, go, now, len(frame))
         elif fate.silence > 0:
-            carrying.silence(self, fate, go)
+            carrying.silence(self, fate, go, len(frame))
         else:
             go(now)
 
@@ -362,8 +362,7 @@ class Holding(Responses):
             if entry.fate is None and entry.kept is None and entry.exchange is None and entry.plugged is None:
                 self.in_flight.append((key << 16 | version) << 32 | correlation)
             else:
-                self.in_flight.append(entry)
-                self.changes += 1
+                self.wait_for_response(entry, original if entry.kept or entry.plugged else b"", frame if entry.exchange else b"")
         if sent == original:
             self.request.emit(frame, now)
             return

@@ -61,14 +61,19 @@ def watching(numbers: frozenset[int]) -> Any:
     return selection(numbers)
 
 
+ENTRY_BYTES = 1024
+"""Of memory that a request takes of which more is remembered than a number, without its own bytes."""
+
+
 class InFlight:
     """A request with a response of its own. `answer`: the response made here; `fate`: what is to happen to the response;
     `exchange`: the request, for rules; `kept`: the request, if its response may be held for a decision; `plugged`: the
-    request for plugins, or the one that a plugin made; `asked`, `before`, `dialect`, `sent`: see `dialects`."""
+    request for plugins, or the one that a plugin made; `asked`, `before`, `dialect`, `sent`: see `dialects`; `weight`: bytes of
+    memory that all of it takes, known when it is put into the queue."""
 
     __slots__ = (
         "answer", "api_key", "api_version", "asked", "before", "correlation", "dialect", "exchange", "fate", "kept",
-        "plugged", "rule", "sent",
+        "plugged", "rule", "sent", "weight",
     )  # fmt: skip
 
     def __init__(self, api_key: int, api_version: int, correlation: int) -> None:
@@ -86,6 +91,7 @@ class InFlight:
         self.dialect: Dialect | None = None
         self.sent = 0
         """Api key << 16 | version as the broker has it."""
+        self.weight = ENTRY_BYTES
 
 
 if TYPE_CHECKING or not MOVES:
@@ -162,8 +168,7 @@ class Flights(Pair):
     def mark_unsure(self) -> None:
         """What is in flight is not known exactly: answer nothing before that is over."""
         self.unsure = InFlight(-1, -1, -1)
-        self.in_flight.append(self.unsure)
-        self.changes += 1
+        self.wait_for_response(self.unsure)
 
     def passed(self, correlation: int) -> None:
         """The head of a response has passed in pieces."""
@@ -231,6 +236,12 @@ class Flights(Pair):
                 self.changes += isinstance(entry, InFlight)
                 return True
         return False
+
+    def wait_for_response(self, entry: InFlight, *kept: bytes) -> None:
+        """Put a request into the queue; `kept`: its bytes that are kept with it."""
+        entry.weight += sum(map(len, kept))
+        self.in_flight.append(entry)
+        self.changes += 1
 
     def take(self) -> int | InFlight:
         """Take the head of the queue."""

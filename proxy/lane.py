@@ -133,7 +133,7 @@ class Lane(Splicing):
                 if relay.lossless:
                     want = CAREFUL_CHUNK + kept
             if not direction:
-                if connection.inline and connection.owes() > OWED_LIMIT:
+                if connection.inline and (connection.owes() > OWED_LIMIT or relay.crowded(connection)):
                     return False
                 if connection.draining:
                     if self._at_frame_start() or self.opaque:
@@ -148,7 +148,7 @@ class Lane(Splicing):
                         connection.tell_blinded(_now())
                     continue
             if self.was_large and not self.left:
-                want = min(want, max(BEGINNING, snaplen))
+                want = min(want, max(BEGINNING, snaplen) + kept)
             offset, room = writer.space(want)
             if kept:
                 # What was kept back of a frame that is not complete yet comes in front of its rest.

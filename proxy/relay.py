@@ -129,6 +129,7 @@ class Relay:
         self.timers = Timers()
         self._ready: list[Lane] = []
         self._waiting_for_room: list[Lane] = []
+        self._crowded: list[Connection] = []
         self._last_snapshot = 0.0
         self._snapshot_due = False
         self._parent = Parent()
@@ -206,7 +207,38 @@ class Relay:
 
     def gone(self, connection: Connection) -> None:
         self.connections.pop(connection.number, None)
+        self.counted()
         self.acceptor.freed()
+
+    def counted(self) -> None:
+        """There is another number of connections: each has another share of what may be kept."""
+        if self.mover is not None:
+            self.mover.share = self.hold_limit // max(len(self.connections), 1)
+
+    def crowded(self, connection: Connection) -> bool:
+        """Whether a connection's next requests have to wait: too much of those that are in flight is kept, of all connections,
+        and it has more than its share. Then its lane is woken when that has changed."""
+        if not self._too_much(connection):
+            return False
+        if connection not in self._crowded:
+            self._crowded.append(connection)
+        return True
+
+    def _too_much(self, connection: Connection) -> bool:
+        if connection.in_flight.memory() * len(self.connections) <= self.hold_limit:
+            return False
+        kept = sum(each.in_flight.memory() for each in self.connections.values())
+        return self.held + kept > self.hold_limit
+
+    def _less_crowded(self) -> None:
+        waiting, self._crowded = self._crowded, []
+        for connection in waiting:
+            if connection.closed:
+                continue
+            if self._too_much(connection):
+                self._crowded.append(connection)
+            else:
+                self.wake(connection.request)
 
     def wake(self, lane: Lane) -> None:
         """What kept this lane from reading may be over."""
@@ -240,7 +272,7 @@ class Relay:
         self._teller.begin()
         while not self._stopped:
             ready = self._ready
-            hurry = self.draining or bool(self.lingering) or (security is not None and bool(security.paused))
+            hurry = self.draining or bool(self.lingering or self._crowded) or (security is not None and bool(security.paused))
             now = time.monotonic()
             timeout = 0.0 if ready and (turn is None or later) else 0.02 if hurry else max((min(next_tick, later[0][0]) if later else next_tick) - now, 0.0)
             if later and timeout:
@@ -300,6 +332,8 @@ class Relay:
                     security.renew(now)
                 if self.lingering:
                     self._turn_away(now)
+                if self._crowded:
+                    self._less_crowded()
                 if self.draining:
                     self._drain(now)
         self._end()

@@ -89,6 +89,8 @@ static int move_chunk(Mover *mover, LaneState *lane, Pair *pair) {
         return LEFT;
     if (!lane->direction && pair->inlined && owes(pair))
         return REST;
+    if (!lane->direction && pair->inlined && queue_memory((Queue *)pair->in_flight) > mover->share)
+        return LEFT;
     Py_ssize_t kept = way == GLANCE ? length(lane->carry) : 0;
     uint64_t room;
     if (kept > RING_CAREFUL / 2)

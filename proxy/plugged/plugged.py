@@ -114,7 +114,8 @@ class Plugged:
         """What the hooks say to a request."""
         if delay := verdict.get("d"):
             rest = {name: value for name, value in verdict.items() if name != "d"}
-            carrying.wait(connection.request, delay, partial(self._requested, connection, original, rest, changed))
+            then = partial(self._requested, connection, original, rest, changed)
+            carrying.wait(connection.request, delay, then, size=len(original) + len(changed))
             return
         kind = verdict.get("k", "forward")
         note = verdict.get("note", "")
@@ -173,7 +174,7 @@ class Plugged:
         if delay := verdict.get("d"):
             rest = {name: value for name, value in verdict.items() if name != "d"}
             then = partial(self._responded, connection, seen, original, frame, note, rest, changed)
-            carrying.wait(connection.response, delay, then)
+            carrying.wait(connection.response, delay, then, size=len(frame) + len(changed))
             return
         kind = verdict.get("k", "forward")
         said = verdict.get("note", "")
