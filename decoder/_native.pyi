@@ -249,6 +249,7 @@ class Mover:
     ) -> None: ...
 
     share: int
+    clock: int
     def pump(self, lane: LaneState, /) -> bool | None:
         """As `proxy.lane.Lane.pump`; None: that has to go on, nothing is lost."""
 

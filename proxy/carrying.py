@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from ..decoder import Exchange
 from ..plugins.fate import FOREVER, At, Cut, Fate
+from .clock import now_ns
 from .sinks import Nowhere, Paced
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ def wait(lane: Lane, ns: int, then: Callable[[int], None], since: int | None = N
     """Stop a lane for so long, then call `then` with the time and let the lane go on. `since`: when that began, with what
     was done in between being part of it; None: now. `size`: bytes of frames that are held meanwhile."""
     if since is not None:
-        ns -= min(max(time.time_ns() - since, 0), ns)  # the clock may have been set
+        ns -= min(max(now_ns() - since, 0), ns)  # the clock may have been set
     lane.connection.relay.timers.after(ns, pause(lane, then, size))
 
 
@@ -43,7 +44,7 @@ def pause(lane: Lane, then: Callable[[int], None], size: int = 0) -> Callable[[]
         if connection.closed:
             return
         lane.waits -= 1
-        now = time.time_ns()
+        now = now_ns()
         then(now)
         go_on(lane, now)
 
@@ -66,7 +67,7 @@ def go_on(lane: Lane, now: int) -> None:
 def count_in(fate: Fate, since: int) -> None:
     """What deciding took is part of the delay: the exchange takes so much longer than it would without the rule."""
     if fate.response_delay:
-        fate.response_delay -= min(max(time.time_ns() - since, 0), fate.response_delay)
+        fate.response_delay -= min(max(now_ns() - since, 0), fate.response_delay)
 
 
 def _nothing(now: int) -> None:
@@ -121,7 +122,7 @@ def silence(connection: Answering, fate: Fate, then: Callable[[int], None], size
     if fate.silent[0]:
         wait(connection.request, fate.silence, then, size=size)
     else:
-        then(time.time_ns())
+        then(now_ns())
 
 
 def pace(connection: Answering, rates: tuple[int, int]) -> None:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from ..decoder.frame import MAX_FRAME, Direction, foreign_protocol
 from . import dialects
 from .addresses import reason
+from .clock import now_ns
 from .events import Address, ConnectionClosed, ConnectionOpened, NotKafka, UpstreamFailed
 from .holding import Holding
 from .lane import Lane
@@ -167,7 +168,7 @@ class Connection(Holding):
         ).encode()
 
     def _announce(self, description: bytes) -> None:
-        self.relay.writer.write(Kind.OPENED, self.number, 0, time.time_ns(), description)
+        self.relay.writer.write(Kind.OPENED, self.number, 0, now_ns(), description)
 
     def unreachable(self, error: OSError) -> None:
         self.relay.emit(UpstreamFailed(self.number, self.broker, reason(error)))
@@ -296,7 +297,7 @@ class Connection(Holding):
     def _conclude(self, how: str, by: str) -> None:
         streams = [self.request.position, self.response.position]
         said = {"how": how, "by": by, "streams": streams}
-        self.relay.writer.write(Kind.CLOSED, self.number, 0, time.time_ns(), json.dumps(said).encode(), NONE)
+        self.relay.writer.write(Kind.CLOSED, self.number, 0, now_ns(), json.dumps(said).encode(), NONE)
 
     def _who_ended(self) -> str:
         """Whose end came first, as far as the lanes and the sockets tell; "" when it is the proxy that ends it."""

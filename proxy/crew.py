@@ -13,6 +13,7 @@ from typing import Any
 
 from .bells import new_bell
 from .board import Board
+from .clock import now_ns
 from .dialect_events import NotHonoured
 from .events import Address, Capped, Event, ListenerFailed
 from .life_events import ConnectionsFull, PortPassedOver, RulesKept, RulesReplaced
@@ -128,16 +129,16 @@ class Crew:
         self.board.end(worker)
         writer = RingWriter(self._rings[worker], {int(reader): bell for reader, bell in self._bells.items()})
         resume(writer)
-        writer.write(Kind.GONE, 0, 0, time.time_ns(), b"")
+        writer.write(Kind.GONE, 0, 0, now_ns(), b"")
         if not again:
-            writer.write(Kind.STOP, 0, 0, time.time_ns(), b"")
+            writer.write(Kind.STOP, 0, 0, now_ns(), b"")
         writer.ring_bells()
 
     def stop_ring(self, worker: int) -> None:
         """No other worker will write into this ring."""
         writer = RingWriter(self._rings[worker], {int(reader): bell for reader, bell in self._bells.items()})
         resume(writer)
-        writer.write(Kind.STOP, 0, 0, time.time_ns(), b"")
+        writer.write(Kind.STOP, 0, 0, now_ns(), b"")
         writer.ring_bells()
 
     def close(self) -> None:

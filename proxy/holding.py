@@ -6,7 +6,6 @@ in `responses`, what the client is given in `answering`.
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Any
 
 from ..decoder import Exchange, facts
@@ -17,6 +16,7 @@ from ..plugins import fetch_sessions
 from ..plugins.fate import Fate
 from ..plugins.fetch_sessions import FETCH
 from . import carrying, dialects
+from .clock import now_ns
 from .editing import (
     ADDRESS_APIS,
     ADDRESS_REQUESTS,
@@ -102,7 +102,7 @@ class Holding(Responses):
             return True
         if key == FETCH and self._whole_fetches() and fetch_sessions.begins(data, at) is not None:
             return False
-        exchange = exchange_of(self, data[at:end], time.time_ns())
+        exchange = exchange_of(self, data[at:end], now_ns())
         if exchange.request_message is None or self.relay.editor.rules.concerns(exchange):
             return False
         if key == FETCH and self._whole_fetches() and not fetch_sessions.whole(exchange.request_message):

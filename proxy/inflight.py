@@ -13,7 +13,6 @@ broker's address may pass. A response whose id nobody knows passes as it is.
 from __future__ import annotations
 
 import struct
-import time
 from collections import deque
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -23,6 +22,7 @@ from ..decoder.acks import acks_end, produce_acks
 from ..decoder.strides import PythonQueue, Queue, place_of, selection
 from ..plugins.fate import Fate
 from ..plugins.versions.dialect import Asked, Dialect
+from .clock import now_ns
 from .editing import PRODUCE
 from .sift import MOVES
 from .switching import ANY_API
@@ -161,7 +161,7 @@ class Flights(Pair):
             return
         if self.keeps(key) and at + size + 4 <= len(data):
             number = (key << 16 | version) << 32 | correlation
-            self.in_flight.append_kept(number, bytes(data[at : at + size + 4]), time.time_ns(), whole or size)
+            self.in_flight.append_kept(number, bytes(data[at : at + size + 4]), now_ns(), whole or size)
             return
         self.in_flight.append((key << 16 | version) << 32 | correlation)
 
@@ -199,7 +199,7 @@ class Flights(Pair):
             first = queue[0]
             if isinstance(first, InFlight) and first.answer is not None:
                 before = len(queue)
-                self.deliver(time.time_ns())
+                self.deliver(now_ns())
                 if len(queue) >= before:
                     return None  # they cannot be delivered: the connection is ending
             else:

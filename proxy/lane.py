@@ -12,7 +12,6 @@ it does), `eof` (source ended), `done` (end passed on), `opaque` (no Kafka: byte
 from __future__ import annotations
 
 import struct
-import time
 from typing import TYPE_CHECKING
 
 from ..decoder.frame import MAX_FRAME as MAX_FRAME  # `limits` may lower it
@@ -28,6 +27,7 @@ from ..decoder.strides import (
     stride_responses,
     stride_watched,
 )
+from .clock import now_ns
 from .editing import ADDRESS_APIS, ENDPOINT_LIMIT
 from .inflight import IN_FLIGHT_LIMIT, key_and_version
 from .ring import CAREFUL_CHUNK, CHUNK, NONE, Kind
@@ -52,7 +52,7 @@ PASS, GLANCE, SIFT = range(3)
 _SIZE_ID = struct.Struct(">II").unpack_from
 """A frame's size and the four bytes behind it: a response's correlation id, or a request's key and version."""
 
-_now = time.time_ns
+_now = now_ns
 _DATA = int(Kind.DATA)
 
 

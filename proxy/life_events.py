@@ -27,6 +27,22 @@ class FewFiles(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class ClockSet(Event):
+    """The system's clock was set by so much at once that the times of what is recorded went there, too."""
+
+    warning: ClassVar[bool] = True
+    seconds: float
+
+    @property
+    def text(self) -> str:
+        way = "forward" if self.seconds > 0 else "back"
+        return (
+            f"the clock was set {way} by {abs(self.seconds):.0f} s: times go on from there; latencies of requests that were in "
+            "flight are wrong by as much"
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class ConnectionsFull(Event):
     """So many connections stand as were allowed; new clients wait until one ends."""
 

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..decoder import facts, secrets
 from ..decoder.frame import Direction
+from .clock import now_ns
 from .events import RelayFault, UpstreamFailed
 from .named import NamedBrokers
 from .ring import Kind
@@ -198,7 +199,7 @@ class Security:
         text = b"the proxy logs in"
         for direction, frame in steps:
             self.relay.writer.write(
-                Kind.BROKER_LEG, connection.number, direction, time.time_ns(), len(text).to_bytes(2, "big") + text + frame
+                Kind.BROKER_LEG, connection.number, direction, now_ns(), len(text).to_bytes(2, "big") + text + frame
             )
 
     # -- later -----------------------------------------------------------------------------------------------

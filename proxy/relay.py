@@ -27,6 +27,7 @@ from .board import Board
 from .channel import Channel
 from .child import Parent
 from .child import receive_settings as receive_settings
+from .clock import CLOCK, now_ns
 from .commands import Commands
 from .connection import Connection
 from .destinations import Destinations
@@ -34,6 +35,7 @@ from .editing import METADATA, Editor, watched
 from .events import Address, Event, RelayFault
 from .intercepts import Intercepts
 from .lane import Lane
+from .life_events import ClockSet
 from .limits import Guard
 from .live_rules import LiveRules
 from .mapping import make_address_map
@@ -121,6 +123,8 @@ class Relay:
         self._orders = Orders(self)
         self.editor.topics = self.rules.book.seen.topics if self.switchable or self.rules.book.interest() else None
         self.mover = make_mover(self)
+        if self.mover is not None:
+            self.mover.clock = CLOCK.offset
         self.lingering: list[LastWords] = []
         self.sockets = Sockets(self.interception.forget if self.interception is not None else None)
         self.attend, self.forget = self.sockets.attend, self.sockets.forget
@@ -363,6 +367,7 @@ class Relay:
     def _tick(self, now: float) -> None:
         if self._parent.gone:
             self._stopped = True
+        self._follow_clock()
         self.intercepts.tick(now)
         if self.plugged is not None:
             self.plugged.tick()
@@ -385,10 +390,18 @@ class Relay:
         if self.writer.snapshot_wanted():
             self._snapshot(now)
 
+    def _follow_clock(self) -> None:
+        before = CLOCK.stepped
+        now_ns()
+        if self.mover is not None:
+            self.mover.clock = CLOCK.offset
+        if CLOCK.stepped != before and self.worker == 0:
+            self.emit(ClockSet((CLOCK.stepped - before) / 1e9))
+
     def _snapshot(self, now: float) -> None:
         self._snapshot_due = False
         self._last_snapshot = now
-        stamp = time.time_ns()
+        stamp = now_ns()
         standing = [c for c in self.connections.values() if c.established]
         for connection in standing:
             self.writer.write(Kind.PRESENT, connection.number, 0, stamp, connection.describe())
@@ -466,7 +479,7 @@ class Relay:
             connection.close("fin")
         if self.plugged is not None:
             self.plugged.close()
-        self.writer.write(Kind.STOP, 0, 0, time.time_ns(), b"")
+        self.writer.write(Kind.STOP, 0, 0, now_ns(), b"")
         self.writer.ring_bells()
 
 

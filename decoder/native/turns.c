@@ -168,6 +168,7 @@ static int Mover_init(PyObject *self, PyObject *arguments, PyObject *keywords) {
     Py_XSETREF(mover->bulk, Py_XNewRef(bulk));
     Py_XSETREF(mover->plain, (PyTypeObject *)Py_NewRef(socket));
     mover->share = LLONG_MAX;
+    mover->clock = clock_ns(CLOCK_REALTIME) - clock_ns(CLOCK_MONOTONIC);
     return 0;
 }
 
@@ -202,7 +203,9 @@ static PyMethodDef Mover_methods[] = {
     {NULL, NULL, 0, NULL},
 };
 
-static PyMemberDef Mover_members[] = {{"share", T_LONGLONG, offsetof(Mover, share), 0, NULL}, {NULL, 0, 0, 0, NULL}};
+static PyMemberDef Mover_members[] = {{"share", T_LONGLONG, offsetof(Mover, share), 0, NULL},
+                                      {"clock", T_LONGLONG, offsetof(Mover, clock), 0, NULL},
+                                      {NULL, 0, 0, 0, NULL}};
 
 static PyType_Slot Mover_slots[] = {{Py_tp_new, PyType_GenericNew},       {Py_tp_init, Mover_init},
                                     {Py_tp_members, Mover_members},

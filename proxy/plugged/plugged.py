@@ -16,6 +16,7 @@ from ...decoder.filter import compile
 from ...plugins import fetch_sessions
 from ...plugins.fetch_sessions import FETCH
 from .. import carrying
+from ..clock import now_ns
 from ..editing import API_VERSIONS, METADATA, framed
 from ..events import RelayFault, show
 from ..inflight import REQUEST
@@ -227,7 +228,7 @@ class Plugged:
         lane = question.lane
         lane.waits -= 1
         lane.paused = bool(lane.waits)
-        now = time.time_ns()
+        now = now_ns()
         try:
             question.then(verdict, data, now)
             if not question.connection.closed:

@@ -8,13 +8,13 @@ it gives where nothing ever failed: nothing was lost, taken twice, or freed twic
 
 from __future__ import annotations
 
+import _testcapi
 import sys
 import time
 from array import array
 from collections.abc import Callable
 from typing import Any
 
-import _testcapi
 from barnabas import decoder
 from barnabas.captures.tracks import shape
 from barnabas.decoder import facts, records, strides
