@@ -160,8 +160,9 @@ class Frames:
     exchanges: int
     def write_to(self, buffer: Buffer, records: bytearray, number: int, flushed: int, stop: int, /) -> None: ...
     def attach(self, talk: Talk, next: Any, client_head: bytes, broker_head: bytes, /) -> None: ...
-    def interfaces(self, stamps: list[tuple[int, int, int]], /) -> None:
-        """Of each interface: nanoseconds of a tick (0: no whole number), nanoseconds to add, link type."""
+    def interfaces(self, known: int, stamps: list[tuple[int, int, int]], /) -> None:
+        """Of each interface behind the first `known`: nanoseconds of a tick (0: no whole number), nanoseconds to add, link
+        type."""
 
     def walk(
         self,

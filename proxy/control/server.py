@@ -27,6 +27,7 @@ from .bounds import BODY_BYTES
 from .held import HeldFrames
 from .history import History
 from .links import Failed, Link
+from .logs import logger
 from .metrics import scraped
 from .relays import Relays
 from .routes import OPEN, ROUTES
@@ -159,7 +160,12 @@ class Server:
             await self._api.links[name].connect(socket.socket(fileno=fd))
         self._supervisor.setblocking(False)
         runner = web.AppRunner(
-            self.application(), access_log=None, handler_cancellation=True, shutdown_timeout=0.5, keepalive_timeout=60
+            self.application(),
+            access_log=None,
+            logger=logger("barnabas.control"),
+            handler_cancellation=True,
+            shutdown_timeout=0.5,
+            keepalive_timeout=60,
         )
         await runner.setup()
         self._listener.setblocking(False)

@@ -20,6 +20,7 @@ from typing import Any
 from aiohttp import WSMsgType, web
 
 from ...proxy.control.auth import Refused
+from ...proxy.control.logs import logger
 from ..tui.safe import visible
 from .access import TOKEN, Access
 from .screen import HEIGHTS, WIDTHS, ScreenProcess, between
@@ -70,7 +71,9 @@ class Pages:
                 web.static(f"{folder}static", statics(), show_index=False),
             ]
         )
-        self._runner = web.AppRunner(app, handle_signals=False, access_log=None, shutdown_timeout=5.0)
+        self._runner = web.AppRunner(
+            app, handle_signals=False, access_log=None, logger=logger("barnabas.web"), shutdown_timeout=5.0
+        )
         await self._runner.setup()
         site = web.TCPSite(self._runner, self._host, self._port)
         try:
