@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from .answers import stable
 from .dump import dump
-from .files import written
+from .files import ThereAlready, written
 from .program import NoProgram, case, program
 from .writing import Format, check, write
 
-__all__ = ["Format", "NoProgram", "case", "check", "dump", "program", "stable", "write", "written"]
+__all__ = ["Format", "NoProgram", "ThereAlready", "case", "check", "dump", "program", "stable", "write", "written"]
