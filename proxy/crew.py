@@ -16,7 +16,7 @@ from .board import Board
 from .clock import now_ns
 from .dialect_events import NotHonoured
 from .events import Address, Capped, Event, ListenerFailed
-from .life_events import ConnectionsFull, PortPassedOver, RulesKept, RulesReplaced
+from .life_events import ConnectionsFull, PortPassedOver, ReaderStuck, RulesKept, RulesReplaced
 from .plugin_events import PluginsKept, PluginsLoaded
 from .ring import Kind, Ring, RingWriter
 from .security_events import NotVerified
@@ -27,7 +27,7 @@ LOSSLESS_RING_BYTES = 32 << 20
 RING_SLOTS = 32768
 _TOLD_BY_ALL = (
     Capped, ListenerFailed, PluginsKept, PluginsLoaded, PortPassedOver, ConnectionsFull, RulesReplaced, RulesKept, NotVerified,
-    NotHonoured,
+    NotHonoured, ReaderStuck,
 )  # fmt: skip
 """Events that every worker tells for itself; people want to hear them once."""
 _TOLD_SECONDS = 30.0

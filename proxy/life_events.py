@@ -43,6 +43,22 @@ class ClockSet(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class ReaderStuck(Event):
+    """A process that must not miss anything has read nothing for so long, while traffic waited for it: it is ended."""
+
+    warning: ClassVar[bool] = True
+    process: str
+    seconds: float
+
+    @property
+    def text(self) -> str:
+        return (
+            f"the {self.process} has read nothing for {self.seconds:g} s while traffic waited for it (--lossless): it is ended, "
+            "another one takes its place, and what passes until then is not observed"
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class ConnectionsFull(Event):
     """So many connections stand as were allowed; new clients wait until one ends."""
 

@@ -35,7 +35,7 @@ from .editing import METADATA, Editor, watched
 from .events import Address, Event, RelayFault
 from .intercepts import Intercepts
 from .lane import Lane
-from .life_events import ClockSet
+from .life_events import ClockSet, ReaderStuck
 from .limits import Guard
 from .live_rules import LiveRules
 from .mapping import make_address_map
@@ -83,6 +83,9 @@ class Relay:
         self.watch = watched()
         self.pipes = Pipes(settings.get("snaplen") or 0)
         self.lossless = bool(settings["lossless"])
+        self._patience: float = settings.get("lossless_seconds", 15.0)
+        self._stuck: tuple[tuple[int, ...], float] = ((), 0.0)
+        """How far lossless readers had read when the relay first waited for them there, and when that was."""
         self.hold_limit = min(HOLD_LIMIT, self.writer.hold_limit) if settings["lossless"] else HOLD_LIMIT
         self.held = 0
         self.switchable = settings.get("commands") is not None or bool(settings.get("reloadable"))
@@ -258,6 +261,15 @@ class Relay:
         if self.writer.has_room():
             sound(self._room_bell)  # room was made in between
 
+    def _watch_lossless(self, now: float) -> None:
+        """Tell of a reader for which traffic waits in vain."""
+        read = self.ring.read_losslessly()
+        if not self._waiting_for_room or read != self._stuck[0]:
+            self._stuck = (read, now)
+        elif now - self._stuck[1] >= self._patience:
+            self._stuck = (read, now)
+            self.emit(ReaderStuck("observer", self._patience))
+
     def _room_made(self, _: int) -> None:
         hush(self._room_bell)
         waiting, self._waiting_for_room = self._waiting_for_room, []
@@ -368,6 +380,8 @@ class Relay:
         if self._parent.gone:
             self._stopped = True
         self._follow_clock()
+        if self.lossless:
+            self._watch_lossless(now)
         self.intercepts.tick(now)
         if self.plugged is not None:
             self.plugged.tick()
