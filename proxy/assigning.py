@@ -42,6 +42,7 @@ def for_relays(config: ProxyConfig, ready: Prepared) -> Settings:
     transparent = config.transparent
     return {
         "upstream": ready.upstream,
+        "more_upstreams": () if transparent else config.more_upstreams,
         "transparent": transparent.settings() if transparent else None,
         "limits": config.limits.settings(),
         "snaplen": config.snaplen,

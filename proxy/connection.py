@@ -68,6 +68,8 @@ class Connection(Holding):
         self.ended_by = ""  # "client" or "broker": whose end was the first
         self.started = time.monotonic()
         self.failed = ""  # how the broker was not reached: "refused" or "unreached"
+        self.tried: list[Address] | None = None
+        """Of a connection to whichever bootstrap broker can be reached: those that cannot; None: it is for this broker alone."""
         self._addresses: list[SocketAddress] = []
         self._failure: OSError | None = None
         self._breaking = False
@@ -150,6 +152,8 @@ class Connection(Holding):
             return
         self.established = True
         self.stage = ""
+        if self.tried is not None:
+            self.relay.bootstrap.worked(self.broker)
         self.relay.spoken.begin(self)
         self.request.source = self.response.sink = self.client
         self.request.sink = self.response.source = sock
@@ -171,8 +175,26 @@ class Connection(Holding):
         self.relay.writer.write(Kind.OPENED, self.number, 0, now_ns(), description)
 
     def unreachable(self, error: OSError) -> None:
-        self.relay.emit(UpstreamFailed(self.number, self.broker, reason(error)))
-        self.give_up("refused" if error.errno == errno.ECONNREFUSED else "unreached")
+        if self.closed or self.failed:
+            return
+        other = self._other_broker()
+        self.relay.emit(UpstreamFailed(self.number, self.broker, reason(error), other))
+        if other is None:
+            self.give_up("refused" if error.errno == errno.ECONNREFUSED else "unreached")
+            return
+        sock, self.upstream = self.upstream, None
+        if sock is not None:  # it has not answered in time
+            self.relay.forget(sock)
+            sock.close()
+        self.broker, self.started, self._failure = other, time.monotonic(), None
+        self.relay.resolver.resolve(*other, self.resolved)
+
+    def _other_broker(self) -> Address | None:
+        """The bootstrap broker to try instead of the one that cannot be reached."""
+        if self.tried is None or self.relay.draining:
+            return None
+        self.tried.append(self.broker)
+        return self.relay.bootstrap.next(self.tried)
 
     def give_up(self, failed: str) -> None:
         """Nothing will flow: "refused" by the broker, or it was "unreached"."""

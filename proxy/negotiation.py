@@ -104,7 +104,9 @@ class Security:
         if done:
             self.relay.forget(connection.client)  # what comes waits in the kernel
             if isinstance(self.relay.addresses, NamedBrokers):
-                connection.broker = self.relay.addresses.broker_for(connection.local_host, connection.peer[0])
+                wanted = self.relay.addresses.broker_for(connection.local_host, connection.peer[0])
+                if self.relay.addresses.is_named(connection.local_host):  # else any of the bootstrap brokers
+                    connection.broker, connection.tried = wanted, None
             self._connect(connection)
 
     def _connect(self, connection: Connection) -> None:

@@ -26,7 +26,7 @@ class ProxyError(Exception):
 class ProxyConfig:
     """What to stand between.
 
-    upstream: (host, port) of a bootstrap broker. listen: where clients connect; with port 0 every listener gets any
+    upstream: (host, port) of a bootstrap broker; more_upstreams: the others, if there are several (`bootstrap`). listen: where clients connect; with port 0 every listener gets any
     free port, otherwise brokers get the ports that follow. record: directory for recordings, None to only count.
     recording: its segments, and how much of it is kept. flight: a flight recorder. snaplen: no more than so many bytes
     of a frame are recorded (`captures.recorder`), and where much more follows nobody in here sees it.
@@ -68,6 +68,7 @@ class ProxyConfig:
     workers: int = 1
     plugins: PluginsConfig | None = None
     versions: VersionsConfig | None = None
+    more_upstreams: tuple[Address, ...] = ()
 
     @property
     def flight_wakes(self) -> bool:

@@ -16,6 +16,7 @@ import signal
 import socket
 import sys
 import time
+from functools import partial
 from typing import Any
 
 from ..plugins.book import RuleBook
@@ -24,6 +25,7 @@ from . import polling
 from .accepting import Acceptor
 from .bells import hush, sound
 from .board import Board
+from .bootstrap import Bootstrap
 from .channel import Channel
 from .child import Parent
 from .child import receive_settings as receive_settings
@@ -95,6 +97,8 @@ class Relay:
         self.resolver = Resolver()
         self.prober = Prober(self)
         self.upstream: Address = tuple(settings["upstream"])
+        others = [(str(host), int(port)) for host, port in settings.get("more_upstreams", ())]
+        self.bootstrap = Bootstrap([self.upstream, *others], lambda: [each.broker for each in self.addresses.found])
         listeners = [socket.socket(fileno=fd) for fd in settings.get("listeners", ())]
         bootstrap = socket.socket(fileno=settings["listener"])
         bootstrap.setblocking(False)
@@ -162,7 +166,8 @@ class Relay:
         if self.worker == 0:
             self.guard.warn_of_few_files(self.workers)
             if settings["probe"]:
-                self.resolver.resolve(*self.upstream, self.prober.probe)
+                for broker in self.bootstrap.given:
+                    self.resolver.resolve(*broker, partial(self.prober.probe, broker))
 
     # -- events to the supervisor ----------------------------------------------------------------------------
 
@@ -188,7 +193,7 @@ class Relay:
         why = self.destinations.own(host, port)
         if why:
             return f"this is the address of {why}"
-        return "" if broker == self.upstream else self.destinations.refusal(host, port)
+        return "" if broker in self.bootstrap.given else self.destinations.refusal(host, port)
 
     def unlisten(self, broker: Address) -> None:
         """The address map has given up a listener."""
