@@ -1,8 +1,8 @@
-"""TLS in captures of others: tshark decrypts, with a key log or with the secrets that a pcapng file holds itself.
+"""TLS in captures of others: Wireshark decrypts, with a key log or with the secrets that a pcapng file holds itself.
 
 What comes out is a capture again, in an unnamed temporary file: the packets of other connections as they were, and
-for each TLS connection made-up packets of the same ends and times with its plain bytes. tshark reads and decrypts;
-which bytes are Kafka, and how they are put together, is found out here as for any capture.
+for each TLS connection made-up packets of the same ends and times with its plain bytes. Wireshark reads and decrypts (see
+`wireshark`); which bytes are Kafka, and how they are put together, is found out here as for any capture.
 """
 
 from __future__ import annotations
@@ -16,17 +16,16 @@ import tempfile
 from collections.abc import Iterator
 from heapq import merge
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from . import packets
 from .packets import ACK, FIN, MAX_PAYLOAD, PSH, RST, SYN, Address
 from .pcapng import CaptureReader
 from .sources import Source
+from .wireshark import Wireshark, WiresharkError, fields
 
-_FIELDS = (
-    "frame.time_epoch", "tcp.stream", "ip.src", "ipv6.src", "tcp.srcport", "ip.dst", "ipv6.dst", "tcp.dstport",
-    "tcp.flags", "data.data",
-)  # fmt: skip
+_TOLD = "frame ip ipv6 tcp data"
+"""The protocols that packets are told with."""
 _RECORD = struct.Struct("<IIII")
 _HEAD = struct.pack("<IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, 262144, 1)
 _ETHERNET = {4: bytes(12) + b"\x08\x00", 6: bytes(12) + b"\x86\xdd"}
@@ -63,28 +62,45 @@ def decrypted(sources: list[Source], keylog: Path | None) -> list[Source]:
     holding = [source for source in sources if _holds_secrets(source)]
     if keylog is None and not holding:
         return sources
-    tshark = shutil.which("tshark")
-    if tshark is None:
+    try:
+        wireshark = Wireshark()
+    except WiresharkError as error:
         if keylog is None:
-            holding[0].note = "it holds TLS secrets, and tshark is not installed, so TLS connections stay closed"
+            holding[0].note = f"it holds TLS secrets, but TLS connections stay closed: {error}"
             return sources
-        raise DecryptionError("--keylog needs tshark, which decrypts: install it with: apt-get install tshark")
+        raise DecryptionError(f"--keylog needs tshark, which decrypts: {error}") from None
     with tempfile.TemporaryDirectory(prefix="barnabas-") as folder:
         path = _one_file(sources, Path(folder))
-        command = [tshark, "-n", "-r", str(path), "-o", "tcp.reassemble_out_of_order:TRUE"]
+        preferences = {"tcp.reassemble_out_of_order": "TRUE"}
         if keylog is not None:
-            command += ["-o", f"tls.keylog_file:{keylog.absolute()}"]
-        ends = _tls_ends(command)
-        file = tempfile.TemporaryFile(prefix="barnabas-")  # noqa: SIM115 - mode 0600, and without a name
+            preferences["tls.keylog_file"] = str(keylog.absolute())
         try:
-            file.write(_HEAD)
-            streams = _Streams(command, ends)
-            for time_ns, data in merge(_others(sources, ends), streams.packets(), key=lambda stamped: stamped[0]):
-                file.write(_RECORD.pack(*divmod(time_ns, 10**9), len(data), len(data)) + data)
-            file.flush()
-        except BaseException:
-            file.close()
-            raise
+            return _decrypted(sources, wireshark, path, preferences)
+        except WiresharkError as error:
+            raise DecryptionError(str(error)) from None
+
+
+def _decrypted(sources: list[Source], wireshark: Wireshark, path: Path, preferences: dict[str, str]) -> list[Source]:
+    ends = _tls_ends(wireshark.packets(path, "tls.handshake.type == 2", preferences=preferences, protocols=_TOLD))
+    file = tempfile.TemporaryFile(prefix="barnabas-")  # noqa: SIM115 - mode 0600, and without a name
+    try:
+        file.write(_HEAD)
+        streams = _Streams(ends)
+        if ends:
+            ports = sorted({server[1] for server in ends.values()})
+            found = wireshark.packets(
+                path, "tls && data || tcp.flags & 7", decode_as={f"tls.port=={port}": "data" for port in ports},
+                preferences=preferences, protocols=_TOLD,
+            )  # fmt: skip
+        else:
+            found = iter(())
+        plain = (made for packet in found for made in streams.packet(packet))
+        for time_ns, data in merge(_others(sources, ends), plain, key=lambda stamped: stamped[0]):
+            file.write(_RECORD.pack(*divmod(time_ns, 10**9), len(data), len(data)) + data)
+        file.flush()
+    except BaseException:
+        file.close()
+        raise
     for source in sources:
         source.close()
     return [_Plain(file, sources[0].path, streams.note)]
@@ -116,43 +132,44 @@ def _one_file(sources: list[Source], folder: Path) -> Path:
     mergecap = shutil.which("mergecap")
     if mergecap is None:
         raise DecryptionError("TLS over several files needs mergecap, which comes with tshark; or merge them first")
-    _run([mergecap, "-a", "-w", str(folder / "all.capture"), *map(str, paths)])
+    done = subprocess.run(
+        [mergecap, "-a", "-w", str(folder / "all.capture"), *map(str, paths)],
+        capture_output=True, text=True, errors="replace", check=False,
+    )  # fmt: skip
+    if done.returncode:
+        raise DecryptionError(f"mergecap could not read it: {done.stderr.strip()[:300] or 'it gave no reason'}")
     return folder / "all.capture"
 
 
-def _run(command: list[str]) -> bytes:
-    done = subprocess.run(command, capture_output=True, check=False)
-    if done.returncode:
-        raise DecryptionError(_why(command[0], done.stderr))
-    return done.stdout
-
-
-def _why(program: str, said: bytes) -> str:
-    lines = [line for line in said.decode("utf-8", "replace").splitlines() if "Running as user" not in line]
-    return f"{Path(program).name} could not read it: {' '.join(lines)[:300] or 'it gave no reason'}"
-
-
-def _tls_ends(command: list[str]) -> dict[frozenset[Address], Address]:
-    """The TLS connections: both ends, and which one is the server."""
-    found = _run([*command, "-Y", "tls.handshake.type == 2", "-T", "fields", *_options(_FIELDS[:8])])
+def _tls_ends(found: Iterator[Any]) -> dict[frozenset[Address], Address]:
+    """The TLS connections by the packets with their ServerHello: both ends, and which one is the server."""
     ends = {}
-    for line in found.decode("ascii", "replace").splitlines():
-        _, _, server, client = _line(line.split("\t"))
+    for packet in found:
+        server, client = _ends(packet)
         ends[frozenset((server, client))] = server
     return ends
 
 
-def _options(fields: tuple[str, ...]) -> list[str]:
-    return [word for field in fields for word in ("-e", field)]
+def _ends(packet: Any) -> tuple[Address, Address]:
+    """Source and target of a packet; of a tunnelled one, the innermost."""
+    ip = [layer for layer in packet.layers if layer.layer_name in ("ip", "ipv6")][-1]
+    tcp = _tcp(packet)
+    return (str(ip.src), int(tcp.srcport)), (str(ip.dst), int(tcp.dstport))
 
 
-def _line(cells: list[str]) -> tuple[int, str, Address, Address]:
-    """Time, stream, source and target of a line; of tunnelled packets, the innermost ends."""
-    time, stream, source4, source6, source_port, target4, target6, target_port = cells[:8]
-    seconds, _, fraction = time.partition(".")
-    time_ns = int(seconds) * 10**9 + int((fraction + "000000000")[:9])
-    source = ((source4 or source6).split(",")[-1], int(source_port.split(",")[-1]))
-    return time_ns, stream, source, ((target4 or target6).split(",")[-1], int(target_port.split(",")[-1]))
+def _tcp(packet: Any) -> Any:
+    return [layer for layer in packet.layers if layer.layer_name == "tcp"][-1]
+
+
+def _time_ns(packet: Any) -> int:
+    seconds, _, fraction = str(packet.frame_info.time_epoch).partition(".")
+    return int(seconds) * 10**9 + int((fraction + "000000000")[:9])
+
+
+def _data(packet: Any) -> bytes:
+    """What was decrypted in this packet."""
+    found = (field for layer in packet.layers for field in fields(layer) if field.name == "data.data")
+    return b"".join(bytes.fromhex(field.raw_value) for field in found)
 
 
 def _others(sources: list[Source], ends: dict[frozenset[Address], Address]) -> Iterator[Stamped]:
@@ -189,16 +206,10 @@ class _Stream:
 
 
 class _Streams:
-    """Runs tshark over the capture and makes packets of what it decrypts."""
+    """Makes packets of what Wireshark decrypts. `servers`: see `_tls_ends`."""
 
-    def __init__(self, command: list[str], ends: dict[frozenset[Address], Address]) -> None:
-        self._servers = ends
-        ports = sorted({server[1] for server in ends.values()})
-        self._command = [
-            *command,
-            *(word for port in ports for word in ("-d", f"tls.port=={port},data")),
-            *("-Y", "tls && data || tcp.flags & 7", "-T", "fields", *_options(_FIELDS)),
-        ]
+    def __init__(self, servers: dict[frozenset[Address], Address]) -> None:
+        self._servers = servers
         self._streams: dict[str, _Stream] = {}
 
     @property
@@ -209,36 +220,21 @@ class _Streams:
             return None
         return f"{closed} of {len(self._streams)} TLS connections could not be decrypted: their secrets are not there"
 
-    def packets(self) -> Iterator[Stamped]:
-        """The made-up packets, in the order of tshark's."""
-        if not self._servers:
-            return
-        with tempfile.TemporaryFile() as said:
-            process = subprocess.Popen(self._command, stdout=subprocess.PIPE, stderr=said)
-            assert process.stdout is not None
-            try:
-                for line in process.stdout:
-                    yield from self._packets(line.decode("ascii", "replace").rstrip("\n").split("\t"))
-            finally:
-                process.stdout.close()
-                code = process.wait()
-            if code:
-                said.seek(0)
-                raise DecryptionError(_why(self._command[0], said.read()))
-
-    def _packets(self, cells: list[str]) -> Iterator[Stamped]:
-        time_ns, number, source, target = _line(cells)
+    def packet(self, packet: Any) -> Iterator[Stamped]:
+        """The made-up packets in place of one."""
+        time_ns, (source, target) = _time_ns(packet), _ends(packet)
         server = self._servers.get(frozenset((source, target)))
         if server is None:
             return
-        flags = int(cells[8].split(",")[-1] or "0", 16)
+        tcp = _tcp(packet)
+        number, flags = str(tcp.stream), int(str(tcp.flags), 16)
         stream = self._streams.get(number)
         if stream is None:
             stream = self._streams[number] = _Stream(target if source == server else source, server)
             for side, kind in ((0, SYN), (1, SYN | ACK), (0, ACK)):
                 yield time_ns, stream.packet(side, kind)
         side = int(source == server)
-        data = bytes.fromhex(cells[9].replace(",", "")) if len(cells) > 9 else b""
+        data = _data(packet)
         for start in range(0, len(data), MAX_PAYLOAD):
             stream.plain = True
             yield time_ns, stream.packet(side, ACK | PSH, data[start : start + MAX_PAYLOAD])

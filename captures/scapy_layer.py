@@ -6,7 +6,8 @@
     packets[3][scapy_layer.KafkaRequest].show()
     KafkaRequest(correlation_id=7, client_id="me") / body("request", 3, 1)(topics=[{"name": "orders"}])
 
-A field that is called like an attribute of scapy's packets has an underscore behind it: `name_`. The classes of bodies (`body`) are made from the plans of the decoder when they are first needed. A response does not
+A field that is called like an attribute of scapy's packets has an underscore behind it: `name_`. The classes of bodies (`body`) are
+made from the plans of the decoder when they are first needed; in front of one, the header says its API and version. A response does not
 say what it answers: that is known from its request, by the connection and the correlation id, if scapy has seen it.
 Frames that reach over packets need scapy's `TCPSession`. Needs scapy: pip install 'barnabas[scapy]'
 """
@@ -31,6 +32,8 @@ except ImportError as missing:
 
 PORT = 9092
 _MOST_ASKED = 1 << 16
+_LARGEST = 100 << 20
+"""The largest request that a broker takes by default (socket.request.max.bytes). A stream is not kept for a larger frame."""
 _TAKEN = {*dir(Packet), *Packet.__slots__}
 _Asked = tuple[int, int]
 
@@ -96,6 +99,12 @@ def _header_version(kind: str, key: int, version: int) -> int:
 class _Frame(Packet):  # type: ignore[misc]
     """What requests and responses share: the size, and that frames follow each other."""
 
+    def add_payload(self, payload: Any) -> None:
+        super().add_payload(payload)
+        if isinstance(payload, Body):  # what it is of is in the header, unless something else was said there
+            for name in ("api_key", "api_version"):
+                self.fields.setdefault(name, getattr(type(payload), name))
+
     def post_build(self, pkt: bytes, pay: bytes) -> bytes:
         if self.size is None:
             body = self.payload
@@ -105,15 +114,19 @@ class _Frame(Packet):  # type: ignore[misc]
 
     @classmethod
     def tcp_reassemble(cls, data: bytes, metadata: dict[str, Any], session: dict[str, Any]) -> Packet | None:
-        """For scapy's TCPSession: whole frames, once they are there."""
-        at = 0
-        while at + 4 <= len(data):
-            at += 4 + int.from_bytes(data[at : at + 4], "big")
-        if at != len(data):
+        """For scapy's TCPSession: whole frames, once they are there. What is no frame is given as bytes: SASL tokens, TLS,
+        other protocols, sizes that no broker takes."""
+        at = size = 0
+        while at + 4 <= len(data) and size <= _LARGEST:
+            size = int.from_bytes(data[at : at + 4], "big")
+            at += 4 + size
+        if at != len(data) and size <= _LARGEST:
             return None
         _session.append(session.setdefault("kafka", {}))
         try:
             return cls(data)
+        except (DecodeError, struct.error):  # of the first frame; scapy itself gives later ones as bytes
+            return Raw(data)
         finally:
             _session.pop()
 
@@ -294,7 +307,9 @@ def _default(field: Any) -> Any:
         return None if field.nullable else []
     if field.default is not None or field.nullable:
         return field.default
-    return {"string": "", "bytes": b"", "records": None, "bool": False, "struct": {}, "uuid": "A" * 22}.get(field.type, 0)
+    return {"string": "", "bytes": b"", "records": None, "bool": False, "struct": {}, "uuid": "A" * 22}.get(
+        field.type, 0
+    )
 
 
 def _body_or_raw(kind: str, key: int, version: int) -> type[Packet]:

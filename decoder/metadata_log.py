@@ -12,8 +12,6 @@ import uuid
 from collections.abc import Iterator
 from functools import cache
 
-import crc32c
-
 from . import facts
 from .decode import Bad, uvarint
 from .errors import BadLength, DecodeError, Truncated, UnknownApi, UnknownVersion
@@ -98,6 +96,8 @@ def _mask_batch(batch: Batch, out: bytearray) -> None:
     for start, end in hidden:
         out[start:end] = _MASK * (end - start)
     if hidden:
+        import crc32c
+
         crc = crc32c.crc32c(bytes(out[batch.start + CRC_FROM : batch.end]))
         struct.pack_into(">I", out, batch.start + _CRC_AT, crc)
 

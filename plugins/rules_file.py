@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import re
 import tomllib
+from functools import cache
 from pathlib import Path
-from typing import Any
-
-import yaml
+from typing import TYPE_CHECKING, Any
 
 from .given import Given, Wrong, plainly
+
+if TYPE_CHECKING:
+    import yaml
 
 MOST_VALUES = 100_000
 """What aliases stand for counts each time: a few lines of them can mean more than any memory holds."""
@@ -75,20 +77,26 @@ def read_text(text: str, name: str, most: int = MOST_VALUES) -> Source:
 # -- YAML and JSON -----------------------------------------------------------------------------------------------
 
 
-class _Loader(yaml.SafeLoader):
-    """Reads no more than so many values: each costs a thousand times its bytes."""
+@cache
+def _bounded_loader() -> Any:
+    import yaml
 
-    def __init__(self, text: str, most: int) -> None:
-        super().__init__(text)
-        self._left, self._most = most, most
+    class Loader(yaml.SafeLoader):
+        """Reads no more than so many values: each costs a thousand times its bytes."""
 
-    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
-        self._left -= 1
-        if self._left < 0:
-            at = self.peek_event().start_mark
-            raise yaml.MarkedYAMLError(problem=_too_many(self._most), problem_mark=at)
-        node: yaml.Node | None = super().compose_node(parent, index)
-        return node
+        def __init__(self, text: str, most: int) -> None:
+            super().__init__(text)
+            self._left, self._most = most, most
+
+        def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+            self._left -= 1
+            if self._left < 0:
+                at = self.peek_event().start_mark
+                raise yaml.MarkedYAMLError(problem=_too_many(self._most), problem_mark=at)
+            node: yaml.Node | None = super().compose_node(parent, index)
+            return node
+
+    return Loader
 
 
 def _too_many(most: int) -> str:
@@ -96,8 +104,10 @@ def _too_many(most: int) -> str:
 
 
 def _yaml(text: str, name: str, most: int = MOST_VALUES) -> Given:
+    import yaml  # not before: a relay gets its rules without
+
     try:
-        loader = _Loader(_without_tabs(text), most)
+        loader = _bounded_loader()(_without_tabs(text), most)
         try:
             root = loader.get_single_node()
         finally:
@@ -140,6 +150,8 @@ class _Nodes:
         self.seen = 0
 
     def given(self, node: yaml.Node, path: str, depth: int) -> Given:
+        import yaml
+
         place = node.start_mark.line + 1, node.start_mark.column + 1
         self.seen += 1
         if self.seen > self.most:

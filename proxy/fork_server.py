@@ -9,6 +9,7 @@ has the fork's pid and a pidfd. The fork server is the parent of all, so their e
 
 from __future__ import annotations
 
+import atexit
 import fcntl
 import gc
 import json
@@ -21,8 +22,10 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from importlib import import_module
+from typing import NoReturn
 
 from .child import Parent
+from .editing import watched
 from .interpreter import python
 
 PACKET = 4096
@@ -171,11 +174,24 @@ def main() -> None:
     owner = socket.socket(fileno=int(sys.argv[1]))
     for name in _LOADED:
         import_module(f"{__package__}.{name}")
+    watched()  # every relay asks for it as it begins
     gc.collect()
     gc.freeze()
     run = serve(owner)
     if run is not None:
         run()
+        _end()
+
+
+def _end() -> NoReturn:
+    """As an interpreter ends, but what was loaded is left to the system: to free it object by object would copy each page of it,
+    and take longer than most proxies of tests run."""
+    threading._shutdown()  # type: ignore[attr-defined]  # as multiprocessing does: waits for threads that are no daemons
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:
+            stream.flush()
+    os._exit(0)
 
 
 if __name__ == "__main__":

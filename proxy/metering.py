@@ -20,6 +20,8 @@ from .events import Address, show
 from .life_events import WorkerEnded
 
 SEND_BYTES = 4 << 20
+BY = ("client", "topic")
+"""What may be counted apart when asked."""
 READER = 3
 """The meter's number among the readers of the ring."""
 HEARD = (

@@ -34,8 +34,6 @@ from .life_events import WorkerEnded
 
 BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 """Upper bounds of the latency histograms, in seconds."""
-BY = ("client", "topic")
-"""What may be counted apart when asked."""
 
 _BOUNDS_NS = [round(bound * 1e9) for bound in BUCKETS]
 _PAIRED, _NO_RESPONSE, _ORPHAN = (STATES.index(state) for state in (State.PAIRED, State.NO_RESPONSE, State.ORPHAN))
@@ -67,7 +65,7 @@ class ApiMetrics:
 
 
 class Metrics:
-    """Numbers since the start. `by`: what is to be counted apart besides (`BY`)."""
+    """Numbers since the start. `by`: what is to be counted apart besides (`metering.BY`)."""
 
     def __init__(self, by: Iterable[str] = (), apart: int = APART) -> None:
         self.started = time.time()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 from pathlib import Path
@@ -24,6 +25,9 @@ settings.load_profile("ci" if os.environ.get("CI") else "everyday")
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+# Thousands of tests are collected, and none is garbage: each worker would look through all of them again and again.
+gc.disable()
+
 FIRST = ("real", "captures/spark", "torture", "docs", "matrix")
 """Where single tests, or the brokers of a module, take long: begun last, they would leave the other workers idle."""
 ONE_BY_ONE = ("torture/decoder/test_fuzz.py",)
@@ -40,8 +44,12 @@ def pytest_configure(config: pytest.Config) -> None:
     second_run.install(config)
 
 
-def pytest_runtest_setup() -> None:
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
     proxies.new_test()
+    for mark in item.iter_markers("needs"):
+        if why := mark.kwargs["why_not"]():
+            pytest.skip(why)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -60,9 +68,15 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark tests/real as ``real``, and put what takes long in front."""
     for item in items:
-        if item.path.is_relative_to(TESTS / "real"):
+        if item.nodeid.startswith("tests/real/"):
             item.add_marker(pytest.mark.real)
-    items.sort(key=lambda item: not any(item.path.is_relative_to(TESTS / folder) for folder in FIRST))
+    first = tuple(f"tests/{folder}/" for folder in FIRST)
+    items.sort(key=lambda item: not item.nodeid.startswith(first))
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()
 
 
 def share(nodeid: str) -> str:

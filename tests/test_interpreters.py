@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 from barnabas.proxy.interpreter import python
 
+STARTING = re.compile(r"multiprocessing|executable|ProcessPoolExecutor")
 PRODUCT = ("captures", "decoder", "plugins", "proxy", "ui")
 THE_WAY = "proxy/interpreter.py"
 ELSEWHERE = {"captures/spark/session.py"}
@@ -27,8 +29,8 @@ def test_nothing_else_starts_an_interpreter(repository: Path) -> None:
     found = []
     for folder in PRODUCT:
         for path in sorted((repository / folder).rglob("*.py")):
-            name = path.relative_to(repository).as_posix()
-            for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            name, text = path.relative_to(repository).as_posix(), path.read_text("utf-8")
+            for node in ast.walk(ast.parse(text if STARTING.search(text) else "")):
                 modules = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
                 modules += [node.module or ""] if isinstance(node, ast.ImportFrom) and not node.level else []
                 starts = any(module.partition(".")[0] == "multiprocessing" for module in modules)

@@ -7,10 +7,23 @@ with open_capture(path) as capture, written(Path("errors.csv")) as file:
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from .answers import stable
 from .dump import dump
 from .files import ThereAlready, written
 from .program import NoProgram, case, program
-from .writing import Format, check, write
+
+if TYPE_CHECKING:
+    from .writing import Format, check, write
 
 __all__ = ["Format", "NoProgram", "ThereAlready", "case", "check", "dump", "program", "stable", "write", "written"]
+
+
+def __getattr__(name: str) -> Any:
+    """How tables are written when it is asked for: most commands do without, and are there sooner."""
+    if name not in ("Format", "check", "write"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from . import writing
+
+    return getattr(writing, name)

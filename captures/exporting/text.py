@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ..tables import Column
-from ..tables.arrow import json_text
+if TYPE_CHECKING:
+    from ..tables import Column
 
 # The wide forms are what Japanese and Chinese input methods give; spreadsheets there take them for the narrow ones.
 _FORMULA = tuple("=+-@\t\r＝＋－＠")
@@ -53,6 +53,8 @@ def _cell(value: Any, kind: str) -> str:
         return "true" if value else "false"
     if isinstance(value, int) and kind != "json":
         return str(value)  # a number, also a negative one, is no formula
+    from ..tables.arrow import json_text
+
     text = value.hex() if isinstance(value, bytes) else json_text(value)
     return cell(text)
 

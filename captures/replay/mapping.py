@@ -56,6 +56,8 @@ class IdMapping:
         self.topic_ids: dict[bytes, bytes] = {}
         self.topics: dict[str, bytes] = {}
         """the target's topics by name"""
+        self.cluster_id: str | None = None
+        """the target's"""
         self.members: dict[str, str] = {}
         self.generations: dict[tuple[str, int], int] = {}
         self.member_epochs: dict[tuple[str, str, int], int] = {}
@@ -120,6 +122,10 @@ class IdMapping:
                 return self.offsets_of(topic, partition).target(value)
             case Role.BROKER_ID:
                 return self.brokers.get(value, value)
+            case Role.CLUSTER_ID:
+                return self.cluster_id if value else value
+            case Role.REACHED_BROKER:
+                return -1  # it may be another broker here; nobody is refused who does not say (KIP-1242)
             case Role.TELEMETRY_ID:
                 return self.telemetry.get(value, value)
             case Role.RESOURCE_NAME:

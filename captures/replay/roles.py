@@ -50,6 +50,7 @@ class Role(StrEnum):
     TIMESTAMP = "timestamp"
     THROTTLE = "throttle time"
     BROKER_ID = "broker id"
+    REACHED_BROKER = "broker that a connection is meant for"
     HOST = "broker host"
     PORT = "broker port"
     RACK = "rack"
@@ -303,6 +304,8 @@ def _role(of: StructPlan, field: FieldPlan, api: str, inside_of: str) -> Role | 
             return Role.MEMBER_ID
     if kind == "bytes" and api == "JoinGroup" and name == "metadata":
         return Role.SUBSCRIPTION
+    if kind == "int32" and api == "ApiVersions" and name == "node_id":
+        return Role.REACHED_BROKER
     if kind == "int32" and name == "partitions" and field.array:
         return Role.PARTITION
     if kind == "int32" and name == "index" and api == "Produce":

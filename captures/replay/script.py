@@ -232,7 +232,7 @@ def gives(asked: Message, answer: Message) -> Iterator[tuple[Role, Any]]:
 
 
 _WITH_VALUES = frozenset(
-    {Role.GENERATION, Role.PRODUCER_ID, Role.SESSION_ID, Role.LEADER_EPOCH, Role.OFFSET, Role.BROKER_ID}
+    {Role.GENERATION, Role.PRODUCER_ID, Role.SESSION_ID, Role.LEADER_EPOCH, Role.OFFSET, Role.BROKER_ID, Role.REACHED_BROKER}
 )
 
 
@@ -250,7 +250,7 @@ def _active(message: Message) -> bool:
         elif role is Role.TOPIC_ID:
             if any(value):
                 return True
-        elif role in (Role.MEMBER_ID, Role.TELEMETRY_ID):
+        elif role in (Role.MEMBER_ID, Role.TELEMETRY_ID, Role.CLUSTER_ID):
             if value:
                 return True
         elif role is Role.RECORDS:

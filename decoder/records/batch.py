@@ -9,8 +9,6 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-import crc32c
-
 from . import codecs
 from .errors import BadLength, RecordsError
 from .record import Record, scan, with_control, wrapped
@@ -86,6 +84,8 @@ class Batch:
     @property
     def crc_computed(self) -> int:
         """CRC-32C of the bytes that are there."""
+        import crc32c  # not before: it reads the metadata of installed packages when it is imported
+
         return int(crc32c.crc32c(memoryview(self.data)[self.start + CRC_FROM : self.end]))
 
     @property

@@ -5,8 +5,6 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable
 
-import crc32c
-
 from . import codecs
 from .batch import (
     CODEC_MASK,
@@ -93,6 +91,8 @@ def encode_batch(
         )
         batch += payload
         if crc is None:
+            import crc32c
+
             crc = crc32c.crc32c(memoryview(batch)[CRC_FROM:])
         struct.pack_into(">I", batch, CRC_FROM - 4, crc)
     except struct.error as error:

@@ -25,6 +25,10 @@ class AskFailed(Exception):
     """A request of a plugin's own was not answered; the text says why."""
 
 
+class ConnectionEnded(AskFailed):
+    """It was not answered because the connection ended. A hook that this ends has done nothing wrong."""
+
+
 @dataclass(frozen=True, slots=True)
 class PeerView:
     """A connection as plugins see it. `client`, `broker`: HOST:PORT."""
@@ -179,7 +183,7 @@ class Context:
 
         It goes to the broker of the message's connection (or of `connection`), over that connection and with its login, and
         its answer comes here and never to the client. Not in `response`, where it would wait for itself. `version`: without one, the newest that the broker offers.
-        AskFailed if there is no answer within `timeout` seconds, or the connection ends.
+        AskFailed if there is no answer within `timeout` seconds; ConnectionEnded, which is one, if the connection ends.
         """
         where = connection or self.connection
         if where is None:

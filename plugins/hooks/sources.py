@@ -11,10 +11,12 @@ from __future__ import annotations
 import difflib
 import os
 from dataclasses import asdict, dataclass
-from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
+
+if TYPE_CHECKING:
+    from importlib import metadata
 
 GROUP = "barnabas.plugins"
 MOST_BYTES = 1 << 20
@@ -86,6 +88,8 @@ def parse(given: str, base: Path | None = None) -> Source:
 
 def installed() -> dict[str, metadata.EntryPoint]:
     """The plugins that packages offer, by name. Nothing of them is imported."""
+    from importlib import metadata  # not before: most proxies have no plugins
+
     return {point.name: point for point in metadata.entry_points(group=GROUP)}
 
 

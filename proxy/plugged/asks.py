@@ -42,7 +42,7 @@ class Asks:
         connection = self._relay.connections.get(message["c"])
         until = time.monotonic() + message["s"]
         if connection is None:
-            self._plugged.answer(host, message["id"], message["q"], "the connection has ended", b"")
+            self._plugged.answer(host, message["id"], message["q"], "the connection has ended", b"", ended=True)
             return
         asked = OwnRequest(host, message["id"], message["q"], connection, frame, until, message["plugin"])
         self._waiting.append(asked)
@@ -59,7 +59,7 @@ class Asks:
         if asked.over:
             return
         if connection.closed or lane.opaque or lane.eof or self._relay.draining:
-            self._fail(asked, "the connection ends")
+            self._fail(asked, "the connection ends", ended=True)
             return
         if not connection.established or connection.draining or lane.left or lane.split_head or not lane.open:
             self._relay.timers.after(LOOK_AGAIN_NS, lambda: self._try(asked))
@@ -94,12 +94,12 @@ class Asks:
     def gone(self, connection: Answering) -> None:
         """A connection ends."""
         for asked in [each for each in self._waiting if each.connection is connection]:
-            self._fail(asked, "the connection has ended")
+            self._fail(asked, "the connection has ended", ended=True)
 
-    def _fail(self, asked: OwnRequest, why: str) -> None:
+    def _fail(self, asked: OwnRequest, why: str, *, ended: bool = False) -> None:
         if not asked.over:
             self._over(asked)
-            self._plugged.answer(asked.host, asked.number, asked.question, why, b"")
+            self._plugged.answer(asked.host, asked.number, asked.question, why, b"", ended=ended)
 
     def _over(self, asked: OwnRequest) -> None:
         asked.over = True

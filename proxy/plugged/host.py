@@ -24,7 +24,7 @@ from ...decoder import Exchange, Message, Topics, decode_response, facts
 from ...decoder.exchange import State
 from ...plugins.hooks import Ask, PeerView, Plugin, PluginError, Source, load
 from ...plugins.hooks.chain import Chain, Passed
-from ...plugins.hooks.context import AskFailed, Surroundings
+from ...plugins.hooks.context import AskFailed, ConnectionEnded, Surroundings
 from ...plugins.hooks.loading import described
 from ...plugins.hooks.plugin import HOOKS
 from ..channel import Channel
@@ -130,7 +130,8 @@ class Host:
         if task is None or ask is None:
             return
         if "error" in message:
-            self._go_on(task, None, AskFailed(message["error"]))
+            failed = ConnectionEnded if message["ended"] else AskFailed
+            self._go_on(task, None, failed(message["error"]))
             return
         try:
             answer = decode_response(data, api_key=ask.api_key, api_version=ask.api_version)
@@ -242,6 +243,8 @@ class Host:
             self._cell.begin(*running, task.question if task is not None else 0)
 
     def _fault(self, plugin: Plugin, hook: str, error: BaseException) -> None:
+        if isinstance(error, ConnectionEnded):
+            return  # a client may leave at any time
         path = self._paths.get(plugin.name, "")
         if isinstance(error, MemoryError):
             # What it has taken would be missing to all others: the whole process goes.

@@ -307,15 +307,18 @@ class Plugged:
         """The response (with size) to such a request has come."""
         self._asks.answered(asked, frame, now)
 
-    def answer(self, host: int, number: int, question_number: int, error: str, frame: bytes) -> None:
-        """Tell the host what came of its request; a question goes on counting."""
+    def answer(
+        self, host: int, number: int, question_number: int, error: str, frame: bytes, *, ended: bool = False
+    ) -> None:
+        """Tell the host what came of its request; a question goes on counting. `ended`: the error is that the connection
+        ended."""
         question = self._questions.pending.get(question_number)
         if question is not None and question.asks:
             question.asks -= 1
             question.deadline = time.monotonic() + self._budget
         current = self.hosts.current
         if current is not None and current.number == host:
-            current.send({"do": "answer", "id": number} | ({"error": error} if error else {}), frame)
+            current.send({"do": "answer", "id": number} | ({"error": error, "ended": ended} if error else {}), frame)
 
     # -- connections -----------------------------------------------------------------------------------------
 

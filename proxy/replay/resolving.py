@@ -99,4 +99,5 @@ class Resolver:
             self._report.note("generations that the target has not told, sent as recorded")
 
     def _share(self) -> None:
+        self._mapping.cluster_id = self._target.cluster_id
         self._mapping.topics = {name: topic_id for name, (topic_id, _) in self._target.topics.items() if any(topic_id)}

@@ -29,13 +29,14 @@ class Target:
     """Asks on connections of its own, one per broker, and waits for the answers.
 
     `offers`: api key -> (lowest, highest) version. `brokers`: id -> address. `topics`: name -> (id, partition -> (leader,
-    leader epoch)); ids are 16 bytes, zeros where the target has none.
+    leader epoch)); ids are 16 bytes, zeros where the target has none. `cluster_id`: None before Kafka 0.10.1.
     """
 
     def __init__(self, address: Address, dialer: Dialer) -> None:
         self.address = address
         self.offers: dict[int, tuple[int, int]] = {}
         self.brokers: dict[int, Address] = {}
+        self.cluster_id: str | None = None
         self.topics: dict[str, tuple[bytes, dict[int, tuple[int, int]]]] = {}
         self._dialer = dialer
         self._links: dict[Address, socket.socket] = {}
@@ -97,6 +98,7 @@ class Target:
         """Learn brokers, topics, leaders and epochs anew."""
         told = self.ask("Metadata", {"topics": []} if self._oldest_metadata() else {"topics": None}).to_dict()
         self.brokers = {b["node_id"]: (b["host"], b["port"]) for b in told["brokers"]}
+        self.cluster_id = told.get("cluster_id")
         self.topics = {}
         for topic in told["topics"]:
             if topic["error_code"] or topic["name"] is None:

@@ -1,4 +1,4 @@
-"""Traffic, made by the decoder, and tshark as an independent judge of what is written."""
+"""tshark as an independent judge of what is written."""
 
 import shutil
 import subprocess
@@ -6,25 +6,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from harness.recordings import metadata_answer, metadata_request
 from harness.waiting import PATIENCE
 
 PORT = 9092
 
 
-@pytest.fixture
-def request_frame() -> Callable[..., bytes]:
-    """`request_frame(correlation_id, size=0)`: a Metadata request, with its 4 size bytes."""
-    return metadata_request
-
-
-@pytest.fixture
-def response_frame() -> Callable[..., bytes]:
-    """`response_frame(correlation_id, size=0, error=0)`: its response, with its 4 size bytes."""
-    return metadata_answer
-
-
-@pytest.fixture
+@pytest.fixture(scope="session")
 def tshark() -> Callable[..., list[str]]:
     """`tshark(path, filter, *options)`: the lines tshark prints for the packets that the filter lets through."""
     program = shutil.which("tshark")

@@ -11,6 +11,7 @@ from barnabas.captures.index import paths
 from barnabas.captures.packets import ACK, PSH, SYN, build
 from barnabas.captures.segment import SYNC_MAGIC
 from barnabas.captures.verifying import verify
+from harness.recordings import metadata_answer, metadata_request
 from harness.slices import thin
 from harness.wire import with_size
 
@@ -154,15 +155,15 @@ def test_the_head_of_a_connection(damaged: Damaged) -> None:
         }
 
 
-def test_traffic_that_looks_like_a_sync_block(tmp_path: Path, request_frame, response_frame) -> None:
+def test_traffic_that_looks_like_a_sync_block(tmp_path: Path) -> None:
     """Somebody sends one of our own segments through Kafka."""
     (tmp_path / "first").mkdir()
     inner = Damaged(tmp_path / "first").good
     recorder = Recorder(tmp_path / "second")
     for i in range(20):
         frame = (i + 100).to_bytes(4, "big") + inner[i * 60_000 : (i + 1) * 60_000]
-        recorder.data(1, 0, NOW + i, request_frame(i))
-        recorder.data(1, 1, NOW + i, response_frame(i))
+        recorder.data(1, 0, NOW + i, metadata_request(i))
+        recorder.data(1, 1, NOW + i, metadata_answer(i))
         recorder.data(1, 1, NOW + i, with_size(frame))
     recorder.close()
     path = next((tmp_path / "second").glob("*.pcapng"))

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from barnabas.captures import NotACapture, Recorder, open_capture, recording
 from barnabas.captures.segment import check
+from harness.recordings import metadata_answer, metadata_request
 from harness.slices import thin
 from harness.waiting import PATIENCE, until
 
@@ -47,7 +48,11 @@ def test_a_killed_recorder(tmp_path: Path, complaints, seed: int) -> None:
     with log.open("w") as out:
         child = subprocess.Popen([sys.executable, "-c", CHILD, str(directory)], stdout=out)
         flushes = random.Random(seed).randrange(1, 60)
-        until(lambda: log.read_text().count("\n") >= flushes, lambda: f"flushes so far: {log.read_text().splitlines()}", pause=0.001)
+        until(
+            lambda: log.read_text().count("\n") >= flushes,
+            lambda: f"flushes so far: {log.read_text().splitlines()}",
+            pause=0.001,
+        )
         child.send_signal(signal.SIGKILL)
         child.wait()
     said = [int(line) for line in log.read_text().splitlines(keepends=True) if line.endswith("\n")]
@@ -69,24 +74,24 @@ def test_a_killed_recorder(tmp_path: Path, complaints, seed: int) -> None:
         assert len(capture.rows()) == len(rows)
 
 
-def test_flushed_by_itself_once_the_period_is_over(tmp_path: Path, request_frame, response_frame) -> None:
+def test_flushed_by_itself_once_the_period_is_over(tmp_path: Path) -> None:
     recorder, clock = Recorder(tmp_path, flush_seconds=0.05), [time.monotonic()]
     recorder._recording._clock = lambda: clock[0]
-    recorder.data(1, 0, NOW, request_frame(1))
-    recorder.data(1, 1, NOW, response_frame(1))
+    recorder.data(1, 0, NOW, metadata_request(1))
+    recorder.data(1, 1, NOW, metadata_answer(1))
     with open_capture(tmp_path) as capture:
         assert len(capture.rows()) == 0
         clock[0] += 60
-        recorder.data(1, 0, NOW, request_frame(2))
+        recorder.data(1, 0, NOW, metadata_request(2))
         assert capture.refresh() == 1
     recorder.close()
 
 
-def test_every_cut_of_the_tail(tmp_path: Path, request_frame, response_frame) -> None:
+def test_every_cut_of_the_tail(tmp_path: Path) -> None:
     recorder = Recorder(tmp_path)
     for i in range(2):
-        recorder.data(1, 0, NOW + i, request_frame(i))
-        recorder.data(1, 1, NOW + i, response_frame(i))
+        recorder.data(1, 0, NOW + i, metadata_request(i))
+        recorder.data(1, 1, NOW + i, metadata_answer(i))
     recorder.close()
     assert len(list(tmp_path.glob("*.pcapng"))) == 1
     path = next(tmp_path.glob("*.pcapng"))
@@ -162,9 +167,7 @@ def test_a_full_disk_pauses_the_recording(tmp_path: Path, complaints) -> None:
         assert len({number for number, _ in seen}) == len(seen)
 
 
-def test_a_directory_that_disappears(
-    tmp_path: Path, request_frame, response_frame, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_directory_that_disappears(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recording, "_RETRY_SECONDS", 0.0)
     directory = tmp_path / "rec"
     events: list[tuple[str, str]] = []
@@ -174,8 +177,8 @@ def test_a_directory_that_disappears(
             shutil.rmtree(directory)
         if i == 40:
             directory.mkdir()
-        recorder.data(1, 0, NOW + i, request_frame(i))
-        recorder.data(1, 1, NOW + i, response_frame(i))
+        recorder.data(1, 0, NOW + i, metadata_request(i))
+        recorder.data(1, 1, NOW + i, metadata_answer(i))
     recorder.close()
     kinds = [kind for kind, _ in events if kind in ("paused", "resumed")]
     assert kinds == ["paused", "resumed"]
@@ -185,15 +188,15 @@ def test_a_directory_that_disappears(
         assert [r.correlation_id for r in capture.rows()] == list(range(40, 60))
 
 
-def test_descriptors_are_given_back(tmp_path: Path, request_frame, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_descriptors_are_given_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recording, "_RETRY_SECONDS", 0.0)
     before = len(os.listdir("/proc/self/fd"))
     directory = tmp_path / "rec"
     recorder = Recorder(directory, segment_bytes=1)
     for i in range(30):
-        recorder.data(1, 0, NOW + i, request_frame(i))
+        recorder.data(1, 0, NOW + i, metadata_request(i))
     shutil.rmtree(directory)
     for i in range(30):
-        recorder.data(1, 0, NOW + i, request_frame(i))
+        recorder.data(1, 0, NOW + i, metadata_request(i))
     recorder.close()
     assert len(os.listdir("/proc/self/fd")) == before

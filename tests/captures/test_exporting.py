@@ -7,7 +7,7 @@ import csv
 import io
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from barnabas.captures import Capture, open_capture, tables
 from barnabas.captures.exporting import Format, ThereAlready, dump, program, stable, write, written
 from barnabas.captures.exporting.text import cell
 from barnabas.decoder import facts, records
-from harness.recordings import RecordingBuilder, produce
+from harness.recordings import RecordingBuilder, metadata_answer, produce
 from kafka.record import MemoryRecords
 from pyarrow import parquet
 
@@ -281,8 +281,8 @@ def test_a_dump_is_what_xxd_would_read_back(evil: Capture) -> None:
     assert any("topics[0].name" in line for line in lines)
 
 
-def test_stable_fields_name_items_and_leave_out_what_moves(response_frame: Callable[..., bytes]) -> None:
-    message = decoder.decode_response(response_frame(7, error=3)[4:], api_key=3, api_version=1)
+def test_stable_fields_name_items_and_leave_out_what_moves() -> None:
+    message = decoder.decode_response(metadata_answer(7, error=3)[4:], api_key=3, api_version=1)
     assert stable(message) == {
         "topics[topic-7].error_code": 3,
         "topics[topic-7].name": "topic-7",

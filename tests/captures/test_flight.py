@@ -4,7 +4,6 @@ import errno
 import json
 import os
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ from barnabas.captures import Recorder, flight, open_capture
 from barnabas.captures.flight import Flight, Window, label
 from barnabas.captures.flight_note import Reason, read_note, told
 from barnabas.captures.retention import Keep, Retention
+from harness.recordings import metadata_answer, metadata_request
 
 NOW = 1_795_223_022_000_000_000
 
@@ -20,10 +20,7 @@ NOW = 1_795_223_022_000_000_000
 class Bench:
     """A recording in short segments with a flight recorder, and a clock of its own."""
 
-    def __init__(
-        self, tmp_path: Path, request_frame: Callable[..., bytes], response_frame: Callable[..., bytes]
-    ) -> None:
-        self.frames = request_frame, response_frame
+    def __init__(self, tmp_path: Path) -> None:
         self.ring, self.out = tmp_path / "out" / "ring", tmp_path / "out"
         self.now = 1000.0
         self.said: list[tuple[str, dict[str, Any]]] = []
@@ -51,10 +48,9 @@ class Bench:
                 self.retention.apply()
 
     def say(self, count: int = 10) -> None:
-        request, response = self.frames
         for i in range(self.count, self.count + count):
-            self.recorder.data(1, 0, NOW + 1000 * i, request(i))
-            self.recorder.data(1, 1, NOW + 1000 * i + 500, response(i))
+            self.recorder.data(1, 0, NOW + 1000 * i, metadata_request(i))
+            self.recorder.data(1, 1, NOW + 1000 * i + 500, metadata_answer(i))
         self.count += count
 
     def after(self, seconds: float) -> None:
@@ -67,8 +63,8 @@ class Bench:
 
 
 @pytest.fixture
-def bench(tmp_path: Path, request_frame, response_frame) -> Bench:
-    return Bench(tmp_path, request_frame, response_frame)
+def bench(tmp_path: Path) -> Bench:
+    return Bench(tmp_path)
 
 
 def numbers(path: str | Path) -> list[int]:

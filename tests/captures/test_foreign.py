@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from barnabas.captures import NotACapture, open_capture
 from barnabas.decoder import RequestSeen
+from harness.recordings import metadata_answer, metadata_request
 from scapy.layers.inet import IP, TCP, UDP
 from scapy.layers.l2 import Ether
 from scapy.packet import Packet, Raw
@@ -48,11 +49,11 @@ class Wire:
 
 
 @pytest.fixture
-def wire(request_frame, response_frame) -> Wire:
+def wire() -> Wire:
     """Ten exchanges over packets that respect no frame boundary."""
     wire = Wire()
-    wire.stream(0, b"".join(request_frame(i, 150) for i in range(10)))
-    wire.stream(1, b"".join(response_frame(i, 30) for i in range(10)))
+    wire.stream(0, b"".join(metadata_request(i, 150) for i in range(10)))
+    wire.stream(1, b"".join(metadata_answer(i, 30) for i in range(10)))
     wire.close()
     return wire
 
@@ -77,7 +78,7 @@ def answers(path: Path, **options) -> list[tuple[int, str]]:
 ALL = [(i, "paired") for i in range(10)]
 
 
-def test_in_order(tmp_path: Path, wire: Wire, request_frame, response_frame) -> None:
+def test_in_order(tmp_path: Path, wire: Wire) -> None:
     path = save(tmp_path, wire.packets)
     assert answers(path) == ALL
     with open_capture(path) as capture:
@@ -85,8 +86,8 @@ def test_in_order(tmp_path: Path, wire: Wire, request_frame, response_frame) -> 
         row = capture.rows()[3]
         assert (row.client, row.broker, row.connection) == (f"{CLIENT}:40000", f"{BROKER}:9092", 1)
         exchange = capture.exchange(row)
-        assert exchange.request == request_frame(3, 150)[4:]
-        assert exchange.response == response_frame(3, 30)[4:]
+        assert exchange.request == metadata_request(3, 150)[4:]
+        assert exchange.response == metadata_answer(3, 30)[4:]
         assert 1_700_000_000 * 10**9 < row.time_ns < 1_700_000_001 * 10**9
     assert list(tmp_path.iterdir()) == [path]
 
@@ -102,15 +103,15 @@ def test_out_of_order_and_sent_again(tmp_path: Path, wire: Wire, seed: int) -> N
     assert answers(save(tmp_path, packets)) == ALL
 
 
-def test_sent_again_in_other_pieces(tmp_path: Path, request_frame, response_frame) -> None:
+def test_sent_again_in_other_pieces(tmp_path: Path) -> None:
     wire = Wire()
-    data = b"".join(request_frame(i, 150) for i in range(10))
+    data = b"".join(metadata_request(i, 150) for i in range(10))
     wire.send(0, data[:500])
     wire.next[0] -= 200
     wire.send(0, data[300:900])
     wire.next[0] -= 601
     wire.send(0, data[299:])
-    wire.stream(1, b"".join(response_frame(i, 30) for i in range(10)), 33)
+    wire.stream(1, b"".join(metadata_answer(i, 30) for i in range(10)), 33)
     assert answers(save(tmp_path, wire.packets)) == ALL
 
 
@@ -118,11 +119,11 @@ def test_everything_twice_as_on_loopback(tmp_path: Path, wire: Wire) -> None:
     assert answers(save(tmp_path, [p for packet in wire.packets for p in (packet, packet)])) == ALL
 
 
-def test_a_hole_costs_the_frames_around_it(tmp_path: Path, request_frame, response_frame) -> None:
+def test_a_hole_costs_the_frames_around_it(tmp_path: Path) -> None:
     wire = Wire()
     for i in range(10):
-        wire.stream(0, request_frame(i, 250))
-        wire.stream(1, response_frame(i, 30))
+        wire.stream(0, metadata_request(i, 250))
+        wire.stream(1, metadata_answer(i, 30))
     missing = next(i for i, p in enumerate(wire.packets) if b"topic-4" in bytes(p) and p[TCP].dport == 9092)
     del wire.packets[missing]
     path = save(tmp_path, wire.packets)
@@ -135,11 +136,11 @@ def test_a_hole_costs_the_frames_around_it(tmp_path: Path, request_frame, respon
         assert len(capture.lost) == 1
 
 
-def test_snaplen(tmp_path: Path, request_frame, response_frame) -> None:
+def test_snaplen(tmp_path: Path) -> None:
     wire = Wire()
     for i in range(6):
-        wire.send(0, request_frame(i, 400 if i == 2 else 0))
-        wire.send(1, response_frame(i))
+        wire.send(0, metadata_request(i, 400 if i == 2 else 0))
+        wire.send(1, metadata_answer(i))
     path = save(tmp_path, wire.packets)
     whole = path.read_bytes()
     cut, at = whole[:24], 24
@@ -153,28 +154,28 @@ def test_snaplen(tmp_path: Path, request_frame, response_frame) -> None:
         found = [(row.correlation_id, row.state, row.cut) for row in capture.rows()]
         assert found == [(i, "paired", i == 2) for i in range(6)]  # the cut request has its row: its head is there
         exchanges = list(capture.exchanges())
-        assert [exchange.response for exchange in exchanges] == [response_frame(i)[4:] for i in range(6)]
+        assert [exchange.response for exchange in exchanges] == [metadata_answer(i)[4:] for i in range(6)]
         assert "cut" in exchanges[2].marks["notes"][0]
         told = [h.exchange.correlation_id for h in capture.happenings() if isinstance(h, RequestSeen)]
         assert told == [0, 1, 3, 4, 5]  # who reads whole messages does without it
 
 
 @pytest.mark.parametrize("start", range(0, 30, 3))
-def test_beginning_not_captured(tmp_path: Path, request_frame, response_frame, start: int) -> None:
+def test_beginning_not_captured(tmp_path: Path, start: int) -> None:
     wire = Wire()
     for i in range(10):
-        wire.stream(0, request_frame(i, 120))
-        wire.stream(1, response_frame(i, 20))
+        wire.stream(0, metadata_request(i, 120))
+        wire.stream(1, metadata_answer(i, 20))
     found = answers(save(tmp_path, wire.packets[start:]))
     paired = [number for number, state in found if state == "paired"]
     assert paired == list(range(10 - len(paired), 10))
     assert len(paired) >= 10 - (start + 4) // 4
 
 
-def test_another_port_is_found_by_what_is_said(tmp_path: Path, request_frame, response_frame) -> None:
+def test_another_port_is_found_by_what_is_said(tmp_path: Path) -> None:
     wire = Wire(broker_port=19093)
-    wire.send(0, request_frame(1))
-    wire.send(1, response_frame(1))
+    wire.send(0, metadata_request(1))
+    wire.send(1, metadata_answer(1))
     other = Wire(client_port=555, broker_port=25)
     other.send(1, b"220 mail.example ESMTP\r\n")
     other.send(0, b"EHLO client.example\r\n")
@@ -188,7 +189,7 @@ def test_another_port_is_found_by_what_is_said(tmp_path: Path, request_frame, re
     assert answers(late, ports=(19093,)) == [(1, "paired")]
 
 
-def test_a_port_used_again(tmp_path: Path, request_frame, response_frame) -> None:
+def test_a_port_used_again(tmp_path: Path) -> None:
     packets = []
     for i in range(3):
         wire = Wire()
@@ -196,8 +197,8 @@ def test_a_port_used_again(tmp_path: Path, request_frame, response_frame) -> Non
         wire.packets.clear()
         wire.send(0, b"", "S")
         wire.send(1, b"", "SA")
-        wire.send(0, request_frame(i))
-        wire.send(1, response_frame(i))
+        wire.send(0, metadata_request(i))
+        wire.send(1, metadata_answer(i))
         if i != 1:
             wire.close()
         packets += wire.packets
@@ -207,11 +208,11 @@ def test_a_port_used_again(tmp_path: Path, request_frame, response_frame) -> Non
         assert [r.connection for r in capture.rows()] == [1, 2, 3]
 
 
-def test_reset_and_end_of_capture(tmp_path: Path, request_frame) -> None:
+def test_reset_and_end_of_capture(tmp_path: Path) -> None:
     ended, left = Wire(40001), Wire(40002)
-    ended.send(0, request_frame(1))
+    ended.send(0, metadata_request(1))
     ended.send(1, b"", "RA")
-    left.send(0, request_frame(2))
+    left.send(0, metadata_request(2))
     path = save(tmp_path, [*ended.packets, *left.packets])
     assert answers(path) == [(1, "no_response"), (2, "pending")]
 

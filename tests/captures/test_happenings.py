@@ -14,7 +14,7 @@ from barnabas.captures.happenings import Happenings
 from barnabas.captures.pcapng import NotACapture
 from barnabas.decoder import Direction, ExchangeDone, RequestSeen, encode_request, encode_response
 from barnabas.decoder.happening import Closed, Missing, Opened, Stray
-from harness.recordings import MS, RecordingBuilder
+from harness.recordings import MS, RecordingBuilder, metadata_answer, metadata_request
 from harness.slices import only
 from harness.wire import with_size
 
@@ -24,11 +24,11 @@ NOW = 1_795_223_022_000_000_000
 TLS_HELLO = bytes.fromhex("1603010200010001fc0303") + bytes(500)
 
 
-def test_one_connection(tmp_path: Path, request_frame, response_frame) -> None:
+def test_one_connection(tmp_path: Path) -> None:
     recorder = Recorder(tmp_path)
     recorder.opened(7, NOW, client=("10.0.0.1", 50001), broker=("kafka", 9092))
-    recorder.data(7, 0, NOW + 1, request_frame(1) + request_frame(2))
-    recorder.data(7, 1, NOW + 2, response_frame(1))
+    recorder.data(7, 0, NOW + 1, metadata_request(1) + metadata_request(2))
+    recorder.data(7, 1, NOW + 2, metadata_answer(1))
     recorder.closed(7, NOW + 3, "rst", "broker")
     recorder.close()
     found = all_of(tmp_path)
@@ -89,26 +89,26 @@ def several_packets(number: int) -> bytes:
     return with_size(encode_request(3, 1, {"topics": topics}, correlation_id=number, client_id="stock-1"))
 
 
-def rotated(directory: Path, request_frame, response_frame, count: int = 600) -> Recorder:
+def rotated(directory: Path, count: int = 600) -> Recorder:
     """Three connections, up to four requests in flight on each, changed legs and notes, over some 10 segments."""
     recorder = Recorder(directory, segment_bytes=40_000)
     for conn in range(3):
         recorder.opened(conn, NOW + conn, client=("10.0.0.1", 50000 + conn), broker=("kafka", 9092))
     for i in range(count):
         time_ns = NOW + 1_000_000 * (i + 1)
-        recorder.data(i % 3, 0, time_ns, several_packets(i) if i % 100 == 1 else request_frame(i))
+        recorder.data(i % 3, 0, time_ns, several_packets(i) if i % 100 == 1 else metadata_request(i))
         if i >= 12:
             j = i - 12
             if j % 5 == 0:
-                recorder.broker_leg(j % 3, 1, time_ns, response_frame(j, 9), "addresses")
+                recorder.broker_leg(j % 3, 1, time_ns, metadata_answer(j, 9), "addresses")
             if j % 7 == 0:
                 recorder.note(j % 3, j, "rule 'late'")
-            recorder.data(j % 3, 1, time_ns + 500, response_frame(j, 3000))
+            recorder.data(j % 3, 1, time_ns + 500, metadata_answer(j, 3000))
     return recorder
 
 
-def test_rotated_segments_are_one_story(tmp_path: Path, request_frame, response_frame) -> None:
-    recorder = rotated(tmp_path, request_frame, response_frame)
+def test_rotated_segments_are_one_story(tmp_path: Path) -> None:
+    recorder = rotated(tmp_path)
     recorder.closed(2, NOW + 10**12, "fin", "client")
     recorder.close()
     assert len(list(tmp_path.glob("*.pcapng"))) > 8
@@ -128,8 +128,8 @@ def test_rotated_segments_are_one_story(tmp_path: Path, request_frame, response_
     assert same_as_read_back(tmp_path) == 592
 
 
-def test_the_same_exchange_object_is_seen_and_done(tmp_path: Path, request_frame, response_frame) -> None:
-    rotated(tmp_path, request_frame, response_frame).close()
+def test_the_same_exchange_object_is_seen_and_done(tmp_path: Path) -> None:
+    rotated(tmp_path).close()
     asked: dict[int, Any] = {}
     carried = 0
     for happening in all_of(tmp_path):
@@ -141,21 +141,21 @@ def test_the_same_exchange_object_is_seen_and_done(tmp_path: Path, request_frame
     assert carried > 20
 
 
-def test_topics_are_shared(tmp_path: Path, request_frame, response_frame) -> None:
-    rotated(tmp_path, request_frame, response_frame).close()
+def test_topics_are_shared(tmp_path: Path) -> None:
+    rotated(tmp_path).close()
     assert len({id(h.exchange.topics) for h in all_of(tmp_path) if isinstance(h, RequestSeen)}) == 1
 
 
-def test_every_segment_alone(tmp_path: Path, request_frame, response_frame) -> None:
-    rotated(tmp_path, request_frame, response_frame).close()
+def test_every_segment_alone(tmp_path: Path) -> None:
+    rotated(tmp_path).close()
     assert sum(same_as_read_back(path) for path in tmp_path.glob("*.pcapng")) == 588
 
 
-def test_a_connection_that_ends_where_it_did_not_speak(tmp_path: Path, request_frame, response_frame) -> None:
-    recorder = rotated(tmp_path, request_frame, response_frame, 0)
+def test_a_connection_that_ends_where_it_did_not_speak(tmp_path: Path) -> None:
+    recorder = rotated(tmp_path, 0)
     for i in range(600):
-        recorder.data(0, 0, NOW + i, request_frame(i))
-        recorder.data(0, 1, NOW + i, response_frame(i))
+        recorder.data(0, 0, NOW + i, metadata_request(i))
+        recorder.data(0, 1, NOW + i, metadata_answer(i))
     recorder.closed(1, NOW + 10**9, "fin", "broker")
     recorder.close()
     assert len(list(tmp_path.glob("*.pcapng"))) > 3
@@ -164,8 +164,8 @@ def test_a_connection_that_ends_where_it_did_not_speak(tmp_path: Path, request_f
     assert words.count("1 opened") == 1
 
 
-def test_a_missing_segment_breaks_the_story(tmp_path: Path, request_frame, response_frame) -> None:
-    rotated(tmp_path, request_frame, response_frame).close()
+def test_a_missing_segment_breaks_the_story(tmp_path: Path) -> None:
+    rotated(tmp_path).close()
     segments = sorted(tmp_path.glob("*.pcapng"))
     segments[4].unlink()
     words = short(all_of(tmp_path))
@@ -176,23 +176,23 @@ def test_a_missing_segment_breaks_the_story(tmp_path: Path, request_frame, respo
     assert sorted(w for w in words[at:] if "opened" in w) == [f"{conn} opened" for conn in range(3)]
 
 
-def test_two_recordings_in_one_directory(tmp_path: Path, request_frame, response_frame) -> None:
+def test_two_recordings_in_one_directory(tmp_path: Path) -> None:
     for _ in range(2):
         recorder = Recorder(tmp_path)
-        recorder.data(1, 0, NOW, request_frame(1))
-        recorder.data(1, 1, NOW + 5, response_frame(1))
+        recorder.data(1, 0, NOW, metadata_request(1))
+        recorder.data(1, 1, NOW + 5, metadata_answer(1))
         recorder.close()
     once = ["1 opened", "1 asked 1", "1 paired 1"]
     assert short(all_of(tmp_path)) == [*once, "1 closed  by nobody", *once]
 
 
-def test_lost_bytes_and_bytes_that_are_no_frames(tmp_path: Path, request_frame, response_frame) -> None:
+def test_lost_bytes_and_bytes_that_are_no_frames(tmp_path: Path) -> None:
     recorder = Recorder(tmp_path)
     recorder.opened(1, NOW, client=("10.0.0.1", 50001))
-    recorder.data(1, 0, NOW + 1, request_frame(1))
+    recorder.data(1, 0, NOW + 1, metadata_request(1))
     recorder.lost(1, 0, 777)
-    recorder.data(1, 0, NOW + 2, request_frame(2))
-    recorder.data(1, 1, NOW + 3, response_frame(1) + response_frame(2))
+    recorder.data(1, 0, NOW + 2, metadata_request(2))
+    recorder.data(1, 1, NOW + 3, metadata_answer(1) + metadata_answer(2))
     recorder.opened(2, NOW + 4, client=("10.0.0.1", 50002))
     recorder.data(2, 0, NOW + 5, TLS_HELLO)
     recorder.close()
@@ -225,7 +225,7 @@ def test_sasl_tokens_come_as_they_were_framed(tmp_path: Path) -> None:
     assert b"secret" not in tokens[0].data
 
 
-def test_a_live_recording_goes_on_where_it_was_left(tmp_path: Path, request_frame, response_frame) -> None:
+def test_a_live_recording_goes_on_where_it_was_left(tmp_path: Path) -> None:
     recorder = Recorder(tmp_path, segment_bytes=20_000, flush_seconds=0)
     recorder.opened(1, NOW, client=("10.0.0.1", 50001))
     recorder.flush()
@@ -233,9 +233,9 @@ def test_a_live_recording_goes_on_where_it_was_left(tmp_path: Path, request_fram
     words = short(list(told.read()))
     assert words == ["1 opened"]
     for i in range(300):
-        recorder.data(1, 0, NOW + i, request_frame(i))
+        recorder.data(1, 0, NOW + i, metadata_request(i))
         if i >= 3:
-            recorder.data(1, 1, NOW + i, response_frame(i - 3))
+            recorder.data(1, 1, NOW + i, metadata_answer(i - 3))
         if i % 7 == 0:
             words += short(list(told.read()))
             assert words[-1] == (f"1 paired {i - 3}" if i >= 3 else f"1 asked {i}")
@@ -248,8 +248,8 @@ def test_a_live_recording_goes_on_where_it_was_left(tmp_path: Path, request_fram
     assert told.bytes_read == told.bytes_known == sum(p.stat().st_size for p in tmp_path.glob("*.pcapng"))
 
 
-def test_a_killed_recorder(tmp_path: Path, request_frame, response_frame) -> None:
-    recorder = rotated(tmp_path / "rec", request_frame, response_frame)
+def test_a_killed_recorder(tmp_path: Path) -> None:
+    recorder = rotated(tmp_path / "rec")
     recorder.flush()
     shutil.copytree(tmp_path / "rec", tmp_path / "copy")
     recorder.close()

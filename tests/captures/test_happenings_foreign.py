@@ -9,6 +9,7 @@ import pytest
 from barnabas.captures import open_capture
 from barnabas.captures.happenings import Happenings
 from barnabas.decoder.happening import Missing, Opened, Stray
+from harness.recordings import metadata_answer, metadata_request
 from scapy.layers.inet import IP, TCP
 from scapy.layers.l2 import Ether
 from scapy.packet import Packet
@@ -49,19 +50,19 @@ class Wire:
         return path
 
 
-def test_foreign_exchanges_and_ends(tmp_path: Path, request_frame, response_frame) -> None:
+def test_foreign_exchanges_and_ends(tmp_path: Path) -> None:
     wire = Wire()
     wire.shake(40001)
-    wire.send(40001, 0, request_frame(1)[:20])
-    wire.send(40001, 0, request_frame(1)[20:])
-    wire.send(40001, 1, response_frame(1))
+    wire.send(40001, 0, metadata_request(1)[:20])
+    wire.send(40001, 0, metadata_request(1)[20:])
+    wire.send(40001, 1, metadata_answer(1))
     wire.send(40001, 1, flags="FA")
     wire.send(40001, 0, flags="FA")
     wire.shake(40002)
-    wire.send(40002, 0, request_frame(5))
+    wire.send(40002, 0, metadata_request(5))
     wire.send(40002, 1, flags="RA")
     wire.shake(40003)
-    wire.send(40003, 0, request_frame(6))
+    wire.send(40003, 0, metadata_request(6))
     path = wire.save(tmp_path)
     assert short(all_of(path)) == [
         "1 opened",
@@ -79,13 +80,13 @@ def test_foreign_exchanges_and_ends(tmp_path: Path, request_frame, response_fram
     assert same_as_read_back(path) == 2
 
 
-def test_a_reset_that_answers_a_close_is_no_reset(tmp_path: Path, request_frame, response_frame) -> None:
+def test_a_reset_that_answers_a_close_is_no_reset(tmp_path: Path) -> None:
     """A client that closes while a response is on its way resets what arrives then."""
     wire = Wire()
     wire.shake(40001)
-    wire.send(40001, 0, request_frame(1))
+    wire.send(40001, 0, metadata_request(1))
     wire.send(40001, 0, flags="FA")
-    wire.send(40001, 1, response_frame(1))
+    wire.send(40001, 1, metadata_answer(1))
     wire.send(40001, 0, flags="R")
     assert short(all_of(wire.save(tmp_path)))[-2:] == ["1 paired 1", "1 closed fin by client"]
 
@@ -109,17 +110,17 @@ def test_refused(tmp_path: Path) -> None:
         assert capture.note is None
 
 
-def test_refused_on_a_port_where_kafka_was_spoken(tmp_path: Path, request_frame) -> None:
+def test_refused_on_a_port_where_kafka_was_spoken(tmp_path: Path) -> None:
     wire = Wire()
     wire.shake(40001, broker=19093)
-    wire.send(40001, 0, request_frame(1), broker=19093)
+    wire.send(40001, 0, metadata_request(1), broker=19093)
     wire.send(40001, 1, flags="RA", broker=19093)
     wire.send(40002, 0, flags="S", broker=19093)
     wire.send(40002, 1, flags="RA", broker=19093)
     assert short(all_of(wire.save(tmp_path)))[-2:] == ["2 opened in vain", "2 closed refused by broker"]
 
 
-def test_no_answer_to_the_syn(tmp_path: Path, request_frame) -> None:
+def test_no_answer_to_the_syn(tmp_path: Path) -> None:
     wire = Wire()
     wire.send(40001, 0, flags="S")
     for wait in (1, 2, 4):  # sent again, as TCP does
@@ -128,7 +129,7 @@ def test_no_answer_to_the_syn(tmp_path: Path, request_frame) -> None:
         wire.send(40001, 0, flags="S")
     wire.shake(40002)
     wire.seconds += 5
-    wire.send(40002, 0, request_frame(1))
+    wire.send(40002, 0, metadata_request(1))
     wire.send(40003, 0, flags="S")
     found = all_of(wire.save(tmp_path))
     # the third is too young at the end of the capture to say anything about it
@@ -137,7 +138,7 @@ def test_no_answer_to_the_syn(tmp_path: Path, request_frame) -> None:
     assert found[1].client == "10.0.0.1:40001"
 
 
-def test_no_answer_before_the_capture_ends(tmp_path: Path, request_frame) -> None:
+def test_no_answer_before_the_capture_ends(tmp_path: Path) -> None:
     wire = Wire()
     wire.send(40001, 0, flags="S")
     wire.seconds += 2
@@ -145,14 +146,14 @@ def test_no_answer_before_the_capture_ends(tmp_path: Path, request_frame) -> Non
     assert short(all_of(wire.save(tmp_path))) == ["1 opened", "2 opened in vain", "2 closed unreached by nobody"]
 
 
-def test_an_answer_after_all(tmp_path: Path, request_frame, response_frame) -> None:
+def test_an_answer_after_all(tmp_path: Path) -> None:
     wire = Wire()
     wire.send(40001, 0, flags="S")
     wire.seconds += 15
     wire._next[40001, 9092][0] -= 1
     wire.shake(40001)
-    wire.send(40001, 0, request_frame(1))
-    wire.send(40001, 1, response_frame(1))
+    wire.send(40001, 0, metadata_request(1))
+    wire.send(40001, 1, metadata_answer(1))
     assert short(all_of(wire.save(tmp_path))) == [
         "1 opened in vain",
         "1 closed unreached by nobody",
@@ -162,11 +163,11 @@ def test_an_answer_after_all(tmp_path: Path, request_frame, response_frame) -> N
     ]
 
 
-def test_one_direction_captured(tmp_path: Path, request_frame) -> None:
+def test_one_direction_captured(tmp_path: Path) -> None:
     wire = Wire()
     wire.send(40001, 0, flags="S")
     wire.send(40001, 0, flags="A")
-    wire.send(40001, 0, request_frame(1))
+    wire.send(40001, 0, metadata_request(1))
     assert short(all_of(wire.save(tmp_path))) == ["1 opened", "1 asked 1"]
 
 
@@ -195,38 +196,38 @@ def test_a_connection_without_a_word(tmp_path: Path) -> None:
     assert short(all_of(wire.save(tmp_path))) == ["1 opened", "1 closed fin by client"]
 
 
-def test_the_beginning_was_not_captured(tmp_path: Path, request_frame, response_frame) -> None:
+def test_the_beginning_was_not_captured(tmp_path: Path) -> None:
     wire = Wire()
     wire.send(40001, 1, b"the rest of some response")
-    wire.send(40001, 0, request_frame(3))
-    wire.send(40001, 1, response_frame(3))
+    wire.send(40001, 0, metadata_request(3))
+    wire.send(40001, 1, metadata_answer(3))
     wire.send(40001, 1, flags="RA")
     words = short(all_of(wire.save(tmp_path)))
     assert words == ["1 opened", "1 asked 3", "1 missing 0, unread 25", "1 paired 3", "1 closed rst by broker"]
 
 
-def test_a_hole(tmp_path: Path, request_frame, response_frame) -> None:
+def test_a_hole(tmp_path: Path) -> None:
     wire = Wire()
     wire.shake(40001)
     for i in range(4):
-        frame = request_frame(i, 150)
+        frame = metadata_request(i, 150)
         wire.send(40001, 0, frame[:100])
         wire.send(40001, 0, frame[100:])
-        wire.send(40001, 1, response_frame(i))
+        wire.send(40001, 1, metadata_answer(i))
     del wire.packets[3 + 3 * 1 + 1]  # the second half of request 1
     found = all_of(wire.save(tmp_path))
     assert [w for w in short(found) if "asked" in w] == ["1 asked 0", "1 asked 2", "1 asked 3"]
-    assert [h.size for h in found if isinstance(h, Missing)] == [len(request_frame(1, 150)) - 100]
+    assert [h.size for h in found if isinstance(h, Missing)] == [len(metadata_request(1, 150)) - 100]
     cut = next(h for h in found if isinstance(h, Stray))
     assert cut.opaque.reason == "cut off by missing bytes"
     assert cut.opaque.time_ns > 1_700_000_000 * 10**9
 
 
-def test_captures_of_others_in_a_directory(tmp_path: Path, request_frame, response_frame) -> None:
+def test_captures_of_others_in_a_directory(tmp_path: Path) -> None:
     wire = Wire()
     wire.shake(40001)
-    wire.send(40001, 0, request_frame(1))
-    wire.send(40001, 1, response_frame(1))
+    wire.send(40001, 0, metadata_request(1))
+    wire.send(40001, 1, metadata_answer(1))
     path = wire.save(tmp_path)
     shutil.copy(path, tmp_path / "second.pcap")
     (tmp_path / "third.pcap").write_text("not one")

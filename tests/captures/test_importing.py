@@ -13,6 +13,7 @@ from barnabas.captures.sources import Source
 from barnabas.decoder import encode_request, encode_response
 from barnabas.decoder.filter import compile as compiled
 from barnabas.decoder.happening import Stray
+from harness.recordings import metadata_answer, metadata_request
 from harness.wire import with_size
 from retold.packets import as_pcap, as_pcapng, one_connection, traffic
 
@@ -124,12 +125,12 @@ def test_secrets_are_masked(tmp_path: Path) -> None:
     assert len(rows(tmp_path / "masked")) == 1
 
 
-def test_raw_sasl_tokens(tmp_path: Path, request_frame, response_frame) -> None:
+def test_raw_sasl_tokens(tmp_path: Path) -> None:
     shake = with_size(encode_request(17, 0, {"mechanism": "PLAIN"}, correlation_id=1, client_id="c"))
     shaken = with_size(encode_response(17, 0, {"error_code": 0, "mechanisms": ["PLAIN"]}, correlation_id=1))
     found = one_connection(
-        (0, shake), (1, shaken), (0, with_size(b"\0alice\0planted-secret")), (1, with_size(b"")), (0, request_frame(2)),
-        (1, response_frame(2)),
+        (0, shake), (1, shaken), (0, with_size(b"\0alice\0planted-secret")), (1, with_size(b"")), (0, metadata_request(2)),
+        (1, metadata_answer(2)),
     )  # fmt: skip
     path, out = tmp_path / "foreign.pcap", tmp_path / "own"
     path.write_bytes(as_pcap(found))
@@ -166,9 +167,9 @@ def test_a_recording_is_none_to_import(tmp_path: Path) -> None:
         Importer(tmp_path / "again").begin(Source(next(out.glob("*.pcapng"))))
 
 
-def test_stopped_in_the_middle(tmp_path: Path, request_frame) -> None:
+def test_stopped_in_the_middle(tmp_path: Path) -> None:
     path, out = tmp_path / "foreign.pcap", tmp_path / "own"
-    path.write_bytes(as_pcap(one_connection((0, request_frame(1)), (0, request_frame(2)))))
+    path.write_bytes(as_pcap(one_connection((0, metadata_request(1)), (0, metadata_request(2)))))
     importer = Importer(out)
     importer.begin(Source(path))
     importer.advance()

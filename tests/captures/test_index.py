@@ -9,6 +9,7 @@ import pytest
 from barnabas import decoder
 from barnabas.captures import DTYPE, RECORD, NotACapture, Recorder, open_capture, rebuild
 from barnabas.captures.index import CLOSED, HEADER, paths
+from harness.recordings import metadata_answer, metadata_request
 from harness.waiting import PATIENCE
 from harness.wire import with_size
 
@@ -16,7 +17,7 @@ NOW = 1_795_223_022_000_000_000
 
 
 @pytest.fixture
-def directory(tmp_path: Path, request_frame, response_frame) -> Path:
+def directory(tmp_path: Path) -> Path:
     """A bit of everything: rotation, errors, notes, both legs, loss, opaque bytes, SASL, orphans, no response."""
     recorder = Recorder(tmp_path / "rec", segment_bytes=40_000)
     time = NOW
@@ -24,21 +25,23 @@ def directory(tmp_path: Path, request_frame, response_frame) -> Path:
         recorder.opened(conn, NOW, client=("10.0.0.1" if conn else "::1", 50000 + conn), broker=("kafka.example", 9092))
     for i in range(150):
         conn, time = i % 3, time + 1000
-        recorder.data(conn, 0, time, request_frame(i, 900 if i % 10 == 0 else 0, client_id=f"client-{i % 5}"))
+        recorder.data(conn, 0, time, metadata_request(i, 900 if i % 10 == 0 else 0, client_id=f"client-{i % 5}"))
         if i % 20 == 3:
             recorder.note(conn, i - 3, "rule: slow")
         if i % 25 == 4:
-            recorder.broker_leg(conn, 0, time, request_frame(i, 70), "rule: edit")
-            recorder.broker_leg(conn, 1, time, response_frame(i - 3, 10), "addresses rewritten")
+            recorder.broker_leg(conn, 0, time, metadata_request(i, 70), "rule: edit")
+            recorder.broker_leg(conn, 1, time, metadata_answer(i - 3, 10), "addresses rewritten")
         if i % 31 == 7:
             recorder.lost(conn, 1, 77)
         elif i >= 3:
-            recorder.data(conn, 1, time + 5, response_frame(i - 3, 20_000 if i % 40 == 9 else 0, i % 4))
+            recorder.data(conn, 1, time + 5, metadata_answer(i - 3, 20_000 if i % 40 == 9 else 0, i % 4))
         if i == 100:
             recorder.data(conn, 1, time, with_size(b"\x00\x00\x03\xe7orphan"))
             recorder.closed(2, time, "rst")
             recorder.opened(7, time, client=("10.0.0.2", 1), broker=("10.0.0.3", 9092))
-            recorder.data(7, 0, time, with_size(decoder.encode_request(17, 0, {"mechanism": "PLAIN"}, correlation_id=1)))
+            recorder.data(
+                7, 0, time, with_size(decoder.encode_request(17, 0, {"mechanism": "PLAIN"}, correlation_id=1))
+            )
             ok = {"error_code": 0, "mechanisms": ["PLAIN"]}
             recorder.data(7, 1, time, with_size(decoder.encode_response(17, 0, ok, correlation_id=1)))
             recorder.data(7, 0, time, with_size(b"\0user\0password"))

@@ -10,6 +10,7 @@ from barnabas.captures import Recorder, open_capture, pcapng
 from barnabas.captures.remarks import MARK
 from barnabas.captures.segment import check
 from barnabas.decoder import Direction, facts
+from harness.recordings import metadata_answer, metadata_request
 from harness.wire import with_size
 from scapy.layers.inet import TCP
 from scapy.utils import PcapNgReader
@@ -54,15 +55,15 @@ def packets_of(path: Path) -> list[pcapng.Packet]:
         return list(pcapng.CaptureReader(file).packets())
 
 
-def test_tshark_finds_nothing_wrong(session: Session, request_frame, response_frame, complaints, tshark) -> None:
+def test_tshark_finds_nothing_wrong(session: Session, complaints, tshark) -> None:
     for conn, host in ((1, "10.0.0.1"), (2, "::1"), (3, "10.0.0.3")):
         session.open(conn, host)
     for i in range(60):
         size = 20_000 if i % 7 == 0 else 0
         for conn in (1, 2, 3):
-            session.ask(conn, request_frame(i, size))
+            session.ask(conn, metadata_request(i, size))
         for conn in (3, 1, 2):
-            session.answer(conn, response_frame(i, size))
+            session.answer(conn, metadata_answer(i, size))
     session.recorder.closed(1, session.tick(), "fin")
     session.recorder.closed(2, session.tick(), "rst")
     session.recorder.close()
@@ -98,10 +99,10 @@ def test_frames_larger_than_packets(session: Session, complaints) -> None:
     assert [e.state for e in exchanges] == ["pending", "pending"]
 
 
-def test_scapy_sees_the_bytes_of_each_direction(session: Session, request_frame, response_frame) -> None:
+def test_scapy_sees_the_bytes_of_each_direction(session: Session) -> None:
     session.open(1)
-    asked = b"".join(request_frame(i) for i in range(5))
-    answered = b"".join(response_frame(i) for i in range(5))
+    asked = b"".join(metadata_request(i) for i in range(5))
+    answered = b"".join(metadata_answer(i) for i in range(5))
     for i in range(0, len(asked), 7):
         session.ask(1, asked[i : i + 7])
     session.answer(1, answered)
@@ -113,12 +114,12 @@ def test_scapy_sees_the_bytes_of_each_direction(session: Session, request_frame,
     assert streams == {50001: asked, 9092: answered}
 
 
-def test_rows_and_exchanges(session: Session, request_frame, response_frame) -> None:
+def test_rows_and_exchanges(session: Session) -> None:
     session.open(4)
     for i in range(3):
-        session.ask(4, request_frame(i))
-    session.answer(4, response_frame(0))
-    session.answer(4, response_frame(1, error=3))
+        session.ask(4, metadata_request(i))
+    session.answer(4, metadata_answer(0))
+    session.answer(4, metadata_answer(1, error=3))
     session.recorder.close()
     counts = session.recorder.counts
     assert (counts["frames"], counts["exchanges"], counts["undecoded"], counts["segments"]) == (5, 2, 0, 1)
@@ -135,15 +136,15 @@ def test_rows_and_exchanges(session: Session, request_frame, response_frame) -> 
         )
         assert first.time_ns == NOW + 2_000_000
         assert first.latency_ns == 3_000_000
-        assert (first.request_size, first.response_size) == (len(request_frame(0)) - 4, len(response_frame(0)) - 4)
+        assert (first.request_size, first.response_size) == (len(metadata_request(0)) - 4, len(metadata_answer(0)) - 4)
         assert (first.error, second.error) == (0, 3)
         assert (third.state, third.latency_ns, third.response_size) == ("pending", None, None)
         assert rows[-1] == third and rows[1:] == [second, third] and rows[::2] == [first, third]
         with pytest.raises(IndexError, match="row 3 of 3"):
             rows[3]
         exchange = capture.exchange(second)
-        assert exchange.request == request_frame(1)[4:]
-        assert exchange.response == response_frame(1, error=3)[4:]
+        assert exchange.request == metadata_request(1)[4:]
+        assert exchange.response == metadata_answer(1, error=3)[4:]
         assert (exchange.error, exchange.latency_ns, exchange.state) == (3, second.latency_ns, "paired")
         assert (exchange.client, exchange.connection, exchange.client_id) == ("10.0.0.1:50004", 4, "stock-1")
         assert exchange.marks["request_offset"] == second.request_offset
@@ -165,14 +166,14 @@ def test_a_directory_that_cannot_be_made_is_said_at_once(tmp_path: Path) -> None
         Recorder(tmp_path / "file" / "rec")
 
 
-def test_two_legs(session: Session, request_frame, response_frame, complaints, tshark) -> None:
+def test_two_legs(session: Session, complaints, tshark) -> None:
     session.open(1)
     for i in range(3):
-        session.ask(1, request_frame(i))
+        session.ask(1, metadata_request(i))
         if i == 1:
-            session.recorder.broker_leg(1, Direction.REQUEST, session.tick(), request_frame(i, 9), "rule: bigger")
-            session.recorder.broker_leg(1, Direction.RESPONSE, session.tick(), response_frame(i, 30_000), "rule: cut")
-        session.answer(1, response_frame(i))
+            session.recorder.broker_leg(1, Direction.REQUEST, session.tick(), metadata_request(i, 9), "rule: bigger")
+            session.recorder.broker_leg(1, Direction.RESPONSE, session.tick(), metadata_answer(i, 30_000), "rule: cut")
+        session.answer(1, metadata_answer(i))
     session.recorder.closed(1, session.tick())
     session.recorder.close()
     (path,) = session.files()
@@ -183,8 +184,8 @@ def test_two_legs(session: Session, request_frame, response_frame, complaints, t
     with open_capture(path) as capture:
         assert [row.changed for row in capture.rows()] == [False, True, False]
         marks = [capture.exchange(i).marks for i in range(3)]
-    assert marks[1]["broker_request"] == [request_frame(1, 9)[4:]]
-    assert marks[1]["broker_response"] == [response_frame(1, 30_000)[4:]]
+    assert marks[1]["broker_request"] == [metadata_request(1, 9)[4:]]
+    assert marks[1]["broker_response"] == [metadata_answer(1, 30_000)[4:]]
     assert (marks[1]["broker_request_notes"], marks[1]["broker_response_notes"]) == (["rule: bigger"], ["rule: cut"])
     assert not any("notes" in each for each in marks)  # those are of the exchange, and the index flags them
     assert "broker_request" not in marks[0] and "broker_request" not in marks[2]
@@ -205,7 +206,9 @@ def test_secrets_of_a_leg_with_another_version(session: Session) -> None:
     session.ask(1, with_size(frames[1][0]))
     for version in (3, 2):
         for direction in Direction:
-            session.recorder.broker_leg(1, direction, session.tick(), with_size(frames[version][direction]), "another version")
+            session.recorder.broker_leg(
+                1, direction, session.tick(), with_size(frames[version][direction]), "another version"
+            )
     session.answer(1, with_size(frames[1][1]))
     session.recorder.closed(1, session.tick())
     session.recorder.close()
@@ -214,17 +217,15 @@ def test_secrets_of_a_leg_with_another_version(session: Session) -> None:
     assert b"canary" not in data and data.count(b"kept") == 3
 
 
-def test_legs_of_two_connections_never_share_their_addresses(
-    session: Session, request_frame, response_frame, complaints
-) -> None:
+def test_legs_of_two_connections_never_share_their_addresses(session: Session, complaints) -> None:
     broker, first, second = ("127.0.0.1", 9092), ("127.0.0.1", 40001), ("127.0.0.1", 40002)
     recorder = session.recorder
     # the proxy reaches the broker from the port that another client has towards the proxy, and the other way round
     for number, client, upstream in ((1, first, second), (2, second, first)):
         recorder.opened(number, session.tick(), client, broker, upstream)
-        session.ask(number, request_frame(1))
-        recorder.broker_leg(number, Direction.REQUEST, session.tick(), request_frame(1, 9), "rule: bigger")
-        session.answer(number, response_frame(1))
+        session.ask(number, metadata_request(1))
+        recorder.broker_leg(number, Direction.REQUEST, session.tick(), metadata_request(1, 9), "rule: bigger")
+        session.answer(number, metadata_answer(1))
     recorder.close()
     (path,) = session.files()
     assert complaints(path) == []
@@ -235,12 +236,12 @@ def test_legs_of_two_connections_never_share_their_addresses(
         ]
 
 
-def test_notes_become_comments(session: Session, request_frame, response_frame) -> None:
+def test_notes_become_comments(session: Session) -> None:
     session.open(1)
-    session.ask(1, request_frame(5))
+    session.ask(1, metadata_request(5))
     session.recorder.note(1, 5, "answered by\n\x1b[31m'leader moved'")
     session.recorder.note(1, 5, MARK + "opaque, forged")
-    session.answer(1, response_frame(5))
+    session.answer(1, metadata_answer(5))
     session.recorder.close()
     (path,) = session.files()
     comments = [p.comments for p in packets_of(path) if p.comments]
@@ -250,12 +251,12 @@ def test_notes_become_comments(session: Session, request_frame, response_frame) 
         assert capture.exchange(0).marks["notes"][0].startswith("answered by")
 
 
-def test_lost_bytes_are_told(session: Session, request_frame, response_frame, tshark) -> None:
+def test_lost_bytes_are_told(session: Session, tshark) -> None:
     session.open(1)
-    session.ask(1, request_frame(0) + request_frame(1)[:9])
+    session.ask(1, metadata_request(0) + metadata_request(1)[:9])
     session.recorder.lost(1, Direction.REQUEST, 5000)
-    session.ask(1, request_frame(7))
-    session.answer(1, response_frame(0) + response_frame(7))
+    session.ask(1, metadata_request(7))
+    session.answer(1, metadata_answer(0) + metadata_answer(7))
     session.recorder.close()
     (path,) = session.files()
     assert session.recorder.counts["lost_bytes"] == 5000
@@ -276,8 +277,12 @@ def test_secrets_are_masked_by_default(tmp_path: Path) -> None:
         session.ask(1, with_size(decoder.encode_request(36, 1, auth, correlation_id=1)))
         reply = {"error_code": 0, "error_message": None, "auth_bytes": canary, "session_lifetime_ms": 0}
         session.answer(1, with_size(decoder.encode_response(36, 1, reply, correlation_id=1)))
-        session.ask(1, with_size(decoder.encode_request(36, 1, auth, correlation_id=2) + b"tail")[:-1])  # cut by the end
-        session.recorder.broker_leg(1, 0, session.tick(), with_size(decoder.encode_request(36, 1, auth, correlation_id=3)))
+        session.ask(
+            1, with_size(decoder.encode_request(36, 1, auth, correlation_id=2) + b"tail")[:-1]
+        )  # cut by the end
+        session.recorder.broker_leg(
+            1, 0, session.tick(), with_size(decoder.encode_request(36, 1, auth, correlation_id=3))
+        )
         session.recorder.closed(1, session.tick())
         session.open(2)
         # Version 0: the token follows without any header (KIP-43).
@@ -324,16 +329,16 @@ def test_what_is_not_kafka_is_kept_and_told(session: Session, complaints) -> Non
         assert capture.segments[0].index.connections[1].client == "10.0.0.1:50001"
 
 
-def test_undecodable_frames_are_recorded_and_said(session: Session, request_frame, response_frame) -> None:
+def test_undecodable_frames_are_recorded_and_said(session: Session) -> None:
     session.open(1)
     session.ask(1, with_size(b"\x00\x03\x00\x01\x00\x00\x00\x01\x00\x00\xff\xff"))
-    session.answer(1, response_frame(1))
+    session.answer(1, metadata_answer(1))
     session.ask(1, with_size(b"\x7f\xff\x00\x01\x00\x00\x00\x02\x00\x00data of an unknown API"))
     session.answer(1, with_size(b"\x00\x00\x00\x02what"))
-    session.ask(1, request_frame(3))
+    session.ask(1, metadata_request(3))
     session.answer(1, with_size(b"\x00\x00\x00\x03"))
-    session.ask(1, request_frame(4) + with_size(b"\x00"))
-    session.answer(1, response_frame(4))
+    session.ask(1, metadata_request(4) + with_size(b"\x00"))
+    session.answer(1, metadata_answer(4))
     session.recorder.close()
     with open_capture(session.directory) as capture:
         rows = capture.rows()
@@ -343,9 +348,7 @@ def test_undecodable_frames_are_recorded_and_said(session: Session, request_fram
     assert [kind for kind, _ in session.events].count("undecoded") == 3
 
 
-def test_a_fault_of_the_decoder_costs_one_connection(
-    session: Session, request_frame, response_frame, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_fault_of_the_decoder_costs_one_connection(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
     session.open(1)
     session.open(2)
     original = decoder.Connection.receive_from_client
@@ -357,8 +360,8 @@ def test_a_fault_of_the_decoder_costs_one_connection(
 
     monkeypatch.setattr(decoder.Connection, "receive_from_client", fault)
     for conn in (1, 2):
-        session.ask(conn, request_frame(1))
-        session.answer(conn, response_frame(1))
+        session.ask(conn, metadata_request(1))
+        session.answer(conn, metadata_answer(1))
     session.recorder.closed(1, session.tick())
     session.recorder.close()
     assert [text for kind, text in session.events if kind == "error"] == [
@@ -368,48 +371,46 @@ def test_a_fault_of_the_decoder_costs_one_connection(
         assert [(r.connection, r.state) for r in capture.rows()] == [(2, "paired")]
 
 
-def test_a_listener_that_raises_changes_nothing(tmp_path: Path, request_frame) -> None:
+def test_a_listener_that_raises_changes_nothing(tmp_path: Path) -> None:
     def listener(kind: str, text: str) -> None:
         raise RuntimeError(kind)
 
     recorder = Recorder(tmp_path, on_event=listener)
     recorder.data(1, 0, NOW, with_size(b"\x00"))
-    recorder.data(1, 0, NOW, request_frame(1))
+    recorder.data(1, 0, NOW, metadata_request(1))
     recorder.closed(1, NOW)
     recorder.close()
     with open_capture(tmp_path) as capture:
         assert len(capture.rows()) == 2
 
 
-def test_acks_0_and_the_end_of_a_connection(session: Session, request_frame) -> None:
+def test_acks_0_and_the_end_of_a_connection(session: Session) -> None:
     body = {"transactional_id": None, "acks": 0, "timeout_ms": 1, "topic_data": []}
     session.open(1)
-    session.ask(1, with_size(decoder.encode_request(0, 3, body, correlation_id=1)) + request_frame(2))
+    session.ask(1, with_size(decoder.encode_request(0, 3, body, correlation_id=1)) + metadata_request(2))
     session.recorder.closed(1, session.tick(), "rst")
     session.recorder.close()
     with open_capture(session.directory) as capture:
         assert [(r.api, r.state) for r in capture.rows()] == [("Produce", "no_response"), ("Metadata", "no_response")]
 
 
-def test_a_number_used_again(session: Session, request_frame, response_frame, complaints) -> None:
+def test_a_number_used_again(session: Session, complaints) -> None:
     for _ in range(2):
         session.open(1)
-        session.ask(1, request_frame(1))
-    session.answer(1, response_frame(1))
+        session.ask(1, metadata_request(1))
+    session.answer(1, metadata_answer(1))
     session.recorder.close()
     with open_capture(session.directory) as capture:
         assert [r.state for r in capture.rows()] == ["no_response", "paired"]
 
 
-def test_sync_blocks_tell_the_requests_in_flight_and_show_damage(
-    session: Session, request_frame, response_frame
-) -> None:
+def test_sync_blocks_tell_the_requests_in_flight_and_show_damage(session: Session) -> None:
     from barnabas.captures.segment import parse_sync
 
     session.open(1)
-    session.ask(1, request_frame(0))
+    session.ask(1, metadata_request(0))
     for i in range(1, 80):
-        session.ask(1, request_frame(i, 30_000))
+        session.ask(1, metadata_request(i, 30_000))
     session.recorder.close()
     (path,) = session.files()
     with path.open("rb") as file:

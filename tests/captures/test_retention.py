@@ -14,21 +14,22 @@ from barnabas.captures.index import paths
 from barnabas.captures.pcapng import CaptureReader
 from barnabas.captures.retention import Keep, Retention
 from barnabas.captures.sources import Source
+from harness.recordings import metadata_answer, metadata_request
 
 NOW = 1_795_223_022_000_000_000
 Record = Callable[..., Recorder]
 
 
 @pytest.fixture
-def record(tmp_path: Path, request_frame, response_frame) -> Record:
+def record(tmp_path: Path) -> Record:
     """`record(count)`: a recorder with so many exchanges, in segments of about 10 exchanges; not closed."""
 
     def make(count: int, directory: Path = tmp_path / "rec", first: int = 0) -> Recorder:
         recorder = Recorder(directory, segment_bytes=6_000, flush_seconds=0)
         recorder.opened(1, NOW, client=("10.0.0.1", 50001), broker=("kafka", 9092))
         for i in range(first, first + count):
-            recorder.data(1, 0, NOW + 1000 * i, request_frame(i))
-            recorder.data(1, 1, NOW + 1000 * i + 500, response_frame(i))
+            recorder.data(1, 0, NOW + 1000 * i, metadata_request(i))
+            recorder.data(1, 1, NOW + 1000 * i + 500, metadata_answer(i))
         return recorder
 
     return make

@@ -11,21 +11,22 @@ from barnabas.captures.index import paths
 from barnabas.captures.recording import Recording
 from barnabas.captures.segment import check
 from barnabas.decoder import ExchangeDone
+from harness.recordings import metadata_answer, metadata_request
 
 NOW = 1_795_223_022_000_000_000
 COUNT = 600
 
 
 @pytest.fixture
-def directory(tmp_path: Path, request_frame, response_frame) -> Path:
+def directory(tmp_path: Path) -> Path:
     """600 exchanges on 3 connections, up to 4 in flight on each, over some 10 segments; 12 never answered."""
     recorder = Recorder(tmp_path / "rec", segment_bytes=25_000)
     for conn in range(3):
         recorder.opened(conn, NOW + conn, client=("10.0.0.1", 50000 + conn), broker=("kafka", 9092))
     for i in range(COUNT):
-        recorder.data(i % 3, 0, NOW + 1000 * i, request_frame(i))
+        recorder.data(i % 3, 0, NOW + 1000 * i, metadata_request(i))
         if i >= 12:
-            recorder.data(i % 3, 1, NOW + 1000 * i + 500, response_frame(i - 12))
+            recorder.data(i % 3, 1, NOW + 1000 * i + 500, metadata_answer(i - 12))
     recorder.close()
     return tmp_path / "rec"
 
@@ -78,15 +79,13 @@ def test_a_segment_that_is_missing_hides_nothing(directory: Path) -> None:
         assert sum(r.state == "pending" for r in capture.rows()) in (24, 25)
 
 
-def test_names_sort_by_time_even_if_the_clock_steps_back(
-    tmp_path: Path, request_frame, response_frame, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_names_sort_by_time_even_if_the_clock_steps_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stamps = iter(["20261121-103000", "20261121-103001", "20261121-102959", "20261121-103002"])
     monkeypatch.setattr("barnabas.captures.recording.time.strftime", lambda *a: next(stamps))
     recorder = Recorder(tmp_path, segment_bytes=4000)
     for i in range(2000):
-        recorder.data(1, 0, NOW + i, request_frame(i))
-        recorder.data(1, 1, NOW + i, response_frame(i))
+        recorder.data(1, 0, NOW + i, metadata_request(i))
+        recorder.data(1, 1, NOW + i, metadata_answer(i))
         if recorder.counts["segments"] == 4:
             break
     recorder.close()
@@ -98,11 +97,11 @@ def test_names_sort_by_time_even_if_the_clock_steps_back(
     ]
 
 
-def test_two_recordings_in_one_directory(tmp_path: Path, request_frame, response_frame) -> None:
+def test_two_recordings_in_one_directory(tmp_path: Path) -> None:
     for _ in range(3):
         recorder = Recorder(tmp_path)
-        recorder.data(1, 0, NOW, request_frame(1))
-        recorder.data(1, 1, NOW + 1, response_frame(1))
+        recorder.data(1, 0, NOW, metadata_request(1))
+        recorder.data(1, 1, NOW + 1, metadata_answer(1))
         recorder.close()
     with open_capture(tmp_path) as capture:
         assert [r.state for r in capture.rows()] == ["paired"] * 3
@@ -117,14 +116,14 @@ def test_rotation_by_time(tmp_path: Path) -> None:
     assert len(segments(tmp_path)) == 3
 
 
-def test_live_rows_keep_their_numbers(tmp_path: Path, request_frame, response_frame) -> None:
+def test_live_rows_keep_their_numbers(tmp_path: Path) -> None:
     recorder = Recorder(tmp_path, segment_bytes=20_000, flush_seconds=0)
     capture: Capture | None = None
     seen: list[tuple[int, int]] = []
     for i in range(300):
-        recorder.data(1, 0, NOW + 1000 * i, request_frame(i))
+        recorder.data(1, 0, NOW + 1000 * i, metadata_request(i))
         if i >= 3:
-            recorder.data(1, 1, NOW + 1000 * i + 1, response_frame(i - 3))
+            recorder.data(1, 1, NOW + 1000 * i + 1, metadata_answer(i - 3))
         if i == 0:
             capture = open_capture(tmp_path)
             assert capture.live
@@ -137,7 +136,7 @@ def test_live_rows_keep_their_numbers(tmp_path: Path, request_frame, response_fr
             seen = [(r.number, r.correlation_id) for r in rows]
             if i >= 3:
                 assert seen[-1] == (i - 3, i - 3)
-                assert capture.exchange(rows[-1]).response == response_frame(i - 3)[4:]
+                assert capture.exchange(rows[-1]).response == metadata_answer(i - 3)[4:]
     assert capture is not None
     assert len(capture.segments) > 5
     assert all(one.own != two.own for one, two in pairwise(capture.segments))
@@ -148,10 +147,10 @@ def test_live_rows_keep_their_numbers(tmp_path: Path, request_frame, response_fr
     capture.close()
 
 
-def test_only_a_recording_whose_recorder_is_gone_was_interrupted(tmp_path: Path, request_frame, response_frame) -> None:
+def test_only_a_recording_whose_recorder_is_gone_was_interrupted(tmp_path: Path) -> None:
     recorder = Recorder(tmp_path / "rec", flush_seconds=0)
-    recorder.data(1, 0, NOW, request_frame(0))
-    recorder.data(1, 1, NOW + 1, response_frame(0))
+    recorder.data(1, 0, NOW, metadata_request(0))
+    recorder.data(1, 1, NOW + 1, metadata_answer(0))
     shutil.copytree(tmp_path / "rec", tmp_path / "as if killed")
     notes = {}
     for name in ("rec", "as if killed"):
@@ -163,15 +162,15 @@ def test_only_a_recording_whose_recorder_is_gone_was_interrupted(tmp_path: Path,
     assert notes["as if killed"].endswith("the recording was interrupted at the end of this segment")
 
 
-def test_a_live_segment_by_the_name_it_will_have(tmp_path: Path, request_frame, response_frame) -> None:
+def test_a_live_segment_by_the_name_it_will_have(tmp_path: Path) -> None:
     recorder = Recorder(tmp_path)
-    recorder.data(1, 0, NOW, request_frame(1))
-    recorder.data(1, 1, NOW + 1, response_frame(1))
+    recorder.data(1, 0, NOW, metadata_request(1))
+    recorder.data(1, 1, NOW + 1, metadata_answer(1))
     recorder.flush()
     assert recorder.path is not None
     with open_capture(recorder.path) as capture:
         assert len(capture.rows()) == 1
-        recorder.data(1, 0, NOW, request_frame(2))
+        recorder.data(1, 0, NOW, metadata_request(2))
         recorder.close()
         assert capture.refresh() == 1
         assert capture.segments[0].path == recorder.path or capture.segments[0].path.exists()

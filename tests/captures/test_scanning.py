@@ -8,12 +8,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from barnabas.captures import RECORD, indexing, open_capture, walking
+from barnabas.captures import RECORD, foreign, indexing, open_capture, walking
 from barnabas.captures.foreign import ForeignIndex
 from barnabas.captures.index import Index, Record
 from barnabas.captures.packets import build
 from barnabas.captures.pcapng import CaptureReader
 from barnabas.captures.sources import Source
+from harness.recordings import metadata_answer, metadata_request
+from harness.waiting import PATIENCE
 from retold.packets import NOW, Packet, as_pcap, as_pcapng, traffic
 
 FINDINGS = Path(__file__).parents[1] / "decoder" / "findings" / "captures"
@@ -137,11 +139,11 @@ def snapped(found: list[Packet], size: int) -> bytes:
     )
 
 
-def test_cut_packets_keep_their_rows(tmp_path: Path, request_frame, response_frame) -> None:
+def test_cut_packets_keep_their_rows(tmp_path: Path) -> None:
     client, broker = ("10.0.0.1", 40000), ("10.0.0.2", 9092)
     found, next_ = [], [1000, 2000]
     for i in range(20):
-        for side, data in ((0, request_frame(i, 600)), (1, response_frame(i, 900))):
+        for side, data in ((0, metadata_request(i, 600)), (1, metadata_answer(i, 900))):
             for start in range(0, len(data), 500):
                 part = data[start : start + 500]
                 ends = (client, broker) if side == 0 else (broker, client)
@@ -153,10 +155,10 @@ def test_cut_packets_keep_their_rows(tmp_path: Path, request_frame, response_fra
         rows = list(capture.rows())
         assert [(row.correlation_id, row.state, row.cut) for row in rows] == [(i, "paired", True) for i in range(20)]
         assert {row.api for row in rows} == {"Metadata"}
-        assert [row.request_size for row in rows] == [len(request_frame(i, 600)) - 4 for i in range(20)]
+        assert [row.request_size for row in rows] == [len(metadata_request(i, 600)) - 4 for i in range(20)]
         exchange = capture.exchange(rows[3])
         assert exchange.client_id == "stock-1"
-        assert exchange.request == request_frame(3, 600)[4:42]
+        assert exchange.request == metadata_request(3, 600)[4:42]
         assert "cut when it was captured" in exchange.marks["notes"][0]
         assert exchange.request_size == rows[3].request_size
         assert (
@@ -199,16 +201,19 @@ def test_a_file_that_grows(tmp_path: Path) -> None:
             )
 
 
-def test_in_the_background(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("seconds", [PATIENCE, 0])
+def test_in_the_background(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
     monkeypatch.setattr(walking, "WINDOW", 20_000)
+    monkeypatch.setattr(foreign, "FIRST_SECONDS", seconds)
     path = tmp_path / "large.pcap"
     path.write_bytes(as_pcap([p for seed in range(60) for p in traffic(seed)]))
     with open_capture(path) as capture:
         expected = list(capture.rows())
     with open_capture(path, background=True) as capture:
         rows = capture.rows()
-        assert 1000 <= len(rows) < len(expected)
-        assert capture.live
+        if seconds:
+            assert 1000 <= len(rows) < len(expected)
+            assert capture.live
         while capture.live:
             capture.refresh()
         capture.refresh()
@@ -219,7 +224,7 @@ def test_in_the_background(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         assert capture.exchange(5).correlation_id == expected[5].correlation_id  # closed while it reads: no error
 
 
-def test_a_capture_of_one_direction_is_bounded(tmp_path: Path, request_frame, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_capture_of_one_direction_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from barnabas.captures import skimming
 
     monkeypatch.setattr(skimming, "MOST_WAITING", 50)
@@ -227,7 +232,7 @@ def test_a_capture_of_one_direction_is_bounded(tmp_path: Path, request_frame, mo
     def packets() -> Iterator[Packet]:
         at = 1000
         for i in range(200):
-            data = request_frame(i)
+            data = metadata_request(i)
             yield NOW + i, build(("10.0.0.1", 40000), ("10.0.0.2", 9092), at, 0, 0x18, data)
             at += len(data)
 

@@ -10,6 +10,7 @@ import pytest
 from barnabas import decoder
 from barnabas.captures import Recorder, open_capture
 from barnabas.captures.scapy_layer import KafkaRequest, KafkaResponse, bind, body
+from harness.recordings import metadata_answer, metadata_request
 from harness.wire import with_size
 from retold.packets import NOW, as_pcap, one_connection
 from scapy.layers.inet import IP, TCP
@@ -22,9 +23,11 @@ from scapy.utils import PcapNgWriter, rdpcap, wrpcap
 HEALTHY = Path(__file__).parents[1] / "decoder" / "findings" / "captures"
 
 
-def test_requests_and_responses(tmp_path: Path, request_frame, response_frame) -> None:
+def test_requests_and_responses(tmp_path: Path) -> None:
     path = tmp_path / "a.pcap"
-    path.write_bytes(as_pcap(one_connection((0, request_frame(1) + request_frame(2)), (1, response_frame(1, error=3)))))
+    path.write_bytes(
+        as_pcap(one_connection((0, metadata_request(1) + metadata_request(2)), (1, metadata_answer(1, error=3))))
+    )
     found = rdpcap(str(path))
     first = found[2][KafkaRequest]
     assert (first.api_key, first.api_version, first.correlation_id, first.client_id) == (3, 1, 1, "stock-1")
@@ -38,8 +41,8 @@ def test_requests_and_responses(tmp_path: Path, request_frame, response_frame) -
     assert "topic-1" in answer.show(dump=True)
 
 
-def test_frames_over_packets(tmp_path: Path, request_frame, response_frame) -> None:
-    asked, answered = request_frame(1, 3000), response_frame(1, 3000)
+def test_frames_over_packets(tmp_path: Path) -> None:
+    asked, answered = metadata_request(1, 3000), metadata_answer(1, 3000)
     parts = [(0, asked[:1000]), (0, asked[1000:]), (1, answered[:5]), (1, answered[5:])]
     path = tmp_path / "a.pcap"
     path.write_bytes(as_pcap(one_connection(*parts)))
@@ -76,10 +79,10 @@ def test_building() -> None:
     assert bytes(answer) == with_size(expected)
 
 
-def test_unknown_apis_and_orphans_stay_bytes(tmp_path: Path, response_frame) -> None:
+def test_unknown_apis_and_orphans_stay_bytes(tmp_path: Path) -> None:
     unknown = with_size(b"\x03\xe7\0\0\0\0\0\x01\xff\xffrest")
     path = tmp_path / "a.pcap"
-    path.write_bytes(as_pcap(one_connection((0, unknown), (1, response_frame(99)))))
+    path.write_bytes(as_pcap(one_connection((0, unknown), (1, metadata_answer(99)))))
     found = rdpcap(str(path))
     assert found[2][KafkaRequest].api_key == 999
     assert found[2][Raw].load == b"rest"
@@ -87,20 +90,20 @@ def test_unknown_apis_and_orphans_stay_bytes(tmp_path: Path, response_frame) -> 
     assert Raw in found[3]
 
 
-def test_another_port(tmp_path: Path, request_frame) -> None:
+def test_another_port(tmp_path: Path) -> None:
     path = tmp_path / "a.pcap"
-    path.write_bytes(as_pcap(one_connection((0, request_frame(1)), port=29_555)))
+    path.write_bytes(as_pcap(one_connection((0, metadata_request(1)), port=29_555)))
     assert KafkaRequest not in rdpcap(str(path))[2]
     bind(29_555)
     assert KafkaRequest in rdpcap(str(path))[2]
 
 
-def test_scapy_reads_recordings(tmp_path: Path, request_frame, response_frame) -> None:
+def test_scapy_reads_recordings(tmp_path: Path) -> None:
     recorder = Recorder(tmp_path)
     recorder.opened(1, NOW, client=("10.0.0.1", 50001), broker=("10.0.0.9", 9092))
     for i in range(20):
-        recorder.data(1, 0, NOW + i * 1000, request_frame(i))
-        recorder.data(1, 1, NOW + i * 1000 + 500, response_frame(i))
+        recorder.data(1, 0, NOW + i * 1000, metadata_request(i))
+        recorder.data(1, 1, NOW + i * 1000 + 500, metadata_answer(i))
     recorder.close()
     (segment,) = tmp_path.glob("*.pcapng")
     found = rdpcap(str(segment))

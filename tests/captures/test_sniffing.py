@@ -15,6 +15,7 @@ from barnabas.captures import Recorder, open_capture, recording, sniffing
 from barnabas.captures.importing import Importer
 from barnabas.captures.segment import SegmentWriter
 from barnabas.captures.sniffing import SniffError, Tap, sniff
+from harness.recordings import metadata_answer, metadata_request
 from harness.waiting import PATIENCE, until
 
 
@@ -28,7 +29,7 @@ def exactly(connection: socket.socket, size: int) -> bytes:
     return data
 
 
-def conversation(request_frame, response_frame, count: int) -> int:
+def conversation(count: int) -> int:
     """A client and a server on loopback; returns the server's port."""
     listening = socket.create_server(("127.0.0.1", 0))
     port = listening.getsockname()[1]
@@ -37,16 +38,16 @@ def conversation(request_frame, response_frame, count: int) -> int:
         connection, _ = listening.accept()
         with connection, listening:
             for i in range(count):
-                exactly(connection, len(request_frame(i, 50)))
-                connection.sendall(response_frame(i, 20_000 if i == 3 else 0))
+                exactly(connection, len(metadata_request(i, 50)))
+                connection.sendall(metadata_answer(i, 20_000 if i == 3 else 0))
 
     threading.Thread(target=answer, daemon=True).start()
 
     def ask() -> None:
         with socket.create_connection(("127.0.0.1", port)) as connection:
             for i in range(count):
-                connection.sendall(request_frame(i, 50))
-                exactly(connection, len(response_frame(i, 20_000 if i == 3 else 0)))
+                connection.sendall(metadata_request(i, 50))
+                exactly(connection, len(metadata_answer(i, 20_000 if i == 3 else 0)))
 
     conversation.ask = ask  # type: ignore[attr-defined]
     return port
@@ -74,10 +75,10 @@ def recorded(tmp_path: Path, port: int, by: str, talk: Callable[[], None]) -> tu
 
 
 @pytest.mark.parametrize("by", ["dumpcap", "socket"])
-def test_loopback(tmp_path: Path, by: str, request_frame, response_frame) -> None:
+def test_loopback(tmp_path: Path, by: str) -> None:
     if os.geteuid():
         pytest.fail("these tests listen to the loopback interface: run them as root")
-    port = conversation(request_frame, response_frame, 20)
+    port = conversation(20)
     began = time.time_ns()
     tap, importer, seen = recorded(tmp_path, port, by, conversation.ask)  # type: ignore[attr-defined]
     assert seen == 20  # the rows were there while it was running
@@ -86,8 +87,8 @@ def test_loopback(tmp_path: Path, by: str, request_frame, response_frame) -> Non
     assert tap.packets is not None and tap.packets >= 40
     with open_capture(tmp_path / "own") as capture:
         exchanges = list(capture.exchanges())
-        assert [e.request for e in exchanges] == [request_frame(i, 50)[4:] for i in range(20)]
-        assert [e.response for e in exchanges] == [response_frame(i, 20_000 if i == 3 else 0)[4:] for i in range(20)]
+        assert [e.request for e in exchanges] == [metadata_request(i, 50)[4:] for i in range(20)]
+        assert [e.response for e in exchanges] == [metadata_answer(i, 20_000 if i == 3 else 0)[4:] for i in range(20)]
         assert {e.broker for e in exchanges} == {f"127.0.0.1:{port}"}
         second = 10**9  # the kernel's clock of packets may be a little off
         assert all(began - second <= (e.request_time_ns or 0) <= time.time_ns() + second for e in exchanges)
@@ -135,16 +136,14 @@ def no_space(*_: object) -> int:
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
-def test_a_full_disk_pauses_the_recording(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request_frame, response_frame
-) -> None:
+def test_a_full_disk_pauses_the_recording(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from scapy.utils import rdpcap, wrpcap
 
     recorder = Recorder(tmp_path / "rec")
     recorder.opened(1, 10**18, ("10.0.0.1", 5000), ("10.0.0.2", 9092))
     for i in range(90):
-        recorder.data(1, 0, 10**18 + i * 10**6, request_frame(i, 50))
-        recorder.data(1, 1, 10**18 + i * 10**6 + 1000, response_frame(i, 50))
+        recorder.data(1, 0, 10**18 + i * 10**6, metadata_request(i, 50))
+        recorder.data(1, 1, 10**18 + i * 10**6 + 1000, metadata_answer(i, 50))
     recorder.close()
     wrpcap(str(tmp_path / "all.pcap"), rdpcap(str(next((tmp_path / "rec").glob("*.pcapng")))))
     data = (tmp_path / "all.pcap").read_bytes()

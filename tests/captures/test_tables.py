@@ -16,15 +16,14 @@ from barnabas import decoder
 from barnabas.captures import Recorder, open_capture, tables
 from barnabas.captures.tables import throttles
 from barnabas.decoder import facts
-from harness.recordings import RecordingBuilder
+from harness.recordings import RecordingBuilder, metadata_answer, metadata_request
 from harness.wire import with_size
 
 SECOND = 1_000_000_000
-Frame = Callable[..., bytes]
 
 
 @pytest.fixture
-def traffic(tmp_path: Path, request_frame: Frame, response_frame: Frame) -> Callable[..., Path]:
+def traffic(tmp_path: Path) -> Callable[..., Path]:
     """`traffic(name, exchanges=..., segment_bytes=...)`: a recording of two connections with whatever can happen."""
 
     def make(name: str = "recording", exchanges: int = 60, segment_bytes: int = 64 << 20) -> Path:
@@ -36,16 +35,16 @@ def traffic(tmp_path: Path, request_frame: Frame, response_frame: Frame) -> Call
         for number in range(exchanges):
             conn = 1 + number % 2
             time_ns += 1_000_000
-            recorder.data(conn, 0, time_ns, request_frame(number, client_id=f"stock-{conn}"))
+            recorder.data(conn, 0, time_ns, metadata_request(number, client_id=f"stock-{conn}"))
             if number == 7:
-                recorder.broker_leg(conn, 0, time_ns, request_frame(number, client_id="other"))
+                recorder.broker_leg(conn, 0, time_ns, metadata_request(number, client_id="other"))
             if number >= 4:  # four are in flight at any time, so every segment hands some over to the next
                 error = 3 if number % 10 == 0 else 0
-                recorder.data(1 + number % 2, 1, time_ns + 500 * number, response_frame(number - 4, error=error))
+                recorder.data(1 + number % 2, 1, time_ns + 500 * number, metadata_answer(number - 4, error=error))
         frame = decoder.encode_request(12, 0, {}, correlation_id=9000, client_id=None)
         recorder.data(1, 0, time_ns, with_size(frame))
         recorder.data(2, 0, time_ns, b"\x00\x00\x00\x0e" + b"\x00\x03\x00\x01\x00\x00\x00\x07\x00\x02hi\x7f\xff")
-        recorder.data(2, 1, time_ns + 5, response_frame(777_777))
+        recorder.data(2, 1, time_ns + 5, metadata_answer(777_777))
         recorder.close()
         return directory
 

@@ -3,23 +3,23 @@
 import os
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from barnabas.captures import Recorder, open_capture, trail
 from barnabas.captures.segment import check
 from barnabas.decoder.accelerator import native
+from harness.recordings import metadata_answer, metadata_request
 
 MIB = 1 << 20
 
 
-def _record(directory: Path, mib: int, request_frame: Callable[..., bytes], response_frame: Callable[..., bytes]) -> int:
+def _record(directory: Path, mib: int) -> int:
     recorder = Recorder(directory, segment_bytes=8 * MIB)
-    count, each = 0, len(request_frame(0, 30_000)) + len(response_frame(0, 30_000))
+    count, each = 0, len(metadata_request(0, 30_000)) + len(metadata_answer(0, 30_000))
     while count * each < mib * MIB:
-        recorder.data(1, 0, time.time_ns(), request_frame(count, 30_000))
-        recorder.data(1, 1, time.time_ns(), response_frame(count, 30_000))
+        recorder.data(1, 0, time.time_ns(), metadata_request(count, 30_000))
+        recorder.data(1, 1, time.time_ns(), metadata_answer(count, 30_000))
         count += 1
         for thread in threading.enumerate():
             if thread.name == "trail":
@@ -28,9 +28,7 @@ def _record(directory: Path, mib: int, request_frame: Callable[..., bytes], resp
     return count
 
 
-def test_ranges_are_named_behind_the_pen(
-    tmp_path: Path, request_frame, response_frame, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ranges_are_named_behind_the_pen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     named: list[tuple[str, int, int]] = []
 
     def advise(file: int, start: int, size: int, advice: int) -> None:
@@ -40,7 +38,7 @@ def test_ranges_are_named_behind_the_pen(
 
     monkeypatch.setattr(trail.os, "posix_fadvise", advise)
     monkeypatch.setattr(trail, "STEP", MIB)
-    count = _record(tmp_path, 11, request_frame, response_frame)
+    count = _record(tmp_path, 11)
     segments = sorted(tmp_path.glob("*.pcapng"))
     assert len(segments) == 2 and not any(check(path) for path in segments)
     assert sum(1 for _ in open_capture(tmp_path).exchanges()) == count
@@ -55,11 +53,11 @@ def test_ranges_are_named_behind_the_pen(
 
 
 @pytest.mark.skipif(native is None, reason="room is reserved by the accelerator")
-def test_reserved_room_is_given_back(tmp_path: Path, request_frame, response_frame, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reserved_room_is_given_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     reserved: list[bool] = []
     reserve = native.reserve
     monkeypatch.setattr(native, "reserve", lambda *a: reserved.append(reserve(*a)) or reserved[-1])
-    _record(tmp_path, 4, request_frame, response_frame)
+    _record(tmp_path, 4)
     (segment,) = tmp_path.glob("*.pcapng")
     if not any(reserved):
         pytest.skip("this file system reserves nothing")

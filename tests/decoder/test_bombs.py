@@ -124,9 +124,9 @@ def test_the_limit_lies_at_the_same_item_in_both():
 
 
 def test_a_fault_at_the_end_of_a_large_message_keeps_its_beginning():
-    body = decoder.encode_body("request", 3, 1, {"topics": [{"name": f"topic-{i}"} for i in range(100_000)]})
+    body = decoder.encode_body("request", 3, 1, {"topics": [{"name": f"topic-{i}"} for i in range(30_000)]})
     with pytest.raises(decoder.Truncated) as fault:
         decoder.decode_body("request", 3, 1, body[:-1])
-    assert fault.value.path == "topics[99999].name"
+    assert fault.value.path == "topics[29999].name"
     topics = fault.value.partial["topics"]
     assert topics[:2] == [{"name": "topic-0"}, {"name": "topic-1"}] and len(topics) < 20_000

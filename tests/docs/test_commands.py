@@ -62,7 +62,7 @@ def _params() -> Iterator[Any]:
 
 
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize("command", _params())
+@pytest.mark.parametrize("command", list(_params()))
 def test_it_does_its_work(command: Command, world: World) -> None:
     if command.words[0] == "sniff" and os.geteuid():
         pytest.skip("only root may listen at an interface")

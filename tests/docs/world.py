@@ -64,6 +64,7 @@ class World:
         """With what the commands of several pages take for made."""
         done = self.run(["pipeline", "run", "--input", "captures", "--output", "tables", "--master", "none"])
         assert not done.status, done.err
+        self.run(["config", "example"], "barnabas.toml")
 
     def _hear(self) -> None:
         assert self._server.stdout

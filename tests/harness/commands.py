@@ -11,7 +11,10 @@ import os
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Mapping
+from functools import cache
+from multiprocessing import forkserver
 from pathlib import Path
 
 from barnabas.ui.cli import COMMANDS, main
@@ -19,23 +22,40 @@ from barnabas.ui.cli import COMMANDS, main
 from .waiting import PATIENCE
 
 _FORKS = multiprocessing.get_context("forkserver")
-_WHEN_NEEDED = ["barnabas.captures", "numpy", "pydantic.type_adapter", "rich.progress", "rich.table"]
+_WHEN_NEEDED = [
+    *("barnabas.captures", "barnabas.captures.exporting.writing", "numpy", "pydantic.type_adapter", "rich.progress", "rich.table"),
+    *("typer._adapters", "typer.rich_utils"),
+]
 """What commands import while they run."""
 _FORKS.set_forkserver_preload(
     [
         *(__name__, "barnabas.ui.cli.command_line", *_WHEN_NEEDED),
         *sorted({f"barnabas.ui.cli.{each.module}" for each in COMMANDS.values()}),
+        f"{__package__}.preloaded",
     ]
 )
 
 
 def _settings(environment: Mapping[str, str]) -> dict[str, str]:
     """The variables that a module may read when it is imported: all that tests do not set for each command."""
-    others = ("PYTEST_", "XDG_", "BARNABAS_TEST_")
+    others = ("PYTEST_", "XDG_", "BARNABAS_TEST_", "TMPDIR")
     return {name: value for name, value in environment.items() if not name.startswith(others)}
 
 
 _AT_START = _settings(os.environ)
+
+
+@cache
+def _start_server() -> None:
+    """Start what the commands are forks of. It finds this package only by the environment."""
+    before = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parents[1]), *([before] if before else [])])
+    try:
+        forkserver.ensure_running()
+    finally:
+        os.environ.pop("PYTHONPATH")
+        if before is not None:
+            os.environ["PYTHONPATH"] = before
 
 
 def run(*arguments: object, cwd: Path | None = None, timeout: float = PATIENCE) -> subprocess.CompletedProcess[str]:
@@ -48,19 +68,23 @@ def run(*arguments: object, cwd: Path | None = None, timeout: float = PATIENCE) 
     return subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
 
 
-def run_bytes(*arguments: object, cwd: Path | None = None, timeout: float = PATIENCE) -> subprocess.CompletedProcess[bytes]:
-    """The same with what was written as it is."""
+def run_bytes(
+    *arguments: object, cwd: Path | None = None, timeout: float = PATIENCE, input: bytes = b""
+) -> subprocess.CompletedProcess[bytes]:
+    """The same with what was written as it is; `input` comes through a pipe."""
     words = [*map(str, arguments)]
     fresh = [sys.executable, "-m", "barnabas", *words]
     if _settings(os.environ) != _AT_START:
         return subprocess.run(
-            fresh, cwd=cwd, capture_output=True, timeout=timeout, stdin=subprocess.DEVNULL, check=False
+            fresh, cwd=cwd, capture_output=True, timeout=timeout, input=input, check=False
         )
+    _start_server()
     with tempfile.TemporaryDirectory(prefix="barnabas-command-") as folder:
         out, err = Path(folder, "out"), Path(folder, "err")
         out.touch()
         err.touch()
-        process = _FORKS.Process(target=_be, args=(words, str(cwd or Path.cwd()), dict(os.environ), str(out), str(err)))
+        given = (words, str(cwd or Path.cwd()), dict(os.environ), input, str(out), str(err))
+        process = _FORKS.Process(target=_be, args=given)
         process.start()
         process.join(timeout)
         code = process.exitcode
@@ -74,14 +98,26 @@ def run_bytes(*arguments: object, cwd: Path | None = None, timeout: float = PATI
     return subprocess.CompletedProcess(fresh, code, told, complained)
 
 
-def _be(words: list[str], folder: str, environment: dict[str, str], out: str, err: str) -> None:
+def _be(words: list[str], folder: str, environment: dict[str, str], input: bytes, out: str, err: str) -> None:
     """In the fork: take the place of the command."""
     for path, fd in ((os.devnull, 0), (out, 1), (err, 2)):
         opened = os.open(path, (os.O_WRONLY | os.O_APPEND) if fd else os.O_RDONLY)
         os.dup2(opened, fd)
         os.close(opened)
+    if input:
+        theirs, ours = os.pipe()
+        os.dup2(theirs, 0)
+        os.close(theirs)
+        sys.stdin = open(0, closefd=False)  # noqa: SIM115 - for the whole process; multiprocessing has put another there
+        threading.Thread(target=_feed, args=(ours, input), daemon=True).start()
     os.environ.clear()
     os.environ.update(environment)
+    tempfile.tempdir = None  # read TMPDIR again
     os.chdir(folder)
     sys.argv = ["barnabas", *words]
     main()
+
+
+def _feed(fd: int, data: bytes) -> None:
+    with open(fd, "wb") as pipe:
+        pipe.write(data)

@@ -45,6 +45,7 @@ class Played:
         self.answers = answers
         self.offers = offers or {facts.api_name(k): (0, facts.api(k).versions.every()[-1]) for k in facts.api_keys()}
         self.topics: dict[str, tuple[bytes, int]] = {}
+        self.cluster_id: str | None = None
         self.heard: list[Heard] = []
         self.closed: list[int] = []
         self.others: dict[int, Played] = {}
@@ -90,6 +91,9 @@ class Played:
 
     def _say(self, heard: Heard, own: bool) -> Answer:
         if heard.api == "ApiVersions":
+            meant = heard.message.to_dict().get("cluster_id")
+            if meant not in (None, self.cluster_id):  # KIP-1242
+                return {"error_code": facts.error_code("REBOOTSTRAP_REQUIRED")}
             rows = [
                 {"api_key": facts.api_key(n), "min_version": a, "max_version": b} for n, (a, b) in self.offers.items()
             ]
@@ -97,7 +101,8 @@ class Played:
         if own and heard.api == "Metadata":
             brokers = {1: self, **self.others}
             rows = [{"node_id": n, "host": "127.0.0.1", "port": b.address[1]} for n, b in brokers.items()]
-            return {"brokers": rows, "topics": [self._topic(n, heard.message.api_version) for n in self.topics]}
+            of = {"cluster_id": self.cluster_id} if heard.message.api_version >= 2 else {}
+            return of | {"brokers": rows, "topics": [self._topic(n, heard.message.api_version) for n in self.topics]}
         return self.answers(heard.message, heard)
 
     def _topic(self, name: str, version: int) -> dict[str, Any]:

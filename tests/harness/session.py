@@ -96,7 +96,8 @@ def _end(name: str) -> list[str]:
                 ended.append(f"process {pid}: {command}")
             os.kill(pid, signal.SIGTERM)
     for pid in found:
-        _wait(pid)
+        if not _ignores_sigterm(pid):
+            _wait(pid)
     while left := [pid for pid, _ in _processes(wanted)]:  # those, and what they started meanwhile
         for pid in left:
             with contextlib.suppress(OSError):
@@ -108,6 +109,16 @@ def _end(name: str) -> list[str]:
 def _is_child(pid: int) -> bool:
     stat = Path(f"/proc/{pid}/stat").read_text()
     return int(stat.rpartition(")")[2].split()[1]) == os.getpid()
+
+
+def _ignores_sigterm(pid: int) -> bool:
+    """As multiprocessing's resource tracker does, which lives as long as somebody has its pipe."""
+    try:
+        status = Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return False
+    ignored = next(line.split()[1] for line in status.splitlines() if line.startswith("SigIgn:"))
+    return bool(int(ignored, 16) >> (signal.SIGTERM - 1) & 1)
 
 
 def _wait(pid: int) -> None:

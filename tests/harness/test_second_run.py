@@ -36,6 +36,8 @@ def run(folder: Path, tests: str, *options: str) -> tuple[int, list[str]]:
     (folder / "pytest.ini").write_text("[pytest]\n")
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     environment.pop("BARNABAS_SECOND_RUN", None)
+    # of the installed plugins only the one of the option -n: the others take as long to load as all else
+    environment |= {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_PLUGINS": "xdist.plugin"}
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *options]
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
     return done.returncode, done.stdout.splitlines()

@@ -32,7 +32,6 @@ def test_it():
     Path({note!r}).with_suffix(".new").rename({note!r})
     time.sleep(1000)
 """
-ROOT = not missing()
 
 
 def begin(folder: Path, workers: int) -> tuple[subprocess.Popen[str], dict[str, Any]]:
@@ -43,7 +42,7 @@ def begin(folder: Path, workers: int) -> tuple[subprocess.Popen[str], dict[str, 
         "def pytest_configure(config):\n    session.install(config)\n"
     )
     (folder / "pytest.ini").write_text("[pytest]\n")
-    (folder / "test_it.py").write_text(LEAVES.format(root=ROOT, note=str(note)))
+    (folder / "test_it.py").write_text(LEAVES.format(root=not missing(), note=str(note)))
     inherited = ("PYTEST_", "BARNABAS_TEST_")
     environment = {name: value for name, value in os.environ.items() if not name.startswith(inherited)}
     run = subprocess.Popen(
@@ -72,7 +71,7 @@ def still_there(left: dict[str, Any]) -> list[Any]:
 @pytest.mark.parametrize("workers", [0, 2])
 def test_ctrl_c_leaves_nothing(tmp_path: Path, workers: int) -> None:
     run, left = begin(tmp_path, workers)
-    assert len(still_there(left)) == 3 + ROOT
+    assert len(still_there(left)) == 3 + (not missing())
     os.killpg(run.pid, signal.SIGINT)
     said, _ = run.communicate(timeout=PATIENCE)
     assert still_there(left) == [], said
@@ -85,7 +84,7 @@ def test_the_next_run_cleans_up_after_one_that_was_killed(tmp_path: Path) -> Non
     run, left = begin(tmp_path, 0)
     run.kill()
     run.communicate()
-    assert len(still_there(left)) == 3 + ROOT
+    assert len(still_there(left)) == 3 + (not missing())
     program = "from harness import session; session.start().clean_up()"
     environment = {name: value for name, value in os.environ.items() if name != NAME}
     subprocess.run(

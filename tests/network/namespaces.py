@@ -12,6 +12,7 @@ import socket
 import subprocess
 import threading
 from collections.abc import Callable
+from functools import cache
 from typing import Any, TypeVar
 
 from harness.session import namespace_prefix
@@ -22,6 +23,7 @@ _NEW_NET = 0x40000000
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
+@cache
 def missing() -> str:
     """Why there can be no namespaces or rules here; empty if there can."""
     if not hasattr(os, "geteuid") or os.geteuid() != 0:

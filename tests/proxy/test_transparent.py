@@ -30,8 +30,7 @@ from harness.waiting import PATIENCE
 from network.namespaces import Namespaces, connect, inside, missing, run_in
 from tls.certificates import client_context, make, server_context
 
-_MISSING = missing()
-pytestmark = pytest.mark.skipif(bool(_MISSING), reason=_MISSING)
+pytestmark = pytest.mark.needs(why_not=missing)
 
 V4, V6 = "10.77.2.2", "fd77:2::2"
 # A user without rights, but for reading the interpreter's files wherever they are.

@@ -22,7 +22,7 @@ from kafka import KafkaConsumer, KafkaProducer
 from real.secured import Secured
 from real.taps import missing, tap
 
-pytestmark = pytest.mark.skipif(bool(missing()), reason=missing())
+pytestmark = pytest.mark.needs(why_not=missing)
 
 
 def imported(capture: Path, keys: Path, own: Path, *options: str) -> None:

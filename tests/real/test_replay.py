@@ -25,7 +25,7 @@ from real.broker import Cluster, start_cluster
 from real.clients import WORKLOADS, expected
 from real.old_broker import OldBroker
 from real.workload import Deadline
-from scapy.all import PcapReader, PcapWriter
+from scapy.utils import PcapReader, PcapWriter
 
 
 @pytest.fixture(scope="module")

@@ -377,5 +377,4 @@ def test_an_own_request_has_the_clients_login(secured: Secured, tmp_path: Path) 
         }  # fmt: skip
         confluent(running.bootstrap, 0, **client)
     assert running.events(PluginSaid)[0].line == "error 0, brokers 2"
-    # a client that has all it wants closes its connections, also while the plugin asks
-    assert {fault.reason.rpartition(": ")[2] for fault in running.events(PluginFault)} <= {"the connection ends"}
+    assert not running.events(PluginFault)  # also where the client closes its connection while the plugin asks

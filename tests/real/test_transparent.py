@@ -14,8 +14,7 @@ from network.namespaces import Namespaces, inside, missing, run_in
 from real.broker import Cluster, start_cluster
 from real.clients import WORKLOADS, expected
 
-_MISSING = missing()
-pytestmark = pytest.mark.skipif(bool(_MISSING), reason=_MISSING)
+pytestmark = pytest.mark.needs(why_not=missing)
 
 
 @pytest.fixture(scope="module")

@@ -38,6 +38,7 @@ COMMANDS = {
     "compat": _Command("compat", "compat", WRONG),
     "explain": _Command("explain", "explain", WRONG, {"ignore_unknown_options": True}),
     "diff": _Command("diff", "diff", WRONG),
+    "crosscheck": _Command("crosscheck", "crosscheck", WRONG),
     "decode": _Command("decode", "decode", RECORDINGS),
     "import": _Command("importing", "import_", RECORDINGS),
     "index": _Command("index", "index", RECORDINGS),

@@ -12,7 +12,7 @@ import typer
 
 from ...proxy import Proxy, ProxyConfig, ProxyError
 from .failure import Failure
-from .proxy import stopping_on_signals
+from .signals import stopping_on_signals
 
 BROKERS = 3
 

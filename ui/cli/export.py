@@ -27,8 +27,8 @@ from .filter import compiled
 from .frame import tree
 from .opening import cannot_read, open_or_fail
 from .progress import Progress
-from .proxy_running import stopping_on_signals
 from .schemas import schemas_of
+from .signals import stopping_on_signals
 
 TableName = StrEnum("TableName", {name.upper(): name for name in tables.DESCRIBED})  # type: ignore[misc]
 _BETWEEN = 256  # rows between two looks at the clock

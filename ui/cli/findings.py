@@ -18,12 +18,11 @@ from ...captures.happenings import Happenings
 from ...decoder import ExchangeDone
 from ...decoder.findings import Finding, Inspector, Severity, detectors
 from ...decoder.happening import Happening, Missing, Opened
-from ...proxy.inspector import News
 from ..tui.safe import visible
 from .failure import Failure
 from .finding_lines import counted, in_one_line, indented, plain_or_colours, print_finding, tally
 from .progress import Progress
-from .proxy import stopping_on_signals
+from .signals import stopping_on_signals
 
 FOLLOW_SECONDS = 0.5
 _BETWEEN = 256  # happenings between two looks at the clock
@@ -202,6 +201,8 @@ def _summary(look: _Look, found: list[Finding], shown: list[Finding], number: in
 
 
 def _follow(path: Path, wanted: set[str], least: Severity, as_json: bool) -> list[Finding]:
+    from ...proxy.inspector import News
+
     look, news = _Look(path, wanted), News(least)
     console = plain_or_colours()
     known: set[int] = set()

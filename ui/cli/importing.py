@@ -16,7 +16,7 @@ from .filter import compiled
 from .finding_lines import counted
 from .opening import cannot_read
 from .progress import Bar
-from .proxy import stopping_on_signals
+from .signals import stopping_on_signals
 
 if TYPE_CHECKING:
     from ...captures.importing import Importer

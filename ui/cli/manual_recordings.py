@@ -36,6 +36,13 @@ $ barnabas diff before after --by client --fail-on medium
   For CI, put together by client.
 1: There is a difference of the level of --fail-on, or a worse one.
 see replay, docs/diff.md
+== crosscheck
+$ barnabas crosscheck recording
+  Does Wireshark read the same? Needs tshark and barnabas[tshark].
+$ barnabas crosscheck --json dump.pcap
+  One JSON object for each frame, for another program.
+1: Barnabas reads a frame wrongly.
+see decode, docs/import.md
 == decode
 $ barnabas decode recording --filter "api == Produce and err != 0"
   Exchanges, one line each.

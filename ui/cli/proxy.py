@@ -21,7 +21,6 @@ from . import proxy_versions as speaking
 from .address import parse, parse_all
 from .failure import Failure
 from .proxy_running import Cluster, load_rules, run
-from .proxy_running import stopping_on_signals as stopping_on_signals
 
 LISTEN = "127.0.0.1:19092"
 TRANSPARENT_LISTEN = "[::]:19092"

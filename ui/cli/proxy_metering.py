@@ -10,8 +10,7 @@ from typing import Annotated
 import typer
 
 from ...proxy.feed_layout import MAX_TOKEN
-from ...proxy.metering import MeterConfig, Metering, leave_token
-from ...proxy.metrics import BY
+from ...proxy.metering import BY, MeterConfig, Metering, leave_token
 from .address import parse, show
 from .failure import Failure
 

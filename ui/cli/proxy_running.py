@@ -12,10 +12,8 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from types import FrameType
 
 from ...plugins.rules import Rule, RuleError, load
 from ...proxy import Proxy, ProxyConfig, ProxyError, events
@@ -23,6 +21,7 @@ from ...proxy.security import client_advice
 from . import proxy_metering as metering
 from .address import show
 from .failure import Failure
+from .signals import stopping_on_signals
 
 COUNTS_EVERY = 10.0
 FAILED = 1
@@ -159,20 +158,6 @@ def _make_directory(cluster: Cluster) -> None:
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
             raise Failure(f"cannot record into {path}: {error.strerror or error}; give --record another DIR") from None
-
-
-@contextmanager
-def stopping_on_signals() -> Iterator[None]:
-    """SIGTERM ends a command as Ctrl-C does: in order."""
-
-    def interrupt(number: int, frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 class Findings:

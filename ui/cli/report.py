@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ...captures.exporting import written
 from ...captures.exporting.text import cell, json_visible
 from ..tui.safe import visible
 from . import amounts
@@ -150,6 +149,8 @@ def _csv(directory: Path, reports: list[Report]) -> None:
 def _write(path: Path, text: str, option: str) -> None:
     """Write a file for the user alone."""
     try:
+        from ...captures.exporting import written
+
         with written(path, force=True) as file:
             file.write(text.encode("utf-8", "replace"))
     except OSError as error:

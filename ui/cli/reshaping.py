@@ -16,7 +16,7 @@ from ...captures.reshaping.writing import ORIGIN, Occupied, Writer, replacing
 from ..tui.safe import visible
 from .failure import Failure
 from .finding_lines import counted
-from .proxy import stopping_on_signals
+from .signals import stopping_on_signals
 
 Output = Annotated[Path, typer.Argument(help="Where to: a directory, or a file that ends with .pcapng.", metavar="OUT")]
 Force = Annotated[bool, typer.Option("--force", help="Replace a recording that is there.")]

@@ -21,7 +21,7 @@ from ...proxy.serve.events import Miss, ServeEvent
 from ..tui.safe import visible
 from .address import parse
 from .failure import Failure
-from .proxy import stopping_on_signals
+from .signals import stopping_on_signals
 
 _LOOK_SECONDS = 0.2
 

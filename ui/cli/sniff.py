@@ -15,7 +15,7 @@ from . import proxy_flight as keeping
 from .failure import Failure
 from .filter import compiled
 from .finding_lines import counted
-from .proxy import stopping_on_signals
+from .signals import stopping_on_signals
 
 
 class By(StrEnum):

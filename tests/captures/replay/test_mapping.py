@@ -230,3 +230,15 @@ def test_a_forgotten_session_is_asked_in_full() -> None:
     sessions.prepared(second, 2)
     sessions.answered(second, 2, answer(500), answer(0, facts.error_code("FETCH_SESSION_ID_NOT_FOUND")))
     assert said(sessions.prepared(second, 2)) == (0, -1, [(0, 10)])
+
+
+def test_a_connection_is_meant_for_the_targets_cluster() -> None:
+    """ApiVersions v5 (KIP-1242) names the cluster and the broker that a client means to have reached; a broker of another one
+    refuses it with REBOOTSTRAP_REQUIRED."""
+    said = {"client_software_name": "java", "client_software_version": "4.4.0", "cluster_id": "recorded", "node_id": 3}
+    ids = mapping()
+    assert prepared(ids, request("ApiVersions", 5, said)) == said | {"cluster_id": None, "node_id": -1}
+    ids.cluster_id = "there"
+    assert prepared(ids, request("ApiVersions", 5, said)) == said | {"cluster_id": "there", "node_id": -1}
+    first = said | {"cluster_id": None, "node_id": -1}
+    assert prepared(ids, request("ApiVersions", 5, first)) == first

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 import pytest
@@ -15,7 +16,13 @@ from barnabas.decoder import Exchange, State, facts
 from barnabas.decoder.embedded.payload import definition, names
 from barnabas.decoder.plan import FieldPlan, StructPlan, extra_plan, plan
 
-NAMES = Pseudonyms(b"salt")
+
+@cache
+def pseudonyms() -> Pseudonyms:
+    """Not made while tests are collected: a salt is stretched slowly on purpose."""
+    return Pseudonyms(b"salt")
+
+
 APIS = facts.api_keys()
 # Credentials are masked by the recorder, and telemetry is emptied; both are told by their field's meaning.
 _EMPTIED = Means.METRICS
@@ -66,7 +73,7 @@ def test_nothing_is_left_of_any_string(key: int) -> None:
             filler = Filler()
             of = plan(kind, key, version)
             fields = filler.struct(of.root)
-            frames = Frames(NAMES, frozenset(Kind))
+            frames = Frames(pseudonyms(), frozenset(Kind))
             if kind == "request":
                 frame = decoder.encode_request(key, version, fields, correlation_id=7, client_id="zqclientxj")
                 filler.said["zqclientxj"] = "client_id", Means.NAME
@@ -96,7 +103,7 @@ def test_nothing_is_left_of_any_payload(name: str) -> None:
         filler = Filler()
         of = extra_plan(_files()[name], name, version)
         data = decoder.embedded.encode(name, version, filler.struct(of.root))
-        frames = Frames(NAMES, frozenset(Kind))
+        frames = Frames(pseudonyms(), frozenset(Kind))
         new = frames.payload(decoder.embedded.decode(name, version, data))
         assert len(new) == len(data)
         for text, (path, means) in filler.said.items():

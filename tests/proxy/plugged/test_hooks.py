@@ -12,6 +12,7 @@ from barnabas import decoder
 from barnabas.captures import open_capture
 from barnabas.decoder import facts
 from barnabas.plugins.rules import Rule
+from barnabas.proxy.events import ConnectionClosed, Event
 from barnabas.proxy.plugin_events import PluginFault, PluginSaid, PluginsKept, PluginsLoaded
 from harness.waiting import until
 from harness.wire import with_size
@@ -220,6 +221,39 @@ def test_an_own_request_stays_between_plugin_and_broker(stage):
     seen = [(frame[1], int.from_bytes(frame[4:8], "big", signed=True)) for frame in stage.broker.got]
     assert [each for each in seen if each[1] > 0] == [(12, number) for number in numbers]
     assert sorted(key for key, number in seen if number < 0) == [12, 12, 15]
+
+
+def test_a_client_that_leaves_while_a_hook_asks_is_no_fault_of_the_plugin(stage, tmp_path):
+    gone = tmp_path / "gone"
+    stage.load(
+        f"""
+        import time
+        from pathlib import Path
+        from barnabas.plugins.hooks.context import ConnectionEnded
+        class Asks:
+            apis = {{"Heartbeat"}}
+            async def exchange(self, exchange, ctx):
+                if exchange.request_message["group_id"] != "leaves":
+                    ctx.log("goes on")
+                    return
+                while not Path({str(gone)!r}).exists():
+                    time.sleep(0.005)
+                try:
+                    await ctx.request("Heartbeat", {{"group_id": "own"}}, version=0)
+                except ConnectionEnded as error:
+                    ctx.log(str(error))
+                    raise
+        """
+    )
+    client = stage.client()
+    client.ask("leaves")
+    client.sock.close()
+    stage.wait_for(ConnectionClosed)
+    gone.touch()
+    assert said(stage, 1) == [("Asks", "the connection has ended")]
+    stage.client().ask("stays")
+    following = stage.wait_for(Event, lambda event: isinstance(event, PluginFault | PluginSaid))
+    assert isinstance(following, PluginSaid) and following.line == "goes on"
 
 
 def test_the_recording_has_both_legs_and_names_the_plugin(stage):

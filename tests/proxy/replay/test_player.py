@@ -49,6 +49,18 @@ def produce(value: bytes = b"v", acks: int = 1, partition: int = 0, **batch: Any
 ROW = {"responses": [{"name": "t", "partition_responses": [{"index": 0, "base_offset": 0}]}]}
 
 
+def test_a_client_of_another_cluster_is_not_refused(play: Play, tape: Tape) -> None:
+    """Clients of 4.4 say which cluster and which broker they mean to have reached (ApiVersions v5, KIP-1242)."""
+    broker = play(fine)
+    broker.cluster_id = "the target's"
+    meant = {"client_software_name": "java", "client_software_version": "4.4.0", "cluster_id": "recorded", "node_id": 7}
+    tape.both(0, 0, "ApiVersions", 5, meant, {"api_keys": [{"api_key": 12, "min_version": 0, "max_version": 4}]})
+    tape.both(5, 0, "Heartbeat", 4, BEAT, {})
+    report = Replay(tape.done(), broker.address, settings=MAX).run()
+    assert (report.sent, report.answered, report.equal) == (2, 2, 2)
+    assert broker.heard[0].message.to_dict() == meant | {"cluster_id": "the target's", "node_id": -1}
+
+
 def test_what_was_recorded_is_said_again(play: Play, tape: Tape) -> None:
     broker = play(fine)
     for number in range(3):

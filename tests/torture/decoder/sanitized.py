@@ -32,6 +32,11 @@ def library(name: str) -> str | None:
     return found if os.path.isabs(found) else None
 
 
+def missing() -> str:
+    """Why nothing can be built with sanitizers here; empty if it can."""
+    return "" if library("libasan.so") else "gcc with its sanitizer libraries is not here"
+
+
 def build(folder: Path) -> Path:
     """The extension, with sanitizers."""
     out = folder / "_native.so"

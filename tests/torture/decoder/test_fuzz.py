@@ -57,7 +57,7 @@ def test_an_input_is_replayed_from_what_a_failure_prints(capsys):
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-@pytest.mark.skipif(sanitized.library("libasan.so") is None, reason="gcc with its sanitizer libraries is not here")
+@pytest.mark.needs(why_not=sanitized.missing)
 def test_the_accelerator_under_sanitizers(tmp_path):
     extension = sanitized.build(tmp_path)
     module = ("torture.decoder.sanitized", "with", str(extension))

@@ -19,8 +19,7 @@ from torture.proxy import volume
 from torture.proxy.clients import Consumption, Production, check, make_topic
 from torture.proxy.peers import taken, unfaulted
 
-_MISSING = missing()
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(_MISSING), reason=_MISSING), pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.slow, pytest.mark.needs(why_not=missing), pytest.mark.timeout(900)]
 
 RULES = """
 table ip lossy {

@@ -132,14 +132,12 @@ def test_what_is_the_users_to_mend(
     assert isinstance(done.exception, Failure) and says in str(done.exception) and not done.stdout
 
 
-def test_a_missing_pyarrow_is_named_with_the_extra(tmp_path: Path, recording: Path) -> None:
-    code = "import sys; sys.modules['pyarrow'] = None; from barnabas.ui.cli import main; main()"
-    arguments = [sys.executable, "-c", code, "export", str(recording), "-o"]
-    done = subprocess.run([*arguments, str(tmp_path / "x.parquet")], capture_output=True, text=True, timeout=PATIENCE)
-    assert (
-        done.returncode == 2
-        and "pip install 'barnabas[spark]'" in done.stderr
-        and not (tmp_path / "x.parquet").exists()
-    )
-    done = subprocess.run([*arguments, str(tmp_path / "x.csv")], capture_output=True, text=True, timeout=PATIENCE)
-    assert done.returncode == 0, done.stderr
+def test_a_missing_pyarrow_is_named_with_the_extra(
+    tmp_path: Path, recording: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    refused = CliRunner().invoke(app, ["export", str(recording), "-o", str(tmp_path / "x.parquet")])
+    assert isinstance(refused.exception, Failure) and "pip install 'barnabas[spark]'" in str(refused.exception)
+    assert not (tmp_path / "x.parquet").exists()
+    done = CliRunner().invoke(app, ["export", str(recording), "-o", str(tmp_path / "x.csv")])
+    assert done.exit_code == 0, done.output

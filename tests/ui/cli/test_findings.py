@@ -7,6 +7,7 @@ import json
 import os
 import pty
 import re
+import shlex
 import signal
 import socket
 import struct
@@ -77,9 +78,7 @@ def test_its_evidence_can_be_opened_as_it_says(run, wrong):
     line = next(line for line in run("findings", wrong).stdout.splitlines() if line.startswith("  open"))
     command = line.removeprefix("  open    ")
     assert command == f"barnabas decode {wrong} --filter 'conn == 1 and corr in {{1, 2, 3}}'"
-    done = subprocess.run(
-        command.replace("barnabas", f"{sys.executable} -m barnabas", 1), shell=True, capture_output=True, text=True
-    )
+    done = run(*shlex.split(command)[1:])
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("ApiVersions") == 3
 
@@ -212,22 +211,17 @@ def on_a_terminal(command: list[str], tmp_path: Path, **environment: str) -> str
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
-def test_nothing_of_the_traffic_reaches_the_terminal_as_a_command(run, tmp_path):
+def test_a_terminal_gets_colours_where_they_are_wanted_and_nothing_of_the_traffic_as_a_command(run, tmp_path):
     record(tmp_path / "rec", HOSTILE).close()
-    for output in (
-        run("findings", tmp_path / "rec").stdout,
-        on_a_terminal(["findings", "rec"], tmp_path),
-        on_a_terminal(["findings", "rec"], tmp_path, NO_COLOR="1"),
-    ):
+    to_a_file = run("findings", tmp_path / "rec").stdout
+    with_colours = on_a_terminal(["findings", "rec"], tmp_path)
+    without = on_a_terminal(["findings", "rec"], tmp_path, NO_COLOR="1")
+    assert "\x1b[1;31mHIGH" in with_colours and "\x1b" not in without + to_a_file
+    for output in (to_a_file, with_colours, without):
         rest = COLOURS.sub("", output).replace("\r\n", "\n")
         assert MALFORMED in rest
         assert "evil" in rest
         assert not [letter for letter in rest if not letter.isprintable() and letter != "\n"]
-
-
-def test_colours_only_where_they_are_wanted(tmp_path, wrong):
-    assert "\x1b[1;31mHIGH" in on_a_terminal(["findings", str(wrong)], tmp_path)
-    assert "\x1b" not in on_a_terminal(["findings", str(wrong)], tmp_path, NO_COLOR="1")
 
 
 def test_follow_prints_what_is_new(tmp_path):

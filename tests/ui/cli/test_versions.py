@@ -14,7 +14,7 @@ import pytest
 from barnabas import decoder
 from barnabas.decoder import facts, releases
 from harness.wire import with_size
-from scapy.all import rdpcap, wrpcap
+from scapy.utils import rdpcap, wrpcap
 
 
 def test_a_recording(run, recording):

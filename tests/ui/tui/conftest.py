@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import textual._wait
 import textual.screen
+from textual.css.stylesheet import Stylesheet
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -17,4 +19,24 @@ def finer_steps() -> Iterator[None]:
         patch.setattr(textual._wait, "SLEEP_GRANULARITY", 1 / 100)
         patch.setattr(textual._wait, "SLEEP_IDLE", 1 / 100 / 20)
         patch.setattr(textual.screen, "UPDATE_PERIOD", 1 / 120)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def styles_parsed_once() -> Iterator[None]:
+    """The rules of Textual's widgets are the same in every app of one theme: the next test does not parse them again."""
+    parse = Stylesheet._parse_rules
+    of_themes: dict[frozenset[tuple[str, str]], dict[Any, Any]] = {}
+
+    def parse_rules(sheet: Any, *given: Any, **named: Any) -> Any:
+        if getattr(sheet, "parsed_with", None) is not sheet._variables:
+            sheet.parsed_with = sheet._variables
+            sheet.parsed = of_themes.setdefault(frozenset(sheet._variables.items()), {})
+        key = given, tuple(named.items())
+        if key not in sheet.parsed:
+            sheet.parsed[key] = parse(sheet, *given, **named)
+        return sheet.parsed[key]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Stylesheet, "_parse_rules", parse_rules)
         yield
