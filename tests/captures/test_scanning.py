@@ -221,7 +221,8 @@ def test_in_the_background(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seco
         assert list(rows) == expected
         assert capture.note is None
     with open_capture(path, background=True) as capture:
-        assert capture.exchange(5).correlation_id == expected[5].correlation_id  # closed while it reads: no error
+        if seconds:
+            assert capture.exchange(5).correlation_id == expected[5].correlation_id  # closed while it reads: no error
 
 
 def test_a_capture_of_one_direction_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,6 +27,8 @@ PREFIX = "barnabas-tests-"
 NAMESPACES = Path("/run/netns")
 _MEMORY, _ROOM = Path("/dev/shm"), 4 << 30
 _GRACE_SECONDS = 5.0
+_HELPER = "from multiprocessing."
+"""In the command lines of the standard library's fork servers and resource trackers."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +94,8 @@ def _end(name: str) -> list[str]:
     found = dict(_processes(wanted))
     for pid, command in found.items():
         with contextlib.suppress(OSError):
-            if not _is_child(pid):  # a helper of this process, such as a fork server, would end with it anyway
+            # Helpers such as a fork server end with the process they help, which may just have gone.
+            if not _is_child(pid) and _HELPER not in command:
                 ended.append(f"process {pid}: {command}")
             os.kill(pid, signal.SIGTERM)
     for pid in found:
