@@ -8,6 +8,7 @@ COUNT ?= 1000000
 SEED ?= 1
 GIGABYTES ?= 20
 MINUTES ?= 60
+SANITIZED ?= 50000
 # each says with --help what it measures and against what
 BENCHES ?= decoder/run.py filter/run.py relay/run.py peers/run.py relay/clients.py rules/run.py translation/run.py captures/recording.py \
 	captures/run.py replay/run.py feed/run.py testing/run.py ui/run.py spark/tables.py spark/goals.py growth/run.py
@@ -19,7 +20,7 @@ BIN := $(VENV)/bin
 CACHE := .cache
 PRODUCT := decoder captures plugins proxy ui
 # the accelerator is built by the installation: a newer one is installed again
-NATIVE := $(wildcard decoder/native/*.[ch])
+NATIVE := setup.py $(wildcard decoder/native/*.[ch])
 APT_GET = $$( [ "$$(id -u)" = 0 ] || echo sudo ) env DEBIAN_FRONTEND=noninteractive apt-get -qq
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
@@ -31,7 +32,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
 .SUFFIXES:
-.PHONY: help demo test everything check fuzz torture matrix bench lint broker tshark nft chromium java clean
+.PHONY: help demo test everything check fuzz sanitize torture matrix bench lint broker tshark nft chromium java clean
 
 help: ## list these targets
 	@echo "Barnabas: see, record, replay and break Apache Kafka traffic"
@@ -43,7 +44,7 @@ demo: $(VENV)/.demo ## install and run the demonstration (mock brokers, real cli
 
 test: $(VENV)/.test tshark nft chromium broker lint check ## lint, types, layers, all unit tests, a thin slice of real ones; installs what they need (minutes)
 
-everything: $(VENV)/.test tshark nft chromium broker lint ## every test, also slow variants and all real scenes (most of an hour)
+everything: $(VENV)/.test tshark nft chromium broker lint sanitize ## every test, also slow variants and all real scenes (most of an hour)
 	@echo "==> all tests"
 	@$(BIN)/python -m pytest $(WORKERS) -m 'slow or not slow' $(ARGS)
 
@@ -53,6 +54,10 @@ check: $(VENV)/.test ## the everyday tests only, nothing is installed or linted
 
 fuzz: $(VENV)/.test ## mutated frames into the decoder, COUNT=100000000 of them (SEED=1)
 	@PYTHONPATH=tests $(BIN)/python -m torture.decoder.fuzz run --count $(COUNT) --seed $(SEED)
+
+sanitize: $(VENV)/.test ## the accelerator under gcc's address and undefined-behaviour sanitizers: fuzzed, and without memory
+	@echo "==> the accelerator under sanitizers"
+	@PYTHONPATH=tests $(BIN)/python -m torture.decoder.sanitized all --count $(SANITIZED)
 
 torture: $(VENV)/.test tshark broker ## 200 faults in front of three brokers, cuts, kills, 20 GB, a million mutations, a soak (docs/reliability.md)
 	@BARNABAS_TORTURE=$${BARNABAS_TORTURE:-20} $(BIN)/python -m pytest tests/torture/proxy -m 'slow or not slow' --timeout 1800 $(ARGS)

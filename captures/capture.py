@@ -182,7 +182,7 @@ class Capture:
                     self._add(path.with_name(name))
                 self._seen.add(name)
             except NotACapture as error:
-                if path.exists() and path.stat().st_size:  # else it is only just being made
+                if path.exists() and (path.stat().st_size or not path.is_file()):  # else it is only just being made
                     self._seen.add(name)
                     self._notes.append(str(error))
             except FileNotFoundError:  # removed since the directory was read: retention takes the oldest away

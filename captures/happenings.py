@@ -114,7 +114,7 @@ class Happenings:
             except NotACapture as error:
                 if not directory:
                     raise
-                if path.exists() and path.stat().st_size:  # else it is only just being made
+                if path.exists() and (path.stat().st_size or not path.is_file()):  # else it is only just being made
                     self._notes.append(str(error))
                     self._found[name] = 0, path, None
                 continue

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..decoder import Exchange, State
+from .regular import open_fd
 
 INDEX_MAGIC, STRINGS_MAGIC, VERSION = b"BRNBIDX1", b"BRNBSTR1", 1
 RECORD = struct.Struct("<qqqqIIiIhhhHII")
@@ -367,7 +368,7 @@ def open_index(segment: Path) -> Index | None:
     opened = []
     try:
         for path in paths(segment):
-            opened.append(os.open(path, os.O_RDONLY))
+            opened.append(open_fd(path))
         head = parse_head(os.pread(opened[0], HEADER.size, 0))
         strings = os.pread(opened[1], STRINGS_HEADER.size, 0)
         if head is not None and strings[:8] == STRINGS_MAGIC:

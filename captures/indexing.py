@@ -19,6 +19,7 @@ from .index import CONTINUED, Head, Index, IndexEncoder, IndexFiles
 from .pcapng import CaptureReader
 from .pieces import Pieces
 from .reassembly import KAFKA_PORTS
+from .regular import open_file
 from .segment import APPLICATION, FINAL, parse_sync
 from .segment import CONTINUED as SEGMENT_CONTINUED
 from .sources import Source
@@ -126,7 +127,7 @@ def rebuild(path: str | Path) -> int:
     Raises `NotACapture`, or ValueError for a capture that is no segment of a recording.
     """
     path = Path(path)
-    with open(path, "rb") as file:
+    with open_file(path) as file:
         builder, reader = build(file, str(path))
     if builder.own is None:
         raise ValueError(f"{path}: not recorded by barnabas, so it has no index file; open it as it is")

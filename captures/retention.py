@@ -19,6 +19,7 @@ from .index import paths
 from .indexing import read_identity
 from .pcapng import NotACapture
 from .reader import being_written
+from .regular import open_file
 
 _NAME = re.compile(r"\d{8}-\d{6}-\d{4,}\.pcapng(\.part)?")
 _LEFT = re.compile(r"\d{8}-\d{6}-\d{4,}\.(index|strings)")
@@ -161,7 +162,7 @@ def _size(path: Path) -> int:
 def _is_ours(path: Path) -> bool:
     """Whether a file is a segment of a recording. May raise OSError."""
     try:
-        with open(path, "rb") as file:
+        with open_file(path) as file:
             return read_identity(file, str(path)) is not None
     except NotACapture:
         return False
@@ -169,7 +170,7 @@ def _is_ours(path: Path) -> bool:
 
 def _held(path: Path) -> bool:
     try:
-        with open(path, "rb") as file:
+        with open_file(path) as file:
             return being_written(file)
     except OSError:
         return True

@@ -144,9 +144,11 @@ class Scanner(Walker):
         while True:
             if not unit_ns:
                 order = reader.order
-                if known != (len(reader.interfaces), reader.first_interface):
-                    known = len(reader.interfaces), reader.first_interface
-                    self._frames.interfaces([self._stamp(i) for i in range(known[0] - known[1])])
+                now = len(reader.interfaces), reader.first_interface
+                if known != now:  # a section has begun, or there are more interfaces in it
+                    had = known[0] - known[1] if known[1] == now[1] else 0
+                    self._frames.interfaces(had, [self._stamp(i) for i in range(had, now[0] - now[1])])
+                    known = now
             due_ns = next(iter(opening.values())).opened_ns + UNANSWERED_NS if opening else _NEVER_NS
             why, at, time_ns, start, end, size, link = walk(
                 window, at, self._base, order == ">", unit_ns, linktype, due_ns, sides, cut

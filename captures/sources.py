@@ -16,6 +16,7 @@ from typing import BinaryIO
 from ..decoder.records.bounds import zstd_bound
 from ..decoder.records.errors import RecordsError
 from .pcapng import NotACapture
+from .regular import NotAFile, open_file
 
 STDIN = Path("-")
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
@@ -51,7 +52,10 @@ class Source:
             self._raw = sys.stdin.buffer
             head = _read(sys.stdin.buffer, 4)
         else:
-            raw = open(path, "rb")  # noqa: SIM115 - kept open: a segment may be renamed while we read it
+            try:
+                raw = open_file(path)  # kept open: a segment may be renamed while we read it
+            except NotAFile as error:
+                raise NotACapture(f"{path}: {error.strerror}; what comes out of it is read as -, from standard input") from None
             head = raw.read(4)
             raw.seek(0)
             if not head.startswith((_GZIP, _ZSTD)):

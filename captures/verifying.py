@@ -13,6 +13,7 @@ from .index import RECORD, IndexEncoder, IndexFiles, Record, open_index, paths
 from .indexing import Builder, read_identity
 from .pcapng import NotACapture, Packet
 from .reader import INTERRUPTED, being_written, files_in
+from .regular import open_file
 
 FINE, REBUILT, WRONG, LIVE, FOREIGN, UNREADABLE = "fine", "rebuilt", "wrong", "live", "foreign", "unreadable"
 """States of a file: all is well; its index was made anew; its index, or the segment, is not right; it is being recorded;
@@ -91,7 +92,7 @@ def verify(path: Path, write: bool = False, tick: Callable[[int], None] = lambda
     """Read a file and hold its index to it. `write`: make the index anew where it is not right (by a temporary name; the
     segment itself is never touched). `tick` hears how many bytes were read. Raises OSError when that is impossible."""
     try:
-        with open(path, "rb") as file:
+        with open_file(path) as file:
             own = read_identity(file, str(path))
             if own is None:
                 return Verdict(path, FOREIGN)
@@ -139,7 +140,8 @@ def _compared(path: Path, encoder: IndexEncoder, is_damaged: bool) -> str:
         found, made = index.records(0, index.count), bytes(encoder.records)
         if found != made:
             return _different(found, made)
-        strings = paths(path)[1].read_bytes()
+        with open_file(paths(path)[1]) as file:
+            strings = file.read()
         return "" if strings == bytes(encoder.entries) else "the names in it (.strings) are not those of the segment"
     finally:
         index.close()

@@ -37,6 +37,8 @@ Quiet = tuple[tuple[tuple[Callable[[bytes, int], Any] | None, int, int, int] | N
 """By api key and version: (reader, header version, latency, size). A response to a request that was kept is of no concern if
 it comes within this latency (nanoseconds), is not larger than this size, and if all that the reader (see `skim`) finds is 0;
 without reader, nothing needs to be read."""
+_ENTRY_BYTES = 40
+"""Of memory that a number takes in a queue."""
 _PRODUCE = facts.api_key("Produce")
 _FETCH = facts.api_key("Fetch")
 _LEAST = 30
@@ -68,10 +70,12 @@ class PythonQueue(deque[Any]):
         """The first entry's place among all that have been here: two requests may have the same number."""
         self._frames: deque[tuple[int, tuple[bytes, int, int]]] = deque()
         """What was kept, with the places of the entries."""
+        self._kept = 0
 
     def append_kept(self, number: int, frame: bytes, time_ns: int, size: int) -> None:
         """A number with its request (size first) or that one's skeleton, when it came, and its size."""
         self._frames.append((self._first + len(self), (frame, time_ns, size)))
+        self._kept += len(frame)
         self.append(number)
 
     def kept(self) -> tuple[bytes, int, int] | None:
@@ -80,18 +84,30 @@ class PythonQueue(deque[Any]):
 
     def popleft(self) -> Any:
         entry = super().popleft()
+        self._kept -= _weight(entry)
         if self._frames and self._frames[0][0] == self._first:
-            self._frames.popleft()
+            self._kept -= len(self._frames.popleft()[1][0])
         self._first += 1
         return entry
 
     def appendleft(self, entry: Any) -> None:
         super().appendleft(entry)
+        self._kept += _weight(entry)
         self._first -= 1
 
     def clear(self) -> None:
         super().clear()
         self._frames.clear()
+        self._kept = 0
+
+    def memory(self) -> int:
+        """Bytes of memory that what waits here takes, with the requests that are kept. What an object keeps it says in an
+        attribute `weight`, which stays as it is while it waits."""
+        return self._kept + _ENTRY_BYTES * len(self)
+
+    def append(self, entry: Any) -> None:
+        super().append(entry)
+        self._kept += _weight(entry)
 
     def resembles(self, keyver: int, like: bytes) -> None:
         self.like_keyver, self.like, self.like_end = keyver, like, 12 + len(like)
@@ -105,6 +121,10 @@ class PythonQueue(deque[Any]):
             and like_end <= size + 4
             and self.like_bytes(data, at + 12)[0] == self.like
         )
+
+
+def _weight(entry: Any) -> int:
+    return 0 if entry.__class__ is int else getattr(entry, "weight", 0)
 
 
 def selection_table(numbers: Iterable[int]) -> bytes:

@@ -95,13 +95,13 @@ def _rule(given: Given, number: int) -> Rule:
 
 
 def _rules(listed: list[Given], first: int) -> list[Rule]:
-    found: list[Rule] = []
+    found: dict[str, Rule] = {}
     for number, given in enumerate(listed, first):
         rule = _rule(given, number)
-        if any(other.name == rule.name for other in found):
+        if rule.name in found:
             given.wrong(f"a second rule is named {rule.name!r}: hits are counted by name")
-        found.append(rule)
-    return found
+        found[rule.name] = rule
+    return list(found.values())
 
 
 def load(path: str | Path) -> list[Rule]:
@@ -113,16 +113,23 @@ def load(path: str | Path) -> list[Rule]:
         raise source.error(error) from None
 
 
-def parse(text: str, name: str = "rules", first: int = 1) -> list[Rule]:
+def parse(text: str, name: str = "rules", first: int = 1, most: int | None = None) -> list[Rule]:
     """The rules of a text: a rules file's content, a list of rules or one rule, in YAML or JSON.
 
-    RuleError as of `load`, with `name` for the file. Rules without a name are numbered from `first`.
+    RuleError as of `load`, with `name` for the file. Rules without a name are numbered from `first`. `most`: there are not
+    more rules than this, and little work is done to find that out.
     """
-    source = read_text(text, name)
+    source = read_text(text, name) if most is None else read_text(text, name, VALUES_PER_RULE * (max(most, 0) + 1))
     try:
-        return _rules(source.rules(loose=True), first)
+        listed = source.rules(loose=True)
+        if most is not None and len(listed) > most:
+            listed[max(most, 0)].wrong(f"{most} more rules are allowed here, and these are {len(listed)}")
+        return _rules(listed, first)
     except Wrong as error:
         raise source.error(error) from None
 
+
+VALUES_PER_RULE = 32
+"""That a rule has at most on average, where their number is limited."""
 
 __all__ = ["Rule", "RuleError", "Wrong", "load", "parse"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import tomllib
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,9 @@ from .given import Given, Wrong, plainly
 
 if TYPE_CHECKING:
     import yaml
+
+MOST_VALUES = 100_000
+"""What aliases stand for counts each time: a few lines of them can mean more than any memory holds."""
 
 
 class RuleError(ValueError):
@@ -65,22 +69,52 @@ def read(path: Path) -> Source:
     return Source(name, _toml(text, name) if path.suffix == ".toml" else _yaml(text, name))
 
 
-def read_text(text: str, name: str) -> Source:
-    """YAML or JSON, as of `read`."""
-    return Source(name, _yaml(text, name))
+def read_text(text: str, name: str, most: int = MOST_VALUES) -> Source:
+    """YAML or JSON, as of `read`; `most`: values in it."""
+    return Source(name, _yaml(text, name, most))
 
 
 # -- YAML and JSON -----------------------------------------------------------------------------------------------
 
 
-def _yaml(text: str, name: str) -> Given:
+@cache
+def _bounded_loader() -> Any:
+    import yaml
+
+    class Loader(yaml.SafeLoader):
+        """Reads no more than so many values: each costs a thousand times its bytes."""
+
+        def __init__(self, text: str, most: int) -> None:
+            super().__init__(text)
+            self._left, self._most = most, most
+
+        def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+            self._left -= 1
+            if self._left < 0:
+                at = self.peek_event().start_mark
+                raise yaml.MarkedYAMLError(problem=_too_many(self._most), problem_mark=at)
+            node: yaml.Node | None = super().compose_node(parent, index)
+            return node
+
+    return Loader
+
+
+def _too_many(most: int) -> str:
+    return f"it holds more than {most} values, counting what its aliases stand for"
+
+
+def _yaml(text: str, name: str, most: int = MOST_VALUES) -> Given:
     import yaml  # not before: a relay gets its rules without
 
     try:
-        root = yaml.compose(_without_tabs(text), Loader=yaml.SafeLoader)
+        loader = _bounded_loader()(_without_tabs(text), most)
+        try:
+            root = loader.get_single_node()
+        finally:
+            loader.dispose()
         if root is None:
             return Given(None)
-        return _Nodes(yaml.SafeLoader("")).given(root, "", 0)
+        return _Nodes(yaml.SafeLoader(""), most).given(root, "", 0)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
@@ -110,11 +144,9 @@ class _Nodes:
     """Turns YAML's nodes into givens. Only plain data: a tag that names anything else leaves a text."""
 
     DEEPEST = 30
-    MOST = 100_000
-    """What aliases stand for counts each time: a few lines of them can mean more than any memory holds."""
 
-    def __init__(self, loader: yaml.SafeLoader) -> None:
-        self.loader = loader
+    def __init__(self, loader: yaml.SafeLoader, most: int) -> None:
+        self.loader, self.most = loader, most
         self.seen = 0
 
     def given(self, node: yaml.Node, path: str, depth: int) -> Given:
@@ -122,9 +154,8 @@ class _Nodes:
 
         place = node.start_mark.line + 1, node.start_mark.column + 1
         self.seen += 1
-        if self.seen > self.MOST:
-            problem = f"it holds more than {self.MOST} values, counting what its aliases stand for"
-            raise yaml.MarkedYAMLError(problem=problem, problem_mark=node.start_mark)
+        if self.seen > self.most:
+            raise yaml.MarkedYAMLError(problem=_too_many(self.most), problem_mark=node.start_mark)
         if depth > self.DEEPEST:
             raise yaml.MarkedYAMLError(problem="it is nested too deeply", problem_mark=node.start_mark)
         if isinstance(node, yaml.MappingNode):

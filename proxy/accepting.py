@@ -145,7 +145,7 @@ class Acceptor:
                     continue
                 self._count += 1
                 board.accepted(self._count, len(relay.connections) + 1)
-            self._begin(client, peer, entry[1])
+            self._begin(client, peer, entry)
 
     def _has_room(self, entry: Entry) -> bool:
         relay, board = self._relay, self._board
@@ -156,8 +156,8 @@ class Acceptor:
             relay.guard.tell_full()
         return not full
 
-    def _begin(self, client: socket.socket, peer: Address, broker: Address) -> None:
-        relay = self._relay
+    def _begin(self, client: socket.socket, peer: Address, entry: Entry) -> None:
+        relay, broker = self._relay, entry[1]
         client.setblocking(False)
         if relay.interception is not None:
             peer = (plain(peer[0]), peer[1])
@@ -169,9 +169,13 @@ class Acceptor:
                 self._board.standing(len(relay.connections))
                 return
         number = self._first + (self._count - 1) * self._step
-        connection = Connection(relay, number, client, peer[:2], broker)
+        bootstrap = entry is self.listeners[0] and relay.interception is None
+        connection = Connection(relay, number, client, peer[:2], relay.bootstrap.first() if bootstrap else broker)
+        if bootstrap:
+            connection.tried = []
         relay.connections[number] = connection
+        relay.counted()
         if relay.security is None:
-            relay.resolver.resolve(*broker, connection.resolved)
+            relay.resolver.resolve(*connection.broker, connection.resolved)
         else:
             relay.security.accepted(connection)

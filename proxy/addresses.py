@@ -69,7 +69,8 @@ class AddressMap:
 
     `same_host(a, b, port)` says whether two names are one machine; `opened(socket, broker)` takes a new listener.
     `reserved`: ports of this machine that the proxy uses for something else -> for what. `known(host, port)`: the addresses of
-    a host, None if nobody has looked yet. `most`: listeners at one time.
+    a host, None if nobody has looked yet. `most`: listeners at one time. `stands`: whether the bootstrap listener stands for the
+    upstream broker, which has one of its own otherwise.
     """
 
     def __init__(
@@ -88,12 +89,13 @@ class AddressMap:
         most: int = MOST_BROKERS,
         closed: Callable[[Address], None] = lambda broker: None,
         clock: Callable[[], float] = time.monotonic,
+        stands: bool = True,
     ) -> None:
         self._host = bootstrap[0]
-        self._ports: dict[Address, int] = {upstream: bootstrap[1]}
+        self._ports: dict[Address, int] = {upstream: bootstrap[1]} if stands else {}
         self._next = bootstrap[1] + 1 if fixed else 0
         self._bootstrap = bootstrap
-        self._upstream = upstream
+        self._upstream = upstream if stands else ("", 0)
         self._same_host = same_host
         self._opened = opened
         self._emit = emit

@@ -91,8 +91,7 @@ class Answering(Flights):
 
     def stand_in(self, entry: InFlight, frame: bytes, now: int) -> None:
         """Answer in the broker's place, when the answer's turn has come."""
-        self.in_flight.append(entry)
-        self.changes += 1
+        self.wait_for_response(entry, frame if entry.exchange is not None or entry.plugged is not None else b"")
         self.publish_request(frame, now)
         self.answer_bytes += len(entry.answer or b"")
         self.deliver(now)

@@ -42,9 +42,11 @@ def for_relays(config: ProxyConfig, ready: Prepared) -> Settings:
     transparent = config.transparent
     return {
         "upstream": ready.upstream,
+        "more_upstreams": () if transparent else config.more_upstreams,
         "transparent": transparent.settings() if transparent else None,
         "limits": config.limits.settings(),
         "snaplen": config.snaplen,
+        "lossless_seconds": config.lossless_seconds,
         "reloadable": config.reloadable,
         "plugins": config.plugins.settings() if config.plugins else None,
         "versions": config.versions.settings() if config.versions else None,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from ..decoder import Exchange
 from ..plugins.fate import FOREVER, At, Cut, Fate, damaged
+from .clock import now_ns
 from .sinks import Nowhere, Paced
 
 if TYPE_CHECKING:
@@ -23,25 +24,27 @@ SENT_WITHIN = 5.0
 LOOK_AGAIN_NS = 2_000_000
 
 
-def wait(lane: Lane, ns: int, then: Callable[[int], None], since: int | None = None) -> None:
+def wait(lane: Lane, ns: int, then: Callable[[int], None], since: int | None = None, size: int = 0) -> None:
     """Stop a lane for so long, then call `then` with the time and let the lane go on. `since`: when that began, with what
-    was done in between being part of it; None: now."""
+    was done in between being part of it; None: now. `size`: bytes of frames that are held meanwhile."""
     if since is not None:
-        ns -= min(max(time.time_ns() - since, 0), ns)  # the clock may have been set
-    lane.connection.relay.timers.after(ns, pause(lane, then))
+        ns -= min(max(now_ns() - since, 0), ns)  # the clock may have been set
+    lane.connection.relay.timers.after(ns, pause(lane, then, size))
 
 
-def pause(lane: Lane, then: Callable[[int], None]) -> Callable[[], None]:
+def pause(lane: Lane, then: Callable[[int], None], size: int = 0) -> Callable[[], None]:
     """Stop a lane until the function that this returns is called: that calls `then` with the time and lets the lane go on."""
     connection = lane.connection
     lane.paused = True
     lane.waits += 1
+    connection.relay.held += size
 
     def over() -> None:
+        connection.relay.held -= size
         if connection.closed:
             return
         lane.waits -= 1
-        now = time.time_ns()
+        now = now_ns()
         then(now)
         go_on(lane, now)
 
@@ -64,7 +67,7 @@ def go_on(lane: Lane, now: int) -> None:
 def count_in(fate: Fate, since: int) -> None:
     """What deciding took is part of the delay: the exchange takes so much longer than it would without the rule."""
     if fate.response_delay:
-        fate.response_delay -= min(max(time.time_ns() - since, 0), fate.response_delay)
+        fate.response_delay -= min(max(now_ns() - since, 0), fate.response_delay)
 
 
 def _nothing(now: int) -> None:
@@ -112,14 +115,14 @@ def before_the_broker(connection: Answering, fate: Fate, frame: bytes, original:
     return False
 
 
-def silence(connection: Answering, fate: Fate, then: Callable[[int], None]) -> None:
+def silence(connection: Answering, fate: Fate, then: Callable[[int], None], size: int = 0) -> None:
     """Let nothing pass for a while, then call `then` and go on."""
     if fate.silent[1]:
         wait(connection.response, fate.silence, _nothing)
     if fate.silent[0]:
-        wait(connection.request, fate.silence, then)
+        wait(connection.request, fate.silence, then, size=size)
     else:
-        then(time.time_ns())
+        then(now_ns())
 
 
 def pace(connection: Answering, rates: tuple[int, int]) -> None:
@@ -148,6 +151,7 @@ def respond(
             fate.response_delay,
             lambda later: _respond(connection, fate, exchange, original, frame, note, later),
             now,
+            len(frame),
         )
     else:
         _respond(connection, fate, exchange, original, frame, note, now)

@@ -33,7 +33,7 @@ _WORDS = {
     Path: "a path in quotes",
     int: "a whole number",
     float: "a number",
-    list: "a list of texts",
+    list: "a text or a list of texts",
 }
 
 
@@ -149,7 +149,9 @@ def _checked(
             raise ConfigError(f"{where}: there is no key {written!r}: {hint}")
         wanted = str if kind is Path else (int, float) if kind is float else kind
         fits = isinstance(value, wanted) and (kind is bool or not isinstance(value, bool))
-        if kind is list and fits:
+        if kind is list and isinstance(value, str):
+            value, fits = [value], True
+        elif kind is list and fits:
             fits = all(isinstance(each, str) for each in value)
         if not fits:
             raise ConfigError(f"{where}: {written} is {_WORDS[kind]}, not {value!r}")

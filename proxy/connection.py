@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from ..decoder.frame import MAX_FRAME, Direction, foreign_protocol
 from . import dialects
 from .addresses import reason
+from .clock import now_ns
 from .events import Address, ConnectionClosed, ConnectionOpened, NotKafka, UpstreamFailed
 from .holding import Holding
 from .lane import Lane
@@ -67,6 +68,8 @@ class Connection(Holding):
         self.ended_by = ""  # "client" or "broker": whose end was the first
         self.started = time.monotonic()
         self.failed = ""  # how the broker was not reached: "refused" or "unreached"
+        self.tried: list[Address] | None = None
+        """Of a connection to whichever bootstrap broker can be reached: those that cannot; None: it is for this broker alone."""
         self._addresses: list[SocketAddress] = []
         self._failure: OSError | None = None
         self._breaking = False
@@ -149,6 +152,8 @@ class Connection(Holding):
             return
         self.established = True
         self.stage = ""
+        if self.tried is not None:
+            self.relay.bootstrap.worked(self.broker)
         self.relay.spoken.begin(self)
         self.request.source = self.response.sink = self.client
         self.request.sink = self.response.source = sock
@@ -167,11 +172,29 @@ class Connection(Holding):
         ).encode()
 
     def _announce(self, description: bytes) -> None:
-        self.relay.writer.write(Kind.OPENED, self.number, 0, time.time_ns(), description)
+        self.relay.writer.write(Kind.OPENED, self.number, 0, now_ns(), description)
 
     def unreachable(self, error: OSError) -> None:
-        self.relay.emit(UpstreamFailed(self.number, self.broker, reason(error)))
-        self.give_up("refused" if error.errno == errno.ECONNREFUSED else "unreached")
+        if self.closed or self.failed:
+            return
+        other = self._other_broker()
+        self.relay.emit(UpstreamFailed(self.number, self.broker, reason(error), other))
+        if other is None:
+            self.give_up("refused" if error.errno == errno.ECONNREFUSED else "unreached")
+            return
+        sock, self.upstream = self.upstream, None
+        if sock is not None:  # it has not answered in time
+            self.relay.forget(sock)
+            sock.close()
+        self.broker, self.started, self._failure = other, time.monotonic(), None
+        self.relay.resolver.resolve(*other, self.resolved)
+
+    def _other_broker(self) -> Address | None:
+        """The bootstrap broker to try instead of the one that cannot be reached."""
+        if self.tried is None or self.relay.draining:
+            return None
+        self.tried.append(self.broker)
+        return self.relay.bootstrap.next(self.tried)
 
     def give_up(self, failed: str) -> None:
         """Nothing will flow: "refused" by the broker, or it was "unreached"."""
@@ -296,7 +319,7 @@ class Connection(Holding):
     def _conclude(self, how: str, by: str) -> None:
         streams = [self.request.position, self.response.position]
         said = {"how": how, "by": by, "streams": streams}
-        self.relay.writer.write(Kind.CLOSED, self.number, 0, time.time_ns(), json.dumps(said).encode(), NONE)
+        self.relay.writer.write(Kind.CLOSED, self.number, 0, now_ns(), json.dumps(said).encode(), NONE)
 
     def _who_ended(self) -> str:
         """Whose end came first, as far as the lanes and the sockets tell; "" when it is the proxy that ends it."""

@@ -13,9 +13,10 @@ from typing import Any
 
 from .bells import new_bell
 from .board import Board
+from .clock import now_ns
 from .dialect_events import NotHonoured
 from .events import Address, Capped, Event, ListenerFailed
-from .life_events import ConnectionsFull, PortPassedOver, RulesKept, RulesReplaced
+from .life_events import ConnectionsFull, PortPassedOver, ReaderStuck, RulesKept, RulesReplaced
 from .plugin_events import PluginsKept, PluginsLoaded
 from .ring import Kind, Ring, RingWriter
 from .security_events import NotVerified
@@ -26,7 +27,7 @@ LOSSLESS_RING_BYTES = 32 << 20
 RING_SLOTS = 32768
 _TOLD_BY_ALL = (
     Capped, ListenerFailed, PluginsKept, PluginsLoaded, PortPassedOver, ConnectionsFull, RulesReplaced, RulesKept, NotVerified,
-    NotHonoured,
+    NotHonoured, ReaderStuck,
 )  # fmt: skip
 """Events that every worker tells for itself; people want to hear them once."""
 _TOLD_SECONDS = 30.0
@@ -128,16 +129,16 @@ class Crew:
         self.board.end(worker)
         writer = RingWriter(self._rings[worker], {int(reader): bell for reader, bell in self._bells.items()})
         resume(writer)
-        writer.write(Kind.GONE, 0, 0, time.time_ns(), b"")
+        writer.write(Kind.GONE, 0, 0, now_ns(), b"")
         if not again:
-            writer.write(Kind.STOP, 0, 0, time.time_ns(), b"")
+            writer.write(Kind.STOP, 0, 0, now_ns(), b"")
         writer.ring_bells()
 
     def stop_ring(self, worker: int) -> None:
         """No other worker will write into this ring."""
         writer = RingWriter(self._rings[worker], {int(reader): bell for reader, bell in self._bells.items()})
         resume(writer)
-        writer.write(Kind.STOP, 0, 0, time.time_ns(), b"")
+        writer.write(Kind.STOP, 0, 0, now_ns(), b"")
         writer.ring_bells()
 
     def close(self) -> None:

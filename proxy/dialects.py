@@ -116,8 +116,7 @@ def asked(connection: Answering, entry: InFlight, sent: bytes, original: bytes, 
     elif isinstance(step, Silence) and step.onwards:
         connection.publish_request(original, now)
     elif isinstance(step, Silence):
-        connection.in_flight.append(entry)  # whatever would be answered behind it has to wait
-        connection.changes += 1
+        connection.wait_for_response(entry)  # whatever would be answered behind it has to wait
         fate = Fate("", 0, silence=FOREVER, silent=(True, False))
         carrying.before_the_broker(connection, fate, sent, original, now)
     return True
@@ -130,8 +129,7 @@ def _forward(connection: Answering, entry: InFlight, step: Forward, original: by
     for place, own in enumerate(step.before):
         _ask(connection, entry.asked, place, own, now)
     if answered:
-        connection.in_flight.append(entry)
-        connection.changes += 1
+        connection.wait_for_response(entry, original)
     frame = framed(step.frame)
     if frame == original:
         connection.request.emit(frame, now)
@@ -148,8 +146,7 @@ def _ask(connection: Answering, about: Asked, place: int, own: bytes, now: int) 
     _, key, version, correlation = REQUEST(frame)
     entry = InFlight(key, version, correlation)
     entry.asked, entry.before, entry.dialect = about, place, connection.dialect
-    connection.in_flight.append(entry)
-    connection.changes += 1
+    connection.wait_for_response(entry)
     connection.broker_leg(0, frame, _OWN, now)
     connection.request.push(frame)
 

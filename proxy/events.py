@@ -46,15 +46,18 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Listening(Event):
-    """The bootstrap listener stands; clients connect here instead of to `upstream`."""
+    """The bootstrap listener stands; clients connect here instead of to `upstream`, or one of so many `others`."""
 
     address: Address
     upstream: Address
     security: str = ""
+    others: int = 0
 
     @property
     def text(self) -> str:
         upstream = show(self.upstream) if self.upstream[1] else "any broker"
+        if self.others:
+            upstream += f" and {self.others} other{'s' if self.others > 1 else ''}"
         return f"listening on {show(self.address)} for {upstream}{'; ' if self.security else ''}{self.security}"
 
 
@@ -131,15 +134,18 @@ class ConnectionClosed(Event):
 
 @dataclass(frozen=True, slots=True)
 class UpstreamFailed(Event):
-    """A broker could not be reached. `connection` is 0 for the check at the start."""
+    """A broker could not be reached. `connection` is 0 for the check at the start. `instead`: the one that is tried next."""
 
     warning: ClassVar[bool] = True
     connection: int
     broker: Address
     reason: str
+    instead: Address | None = None
 
     @property
     def text(self) -> str:
+        if self.instead is not None:
+            return f"cannot reach broker {show(self.broker)}: {self.reason}; trying {show(self.instead)}"
         return (
             f"cannot reach broker {show(self.broker)}: {self.reason}; the proxy keeps listening: "
             "start the broker or correct --broker"

@@ -14,6 +14,7 @@ from ..decoder import Exchange, ExchangeDone, facts
 from ..decoder.filter import Filter, compile
 from ..decoder.findings import Finding, Severity
 from ..decoder.happening import Happening
+from .clock import now_ns
 from .recording_events import FlightWanted
 
 if TYPE_CHECKING:
@@ -80,7 +81,7 @@ class Tripwire:
         if self._waiting is not None or time.monotonic() - self._sent < 1.0:
             self._others += 1  # which exchange it was matters for the first one only
             return
-        time_ns = exchange.response_time_ns or exchange.request_time_ns or time.time_ns()
+        time_ns = exchange.response_time_ns or exchange.request_time_ns or now_ns()
         about = {
             "filter": text,
             "connection": exchange.connection,
@@ -111,7 +112,7 @@ class Tripwire:
         elif self._others:
             others, self._others = self._others, 0
             text = f"{others} more exchange{'' if others == 1 else 's'} that a filter was true of"
-            self._tell(FlightWanted("filter", text, _LABEL, time.time_ns(), {}, others - 1))
+            self._tell(FlightWanted("filter", text, _LABEL, now_ns(), {}, others - 1))
         if not self.inspects or self._waiting is not None:
             return
         for finding, number, key in list(self._news.of(findings())):
@@ -125,7 +126,7 @@ class Tripwire:
         for name, value in finding.about.items():
             about.setdefault(name, value if isinstance(value, (int, float, bool, type(None))) else str(value)[:_TEXT])
         text = f"{finding.id} ({finding.severity}): {_shown(finding.seen)}"
-        return FlightWanted("finding", text, finding.id, finding.last_ns or time.time_ns(), about)
+        return FlightWanted("finding", text, finding.id, finding.last_ns or now_ns(), about)
 
 
 def _shown(text: str) -> str:

@@ -6,7 +6,6 @@ in `responses`, what the client is given in `answering`.
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Any
 
 from ..decoder import Exchange, facts
@@ -17,6 +16,7 @@ from ..plugins import fetch_sessions
 from ..plugins.fate import Fate, damaged
 from ..plugins.fetch_sessions import FETCH
 from . import carrying, dialects
+from .clock import now_ns
 from .editing import (
     ADDRESS_APIS,
     ADDRESS_REQUESTS,
@@ -102,7 +102,7 @@ class Holding(Responses):
             return True
         if key == FETCH and self._whole_fetches() and fetch_sessions.begins(data, at) is not None:
             return False
-        exchange = exchange_of(self, data[at:end], time.time_ns())
+        exchange = exchange_of(self, data[at:end], now_ns())
         if exchange.request_message is None or self.relay.editor.rules.concerns(exchange):
             return False
         if key == FETCH and self._whole_fetches() and not fetch_sessions.whole(exchange.request_message):
@@ -311,11 +311,11 @@ class Holding(Responses):
             self._go(frame, original, exchange, fate, answered, later)
 
         def silent(later: int) -> None:
-            carrying.silence(self, fate, go)
+            carrying.silence(self, fate, go, len(frame))
 
         then = silent if fate.silence > 0 else go
         if fate.request_delay:
-            carrying.wait(self.request, fate.request_delay, then, now)
+            carrying.wait(self.request, fate.request_delay, then, now, len(frame))
         else:
             then(now)
 
@@ -364,8 +364,7 @@ class Holding(Responses):
             if entry.fate is None and entry.kept is None and entry.exchange is None and entry.plugged is None:
                 self.in_flight.append((key << 16 | version) << 32 | correlation)
             else:
-                self.in_flight.append(entry)
-                self.changes += 1
+                self.wait_for_response(entry, original if entry.kept or entry.plugged else b"", frame if entry.exchange else b"")
         if sent == original:
             self.request.emit(frame, now)
             return

@@ -13,7 +13,6 @@ broker's address may pass. A response whose id nobody knows passes as it is.
 from __future__ import annotations
 
 import struct
-import time
 from collections import deque
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -23,6 +22,7 @@ from ..decoder.acks import acks_end, produce_acks
 from ..decoder.strides import PythonQueue, Queue, place_of, selection
 from ..plugins.fate import Fate
 from ..plugins.versions.dialect import Asked, Dialect
+from .clock import now_ns
 from .editing import PRODUCE
 from .sift import MOVES
 from .switching import ANY_API
@@ -61,14 +61,19 @@ def watching(numbers: frozenset[int]) -> Any:
     return selection(numbers)
 
 
+ENTRY_BYTES = 1024
+"""Of memory that a request takes of which more is remembered than a number, without its own bytes."""
+
+
 class InFlight:
     """A request with a response of its own. `answer`: the response made here; `fate`: what is to happen to the response;
     `exchange`: the request, for rules; `kept`: the request, if its response may be held for a decision; `plugged`: the
-    request for plugins, or the one that a plugin made; `asked`, `before`, `dialect`, `sent`: see `dialects`."""
+    request for plugins, or the one that a plugin made; `asked`, `before`, `dialect`, `sent`: see `dialects`; `weight`: bytes of
+    memory that all of it takes, known when it is put into the queue."""
 
     __slots__ = (
         "answer", "api_key", "api_version", "asked", "before", "correlation", "dialect", "exchange", "fate", "kept",
-        "plugged", "rule", "sent",
+        "plugged", "rule", "sent", "weight",
     )  # fmt: skip
 
     def __init__(self, api_key: int, api_version: int, correlation: int) -> None:
@@ -86,6 +91,7 @@ class InFlight:
         self.dialect: Dialect | None = None
         self.sent = 0
         """Api key << 16 | version as the broker has it."""
+        self.weight = ENTRY_BYTES
 
 
 if TYPE_CHECKING or not MOVES:
@@ -155,15 +161,14 @@ class Flights(Pair):
             return
         if self.keeps(key) and at + size + 4 <= len(data):
             number = (key << 16 | version) << 32 | correlation
-            self.in_flight.append_kept(number, bytes(data[at : at + size + 4]), time.time_ns(), whole or size)
+            self.in_flight.append_kept(number, bytes(data[at : at + size + 4]), now_ns(), whole or size)
             return
         self.in_flight.append((key << 16 | version) << 32 | correlation)
 
     def mark_unsure(self) -> None:
         """What is in flight is not known exactly: answer nothing before that is over."""
         self.unsure = InFlight(-1, -1, -1)
-        self.in_flight.append(self.unsure)
-        self.changes += 1
+        self.wait_for_response(self.unsure)
 
     def passed(self, correlation: int) -> None:
         """The head of a response has passed in pieces."""
@@ -194,7 +199,7 @@ class Flights(Pair):
             first = queue[0]
             if isinstance(first, InFlight) and first.answer is not None:
                 before = len(queue)
-                self.deliver(time.time_ns())
+                self.deliver(now_ns())
                 if len(queue) >= before:
                     return None  # they cannot be delivered: the connection is ending
             else:
@@ -231,6 +236,12 @@ class Flights(Pair):
                 self.changes += isinstance(entry, InFlight)
                 return True
         return False
+
+    def wait_for_response(self, entry: InFlight, *kept: bytes) -> None:
+        """Put a request into the queue; `kept`: its bytes that are kept with it."""
+        entry.weight += sum(map(len, kept))
+        self.in_flight.append(entry)
+        self.changes += 1
 
     def take(self) -> int | InFlight:
         """Take the head of the queue."""

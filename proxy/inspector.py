@@ -22,6 +22,7 @@ from ..decoder.connection import Event as Told
 from ..decoder.findings import Finding, Inspector, Severity
 from ..decoder.happening import Closed, Happening, Missing, Opened, Stray
 from .child import receive_settings
+from .clock import now_ns
 from .events import Address, Event, FindingSeen, NotInspected, encode, show
 from .flight import Tripwire
 from .observer import Consumer, Observer
@@ -269,7 +270,7 @@ class InspectingObserver(Observer):
         inspector = self._inspection.inspector
         if self._idle:
             # Only who has read everything may say that something has not come by now.
-            inspector.scene.at(time.time_ns())
+            inspector.scene.at(now_ns())
         if self._tripwire is not None:
             self._tripwire.tick(inspector.findings)
         if not self._tells:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from ..decoder import Exchange
 from ..decoder.exchange import State
 from ..decoder.filter import compile
+from .clock import now_ns
 from .editing import KNOWN
 from .events import InterceptHeld, InterceptReleased
 from .held_frames import Held, Intercept, Kept
@@ -284,7 +285,7 @@ class Intercepts:
         connection = held.connection
         lane = connection.response if held.direction else connection.request
         self._let_go(held, how)
-        now = time.time_ns()
+        now = now_ns()
         if held.direction:
             note = held.note
             if frame and frame != held.frame:
@@ -313,7 +314,7 @@ class Intercepts:
         connection = held.connection
         lane = connection.response if held.direction else connection.request
         self._let_go(held, "dropped")
-        now = time.time_ns()
+        now = now_ns()
         note = "dropped by hand"
         if held.direction:
             connection.broker_leg(1, held.original, f"{held.note}, {note}" if held.note else note, now)

@@ -12,7 +12,6 @@ it does), `eof` (source ended), `done` (end passed on), `opaque` (no Kafka: byte
 from __future__ import annotations
 
 import struct
-import time
 from typing import TYPE_CHECKING
 
 from ..decoder.frame import MAX_FRAME as MAX_FRAME  # `limits` may lower it
@@ -28,6 +27,7 @@ from ..decoder.strides import (
     stride_responses,
     stride_watched,
 )
+from .clock import now_ns
 from .editing import ADDRESS_APIS, ENDPOINT_LIMIT
 from .inflight import IN_FLIGHT_LIMIT, key_and_version
 from .ring import CAREFUL_CHUNK, CHUNK, NONE, Kind
@@ -52,7 +52,7 @@ PASS, GLANCE, SIFT = range(3)
 _SIZE_ID = struct.Struct(">II").unpack_from
 """A frame's size and the four bytes behind it: a response's correlation id, or a request's key and version."""
 
-_now = time.time_ns
+_now = now_ns
 _DATA = int(Kind.DATA)
 
 
@@ -133,7 +133,7 @@ class Lane(Splicing):
                 if relay.lossless:
                     want = CAREFUL_CHUNK + kept
             if not direction:
-                if connection.inline and connection.owes() > OWED_LIMIT:
+                if connection.inline and (connection.owes() > OWED_LIMIT or relay.crowded(connection)):
                     return False
                 if connection.draining:
                     if self._at_frame_start() or self.opaque:
@@ -148,7 +148,7 @@ class Lane(Splicing):
                         connection.tell_blinded(_now())
                     continue
             if self.was_large and not self.left:
-                want = min(want, max(BEGINNING, snaplen))
+                want = min(want, max(BEGINNING, snaplen) + kept)
             offset, room = writer.space(want)
             if kept:
                 # What was kept back of a frame that is not complete yet comes in front of its rest.

@@ -7,13 +7,13 @@ loses its connection; it comes again, and by then it is known.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ..decoder import releases
 from ..plugins.versions.dialect import Asked, Dialect, Step
 from . import carrying
+from .clock import now_ns
 from .editing import API_VERSIONS
 from .inquiry import ANSWERED_WITHIN, CLOSES, IS_SILENT, possible
 
@@ -71,7 +71,7 @@ class Learning:
             connection.close("fin")
             return
         self._spoken.renew(connection)
-        lane, now = connection.request, time.time_ns()
+        lane, now = connection.request, now_ns()
         lane.waits -= 1
         then(now)
         carrying.go_on(lane, now)

@@ -27,6 +27,38 @@ class FewFiles(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class ClockSet(Event):
+    """The system's clock was set by so much at once that the times of what is recorded went there, too."""
+
+    warning: ClassVar[bool] = True
+    seconds: float
+
+    @property
+    def text(self) -> str:
+        way = "forward" if self.seconds > 0 else "back"
+        return (
+            f"the clock was set {way} by {abs(self.seconds):.0f} s: times go on from there; latencies of requests that were in "
+            "flight are wrong by as much"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ReaderStuck(Event):
+    """A process that must not miss anything has read nothing for so long, while traffic waited for it: it is ended."""
+
+    warning: ClassVar[bool] = True
+    process: str
+    seconds: float
+
+    @property
+    def text(self) -> str:
+        return (
+            f"the {self.process} has read nothing for {self.seconds:g} s while traffic waited for it (--lossless): it is ended, "
+            "another one takes its place, and what passes until then is not observed"
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class ConnectionsFull(Event):
     """So many connections stand as were allowed; new clients wait until one ends."""
 

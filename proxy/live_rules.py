@@ -6,7 +6,6 @@ what the user wrote, kept as it is. Every change makes a new `RuleBook` that goe
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +15,7 @@ from ..plugins.book import RuleBook
 from ..plugins.fate import Fate
 from ..plugins.rules import Rule
 from ..plugins.when import Counting
+from .clock import now_ns
 from .hits import Hits
 from .tally import Tally, first_serial
 
@@ -113,7 +113,7 @@ class LiveRules:
         for each in self._standing:
             each.serial = each.serial or each.fresh or first_serial(each.rule)
             if each.serial not in self._shared:
-                self._shared[each.serial] = self._tally.count(each.serial, time.time_ns())
+                self._shared[each.serial] = self._tally.count(each.serial, now_ns())
         standing = {each.serial for each in self._standing}
         self._tally.keep(standing)
         self._shared = {serial: count for serial, count in self._shared.items() if serial in standing}

@@ -32,5 +32,6 @@ def make_address_map(relay: Relay, own: Address, settings: dict[str, Any]) -> Ad
         destinations=relay.destinations,
         most=relay.guard.most_brokers(),
         closed=relay.unlisten,
+        stands=relay.bootstrap.alone,
     )
     return addresses

@@ -26,6 +26,7 @@ from ..captures.index import RECORD, STATE_MASK, STATES, UNDECODED, Record
 from ..decoder import Direction, Exchange, ExchangeDone, State
 from . import events, feed_layout
 from .child import receive_settings
+from .clock import now_ns
 from .events import Address, show
 from .feed import FeedSender, FeedServer
 from .metrics import Metrics
@@ -203,7 +204,7 @@ class Meter(Observer):
         self._settings = settings
         self._bell: int = settings["bell"]
         self.metrics = Metrics(settings["by"])
-        self.sender = FeedSender(settings["feed_token"], time.time_ns(), datagram=settings["datagram"])
+        self.sender = FeedSender(settings["feed_token"], now_ns(), datagram=settings["datagram"])
         statsd = None
         if settings["statsd"] is not None:
             statsd = StatsD(self.metrics, settings["statsd_prefix"], settings["statsd_tags"])
@@ -232,7 +233,7 @@ class Meter(Observer):
             worked = self._read()
             now = self.gauge.now = time.monotonic()
             if self.sender.due(now):
-                self.sender.flush(now, time.time_ns())
+                self.sender.flush(now, now_ns())
             if now >= next_second:
                 next_second = max(next_second + 1.0, now + 0.5)
                 await self._second(now)
@@ -270,7 +271,7 @@ class Meter(Observer):
     async def _second(self, now: float) -> None:
         metrics, sender = self.metrics, self.sender
         metrics.lost_bytes, metrics.lost_chunks = self._reader.lost_bytes, self._reader.lost_chunks
-        sender.totals(self.gauge.totals(), now, time.time_ns())
+        sender.totals(self.gauge.totals(), now, now_ns())
         metrics.subscribers, metrics.feed_records, metrics.feed_unsent = (
             sender.subscribers,
             sender.position,

@@ -57,6 +57,10 @@ class NamedBrokers(AddressMap):
             self._note(name, client)
         return self._brokers.get(name, self._bootstrap_broker)
 
+    def is_named(self, name: str) -> bool:
+        """Whether this is the name of one broker."""
+        return name in self._brokers
+
     def _note(self, name: str, client: str) -> None:
         """Tell once of a client that never comes by the names it is given."""
         if name in self._brokers:

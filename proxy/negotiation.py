@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..decoder import facts, secrets
 from ..decoder.frame import Direction
+from .clock import now_ns
 from .events import RelayFault, UpstreamFailed
 from .named import NamedBrokers
 from .ring import Kind
@@ -103,7 +104,9 @@ class Security:
         if done:
             self.relay.forget(connection.client)  # what comes waits in the kernel
             if isinstance(self.relay.addresses, NamedBrokers):
-                connection.broker = self.relay.addresses.broker_for(connection.local_host, connection.peer[0])
+                wanted = self.relay.addresses.broker_for(connection.local_host, connection.peer[0])
+                if self.relay.addresses.is_named(connection.local_host):  # else any of the bootstrap brokers
+                    connection.broker, connection.tried = wanted, None
             self._connect(connection)
 
     def _connect(self, connection: Connection) -> None:
@@ -198,7 +201,7 @@ class Security:
         text = b"the proxy logs in"
         for direction, frame in steps:
             self.relay.writer.write(
-                Kind.BROKER_LEG, connection.number, direction, time.time_ns(), len(text).to_bytes(2, "big") + text + frame
+                Kind.BROKER_LEG, connection.number, direction, now_ns(), len(text).to_bytes(2, "big") + text + frame
             )
 
     # -- later -----------------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from typing import Any, Protocol
 
 from .channel import Channel
 from .child import Parent, receive_settings
+from .clock import now_ns
 from .counting import Counting
 from .events import Address, Counts, Event, RecordingFailed, encode
 from .reading import Lost, Record
@@ -180,7 +181,7 @@ class Observer:
         counts = self._consumer.counts
         self._emit(
             Counts(
-                time.time_ns(),
+                now_ns(),
                 self._open,
                 self._opened,
                 counts.get("exchanges", 0),

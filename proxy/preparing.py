@@ -37,7 +37,9 @@ class Prepared:
 
     def said(self, config: ProxyConfig) -> list[Event]:
         """The first events of the proxy, once clients are served."""
-        first: list[Event] = [Listening(self.own, self.upstream, describe(config.tls, config.sasl))]
+        first: list[Event] = [
+            Listening(self.own, self.upstream, describe(config.tls, config.sasl), len(set(config.more_upstreams) - {self.upstream}))
+        ]
         return first + [each.event for each in (self.meter, self.control) if each is not None]
 
     def reserved(self) -> list[tuple[str, int, str]]:
@@ -76,8 +78,9 @@ def prepared(config: ProxyConfig) -> Prepared:
                 check(config.plugins)
             except PluginError as error:
                 raise ProxyError(str(error)) from None
-        if not config.transparent and (not config.upstream[0] or not 0 < config.upstream[1] < 65536):
-            raise ProxyError(f"{show(config.upstream)} is no broker address: give HOST:PORT with --broker")
+        for broker in () if config.transparent else (config.upstream, *config.more_upstreams):
+            if not broker[0] or not 0 < broker[1] < 65536:
+                raise ProxyError(f"{show(broker)} is no broker address: give HOST:PORT with --broker")
         try:
             meter = Metering(config.meter) if config.meter and config.meter.wanted else None
         except MeterError as error:

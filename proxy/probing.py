@@ -25,11 +25,11 @@ class Prober:
     def __init__(self, relay: Relay) -> None:
         self._relay = relay
 
-    def probe(self, answer: Answer) -> None:
+    def probe(self, broker: Address, answer: Answer) -> None:
         """Tell at once, and not only when a client comes, that the broker cannot be reached."""
         relay = self._relay
         if isinstance(answer, OSError):
-            relay.emit(UpstreamFailed(0, relay.upstream, reason(answer)))
+            relay.emit(UpstreamFailed(0, broker, reason(answer)))
             return
         if not answer:
             return
@@ -46,11 +46,11 @@ class Prober:
             code = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
             done()
             if not code:
-                relay.spoken.look(relay.upstream, (family, address))
+                relay.spoken.look(broker, (family, address))
             elif rest:
-                self.probe(rest)
+                self.probe(broker, rest)
             else:
-                relay.emit(UpstreamFailed(0, relay.upstream, reason(OSError(code, os.strerror(code)))))
+                relay.emit(UpstreamFailed(0, broker, reason(OSError(code, os.strerror(code)))))
 
         sock.connect_ex(address)
         relay.attend(sock.fileno(), outcome)

@@ -26,11 +26,12 @@ class ProxyError(Exception):
 class ProxyConfig:
     """What to stand between.
 
-    upstream: (host, port) of a bootstrap broker. listen: where clients connect; with port 0 every listener gets any
+    upstream: (host, port) of a bootstrap broker; more_upstreams: the others, if there are several (`bootstrap`). listen: where clients connect; with port 0 every listener gets any
     free port, otherwise brokers get the ports that follow. record: directory for recordings, None to only count.
     recording: its segments, and how much of it is kept. flight: a flight recorder. snaplen: no more than so many bytes
     of a frame are recorded (`captures.recorder`), and where much more follows nobody in here sees it.
-    lossless: the relay waits for the observer instead of dropping what it misses. probe: connect to the broker once
+    lossless: the relay waits for the observer instead of dropping what it misses; one that reads nothing for lossless_seconds
+    meanwhile is ended and replaced. probe: connect to the broker once
     at the start, to tell early when it cannot be reached. findings: tell what is wrong in the traffic, as it happens
     (`events.FindingSeen`), from severity findings_from on ("info", "low", "medium" or "high"). ring_bytes: 0 for the
     default. drain_seconds: how long `stop` waits for responses in flight. transparent: the kernel brings connections
@@ -51,6 +52,7 @@ class ProxyConfig:
     snaplen: int | None = None
     rules: list[Rule] = field(default_factory=list)
     lossless: bool = False
+    lossless_seconds: float = 15.0
     probe: bool = True
     findings: bool = False
     findings_from: str = "low"
@@ -66,6 +68,7 @@ class ProxyConfig:
     workers: int = 1
     plugins: PluginsConfig | None = None
     versions: VersionsConfig | None = None
+    more_upstreams: tuple[Address, ...] = ()
 
     @property
     def flight_wakes(self) -> bool:

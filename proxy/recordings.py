@@ -9,7 +9,6 @@ too: on every segment that is closed, and now and then.
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +18,7 @@ from ..captures import Recorder
 from ..captures.flight import Flight
 from ..captures.flight_note import Reason
 from . import recording_events as told
+from .clock import now_ns
 from .events import Address, Event, Recording, RecordingFailed
 from .retainer import Retainer
 from .retaining import RING, FlightConfig, RecordingConfig
@@ -173,7 +173,7 @@ class Recordings:
 
     def _take_over(self) -> None:
         """Make the new consumer know the connections that stand."""
-        now = time.time_ns()
+        now = now_ns()
         for conn, (client, broker, upstream) in self._connections.items():
             self._consumer.opened(conn, now, client, broker, upstream)
         self._unsynced = set(self._seen)
@@ -221,7 +221,7 @@ class Recordings:
             str(message.get("kind", "asked")),
             str(message.get("reason") or "asked for"),
             str(message.get("label") or "flight"),
-            int(message.get("time_ns") or time.time_ns()),
+            int(message.get("time_ns") or now_ns()),
             message.get("about") or {},
         )
         return self._flight.trigger(reason, int(message.get("others", 0)))

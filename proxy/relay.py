@@ -16,6 +16,7 @@ import signal
 import socket
 import sys
 import time
+from functools import partial
 from typing import Any
 
 from ..plugins.book import RuleBook
@@ -24,9 +25,11 @@ from . import polling
 from .accepting import Acceptor
 from .bells import hush, sound
 from .board import Board
+from .bootstrap import Bootstrap
 from .channel import Channel
 from .child import Parent
 from .child import receive_settings as receive_settings
+from .clock import CLOCK, now_ns
 from .commands import Commands
 from .connection import Connection
 from .destinations import Destinations
@@ -34,6 +37,7 @@ from .editing import METADATA, Editor, watched
 from .events import Address, Event, RelayFault
 from .intercepts import Intercepts
 from .lane import Lane
+from .life_events import ClockSet, ReaderStuck
 from .limits import Guard
 from .live_rules import LiveRules
 from .mapping import make_address_map
@@ -81,6 +85,9 @@ class Relay:
         self.watch = watched()
         self.pipes = Pipes(settings.get("snaplen") or 0)
         self.lossless = bool(settings["lossless"])
+        self._patience: float = settings.get("lossless_seconds", 15.0)
+        self._stuck: tuple[tuple[int, ...], float] = ((), 0.0)
+        """How far lossless readers had read when the relay first waited for them there, and when that was."""
         self.hold_limit = min(HOLD_LIMIT, self.writer.hold_limit) if settings["lossless"] else HOLD_LIMIT
         self.held = 0
         self.switchable = settings.get("commands") is not None or bool(settings.get("reloadable"))
@@ -90,6 +97,8 @@ class Relay:
         self.resolver = Resolver()
         self.prober = Prober(self)
         self.upstream: Address = tuple(settings["upstream"])
+        others = [(str(host), int(port)) for host, port in settings.get("more_upstreams", ())]
+        self.bootstrap = Bootstrap([self.upstream, *others], lambda: [each.broker for each in self.addresses.found])
         listeners = [socket.socket(fileno=fd) for fd in settings.get("listeners", ())]
         bootstrap = socket.socket(fileno=settings["listener"])
         bootstrap.setblocking(False)
@@ -121,6 +130,8 @@ class Relay:
         self._orders = Orders(self)
         self.editor.topics = self.rules.book.seen.topics if self.switchable or self.rules.book.interest() else None
         self.mover = make_mover(self)
+        if self.mover is not None:
+            self.mover.clock = CLOCK.offset
         self.lingering: list[LastWords] = []
         self.sockets = Sockets(self.interception.forget if self.interception is not None else None)
         self.attend, self.forget = self.sockets.attend, self.sockets.forget
@@ -129,6 +140,7 @@ class Relay:
         self.timers = Timers()
         self._ready: list[Lane] = []
         self._waiting_for_room: list[Lane] = []
+        self._crowded: list[Connection] = []
         self._last_snapshot = 0.0
         self._snapshot_due = False
         self._parent = Parent()
@@ -154,7 +166,8 @@ class Relay:
         if self.worker == 0:
             self.guard.warn_of_few_files(self.workers)
             if settings["probe"]:
-                self.resolver.resolve(*self.upstream, self.prober.probe)
+                for broker in self.bootstrap.given:
+                    self.resolver.resolve(*broker, partial(self.prober.probe, broker))
 
     # -- events to the supervisor ----------------------------------------------------------------------------
 
@@ -180,7 +193,7 @@ class Relay:
         why = self.destinations.own(host, port)
         if why:
             return f"this is the address of {why}"
-        return "" if broker == self.upstream else self.destinations.refusal(host, port)
+        return "" if broker in self.bootstrap.given else self.destinations.refusal(host, port)
 
     def unlisten(self, broker: Address) -> None:
         """The address map has given up a listener."""
@@ -206,7 +219,38 @@ class Relay:
 
     def gone(self, connection: Connection) -> None:
         self.connections.pop(connection.number, None)
+        self.counted()
         self.acceptor.freed()
+
+    def counted(self) -> None:
+        """There is another number of connections: each has another share of what may be kept."""
+        if self.mover is not None:
+            self.mover.share = self.hold_limit // max(len(self.connections), 1)
+
+    def crowded(self, connection: Connection) -> bool:
+        """Whether a connection's next requests have to wait: too much of those that are in flight is kept, of all connections,
+        and it has more than its share. Then its lane is woken when that has changed."""
+        if not self._too_much(connection):
+            return False
+        if connection not in self._crowded:
+            self._crowded.append(connection)
+        return True
+
+    def _too_much(self, connection: Connection) -> bool:
+        if connection.in_flight.memory() * len(self.connections) <= self.hold_limit:
+            return False
+        kept = sum(each.in_flight.memory() for each in self.connections.values())
+        return self.held + kept > self.hold_limit
+
+    def _less_crowded(self) -> None:
+        waiting, self._crowded = self._crowded, []
+        for connection in waiting:
+            if connection.closed:
+                continue
+            if self._too_much(connection):
+                self._crowded.append(connection)
+            else:
+                self.wake(connection.request)
 
     def wake(self, lane: Lane) -> None:
         """What kept this lane from reading may be over."""
@@ -221,6 +265,15 @@ class Relay:
         self.writer.blocked(True)
         if self.writer.has_room():
             sound(self._room_bell)  # room was made in between
+
+    def _watch_lossless(self, now: float) -> None:
+        """Tell of a reader for which traffic waits in vain."""
+        read = self.ring.read_losslessly()
+        if not self._waiting_for_room or read != self._stuck[0]:
+            self._stuck = (read, now)
+        elif now - self._stuck[1] >= self._patience:
+            self._stuck = (read, now)
+            self.emit(ReaderStuck("observer", self._patience))
 
     def _room_made(self, _: int) -> None:
         hush(self._room_bell)
@@ -240,7 +293,7 @@ class Relay:
         self._teller.begin()
         while not self._stopped:
             ready = self._ready
-            hurry = self.draining or bool(self.lingering) or (security is not None and bool(security.paused))
+            hurry = self.draining or bool(self.lingering or self._crowded) or (security is not None and bool(security.paused))
             now = time.monotonic()
             timeout = 0.0 if ready and (turn is None or later) else 0.02 if hurry else max((min(next_tick, later[0][0]) if later else next_tick) - now, 0.0)
             if later and timeout:
@@ -300,6 +353,8 @@ class Relay:
                     security.renew(now)
                 if self.lingering:
                     self._turn_away(now)
+                if self._crowded:
+                    self._less_crowded()
                 if self.draining:
                     self._drain(now)
         self._end()
@@ -329,6 +384,9 @@ class Relay:
     def _tick(self, now: float) -> None:
         if self._parent.gone:
             self._stopped = True
+        self._follow_clock()
+        if self.lossless:
+            self._watch_lossless(now)
         self.intercepts.tick(now)
         if self.plugged is not None:
             self.plugged.tick()
@@ -351,10 +409,18 @@ class Relay:
         if self.writer.snapshot_wanted():
             self._snapshot(now)
 
+    def _follow_clock(self) -> None:
+        before = CLOCK.stepped
+        now_ns()
+        if self.mover is not None:
+            self.mover.clock = CLOCK.offset
+        if CLOCK.stepped != before and self.worker == 0:
+            self.emit(ClockSet((CLOCK.stepped - before) / 1e9))
+
     def _snapshot(self, now: float) -> None:
         self._snapshot_due = False
         self._last_snapshot = now
-        stamp = time.time_ns()
+        stamp = now_ns()
         standing = [c for c in self.connections.values() if c.established]
         for connection in standing:
             self.writer.write(Kind.PRESENT, connection.number, 0, stamp, connection.describe())
@@ -432,7 +498,7 @@ class Relay:
             connection.close("fin")
         if self.plugged is not None:
             self.plugged.close()
-        self.writer.write(Kind.STOP, 0, 0, time.time_ns(), b"")
+        self.writer.write(Kind.STOP, 0, 0, now_ns(), b"")
         self.writer.ring_bells()
 
 

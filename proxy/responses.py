@@ -10,7 +10,7 @@ from . import carrying, dialects
 from .answering import Answering
 from .editing import API_VERSIONS, ENDPOINT_APIS, framed, names_brokers
 from .events import Capped, RuleHit, Undecoded
-from .inflight import InFlight, entry_id, key_and_version
+from .inflight import CORRELATION, InFlight, entry_id, key_and_version
 from .plugged.own_request import OwnRequest
 from .request_frames import exchange_of
 from .sift import Sifting
@@ -30,6 +30,9 @@ class Responses(Answering):
     """What a connection does with responses. `Holding` adds requests."""
 
     def _held_response(self, frame: bytes, now: int) -> None:
+        if not self.in_flight or entry_id(self.in_flight[0]) != CORRELATION(frame, 4)[0]:
+            self.give(None, frame, "", now)  # so many requests came meanwhile that its own was forgotten
+            return
         kept = self.in_flight.kept()
         entry = self.take()
         key, version = key_and_version(entry)
@@ -55,7 +58,7 @@ class Responses(Answering):
             self._known_response(entry, heard, frame, fate, exchange, later)
 
         if unknown:
-            self.relay.prober.look_up(unknown, carrying.pause(self.response, go_on))
+            self.relay.prober.look_up(unknown, carrying.pause(self.response, go_on, len(frame)))
         else:
             go_on(now)
 

@@ -140,6 +140,12 @@ class Ring:
         words[self.reader_word(reader, POSITION)] = words[_W_POSITION]
         words[self.reader_word(reader, ACTIVE)] = BLOCK if lossless else DROP
 
+    def read_losslessly(self) -> tuple[int, ...]:
+        """How far the readers have read that must not lose anything."""
+        words = self.words
+        blocking = (each for each in range(READERS) if words[self.reader_word(each, ACTIVE)] == BLOCK)
+        return tuple(words[self.reader_word(each, word)] for each in blocking for word in (SEQUENCE, POSITION))
+
     def dismiss(self, reader: int) -> None:
         """A reader is gone; nobody waits for it any more."""
         self.words[self.reader_word(reader, ACTIVE)] = 0

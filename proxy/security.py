@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 import ssl
+import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -229,6 +230,7 @@ class ServerContexts:
             _load(self._own, tls.certificate, tls.key, "--tls-cert and --tls-key")
 
     def _empty(self) -> ssl.SSLContext:
+        forgive_names()
         context = _modern(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), self._tls)
         # A client may close without having read them, which resets what it sent.
         context.num_tickets = 0
@@ -245,6 +247,21 @@ class ServerContexts:
             self.name = name.lower()
             if self._hosts is not None:
                 session.context = self._hosts.of(self.name)
+
+
+def forgive_names() -> None:
+    """Print no traceback where a client asks for a name that is no text: Python's `ssl` cannot tell `_asked` of it, and the
+    handshake fails, which is told as of any other."""
+    before = sys.unraisablehook
+    if getattr(before, "forgives", False):
+        return
+
+    def hook(unraisable: sys.UnraisableHookArgs, /) -> None:
+        if not (isinstance(unraisable.exc_value, UnicodeError) and isinstance(unraisable.object, bytes)):
+            before(unraisable)
+
+    hook.forgives = True  # type: ignore[attr-defined]
+    sys.unraisablehook = hook
 
 
 def client_context(tls: TlsConfig) -> ssl.SSLContext:

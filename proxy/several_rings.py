@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from .bells import hush
+from .clock import now_ns
 from .reading import Lost, Record, RingReader, Straight
 from .ring import _HEADER, _SLOT, _W_SEQUENCE, DESCRIPTOR, Kind, Ring, RingWriter
 
@@ -87,7 +88,7 @@ class SeveralRings:
 
     def read(self, limit: int = _BATCH, straight: Straight | None = None) -> Iterator[Record | Lost]:
         """What has been written since, at most about `limit` records. Nothing goes `straight`: it has to be put in order."""
-        horizon = time.time_ns() - HOLD_NS
+        horizon = now_ns() - HOLD_NS
         for _ in range(limit):
             found: _Source | None = None
             earliest = 0
@@ -104,7 +105,7 @@ class SeveralRings:
             if found is None:
                 return
             if lacking and horizon < earliest < horizon + _STEPPED_NS:
-                horizon = time.time_ns() - HOLD_NS
+                horizon = now_ns() - HOLD_NS
                 if earliest > horizon:
                     self._held = True
                     return

@@ -121,6 +121,8 @@ class Sifting(State):
                 connection.not_kafka(self, now)
                 return
         while at < end:
+            if not self.open:
+                return  # what was sent on just now found nobody, and that has ended the connection
             if self.hold is not None:
                 taken = min(self.hold_left, end - at)
                 part = data[at : at + taken]
@@ -197,6 +199,8 @@ class Sifting(State):
             if held:
                 if at > start:
                     self._pass(data[start:at], now, first)
+                    if not self.open:
+                        return
                 start, first = at, NONE
                 self.hold, self.hold_left = bytearray(), size + 4
             elif self.tail is not None:

@@ -33,7 +33,7 @@ from .control.starting import ControlStart, insecure
 from .crew import Crew, Voices, relay_names
 from .events import Address, Event, ProcessFailed, ProcessStarted, ProxyFailed, ShutdownAsked, decode
 from .fork_server import ForkServer
-from .life_events import WorkerEnded, WorkerStarted
+from .life_events import ReaderStuck, WorkerEnded, WorkerStarted
 from .metering import READER as METER
 from .metering import Metering, heard
 from .preparing import Prepared, prepared
@@ -82,6 +82,7 @@ class Proxy:
         """Relays that are not started again."""
         self._restarts = Restarts()
         self._due: dict[str, float] = {}
+        self._begun_at: dict[str, float] = {}
         """Processes that have ended -> when another one is started in their place."""
         self._starting_again: set[str] = set()
         """Relays that have been started in the place of others and take no clients yet."""
@@ -206,6 +207,7 @@ class Proxy:
 
     def _start_child(self, name: str, settings: dict[str, Any], fds: Sequence[int]) -> None:
         self._processes.start(name, name, settings, fds)
+        self._begun_at[name] = time.monotonic()
 
     # -- events ----------------------------------------------------------------------------------------------
 
@@ -269,12 +271,22 @@ class Proxy:
         return packet != b""
 
     def _heard(self, name: str, event: Event) -> None:
+        if isinstance(event, ReaderStuck) and not self._end_stuck(event):
+            return
         if self.config.workers > 1 and name in self._relays:
             merged = self._voices.merged(self._relays.index(name), event)
             if merged is None:
                 return
             event = merged
         self._put(event)
+
+    def _end_stuck(self, event: ReaderStuck) -> bool:
+        """End a reader for which a relay waits; False for one that has just begun, as another relay may speak of the last."""
+        name = event.process
+        if time.monotonic() - self._begun_at.get(name, 0.0) < event.seconds:
+            return False
+        self._children[name].kill()
+        return True
 
     def _share(self, name: str, broker: list[Any], fd: int) -> None:
         """A worker has opened a listener: the others get it, too."""

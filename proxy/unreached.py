@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from ..decoder import facts, peek_request
 from ..decoder.frame import Framer, NotFrames
+from .clock import now_ns
 from .life_events import ClientTried
 from .ring import NONE, Kind
 
@@ -59,7 +60,7 @@ class LastWords:
             data = bytes(_BUFFER[:count])
             # The place of the first frame is only asked for after a loss; what is cut here starts with the stream.
             connection.relay.writer.write(
-                Kind.DATA, connection.number, 0, time.time_ns(), data, NONE if self._read else 0, self._read
+                Kind.DATA, connection.number, 0, now_ns(), data, NONE if self._read else 0, self._read
             )
             self._read += count
             connection.request.position = self._read

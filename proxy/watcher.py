@@ -5,7 +5,6 @@ The inspector decodes everything anyway, so that looking at the traffic live cos
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +12,7 @@ from ..decoder import Exchange, ExchangeDone
 from ..decoder.filter import FilterError
 from ..decoder.findings import Finding
 from ..decoder.happening import Closed, Happening, Opened
+from .clock import now_ns
 from .exchange_store import COUNT, ExchangeStore, Filters, Question
 
 QUESTIONS = 64
@@ -125,7 +125,7 @@ class Watcher:
             case "noted":
                 return {"numbers": self.store.noted((int(conn), str(note), int(when)) for conn, note, when in message["wanted"])}
             case "pending":
-                now = time.time_ns()
+                now = now_ns()
                 return {"exchanges": [self._waiting(exchange, now) for exchange in self._pending()]}
             case "connections":
                 return {"connections": [c.to_dict(number) for number, c in sorted(self._connections.items())]}

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from .answers import stable
 from .dump import dump
-from .files import written
+from .files import ThereAlready, written
 from .program import NoProgram, case, program
 
 if TYPE_CHECKING:
     from .writing import Format, check, write
 
-__all__ = ["Format", "NoProgram", "case", "check", "dump", "program", "stable", "write", "written"]
+__all__ = ["Format", "NoProgram", "ThereAlready", "case", "check", "dump", "program", "stable", "write", "written"]
 
 
 def __getattr__(name: str) -> Any:

@@ -1,7 +1,11 @@
-"""Writing a file whole or not at all: under a temporary name beside it, then renamed."""
+"""Writing a file whole or not at all: under a temporary name beside it, then put in its place.
+
+What is there already is replaced only where that is asked for, and nothing is written through a symbolic link.
+"""
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import tempfile
@@ -10,29 +14,60 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
+_NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
+_DEVICES = Path("/dev")
+
+
+class ThereAlready(FileExistsError):
+    """Something of this name is there, and was not to be replaced."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(errno.EEXIST, "it is there already", str(path))
+
 
 @contextmanager
-def written(path: Path) -> Iterator[BinaryIO]:
+def written(path: Path, force: bool = False) -> Iterator[BinaryIO]:
     """A file to write to, which is at `path` when the block ends, readable by its owner only. If the block raises,
     nothing is left and what was there before stays. ``-`` is standard output; a device or a pipe is written as it is.
-    May raise OSError.
+    `force`: replace a file, or a symbolic link, that is there; else `ThereAlready`. May raise OSError.
     """
     if str(path) == "-":
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
         return
-    target = Path(os.path.realpath(path))  # through a symbolic link, which stays
-    if target.exists() and not target.is_file():
-        if target.is_dir():
-            raise IsADirectoryError(21, "it is a directory")
-        with open(target, "wb") as file:
+    path = Path(path)
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, "it is a directory", str(path))
+    if (path.exists() and not path.is_file()) or _DEVICES in path.absolute().parents:
+        with open(path, "wb") as file:
             yield file
         return
-    handle, name = tempfile.mkstemp(prefix=".barnabas-", suffix=".part", dir=target.parent)
+    if not force and os.path.lexists(path):
+        raise ThereAlready(path)
+    handle, name = tempfile.mkstemp(prefix=".barnabas-", suffix=".part", dir=path.parent)
     try:
         with open(handle, "wb", buffering=1 << 18) as file:
             yield file
-        os.replace(name, target)
+        _put(name, path, force)
     except BaseException:
         os.unlink(name)
         raise
+
+
+def _put(name: str, path: Path, force: bool) -> None:
+    """Give a complete file its name."""
+    if force:
+        os.replace(name, path)  # a link's place is taken, what it leads to stays
+        return
+    try:
+        os.link(name, path, follow_symlinks=False)  # unlike a rename, this takes nobody's place
+    except FileExistsError:
+        raise ThereAlready(path) from None
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        if os.path.lexists(path):
+            raise ThereAlready(path) from None
+        os.rename(name, path)
+        return
+    os.unlink(name)

@@ -18,6 +18,7 @@ from ...decoder import ExchangeDone, RequestSeen, records
 from ...decoder.message import Message
 from ...decoder.records.errors import RecordsError
 from ..happenings import Happenings
+from ..regular import open_file
 from .fields import Means, Tree, tree
 from .pseudonyms import KEPT
 from .searching import Search
@@ -82,7 +83,7 @@ class Verifier:
 
     def file(self, path: Path, tick: Callable[[int], None] = lambda done: None) -> None:
         """Search the bytes of a file."""
-        with path.open("rb") as file:
+        with open_file(path) as file:
             rest = b""
             while data := file.read(_CHUNK):
                 tick(len(data))

@@ -9,6 +9,7 @@ from typing import Any
 from ..damage import Span, spans
 from ..pcapng import NotACapture
 from ..reader import CaptureFile
+from ..regular import open_file
 from ..selection import has_numpy
 from .columns import Column, Table
 
@@ -108,7 +109,7 @@ def counted(file: CaptureFile, numbers: Any, continues: int) -> dict[str, Any]:
 
 def bytes_of(path: Path) -> mmap.mmap:
     """A file's bytes, mapped. Raises OSError, and ValueError for an empty one."""
-    with open(path, "rb") as file:
+    with open_file(path) as file:
         return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
 
 

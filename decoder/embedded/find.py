@@ -151,7 +151,7 @@ def _area(path: str, topic: str, data: bytes | None) -> Iterator[Payload]:
         for entry in records.batches(data or b""):
             control = isinstance(entry, records.Batch) and entry.control
             if not control and topic not in topics.INTERNAL:
-                number += entry.record_count if isinstance(entry, records.Batch) else 1
+                number += entry.announced if isinstance(entry, records.Batch) else 1
                 continue
             for record in entry.records():
                 yield from _record(f"{path}[{number}]", topic, control, record)

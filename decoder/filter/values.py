@@ -186,7 +186,7 @@ def _areas(exchange: Exchange) -> Iterator[records.Batch | records.Message]:
 
 
 def _record_count(exchange: Exchange) -> int | None:
-    counts = [e.record_count if isinstance(e, records.Batch) else 1 for e in _areas(exchange)]
+    counts = [e.announced if isinstance(e, records.Batch) else 1 for e in _areas(exchange)]
     return sum(counts) if counts else None
 
 

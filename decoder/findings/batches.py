@@ -41,7 +41,7 @@ class _Window:
             if batch is None:
                 continue
             self.batches += 1
-            self.records += batch.record_count
+            self.records += batch.announced
             self.bytes += part.size
             if not batch.attributes & 7:
                 self.plain += part.size
@@ -243,7 +243,7 @@ class Skew(ProduceDetector):
                 continue
             key = link.identity, part.topic
             counts = self._counts.of(key, Counter)
-            counts[part.partition] += part.batch.record_count
+            counts[part.partition] += part.batch.announced
             counts[-1] += 1
             if counts[-1] >= self.BATCHES:
                 batches_sent = counts.pop(-1)
@@ -293,7 +293,7 @@ def _without_key(parts: list[Part]) -> bool:
     """Whether the first records of small batches have no key; compressed ones are not looked into."""
     looked = [p.batch for p in parts[:3] if p.batch is not None and not p.batch.codec and p.size <= 4096]
     try:
-        return bool(looked) and all(next(b.records()).key is None for b in looked if b.record_count)
+        return bool(looked) and all(next(b.records()).key is None for b in looked if b.announced)
     except (RecordsError, StopIteration):
         return False
 

@@ -66,7 +66,7 @@ class OutOfOrder(ProduceDetector):
     def request(self, link: Link, exchange: Exchange) -> None:
         for key, _, batch in _idempotent(link, self.reading, exchange):
             known = self._sequences.of(key, _Sequence)
-            sequence, behind = batch.base_sequence, (batch.base_sequence + batch.record_count) & _MASK
+            sequence, behind = batch.base_sequence, (batch.base_sequence + batch.announced) & _MASK
             if batch.producer_epoch != known.epoch:
                 if known.refused:
                     self._bumped(link, key, known)

@@ -168,7 +168,7 @@ class TooLarge(ProduceDetector):
 
     def _refused(self, link: Link, exchange: Exchange, part: Part, error: int) -> None:
         # A client that gets this for several records splits the batch and sends the halves; one alone is lost.
-        alone = part.batch is None or part.batch.record_count <= 1
+        alone = part.batch is None or part.batch.announced <= 1
         finding = self.report(
             (link.identity, part.topic),
             exchange,

@@ -19,7 +19,7 @@ uint8_t *buffer_add(Buffer *buffer, Py_ssize_t size) {
         Py_ssize_t room = buffer->room ? buffer->room : FIRST;
         while (room - buffer->size < size)
             room *= 2;
-        uint8_t *bytes = realloc(buffer->bytes, room);
+        uint8_t *bytes = PyMem_RawRealloc(buffer->bytes, room);
         if (!bytes)
             return (uint8_t *)PyErr_NoMemory();
         buffer->bytes = bytes;
@@ -50,7 +50,7 @@ static PyObject *Buffer_clear(PyObject *self, PyObject *nothing) {
     }
     buffer->size = 0;
     if (buffer->room > KEPT) {
-        free(buffer->bytes);
+        PyMem_RawFree(buffer->bytes);
         buffer->bytes = NULL;
         buffer->room = 0;
     }
@@ -92,7 +92,7 @@ static PyObject *Buffer_new(PyTypeObject *type, PyObject *arguments, PyObject *k
 
 static void Buffer_dealloc(PyObject *self) {
     PyTypeObject *type = Py_TYPE(self);
-    free(((Buffer *)self)->bytes);
+    PyMem_RawFree(((Buffer *)self)->bytes);
     type->tp_free(self);
     Py_DECREF(type);
 }

@@ -15,12 +15,12 @@
 int queue_add(Track *track, const Waiting *what) {
     if (track->count == track->room) {
         Py_ssize_t room = track->room ? track->room * 2 : 16;
-        Waiting *queue = malloc(room * sizeof(Waiting));
+        Waiting *queue = PyMem_RawMalloc(room * sizeof(Waiting));
         if (!queue)
             return 0;
         for (Py_ssize_t i = 0; i < track->count; i++)
             queue[i] = *waiting_at(track, i);
-        free(track->queue);
+        PyMem_RawFree(track->queue);
         track->queue = queue;
         track->first = 0;
         track->room = room;
@@ -124,7 +124,37 @@ static int read_response(const Waiting *asked, const uint8_t *frame, Py_ssize_t 
     return DONE;
 }
 
+static Waiting *queue_last(Track *track) { return waiting_at(track, track->count - 1); }
+
 /* --- writing --------------------------------------------------------------------------------------------------- */
+
+/* How far a track has written, to go back there if the rest of something cannot be written. */
+typedef struct {
+    Py_ssize_t size;
+    uint64_t next[2];
+    Py_ssize_t frames, exchanges, errors;
+} Written;
+
+static Written written(const Track *track) {
+    const Tape *tape = track->tape;
+    Written now = {.frames = tape->frames, .exchanges = tape->exchanges, .errors = tape->errors};
+    if (track->buffer) {
+        now.size = track->buffer->size;
+        memcpy(now.next, track->next.buf, sizeof now.next);
+    }
+    return now;
+}
+
+static void unwrite(Track *track, const Written *before) {
+    Tape *tape = track->tape;
+    tape->frames = before->frames;
+    tape->exchanges = before->exchanges;
+    tape->errors = before->errors;
+    if (track->buffer) {
+        track->buffer->size = before->size;
+        memcpy(track->next.buf, before->next, sizeof before->next);
+    }
+}
 
 /* A frame with its size bytes as consecutive packets; one that was cut is one packet, cut as well. */
 static int write_frame(Track *track, int direction, const uint8_t *data, Py_ssize_t size, Py_ssize_t cut, int64_t time_ns) {
@@ -212,6 +242,7 @@ int take_request(Track *track, const uint8_t *data, Py_ssize_t size, Py_ssize_t 
     what.size = size;
     what.time_ns = time_ns;
     what.offset = place(track, base);
+    Written before = written(track);
     if (acks) {
         Py_ssize_t kept = track->tape->counting && size > MOST_HEAD ? MOST_HEAD : size;
         Memory memory = owned ? *owned : tape_memory(track->tape, kept);
@@ -228,13 +259,24 @@ int take_request(Track *track, const uint8_t *data, Py_ssize_t size, Py_ssize_t 
                 tape_back(track->tape, memory.bytes, memory.room);
             goto no_memory;
         }
-        return write_frame(track, 0, data, size, cut, time_ns);
+        state = write_frame(track, 0, data, size, cut, time_ns);
+        if (state != DONE) { /* nothing of it is taken: the memory stays whose it was */
+            unwrite(track, &before);
+            Waiting *last = queue_last(track);
+            if (owned)
+                last->frame = NULL;
+            waiting_free(track, last);
+            track->count--;
+        }
+        return state;
     }
     state = write_frame(track, 0, data, size, cut, time_ns);
     if (state == DONE)
         state = write_record(track, &what, 0, -1, 0, 0, 0);
     Py_DECREF(what.client);
-    if (state == DONE && owned)
+    if (state != DONE)
+        unwrite(track, &before);
+    else if (owned)
         tape_back(track->tape, owned->bytes, owned->room);
     return state;
 no_memory:
@@ -302,10 +344,13 @@ int take_response(Track *track, const uint8_t *data, Py_ssize_t size, Py_ssize_t
     if (state != DONE)
         return state;
     int64_t offset = place(track, base);
+    Written before = written(track);
     state = write_frame(track, 1, data, size, cut, time_ns);
     if (state == DONE)
         state = write_record(track, asked, time_ns - asked->time_ns, offset, size, cut, error);
     if (state == DONE)
         queue_take(track);
+    else
+        unwrite(track, &before);
     return state;
 }

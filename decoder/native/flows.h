@@ -77,7 +77,7 @@ typedef struct {
     long long most_waiting, most_frame, most_name;
     How *how;
     Stamp *stamps;
-    Py_ssize_t stamp_count;
+    Py_ssize_t stamp_count, stamp_room;
     PyObject *window; /* while it is walked */
     long long base;
 } Frames;

@@ -586,7 +586,7 @@ static int Frames_clear(PyObject *self) {
     frames->how = NULL;
     PyMem_Free(frames->stamps);
     frames->stamps = NULL;
-    frames->stamp_count = 0;
+    frames->stamp_count = frames->stamp_room = 0;
     return 0;
 }
 
@@ -620,24 +620,31 @@ static PyObject *Frames_new(PyTypeObject *type, PyObject *arguments, PyObject *k
     return (PyObject *)self;
 }
 
-/* interfaces([(ns per tick or 0, ns to add, link type), ...]) */
-static PyObject *Frames_interfaces(PyObject *self, PyObject *list) {
+/* interfaces(known, [(ns per tick or 0, ns to add, link type), ...]): these follow on the first `known` that are there */
+static PyObject *Frames_interfaces(PyObject *self, PyObject *arguments) {
     Frames *frames = (Frames *)self;
-    if (!PyList_Check(list)) {
-        PyErr_SetString(PyExc_TypeError, "expected a list");
+    Py_ssize_t known;
+    PyObject *list;
+    if (!PyArg_ParseTuple(arguments, "nO!", &known, &PyList_Type, &list))
+        return NULL;
+    if (known < 0 || known > frames->stamp_count) {
+        PyErr_SetString(PyExc_ValueError, "so many interfaces are not known");
         return NULL;
     }
-    Py_ssize_t count = PyList_GET_SIZE(list);
-    Stamp *stamps = PyMem_Calloc(count ? count : 1, sizeof(Stamp));
-    if (!stamps)
-        return PyErr_NoMemory();
-    for (Py_ssize_t i = 0; i < count; i++)
-        if (!PyArg_ParseTuple(PyList_GET_ITEM(list, i), "iLi", &stamps[i].unit, &stamps[i].added_ns, &stamps[i].linktype)) {
-            PyMem_Free(stamps);
+    Py_ssize_t count = known + PyList_GET_SIZE(list);
+    if (count > frames->stamp_room) {
+        Stamp *stamps = PyMem_Realloc(frames->stamps, (size_t)(2 * count) * sizeof(Stamp));
+        if (!stamps)
+            return PyErr_NoMemory();
+        frames->stamps = stamps;
+        frames->stamp_room = 2 * count;
+    }
+    frames->stamp_count = known;
+    for (Py_ssize_t i = known; i < count; i++) {
+        Stamp *stamp = &frames->stamps[i];
+        if (!PyArg_ParseTuple(PyList_GET_ITEM(list, i - known), "iLi", &stamp->unit, &stamp->added_ns, &stamp->linktype))
             return NULL;
-        }
-    PyMem_Free(frames->stamps);
-    frames->stamps = stamps;
+    }
     frames->stamp_count = count;
     Py_RETURN_NONE;
 }
@@ -653,7 +660,7 @@ static PyMemberDef Frames_members[] = {
 };
 
 static PyMethodDef Frames_methods[] = {
-    {"interfaces", Frames_interfaces, METH_O, NULL},
+    {"interfaces", Frames_interfaces, METH_VARARGS, NULL},
     {"write_to", Frames_write_to, METH_VARARGS, NULL},
     {"attach", Frames_attach, METH_VARARGS, NULL},
     {"walk", (PyCFunction)(void (*)(void))Frames_walk, METH_FASTCALL, NULL},

@@ -89,6 +89,8 @@ static int move_chunk(Mover *mover, LaneState *lane, Pair *pair) {
         return LEFT;
     if (!lane->direction && pair->inlined && owes(pair))
         return REST;
+    if (!lane->direction && pair->inlined && queue_memory((Queue *)pair->in_flight) > mover->share)
+        return LEFT;
     Py_ssize_t kept = way == GLANCE ? length(lane->carry) : 0;
     uint64_t room;
     if (kept > RING_CAREFUL / 2)
@@ -107,10 +109,10 @@ static int move_chunk(Mover *mover, LaneState *lane, Pair *pair) {
         if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
             return REST;
         int failed = got < 0 ? call(mover, pair, s_abort, NULL, NULL)
-                             : call(mover, lane, s_ended, PyLong_FromLongLong(clock_ns(CLOCK_REALTIME)), NULL);
+                             : call(mover, lane, s_ended, PyLong_FromLongLong(clock_ns(CLOCK_MONOTONIC) + mover->clock), NULL);
         return failed ? -1 : REST;
     }
-    part.now = clock_ns(CLOCK_REALTIME);
+    part.now = clock_ns(CLOCK_MONOTONIC) + mover->clock;
     part.count = part.cut = got + kept;
     PyObject *rest = NULL;
     if (way == GLANCE) {

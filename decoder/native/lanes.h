@@ -15,6 +15,8 @@ typedef struct {
     int lossless, switchable;
     unsigned int most; /* bytes of a frame */
     int called;        /* Python code has run in this turn */
+    long long clock;   /* what is added to the monotonic clock, for the time of what comes (proxy/clock.py) */
+    long long share;   /* bytes of requests that a connection may keep without being looked at (`Relay.crowded`) */
 } Mover;
 
 enum { MORE, REST, LEFT }; /* there is more; not now; for Python. -1: an exception is set */

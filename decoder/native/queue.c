@@ -35,6 +35,7 @@ int queue_push_kept(Queue *queue, uint64_t number, PyObject *frame, int64_t time
         return 0;
     }
     *queue_entry(queue, queue->count++) = (Entry){.number = number, .frame = frame, .time = time, .size = size};
+    queue->kept += PyBytes_GET_SIZE(frame);
     return 1;
 }
 
@@ -48,6 +49,7 @@ int queue_push_request(Queue *queue, uint64_t number, const uint8_t *request, in
     if (!queue_push_kept(queue, number, frame, time, (uint32_t)count - 4))
         return 0;
     queue_entry(queue, queue->count - 1)->shared = (uint32_t)same;
+    queue->kept -= same ? count : 0;
     return 1;
 }
 
@@ -146,8 +148,13 @@ void queue_remember_quiet(Queue *queue, PyObject *quiet, uint32_t keyver, const 
     *place = alike;
 }
 
+static int64_t kept_by(const Entry *entry) {
+    return entry->more ? entry->size : entry->frame && !entry->shared ? PyBytes_GET_SIZE(entry->frame) : 0;
+}
+
 static Entry leave(Queue *queue) {
     Entry entry = *queue_entry(queue, 0);
+    queue->kept -= kept_by(&entry);
     queue->head = (queue->head + 1) & (queue->capacity - 1);
     if (!--queue->count && queue->capacity > 1024) { /* give back what a burst took */
         PyMem_Free(queue->entries);
@@ -172,7 +179,7 @@ Py_ssize_t queue_place(const Queue *queue, uint32_t correlation) {
     return -1;
 }
 
-/* An int, or an object with an attribute `correlation`. */
+/* An int, or an object with an attribute `correlation`, and perhaps `weight`: how many bytes of requests it keeps. */
 static int entry_of(PyObject *value, Entry *entry) {
     if (PyLong_CheckExact(value)) {
         *entry = (Entry){.number = PyLong_AsUnsignedLongLong(value)};
@@ -185,7 +192,15 @@ static int entry_of(PyObject *value, Entry *entry) {
     Py_DECREF(correlation);
     if (number == -1 && PyErr_Occurred())
         return 0;
-    *entry = (Entry){.number = (uint64_t)number, .more = Py_NewRef(value)};
+    PyObject *weight = PyObject_GetAttrString(value, "weight");
+    if (!weight && !PyErr_ExceptionMatches(PyExc_AttributeError))
+        return 0;
+    PyErr_Clear();
+    unsigned long size = weight ? PyLong_AsUnsignedLong(weight) : 0;
+    Py_XDECREF(weight);
+    if (PyErr_Occurred())
+        return 0;
+    *entry = (Entry){.number = (uint64_t)number, .more = Py_NewRef(value), .size = (uint32_t)(size < UINT32_MAX ? size : UINT32_MAX)};
     return 1;
 }
 
@@ -203,6 +218,7 @@ static PyObject *Queue_append(PyObject *self, PyObject *value) {
         return NULL;
     }
     *queue_entry(queue, queue->count++) = entry;
+    queue->kept += kept_by(&entry);
     Py_RETURN_NONE;
 }
 
@@ -218,6 +234,7 @@ static PyObject *Queue_appendleft(PyObject *self, PyObject *value) {
     queue->head = (queue->head - 1) & (queue->capacity - 1);
     queue->count++;
     *queue_entry(queue, 0) = entry;
+    queue->kept += kept_by(&entry);
     Py_RETURN_NONE;
 }
 
@@ -240,6 +257,7 @@ static int empty(PyObject *self) {
     Py_ssize_t count = queue->count, head = queue->head, capacity = queue->capacity;
     queue->entries = NULL;
     queue->capacity = queue->head = queue->count = 0;
+    queue->kept = 0;
     for (Py_ssize_t i = 0; i < count; i++) {
         Py_XDECREF(entries[(head + i) & (capacity - 1)].more);
         Py_XDECREF(entries[(head + i) & (capacity - 1)].frame);
@@ -313,7 +331,13 @@ static PyObject *Queue_kept(PyObject *self, PyObject *nothing) {
     return Py_BuildValue("OLI", first->frame, (long long)first->time, (unsigned int)first->size);
 }
 
+static PyObject *Queue_memory(PyObject *self, PyObject *nothing) {
+    (void)nothing;
+    return PyLong_FromLongLong(queue_memory((Queue *)self));
+}
+
 static PyMethodDef Queue_methods[] = {
+    {"memory", Queue_memory, METH_NOARGS, NULL},
     {"append_kept", Queue_append_kept, METH_VARARGS, NULL},
     {"kept", Queue_kept, METH_NOARGS, NULL},
     {"append", Queue_append, METH_O, NULL},

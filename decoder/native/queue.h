@@ -10,7 +10,7 @@ typedef struct {
     PyObject *more;
     PyObject *frame; /* of a number: the request or its skeleton, if it may be asked for; bytes */
     int64_t time;    /* when it came, where there is a frame */
-    uint32_t size;   /* of the frame as it came */
+    uint32_t size;   /* of the frame as it came; of an object, the bytes of requests that it keeps */
     uint32_t shared; /* it is that of the entry before, but for the correlation id */
 } Entry;
 
@@ -26,6 +26,7 @@ typedef struct {
     PyObject_HEAD
     Entry *entries;
     Py_ssize_t capacity, head, count; /* capacity: a power of two, or 0 */
+    int64_t kept;                     /* bytes of requests that entries keep */
     Alike *alike[ALIKES];
     PyObject *alike_for;              /* by what they were judged */
     uint32_t alike_next, idle, wait;
@@ -67,6 +68,9 @@ static inline int begins_like(const uint8_t *own, const uint8_t *like, const uin
         differs |= (own[i] ^ like[i]) & mask[i];
     return !differs;
 }
+
+/* Bytes of memory that what waits here takes. */
+static inline int64_t queue_memory(const Queue *queue) { return queue->kept + (int64_t)(queue->count * sizeof(Entry)); }
 
 static inline Entry *queue_entry(const Queue *queue, Py_ssize_t index) {
     return &queue->entries[(queue->head + index) & (queue->capacity - 1)];

@@ -83,7 +83,7 @@ static int arguments_of(PyObject *const *a, const uint8_t **start, Py_ssize_t *a
     *count = PyLong_AsSsize_t(a[3]);
     if (PyErr_Occurred())
         return 0;
-    if (*at < 0 || *end < *at || *end > PyBytes_GET_SIZE(a[0])) {
+    if (*at < 0 || *end < *at || *end > PyBytes_GET_SIZE(a[0]) || *count < 0) {
         PyErr_SetString(PyExc_ValueError, "positions outside of the data");
         return 0;
     }

@@ -144,7 +144,7 @@ static int make_field(Walk *w, const Field *field, int last) {
 }
 
 static int make_struct(Walk *w, const Struct *plan, int last) {
-    Py_ssize_t asked = w->request ? plan->untagged - 1 : 0; /* behind which nobody asks for anything */
+    Py_ssize_t asked = w->request && plan->untagged ? plan->untagged - 1 : 0; /* behind which nobody asks for anything */
     for (Py_ssize_t i = asked; i < plan->untagged; i++)
         if (plan->fields[i].wanted)
             asked = i;

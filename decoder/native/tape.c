@@ -24,7 +24,7 @@ Memory tape_memory(Tape *tape, Py_ssize_t size) {
             memcpy(&list->first, found, sizeof(void *));
             list->count--;
         } else
-            found = malloc((size_t)SMALL_LEAST << which);
+            found = PyMem_RawMalloc((size_t)SMALL_LEAST << which);
         return (Memory){found, (Py_ssize_t)SMALL_LEAST << which};
     }
     for (int i = tape->spares - 1; i >= 0; i--)
@@ -35,7 +35,7 @@ Memory tape_memory(Tape *tape, Py_ssize_t size) {
             tape->spared -= found.room;
             return found;
         }
-    return (Memory){malloc(size), size};
+    return (Memory){PyMem_RawMalloc(size), size};
 }
 
 void tape_back(Tape *tape, uint8_t *bytes, Py_ssize_t room) {
@@ -53,14 +53,14 @@ void tape_back(Tape *tape, uint8_t *bytes, Py_ssize_t room) {
         tape->spared += room;
         return;
     }
-    free(bytes);
+    PyMem_RawFree(bytes);
 }
 
 Shape *tape_shape(Tape *tape, int direction, int key, int version) {
     if (key < 0 || key >= MOST_KEYS || version < 0 || version >= MOST_VERSIONS)
         return NULL;
     Shape **row = &tape->rows[direction][key];
-    if (!*row && !(*row = calloc(MOST_VERSIONS, sizeof(Shape))))
+    if (!*row && !(*row = PyMem_RawCalloc(MOST_VERSIONS, sizeof(Shape))))
         return NULL;
     Shape *shape = &(*row)[version];
     if (shape->known)
@@ -170,16 +170,16 @@ static void Tape_dealloc(PyObject *self) {
             Shape *row = tape->rows[direction][key];
             for (int version = 0; row && version < MOST_VERSIONS; version++)
                 Py_XDECREF(row[version].reader);
-            free(row);
+            PyMem_RawFree(row);
         }
     for (int which = 0; which < SMALLS; which++)
         while (tape->small[which].first) {
             void *first = tape->small[which].first;
             memcpy(&tape->small[which].first, first, sizeof(void *));
-            free(first);
+            PyMem_RawFree(first);
         }
     while (tape->spares)
-        free(tape->spare[--tape->spares].bytes);
+        PyMem_RawFree(tape->spare[--tape->spares].bytes);
     Py_XDECREF(tape->find);
     type->tp_free(self);
     Py_DECREF(type);

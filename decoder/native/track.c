@@ -62,7 +62,7 @@ static int hold(Track *track, Held *held, const uint8_t *data, Py_ssize_t size, 
         asked = asked < most ? asked : most;
         room = room > wanted ? room : wanted;
         room = room > asked ? room : asked;
-        Memory memory = held->bytes ? (Memory){realloc(held->bytes, room), room} : tape_memory(tape, room);
+        Memory memory = held->bytes ? (Memory){PyMem_RawRealloc(held->bytes, room), room} : tape_memory(tape, room);
         if (!memory.bytes)
             return 0;
         held->bytes = memory.bytes;
@@ -350,7 +350,7 @@ static PyObject *Track_release(PyObject *self, PyObject *nothing) {
     while (track->count)
         queue_take(track);
     for (int direction = 0; direction < 2; direction++) {
-        free(track->held[direction].bytes);
+        PyMem_RawFree(track->held[direction].bytes);
         track->held[direction] = (Held){0};
     }
     let_go(track);
@@ -465,9 +465,9 @@ static void Track_dealloc(PyObject *self) {
     Track *track = (Track *)self;
     while (track->count)
         queue_take(track);
-    free(track->queue);
-    free(track->held[0].bytes);
-    free(track->held[1].bytes);
+    PyMem_RawFree(track->queue);
+    PyMem_RawFree(track->held[0].bytes);
+    PyMem_RawFree(track->held[1].bytes);
     if (track->attached)
         PyBuffer_Release(&track->next);
     Py_XDECREF(track->buffer);

@@ -5,6 +5,8 @@
 int turns_ready(PyObject *module) { return module != NULL; } /* the relay does it in Python there */
 #else
 #include <errno.h>
+#include <limits.h>
+#include <structmember.h>
 #include <sys/epoll.h>
 
 #define MOST_TURNS 64 /* before Python has a look at the time */
@@ -165,6 +167,8 @@ static int Mover_init(PyObject *self, PyObject *arguments, PyObject *keywords) {
     Py_XSETREF(mover->editor, Py_XNewRef(editor));
     Py_XSETREF(mover->bulk, Py_XNewRef(bulk));
     Py_XSETREF(mover->plain, (PyTypeObject *)Py_NewRef(socket));
+    mover->share = LLONG_MAX;
+    mover->clock = clock_ns(CLOCK_REALTIME) - clock_ns(CLOCK_MONOTONIC);
     return 0;
 }
 
@@ -199,7 +203,12 @@ static PyMethodDef Mover_methods[] = {
     {NULL, NULL, 0, NULL},
 };
 
+static PyMemberDef Mover_members[] = {{"share", T_LONGLONG, offsetof(Mover, share), 0, NULL},
+                                      {"clock", T_LONGLONG, offsetof(Mover, clock), 0, NULL},
+                                      {NULL, 0, 0, 0, NULL}};
+
 static PyType_Slot Mover_slots[] = {{Py_tp_new, PyType_GenericNew},       {Py_tp_init, Mover_init},
+                                    {Py_tp_members, Mover_members},
                                     {Py_tp_dealloc, Mover_dealloc},       {Py_tp_traverse, Mover_traverse},
                                     {Py_tp_clear, Mover_clear},           {Py_tp_methods, Mover_methods},
                                     {0, NULL}};

@@ -105,8 +105,7 @@ class Batch:
 
         `limit` is the most bytes that decompression may yield.
         """
-        if self.record_count < 0:
-            raise BadLength(f"{self._where()}: {self.record_count} records", self.start + HEADER_SIZE - 4)
+        self.check_count()
         if self.codec:
             data = self.payload(limit=limit)
             pos, end = 0, len(data)
@@ -126,6 +125,16 @@ class Batch:
             yield from self.meant(records)
         except RecordsError as error:
             raise error.inside(self._where(), 0, decompressed=bool(self.codec)) from None
+
+    @property
+    def announced(self) -> int:
+        """How many records the header announces; a negative number announces none."""
+        return max(self.record_count, 0)
+
+    def check_count(self) -> None:
+        """Raise `BadLength` for a count that cannot be."""
+        if self.record_count < 0:
+            raise BadLength(f"{self._where()}: {self.record_count} records", self.start + HEADER_SIZE - 4)
 
     def meant(self, records: Iterator[Record]) -> Iterator[Record]:
         """Records as scanned, with what the header makes of them: int64 sums, and control records as such."""

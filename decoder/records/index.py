@@ -23,6 +23,7 @@ class RecordIndex(Sequence[Record]):
 
     def __init__(self, batch: Batch, *, limit: int = DEFAULT_LIMIT):
         self.batch = batch
+        batch.check_count()
         if batch.attributes & CODEC_MASK:
             data = batch.payload(limit=limit)
             start, end = 0, len(data)
@@ -30,7 +31,7 @@ class RecordIndex(Sequence[Record]):
             data, start, end = batch.data, batch.start + HEADER_SIZE, batch.end
         self._data = data
         count = self._count = batch.record_count
-        if native is not None and count >= 0:
+        if native is not None:
             table, behind = native.index(data, start, end, count)
             if behind == end and len(table) == count * 32:
                 self._table: memoryview | None = memoryview(table).cast("i")

@@ -277,6 +277,8 @@ def spans(data: bytes, pos: int, end: int, count: int) -> Iterator[tuple[int, in
         explain(data, start, end)
     if index < count:
         raise Truncated(f"{count} records were announced, {index} are there", end)
+    if pos != end:
+        raise BadLength(f"{end - pos} bytes are left over behind the last of {count} records", pos)
 
 
 def read_headers(data: bytes, pos: int, stop: int) -> tuple[Headers, int]:

@@ -13,6 +13,7 @@ from aiohttp import web
 
 from ..events import Event, ProcessFailed, ProcessStarted
 from ..life_events import RulesReplaced, WorkerEnded, WorkerStarted
+from .bounds import CURSOR, Bounds
 from .held import HeldFrames
 from .history import History
 from .leases import Leases
@@ -23,11 +24,10 @@ Metrics = Callable[[str], Awaitable[tuple[bytes, str]]]
 """From an Accept header to (text, content type): what `GET /metrics` answers."""
 Handler = Callable[["Api", web.Request], Awaitable[web.StreamResponse]]
 
-STATUS = {"missing": 404, "exists": 409, "invalid": 422, "malformed": 400, "busy": 503, "gone": 503, "failed": 500}
+STATUS = {"too large": 413, "missing": 404, "exists": 409, "invalid": 422, "malformed": 400, "busy": 503, "gone": 503, "failed": 500}
 """HTTP status by kind of failure."""
 HEARTBEAT_SECONDS = 10.0
 """How often a stream that has nothing to tell sends a comment, so that a vanished reader is noticed."""
-LONGEST_WAIT = 300.0
 
 
 @dataclass(slots=True)
@@ -145,10 +145,9 @@ def only(given: dict[str, Any], *known: str) -> None:
             raise Failed("invalid", f"no field {name!r} here, only {', '.join(known)}")
 
 
-def number(
-    name: str, given: Any, default: float | int | None, low: float, high: float, whole: bool = True
-) -> Any:
-    """A number of a query or a body, within bounds; the default (unchecked) where nothing is given."""
+def number(name: str, given: Any, bounds: Bounds, whole: bool = True) -> Any:
+    """A number of a query or a body, within bounds; their default where nothing is given."""
+    low, high, default = bounds
     if given is None:
         return default
     try:
@@ -208,5 +207,5 @@ async def tell(response: web.StreamResponse, event: str, data: Any, cursor: int 
 def cursor_of(request: web.Request) -> int | None:
     """Where a reader of a stream goes on: Last-Event-ID, or `since`."""
     given = request.headers.get("Last-Event-ID") or request.query.get("since")
-    cursor: int | None = number("since", given, None, 0, 2**62)
+    cursor: int | None = number("since", given, CURSOR)
     return cursor

@@ -56,7 +56,7 @@ class Guard:
         if not with_token:
             return
         scheme, _, given = headers.get("Authorization", "").partition(" ")
-        if not hmac.compare_digest(given.strip().encode(), self._token) or scheme.lower() != "bearer":
+        if not hmac.compare_digest(given.strip().encode("utf-8", "surrogateescape"), self._token) or scheme.lower() != "bearer":
             raise Refused(401, "the token is missing or wrong: send Authorization: Bearer TOKEN")
 
     def _own(self, host: str) -> bool:

@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from .schemas import SCHEMAS, TEXT, WHOLE, ref
+from .bounds import LINE, NUMBER_IN_PATH, Bounds
+from .schemas import SCHEMAS, ref
 
 if TYPE_CHECKING:
     from .routes import Route
@@ -15,12 +16,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A parameter of a request."""
+    """A parameter of a request. `bounds`: of a number; `choice`: what a text may be, if not anything."""
 
     name: str
     type: str
     text: str
     place: str = "query"
+    bounds: Bounds | None = None
+    choice: tuple[str, ...] = ()
+
+    def schema(self) -> dict[str, Any]:
+        if self.bounds is not None:
+            return self.bounds.schema(self.type)
+        if self.type == "string":
+            return {"type": "string", "enum": list(self.choice)} if self.choice else {"type": "string", "maxLength": LINE}
+        return {"type": self.type}
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,12 +96,12 @@ def _operation(route: Route) -> dict[str, Any]:
             "name": name,
             "in": "path",
             "required": True,
-            "schema": TEXT if name == "name" else WHOLE,
+            "schema": {"type": "string", "maxLength": LINE} if name == "name" else NUMBER_IN_PATH.schema("integer"),
         }
         for name in re.findall(r"{(\w+)}", route.path)
     ]
     parameters += [
-        {"name": query.name, "in": query.place, "description": query.text, "schema": {"type": query.type}}
+        {"name": query.name, "in": query.place, "description": query.text, "schema": query.schema()}
         for query in route.queries
     ]
     if parameters:

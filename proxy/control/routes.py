@@ -9,12 +9,13 @@ from aiohttp import web
 
 from . import openapi, seeing, steering
 from .api import Api, Handler, answer
+from .bounds import CURSOR, HITS, HITS_SEEN, HITS_TIMEOUT, LIMIT, WAIT
 from .openapi import Body, Query
 
 _FILTER = Query("filter", "string", "The filter language; all exchanges without.")
-_SINCE = Query("since", "integer", "A cursor (`next` of the last answer): only what is newer.")
-_LIMIT = Query("limit", "integer", "Most of them in one answer, 1 to 1000 (default 100).")
-_WAIT = Query("wait", "number", "Wait so many seconds for something to come, 300 at most (default 0).")
+_SINCE = Query("since", "integer", "A cursor (`next` of the last answer): only what is newer.", bounds=CURSOR)
+_LIMIT = Query("limit", "integer", "Most of them in one answer.", bounds=LIMIT)
+_WAIT = Query("wait", "number", "Wait so many seconds for something to come.", bounds=WAIT)
 _BODIES = Query("bodies", "boolean", "Decoded requests and responses, too.")
 _KINDS = Query("kinds", "string", "Names of events, separated by commas; all without.")
 _LAST = Query("Last-Event-ID", "string", "The id of the last event that was read: the stream goes on behind it.", "header")
@@ -61,7 +62,7 @@ ROUTES: tuple[Route, ...] = (
         steering.close_connection,
         "Close a connection, both sides of it.",
         "Closed",
-        (Query("how", "string", "fin (default) or rst."),),
+        (Query("how", "string", "fin (default) or rst.", choice=("fin", "rst")),),
         errors=(404, 422, 503),
     ),
     Route(
@@ -133,7 +134,7 @@ ROUTES: tuple[Route, ...] = (
         steering.rule_hits,
         "The newest hits of a rule, oldest first, each with the number of its exchange.",
         "RuleHits",
-        (Query("since", "integer", "Only hits behind this one."), _LIMIT),
+        (Query("since", "integer", "Only hits behind this one.", bounds=HITS_SEEN), _LIMIT),
         errors=(404, 422, 503),
     ),
     Route("DELETE", "/v1/rules/{name}", steering.rule_remove, "Remove a rule.", "Removed", errors=(404, 503)),
@@ -146,8 +147,8 @@ ROUTES: tuple[Route, ...] = (
         "Wait until a rule has so many hits in all.",
         "Waited",
         (
-            Query("hits", "integer", "How many (default 1)."),
-            Query("timeout", "number", "Seconds, 3600 at most (default 30)."),
+            Query("hits", "integer", "How many.", bounds=HITS),
+            Query("timeout", "number", "Seconds.", bounds=HITS_TIMEOUT),
         ),
         errors=(404, 422, 503),
     ),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from .bounds import HOLD_TIMEOUT, LEASE, LONGEST_TEXT, MOST_HELD, MOST_RULES, SECONDS, SIZE, TIMES
+
 Schema = dict[str, Any]
 
 
@@ -31,6 +33,7 @@ def _or_null(kind: str) -> Schema:
 TEXT: Schema = {"type": "string"}
 WHOLE: Schema = {"type": "integer"}
 NUMBER: Schema = {"type": "number"}
+SHORT_TEXT: Schema = {"type": "string", "maxLength": LONGEST_TEXT}
 YES: Schema = {"type": "boolean"}
 OBJECT: Schema = {"type": "object"}
 ADDRESS: Schema = {"type": "array", "prefixItems": [TEXT, WHOLE], "minItems": 2, "maxItems": 2}
@@ -81,6 +84,7 @@ _HELD = {
     "size": WHOLE,
     "undecoded": _or_null("string"),
 }
+_MANY_RULES: Schema = _list("Rule") | {"maxItems": MOST_RULES}
 _COUNTS = ("connections", "opened", "exchanges", "errors", "undecoded", "request_bytes", "response_bytes")
 _LOST = ("observer_bytes", "observer_chunks", "inspector_bytes", "events")
 
@@ -161,7 +165,7 @@ SCHEMAS: dict[str, Schema] = {
         {"name": TEXT, "when": OBJECT},
         more=True,
     ),
-    "Rules": {"anyOf": [ref("Rule"), _list("Rule"), _object({"rules": _list("Rule")})]},
+    "Rules": {"anyOf": [ref("Rule"), _MANY_RULES, _object({"rules": _MANY_RULES})]},
     "RuleStanding": _object(
         {"name": TEXT, "enabled": YES, "matched": WHOLE, "hits": WHOLE, "origin": {"enum": ["file", "api"]}, "source": ref("Rule")}
     ),
@@ -206,10 +210,10 @@ SCHEMAS: dict[str, Schema] = {
     "RecordingAsked": _object(
         {"directory": TEXT | {"description": "An absolute path; made if it is not there."}},
         {
-            "rotate_bytes": WHOLE | {"description": "Size of a segment; as the proxy was started, if not said."},
-            "rotate_seconds": NUMBER,
-            "keep_bytes": WHOLE | {"description": "The oldest segments are removed when all are larger."},
-            "keep_seconds": NUMBER | {"description": "Segments are removed when they are older."},
+            "rotate_bytes": SIZE.schema("integer") | {"description": "Size of a segment; as the proxy was started, if not said."},
+            "rotate_seconds": SECONDS.schema("number"),
+            "keep_bytes": SIZE.schema("integer") | {"description": "The oldest segments are removed when all are larger."},
+            "keep_seconds": SECONDS.schema("number") | {"description": "Segments are removed when they are older."},
         },
     ),
     "Flight": _object(
@@ -226,8 +230,8 @@ SCHEMAS: dict[str, Schema] = {
     "FlightAsked": _object(
         {},
         {
-            "label": TEXT | {"description": "What its name begins with."},
-            "reason": TEXT | {"description": "Kept with it."},
+            "label": SHORT_TEXT | {"description": "What its name begins with."},
+            "reason": SHORT_TEXT | {"description": "Kept with it."},
         },
     ),
     "FlightBegun": _object(
@@ -253,10 +257,10 @@ SCHEMAS: dict[str, Schema] = {
         {
             "request": YES | {"description": "Hold requests before they are forwarded."},
             "response": YES | {"description": "Hold responses before they are delivered."},
-            "timeout": NUMBER | {"description": "Seconds after which a frame goes on as it came (default 30)."},
-            "most": WHOLE | {"description": "Most frames at one time (default 16); others pass."},
-            "times": WHOLE | {"description": "Hold so many in all (default: no end)."},
-            "lease": NUMBER | {"description": "Seconds after which it ends unless it is renewed (default: no end)."},
+            "timeout": HOLD_TIMEOUT.schema("number") | {"description": "Seconds after which a frame goes on as it came."},
+            "most": MOST_HELD.schema("integer") | {"description": "Most frames at one time; others pass."},
+            "times": TIMES.schema("integer") | {"description": "Hold so many in all (default: no end)."},
+            "lease": LEASE.schema("number") | {"description": "Seconds after which it ends unless it is renewed (default: no end)."},
         },
     ),
     "Renewed": _object({"id": WHOLE, "lease": NUMBER}),
@@ -279,7 +283,7 @@ SCHEMAS: dict[str, Schema] = {
             "silent": {"const": True, "description": "It goes nowhere, and nothing comes instead."},
         },
     ),
-    "Extend": _object({}, {"timeout": NUMBER | {"description": "Seconds from now on (default 30)."}}),
+    "Extend": _object({}, {"timeout": HOLD_TIMEOUT.schema("number") | {"description": "Seconds from now on."}}),
     "Decided": _object({"id": WHOLE, "done": {"enum": ["resumed", "edited", "answered", "closed", "dropped"]}}),
     "Stopping": _object({"stopping": YES}),
     "Health": _object({"live": YES, "ready": YES, "down": {"type": "array", "items": TEXT}}),

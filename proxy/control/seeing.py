@@ -10,7 +10,6 @@ from aiohttp import web
 from ..events import Counts, Listening
 from .api import (
     HEARTBEAT_SECONDS,
-    LONGEST_WAIT,
     Api,
     answer,
     cursor_of,
@@ -20,6 +19,7 @@ from .api import (
     stream,
     tell,
 )
+from .bounds import CURSOR, LIMIT, WAIT
 from .links import Failed, Link
 from .relays import Relays
 
@@ -105,13 +105,13 @@ async def connections(api: Api, request: web.Request) -> web.Response:
 
 async def exchanges(api: Api, request: web.Request) -> web.Response:
     query = request.query
-    wait = number("wait", query.get("wait"), 0.0, 0, LONGEST_WAIT, whole=False)
+    wait = number("wait", query.get("wait"), WAIT, whole=False)
     found = await api.inspector.ask(
         "exchanges",
         within=wait + 30.0,
         filter=query.get("filter"),
-        since=number("since", query.get("since"), None, 0, 2**62),
-        limit=number("limit", query.get("limit"), 100, 1, 1000),
+        since=number("since", query.get("since"), CURSOR),
+        limit=number("limit", query.get("limit"), LIMIT),
         wait=wait,
         bodies=flag("bodies", query.get("bodies")),
     )
@@ -161,10 +161,10 @@ async def findings(api: Api, request: web.Request) -> web.Response:
 
 async def events(api: Api, request: web.Request) -> web.Response:
     query = request.query
-    since = number("since", query.get("since"), 0, 0, 2**62)
-    limit = number("limit", query.get("limit"), 100, 1, 1000)
+    since = number("since", query.get("since"), CURSOR) or 0
+    limit = number("limit", query.get("limit"), LIMIT)
     kinds = frozenset(filter(None, query.get("kinds", "").split(",")))
-    until = time.monotonic() + number("wait", query.get("wait"), 0.0, 0, LONGEST_WAIT, whole=False)
+    until = time.monotonic() + number("wait", query.get("wait"), WAIT, whole=False)
     while True:
         found, cursor, lost = api.history.since(since, limit, kinds)
         left = until - time.monotonic()

@@ -23,14 +23,15 @@ from ..child import PACKET, receive_settings
 from ..events import ShutdownAsked, encode
 from .api import Api, Handler, answer, failure
 from .auth import Guard, Refused
+from .bounds import BODY_BYTES
 from .held import HeldFrames
 from .history import History
 from .links import Failed, Link
+from .logs import logger
 from .metrics import scraped
 from .relays import Relays
 from .routes import OPEN, ROUTES
 
-BODY_BYTES = 8 << 20
 AT_ONCE = 128
 """Most requests that are answered at one time, streams included."""
 NICE = 5
@@ -127,7 +128,10 @@ class Server:
             return failure(error)
         except web.HTTPException as error:
             kind = {404: "missing", 405: "method", 413: "too large"}.get(error.status, "malformed")
-            return answer({"error": kind, "message": error.text or error.reason}, error.status)
+            refused = answer({"error": kind, "message": error.text or error.reason}, error.status)
+            if "Allow" in error.headers:
+                refused.headers["Allow"] = error.headers["Allow"]
+            return refused
         except (ConnectionError, asyncio.CancelledError):
             raise
         except Exception as error:
@@ -156,7 +160,12 @@ class Server:
             await self._api.links[name].connect(socket.socket(fileno=fd))
         self._supervisor.setblocking(False)
         runner = web.AppRunner(
-            self.application(), access_log=None, handler_cancellation=True, shutdown_timeout=0.5, keepalive_timeout=60
+            self.application(),
+            access_log=None,
+            logger=logger("barnabas.control"),
+            handler_cancellation=True,
+            shutdown_timeout=0.5,
+            keepalive_timeout=60,
         )
         await runner.setup()
         self._listener.setblocking(False)

@@ -10,17 +10,31 @@ from aiohttp import web
 from ...plugins.rules import Rule, RuleError, parse
 from ..tally import new_serial
 from .api import Api, answer, body_of, flag, in_path, number, only, text_of
+from .bounds import (
+    HITS,
+    HITS_SEEN,
+    HITS_TIMEOUT,
+    HOLD_TIMEOUT,
+    LEASE,
+    LIMIT,
+    LONGEST_TEXT,
+    MOST_HELD,
+    MOST_RULES,
+    RULES_BYTES,
+    SECONDS,
+    SIZE,
+    TIMES,
+    WAIT,
+)
 from .links import Failed
 
-LONGEST_HOLD = 3600.0
-LONGEST_TEXT = 1000
 _KEPT = {
-    "rotate_bytes": (2**62, True),
-    "rotate_seconds": (10**9, False),
-    "keep_bytes": (2**62, True),
-    "keep_seconds": (10**9, False),
+    "rotate_bytes": (SIZE, True),
+    "rotate_seconds": (SECONDS, False),
+    "keep_bytes": (SIZE, True),
+    "keep_seconds": (SECONDS, False),
 }
-"""How a recording is cut and kept: fields, the most that they can be, and whether they are whole."""
+"""How a recording is cut and kept: fields, what they can be, and whether they are whole."""
 
 
 async def close_connection(api: Api, request: web.Request) -> web.Response:
@@ -33,9 +47,16 @@ async def close_connection(api: Api, request: web.Request) -> web.Response:
 # -- rules -----------------------------------------------------------------------------------------------------
 
 
-def _read(text: str, first: int) -> list[Rule]:
+async def _read(request: web.Request, standing: int) -> list[Rule]:
+    """The rules of a body, of which so many may come that with those that stand there are not too many."""
+    if (request.content_length or 0) > RULES_BYTES:
+        raise Failed("too large", f"a body of rules has up to {RULES_BYTES} bytes")
+    text = await text_of(request)
+    if len(text) > RULES_BYTES:
+        raise Failed("too large", f"a body of rules has up to {RULES_BYTES} bytes")
     try:
-        return parse(text, "body", first)
+        # Beside the loop, which has others to answer.
+        return await asyncio.to_thread(parse, text, "body", standing + 1, MOST_RULES - standing)
     except RuleError as error:
         raise Failed("invalid", error.text, line=error.line, column=error.column) from None
 
@@ -53,16 +74,14 @@ async def rules(api: Api, request: web.Request) -> web.Response:
 
 
 async def rules_add(api: Api, request: web.Request) -> web.Response:
-    text = await text_of(request)
-    found = _read(text, len(await _rules(api)) + 1)
+    found = await _read(request, len(await _rules(api)))
     done = await api.relay.ask("rules.add", rules=[_standing(rule) for rule in found])
     names = {rule.name for rule in found}
     return answer({"rules": [rule for rule in done["rules"] if rule["name"] in names]}, 201)
 
 
 async def rules_replace(api: Api, request: web.Request) -> web.Response:
-    text = await text_of(request)
-    found = _read(text, 1)
+    found = await _read(request, 0)
     return answer(await api.relay.ask("rules.replace", rules=[_standing(rule) for rule in found]))
 
 
@@ -80,8 +99,8 @@ async def rule(api: Api, request: web.Request) -> web.Response:
 async def rule_hits(api: Api, request: web.Request) -> web.Response:
     """The newest hits, each with the number of its exchange (`GET /v1/exchanges/{id}`) as far as that is known."""
     name = request.match_info["name"]
-    since = number("since", request.query.get("since"), 0, 0, 2**53)
-    limit = number("limit", request.query.get("limit"), 100, 1, 1000)
+    since = number("since", request.query.get("since"), HITS_SEEN)
+    limit = number("limit", request.query.get("limit"), LIMIT)
     found = await api.relay.ask("rules.hits", name=name, since=since)
     hits = found["hits"][-limit:]
     wanted = [(hit["connection"], hit["note"], hit["time_ns"]) for hit in hits]
@@ -95,7 +114,7 @@ async def rule_hits(api: Api, request: web.Request) -> web.Response:
 
 async def rule_put(api: Api, request: web.Request) -> web.Response:
     name = request.match_info["name"]
-    found = _read(await text_of(request), 1)
+    found = await _read(request, 0)
     if len(found) != 1:
         raise Failed("invalid", "the body is one rule")
     fields = found[0].to_dict() | {"name": name}
@@ -125,8 +144,8 @@ async def _enable(api: Api, request: web.Request, enabled: bool) -> web.Response
 
 async def rule_wait(api: Api, request: web.Request) -> web.Response:
     name = request.match_info["name"]
-    hits = number("hits", request.query.get("hits"), 1, 1, 2**53)
-    timeout = number("timeout", request.query.get("timeout"), 30.0, 0, LONGEST_HOLD, whole=False)
+    hits = number("hits", request.query.get("hits"), HITS)
+    timeout = number("timeout", request.query.get("timeout"), HITS_TIMEOUT, whole=False)
     waiting = asyncio.ensure_future(api.relay.ask("wait", within=timeout + 3600.0, name=name, hits=hits))
     done, _ = await asyncio.wait({waiting}, timeout=timeout)
     if done:
@@ -148,7 +167,7 @@ async def recording_start(api: Api, request: web.Request) -> web.Response:
     directory = given.get("directory")
     if not isinstance(directory, str) or not directory.startswith("/") or "\0" in directory:
         raise Failed("invalid", "directory is an absolute path")
-    kept = {name: number(name, given.get(name), None, 1, most, whole) for name, (most, whole) in _KEPT.items()}
+    kept = {name: number(name, given.get(name), bounds, whole) for name, (bounds, whole) in _KEPT.items()}
     return answer(await api.observer.ask("recording.start", directory=directory, **kept))
 
 
@@ -188,13 +207,13 @@ async def intercept_add(api: Api, request: web.Request) -> web.Response:
         sides["request"] = True
     if not any(sides.values()) or not all(isinstance(value, bool) for value in sides.values()):
         raise Failed("invalid", "request and response are true or false, and one of them is true")
-    lease = number("lease", given.get("lease"), None, 1.0, LONGEST_HOLD, whole=False)
+    lease = number("lease", given.get("lease"), LEASE, whole=False)
     done = await api.relay.ask(
         "intercepts.add",
         filter=text,
-        timeout=number("timeout", given.get("timeout"), 30.0, 0.1, LONGEST_HOLD, whole=False),
-        most=number("most", given.get("most"), 16, 1, 1000),
-        times=number("times", given.get("times"), None, 1, 2**53),
+        timeout=number("timeout", given.get("timeout"), HOLD_TIMEOUT, whole=False),
+        most=number("most", given.get("most"), MOST_HELD),
+        times=number("times", given.get("times"), TIMES),
         **sides,
     )
     if lease is not None:
@@ -216,7 +235,7 @@ async def intercept_remove(api: Api, request: web.Request) -> web.Response:
 
 
 async def held(api: Api, request: web.Request) -> web.Response:
-    until = asyncio.get_running_loop().time() + number("wait", request.query.get("wait"), 0.0, 0, 300, whole=False)
+    until = asyncio.get_running_loop().time() + number("wait", request.query.get("wait"), WAIT, whole=False)
     while not (found := api.held.listed()) and (left := until - asyncio.get_running_loop().time()) > 0:
         await api.history.wait(min(left, 0.05))
     bodies = flag("bodies", request.query.get("bodies"))
@@ -268,7 +287,7 @@ async def held_extend(api: Api, request: web.Request) -> web.Response:
     frame = api.held.get(in_path(request, "id"))
     given = await body_of(request)
     only(given, "timeout")
-    seconds = number("timeout", given.get("timeout"), 30.0, 0.1, LONGEST_HOLD, whole=False)
+    seconds = number("timeout", given.get("timeout"), HOLD_TIMEOUT, whole=False)
     await api.relay.ask("extend", held=frame.number, seconds=seconds)
     frame.wait_for(seconds)
     return answer(frame.to_dict(api.values, body=False))

@@ -12,6 +12,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
+from ..clock import now_ns
 from ..inflight import InFlight, entry_id
 from .own_request import OwnRequest
 
@@ -68,11 +69,10 @@ class Asks:
         key, version = int.from_bytes(frame[:2], "big"), int.from_bytes(frame[2:4], "big")
         entry = InFlight(key, version, correlation)
         entry.plugged = asked
-        connection.in_flight.append(entry)
-        connection.changes += 1
+        connection.wait_for_response(entry, asked.frame)
         connection.asking += 1
         whole = len(frame).to_bytes(4, "big") + frame
-        connection.broker_leg(0, whole, f"plugin {asked.by!r} asks", time.time_ns())
+        connection.broker_leg(0, whole, f"plugin {asked.by!r} asks", now_ns())
         lane.push(whole)
 
     def _free(self, connection: Answering) -> int:

@@ -16,6 +16,7 @@ from ...decoder.filter import compile
 from ...plugins import fetch_sessions
 from ...plugins.fetch_sessions import FETCH
 from .. import carrying
+from ..clock import now_ns
 from ..editing import API_VERSIONS, METADATA, framed
 from ..events import RelayFault, show
 from ..inflight import REQUEST
@@ -114,7 +115,8 @@ class Plugged:
         """What the hooks say to a request."""
         if delay := verdict.get("d"):
             rest = {name: value for name, value in verdict.items() if name != "d"}
-            carrying.wait(connection.request, delay, partial(self._requested, connection, original, rest, changed))
+            then = partial(self._requested, connection, original, rest, changed)
+            carrying.wait(connection.request, delay, then, size=len(original) + len(changed))
             return
         kind = verdict.get("k", "forward")
         note = verdict.get("note", "")
@@ -173,7 +175,7 @@ class Plugged:
         if delay := verdict.get("d"):
             rest = {name: value for name, value in verdict.items() if name != "d"}
             then = partial(self._responded, connection, seen, original, frame, note, rest, changed)
-            carrying.wait(connection.response, delay, then)
+            carrying.wait(connection.response, delay, then, size=len(frame) + len(changed))
             return
         kind = verdict.get("k", "forward")
         said = verdict.get("note", "")
@@ -226,7 +228,7 @@ class Plugged:
         lane = question.lane
         lane.waits -= 1
         lane.paused = bool(lane.waits)
-        now = time.time_ns()
+        now = now_ns()
         try:
             question.then(verdict, data, now)
             if not question.connection.closed:

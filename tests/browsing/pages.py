@@ -121,12 +121,15 @@ class Browser:
 
     def __init__(self, server: Server, *, enter: bool = True):
         self._server, self._enter = server, enter
+        self._socket = f"://{server.host}/ws"
         self.http = aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True))
 
     async def __aenter__(self) -> Browser:
         if self._enter:
             async with self.http.get(self._server.address) as answer:
-                assert answer.status == 200, await answer.text()
+                text = await answer.text()
+                assert answer.status == 200, text
+                self._socket = re.search(r'websocket-url="ws(://[^"]+)"', text)[1]  # type: ignore[index]
         return self
 
     async def __aexit__(self, *_: Any) -> None:
@@ -135,5 +138,5 @@ class Browser:
     async def page(self, **headers: str) -> Page:
         """Open a page; a refusal is `aiohttp.WSServerHandshakeError`."""
         said = {"Origin": self._server.base} | headers
-        address = f"{self._server.base}/ws?width=120&height=40"
+        address = f"http{self._socket}?width=120&height=40"
         return Page(await self.http.ws_connect(address, headers=said, max_msg_size=0))

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from barnabas import decoder
 from barnabas.captures import Capture, open_capture, tables
-from barnabas.captures.exporting import Format, dump, program, stable, write, written
+from barnabas.captures.exporting import Format, ThereAlready, dump, program, stable, write, written
 from barnabas.captures.exporting.text import cell
 from barnabas.decoder import facts, records
 from harness.recordings import RecordingBuilder, metadata_answer, produce
@@ -199,13 +199,41 @@ def test_a_file_is_there_whole_or_not_at_all(tmp_path: Path, evil: Capture) -> N
             yield row
 
     for form in Format:
-        with pytest.raises(KeyboardInterrupt), written(path) as file:
+        with pytest.raises(KeyboardInterrupt), written(path, force=True) as file:
             write(file, form, stopped(), options.columns)
         assert path.read_text() == "before" and os.listdir(tmp_path) == ["out.csv"]
-    (tmp_path / "link.csv").symlink_to(path)
-    with written(tmp_path / "link.csv") as file:
+        with pytest.raises(KeyboardInterrupt), written(tmp_path / "new.csv") as file:
+            write(file, form, stopped(), options.columns)
+        assert os.listdir(tmp_path) == ["out.csv"]
+
+
+@pytest.mark.parametrize("there", ["file", "link", "dangling"])
+def test_what_is_there_is_replaced_only_if_asked_for_and_never_through_a_link(tmp_path: Path, there: str) -> None:
+    path, elsewhere = tmp_path / "out.csv", tmp_path / "elsewhere"
+    elsewhere.write_text("theirs")
+    if there == "file":
+        path.write_text("before")
+    else:
+        path.symlink_to(elsewhere if there == "link" else tmp_path / "nowhere")
+    with pytest.raises(ThereAlready), written(path):
+        raise AssertionError("it is not begun")
+    with written(path, force=True) as file:
         file.write(b"after")
-    assert path.read_text() == "after" and path.stat().st_mode & 0o777 == 0o600 and (tmp_path / "link.csv").is_symlink()
+    assert path.read_text() == "after" and not path.is_symlink() and path.stat().st_mode & 0o777 == 0o600
+    assert elsewhere.read_text() == "theirs" and sorted(os.listdir(tmp_path)) == ["elsewhere", "out.csv"]
+
+
+def test_what_comes_meanwhile_stays(tmp_path: Path) -> None:
+    path = tmp_path / "out.csv"
+
+    def write_both() -> None:
+        with written(path) as file:
+            file.write(b"ours")
+            path.write_text("theirs")
+
+    with pytest.raises(ThereAlready):
+        write_both()
+    assert path.read_text() == "theirs" and os.listdir(tmp_path) == ["out.csv"]
 
 
 def test_programs_hold_traffic_as_literals_only(evil: Capture) -> None:

@@ -266,7 +266,7 @@ def test_software_is_known_from_api_versions(testbed: Testbed) -> None:
 
 def test_what_the_decision_took_is_part_of_the_delay(monkeypatch: pytest.MonkeyPatch) -> None:
     """A clock that stood still or was set back makes no delay longer, and none is less than nothing."""
-    monkeypatch.setattr(carrying.time, "time_ns", lambda: 1_000 * MS)
+    monkeypatch.setattr(carrying, "now_ns", lambda: 1_000 * MS)
     for since, left in ((1_000, 20), (997, 17), (1_001, 20), (900, 0)):
         fate = Fate("slow", 1, response_delay=20 * MS)
         carrying.count_in(fate, since * MS)

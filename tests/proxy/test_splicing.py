@@ -16,6 +16,7 @@ import pytest
 from barnabas import decoder
 from barnabas.captures import open_capture
 from barnabas.captures.verifying import verify
+from barnabas.plugins.rules import Rule
 from barnabas.proxy import Proxy, splicing
 from barnabas.proxy.events import ConnectionClosed, Counts
 from barnabas.proxy.reading import Lost, RingReader
@@ -238,3 +239,29 @@ def test_fetch_responses_are_followed_to_their_node_endpoints_while_they_are_spl
         else:
             assert got == answer
     assert pipes_of(proxy) >= 2
+
+
+def test_a_response_that_is_kept_back_behind_a_large_one(testbed: Testbed) -> None:
+    """After a large frame little is received at once; what is kept back of the next one may be more than that."""
+    commit = decoder.facts.api_key("OffsetCommit")
+    large = wire.request(0, 3, 1, bytes(1 << 20))
+    asked = wire.with_size(decoder.encode_request(commit, 8, {"group_id": "g"}, correlation_id=2))
+    topic = {"name": "t", "partitions": [{"partition_index": number} for number in range(8_000)]}
+    answer = wire.with_size(decoder.encode_response(commit, 8, {"topics": [topic]}, correlation_id=2))
+    answers = [wire.response(1, bytes(1 << 20)), answer]
+    beginning = threading.Event()
+
+    def script(sock: socket.socket) -> None:
+        wire.read_frame(sock)
+        sock.sendall(answers[0])
+        wire.read_frame(sock)
+        for at in range(0, len(answer), 20_000):  # each is received by itself
+            sock.sendall(answer[at : at + 20_000])
+            beginning.wait(0.1)
+
+    rule = Rule.of("api == OffsetCommit and err", edit={"throttle_time_ms": 1})
+    proxy = testbed.proxy(testbed.broker(script).address, snaplen=SNAPLEN, rules=[rule])
+    client = testbed.client(proxy.address)
+    for request, response in zip((large, asked), answers, strict=True):
+        client.sendall(request)
+        assert wire.read_frame(client) == response

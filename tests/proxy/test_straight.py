@@ -164,7 +164,7 @@ class Twins:
 def _same_names(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recording.os, "urandom", lambda size: bytes(size))
     monkeypatch.setattr(recording.time, "strftime", lambda *a: "20261122-120000")
-    monkeypatch.setattr(recordings.time, "time_ns", lambda: START)
+    monkeypatch.setattr(recordings, "now_ns", lambda: START)
 
 
 def files(directory: Path) -> dict[str, bytes]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from .failure import Failure
 
@@ -19,6 +20,12 @@ def parse(text: str, option: str, *, port: int | None = None) -> Address:
     if not match or number is None or not host:
         raise Failure(f"{option} {text!r} is no HOST:PORT; an example: {option} 127.0.0.1:9092")
     return host, number
+
+
+def parse_all(texts: Sequence[str], option: str, *, port: int | None = None) -> list[Address]:
+    """The addresses of an option that may be given several times, each with commas between; no two are the same."""
+    found = [parse(each.strip(), option, port=port) for text in texts for each in text.split(",")]
+    return list(dict.fromkeys(found))
 
 
 def show(address: Address) -> str:

@@ -123,7 +123,7 @@ max-connections = 0           # of each cluster, more clients wait; 0: as many a
 
 [[cluster]]
 name = "orders"               # in front of every line about this cluster
-broker = "127.0.0.1:9092"     # any of its brokers; the others are found
+broker = "127.0.0.1:9092"     # some of its brokers ("a:9092,b:9092"); the others are found
 listen = "127.0.0.1:19092"    # clients' bootstrap.servers; brokers get the ports that follow
 record = "recordings/orders"  # leave out to record nothing
 # keep-size = "10GB"           # of the recording: the oldest segments are removed

@@ -15,7 +15,7 @@ from typing import Annotated, Any, BinaryIO, cast
 import typer
 
 from ...captures import Capture, tables
-from ...captures.exporting import Format, NoProgram, case, check, dump, program, write, written
+from ...captures.exporting import Format, NoProgram, ThereAlready, case, check, dump, program, write, written
 from ...captures.exporting.text import json_visible
 from ...captures.selection import Selection
 from ...captures.tables.reading import EVERYTHING
@@ -85,6 +85,7 @@ def export(
     output: Annotated[
         Path, typer.Option("--output", "-o", help="The file; - is standard output.", metavar="FILE")
     ] = Path("-"),
+    force: Annotated[bool, typer.Option("--force", help="Replace FILE if it is there.")] = False,
     schema: Annotated[
         list[str] | None,
         typer.Option("--schema", help="With --show-values: a schema for values, as decode takes it.", metavar="FILE"),
@@ -107,7 +108,7 @@ def export(
     chosen = form or _SUFFIXES.get(output.suffix.lower()) or (As.JSONL if exchange is None else As.TEXT)
     schemas = schemas_of(schema or [], registry)
     if exchange is not None:
-        _one(capture, exchange, chosen, output, show_values, schemas)
+        _one(capture, exchange, chosen, output, force, show_values, schemas)
         return
     if str(chosen) not in _OF_TABLES:
         raise Failure(f"--as {chosen} shows one exchange: say which with --exchange NO")
@@ -117,7 +118,7 @@ def export(
     except ValueError as error:
         hint = "; add --show-values" if "values are asked for" in str(error) else ""
         raise Failure(visible(str(error)) + hint) from None
-    _table(capture, Format(str(chosen)), options, wanted, limit, output)
+    _table(capture, Format(str(chosen)), options, wanted, limit, output, force)
 
 
 def _columns(
@@ -137,7 +138,13 @@ def _columns(
 
 
 def _table(
-    capture: Path, form: Format, options: tables.Options, wanted: Filter | None, limit: int | None, output: Path
+    capture: Path,
+    form: Format,
+    options: tables.Options,
+    wanted: Filter | None,
+    limit: int | None,
+    output: Path,
+    force: bool,
 ) -> None:
     if form is Format.PARQUET and str(output) == "-" and sys.stdout.isatty():
         raise Failure("Parquet is not for a terminal: give -o FILE")
@@ -151,7 +158,7 @@ def _table(
                 rows = tables.Rows(opened, options, wanted)
             except ValueError as error:
                 raise Failure(str(error)) from None
-            with _writing(output) as file:
+            with _writing(output, force) as file:
                 count = write(file, form, islice(_watched(opened, rows), limit), options.columns)
             for note in (opened.note, *rows.notes):
                 if note:
@@ -192,9 +199,9 @@ class _Sink(io.RawIOBase):
 
 
 @contextmanager
-def _writing(path: Path) -> Iterator[BinaryIO]:
+def _writing(path: Path, force: bool) -> Iterator[BinaryIO]:
     """`written`, with Failure for a file that cannot be."""
-    inner = written(path)
+    inner = written(path, force)
     try:
         file = inner.__enter__()
     except OSError as error:
@@ -217,10 +224,14 @@ def _writing(path: Path) -> Iterator[BinaryIO]:
 
 
 def _unwritten(path: Path, error: OSError) -> Failure:
+    if isinstance(error, ThereAlready):
+        return Failure(f"{visible(str(path))} is there already: give another name, or --force to replace it")
     return Failure(f"{visible(str(path))} cannot be written: {error.strerror or error}")
 
 
-def _one(path: Path, number: int, form: As, output: Path, values: bool, schemas: SchemaSource | None) -> None:
+def _one(
+    path: Path, number: int, form: As, output: Path, force: bool, values: bool, schemas: SchemaSource | None
+) -> None:
     """Write one exchange."""
     if form in (As.JSONL, As.CSV, As.PARQUET):
         raise Failure(f"--as {form} shows tables; one exchange is shown as python, pytest, hex, json or text")
@@ -233,7 +244,7 @@ def _one(path: Path, number: int, form: As, output: Path, values: bool, schemas:
             raise Failure(f"--exchange {number}: {visible(str(error))}") from None
         except ValueError as error:
             raise Failure(f"--exchange {number} cannot be read back: {visible(str(error))}") from None
-        with _writing(output) as file:
+        with _writing(output, force) as file:
             file.write(text.encode("utf-8", "replace"))
 
 

@@ -18,7 +18,7 @@ from . import proxy_metering as metering
 from . import proxy_plugins as extending
 from . import proxy_security as options
 from . import proxy_versions as speaking
-from .address import parse
+from .address import parse, parse_all
 from .failure import Failure
 from .proxy_running import Cluster, load_rules, run
 
@@ -29,7 +29,13 @@ TRANSPARENT_LISTEN = "[::]:19092"
 def proxy(
     context: typer.Context,
     broker: Annotated[
-        str | None, typer.Option("--broker", help="A bootstrap broker, HOST:PORT.", metavar="HOST:PORT")
+        list[str] | None,
+        typer.Option(
+            "--broker",
+            help="Bootstrap brokers, as clients have them: HOST:PORT,... or again and again. When one is down the next is "
+            "tried, then those that have been found since.",
+            metavar="HOST:PORT,...",
+        ),
     ] = None,
     listen: Annotated[
         str | None,
@@ -155,10 +161,11 @@ def cluster_config(name: str, given: dict[str, Any]) -> Cluster:
         feed=given["feed"], token_file=given["feed_token_file"], metrics=given["metrics"], by=given["metrics_by"],
         statsd=given["statsd"], prefix=given["statsd_prefix"], tags=given["statsd_tags"],
     )  # fmt: skip
-    broker = given["broker"]
-    intercept = interception.config(given["transparent"], given["keep_source"], broker, given["sni_suffix"])
+    brokers = parse_all(given["broker"] or (), "--broker", port=9092)
+    intercept = interception.config(given["transparent"], given["keep_source"], bool(brokers), given["sni_suffix"])
     config = ProxyConfig(
-        upstream=interception.EVERYWHERE if broker is None else parse(broker, "--broker", port=9092),
+        upstream=brokers[0] if brokers else interception.EVERYWHERE,
+        more_upstreams=tuple(brokers[1:]),
         listen=parse(given["listen"] or (TRANSPARENT_LISTEN if intercept else LISTEN), "--listen"),
         transparent=intercept,
         record=given["record"],

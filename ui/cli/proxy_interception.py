@@ -31,15 +31,15 @@ KeepSource = Annotated[
 __all__ = ["EVERYWHERE", "KeepSource", "Mode", "config"]
 
 
-def config(mode: str | None, keep_source: bool, broker: str | None, sni_suffix: str = "") -> TransparentConfig | None:
+def config(mode: str | None, keep_source: bool, broker: bool, sni_suffix: str = "") -> TransparentConfig | None:
     """None without transparent mode; Failure for options that do not go together."""
     if mode is None:
         if keep_source:
             raise Failure("--keep-source belongs to --transparent tproxy")
-        if broker is None:
+        if not broker:
             raise Failure("which cluster? Give one of its brokers with --broker HOST:PORT")
         return None
-    if broker is not None:
+    if broker:
         raise Failure("--transparent goes to where each client wanted to go: leave --broker out")
     if sni_suffix:
         raise Failure("--transparent leaves the brokers their own names, --sni-suffix gives them others: leave one out")

@@ -182,12 +182,11 @@ def replay(
 def _hand_over(found: Report, file: Path | None, as_json: bool) -> None:
     document = json_visible(json.dumps(found.to_dict(), ensure_ascii=False, default=str))
     if file is not None:
-        from os import O_CREAT, O_TRUNC, O_WRONLY
-        from os import open as os_open
+        from ...captures.exporting import written
 
         try:
-            with open(os_open(file, O_WRONLY | O_CREAT | O_TRUNC, 0o600), "w") as out:
-                out.write(document + "\n")
+            with written(file, force=True) as out:
+                out.write(f"{document}\n".encode("utf-8", "replace"))
         except OSError as error:
             raise Failure(f"--report {file} cannot be written: {error.strerror or error}") from None
     if as_json:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -150,7 +149,9 @@ def _csv(directory: Path, reports: list[Report]) -> None:
 def _write(path: Path, text: str, option: str) -> None:
     """Write a file for the user alone."""
     try:
-        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+        from ...captures.exporting import written
+
+        with written(path, force=True) as file:
             file.write(text.encode("utf-8", "replace"))
     except OSError as error:
         raise Failure(f"{option} {visible(str(path))} cannot be written: {error.strerror or error}") from None

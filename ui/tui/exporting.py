@@ -7,6 +7,7 @@ is shown on the screen.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -39,7 +40,7 @@ def forms(capture: Capture, row: Row, exchange: Exchange, values: bool, shown: s
 
     def text(of: Callable[[], str]) -> Callable[[Path], str]:
         def make(path: Path) -> str:
-            with written(path) as file:
+            with written(path, force=True) as file:
                 file.write(of().encode("utf-8", "replace"))
             return f"#{number}"
 
@@ -87,7 +88,7 @@ def _rows(source: Path, target: Path, shown: str) -> str:
 
     table = tables.described("exchanges")
     options = tables.Options(table, table.chosen())
-    with open_capture(source) as capture, written(target) as file:
+    with open_capture(source) as capture, written(target, force=True) as file:
         rows = tables.Rows(capture, options, compile(shown) if shown else None)
         return f"{write(file, Format.JSONL, rows, options.columns):,} exchanges"
 
@@ -107,7 +108,7 @@ def _named(app: BarnabasApp, way: Form, name: str | None) -> None:
     if name is None or not name.strip():
         return
     path = Path(name.strip()).expanduser()
-    if path.exists():
+    if os.path.lexists(path):
         sure = lambda yes: _write(app, way, path) if yes else None  # noqa: E731
         app.push_screen(Confirm(f"{path} is there already. Replace it?"), sure)
     else:

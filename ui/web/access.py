@@ -22,10 +22,15 @@ class Access:
 
     def __init__(self, host: str, port: int) -> None:
         self.token = secrets.token_urlsafe(24)
-        # Cookies are shared by all ports of a host, so the name tells servers apart.
-        self.cookie = f"barnabas-{port}"
+        # A browser sends cookies to all ports of a host, whoever listens there, but only for paths below the cookie's:
+        # nobody else knows this one.
+        self.folder = f"/{secrets.token_urlsafe(24)}/"
+        self.listens_at(port)
         self.ticket = secrets.token_urlsafe(24)
         self._loopback = is_loopback(host)
+
+    def listens_at(self, port: int) -> None:
+        self.cookie = f"barnabas-{port}"
 
     def check(self, headers: Mapping[str, str], query: Mapping[str, str], cookies: Mapping[str, str]) -> None:
         """`Refused` if the request is not to be answered."""

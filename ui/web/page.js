@@ -1,7 +1,5 @@
 "use strict";
 // textual-serve's script starts the terminal and puts classes on the body: -first-byte, -closed.
-// The token has done its work once the page is there: reloading uses the cookie, and histories keep no token.
-history.replaceState(null, "", "/");
 
 // Without this the first click would be spent on giving the terminal the keyboard.
 function takeKeys() {

@@ -20,6 +20,7 @@ from typing import Any
 from aiohttp import WSMsgType, web
 
 from ...proxy.control.auth import Refused
+from ...proxy.control.logs import logger
 from ..tui.safe import visible
 from .access import TOKEN, Access
 from .screen import HEIGHTS, WIDTHS, ScreenProcess, between
@@ -58,18 +59,21 @@ class Pages:
 
     async def start(self) -> None:
         """Listen. Raises `OSError`."""
-        app = web.Application(middlewares=[self._guarded])
+        app, folder = web.Application(middlewares=[self._guarded]), self.access.folder
         app.on_response_prepare.append(_careful)
         app.on_shutdown.append(self._close_all)
         app.add_routes(
             [
-                web.get("/", self._page),
-                web.get("/ws", self._socket),
-                web.get("/{name:page\\.(?:css|js)}", self._part),
-                web.static("/static", statics(), show_index=False),
+                web.get("/", self._enter),
+                web.get(folder, self._page),
+                web.get(f"{folder}ws", self._socket),
+                web.get(folder + "{name:page\\.(?:css|js)}", self._part),
+                web.static(f"{folder}static", statics(), show_index=False),
             ]
         )
-        self._runner = web.AppRunner(app, handle_signals=False, access_log=None, shutdown_timeout=5.0)
+        self._runner = web.AppRunner(
+            app, handle_signals=False, access_log=None, logger=logger("barnabas.web"), shutdown_timeout=5.0
+        )
         await self._runner.setup()
         site = web.TCPSite(self._runner, self._host, self._port)
         try:
@@ -78,7 +82,7 @@ class Pages:
             await self._runner.cleanup()
             raise
         self._port = self._runner.addresses[0][1]
-        self.access = Access(self._host, self._port)
+        self.access.listens_at(self._port)
 
     async def stop(self) -> None:
         """End every screen, and listen no more."""
@@ -97,15 +101,23 @@ class Pages:
             return web.Response(status=refused.status, text=f"barnabas: {refused}\n")
         return await handler(request)  # type: ignore[no-any-return]
 
+    async def _enter(self, request: web.Request) -> web.Response:
+        """The address with the token: from here on the cookie counts, and histories keep no token."""
+        response = web.Response(status=303, headers={"Location": self.access.folder})
+        response.set_cookie(
+            self.access.cookie, self.access.ticket, httponly=True, samesite="Strict", path=self.access.folder
+        )
+        return response
+
     async def _page(self, request: web.Request) -> web.Response:
         if len(self._screens) >= self._most:
             return web.Response(status=503, text=f"barnabas: {_FULL}\n")
         page = Template(_read("page.html")).substitute(
-            title=html.escape(visible(self._title)), socket=f"ws://{html.escape(request.host)}/ws"
+            title=html.escape(visible(self._title)),
+            folder=self.access.folder,
+            socket=f"ws://{html.escape(request.host)}{self.access.folder}ws",
         )
-        response = web.Response(text=page, content_type="text/html")
-        response.set_cookie(self.access.cookie, self.access.ticket, httponly=True, samesite="Strict", path="/")
-        return response
+        return web.Response(text=page, content_type="text/html")
 
     async def _part(self, request: web.Request) -> web.Response:
         name = request.match_info["name"]

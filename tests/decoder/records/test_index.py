@@ -69,3 +69,15 @@ def test_raw_snappy_in_a_batch():
     (batch,) = R.batches(bytes(head) + packed)
     assert batch.codec_name == "snappy" and not batch.crc_ok  # the CRC is still the plain one's
     assert list(batch.records()) == rows
+
+
+@pytest.mark.parametrize("announced", [-1, -(2**31), 1, 6, 2**31 - 1])
+@pytest.mark.parametrize("codec", [0, 1])
+def test_a_count_that_is_wrong_is_said_at_once(announced, codec):
+    """By the index as by the walk: a batch of 5 records that announces more, fewer, or less than none."""
+    data = bytearray(R.encode_batch([Record(i, 1000 + i, b"k", b"v") for i in range(5)], codec=codec))
+    struct.pack_into(">i", data, 57, announced)
+    (batch,) = R.batches(bytes(data))
+    for read in (R.RecordIndex, lambda batch: list(batch.records())):
+        with pytest.raises(R.RecordsError):
+            read(batch)

@@ -1,6 +1,9 @@
-"""The fuzz driver over an accelerator that was built with gcc's address and undefined-behaviour sanitizers.
+"""An accelerator that was built with gcc's address and undefined-behaviour sanitizers, and what is run over it (`make sanitize`).
 
-    PYTHONPATH=tests python -m torture.decoder.sanitized run --count 100000
+    PYTHONPATH=tests python -m torture.decoder.sanitized run --count 100000     the fuzz driver
+    PYTHONPATH=tests python -m torture.decoder.sanitized targets --runs 20000   the targets of torture.native
+    PYTHONPATH=tests python -m torture.decoder.sanitized no-memory              every allocation fails once
+    PYTHONPATH=tests python -m torture.decoder.sanitized all --count 100000     all of it
 
 Builds decoder/native/*.c into a folder of its own, beside the one that is installed, and stops at the first report.
 """
@@ -72,20 +75,47 @@ def main(arguments: list[str]) -> int:
     """Build, and hand the rest of the command line to the driver in a child that uses what was built."""
     if arguments and arguments[0] == "with":
         load(arguments[1])
+        if arguments[2] == "targets":
+            from torture.native import targets
+
+            return targets.main(arguments[3:])
+        if arguments[2] == "no-memory":
+            sys.path.insert(0, str(ROOT / "tests" / "decoder" / "native"))
+            import no_memory
+
+            no_memory.main()
+            return 0
         from . import fuzz
 
         return fuzz.main(arguments[2:])
+    what = arguments[0] if arguments else "run"
+    if library("libasan.so") is None:
+        print("gcc with its sanitizer libraries is not here: nothing was run")
+        return 0
     with tempfile.TemporaryDirectory() as folder:
         extension = build(Path(folder))
-        from . import fuzz
+        failed = 0
+        if what in ("targets", "all"):
+            failed |= child(extension, "targets", *(arguments[1:] if what == "targets" else ("--runs", "5000")))
+        if what in ("no-memory", "all"):
+            failed |= child(extension, "no-memory")
+        if what in ("run", "all"):
+            failed |= fuzzed(extension, int(arguments[arguments.index("--count") + 1]) if "--count" in arguments else 20_000)
+    return failed
 
-        report = fuzz.run(
-            int(arguments[arguments.index("--count") + 1]) if "--count" in arguments else 20_000,
-            seed=5,
-            tell=True,
-            env=environment(),
-            module=("torture.decoder.sanitized", "with", str(extension)),
-        )
+
+def child(extension: Path, *arguments: str) -> int:
+    """Run something over what was built: 1 if a sanitizer, or it, found a fault."""
+    command = [sys.executable, "-m", "torture.decoder.sanitized", "with", str(extension), *arguments]
+    done = subprocess.run(command, env=os.environ | environment(), timeout=3600)
+    return int(done.returncode != 0)
+
+
+def fuzzed(extension: Path, count: int) -> int:
+    from . import fuzz
+
+    module = ("torture.decoder.sanitized", "with", str(extension))
+    report = fuzz.run(count, seed=5, tell=True, env=environment(), module=module)
     print(report.text())
     for failure in report.failures:
         print(f"FAILED {failure}")

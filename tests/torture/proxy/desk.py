@@ -144,6 +144,8 @@ class Desk(Relay):
         client, broker = FakeSocket(("127.0.0.1", 50000)), FakeSocket(BROKER)
         connection = Connection(self, next(self._numbers), client, client.peer, BROKER)  # type: ignore[arg-type]
         connection.upstream = broker  # type: ignore[assignment]
+        self.connections[connection.number] = connection
+        self.counted()
         connection.connected()
         return Session(self, connection, client, broker)
 

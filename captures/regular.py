@@ -1,0 +1,42 @@
+"""Opening files that are read: files only. What else may stand in a folder, or be named by mistake, is not waited for."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from typing import BinaryIO
+
+_KINDS = {
+    stat.S_IFIFO: "a named pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
+AnyPath = str | os.PathLike[str]
+
+
+class NotAFile(OSError):
+    """There is something of this name, and it is no file."""
+
+
+def open_fd(path: AnyPath) -> int:
+    """A file descriptor to read a file by. Raises OSError; `NotAFile` for pipes, sockets and devices, at once."""
+    # A pipe that nobody writes to would be waited for in `open` itself.
+    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
+    try:
+        kind = stat.S_IFMT(os.fstat(fd).st_mode)
+        if kind == stat.S_IFDIR:
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(path))
+        if kind != stat.S_IFREG:
+            what = _KINDS.get(kind, "no file")
+            raise NotAFile(errno.EINVAL, f"it is {what} and not a file", os.fspath(path))
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd
+
+
+def open_file(path: AnyPath) -> BinaryIO:
+    """A file to read. Raises as `open_fd`."""
+    return open(open_fd(path), "rb")

@@ -1,0 +1,256 @@
+"""Every allocation of the accelerator fails once, in turn; run as a program, so that a crash ends a process of its own.
+
+    PYTHONPATH=tests python tests/decoder/native/no_memory.py
+
+For each scenario: a call may raise MemoryError, or do without. Then the same is done again, with memory, and has to give what
+it gives where nothing ever failed: nothing was lost, taken twice, or freed twice.
+"""
+
+from __future__ import annotations
+
+import _testcapi
+import sys
+import time
+from array import array
+from collections.abc import Callable
+from typing import Any
+
+from barnabas import decoder
+from barnabas.captures.tracks import shape
+from barnabas.decoder import facts, records, strides
+from barnabas.decoder.accelerator import native
+from barnabas.decoder.decode import description
+from barnabas.decoder.plan import plan
+from barnabas.decoder.project import reader
+from barnabas.decoder.records import Record, encode_batch
+from barnabas.decoder.skeleton import asked_paths
+from barnabas.plugins.book import RuleBook
+from barnabas.plugins.rules import Rule
+from barnabas.proxy.keeping import Keeping
+from barnabas.proxy.tail import Tail
+from harness.wire import with_size
+
+PRODUCE, METADATA, HEARTBEAT, FETCH = (facts.api_key(name) for name in ("Produce", "Metadata", "Heartbeat", "Fetch"))
+QUIET = 100
+"""So many runs without MemoryError, and there is no allocation left that could fail."""
+
+Step = Callable[[], Any]
+Scenario = Callable[[], tuple[Step, Callable[[], Any]]]
+"""Makes what it needs, and gives what is done without memory, and what is to be seen of it afterwards."""
+
+
+def failing(number: int, step: Step) -> tuple[bool, Any]:
+    """Do it while the allocation of this number fails: whether that raised, and what it gave."""
+    _testcapi.set_nomemory(number, number + 1)
+    try:
+        result = step()
+    except MemoryError:
+        _testcapi.remove_mem_hooks()
+        return True, None
+    finally:
+        _testcapi.remove_mem_hooks()
+    return False, result
+
+
+def check(name: str, scenario: Scenario) -> int:
+    """How many allocations failed with a MemoryError."""
+    step, seen = scenario()
+    expected = step(), seen()
+    failed = quiet = number = 0
+    while quiet < QUIET:
+        step, seen = scenario()
+        raised, result = failing(number, step)
+        failed, quiet, number = failed + raised, 0 if raised else quiet + 1, number + 1
+        if raised:
+            result = step()
+        assert (result, seen()) == expected, f"{name}: after the allocation {number} had failed, it is another"
+    return failed
+
+
+def nothing() -> None:
+    return None
+
+
+def message() -> bytes:
+    topics = [
+        {"name": f"topic-{n}", "partitions": [{"partition_index": p, "replica_nodes": [1, 2, 3]} for p in range(3)]}
+        for n in range(4)
+    ]
+    brokers = [{"node_id": n, "host": f"host-{n}", "port": 9092, "rack": "r" * n} for n in range(3)]
+    return decoder.encode_body("response", METADATA, 12, {"brokers": brokers, "topics": topics, "cluster_id": "c" * 22})
+
+
+def making_a_reader() -> tuple[Step, Callable[[], Any]]:
+    described, body = description(plan("response", METADATA, 12).root), message()
+    return lambda: native.Reader(described)(body, 0), nothing
+
+
+def projecting() -> tuple[Step, Callable[[], Any]]:
+    found, body = reader(plan("response", METADATA, 12), ("brokers[*].host", "topics[*].name")), message()
+    return lambda: found(body, 0), nothing
+
+
+def batch() -> bytes:
+    return bytes(encode_batch([Record(n, n, b"key-%d" % n, b"v" * 300, (("h", b"x"),)) for n in range(5)]))
+
+
+def reading_records() -> tuple[Step, Callable[[], Any]]:
+    (found,) = records.batches(batch())
+    return lambda: list(found.records()), nothing
+
+
+def indexing_records() -> tuple[Step, Callable[[], Any]]:
+    (found,) = records.batches(batch())
+    return lambda: [records.RecordIndex(found).span(n) for n in range(5)], nothing
+
+
+def produce(number: int, size: int = 10) -> bytes:
+    data = [{"name": "t", "partition_data": [{"index": 0, "records": encode_batch([Record(0, 1, None, bytes(size))])}]}]
+    frame = decoder.encode_request(PRODUCE, 9, {"acks": -1, "topic_data": data}, correlation_id=number, client_id="c")
+    return with_size(frame)
+
+
+def beat(number: int) -> bytes:
+    fields = {"group_id": "g", "member_id": "m" * 600}
+    return with_size(decoder.encode_request(HEARTBEAT, 4, fields, correlation_id=number, client_id=f"client-{number}"))
+
+
+def skeletons() -> tuple[Step, Callable[[], Any]]:
+    of = plan("request", PRODUCE, 9)
+    found, frame = reader(of, asked_paths(of)), produce(1, 9000)
+    return lambda: native.skeleton(found, of.header_version, True, frame), nothing
+
+
+def keeping_requests() -> tuple[Step, Callable[[], Any]]:
+    """A chunk of requests that are kept; then the chunk of their responses."""
+    rules = Keeping(RuleBook([Rule.of("(api == Heartbeat or api == Produce) and err", delay="1ms")]), frozenset(), 40)
+    queue = native.Queue()
+    asked = b"".join([beat(n) for n in range(20)] + [produce(n, 9000) for n in range(20, 24)])
+    answers = b"".join(
+        with_size(decoder.encode_response(HEARTBEAT, 4, {"throttle_time_ms": n % 3}, correlation_id=n)) for n in range(20)
+    )
+    passing = strides.selection_table(key << 16 | version for key in (HEARTBEAT, PRODUCE) for version in range(20))
+    at = [0, 0]
+
+    def step() -> Any:
+        # what was taken before the memory ended is not known from outside: a relay ends such a connection
+        queue.clear()
+        at[0], *_ = native.stride_requests(
+            asked, 0, len(asked), 1 << 20, queue, passing, b"", rules.selection, 5, rules.bones[0]
+        )
+        kept = queue.kept()
+        at[1], *_ = native.stride_responses(answers, 0, len(answers), 1 << 20, queue, b"", rules.quiet, 9, rules.bones[1])
+        return at, kept, len(queue), queue.memory()
+
+    return step, nothing
+
+
+class Entry:
+    correlation = 5
+    weight = 1000
+
+
+def queueing() -> tuple[Step, Callable[[], Any]]:
+    queue = native.Queue()
+    for number in range(8):  # the next one needs more room
+        queue.append(number)
+    entry = Entry()
+
+    def step() -> Any:
+        queue.append(entry)
+        queue.append_kept(1 << 62, b"frame" * 10, 5, 50)
+        while len(queue) > 1:
+            queue.popleft()
+        return queue.kept(), queue.memory()
+
+    def again() -> Any:
+        while len(queue) > 8:
+            queue.popleft()
+        return step()
+
+    done: list[int] = []
+
+    def once() -> Any:
+        done.append(1)
+        return step() if len(done) == 1 else again()
+
+    return once, nothing
+
+
+def following_a_tail() -> tuple[Step, Callable[[], Any]]:
+    body = decoder.encode_response(FETCH, 16, {"responses": [{"partitions": [{"records": batch()}]}]}, correlation_id=1)
+    return lambda: Tail(FETCH, 16).feed(memoryview(body)), nothing
+
+
+def tracked(counting: bool) -> tuple[Any, Any, bytearray, array[int], list[tuple[int, bytes]]]:
+    """A track with what it writes to, and the chunks of a few exchanges, which are cut in the middle of frames."""
+    tape = native.Tape(lambda *asked: shape(False, *asked), 0)
+    tape.counting = counting
+    track, buffer, rows, places = native.Track(tape, 7), native.Buffer(), bytearray(), array("Q", [1, 1])
+    names = ["", "c", *(f"client-{n}" for n in range(40))]
+    if not counting:
+        track.attach(places, bytes(14 + 40), bytes(14 + 40), buffer, rows, names.index)
+    assert all(tape.knows(key, version) for key, version in ((HEARTBEAT, 4), (PRODUCE, 9)))
+    silent = decoder.encode_request(PRODUCE, 9, {"acks": 0}, correlation_id=9, client_id="c")
+    asked = [*(beat(n) for n in range(18)), with_size(silent), produce(18, 200_000), produce(19, 70_000)]
+    answers = [with_size(decoder.encode_response(HEARTBEAT, 4, {}, correlation_id=n)) for n in range(18)]
+    answers += [with_size(decoder.encode_response(PRODUCE, 9, {}, correlation_id=n)) for n in (18, 19)]
+    sent, given = b"".join(asked), b"".join(answers)
+    cut = 650
+    return track, buffer, rows, places, [
+        (0, sent[:cut]), (0, sent[cut:-cut]), (0, sent[-cut:]), (1, given[:cut]), (1, given[cut:])
+    ]  # fmt: skip
+
+
+def tracks(counting: bool) -> int:
+    """What a recorder takes. When the memory ends, whole frames were written and no more, and those that wait are all there;
+    then everything is released, and freed once."""
+    failed = quiet = number = 0
+    whole: Any = None
+    while quiet < QUIET:
+        track, buffer, rows, places, chunks = tracked(counting)
+
+        def step(track: Any = track, chunks: list[tuple[int, bytes]] = chunks) -> None:
+            for direction, data in chunks:
+                at = 0
+                while at < len(data):
+                    at = track.feed(direction, data, at, 5, 0, 1 << 40)
+
+        if whole is None:
+            step()
+            whole = bytes(buffer), bytes(rows), track.waiting()
+            continue
+        raised, _ = failing(number, step)
+        failed, quiet, number = failed + raised, 0 if raised else quiet + 1, number + 1
+        assert whole[0].startswith(bytes(buffer)) and whole[1].startswith(bytes(rows)), "something was written in part"
+        assert places[0] <= 1 + sum(len(data) for direction, data in chunks if not direction)
+        waiting = track.waiting()
+        assert [track.frame(n) for n in range(len(waiting))] == [frame for frame, *_ in track.release()[0]]
+        if not raised:
+            assert (bytes(buffer), bytes(rows), waiting) == whole
+    return failed
+
+
+SCENARIOS: dict[str, Scenario] = {
+    "making a reader": making_a_reader,
+    "projecting": projecting,
+    "reading records": reading_records,
+    "indexing records": indexing_records,
+    "skeletons": skeletons,
+    "keeping requests": keeping_requests,
+    "queueing": queueing,
+    "following a tail": following_a_tail,
+}
+
+
+def main() -> None:
+    begun = time.process_time()
+    for name, scenario in SCENARIOS.items():
+        print(f"{name}: {check(name, scenario)}", flush=True)
+    for counting in (False, True):
+        print(f"tracks{', counting' * counting}: {tracks(counting)}", flush=True)
+    print(f"{time.process_time() - begun:.1f} s of CPU", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()

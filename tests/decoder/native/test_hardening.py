@@ -1,0 +1,27 @@
+"""The accelerator as it is installed: checked stacks, checked copies, and no table of functions that can be written."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+
+import pytest
+from barnabas.decoder.accelerator import native
+
+
+@pytest.mark.skipif(native is None, reason="the accelerator is not built")
+@pytest.mark.skipif(sys.platform != "linux" or shutil.which("readelf") is None, reason="no ELF files, or nothing that reads them")
+def test_how_it_was_built() -> None:
+    """Where the compiler has no such flags it is built without: gcc and clang on Linux have them."""
+
+    def said(*options: str) -> str:
+        return subprocess.run(["readelf", *options, str(native.__file__)], capture_output=True, text=True, check=True).stdout
+
+    assert "NOW" in said("-d"), "functions are looked up late"
+    assert "GNU_RELRO" in said("-lW")
+    stack = next(line for line in said("-lW").splitlines() if "GNU_STACK" in line)
+    assert "RWE" not in stack.replace(" ", "")
+    symbols = said("-W", "--dyn-syms")
+    assert "__stack_chk_fail" in symbols, "no stack protector"
+    assert "_chk@" in symbols.replace("__stack_chk_fail", ""), "no copy is checked"
