@@ -91,7 +91,8 @@ def _bounded_loader() -> Any:
         def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
             self._left -= 1
             if self._left < 0:
-                at = self.peek_event().start_mark
+                parser: Any = self  # not every release of its stubs has types here
+                at = parser.peek_event().start_mark
                 raise yaml.MarkedYAMLError(problem=_too_many(self._most), problem_mark=at)
             node: yaml.Node | None = super().compose_node(parent, index)
             return node
