@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from .sources import open_file
+
 NOTE = "flight.json"
 VERSION = 1
 _LARGEST = 256 << 10
@@ -80,7 +82,7 @@ def write_note(
 def read_note(directory: Path) -> dict[str, Any] | None:
     """The note of a recording; None when there is none, or it is none."""
     try:
-        with open(directory / NOTE, "rb") as file:
+        with open_file(directory / NOTE) as file:
             found = json.loads(file.read(_LARGEST))
     except (OSError, ValueError, RecursionError):
         return None

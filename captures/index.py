@@ -34,6 +34,8 @@ _CONNECTION_ENTRY = struct.Struct("<IIqII")  # connection, 0, opened time, strin
 _LEG_ENTRY = struct.Struct("<IiIIq")  # connection, correlation id, direction, size, file offset
 _LOST_ENTRY = struct.Struct("<IIq")  # connection, direction, bytes
 MAX_STRING = 1000
+LARGEST_SIZE = (1 << 31) - 1
+"""The size of a frame is a signed number of 32 bits; what is larger in an index is damage."""
 
 
 class Record(NamedTuple):
@@ -367,7 +369,7 @@ def open_index(segment: Path) -> Index | None:
     opened = []
     try:
         for path in paths(segment):
-            opened.append(os.open(path, os.O_RDONLY))
+            opened.append(os.open(path, os.O_RDONLY | os.O_NONBLOCK))  # a pipe of that name is not waited for
         head = parse_head(os.pread(opened[0], HEADER.size, 0))
         strings = os.pread(opened[1], STRINGS_HEADER.size, 0)
         if head is not None and strings[:8] == STRINGS_MAGIC:

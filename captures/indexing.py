@@ -21,7 +21,7 @@ from .pieces import Pieces
 from .reassembly import KAFKA_PORTS
 from .segment import APPLICATION, FINAL, parse_sync
 from .segment import CONTINUED as SEGMENT_CONTINUED
-from .sources import Source
+from .sources import Source, open_file
 
 _IDENTITY = re.compile(r"recording ([0-9a-f]{32}) segment (\d+)")
 _FOREIGN_IDENTITY = "0" * 32
@@ -126,7 +126,7 @@ def rebuild(path: str | Path) -> int:
     Raises `NotACapture`, or ValueError for a capture that is no segment of a recording.
     """
     path = Path(path)
-    with open(path, "rb") as file:
+    with open_file(path) as file:
         builder, reader = build(file, str(path))
     if builder.own is None:
         raise ValueError(f"{path}: not recorded by barnabas, so it has no index file; open it as it is")

@@ -23,6 +23,7 @@ from crc32c import crc32c
 from ..decoder.accelerator import native
 from . import packets, pcapng
 from .packets import ACK, FIN, PSH, RST, SYN, Address
+from .sources import open_file
 
 APPLICATION = "barnabas"
 ENTERPRISE = 32473  # RFC 5612: the number for documentation; ours by the magic that follows
@@ -72,7 +73,7 @@ def parse_sync(body: bytes) -> Sync | None:
 def check(path: str | Path) -> list[str]:
     """Verify every CRC-32C of a segment; one line per damaged span, empty when all is well."""
     damage = []
-    with open(path, "rb") as file, open(path, "rb") as raw:
+    with open_file(Path(path)) as file, open_file(Path(path)) as raw:
         reader = pcapng.CaptureReader(file, str(path))
         start = 0
         for block in reader.blocks():

@@ -6,7 +6,9 @@ Nothing is ever written beside the capture.
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 import sys
 import tempfile
 import zlib
@@ -25,6 +27,22 @@ _FREE, _EXPANSION = 256 << 20, 250
 _BOMB = f"it unpacks to more than {_EXPANSION} times its size, as no capture does; if it is one, unpack it first"
 _HEAD_SIZE = 1 << 16
 _standard_input: list[Source] = []  # the one that has read it, if one has: it can be read only once
+
+
+def open_file(path: Path) -> BinaryIO:
+    """A file of a recording or capture, open for reading. Raises OSError, also for pipes and such: whoever opens one waits
+    until somebody writes into it, and what was read from it once is gone."""
+    file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        mode = os.fstat(file).st_mode
+        if stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode):
+            raise OSError(errno.ESPIPE, "it is a pipe, and captures are read more than once; give it as standard input: - < PIPE", str(path))
+        if stat.S_ISDIR(mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+        return open(file, "rb")
+    except BaseException:
+        os.close(file)
+        raise
 
 
 class Source:
@@ -51,7 +69,7 @@ class Source:
             self._raw = sys.stdin.buffer
             head = _read(sys.stdin.buffer, 4)
         else:
-            raw = open(path, "rb")  # noqa: SIM115 - kept open: a segment may be renamed while we read it
+            raw = open_file(path)  # kept open: a segment may be renamed while we read it
             head = raw.read(4)
             raw.seek(0)
             if not head.startswith((_GZIP, _ZSTD)):

@@ -13,6 +13,7 @@ from .index import RECORD, IndexEncoder, IndexFiles, Record, open_index, paths
 from .indexing import Builder, read_identity
 from .pcapng import NotACapture, Packet
 from .reader import INTERRUPTED, being_written, files_in
+from .sources import open_file
 
 FINE, REBUILT, WRONG, LIVE, FOREIGN, UNREADABLE = "fine", "rebuilt", "wrong", "live", "foreign", "unreadable"
 """States of a file: all is well; its index was made anew; its index, or the segment, is not right; it is being recorded;
@@ -91,7 +92,7 @@ def verify(path: Path, write: bool = False, tick: Callable[[int], None] = lambda
     """Read a file and hold its index to it. `write`: make the index anew where it is not right (by a temporary name; the
     segment itself is never touched). `tick` hears how many bytes were read. Raises OSError when that is impossible."""
     try:
-        with open(path, "rb") as file:
+        with open_file(path) as file:
             own = read_identity(file, str(path))
             if own is None:
                 return Verdict(path, FOREIGN)

@@ -12,7 +12,7 @@ from ..index import CLOSED, HEADER, parse_head, paths
 from ..indexing import Identity, read_identity
 from ..pcapng import NotACapture
 from ..reader import SUFFIXES, CaptureFile
-from ..sources import Source
+from ..sources import Source, open_file
 from ..storage import Place, Remote, listed, place
 from .remote import named
 
@@ -144,7 +144,7 @@ def _identity(path: Path) -> tuple[Identity | None, bool]:
     part = path.name.endswith(".part")
     if not part:
         try:
-            with open(paths(path)[0], "rb") as index:
+            with open_file(paths(path)[0]) as index:
                 head = parse_head(index.read(HEADER.size))
             if head is not None and head.flags & CLOSED and head.segment_size == path.stat().st_size:
                 return Identity(head.recording, head.number), False
