@@ -22,6 +22,7 @@ from ...proxy.inspector import News
 from ..tui.safe import visible
 from .failure import Failure
 from .finding_lines import counted, in_one_line, indented, plain_or_colours, print_finding, tally
+from .local import Local
 from .progress import Progress
 from .proxy import stopping_on_signals
 
@@ -52,6 +53,7 @@ def findings(
         bool, typer.Option("--follow", "-f", help="Stay on a recording that runs, and print what is new; Ctrl-C ends it.")
     ] = False,
     listing: Annotated[bool, typer.Option("--list", help="Print every detector: id, severity, what it looks for.")] = False,
+    local: Local = False,
 ) -> None:
     """Print what is wrong in a capture: what was seen, why it matters, what to do, and where it is.
 
