@@ -66,7 +66,7 @@ class Connection(Holding):
         self.closed = False
         self.ended_by = ""  # "client" or "broker": whose end was the first
         self.started = time.monotonic()
-        self.failed = ""  # how the broker was not reached: "refused" or "unreached"
+        self.failed = ""  # how the broker was not reached: see `decoder.happening.IN_VAIN`
         self._addresses: list[SocketAddress] = []
         self._failure: OSError | None = None
         self._breaking = False
@@ -174,7 +174,7 @@ class Connection(Holding):
         self.give_up("refused" if error.errno == errno.ECONNREFUSED else "unreached")
 
     def give_up(self, failed: str) -> None:
-        """Nothing will flow: "refused" by the broker, or it was "unreached"."""
+        """Nothing will flow: see `decoder.happening.IN_VAIN`."""
         if self.closed or self.failed:
             return
         # Observers hear of it as of a connection that the broker ended after the client's first words.
