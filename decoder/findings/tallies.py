@@ -24,7 +24,7 @@ class Bounded(dict[K, V]):
         if len(self) > self._limit:
             del self[next(iter(self))]
 
-    def setdefault(self, key: K, default: V) -> V:  # type: ignore[override]
+    def setdefault(self, key: K, default: V) -> V:
         """As of a dict, within the bound."""
         if key not in self:
             self[key] = default
