@@ -17,7 +17,20 @@ from ..decoder import Exchange, State, Topics, facts
 from ..decoder.happening import Happening
 from .flight_note import told
 from .happenings import Happenings
-from .index import CARRIED, CHANGED, CUT, NOTED, RECORD, STATE_MASK, STATES, SURPLUS, UNDECODED, Index, Record
+from .index import (
+    CARRIED,
+    CHANGED,
+    CUT,
+    LARGEST_SIZE,
+    NOTED,
+    RECORD,
+    STATE_MASK,
+    STATES,
+    SURPLUS,
+    UNDECODED,
+    Index,
+    Record,
+)
 from .pcapng import NotACapture
 from .reader import CaptureFile, files_in
 from .reassembly import KAFKA_PORTS
@@ -78,8 +91,8 @@ def _row(number: int, segment: int, index: Index, record: Record) -> Row:
         record.api_version,
         record.correlation_id,
         index.string(record.client_id),
-        record.request_size if record.request_offset >= 0 else None,
-        record.response_size if record.response_offset >= 0 else None,
+        min(record.request_size, LARGEST_SIZE) if record.request_offset >= 0 else None,
+        min(record.response_size, LARGEST_SIZE) if record.response_offset >= 0 else None,
         record.error,
         STATES[flags & STATE_MASK],
         bool(flags & UNDECODED),

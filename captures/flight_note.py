@@ -107,7 +107,7 @@ def told(directory: Path) -> str | None:
     words = [f"flight recording{f': {why}' if why else ''}: {found.get('text', '')}"]
     stamp = found.get("time_ns")
     if isinstance(stamp, int) and 0 <= stamp < 1 << 62:
-        words.append(time.strftime("at %Y-%m-%d %H:%M:%S UTC", time.gmtime(stamp / 1e9)))
+        words.append(time.strftime("at %Y-%m-%d %H:%M:%SZ", time.gmtime(stamp / 1e9)))
     for name, text in (("others", "{} more like it while it was written"), ("left_out", "{} before it only counted")):
         count = found.get(name)
         if isinstance(count, int) and count > 0:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from enum import Enum
+from typing import Any, NamedTuple, Protocol
 
 from ..decoder.accelerator import native
 from .packets import Address
-
-if TYPE_CHECKING:
-    from .recognition import Trial
 
 
 class Opened(NamedTuple):
@@ -68,6 +66,26 @@ class Closed(NamedTuple):
 StreamEvent = Opened | Data | Gap | Closed
 
 
+class Verdict(Enum):
+    """Whether a conversation is Kafka."""
+
+    UNDECIDED = "undecided"
+    KAFKA = "Kafka"
+    OTHER = "another protocol"
+
+
+class OnTrial(Protocol):
+    """A conversation of which that is not known yet; see `recognition.Trial`."""
+
+    events: list[StreamEvent]
+    kept: int
+    answered: bool
+
+    def awaits(self, correlation_id: int) -> bool: ...
+    def add(self, event: StreamEvent) -> Verdict: ...
+    def last(self) -> Verdict: ...
+
+
 class PlainSide:
     """One direction of a flow. The accelerator has the same; see scanning.py."""
 
@@ -102,7 +120,7 @@ class Flow:
     kafka: bool = False
     foreign: bool = False
     handshake: bool = False  # its SYN was captured
-    trial: Trial | None = None
+    trial: OnTrial | None = None
     given_up: bool = False  # told as unreached
     ender: int = -1  # whose FIN came first
     comments: tuple[str, ...] = ()

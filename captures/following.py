@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
 from ..decoder import Connection, Direction, Exchange, Opaque, RequestSeen, State, Topics
-from ..decoder.happening import Closed, Happening, Missing, Opened, Stray
+from ..decoder.happening import IN_VAIN, Closed, Happening, Missing, Opened, Stray
 from . import flows, packets
 from .flows import Data, Flow, Gap, StreamEvent
 from .index import LegFrame
@@ -45,7 +45,7 @@ class Stream:
         self.broken = False
         self.changed: set[int] = set()
         self.repeated = 0  # bytes to come of a request that was carried over, and is known from an earlier segment
-        self.failed = ""  # how the broker was not reached: "refused" or "unreached"
+        self.failed = ""  # how the broker was not reached: see `IN_VAIN`
 
     def restart(self) -> None:
         """The connection goes on in another segment: whole frames, and packets of that one."""
@@ -173,7 +173,7 @@ class Follower:
             if flow.interface == BROKER_LEG:
                 self._legs[id(flow)] = _Leg(number)
                 return
-            failed = _said(flow.comments, UPSTREAM_COMMENT, ("refused", "unreached"))
+            failed = _said(flow.comments, UPSTREAM_COMMENT, IN_VAIN)
             known = self.streams.get(number)
             if known is not None:  # from an earlier segment
                 known.restart()

@@ -13,7 +13,7 @@ import time
 from collections.abc import Collection
 
 from .flows import Closed, Flow, Opened
-from .index import HEADER, RECORD, Head, Index, IndexEncoder
+from .index import HEADER, RECORD, Head, Index, IndexEncoder, Record
 from .packets import show_address
 from .pieces import Pieces
 from .reassembly import KAFKA_PORTS, Reassembler
@@ -25,6 +25,7 @@ from .walking import WINDOW
 
 FIRST_SECONDS = 0.5
 _IDENTITY = "0" * 32
+_REQUEST_OFFSET = Record._fields.index("request_offset")
 
 
 def foreign_notes(reassembler: Reassembler, lost: int, unread: int, ports: Collection[int]) -> list[str]:
@@ -170,13 +171,19 @@ class ForeignIndex:
         """What is to be said of the capture, as far as it was read."""
         scanner = self.scanner
         notes = [note for note in (self._source.note, scanner.note, self._failed) if note]
-        notes += foreign_notes(scanner.reassembler, scanner.lost, scanner.unread_bytes, self._ports)
+        notes += foreign_notes(scanner.reassembler, scanner.lost, scanner.unread_so_far, self._ports)
         if scanner.cut_packets:
             notes.append(f"{scanner.cut_packets} packets were cut when they were captured (tcpdump -s 0 keeps them whole)")
         if scanner.secrets:
             notes.append("it holds TLS secrets: barnabas import decrypts with them")
         notes += unread_notes(scanner)
+        if (self.index.count or scanner.unread_so_far) and not self.reading and not self._has_requests():
+            notes.append("only what brokers sent is in it: capture both directions to know which requests the answers are to")
         return notes
+
+    def _has_requests(self) -> bool:
+        records = self.index.records(0, self.index.count)
+        return any(record[_REQUEST_OFFSET] >= 0 for record in RECORD.iter_unpack(records))
 
     def refresh(self) -> int:
         """Make new rows visible, and read what a file that grows has got; returns the number of new rows."""

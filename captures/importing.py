@@ -120,7 +120,7 @@ class Importer:
             self.scanner.finish()
         self._writer.finish()
         scanner = self.scanner
-        self.notes += foreign_notes(scanner.reassembler, scanner.lost, scanner.unread_bytes, self._ports)
+        self.notes += foreign_notes(scanner.reassembler, scanner.lost, scanner.unread_so_far, self._ports)
         if self._writer.frames_cut:
             self.notes.append(f"{self._writer.frames_cut} frames were cut when they were captured, and left out")
         self.notes += unread_notes(scanner)

@@ -35,6 +35,8 @@ _CONNECTION_ENTRY = struct.Struct("<IIqII")  # connection, 0, opened time, strin
 _LEG_ENTRY = struct.Struct("<IiIIq")  # connection, correlation id, direction, size, file offset
 _LOST_ENTRY = struct.Struct("<IIq")  # connection, direction, bytes
 MAX_STRING = 1000
+LARGEST_SIZE = (1 << 31) - 1
+"""The size of a frame is a signed number of 32 bits; what is larger in an index is damage."""
 
 
 class Record(NamedTuple):

@@ -35,6 +35,7 @@ _CLASSIC = {  # first four bytes: (byte order, nanoseconds per unit of the stamp
     b"\xa1\xb2\x3c\x4d": (">", 1),
 }
 TORN = "ends in the middle of a {what} at byte {offset}: {rest} bytes at the end were not read"
+BEYOND = "no byte {offset} is in the file, which has {size} bytes"
 
 
 class NotACapture(ValueError):
@@ -188,8 +189,11 @@ class CaptureReader:
         """Yield every whole pcapng block from file offset `start` on (0, or where an earlier reading ended)."""
         file, offset = self._file, start
         order = self.order if start else "<"
-        file.seek(start)
         size = self._size()
+        if not 0 <= start <= size:  # what is there says so: a file system refuses places that no file has
+            self.note = BEYOND.format(offset=start, size=size)
+            return
+        file.seek(start)
         while True:
             self.end = offset
             head = file.read(12)
@@ -303,6 +307,9 @@ class CaptureReader:
             return
         linktype = self.interfaces[0].linktype
         record, offset = struct.Struct(order + "IIII"), max(start, 24)
+        if offset > self._size():
+            self.note = BEYOND.format(offset=offset, size=self._size())
+            return
         file.seek(offset)
         while True:
             self.end = offset

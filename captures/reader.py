@@ -35,7 +35,8 @@ REMOVED = "the segment {name} was removed from the recording meanwhile, and its 
 
 def files_in(directory: Path) -> dict[str, Path]:
     """The files of a directory that may be captures, by the name they have when they are complete. May raise OSError."""
-    return {e.name.removesuffix(".part"): e for e in directory.iterdir() if e.name.endswith(SUFFIXES)}
+    with os.scandir(directory) as found:
+        return {e.name.removesuffix(".part"): Path(e) for e in found if e.name.endswith(SUFFIXES) and e.is_file()}
 
 
 def _cut(frame: bytes | None, size: int) -> int:

@@ -10,10 +10,10 @@ from functools import partial
 
 from ..decoder.connection import plausible_request
 from ..decoder.frame import MAX_FRAME, foreign_protocol
-from .flows import Closed, Data, Flow, Gap, Opened, PlainSide, Side, StreamEvent
+from .flows import Closed, Data, Flow, Gap, Opened, PlainSide, Side, StreamEvent, Verdict
 from .packets import ACK, FIN, RST, SYN, Address, TcpSegment, endpoint
 from .pcapng import Packet
-from .recognition import MOST_KEPT, Trial, Verdict, may_begin
+from .recognition import MOST_KEPT, Trial, may_begin
 
 KAFKA_PORTS = (9092,)
 _MAX_WAITING = 128  # packets kept per direction while one before them is missing

@@ -7,9 +7,6 @@ is known.
 
 from __future__ import annotations
 
-from enum import Enum
-from typing import TYPE_CHECKING
-
 from ..decoder import (
     Connection,
     DecodeError,
@@ -26,10 +23,7 @@ from ..decoder.codec import decode_request_header
 from ..decoder.connection import plausible_request
 from ..decoder.frame import MAX_FRAME
 from ..decoder.resync import HEAD, client_id_of_head
-from .flows import Data, Gap
-
-if TYPE_CHECKING:
-    from .flows import StreamEvent
+from .flows import Data, Gap, StreamEvent, Verdict
 
 MOST_KEPT = 4 << 20
 """Bytes of a conversation that are kept while it is on trial."""
@@ -38,12 +32,6 @@ _NAME = 3
 _SEVERAL = 3
 """Requests without such a name; their correlation ids differ."""
 _API_VERSIONS = facts.api_key("ApiVersions")
-
-
-class Verdict(Enum):
-    UNDECIDED = "undecided"
-    KAFKA = "Kafka"
-    OTHER = "another protocol"
 
 
 class Trial:

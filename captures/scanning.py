@@ -60,6 +60,7 @@ class Scanner(Walker):
         self.taker = taker
         self.reassembler = Reassembler(taker.awaits, ports, cuts=True)
         self.fragments = self.lost = self.unread_bytes = self.now_ns = self.cut_packets = 0
+        self._never_read = 0
         self.unread: Counter[int] = Counter()
         self._sides: dict[bytes, Any] = {}
         self._frames: Any = None if native is None else getattr(taker, "frames", None)
@@ -68,6 +69,11 @@ class Scanner(Walker):
     def secrets(self) -> bool:
         """The file holds decryption secrets."""
         return self.reader.secrets
+
+    @property
+    def unread_so_far(self) -> int:
+        """`unread_bytes`, with those of connections that have shown no beginning of a frame to their end, or so far."""
+        return self.unread_bytes + self._never_read + sum(sum(flow.unread) for flow in self.reassembler.flows())
 
     def finish(self) -> None:
         """The capture ends here."""
@@ -232,6 +238,7 @@ class Scanner(Walker):
             self.taker.gap(event.flow.sides[event.direction].way, event.size + event.unread, event.time_ns)
         else:
             flow = event.flow
+            self._never_read += sum(flow.unread)
             for side, key in zip(flow.sides, _keys(flow), strict=True):
                 side.quick = False
                 if self._sides.get(key) is side:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 
 from ..decoder import Direction, Exchange, State, Topics, secrets
 from ..decoder.about import About
+from ..decoder.happening import IN_VAIN
 from ..decoder.secrets import mask_token
 from ..decoder.skim import Skim
 from .flows import Closed, Flow, Opened
@@ -150,12 +151,12 @@ class Transcriber(Skimmer):
     def closed(self, talk: Talk, event: Closed) -> None:
         self.close(talk)
         connection = self._connections.pop(talk.number)
-        if event.how in ("refused", "unreached"):
+        if event.how in IN_VAIN:
             connection.open = connection.open._replace(failed=event.how)
             if self._wanted is None:
                 self.recording.open(connection.open)
         if self._wanted is None or connection.strayed[0]:
-            how = "rst" if event.how in ("rst", "refused", "unreached") else "fin"
+            how = "rst" if event.how in ("rst", *IN_VAIN) else "fin"
             self.recording.end(connection.open, event.time_ns, how, event.by)
 
     def finish(self) -> None:

@@ -12,7 +12,7 @@ Events:
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from . import facts
@@ -22,7 +22,7 @@ from .codec import decode_request, decode_request_header, decode_response
 from .errors import DecodeError
 from .exchange import Exchange, State
 from .frame import MAX_FRAME, Direction, Framer, NotFrames
-from .resync import Search
+from .resync import Confirm, Search
 from .secrets import mask_token
 from .topics import Topics
 
@@ -182,17 +182,19 @@ class Connection:
             self._opaque[direction] = str(fault)
             yield Opaque(direction, framer.rest(), time_ns, str(fault))
 
-    def _confirm(self, direction: Direction) -> Callable[[bytes], bool]:
+    def _confirm(self, direction: Direction) -> Confirm:
         """Whether a frame can be one of this stream: a request that decodes, a response that is awaited and does."""
         waiting = {e.correlation_id: e for e in self.pending()} if direction is Direction.RESPONSE else {}
 
-        def confirm(frame: bytes) -> bool:
+        def confirm(frame: bytes) -> bool | None:
             try:
                 if direction is Direction.REQUEST:
                     decode_request(frame)
-                else:
-                    asked = waiting[int.from_bytes(frame[:4], "big", signed=True)]
-                    decode_response(frame, api_key=asked.api_key, api_version=asked.api_version)
+                    return True
+                asked = waiting.get(int.from_bytes(frame[:4], "big", signed=True))
+                if asked is None:
+                    return None
+                decode_response(frame, api_key=asked.api_key, api_version=asked.api_version)
             except (DecodeError, KeyError):
                 return False
             return True

@@ -95,7 +95,7 @@ def values_from(plan: StructPlan, given: Mapping[str, Any], path: str = "") -> t
     """Values from a nested dict with snake_case names. What is left out takes its default; an unknown name is refused."""
     names = [f.name for f in plan.fields]
     for name in given:
-        if name not in names and name != UNKNOWN_TAGS:
+        if name not in names and name not in (UNKNOWN_TAGS, TOPIC_NAME):
             near = difflib.get_close_matches(name, names, 1, 0.5)
             raise EncodeError(
                 f"{plan.name} has no field {name!r} at this version" + (f", did you mean {near[0]!r}?" if near else ""),
@@ -112,6 +112,8 @@ def values_from(plan: StructPlan, given: Mapping[str, Any], path: str = "") -> t
 
 
 UNKNOWN_TAGS = "_unknown_tagged_fields"
+TOPIC_NAME = "_topic_name"
+"""Stands beside a topic's id where a message is shown, and is no field."""
 
 
 def value_from(field: FieldPlan, value: Any, path: str) -> Any:
@@ -136,6 +138,8 @@ def _one(field: FieldPlan, value: Any, path: str) -> Any:
         if not isinstance(value, str):
             raise EncodeError(f"expected a string, got {type(value).__name__}", path)
         return value
+    if field.type == "records" and isinstance(value, (list, tuple)):
+        return b"".join(_shown_entry(entry, f"{path}[{i}]") for i, entry in enumerate(value))
     if field.type in ("bytes", "records"):
         return _bytes(value, path)
     if field.type == "uuid":
@@ -149,6 +153,13 @@ def _one(field: FieldPlan, value: Any, path: str) -> Any:
     if isinstance(value, bool) or not isinstance(value, int):
         raise EncodeError(f"expected a whole number, got {value!r}", path)
     return value
+
+
+def _shown_entry(entry: Any, path: str) -> bytes:
+    """The bytes of a batch or message, as `present` shows it."""
+    if not isinstance(entry, Mapping) or "bytes" not in entry:
+        raise EncodeError("expected bytes, or batches with their bytes, as `decode --json --show-values` shows them", path)
+    return _bytes(entry["bytes"], f"{path}.bytes")
 
 
 def _bytes(value: Any, path: str) -> bytes:

@@ -50,7 +50,7 @@ class Missing:
 class Closed:
     """A connection ended.
 
-    `how`: "fin", "rst", "refused" (RST in answer to the SYN), "unreached" (no answer to the SYN), or "" when what
+    `how`: "fin", "rst", "refused" (RST in answer to the SYN), "unreached" (no answer to the SYN), "login" or "tls" (see `IN_VAIN`), or "" when what
     was captured ends before the connection does. `by`: who ended it, "client" or "broker", "" when not known.
     """
 
@@ -59,5 +59,9 @@ class Closed:
     how: str = ""
     by: str = ""
 
+
+IN_VAIN = ("refused", "unreached", "login", "tls")
+"""How connections end that were never established. The last two are the proxy's own doing: the broker did not take its login,
+or its TLS handshake with the broker failed."""
 
 Happening = Opened | RequestSeen | ExchangeDone | Stray | Missing | Closed

@@ -5,13 +5,14 @@ Keys and values of records are payload: they are described by their size unless 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from itertools import islice
 from typing import Any
 
 from . import embedded, records
+from .encode import TOPIC_NAME
 from .message import AS_IT_IS, Message, jsonable
 from .plan import StructPlan
 from .secrets import shown
@@ -67,19 +68,27 @@ class Presenter:
                 if field.name == "topic_id" and self.topic_name and not field.array and not topic:
                     topic = self.topic_name(value.bytes)
                     if topic is not None:
-                        out["_topic_name"] = topic
+                        out[TOPIC_NAME] = topic
         return out
 
     def record_area(self, data: bytes, topic: str | None = None) -> list[dict[str, Json]]:
         """Every batch (magic 2) or message (magic 0, 1) of a record area, its records within; what cannot be read
-        says why."""
+        says why. With `values` each has its ``bytes`` in hexadecimal, of which `encode_body` makes the same area again."""
         found: list[dict[str, Json]] = []
+        end = 0
         try:
             for entry in records.batches(data):
-                found.append(self._entry(entry, topic))
+                found.append(self._entry(entry, topic) | self._bytes(data, entry.start, entry.end))
+                end = entry.end
         except records.RecordsError as error:
-            found.append({"unreadable": str(error)})
+            found.append({"unreadable": str(error)} | self._bytes(data, end, len(data)))
+            end = len(data)
+        if self.values and end < len(data):
+            found.append({"partial": True, "size": len(data) - end} | self._bytes(data, end, len(data)))
         return found
+
+    def _bytes(self, data: bytes, start: int, end: int) -> dict[str, Json]:
+        return {"bytes": data[start:end].hex()} if self.values else {}
 
     def _entry(self, entry: records.Batch | records.Message | records.Partial, topic: str | None) -> dict[str, Json]:
         if isinstance(entry, records.Partial):
@@ -94,7 +103,26 @@ class Presenter:
                     out["inner_crc_wrong"] = wrong
         except records.RecordsError as error:
             out["unreadable"] = str(error)
+            if isinstance(entry, records.Message) and (inside := list(self._wrapped(entry, topic))):
+                out["wrapped"] = inside
         return out
+
+    def _wrapped(self, entry: records.Message, topic: str | None) -> Iterator[dict[str, Json]]:
+        """The messages of a set that was compressed twice, which brokers refuse: the first ones, as far as they can be read."""
+        try:
+            inner = list(islice(entry.messages(wrappers=True), _MOST_WRAPPED))
+        except records.RecordsError:
+            return
+        if not any(message.codec for message in inner):
+            return
+        for message in inner:
+            out: dict[str, Json] = {name: getattr(message, name) for name in _SHOWN[False]}
+            out["codec"], out["size"] = message.codec_name, message.end - message.start
+            try:
+                out["records"] = [self.record(r, topic) for r in message.records(limit=_WRAPPED_LIMIT)]
+            except records.RecordsError as error:
+                out["unreadable"] = str(error)
+            yield out
 
     def record(self, record: records.Record, topic: str | None) -> dict[str, Json]:
         """One record: keys, values and headers if they are shown, else their sizes."""
@@ -130,6 +158,8 @@ class Presenter:
         return {**out, "note": seen.note} if seen.note else out
 
 
+_MOST_WRAPPED, _WRAPPED_LIMIT = 100, 1 << 20
+"""Of messages that were compressed twice so many are opened, and so many bytes of each."""
 _BATCH = (
     "base_offset",
     "magic",

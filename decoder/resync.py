@@ -30,6 +30,10 @@ _TRIES = 8
 """Bytes of possible frames that may be decoded for each byte that came ..."""
 _FREE_TRIES = 1 << 20
 """... and at the beginning."""
+_FAILED = 1024
+"""A frame that cannot be decoded costs as much as so many bytes, however small it is: to find out why takes longest."""
+
+Confirm = Callable[[bytes], bool | None]
 
 
 def client_id_of_head(data: bytes | bytearray, at: int, limit: int = MAX_FRAME) -> bytes | None:
@@ -62,10 +66,11 @@ class Search:
         self._unfinished: list[tuple[int, int]] = []
         self._tries = _FREE_TRIES
 
-    def feed(self, data: bytes | bytearray | memoryview, confirm: Callable[[bytes], bool]) -> int | None:
+    def feed(self, data: bytes | bytearray | memoryview, confirm: Confirm) -> int | None:
         """Where in `self.data` a frame starts, or None if the bytes at hand do not tell.
 
-        `confirm` says whether a whole frame (without its size) is one that can stand in this stream.
+        `confirm` says whether a whole frame (without its size) is one that can stand in this stream; None: its head says that
+        it is none.
         """
         self.data += data
         self._tries += _TRIES * len(data)
@@ -88,7 +93,7 @@ class Search:
             heapify(self._unfinished)
         return given_up
 
-    def _scan(self, confirm: Callable[[bytes], bool]) -> int | None:
+    def _scan(self, confirm: Confirm) -> int | None:
         data, head = self.data, HEAD[self.direction]
         for match in _PLAUSIBLE[self.direction].finditer(data, self._next - self._base):
             at = match.start()
@@ -114,6 +119,11 @@ class Search:
         self._next = self._base + max(0, len(data) - head + 1)
         return None
 
-    def _confirmed(self, at: int, stop: int, confirm: Callable[[bytes], bool]) -> bool:
+    def _confirmed(self, at: int, stop: int, confirm: Confirm) -> bool:
         self._tries -= stop - at
-        return self._tries >= 0 and confirm(bytes(self.data[at + 4 : stop]))
+        if self._tries < 0:
+            return False
+        found = confirm(bytes(self.data[at + 4 : stop]))
+        if found is False:
+            self._tries -= _FAILED
+        return bool(found)

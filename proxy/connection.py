@@ -67,7 +67,7 @@ class Connection(Holding):
         self.closed = False
         self.ended_by = ""  # "client" or "broker": whose end was the first
         self.started = time.monotonic()
-        self.failed = ""  # how the broker was not reached: "refused" or "unreached"
+        self.failed = ""  # how the broker was not reached: see `decoder.happening.IN_VAIN`
         self.tried: list[Address] | None = None
         """Of a connection to whichever bootstrap broker can be reached: those that cannot; None: it is for this broker alone."""
         self._addresses: list[SocketAddress] = []
@@ -197,7 +197,7 @@ class Connection(Holding):
         return self.relay.bootstrap.next(self.tried)
 
     def give_up(self, failed: str) -> None:
-        """Nothing will flow: "refused" by the broker, or it was "unreached"."""
+        """Nothing will flow: see `decoder.happening.IN_VAIN`."""
         if self.closed or self.failed:
             return
         # Observers hear of it as of a connection that the broker ended after the client's first words.

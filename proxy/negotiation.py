@@ -149,7 +149,7 @@ class Security:
             done = tls.shake()
         except TlsFault as fault:
             self._tell_tls(connection, "broker", str(fault))
-            connection.give_up("unreached")
+            connection.give_up("tls")
             return
         if done and self.sasl is None:
             connection.stand()
@@ -194,7 +194,7 @@ class Security:
             self.paused.discard(connection)
             connection.close("fin")
         else:
-            connection.give_up("unreached")
+            connection.give_up("login")
 
     def _record(self, connection: Connection, steps: list[tuple[int, bytes]]) -> None:
         """The login goes into the recording as frames of the broker leg, without its secrets."""
@@ -215,7 +215,7 @@ class Security:
             connection.close("fin")
         else:
             self.relay.emit(UpstreamFailed(connection.number, connection.broker, connection.stage))
-            connection.give_up("unreached")
+            connection.give_up("login" if "login" in connection.stage else "tls")
 
     def tick(self, now: float, connections: list[Connection]) -> None:
         """About once a second."""

@@ -9,6 +9,7 @@ from functools import cache
 from ...decoder import Exchange, facts
 from ...decoder.frame import Direction
 from ...decoder.message import Message
+from ...decoder.message_view import MessageView
 from ...decoder.secrets import MASK, secret_paths
 from .partly import PRODUCE, Place, passing, places_of, refused
 from .rewriting import read
@@ -53,11 +54,14 @@ class Policy:
             return f"only its beginning was recorded ({exchange.cut})"
         if message is None:
             return f"cannot be decoded ({exchange.undecoded})" if exchange.request else "only its answer was recorded"
+        null = forbidden_null(exchange.request_view)
+        if null is not None:
+            return f"it has a null where Kafka allows none ({null})"
         if not self.internal and _follower(message):
             return "sent by a replica; --include-internal sends it"
         if _masked(message):
             return "what it says was masked in the recording"
-        if not self.refused and _refused_member(message, exchange.response_message):
+        if not self.refused and _refused_member(message, exchange.response_view):
             return "it was refused when recorded, and the client joined again; --include-refused sends both"
         left = self.left_out(exchange)
         if left and left == places_of(message):
@@ -66,7 +70,7 @@ class Policy:
 
     def left_out(self, exchange: Exchange) -> frozenset[Place]:
         """The partitions of a Produce request that are not sent, because they were refused for a reason that passes."""
-        answer = exchange.response_message
+        answer = exchange.response_view
         if self.refused or exchange.api_key != PRODUCE or answer is None:
             return frozenset()
         return refused(answer)
@@ -83,6 +87,11 @@ class Policy:
         if administrative(key) and not self.admin:
             return "it alters or deletes; --include-admin sends it"
         return None
+
+
+def forbidden_null(view: MessageView | None) -> str | None:
+    """Where a message has a null that Kafka does not allow; None if nowhere."""
+    return None if view is None else next(view.forbidden_nulls(), None)
 
 
 @cache

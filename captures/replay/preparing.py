@@ -87,7 +87,7 @@ class Preparer:
         if asked is None or asked.api_key != FETCH:
             return
         if asked.api_version >= _SESSIONS_FROM and got.api_version >= _SESSIONS_FROM:
-            self.sessions.answered(asked, call.number, call.exchange.response_message, got)
+            self.sessions.answered(asked, call.number, call.recorded, got)
 
     def _renamed_client(self, message: Message) -> Message:
         client_id = message.header.get("client_id")

@@ -13,7 +13,7 @@ from ...decoder.message import Message
 from ...decoder.plan import ZERO_UUID
 from .mapping import Recorded, question
 from .partly import Place
-from .policy import Policy
+from .policy import Policy, forbidden_null
 from .rewriting import read, tree_of
 from .roles import Role, paths
 
@@ -74,6 +74,12 @@ class Call:
         self.attempts = 0
         self.waiting = exchange.api_key in WAITING
         self.taken: Message | None = None
+
+    @property
+    def recorded(self) -> Message | None:
+        """The recorded answer, to compare with; None where there is none, or it has a null where Kafka allows none."""
+        message = self.exchange.response_message
+        return None if message is None or forbidden_null(self.exchange.response_view) is not None else message
 
 
 class Step(NamedTuple):
@@ -173,8 +179,7 @@ class Script:
     # what the recording says of its cluster
 
     def _learn(self, exchange: Exchange) -> None:
-        key, answer = exchange.api_key, exchange.response_message
-        asked = exchange.request_message
+        key, answer, asked = exchange.api_key, exchange.response_view, exchange.request_view
         if answer is None or asked is None or exchange.state is not State.PAIRED:
             return
         recorded = self.recorded

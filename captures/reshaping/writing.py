@@ -16,7 +16,7 @@ from pathlib import Path
 from ...decoder import Direction, Exchange, ExchangeDone, Opaque, RequestSeen
 from ...decoder.findings import first_bytes
 from ...decoder.frame import MAX_FRAME
-from ...decoder.happening import Closed, Happening, Missing, Opened, Stray
+from ...decoder.happening import IN_VAIN, Closed, Happening, Missing, Opened, Stray
 from ..packets import Address
 from ..reader import files_in
 from ..recorder import Recorder
@@ -132,13 +132,13 @@ class Writer:
         if opened is not None:
             self._vain(number, opened, event.how, event.time_ns, event.by)
         elif event.how:
-            how = "rst" if event.how in ("rst", "refused", "unreached") else "fin"
+            how = "rst" if event.how in ("rst", *IN_VAIN) else "fin"
             self.recorder.closed(number, event.time_ns, how, event.by)
         # Without a way it ended, the capture did: the connection stays open, and its number is not used again.
         self._numbers.pop((source, event.connection), None)
 
     def _vain(self, number: int, opened: Opened, how: str, time_ns: int, by: str) -> None:
-        failed = how if how in ("refused", "unreached") else "unreached"
+        failed = how if how in IN_VAIN else "unreached"
         ends = address(opened.client), address(opened.broker)
         self.recorder.opened(number, opened.time_ns, *ends, failed=failed)
         self.recorder.closed(number, time_ns, "rst", by)

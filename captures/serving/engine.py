@@ -13,6 +13,7 @@ from typing import Any
 
 from ... import decoder
 from ...decoder import Exchange, facts
+from ...decoder.message_view import MessageView
 from .asked import Ask, Later, Missed, Reply, Session
 from .cluster import Cluster
 from .consumer_groups import ConsumerGroups
@@ -106,6 +107,9 @@ class Engine:
                 return Ask(session, message, {}, now, time_ms)
             raise Missed(f"{facts.api_name(key)} v{version}, a version that is not known here") from None
         self.asked[message.api] += 1
+        null = next(MessageView(message).forbidden_nulls(), None)
+        if null is not None:
+            raise Missed(f"{message.api} v{message.api_version} with a null where Kafka allows none ({null})")
         message = self.names.recorded(message)
         return Ask(session, message, message.to_dict(), now, time_ms)
 

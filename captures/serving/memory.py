@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...decoder import Exchange, Message, State, facts
+from ...decoder.message_view import MessageView
 from .asking import touches
 
 PRODUCE = facts.api_key("Produce")
@@ -55,8 +56,8 @@ class Memory:
             self._take(position, exchange)
 
     def _take(self, position: int, exchange: Exchange) -> None:
-        asked = exchange.request_message
-        answered = exchange.response_message if exchange.state is State.PAIRED else None
+        asked = _readable(exchange.request_message, exchange.request_view)
+        answered = _readable(exchange.response_message, exchange.response_view) if exchange.state is State.PAIRED else None
         silent = exchange.api_key == PRODUCE and asked is not None and asked["acks"] == 0
         if asked is None or (answered is None and not silent):
             self.skipped += 1
@@ -105,6 +106,11 @@ class Memory:
     def words(self, kept: Kept) -> frozenset[str]:
         """The names in a recorded request."""
         return touches(kept.asked, self.named)
+
+
+def _readable(message: Message | None, view: MessageView | None) -> Message | None:
+    """A message as it was, or without the nulls in it that Kafka does not allow and that could not be answered with."""
+    return view if view is not None and any(view.forbidden_nulls()) else message
 
 
 def addresses(fields: dict[str, Any], path: str = "") -> list[tuple[str, int, str, int]]:

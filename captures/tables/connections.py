@@ -34,7 +34,7 @@ TABLE = Table(
         Column("last_ns", "int64", "of the last request or response", null=True),
         Column("closed_ns", "int64", "null when the capture ends before it", null=True),
         Column(
-            "end", "string", "`fin`, `rst`, `refused`, `unreached`; null when the capture ends before it", null=True
+            "end", "string", "`fin`, `rst`, `refused`, `unreached`, `login` or `tls` (the proxy's own login, or TLS handshake with the broker, failed); null when the capture ends before it", null=True
         ),
         Column("ended_by", "string", "`client` or `broker`, where that is known", null=True),
         Column("exchanges", "int64", "requests, and responses without one"),

@@ -62,7 +62,7 @@ class _Requests(HeaderBatch):
         return self._pa.repeat(self.side, len(self._records))
 
     def _size(self) -> Any:
-        return self._pa.array(self._np.ascontiguousarray(self._records[f"{self.side}_size"]))
+        return self._pa.array(self._sizes(self.side))
 
 
 class _Responses(_Requests):

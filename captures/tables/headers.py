@@ -11,7 +11,7 @@ from typing import Any
 
 from ...decoder import State, facts
 from ..capture import Row
-from ..index import CHANGED, STATE_MASK, STATES, UNDECODED, Index
+from ..index import CHANGED, LARGEST_SIZE, STATE_MASK, STATES, UNDECODED, Index
 from .arrow import numpy, pyarrow, schema_of
 from .columns import NUMBER, Column, Table
 
@@ -139,19 +139,18 @@ class HeaderBatch:
     def _number(self) -> Any:
         return self._pa.array(self._numbers)
 
-    def _present(self, name: str, there: str) -> Any:
-        """A field that is null where another one is negative."""
-        mask = self._records[there] < 0
-        return self._pa.array(self._np.ascontiguousarray(self._records[name]), mask=mask)
-
     def _latency_ns(self) -> Any:
-        return self._present("latency_ns", "latency_ns")
+        latency = self._records["latency_ns"]
+        return self._pa.array(self._np.ascontiguousarray(latency), mask=latency < 0)
+
+    def _sizes(self, side: str) -> Any:
+        return self._np.minimum(self._records[f"{side}_size"], LARGEST_SIZE)
 
     def _request_size(self) -> Any:
-        return self._present("request_size", "request_offset")
+        return self._pa.array(self._sizes("request"), mask=self._records["request_offset"] < 0)
 
     def _response_size(self) -> Any:
-        return self._present("response_size", "response_offset")
+        return self._pa.array(self._sizes("response"), mask=self._records["response_offset"] < 0)
 
     def _named(self, values: Any, name: Callable[[int], str | None]) -> Any:
         """Strings for numbers: each different number is looked up once."""

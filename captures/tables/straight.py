@@ -56,7 +56,7 @@ class Straight:
         and says the same size as the index."""
         np, there = numpy(), offsets >= 0
         begins = np.full(len(offsets), -1, np.int64)
-        at = np.flatnonzero(there & (offsets + _PACKET + _ETHERNET + 40 + 60 + 4 < len(self._bytes)))
+        at = np.flatnonzero(there & (offsets < len(self._bytes) - (_PACKET + _ETHERNET + 40 + 60 + 4)))
         offset, size = offsets[at], sizes[at].astype(np.int64)
         length, captured = self._number(offset + 4), self._number(offset + 20)
         ip = offset + _PACKET + _ETHERNET

@@ -45,9 +45,8 @@ def unlikely(segment: Any, records: Any) -> Any:
         return zero
     data = np.frombuffer(segment, np.uint8)
     # Block header and Ethernet, then IP (the first half byte is its version), TCP, the 4 size bytes, and the frame.
+    at = at[records["response_offset"][at] < len(data) - (28 + 14 + 40 + 60 + 24)]
     ip = records["response_offset"][at] + 28 + 14
-    inside = ip + 40 + 60 + 24 < len(data)
-    at, ip = at[inside], ip[inside]
     tcp = ip + np.where(data[ip] >> 4 == 6, 40, (data[ip] & 15).astype(np.int64) * 4)
     size = tcp + (data[tcp + 12] >> 4).astype(np.int64) * 4
     fits = _number(data, size) == records["response_size"][at]

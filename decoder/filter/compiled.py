@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import tzinfo
+from datetime import UTC, tzinfo
 from functools import cached_property
 
 from ..exchange import Exchange
@@ -122,11 +122,11 @@ def _stopped(now: int) -> Callable[[], int]:
     return lambda: now
 
 
-def compile(text: str, now: Callable[[], int] | int | None = None, zone: tzinfo | None = None) -> Filter:
+def compile(text: str, now: Callable[[], int] | int | None = None, zone: tzinfo | None = UTC) -> Filter:
     """Compile a filter; FilterError says what is wrong where.
 
     `now`: the time for ``pending``, in nanoseconds since the epoch. `zone`: of times that are written without an
-    offset; None is the local zone.
+    offset, UTC if none is given; None is the local zone.
     """
     found = Filter(text, check(parse(text), text, zone), zone)
     return found if now is None else found.at(now)

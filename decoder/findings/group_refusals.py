@@ -93,6 +93,7 @@ class FencedInstance(GroupDetector):
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
         self._holders: Bounded[tuple[Group, str], dict[tuple[Identity, str], Link]] = Bounded(2000)
+        self._kept_out: Bounded[tuple[Group, str], Identity] = Bounded(2000)
 
     def asked(self, call: Call) -> None:
         if call.instance_id:
@@ -106,15 +107,19 @@ class FencedInstance(GroupDetector):
                     del holders[next(iter(holders))]
 
     def answered(self, call: Call) -> None:
+        group, instance = call.group, call.instance_id or ""
+        if not call.error and instance and call.joins:
+            self._let_in(call, group, instance)
         if call.error not in (FENCED_INSTANCE_ID, UNRELEASED_INSTANCE_ID):
             return
-        group, instance = call.group, call.instance_id or ""
         others = {
             link.who
             for (identity, member), link in self._holders.get((group, instance), {}).items()
             if member != call.member_id or identity != call.link.identity
         } - {call.link.who}
         fenced = call.error == FENCED_INSTANCE_ID
+        if not fenced:
+            self._kept_out[group, instance] = call.link.identity
         # KIP-848 keeps a newcomer out as long as the session of a member that died is not over.
         alive = any(m.instance_id == instance and m.link is not call.link and not m.closed_ns for m in group.live)
         other = f", which {some(others)} uses too" if others else ""
@@ -131,9 +136,10 @@ class FencedInstance(GroupDetector):
                 "give every process an id of its own (the host or pod name, a StatefulSet's ordinal), and see that the "
                 "old process is gone before a new one starts with its id"
                 if fenced or alive
-                else "nothing if a process died and was started anew: it gets in when the old session ends; otherwise "
-                "give every process a group.instance.id of its own",
-                Severity.HIGH if fenced or alive else Severity.LOW,
+                else "start the consumer anew when the old session is over (group.consumer.session.timeout.ms, 45 s), by a "
+                "supervisor that waits so long: Java consumers and librdkafka take this error as fatal and do not try again. "
+                "Close consumers before they end; give every process a group.instance.id of its own",
+                Severity.HIGH if fenced or alive else Severity.MEDIUM,
                 group=group.id,
                 instance_id=instance,
                 error=name,
@@ -142,6 +148,21 @@ class FencedInstance(GroupDetector):
                 api_version=call.exchange.api_version,
                 **call.link.facts,
             ),
+        )
+
+    def _let_in(self, call: Call, group: Group, instance: str) -> None:
+        """A member with that id was taken: one that had been kept out waited long enough, or was started anew."""
+        kept_out = self._found.get((group, instance, UNRELEASED_INSTANCE_ID))
+        if kept_out is None or kept_out.severity is not Severity.MEDIUM:
+            return
+        if self._kept_out.get((group, instance)) != call.link.identity:
+            return
+        waited = duration(call.answered_ns - (kept_out.first_ns or call.answered_ns))
+        kept_out.severity = Severity.LOW
+        kept_out.seen += f"; it got in {waited} later"
+        kept_out.remedy = (
+            "nothing: the process before it died without leaving, and its session has ended. A consumer that closes before it "
+            "ends lets the next one in at once"
         )
 
 

@@ -191,4 +191,42 @@ class ReplicasOutOfSync(_PartitionWatch):
         )
 
 
-DETECTORS: tuple[type[Detector], ...] = (LeaderlessPartition, ReplicasOutOfSync)
+class LeaderNotPreferred(_PartitionWatch):
+    """Another replica leads than the first one of the assignment, which is in sync."""
+
+    id = "leader-not-preferred"
+    severity = Severity.INFO
+    title = "partitions led by another replica than the preferred one, which is in sync"
+
+    SIGHTINGS = 1
+    LASTING_NS = 0
+    LONG_NS = 600 * SECOND
+    """The controller looks every leader.imbalance.check.interval.seconds (5 min)."""
+
+    def unwell(self, partition: tuple[Any, ...], at: dict[str, int]) -> tuple[Any, ...] | None:
+        leader, replicas = partition[at["leader_id"]], partition[at["replica_nodes"]] or ()
+        offline = partition[at["offline_replicas"]] or () if "offline_replicas" in at else ()
+        if leader < 0 or not replicas or leader == replicas[0] or replicas[0] in offline:
+            return None
+        return (leader, replicas[0]) if replicas[0] in (partition[at["isr_nodes"]] or ()) else None
+
+    def say(self, finding: Finding, ward: _Ward, lasting: dict[Place, _Sick], longest_ns: int) -> None:
+        place = min(lasting)
+        leader, preferred = lasting[place].detail
+        finding.severity = Severity.LOW if longest_ns >= self.LONG_NS else Severity.INFO
+        finding.seen = (
+            f"{len(lasting)} of {ward.seen} partitions are led by another replica than the preferred one: {place[0]}-{place[1]} "
+            f"by broker {leader} instead of broker {preferred}, which is in sync" + (f", for {duration(longest_ns)}" if longest_ns else "")
+        )
+        finding.why = (
+            "the first replica of an assignment is the preferred leader: with it, leaders are spread as the assignment was "
+            "planned. After a broker was down, others lead its partitions, and carry its load until leadership is given back."
+        )
+        finding.remedy = (
+            "with auto.leader.rebalance.enable=true brokers give leadership back within 5 minutes, where more than "
+            "leader.imbalance.per.broker.percentage (10) of a broker's partitions are led elsewhere; at once: "
+            "kafka-leader-election.sh --election-type preferred --all-topic-partitions"
+        )
+
+
+DETECTORS: tuple[type[Detector], ...] = (LeaderlessPartition, ReplicasOutOfSync, LeaderNotPreferred)

@@ -152,4 +152,40 @@ class ClosedAtOnce(WatchesEndings):
         )
 
 
-DETECTORS: tuple[type[Detector], ...] = (ConnectionRefused, ClosedAtOnce)
+class ProxyNotLetIn(Detector):
+    """The proxy's own login, or its TLS handshake, is not accepted by a broker: no fault of the clients it stands for."""
+
+    id = "proxy-not-let-in"
+    severity = Severity.HIGH
+    title = "the proxy's own login, or TLS handshake, fails at a broker"
+
+    def closed(self, link: Link) -> None:
+        if link.established or link.how not in ("login", "tls"):
+            return
+        is_login = link.how == "login"
+        found = self.report(
+            (link.broker, link.how),
+            None,
+            lambda: self.finding(
+                "",
+                "the proxy reached the broker, and ended the client's connection, which was never passed on. Clients see a "
+                "disconnect, as of a broker that is down, and try again.",
+                "compare the proxy's --sasl options with what the broker's listener takes; its LoginFailed event says what the "
+                "broker answered"
+                if is_login
+                else "compare --broker-ca and --broker-name, and the certificate and name that the broker shows; its TlsFailed event says what "
+                "is wrong",
+                how=link.how,
+                **link.facts,
+            ),
+            link.closed_ns,
+        )
+        what = "the proxy's login" if is_login else "the proxy's TLS handshake"
+        found.seen = (
+            f"{what} at {link.where} failed {found.count} times: connections of {link.client_host or 'clients'} were ended"
+            if found.count > 1
+            else f"{what} at {link.where} failed: a connection of {link.client_host or 'a client'} was ended"
+        )
+
+
+DETECTORS: tuple[type[Detector], ...] = (ConnectionRefused, ClosedAtOnce, ProxyNotLetIn)

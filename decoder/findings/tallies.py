@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from .wording import SECOND
 
@@ -23,6 +23,17 @@ class Bounded(dict[K, V]):
         super().__setitem__(key, value)
         if len(self) > self._limit:
             del self[next(iter(self))]
+
+    def setdefault(self, key: K, default: V) -> V:
+        """As of a dict, within the bound."""
+        if key not in self:
+            self[key] = default
+        return self[key]
+
+    def update(self, *others: Any, **named: Any) -> None:
+        """As of a dict, within the bound."""
+        for key, value in dict(*others, **named).items():
+            self[key] = value
 
 
 class Pace:

@@ -11,7 +11,7 @@ from .detector import Detector
 from .finding import Finding, Severity
 from .scene import Link, Scene
 from .tallies import Bounded
-from .waits import throttle_ms
+from .waits import kept_back, throttle_ms
 from .wording import SECOND, duration, size, times
 
 PRODUCE, FETCH = facts.api_key("Produce"), facts.api_key("Fetch")
@@ -37,6 +37,8 @@ class _Held:
     refused: int = 0
     meanwhile: int = 0
     kept_ns: int = 0
+    kept_back: int = 0
+    """Answers that came only when the time was over."""
     first_ns: int = 0
     until: dict[str, int] = field(default_factory=dict)  # by broker
 
@@ -99,8 +101,12 @@ class Throttled(Detector):
             held = self._held[key] = _Held(link, first_ns=time_ns)
             self.scene.anew()
         covered = held.until.get(link.broker, 0)
-        until = time_ns + told * 1_000_000
-        held.kept_ns += max(0, until - max(time_ns, covered))
+        if told > 0 and kept_back(link, exchange, told):
+            began, until = time_ns - told * 1_000_000, time_ns
+            held.kept_back += 1
+        else:
+            began, until = time_ns, time_ns + told * 1_000_000
+        held.kept_ns += max(0, until - max(began, covered))
         held.until[link.broker] = max(covered, until)
         held.worst_ms = max(held.worst_ms, told)
         held.refused += refused
@@ -110,6 +116,7 @@ class Throttled(Detector):
         for key, held in self._held.items():
             finding = self._found[key]
             api = finding.about["api"]
+            finding.why = self._why(held.link, key[1], finding.about["quota"], held.kept_back > 0)
             finding.severity = Severity.LOW if held.kept_ns < self.SMALL_NS and not held.refused else Severity.MEDIUM
             finding.about |= {"throttled_ms": held.kept_ns // 1_000_000, "worst_ms": held.worst_ms}
             text = (
@@ -139,12 +146,9 @@ class Throttled(Detector):
             if exchange.api_key in MUTATIONS
             else "request_percentage"
         )
-        whose = f"client id {link.client_id!r}" if link.client_id else "clients without a client id"
         return self.finding(
             "",
-            f"the quota {name} of the user or of {whose} is used up{' (or request_percentage)' if exchange.api_key in (PRODUCE, FETCH) else ''}. "
-            "The broker answers at once and then does not read from the connection until the time is over (KIP-219); "
-            "records queue up in the client until buffer.memory, delivery.timeout.ms or max.poll.interval.ms is reached.",
+            "",
             f"see what is set: kafka-configs.sh --describe --entity-type clients (and users); raise it: kafka-configs.sh "
             f"--alter --entity-type clients --entity-name {link.client_id or '...'} --add-config {name}=...; or send less: "
             "compression.type=zstd with linger.ms=20 and a bigger batch.size, fewer bytes per record, no clients that share "
@@ -153,6 +157,19 @@ class Throttled(Detector):
             api=exchange.api,
             api_version=exchange.api_version,
             quota=name,
+        )
+
+    @staticmethod
+    def _why(link: Link, kind: int, quota: str, kept_back: bool) -> str:
+        whose = f"client id {link.client_id!r}" if link.client_id else "clients without a client id"
+        return (
+            f"the quota {quota} of the user or of {whose} is used up{' (or request_percentage)' if kind in (PRODUCE, FETCH) else ''}. "
+            + (
+                "The broker, older than Kafka 2.0, keeps its answers back until the time is over (KIP-13); "
+                if kept_back
+                else "The broker answers at once and then does not read from the connection until the time is over (KIP-219); "
+            )
+            + "records queue up in the client until buffer.memory, delivery.timeout.ms or max.poll.interval.ms is reached."
         )
 
 

@@ -16,6 +16,7 @@ from ..codec import UNSUPPORTED_VERSION
 from ..errors import DecodeError
 from ..exchange import Exchange, State
 from ..plan import API_VERSIONS, plan
+from .offers import offers_of
 from .scene import Link, Scene
 from .tallies import Bounded, Spread
 
@@ -88,6 +89,23 @@ def throttle_ms(exchange: Exchange) -> int:
     return found
 
 
+_PRODUCE = facts.api_key("Produce")
+_AT_ONCE_FROM = 6
+"""The version of Produce that came with KIP-219 (Kafka 2.0)."""
+
+
+def kept_back(link: Link, exchange: Exchange, throttle: int) -> bool:
+    """Whether a broker kept an answer back for the throttle time that it names (in ms), as those before Kafka 2.0 do; newer
+    ones answer at once and then do not read (KIP-219). By the versions that the broker offers, else by how long it took."""
+    offered = offers_of(link.scene).of(link)
+    ends = None if offered is None else offered.get(_PRODUCE)
+    if ends is not None:
+        return ends[1] < _AT_ONCE_FROM
+    if exchange.api_key == _PRODUCE and exchange.api_version >= _AT_ONCE_FROM:
+        return False
+    return (exchange.latency_ns or 0) >= throttle * 1_000_000
+
+
 class Taken(NamedTuple):
     """What one answer took, in ns. `work`: of that, the time that was the broker's alone (not behind another request,
     not muted for a quota); `held`: `work` without what the request allowed the broker to wait; `behind`: how long it
@@ -153,7 +171,7 @@ class Waits:
                     behind, blocker = overlap, api
         answers.append((answered_ns, work, exchange.api_key))
         throttle = 0 if unthrottled else throttle_ms(exchange)
-        if throttle:
+        if throttle and not kept_back(link, exchange, throttle):
             line.muted_ns = max(line.muted_ns, answered_ns + throttle * 1_000_000)
         held = max(work - own_wait_ns(exchange), 0) if exchange.api_key in LONG_POLLS else work
         taken = Taken(work, held, behind, blocker, throttle > 0)

@@ -74,11 +74,11 @@ class Message:
     def value(self) -> bytes | None:
         return self._field(self._fields()[1])
 
-    def messages(self, *, limit: int = codecs.DEFAULT_LIMIT) -> Iterator[Message]:
+    def messages(self, *, limit: int = codecs.DEFAULT_LIMIT, wrappers: bool = False) -> Iterator[Message]:
         """What a wrapper holds, offsets and times as the inner bytes have them; nothing for a plain message.
 
         Positions of the inner messages count in their own, decompressed `data`.
-        Raises `RecordsError`; a wrapper within a wrapper is refused, as Kafka does.
+        Raises `RecordsError`; a wrapper within a wrapper is refused, as Kafka does, unless `wrappers` asks for them.
         """
         if not self.codec:
             return
@@ -93,7 +93,7 @@ class Message:
         while pos < len(inner):
             end = _inner_end(inner, pos, self._where())
             message = read_message(inner, pos, end)
-            if message.codec:
+            if message.codec and not wrappers:
                 raise CodecError(f"{self._where()}: compressed twice", pos, decompressed=True)
             yield message
             pos = end

@@ -5,12 +5,14 @@ from __future__ import annotations
 from ...captures.replay.absent import Absent
 from ...captures.replay.comparing import Comparer, Difference, lacking
 from ...captures.replay.partly import PRODUCE, rest, united, without
+from ...captures.replay.policy import forbidden_null
 from ...captures.replay.preparing import Preparer
 from ...captures.replay.report import Report
 from ...captures.replay.script import Call, Script
 from ...decoder import Exchange, TrailingBytes, decode_response, facts
 from ...decoder.errors import DecodeError
 from ...decoder.message import Message
+from ...decoder.message_view import MessageView
 from .resolving import Resolver
 from .settings import SECOND, Settings
 
@@ -66,7 +68,7 @@ class Answers:
             return 0
         self._preparer.answered(call, got)
         self._absent.answered(got)
-        asked, recorded = exchange.request_message, exchange.response_message
+        asked, recorded = exchange.request_message, call.recorded
         if recorded is not None and call.left_out:
             recorded = without(recorded, call.left_out)
         why = None if closing else lacking(recorded, got)
@@ -99,16 +101,21 @@ class Answers:
 
     def _read(self, call: Call, frame: bytes, version: int) -> Message | None:
         try:
-            return decode_response(frame, api_key=call.exchange.api_key, api_version=version)
+            got = decode_response(frame, api_key=call.exchange.api_key, api_version=version)
         except TrailingBytes as fault:
-            if fault.message is not None:
-                self.report.note("answers with bytes behind their end")
-                message: Message = fault.message
-                return message
-            self.report.fail(call, "its answer cannot be read")
+            if fault.message is None:
+                self.report.fail(call, "its answer cannot be read")
+                return None
+            self.report.note("answers with bytes behind their end")
+            got = fault.message
         except DecodeError as fault:
             self.report.fail(call, f"its answer cannot be read: {fault}")
-        return None
+            return None
+        null = forbidden_null(MessageView(got))
+        if null is not None:
+            self.report.fail(call, f"its answer has a null where Kafka allows none ({null})")
+            return None
+        return got
 
     def _again(self, call: Call, why: str) -> int:
         if call.attempts == 0:
@@ -142,7 +149,7 @@ class Answers:
         place = asked.api_key, asked.frame[asked.body_start :]
         before = self._open.pop(place, None)
         if before is not None:
-            if self.comparer.differences(call.exchange, before[2], call.exchange.response_message):
+            if self.comparer.differences(call.exchange, before[2], call.recorded):
                 self.report.differ(before[0], before[1])
             else:
                 self.report.equal += 1

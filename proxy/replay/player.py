@@ -222,7 +222,7 @@ class Player:
 
     def _expect(self, call: Call) -> None:
         """Remember what a recorded answer gave out that the target has still to give."""
-        asked, answer = call.exchange.request_message, call.exchange.response_message
+        asked, answer = call.exchange.request_view, call.exchange.response_view
         if asked is not None and answer is not None:
             for given in gives(asked, answer):
                 self._given.setdefault(given, call)

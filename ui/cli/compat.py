@@ -16,6 +16,7 @@ from ..tui.safe import visible
 from .clients_seen import watch
 from .compat_pages import counted, html, markdown, often_when, seen_when
 from .failure import Failure
+from .local import Local
 from .versions import identity, terminal, who
 
 if TYPE_CHECKING:
@@ -49,6 +50,7 @@ def compat(
     fail_on: Annotated[
         FailOn | None, typer.Option("--fail-on", help="Exit status 1 if a client has this verdict, or a worse one.")
     ] = None,
+    local: Local = False,
 ) -> None:
     """Judge every client of the captures against brokers of a release: works, may break, breaks; why, and what helps.
 

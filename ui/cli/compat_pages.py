@@ -6,10 +6,10 @@ Client ids and software names are whatever a client sent: made visible, then esc
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime
 from html import escape
 
 from ...decoder.compat import ClientReport, ClientSeen, Reason, Report, Verdict
+from ..times import moment
 from ..tui.safe import visible
 
 _MARKDOWN = re.compile(r"([\\`*_\[\]|~])")
@@ -22,16 +22,8 @@ def counted(found: Report) -> str:
 
 
 def seen_when(client: ClientSeen) -> str:
-    """When a client was there, in UTC."""
+    """When a client was there."""
     return f"from {moment(client.first_ns)} to {moment(client.last_ns)}"
-
-
-def moment(time_ns: int) -> str:
-    """``"2026-11-21 04:00:01 UTC"``; "an unknown time" for what no clock can have said."""
-    try:
-        return datetime.fromtimestamp(time_ns // 1_000_000_000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-    except (ValueError, OverflowError, OSError):
-        return "an unknown time"
 
 
 def _software(client: ClientSeen) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-import time
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,9 +14,11 @@ from typer.core import TyperGroup
 from ...captures.exporting.text import json_visible
 from ...proxy.control import Control, ControlError
 from ...proxy.control.starting import ControlAccess, running
+from .. import times
 from ..tui.safe import visible
 from . import proxy_flight as keeping
 from .failure import Failure
+from .local import Local
 
 WHICH = ("--url", "--token-file")
 
@@ -176,6 +177,7 @@ def exchanges(
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with new ones as they come.")] = False,
     limit: Annotated[int, typer.Option("--limit", "-n", help="How many of the newest.", min=1, max=1000)] = 20,
     as_json: Annotated[bool, typer.Option("--json", help="One object per line, with requests and responses.")] = False,
+    local: Local = False,
 ) -> None:
     """The newest exchanges, and those that come."""
     page = _ask(lambda control: control.exchange_page(filter, limit=limit, bodies=as_json))
@@ -193,7 +195,7 @@ def _exchange(each: dict[str, Any], as_json: bool) -> None:
     if as_json:
         _json(each)
         return
-    stamp = time.strftime("%H:%M:%S", time.localtime((each["time_ns"] or 0) / 1e9))
+    stamp = times.moment(each["time_ns"] or 0)
     latency = f"{each['latency_ns'] / 1e6:.3f} ms" if each["latency_ns"] is not None else each["state"]
     line = f"{each['id']:>7} {stamp} {each['client']} {each['api']} v{each['api_version']} {latency}"
     words = [line, each["error"] or "", *each["notes"]]
@@ -208,6 +210,7 @@ def rules(
     disable: Annotated[str, typer.Option("--disable", help="Switch a rule off.", metavar="NAME")] = "",
     hits: Annotated[str, typer.Option("--hits", help="List a rule's newest hits instead.", metavar="NAME")] = "",
     as_json: Annotated[bool, typer.Option("--json", help="One object per line.")] = False,
+    local: Local = False,
 ) -> None:
     """The rules and how often each has fired; with options, change them first."""
     if add is not None:
@@ -243,7 +246,7 @@ def _hit(each: dict[str, Any], as_json: bool) -> None:
     if as_json:
         _json(each)
         return
-    stamp = time.strftime("%H:%M:%S", time.localtime(each["time_ns"] / 1e9))
+    stamp = times.moment(each["time_ns"])
     exchange = f"exchange {each['exchange']}" if each["exchange"] is not None else "no finished exchange"
     who = f"{each['client']} {each['client_id'] or ''}".strip()
     what = f"{each['api']} v{each['api_version']}: {'; '.join(each['done'])}"

@@ -9,8 +9,10 @@ from typing import Annotated
 import typer
 
 from ...decoder.filter import literals
+from ..times import zone
 from .failure import Failure
 from .filter import compiled
+from .local import Local
 from .opening import cannot_read
 from .progress import Bar
 from .reshaping import AsJson, Force, Output, Ports, Redact, making, origin, said, tell, warn
@@ -52,6 +54,7 @@ def cut(
     port: Ports = None,
     force: Force = False,
     as_json: AsJson = False,
+    local: Local = False,
 ) -> None:
     """Cut a part out of a capture: whole exchanges, as they were, with their times, connections and notes.
 
@@ -104,7 +107,7 @@ def _time(text: str | None, option: str) -> int | None:
         if found is not None and found.unit == "time" and found.value >= 0:
             return int(found.value)
     else:
-        moment = literals.moment(text)
+        moment = literals.moment(text, zone())
         if moment is not None:
             return moment
     raise Failure(f"{option} {text}: a time looks like 2026-11-21T10:30:00Z, 2026-11-21T10:30:00.5+01:00, or +90s")

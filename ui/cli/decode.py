@@ -18,6 +18,7 @@ from ...decoder.present import Presenter
 from .failure import Failure
 from .filter import compiled
 from .frame import Wanted, show_frame
+from .local import Local
 from .opening import open_or_fail
 from .schemas import schemas_of
 
@@ -62,6 +63,7 @@ def decode(
     ] = None,
     tree: Annotated[bool, typer.Option("--tree", help="With --hex: fields as indented lines (the default).")] = False,
     hexmap: Annotated[bool, typer.Option("--hexmap", help="With --hex: every field with its bytes.")] = False,
+    local: Local = False,
 ) -> None:
     """Print every exchange of a capture, in order of the requests; or, with --hex, one message."""
     if hex_ is not None:

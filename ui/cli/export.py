@@ -25,6 +25,7 @@ from ..tui.safe import visible
 from .failure import Failure
 from .filter import compiled
 from .frame import tree
+from .local import Local
 from .opening import cannot_read, open_or_fail
 from .progress import Progress
 from .schemas import schemas_of
@@ -94,6 +95,7 @@ def export(
         str | None, typer.Option("--registry", help="With --show-values: a schema registry.", metavar="URL")
     ] = None,
     listing: Annotated[bool, typer.Option("--list", help="Print the tables and their columns.")] = False,
+    local: Local = False,
 ) -> None:
     """Write a view of a capture as JSON lines, CSV or Parquet, or one exchange as a Python program, a pytest case or a dump.
 

@@ -16,8 +16,10 @@ from ...captures import Row
 from ...decoder import facts
 from ...proxy.feed_client import Batch, FeedError, FeedEvent, Joined, Missed, Totals, subscribe
 from ...proxy.metering import left_token
+from .. import times
 from .address import parse
 from .failure import Failure
+from .local import Local
 from .proxy_metering import TOKEN_VARIABLE, read_token
 
 DEFAULT = "127.0.0.1:19095"
@@ -37,6 +39,7 @@ def feed(
     seconds: Annotated[
         float | None, typer.Option("--seconds", help="End after so many seconds.", metavar="NUMBER", show_default=False)
     ] = None,
+    local: Local = False,
 ) -> None:
     """Print the exchanges that go through a running proxy, as they happen.
 
@@ -110,7 +113,7 @@ def _totals(event: Totals) -> str:
     failed = sum(rate.errors for rate in event.rates)
     busiest = ", ".join(f"{_api(rate.api_key)} {rate.requests}" for rate in event.rates[:4])
     return (
-        f"{time.strftime('%H:%M:%S')}  {asked}/s, {failed} errors/s, {event.connections} connections, "
+        f"{times.moment(time.time_ns())}  {asked}/s, {failed} errors/s, {event.connections} connections, "
         f"{event.exchanges} exchanges in all" + (f"  ({busiest})" if busiest else "")
     )
 

@@ -12,6 +12,7 @@ from ...captures.exporting.text import json_visible
 from ...captures.selection import Selection
 from ...decoder import facts
 from ...decoder.filter import FIELDS, Filter, FilterError, Need, compile
+from ..times import zone
 from .failure import Failure
 from .opening import open_or_fail
 
@@ -25,7 +26,7 @@ app = typer.Typer(
 def compiled(text: str) -> Filter:
     """The filter of a text; Failure shows what is wrong where."""
     try:
-        return compile(text)
+        return compile(text, zone=zone())
     except FilterError as error:
         raise Failure(f"{error.message}\n{error.pointer()}") from None
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Iterable
-from datetime import datetime
 from typing import TYPE_CHECKING
 
 from ...decoder import Exchange
 from ...decoder.facts import error_name
 from ...decoder.findings import Finding, Severity
+from .. import times
 from ..tui.safe import visible
 
 if TYPE_CHECKING:
@@ -39,8 +39,8 @@ def in_one_line(severity: str, id_: str, count: int, seen: str) -> Text:
     """``high  unsupported-version x12  what was seen``."""
     from rich.text import Text
 
-    times = f" x{count}" if count > 1 else ""
-    return Text.assemble((f"{visible(severity):6}", _STYLES.get(severity, "")), f" {visible(id_)}{times}: {visible(seen)}")
+    often = f" x{count}" if count > 1 else ""
+    return Text.assemble((f"{visible(severity):6}", _STYLES.get(severity, "")), f" {visible(id_)}{often}: {visible(seen)}")
 
 
 def indented(text: str, label: str = "", indent: int = 7) -> Text:
@@ -55,16 +55,17 @@ def print_finding(console: Console, finding: Finding, opened: str | None = None)
     from rich.table import Table
     from rich.text import Text
 
-    times = f"{finding.count} times" if finding.count > 1 else "once"
+    often = f"{finding.count} times" if finding.count > 1 else "once"
     head = Text.assemble(
-        (f"{str(finding.severity).upper():6}", _STYLES[finding.severity]), " ", (visible(finding.id), "bold"), f"  {times}"
+        (f"{str(finding.severity).upper():6}", _STYLES[finding.severity]), " ", (visible(finding.id), "bold"), f"  {often}"
     )
     if finding.first_ns is not None:
-        head.append(f"  {period(finding.first_ns, finding.last_ns)}", "dim")
+        head.append(f"  {times.period(finding.first_ns, finding.last_ns)}", "dim")
     console.print(head)
     rows = [("seen", visible(finding.seen)), ("why", visible(finding.why)), ("do", visible(finding.remedy))]
     examples = {id(exchange): exchange for exchange in finding.exchanges}.values()
-    rows += [("" if i else "such as", line) for i, line in enumerate(map(evidence, examples))]
+    days = len(set(map(_day, examples)) | ({times.day(finding.first_ns)} if finding.first_ns is not None else set())) > 1
+    rows += [("" if i else "such as", evidence(exchange, days)) for i, exchange in enumerate(examples)]
     if finding.done_by:
         rows.append(("rules", visible(finding.done_by)))
     if opened is not None and finding.exchanges:
@@ -82,11 +83,21 @@ def print_finding(console: Console, finding: Finding, opened: str | None = None)
     console.print()
 
 
-def evidence(exchange: Exchange) -> str:
-    """One exchange in one line: time, connection, API, correlation id, client, error or what became of it."""
-    time_ns = exchange.request_time_ns if exchange.request_time_ns is not None else exchange.response_time_ns
+def _began(exchange: Exchange) -> int | None:
+    return exchange.request_time_ns if exchange.request_time_ns is not None else exchange.response_time_ns
+
+
+def _day(exchange: Exchange) -> str:
+    time_ns = _began(exchange)
+    return "" if time_ns is None else times.day(time_ns)
+
+
+def evidence(exchange: Exchange, dated: bool = False) -> str:
+    """One exchange in one line: time (`dated`: with its date), connection, API, correlation id, client, error or what became
+    of it."""
+    time_ns = _began(exchange)
     words = [
-        clock(time_ns),
+        "?" if time_ns is None else times.moment(time_ns, 3) if dated else times.clock(time_ns) + times.mark(),
         f"conn {exchange.connection}",
         f"{exchange.api or 'a response without request'} v{exchange.api_version}" if exchange.api_key >= 0 else "?",
         f"corr {exchange.correlation_id}",
@@ -105,21 +116,6 @@ def how_to_open(capture: str, exchanges: Iterable[Exchange]) -> str:
     which = f"corr == {ids[0]}" if len(ids) == 1 else f"corr in {{{', '.join(map(str, ids))}}}"
     condition = f"conn == {here[0].connection} and {which}"
     return f"barnabas decode {shlex.quote(capture)} --filter {shlex.quote(condition)}"
-
-
-def clock(time_ns: int | None) -> str:
-    """Local time of day, with milliseconds."""
-    if time_ns is None:
-        return "?"
-    stamp = datetime.fromtimestamp(time_ns // 1_000_000_000)
-    return f"{stamp:%H:%M:%S}.{time_ns // 1_000_000 % 1000:03}"
-
-
-def period(first_ns: int, last_ns: int | None) -> str:
-    """From when to when, with the day once."""
-    day = f"{datetime.fromtimestamp(first_ns // 1_000_000_000):%Y-%m-%d}"
-    last = "" if last_ns is None or last_ns == first_ns else f" to {clock(last_ns)}"
-    return f"{day} {clock(first_ns)}{last}"
 
 
 def counted(number: int, what: str) -> str:

@@ -21,6 +21,7 @@ from ...decoder.happening import Happening, Missing, Opened
 from ..tui.safe import visible
 from .failure import Failure
 from .finding_lines import counted, in_one_line, indented, plain_or_colours, print_finding, tally
+from .local import Local
 from .progress import Progress
 from .signals import stopping_on_signals
 
@@ -54,6 +55,7 @@ def findings(
         bool, typer.Option("--injected", help="Also what comes of fault rules: they left notes in the recording.")
     ] = False,
     listing: Annotated[bool, typer.Option("--list", help="Print every detector: id, severity, what it looks for.")] = False,
+    local: Local = False,
 ) -> None:
     """Print what is wrong in a capture: what was seen, why it matters, what to do, and where it is.
 

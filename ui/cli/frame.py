@@ -142,7 +142,8 @@ def encode(
 ) -> None:
     """Make a message from JSON: bytes in hexadecimal. Fields that are left out take their defaults.
 
-    Byte fields are given in hexadecimal, UUIDs in Kafka's base64 form or with dashes.
+    Byte fields are given in hexadecimal, UUIDs in Kafka's base64 form or with dashes, records also as
+    decode --json --show-values shows them.
     """
     if not api:
         raise Failure("which API? Give --api NAME, e.g. --api Metadata")

@@ -20,6 +20,7 @@ from . import proxy_security as options
 from . import proxy_versions as speaking
 from .address import parse, parse_all
 from .failure import Failure
+from .local import Local
 from .proxy_running import Cluster, load_rules, run
 
 LISTEN = "127.0.0.1:19092"
@@ -122,6 +123,7 @@ def proxy(
     translate: speaking.Translate = False,
     config: config_file.File = None,
     check: config_file.Check = False,
+    local: Local = False,
 ) -> None:
     """Pass traffic between clients and a cluster, and see it.
 

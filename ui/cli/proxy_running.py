@@ -18,6 +18,7 @@ from pathlib import Path
 from ...plugins.rules import Rule, RuleError, load
 from ...proxy import Proxy, ProxyConfig, ProxyError, events
 from ...proxy.security import client_advice
+from .. import times
 from . import proxy_metering as metering
 from .address import show
 from .failure import Failure
@@ -177,7 +178,7 @@ class Findings:
 
         console = plain_or_colours()
         line = in_one_line(event.severity, event.id, event.count, event.seen)
-        console.print(f"{time.strftime('%H:%M:%S')} {self._prefix}", line, sep="")
+        console.print(f"{_now()} {self._prefix}", line, sep="")
         if before is None:
             console.print(indented(event.remedy, "do: ", 16))
 
@@ -286,6 +287,11 @@ def _is_terminal(fd: int) -> bool:
     return stat.S_ISCHR(os.fstat(fd).st_mode)
 
 
+def _now() -> str:
+    """In front of each line, with its date: a proxy runs for days."""
+    return times.moment(time.time_ns())
+
+
 def _reload(cluster: Cluster) -> None:
     """Read the rules and the plugins again; what cannot be read leaves the old ones standing."""
     if cluster.config.plugins is not None:
@@ -295,7 +301,7 @@ def _reload(cluster: Cluster) -> None:
     try:
         cluster.proxy.replace_rules(load_rules(cluster.rules))
     except Failure as failure:
-        print(f"{time.strftime('%H:%M:%S')} ! {cluster.prefix}the old rules stay: {failure}", file=sys.stderr, flush=True)
+        print(f"{_now()} ! {cluster.prefix}the old rules stay: {failure}", file=sys.stderr, flush=True)
 
 
 def _tell(cluster: Cluster, event: events.Event, as_json: bool, quiet: bool) -> None:
@@ -316,7 +322,7 @@ def _print(event: events.Event, cluster: Cluster, as_json: bool) -> None:
         whose = {"cluster": cluster.name} if cluster.name else {}
         print(json.dumps({"event": type(event).__name__, **whose, **asdict(event)}), flush=True)
     else:
-        stamp = time.strftime("%H:%M:%S")
+        stamp = _now()
         print(
             f"{stamp} {'! ' if event.warning else ''}{cluster.prefix}{event.text}",
             file=sys.stderr if event.warning else sys.stdout,

@@ -17,6 +17,7 @@ from ...captures.exporting.text import cell, json_visible
 from ..tui.safe import visible
 from . import amounts
 from .failure import Failure
+from .local import Local
 from .report_text import show
 
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ def report(
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as one JSON object.")] = False,
     by: Annotated[By, typer.Option("--engine", help="Who computes; Spark needs Java.")] = By.DUCKDB,
     master: Annotated[str, typer.Option("--master", help="Spark's master, with --engine spark.")] = "local[2]",
+    local: Local = False,
 ) -> None:
     """Compatibility, versions, errors, latency, throughput, groups, producers, quotas and findings over many captures.
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from ..times import moment
 from ..tui.safe import visible
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def shown(column: str, value: Any) -> str:
     if value is None:
         return "-"
     if column in ("first_ns", "last_ns", "start_ns"):
-        return f"{datetime.fromtimestamp(value // 10**9, UTC):%Y-%m-%d %H:%M:%S}Z"
+        return moment(value)
     if column.endswith("_ns"):
         return (
             f"{value / 1e3:.0f} µs"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from .failure import Failure
+from .local import Local
 from .looking import look, screen_options
 
 if TYPE_CHECKING:
@@ -59,6 +60,7 @@ def ui(
     port: Annotated[int, typer.Option("--port", min=0, max=65535, help="With --web: 0 takes a free port.")] = 0,
     pages: Annotated[int, typer.Option("--pages", min=1, max=100, help="With --web: how many pages at a time.")] = 4,
     served: Annotated[int, typer.Option("--served", hidden=True)] = 0,
+    local: Local = False,
 ) -> None:
     """Browse a capture or a running proxy: exchanges, connections, groups, versions, problems, latency, rules.
 

@@ -5,13 +5,13 @@ Used by the exchange list, by the plain lines and by the line about the exchange
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
 from ...captures import Row
 from ...decoder import facts
+from ..times import clock
 from .safe import visible
 
 Cell = tuple[str, str]
@@ -30,13 +30,6 @@ class Column:
     from_width: int = 0
     optional: bool = False
     field: str = ""
-
-
-def clock(time_ns: int, digits: int = 3) -> str:
-    """Local time of day, ``HH:MM:SS.mmm``; without a fraction if `digits` is 0."""
-    seconds, fraction = divmod(time_ns, 1_000_000_000)
-    text = time.strftime("%H:%M:%S", time.localtime(seconds))
-    return f"{text}.{fraction:09d}"[: 9 + digits] if digits else text
 
 
 def duration(ns: int) -> str:

@@ -10,8 +10,9 @@ from textual.screen import Screen
 
 from ...captures import Capture, Row
 from ...captures.diffing.pairing import Pair, pairs
+from ..times import clock
 from .bars import Bar, KeyBar
-from .columns import Cell, api, client_name, clock, duration, result
+from .columns import Cell, api, client_name, duration, result
 from .keys import bar_words, bindings
 from .line_list import LineList
 from .safe import fit, visible

@@ -12,10 +12,11 @@ from textual.screen import Screen
 
 from ...captures import Capture, Row
 from ...decoder import Exchange, facts
+from ..times import clock
 from .acts import RowActs
 from .asking import Ask, Pages, Pick
 from .bars import Bar, KeyBar
-from .columns import Cell, api, client_name, clock, duration, result
+from .columns import Cell, api, client_name, duration, result
 from .field_list import Tree, field_at
 from .field_tree import FieldTree
 from .fields import request_tree, response_tree

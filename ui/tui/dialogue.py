@@ -9,8 +9,9 @@ from textual.binding import BindingType
 from textual.screen import Screen
 
 from ...captures import Capture, Row
+from ..times import clock
 from .bars import Bar, KeyBar
-from .columns import Cell, api, clock, duration, result, size
+from .columns import Cell, api, duration, result, size
 from .finding_rows import finder
 from .gist import gist
 from .keys import bar_words, bindings

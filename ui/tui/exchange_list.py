@@ -11,6 +11,7 @@ from textual.message import Message
 from textual.strip import Strip
 
 from ...captures import Row
+from ..times import heading
 from .columns import USUAL, Cell, Column, layout
 from .line_list import LineList
 from .painted import Painted
@@ -39,8 +40,8 @@ class ColumnTitles(Painted):
         base = self.rich_style + self.palette.muted + Style(underline=True)
         segments = [Segment(" ", base)]
         for i, (column, cells) in enumerate(self.lines.columns()):
-            title = column.title
-            if self.lines.sorted_by and self.lines.sorted_by[0] == title:
+            title = heading(column.title) if column.field == "time" else column.title
+            if self.lines.sorted_by and self.lines.sorted_by[0] == column.title:
                 title = ("v" if self.lines.sorted_by[1] else "^") + title
             style = base + self.palette.title if i == self.lines.cell else base
             segments += [Segment(fit(title, cells, column.right), style), Segment(" ", base)]

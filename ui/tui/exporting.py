@@ -17,6 +17,7 @@ from ...captures.exporting import Format, NoProgram, case, dump, program, write,
 from ...captures.exporting.text import json_visible
 from ...decoder import Exchange
 from ...decoder.filter import compile
+from ..times import zone
 from .asking import Ask, Confirm, Pick
 from .safe import fit, visible
 
@@ -73,7 +74,7 @@ def _cut(source: Path, target: Path, numbers: tuple[int, int] | None = None, sho
 
     if target.suffix != ".pcapng":
         raise ValueError("the name of a capture ends with .pcapng")
-    part = Part(compile(shown) if shown else None, numbers=numbers)
+    part = Part(compile(shown, zone=zone()) if shown else None, numbers=numbers)
     with replacing(target, force=True) as place:
         writer = Writer(place, one_file=True)
         found = Cut(source, part)
@@ -89,7 +90,7 @@ def _rows(source: Path, target: Path, shown: str) -> str:
     table = tables.described("exchanges")
     options = tables.Options(table, table.chosen())
     with open_capture(source) as capture, written(target, force=True) as file:
-        rows = tables.Rows(capture, options, compile(shown) if shown else None)
+        rows = tables.Rows(capture, options, compile(shown, zone=zone()) if shown else None)
         return f"{write(file, Format.JSONL, rows, options.columns):,} exchanges"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from ...captures import Capture, Row
+from ..times import zone
 from .rows import Find
 
 
@@ -13,7 +14,7 @@ def finder(capture: Capture, text: str) -> Find:
     from ...captures.selection import Selection
     from ...decoder.filter import compile
 
-    selection = Selection(capture, compile(text))
+    selection = Selection(capture, compile(text, zone=zone()))
 
     def find(start: int, stop: int) -> Iterable[int]:
         return selection.rows(start=start, stop=stop)

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import TextIO
 
 from ...captures import Capture, Row
+from ..times import day, heading
 from .columns import layout
 from .safe import fit, visible
 
@@ -16,18 +17,29 @@ _WIDTH = 130
 _POLL_SECONDS = 0.25
 
 
-def line(row: Row) -> str:
-    """The exchange in one line: number, local time, client, broker, API, version, latency, sizes, result."""
+_DATE = len("2026-11-21 ")
+
+
+def line(row: Row, dated: bool = False) -> str:
+    """The exchange in one line: number, time (`dated`: with its date), client, broker, API, version, latency, sizes,
+    result."""
     cells = []
     for column, width in layout(_WIDTH):
         text, _ = column.cell(row.number + 1, row)
+        if dated and column.field == "time":
+            text, width = f"{day(row.time_ns)} {text}", width + _DATE
         cells.append(text.strip() if column.width == 0 else fit(text, width, column.right))
     return " ".join(cells).rstrip()
 
 
-def titles() -> str:
+def titles(dated: bool = False) -> str:
     """The column titles that stand above the lines."""
-    return " ".join(fit(c.title, w, c.right) if c.width else c.title for c, w in layout(_WIDTH))
+    cells = []
+    for column, width in layout(_WIDTH):
+        is_time = column.field == "time"
+        title = heading(column.title) if is_time else column.title
+        cells.append(fit(title, width + _DATE * (dated and is_time), column.right) if column.width else title)
+    return " ".join(cells)
 
 
 def plain_lines(
@@ -49,16 +61,20 @@ def plain_lines(
         if not len(rows) and not (follow and capture.live):
             print(f"{visible(str(capture.path))}: no exchange in it", file=out)
             return
-        print(titles(), file=out)
         printed = len(rows)
-        for number in sorted(range(printed) if numbers is None else numbers, key=lambda i: rows[i].time_ns):
-            print(line(rows[number]), file=out)
+        shown = sorted(range(printed) if numbers is None else numbers, key=lambda i: rows[i].time_ns)
+        # By all that is there: a part that a filter selects looks as it does among the others.
+        days = {day(rows[i].time_ns) for i in (0, printed - 1, *shown[:1], *shown[-1:])} if printed else set()
+        dated = len(days) > 1 or follow
+        print(titles(dated) + (f" (all of {days.pop()})" if days and not dated else ""), file=out)
+        for number in shown:
+            print(line(rows[number], dated), file=out)
         while follow:
             out.flush()
             more = capture.live
             capture.refresh()
             for row in rows[printed : len(rows)]:
-                print(line(row), file=out)
+                print(line(row, dated), file=out)
             printed = len(rows)
             if not more or (until is not None and time.monotonic() > until):
                 return

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -10,6 +9,7 @@ from typing import NamedTuple
 from ...decoder import records
 from ...decoder.records.batch import HEADER_SIZE
 from ...decoder.values import SchemaSource, view
+from ..times import moment
 from .safe import visible
 
 _MOST_RECORDS = 500
@@ -202,7 +202,7 @@ def _record(record: records.Record, values_shown: bool, span: tuple[int, int], s
 
 
 def _moment(ms: int) -> str:
-    """A record's time: the number as it is on the wire, and as a date in UTC where it can be one."""
+    """A record's time: the number as it is on the wire, and as a date where it can be one."""
     if 0 < ms < 32_503_680_000_000:
-        return f"{ms} ({time.strftime('%Y-%m-%d %H:%M:%S', time.gmtime(ms // 1000))}.{ms % 1000:03d} UTC)"
+        return f"{ms} ({moment(ms * 1_000_000, 3)})"
     return f"{ms}" + (" (none)" if ms == -1 else "")

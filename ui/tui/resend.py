@@ -13,10 +13,11 @@ from ...captures import Row
 from ...decoder import EncodeError, Exchange, Message
 from ...decoder.present import present
 from ...proxy.control import ControlError
+from ..times import clock
 from .asking import Confirm
 from .bars import Bar, KeyBar
 from .body_fields import body_tree, from_yaml, to_yaml
-from .columns import clock, duration
+from .columns import duration
 from .edit_tree import EditTree
 from .field_values import BadValue
 from .keys import bar_words, bindings

@@ -7,7 +7,8 @@ from typing import Any
 
 from ...captures import Row
 from ...decoder import Exchange, facts
-from .columns import Cell, api, client_name, clock, duration, result, sizes
+from ..times import clock
+from .columns import Cell, api, client_name, duration, result, sizes
 from .safe import fit, visible
 
 SORTS: dict[str, Callable[[Row], Any]] = {

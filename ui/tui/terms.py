@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from datetime import datetime
 
 from ...captures import Row
 from ...decoder import facts
+from .. import times
 from .safe import visible
 
 _PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]*")
@@ -57,10 +57,8 @@ def _result(row: Row) -> str:
 
 
 def stamp(time_ns: int) -> str:
-    """A local time as filters take it, to the microsecond."""
-    return datetime.fromtimestamp(time_ns // 1_000_000_000).strftime("%Y-%m-%dT%H:%M:%S") + (
-        f".{time_ns % 1_000_000_000 // 1000:06}"
-    )
+    """A time as filters take it, to the microsecond."""
+    return times.iso(time_ns)
 
 
 def without(term: str) -> str:

@@ -163,7 +163,7 @@ def test_a_newcomer_that_waits_for_a_dead_session_is_no_second_process() -> None
     died = Closed(first.connection, max(map(time_of, before)), "rst", "client")
     rest = only(happened[second:], lambda e: e.client_id != "host-1")
     after = [h for h in rest if not isinstance(h, Closed)]
-    assert summary(findings([*before, died, *after], "fenced-instance")) == {("fenced-instance", "low")}
+    assert summary(findings([*before, died, *after], "fenced-instance")) == {("fenced-instance", "medium")}
 
 
 def test_assignors_of_both_sides_are_named() -> None:

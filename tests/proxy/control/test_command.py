@@ -79,7 +79,7 @@ def test_a_proxy_is_found_seen_steered_and_stopped(testbed: Testbed, tmp_path: P
             client.sendall(heartbeat(2))
             assert wire.read_frame(client)
             hits = call("control", "rules", "--hits", "slow", **own)
-            assert re.search(r"^ +1 [\d:]+ conn 1 127\.0\.0\.1:\d+ t Heartbeat v0: response delayed by 2 ms \(", hits.stdout), hits
+            assert re.search(r"^ +1 20\d\d-\d\d-\d\d \d\d:\d\d:\d\dZ conn 1 127\.0\.0\.1:\d+ t Heartbeat v0: response delayed by 2 ms \(", hits.stdout), hits
             assert call("control", "rules", "--hits", "nobody", **own).returncode == 2
             rules.write_text("rules:\n  - {match: api == Produce, do: {eror: X}}\n")
             wrong = call("control", "rules", "--add", str(rules), **own)

@@ -63,13 +63,13 @@ def test_a_finding_with_its_evidence(run, wrong):
     assert done.returncode == 0, done.stderr
     assert done.stderr == "" and "\x1b" not in done.stdout
     block = done.stdout.split("\n\n")[0].splitlines()
-    assert re.fullmatch(rf"HIGH   {MALFORMED}  3 times  20\d\d-\d\d-\d\d [0-9:.]+ to [0-9:.]+", block[0])
+    assert re.fullmatch(rf"HIGH   {MALFORMED}  3 times  20\d\d-\d\d-\d\d [0-9:.]+ to [0-9:.]+Z", block[0])
     assert [line[2:10].strip() for line in block[1:]] == ["seen", "why", "do", "such as", "", "", "open"]
     assert "10.0.0.9:9092 refuses ApiVersions v3" in block[1]
     assert "KIP-511" in block[2]
     for number, shown in enumerate(block[4:7], 1):
         assert re.search(
-            rf"\d\d\.00{number}  conn 1  ApiVersions v3  corr {number}  'shop'  UNSUPPORTED_VERSION$", shown
+            rf"\d\d\.00{number}Z  conn 1  ApiVersions v3  corr {number}  'shop'  UNSUPPORTED_VERSION$", shown
         )
     assert re.search(r"findings? in 3 exchanges on 1 connection: 1 high", done.stdout)
 
@@ -299,7 +299,7 @@ def test_the_proxy_prints_them_as_they_come(refusing, form, tmp_path):
             told = json.loads(said)
             assert (told["event"], told["id"], told["count"]) == ("FindingSeen", MALFORMED, 1)
         else:
-            assert re.match(rf"\d\d:\d\d:\d\d high   {MALFORMED}: broker ", said)
+            assert re.match(rf"20\d\d-\d\d-\d\d \d\d:\d\d:\d\dZ high   {MALFORMED}: broker ", said)
             assert line(process, "what to do").startswith("                do: use a broker")
         client.close()
     finally:

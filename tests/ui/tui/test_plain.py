@@ -24,7 +24,7 @@ def printed(capture: Capture) -> list[str]:
 
 def test_every_exchange_has_one_line_under_the_titles(story: Capture) -> None:
     lines = printed(story)
-    assert lines[0] == titles()
+    assert lines[0] == f"{titles()} (all of 2025-07-20)"
     assert lines[1:] == [line(row) for row in story.rows()]
 
 
@@ -75,7 +75,7 @@ def test_follow_prints_what_is_added_until_the_recording_ends(tmp_path: Path, sc
         scribe.close()
         thread.join(PATIENCE)
         assert not thread.is_alive()
-    assert [words.split()[4] for words in out.getvalue().splitlines()[1:]] == ["Heartbeat", "LeaveGroup"]
+    assert [words.split()[5] for words in out.getvalue().splitlines()[1:]] == ["Heartbeat", "LeaveGroup"]
 
 
 def test_follow_ends_after_its_seconds(tmp_path: Path, scribe_at: Callable[[Path], Any]) -> None:
@@ -126,4 +126,4 @@ def test_the_application_prints_plain_lines_without_a_terminal(story_path: Path)
     )
     ran = subprocess.run([sys.executable, "-c", code, str(story_path)], capture_output=True, text=True, check=True)
     lines = ran.stdout.splitlines()
-    assert lines[0] == titles() and len(lines) == 13 and lines[-1] == "stopped" and not ran.stderr
+    assert lines[0] == f"{titles()} (all of 2025-07-20)" and len(lines) == 13 and lines[-1] == "stopped" and not ran.stderr

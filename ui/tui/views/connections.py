@@ -8,7 +8,8 @@ from typing import ClassVar
 from textual.binding import BindingType
 from textual.widget import Widget
 
-from ..columns import Cell, clock, duration, size
+from ...times import clock
+from ..columns import Cell, duration, size
 from ..finding_rows import finder
 from ..keys import bindings
 from ..line_list import LineList, Table

@@ -10,7 +10,8 @@ from textual.widget import Widget
 
 from ....decoder.findings.group import Group
 from ....decoder.findings.group_members import Member
-from ..columns import Cell, clock, duration
+from ...times import clock
+from ..columns import Cell, duration
 from ..keys import bindings
 from ..line_list import LineList, Table
 from ..member_timeline import LEGEND, timeline

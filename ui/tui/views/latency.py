@@ -10,7 +10,8 @@ from textual.binding import BindingType
 from textual.widget import Widget
 
 from ....decoder import facts
-from ..columns import Cell, clock, duration
+from ...times import clock
+from ..columns import Cell, duration
 from ..graph import bars, side_bar
 from ..keys import bindings
 from ..line_list import LineList, Table

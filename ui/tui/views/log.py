@@ -6,7 +6,8 @@ from collections.abc import Iterable
 
 from textual.widget import Widget
 
-from ..columns import Cell, clock
+from ...times import clock
+from ..columns import Cell
 from ..line_list import Table
 from ..safe import visible
 from ..shell import View

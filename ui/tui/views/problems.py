@@ -14,7 +14,8 @@ from ....captures.selection import select
 from ....decoder import Exchange
 from ....decoder.filter import compile
 from ....decoder.findings import Finding
-from ..columns import Cell, clock
+from ...times import period
+from ..columns import Cell
 from ..detail import DetailScreen
 from ..keys import bindings
 from ..line_list import LineList, Table
@@ -103,7 +104,7 @@ class ProblemsScreen(View):
             cells = brief(row) if row is not None else [(_words(exchange), "muted")]
             lines.append([(fit("such as" if not i else "", 8), "key"), *cells])
         self.text.show(lines)
-        when = "" if finding.first_ns is None else f"{clock(finding.first_ns)} to {clock(finding.last_ns or 0)}"
+        when = "" if finding.first_ns is None else period(finding.first_ns, finding.last_ns)
         self.about.show([(" Enter: ", "key"), ("opens its exchange  ", "muted"), ("f: ", "key"),
                          ("all of them in the list", "muted")], [(f"{when} ", "muted")])  # fmt: skip
 

@@ -1,0 +1,67 @@
+"""Connections of which nothing came because of the proxy itself are recorded, told, carried on and found as that."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from barnabas.captures import Recorder, open_capture
+from barnabas.decoder.findings import Inspector
+from barnabas.decoder.happening import IN_VAIN, Closed, Opened
+from barnabas.proxy.negotiation import Security
+from harness import commands
+
+NOW, SECOND = 1_795_223_022_000_000_000, 10**9
+BROKER = ("10.0.0.1", 9092)
+
+
+def recorded(directory: Path, failed: str, times: int = 8) -> Path:
+    recorder = Recorder(directory)
+    for n in range(times):
+        recorder.opened(n + 1, NOW + n * SECOND, ("10.0.0.5", 40001 + n), BROKER, None, failed)
+        recorder.closed(n + 1, NOW + n * SECOND + 1000, "rst", "")
+    recorder.close()
+    return directory
+
+
+def found(path: Path) -> dict[str, Any]:
+    inspector = Inspector()
+    with open_capture(path) as capture:
+        for happening in capture.happenings():
+            inspector.feed(happening)
+    return {finding.id: finding for finding in inspector.findings()}
+
+
+@pytest.mark.parametrize("failed", IN_VAIN)
+def test_how_it_was_in_vain_is_kept(failed: str, tmp_path: Path) -> None:
+    path = recorded(tmp_path / "a", failed)
+    for place in (path, tmp_path / "b"):
+        with open_capture(place) as capture:
+            happened = list(capture.happenings())
+        assert {h.how for h in happened if isinstance(h, Closed)} == {failed}
+        assert not any(h.established for h in happened if isinstance(h, Opened))
+        if place == path:
+            assert commands.run("merge", tmp_path / "b", path, path).returncode == 0
+
+
+@pytest.mark.parametrize(("failed", "what"), [("login", "the proxy's login"), ("tls", "the proxy's TLS handshake")])
+def test_a_login_of_the_proxy_that_fails_is_no_refused_connection(failed: str, what: str, tmp_path: Path) -> None:
+    told = found(recorded(tmp_path, failed))
+    assert told["proxy-not-let-in"].seen.startswith(f"{what} at broker 10.0.0.1:9092 failed 8 times")
+    assert not {"connection-refused", "advertised-address-unreachable"} & set(told)
+
+
+def test_a_broker_that_refuses_is_still_one(tmp_path: Path) -> None:
+    told = found(recorded(tmp_path, "refused"))
+    assert "connection-refused" in told and "proxy-not-let-in" not in told
+
+
+def test_the_proxy_says_that_it_was_its_login() -> None:
+    said: list[str] = []
+    relay = SimpleNamespace(emit=lambda event: None)
+    ours = SimpleNamespace(sasl=SimpleNamespace(mechanism="PLAIN"), relay=relay)
+    connection = SimpleNamespace(closed=False, established=False, number=1, broker=BROKER, give_up=said.append)
+    Security.login_failed(ours, connection, "no such user")  # type: ignore[arg-type]
+    assert said == ["login"]

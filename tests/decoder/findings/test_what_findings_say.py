@@ -1,0 +1,165 @@
+"""What a finding says has to be so for the broker and client at hand: releases, who died, who leads."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from barnabas import decoder
+from barnabas.decoder import Exchange, ExchangeDone, RequestSeen, State, releases
+from barnabas.decoder.findings import Finding, Inspector, Severity
+from barnabas.decoder.happening import Closed, Opened
+from retold.edited_exchanges import copied
+from retold.recorded import exchanges, findings, one
+
+SECOND = 10**9
+START = 1_795_223_022 * SECOND
+
+
+class Talk:
+    """Exchanges of one connection, made up."""
+
+    def __init__(self, number: int = 1, client: str = "10.0.0.5:40001") -> None:
+        self.number, self.client = number, client
+        self.happened: list[Any] = [Opened(number, client, "10.0.0.1:9092", START)]
+
+    def add(self, api: int, version: int, asked: dict[str, Any], answered: dict[str, Any], at: float, took: float) -> Talk:
+        number = len(self.happened)
+        made = Exchange(
+            connection=self.number, client=self.client, broker="10.0.0.1:9092", api_key=api, api_version=version,
+            correlation_id=number, client_id="billing", state=State.PAIRED,
+            request=decoder.encode_request(api, version, asked, correlation_id=number, client_id="billing"),
+            response=decoder.encode_response(api, version, answered, correlation_id=number),
+            request_time_ns=START + int(at * SECOND), response_time_ns=START + int((at + took) * SECOND),
+        )  # fmt: skip
+        self.happened += [RequestSeen(made), ExchangeDone(made)]
+        return self
+
+    def offers(self, release: str) -> Talk:
+        """The client asks which versions there are, and a broker of that release answers."""
+        offered = releases.release(release).offered
+        keys = [{"api_key": k, "min_version": low, "max_version": high} for k, (low, high) in sorted(offered.items())]
+        return self.add(18, 0, {}, {"error_code": 0, "api_keys": keys}, 0, 0.001)
+
+    def found(self, id_: str) -> Finding | None:
+        inspector = Inspector()
+        for each in sorted(self.happened, key=_when):
+            inspector.feed(each)
+        return next((f for f in inspector.findings() if f.id == id_), None)
+
+
+def _when(happening: Any) -> int:
+    if isinstance(happening, RequestSeen):
+        return happening.exchange.request_time_ns or 0
+    if isinstance(happening, ExchangeDone):
+        return happening.exchange.response_time_ns or 0
+    return int(happening.time_ns)
+
+
+# --- quotas
+
+
+def throttled(release: str, version: int, took: float) -> Talk:
+    talk = Talk()
+    if release:
+        talk.offers(release)
+    answer = {"responses": [{"name": "t", "partition_responses": [{"index": 0, "error_code": 0, "base_offset": 1}]}]}
+    for n in range(5):
+        asked = {"acks": 1, "timeout_ms": 1000, "topic_data": [{"name": "t", "partition_data": [{"index": 0, "records": b""}]}]}
+        talk.add(0, version, asked, answer | {"throttle_time_ms": 900}, 1 + n, took)
+    return talk
+
+
+@pytest.mark.parametrize(("release", "version"), [("0.11.0", 3), ("1.1", 5), ("", 3), ("", 1)])
+def test_brokers_before_kip_219_keep_their_answers_back(release: str, version: int) -> None:
+    found = throttled(release, version, 0.9).found("throttled-by-quota")
+    assert found is not None
+    assert "keeps its answers back" in found.why and "at once and then" not in found.why
+    assert found.about["throttled_ms"] == 4500
+    assert "went on sending" not in found.seen
+
+
+@pytest.mark.parametrize(("release", "version"), [("2.0", 6), ("3.9", 3), ("", 6), ("", 3)])
+def test_brokers_since_kip_219_answer_at_once(release: str, version: int) -> None:
+    found = throttled(release, version, 0.01).found("throttled-by-quota")
+    assert found is not None
+    assert "answers at once" in found.why and "keeps its answers back" not in found.why
+
+
+# --- static members of KIP-848
+
+BEAT, UNRELEASED = 68, 111
+
+
+def kept_out(talk: Talk, error: int, at: float) -> Talk:
+    asked = {
+        "group_id": "g", "member_id": "m-2", "member_epoch": 0, "instance_id": "billing-a", "rack_id": None,
+        "rebalance_timeout_ms": 300000, "subscribed_topic_names": ["t"], "server_assignor": None, "topic_partitions": [],
+    }  # fmt: skip
+    answer = {
+        "error_code": error, "error_message": None, "member_id": None if error else "m-2", "member_epoch": 0 if error else 3,
+        "heartbeat_interval_ms": 0 if error else 5000, "assignment": None,
+    }  # fmt: skip
+    return talk.add(BEAT, 0, asked, answer, at, 0.01)
+
+
+def test_a_consumer_that_died_of_an_unreleased_id_has_something_to_do() -> None:
+    talk = kept_out(Talk(), UNRELEASED, 1)
+    talk.happened.append(Closed(1, START + 2 * SECOND, "fin", "client"))
+    found = talk.found("fenced-instance")
+    assert found is not None and found.severity is Severity.MEDIUM
+    assert not found.remedy.startswith("nothing") and "fatal" in found.remedy
+
+
+def test_one_that_got_in_later_waited_long_enough() -> None:
+    talk = kept_out(kept_out(Talk(), UNRELEASED, 1), 0, 47)
+    found = talk.found("fenced-instance")
+    assert found is not None and found.severity is Severity.LOW
+    assert found.seen.endswith("it got in 46.0 s later") and found.remedy.startswith("nothing")
+
+
+def test_that_another_one_is_let_in_does_not_help_it() -> None:
+    first, second = kept_out(Talk(), UNRELEASED, 1), kept_out(Talk(2, "10.0.0.6:40001"), 0, 47)
+    first.happened += second.happened
+    found = first.found("fenced-instance")
+    assert found is not None and found.severity is Severity.MEDIUM
+
+
+# --- preferred leaders
+
+
+def led(leader: int, replicas: list[int], isr: list[int], at: float = 1, version: int = 9) -> Talk:
+    return _metadata(Talk(), leader, replicas, isr, at, version)
+
+
+def _metadata(talk: Talk, leader: int, replicas: list[int], isr: list[int], at: float, version: int = 9) -> Talk:
+    brokers = [{"node_id": n, "host": f"10.0.0.{n}", "port": 9092} for n in (1, 2, 3)]
+    each = {"error_code": 0, "leader_id": leader, "replica_nodes": replicas, "isr_nodes": isr}
+    topic = {"error_code": 0, "name": "t", "partitions": [each | {"partition_index": n} for n in (0, 1)]}
+    return talk.add(3, version, {"topics": [{"name": "t"}]}, {"brokers": brokers, "topics": [topic]}, at, 0.01)
+
+
+@pytest.mark.parametrize("version", [0, 5, 9, 12])
+def test_another_leader_than_the_preferred_one_is_noticed(version: int) -> None:
+    found = led(2, [1, 2, 3], [1, 2, 3], version=version).found("leader-not-preferred")
+    assert found is not None and found.severity is Severity.INFO
+    assert "2 of 2 partitions" in found.seen and "t-0 by broker 2 instead of broker 1" in found.seen
+    assert found.about["partitions"] == ["t-0", "t-1"]
+
+
+def test_one_that_leads_for_long_is_more() -> None:
+    talk = led(2, [1, 2, 3], [1, 2, 3])
+    found = _metadata(talk, 2, [1, 2, 3], [1, 2, 3], 700).found("leader-not-preferred")
+    assert found is not None and found.severity is Severity.LOW
+
+
+def test_nothing_is_said_where_it_leads_or_cannot() -> None:
+    assert led(1, [1, 2, 3], [1, 2, 3]).found("leader-not-preferred") is None
+    assert led(2, [1, 2, 3], [2, 3]).found("leader-not-preferred") is None  # out of sync: replicas-out-of-sync
+    assert led(-1, [1, 2, 3], [1]).found("leader-not-preferred") is None
+
+
+def test_recordings_of_throttled_clients_say_what_their_brokers_do() -> None:
+    assert "answers at once" in findings("fetching-throttled-producer", "throttled-by-quota")[0].why
+    told = exchanges("fetching-quota-not-reached", "Produce")
+    assert "answers at once" in one([copied(e, response={"throttle_time_ms": 40}) for e in told], "throttled-by-quota").why

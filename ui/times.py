@@ -1,0 +1,74 @@
+"""How times are shown and read, everywhere: in UTC, marked by a Z, or in the machine's zone after `--local`.
+
+A time alone has its date, as ISO 8601 has it; of several in one text or table only the time of day is shown, unless they
+are of different days. Times that are typed without an offset (in filters, `cut --from`) are in the same zone as those shown.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, tzinfo
+
+UNKNOWN = "an unknown time"
+_zone: tzinfo | None = UTC
+
+
+def zone() -> tzinfo | None:
+    """The zone of times; None: the machine's."""
+    return _zone
+
+
+def use_local(local: bool) -> bool:
+    """Show and read times in the machine's zone from now on, or in UTC."""
+    global _zone
+    _zone = None if local else UTC
+    return local
+
+
+def _of(time_ns: int) -> datetime | None:
+    try:
+        return datetime.fromtimestamp(time_ns // 1_000_000_000, UTC).astimezone(_zone)
+    except (ValueError, OverflowError, OSError):
+        return None
+
+
+def mark() -> str:
+    """What stands behind a time: Z for UTC, nothing for the local zone."""
+    return "Z" if _zone is UTC else ""
+
+
+def heading(title: str) -> str:
+    """The title above a column of times, which say nothing of their zone themselves."""
+    return f"{title} UTC" if _zone is UTC else title
+
+
+def clock(time_ns: int, digits: int = 3) -> str:
+    """The time of day, ``12:01:30.250``; without a fraction if `digits` is 0."""
+    when = _of(time_ns)
+    text = "--:--:--" if when is None else f"{when:%H:%M:%S}"
+    return f"{text}.{time_ns % 1_000_000_000:09d}"[: 9 + digits] if digits else text
+
+
+def day(time_ns: int) -> str:
+    """``2026-11-21``."""
+    when = _of(time_ns)
+    return "----------" if when is None else f"{when:%Y-%m-%d}"
+
+
+def moment(time_ns: int, digits: int = 0) -> str:
+    """``2026-11-21 12:01:30Z``; `UNKNOWN` for what no clock can have said."""
+    return UNKNOWN if _of(time_ns) is None else f"{day(time_ns)} {clock(time_ns, digits)}{mark()}"
+
+
+def period(first_ns: int, last_ns: int | None, digits: int = 3) -> str:
+    """From when to when, to the millisecond, with the day once, or with both if they differ."""
+    if last_ns is None or last_ns == first_ns or _of(last_ns) is None:
+        return moment(first_ns, digits)
+    if _of(first_ns) is None:
+        return f"{UNKNOWN} to {moment(last_ns, digits)}"
+    last = clock(last_ns, digits) if day(first_ns) == day(last_ns) else f"{day(last_ns)} {clock(last_ns, digits)}"
+    return f"{day(first_ns)} {clock(first_ns, digits)} to {last}{mark()}"
+
+
+def iso(time_ns: int) -> str:
+    """A time as filters take it, to the microsecond, in the zone in which they are read."""
+    return f"{day(time_ns)}T{clock(time_ns, 6)}"
