@@ -22,7 +22,7 @@ def test_a_pipe_is_not_waited_for(words: tuple[str, ...], tmp_path: Path) -> Non
     os.mkfifo(pipe)
     done = commands.run(*words, pipe)
     assert done.returncode == (1 if words[0] == "index" else 2)  # index says it of each file, as of any damage
-    assert "it is a pipe" in done.stdout + done.stderr and "- < PIPE" in done.stdout + done.stderr
+    assert "it is a named pipe" in done.stdout + done.stderr
     assert "Traceback" not in done.stderr
 
 
@@ -53,7 +53,7 @@ def test_the_python_api_says_what_is_no_file(read: object, tmp_path: Path) -> No
     assert callable(read)
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(str(tmp_path / "socket"))
-        with pytest.raises(OSError):
+        with pytest.raises((OSError, NotACapture)):
             read(tmp_path / "socket")
     if read is not verify:
         (tmp_path / "empty").touch()
