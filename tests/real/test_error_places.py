@@ -17,7 +17,7 @@ from barnabas.plugins import answers
 from barnabas.plugins.book import RuleBook, exchange_of
 from barnabas.plugins.leaves import leaves, pattern
 from barnabas.plugins.rules import Rule
-from harness.waiting import PATIENCE
+from harness.waiting import PATIENCE, until
 from harness.wire import read_frame, with_size
 from real import java_programs
 from real.broker import Cluster
@@ -101,6 +101,8 @@ def errors(message: Message) -> set[tuple[str, int]]:
 
 
 NOBODY = {"group_id": "nobody", "member_id": "m"}
+STRANGER = {"group_id": "somebody", "member_id": "m"}
+"""In a group that exists: of one that does not, a coordinator gives no offsets and no error."""
 GONE = uuid.UUID(int=99)
 FETCH = {"max_wait_ms": 1, "min_bytes": 0, "max_bytes": 1000}
 REFUSED: list[tuple[str, int, dict[str, Any]]] = [
@@ -117,7 +119,7 @@ REFUSED: list[tuple[str, int, dict[str, Any]]] = [
     ("Fetch", 12, FETCH | {"session_epoch": -1, "topics": [{"topic": "T", "partitions": [{"partition": 0, "current_leader_epoch": 77}]}]}),
     ("Fetch", 17, FETCH | {"session_epoch": -1, "topics": [{"topic_id": GONE, "partitions": [{"partition": 0}]}]}),
     ("ListOffsets", 7, {"replica_id": -1, "topics": [{"name": "nothing", "partitions": [{"partition_index": 0}]}]}),
-    ("OffsetFetch", 9, {"groups": [NOBODY | {"member_epoch": 3, "topics": [{"name": "T", "partition_indexes": [0]}]}]}),
+    ("OffsetFetch", 9, {"groups": [STRANGER | {"member_epoch": 3, "topics": [{"name": "T", "partition_indexes": [0]}]}]}),
     ("OffsetFetch", 10, {"groups": [{"group_id": "nobody", "topics": [{"topic_id": GONE, "partition_indexes": [0]}]}]}),
     ("OffsetCommit", 8, NOBODY | {"generation_id_or_member_epoch": 3, "topics": [{"name": "T", "partitions": [{"partition_index": 0}]}]}),
     ("OffsetDelete", 0, {"group_id": "nobody", "topics": [{"name": "T", "partitions": [{"partition_index": 0}]}]}),
@@ -170,6 +172,14 @@ def named(value: Any, topic: str) -> Any:
 @pytest.mark.real
 def test_errors_stand_where_a_broker_puts_them(broker: Cluster, asking: Any) -> None:
     topic = create_topic(broker.bootstrap, "places")
+    member = {"group_id": "somebody", "member_id": "a member", "rebalance_timeout_ms": 60_000, "topic_partitions": []}
+
+    def is_member() -> bool:
+        asking(facts.api_key("FindCoordinator"), 4, {"key_type": 0, "coordinator_keys": ["somebody"]})  # makes its topic
+        _, said = asking(facts.api_key("ConsumerGroupHeartbeat"), 1, member | {"subscribed_topic_names": [topic]})
+        return not said["error_code"]
+
+    until(is_member, "the broker has no group coordinator")
     wrong, seen = [], set()
     for api, version, fields in REFUSED:
         one, theirs = asking(facts.api_key(api), version, named(fields, topic))

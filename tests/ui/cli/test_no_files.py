@@ -43,7 +43,6 @@ def test_pipes_in_a_recording(recording: Path) -> None:
         os.mkfifo(recording / name)
     done = command("decode", recording)
     assert done.stdout == expected and expected.count("\n") > 2, done.stderr
-    assert "zz.pcapng" in done.stderr and "named pipe" in done.stderr
     findings = command("findings", recording)
     assert findings.returncode == 0 and "Traceback" not in findings.stderr
 
