@@ -110,11 +110,9 @@ def mask(direction: Direction, api_key: int, api_version: int, frame: bytes, ask
         return frame
     message: Message | None
     try:
-        if not decodable(direction, api_key, api_version):
-            message = guess_request(frame) if direction is Direction.REQUEST else None
-        elif direction is Direction.REQUEST:
-            message = decode_request(frame)
-        else:
+        if direction is Direction.REQUEST:
+            message = decode_request(frame) if decodable(direction, api_key, api_version) else guess_request(frame)
+        else:  # also of an unknown version: ApiVersions is refused in version 0 (KIP-511)
             message = decode_response(frame, api_key=api_key, api_version=api_version)
     except DecodeError as fault:
         if fetched and fault.message is None:

@@ -101,3 +101,13 @@ def test_masking_is_linear():
 def test_every_one_of_many_secrets_is_masked():
     configs = secrets.shown(passwords(20_000))["resources"][0]["configs"]
     assert len(configs) == 20_000 and {config["value"] for config in configs} == {"*"}
+
+
+def test_a_refused_version_of_api_versions_is_kept():
+    """It is answered in version 0, also where nobody knows the version that was asked (KIP-511)."""
+    refusal = {"error_code": 35, "api_keys": [{"api_key": 18, "min_version": 0, "max_version": 4}]}
+    frame = decoder.encode_response(18, 0, refusal, correlation_id=7)
+    assert secrets.mask(Direction.RESPONSE, 18, 99, frame) == frame
+    odd = decoder.encode_response(18, 0, {**refusal, "error_code": 0}, correlation_id=7) + CANARY
+    assert CANARY not in secrets.mask(Direction.RESPONSE, 18, 99, odd)
+    assert CANARY not in secrets.mask(Direction.RESPONSE, 18, 99, frame + CANARY)

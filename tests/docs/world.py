@@ -166,10 +166,12 @@ class World:
         return self._ended.get(number)
 
     def run(self, words: list[str], into: str = "", stdin: Path = Path(os.devnull)) -> Done:
-        """A command that ends by itself. `into`: the file that gets its output, as ``>`` would. What `cut` and `redact` wrote
-        before, of another page's example, is removed."""
+        """A command that ends by itself. `into`: the file that gets its output, as ``>`` would. What `cut`, `redact` and
+        `export` wrote before, of another page's example, is removed."""
         if words[0] in ("cut", "redact"):
             shutil.rmtree(self.folder / words[2], ignore_errors=True)
+        if words[0] == "export" and "-o" in words:
+            (self.folder / words[words.index("-o") + 1]).unlink(missing_ok=True)
         with self.running(words, stdin) as running:
             done = running.done()
             if into:

@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import queue
+import select
 import signal
 import stat
 import sys
@@ -267,10 +268,20 @@ def _lines(clusters: Sequence[Cluster], heard: _Heard, as_json: bool, quiet: boo
 def _has_terminal() -> bool:
     """Whether there is a terminal to stop this from; one that was closed is gone."""
     try:
+        # While it is being closed, writing to it fails already and /dev/tty still opens.
+        if any(_is_terminal(stream.fileno()) and hung_up(stream.fileno()) for stream in (sys.stdout, sys.stderr)):
+            return False
         os.close(os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY))
     except OSError:
         return False
     return True
+
+
+def hung_up(fd: int) -> bool:
+    """Whether the other side of a terminal has gone."""
+    poller = select.poll()
+    poller.register(fd, 0)
+    return any(event & (select.POLLHUP | select.POLLERR) for _, event in poller.poll(0))
 
 
 def _speak_to_nobody() -> None:

@@ -25,6 +25,8 @@ def patterns() -> Iterator[tuple[str, re.Pattern[str] | re.Pattern[bytes]]]:
     """Those that modules hold by a name, or in a table."""
     seen: set[int] = set()
     for module in pkgutil.walk_packages(barnabas.__path__, "barnabas."):
+        if module.name == "barnabas.setup":  # the program that builds the package
+            continue
         if module.name.endswith("__main__") or ".examples." in module.name:
             continue
         try:

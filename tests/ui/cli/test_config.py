@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 from barnabas import decoder
+from barnabas.ui.cli.proxy_running import hung_up
 from harness.waiting import PATIENCE, until
 from harness.wire import read_frame
 
@@ -259,6 +260,17 @@ def test_sighup_reads_the_rules_again_without_touching_a_connection(tmp_path: Pa
     finally:
         assert command.stop() == 0
     assert not [line for line in command.lines if "fault" in line or "Traceback" in line]
+
+
+def test_a_terminal_is_gone_as_soon_as_nobody_reads_it(tmp_path: Path) -> None:
+    """Also before the signal comes, and where it stays the controlling terminal for a moment longer."""
+    reading, terminal = pty.openpty()
+    assert not hung_up(terminal)
+    os.close(reading)
+    assert hung_up(terminal)
+    os.close(terminal)
+    with (tmp_path / "file").open("w") as file:
+        assert not hung_up(file.fileno())
 
 
 def test_a_proxy_ends_with_its_terminal(tmp_path: Path, brokers) -> None:
