@@ -278,6 +278,7 @@ def test_a_proxy_ends_with_its_terminal(tmp_path: Path, brokers) -> None:
     pid, terminal = pty.fork()
     if pid == 0:  # the command in a session of its own, with this terminal
         os.chdir(tmp_path)
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)  # it is ignored where the tests run under nohup
         where = ("--broker", f"127.0.0.1:{brokers[0][1]}", "--listen", "127.0.0.1:0", "--record", "rec")
         os.execv(sys.executable, [sys.executable, "-m", "barnabas", "proxy", *where])
     shown = b""
