@@ -127,7 +127,8 @@ async def back(pilot: Pilot[Any], number: int) -> None:
 
 
 async def settled(pilot: Pilot[Any]) -> None:
-    """The capture has been read."""
+    """The capture has been read, and counted where the view shows counts."""
     app: Any = pilot.app
     await pilot.pause(0.01)
-    await until_true(pilot, lambda: not app.session.story.unread and not app.session.survey.behind)
+    counted = not getattr(app.current, "wants_survey", False)
+    await until_true(pilot, lambda: not app.session.story.unread and (counted or not app.session.survey.behind))
