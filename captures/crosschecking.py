@@ -16,8 +16,7 @@ from typing import Any
 from ..decoder import DecodeError, Direction, Exchange, Message, State, encode_request, encode_response, facts
 from ..decoder.errors import EncodeError
 from ..decoder.plan import FieldPlan, StructPlan
-from ..decoder.records import Batch, Partial, RecordsError, batches
-from ..decoder.records import Message as OldMessage
+from ..decoder.records import Partial, RecordsError, batches
 from ..decoder.walk import Span
 from .capture import Capture
 from .wireshark import Wireshark, fields
@@ -365,7 +364,7 @@ def _records(message: Message, keys: bool) -> Iterator[bytes | None]:
             continue
         try:
             for entry in batches(message[span.path] or b""):
-                if isinstance(entry, Batch | OldMessage) and not isinstance(entry, Partial):
+                if not isinstance(entry, Partial):
                     for record in entry.records():
                         yield record.key if keys else record.value
         except RecordsError:

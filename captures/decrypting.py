@@ -25,7 +25,7 @@ from .sources import Source
 from .wireshark import Wireshark, WiresharkError, fields
 
 _TOLD = "frame ip ipv6 tcp data"
-"""The protocols that packets are told with."""
+"""The protocols whose fields are needed, and those of no other."""
 _RECORD = struct.Struct("<IIII")
 _HEAD = struct.pack("<IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, 262144, 1)
 _ETHERNET = {4: bytes(12) + b"\x08\x00", 6: bytes(12) + b"\x86\xdd"}

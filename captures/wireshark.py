@@ -52,7 +52,7 @@ class Wireshark:
         """The packets that the display filter `wanted` lets through, as `pyshark.packet.packet.Packet`.
 
         `decode_as`: dissectors by criterion (``{"tcp.port==9093": "kafka"}``); `preferences`: as for ``tshark -o``;
-        `protocols`: only these are told in full, all by default. Raises WiresharkError when tshark fails.
+        `protocols`: only the fields of these, separated by blanks; all by default. Raises WiresharkError when tshark fails.
         """
         found: queue.Queue[Any] = queue.Queue(_AHEAD)
         stop = threading.Event()
@@ -80,7 +80,7 @@ class Wireshark:
                     if not put(packet):
                         break
                 capture.close()
-            except Exception as error:  # whatever ends pyshark is told to the one who reads
+            except Exception as error:  # pyshark raises many kinds; the reader of the packets gets it
                 said = getattr(capture, "_last_error_line", None)
                 put(WiresharkError(f"tshark could not read {path.name}: {said or error or type(error).__name__}"))
             finally:
