@@ -42,7 +42,7 @@ def drive(proxy: Proxy, steps: Steps, size: tuple[int, int] = (120, 40), **optio
         asyncio.run(go())
 
 
-async def hold(pilot: Pilot[Any], text: str, side: str = "request", seconds: float = 300) -> None:
+async def hold(pilot: Pilot[None], text: str, side: str = "request", seconds: float = 300) -> None:
     """Press what a person presses to hold something."""
     await pilot.press("i")
     await until(pilot, "Intercept")
@@ -75,7 +75,7 @@ class Client:
         return found
 
 
-async def outcome(pilot: Pilot[Any], future: Future[Any]) -> Any:
+async def outcome(pilot: Pilot[None], future: Future[Any]) -> Any:
     """What came of it; the screen goes on meanwhile."""
     await until_true(pilot, future.done, lambda: "the client still waits")
     return future.result()

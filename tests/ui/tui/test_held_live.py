@@ -59,12 +59,12 @@ def first(client: Client, timeout: float = PATIENCE) -> Any:
     return client.run(ask)
 
 
-def waits(pilot: Pilot[Any], before: int) -> bool:
+def waits(pilot: Pilot[None], before: int) -> bool:
     """Whether a frame waits, another one than before."""
     return [frame.number for frame in pilot.app.session.held.frames] not in ([], [before])  # type: ignore[attr-defined]
 
 
-async def held_again(pilot: Pilot[Any], before: int) -> int:
+async def held_again(pilot: Pilot[None], before: int) -> int:
     """The number of the only frame that waits, another one than before."""
     await until_true(pilot, lambda: waits(pilot, before), lambda: "nothing was held")
     return int(pilot.app.session.held.frames[0].number)  # type: ignore[attr-defined]
@@ -73,7 +73,7 @@ async def held_again(pilot: Pilot[Any], before: int) -> int:
 def test_hold_change_go_on_drop_answer_and_kill(proxy: Proxy, tmp_path: Path) -> None:
     other = Client(proxy.address, "other")
 
-    async def steps(pilot: Pilot[Any]) -> None:
+    async def steps(pilot: Pilot[None]) -> None:
         client = Client(proxy.address)
         assert await outcome(pilot, first(client)) == "told"
         # A response is held, changed in place and goes on: the client sees what was typed.
@@ -141,7 +141,7 @@ def test_hold_change_go_on_drop_answer_and_kill(proxy: Proxy, tmp_path: Path) ->
 
 @pytest.mark.slow
 def test_the_client_of_a_dropped_request_gives_up_by_itself(proxy: Proxy) -> None:
-    async def steps(pilot: Pilot[Any]) -> None:
+    async def steps(pilot: Pilot[None]) -> None:
         client = Client(proxy.address, "gives-up")
         assert await outcome(pilot, first(client)) == "told"
         await hold(pilot, 'api == ListOffsets and client == "gives-up"')
@@ -163,7 +163,7 @@ def test_a_request_is_sent_again_through_the_proxy(proxy: Proxy) -> None:
     def end(own: Any) -> int:
         return int(own.get_watermark_offsets(TopicPartition("orders", 0), timeout=PATIENCE)[1])
 
-    async def steps(pilot: Pilot[Any]) -> None:
+    async def steps(pilot: Pilot[None]) -> None:
         producer = Producer({"bootstrap.servers": "{}:{}".format(*proxy.address), "client.id": "again", "log_level": 0})
         producer.produce("orders", b"two", partition=0)
         assert await outcome(pilot, client.run(lambda own: producer.flush(PATIENCE))) == 0
@@ -194,7 +194,7 @@ def test_a_request_is_sent_again_through_the_proxy(proxy: Proxy) -> None:
 
 
 def test_what_was_intercepted_here_ends_with_the_screen(proxy: Proxy) -> None:
-    async def steps(pilot: Pilot[Any]) -> None:
+    async def steps(pilot: Pilot[None]) -> None:
         await hold(pilot, "api == DescribeGroups")
 
     drive(proxy, steps)
