@@ -16,7 +16,7 @@ import sys
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from barnabas import decoder
@@ -91,8 +91,15 @@ def unmasked(directory: Path, said: list[Said]) -> Path:
     return directory
 
 
+class Through(NamedTuple):
+    """A recording of the proxy, and what else it reported, by where."""
+
+    recording: Path
+    reported: dict[str, bytes]
+
+
 @pytest.fixture(scope="module")
-def through(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, bytes]]:
+def through(tmp_path_factory: pytest.TempPathFactory) -> Through:
     """A recording by the proxy of all that, and everything that the proxy told by other ways."""
     folder = tmp_path_factory.mktemp("planted")
     said, broker = dialog(), Broker(answering(dialog()))
@@ -131,7 +138,7 @@ def through(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, b
         log += process.communicate(timeout=PATIENCE)[0].splitlines()
         broker.close()
     told["log"] = "\n".join(log).encode()
-    return folder / "r", told
+    return Through(folder / "r", told)
 
 
 def test_the_search_finds_what_is_planted(tmp_path: Path) -> None:
@@ -145,8 +152,8 @@ def test_the_search_finds_what_is_planted(tmp_path: Path) -> None:
     assert unpacked(b"\x1f\x8b\x08 no stream") == []
 
 
-def test_nothing_of_a_proxy_tells_a_secret(through: tuple[Path, dict[str, bytes]]) -> None:
-    recording, told = through
+def test_nothing_of_a_proxy_tells_a_secret(through: Through) -> None:
+    recording, told = through.recording, dict(through.reported)
     files = {path.name: path.read_bytes() for path in recording.iterdir()}
     assert len(files) == 3 and sum(map(len, files.values())) > 5000 and len(told["exchanges"]) > 5000
     key = told.pop("control token")
@@ -159,9 +166,9 @@ def test_nothing_of_a_proxy_tells_a_secret(through: tuple[Path, dict[str, bytes]
 
 
 @pytest.fixture(scope="module", params=["masked", "in clear"])
-def capture(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, through: Any) -> Path:
+def capture(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, through: Through) -> Path:
     if request.param == "masked":
-        return Path(through[0])
+        return through.recording
     return unmasked(tmp_path_factory.mktemp("clear") / "r", dialog())
 
 
