@@ -23,14 +23,13 @@ from barnabas import decoder
 from barnabas.captures import Recorder, open_capture, tables
 from barnabas.captures.exporting import NoProgram, case, dump, program
 from barnabas.decoder.embedded import of
-from barnabas.ui.cli import app
 from barnabas.ui.tui.fields import request_tree, response_tree
+from harness import commands
 from harness.lines import line
 from harness.scripted import Broker
 from harness.waiting import PATIENCE, until
 from harness.wire import read_frame, with_size
 from retold.secrets import NAMES, Said, dialog, leaks, secret, unpacked
-from typer.testing import CliRunner
 
 BARNABAS = [sys.executable, "-m", "barnabas"]
 HTTP = b"GET / HTTP/1.1\r\nAuthorization: Bearer " + secret("http authorization").encode() + b"\r\n\r\n"
@@ -205,7 +204,7 @@ COMMANDS: list[tuple[str, ...]] = [
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
 def test_no_command_tells_a_secret(capture: Path, words: tuple[str, ...]) -> None:
-    done = CliRunner().invoke(app, [str(capture) if word == "CAPTURE" else word for word in words])
+    done = commands.here(*(capture if word == "CAPTURE" else word for word in words))
     assert (done.output or "-t" in words) and (done.exception is None or isinstance(done.exception, SystemExit)), (
         done.exception
     )
@@ -229,8 +228,8 @@ def test_no_parquet_holds_a_secret(capture: Path, tmp_path: Path) -> None:
 
     for name in tables.DESCRIBED:
         path = tmp_path / f"{name}.parquet"
-        words = ["export", str(capture), "-t", name, "-o", str(path), "--show-values"]
-        done = CliRunner().invoke(app, [*words, "--bodies"] if name == "exchanges" else words)
+        words = ["export", capture, "-t", name, "-o", path, "--show-values"]
+        done = commands.here(*words, *(["--bodies"] if name == "exchanges" else []))
         assert done.exit_code == 0, done.output
         assert not leaks(path.read_bytes()) and not leaks(repr(parquet.read_table(path).to_pylist()).encode())
 
@@ -243,7 +242,7 @@ def test_no_import_keeps_a_secret(tmp_path: Path) -> None:
     _as_pcap(CaptureReader, source, foreign)
     for words in ((), ("--filter", "corr >= 0")):
         directory = tmp_path / f"imported{len(words)}"
-        done = CliRunner().invoke(app, ["import", str(foreign), "-o", str(directory), *words])
+        done = commands.here("import", foreign, "-o", directory, *words)
         assert done.exit_code == 0, done.output
         data = b"".join(path.read_bytes() for path in directory.iterdir())
         assert len(data) > 5000 and leaks(data + done.output.encode()) == set(), words
