@@ -20,6 +20,7 @@ import pytest
 from barnabas import decoder
 from barnabas.captures import NotACapture, Recorder, open_capture, sources, tables
 from barnabas.decoder.records import Record, encode_batch
+from harness.pcap import as_pcap
 from harness.waiting import PATIENCE
 from harness.wire import with_size
 
@@ -75,18 +76,8 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
         recorder.data(1, direction, 2000 + at, with_size(frame))
     recorder.close()
     foreign = folder / "a;touch pwned;$(touch pwned).pcap"
-    _as_pcap(next((folder / "recording").glob("*.pcapng")), foreign)
+    as_pcap(next((folder / "recording").glob("*.pcapng")), foreign)
     return folder
-
-
-def _as_pcap(source: Path, target: Path) -> None:
-    from barnabas.captures.pcapng import CaptureReader
-
-    with open(source, "rb") as file, open(target, "wb") as out:
-        out.write(bytes.fromhex("4d3cb2a1020004000000000000000000ffff000001000000"))
-        for packet in CaptureReader(file, str(source)).packets():
-            head = (*divmod(packet.time_ns, 1_000_000_000), len(packet.data), len(packet.data))
-            out.write(struct.pack("<IIII", *head) + bytes(packet.data))
 
 
 WATCH = """

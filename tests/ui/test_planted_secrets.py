@@ -16,7 +16,7 @@ import sys
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
 from barnabas import decoder
@@ -26,6 +26,7 @@ from barnabas.decoder.embedded import of
 from barnabas.ui.tui.fields import request_tree, response_tree
 from harness import commands
 from harness.lines import line
+from harness.pcap import as_pcap
 from harness.scripted import Broker
 from harness.waiting import PATIENCE, until
 from harness.wire import read_frame, with_size
@@ -235,24 +236,11 @@ def test_no_parquet_holds_a_secret(capture: Path, tmp_path: Path) -> None:
 
 
 def test_no_import_keeps_a_secret(tmp_path: Path) -> None:
-    from barnabas.captures.pcapng import CaptureReader
-
     source = next(unmasked(tmp_path / "clear", dialog()).glob("*.pcapng"))
-    foreign = tmp_path / "foreign.pcap"
-    _as_pcap(CaptureReader, source, foreign)
+    foreign = as_pcap(source, tmp_path / "foreign.pcap")
     for words in ((), ("--filter", "corr >= 0")):
         directory = tmp_path / f"imported{len(words)}"
         done = commands.here("import", foreign, "-o", directory, *words)
         assert done.exit_code == 0, done.output
         data = b"".join(path.read_bytes() for path in directory.iterdir())
         assert len(data) > 5000 and leaks(data + done.output.encode()) == set(), words
-
-
-def _as_pcap(reader: Callable[..., Any], source: Path, target: Path) -> None:
-    """The packets of a recording as a file that tcpdump might have written."""
-    with open(source, "rb") as file, open(target, "wb") as out:
-        out.write(bytes.fromhex("4d3cb2a1020004000000000000000000ffff000001000000"))
-        for packet in reader(file, str(source)).packets():
-            seconds, nanoseconds = divmod(packet.time_ns, 1_000_000_000)
-            sizes = len(packet.data), len(packet.data)
-            out.write(b"".join(n.to_bytes(4, "little") for n in (seconds, nanoseconds, *sizes)) + bytes(packet.data))
