@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import Future
 from pathlib import Path
-from typing import Any
 
 import pytest
 from barnabas.proxy import ProxyConfig
@@ -14,7 +14,8 @@ from barnabas.proxy.control import Control, ControlConfig
 from barnabas.ui.testing.cluster import EmbeddedCluster
 from barnabas.ui.tui.held_queue import LEASE_SECONDS
 from browsing.terminal import terminal
-from confluent_kafka import KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import ClusterMetadata
 from harness.proxies import Proxy
 from harness.waiting import PATIENCE
 from harness.waiting import until as wait_until
@@ -42,19 +43,19 @@ def proxy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Proxy]:
         cluster.stop()
 
 
-def topics(client: Client) -> Any:
+def topics(client: Client) -> Future[ClusterMetadata]:
     return client.run(lambda own: own.list_topics(timeout=PATIENCE))
 
 
-def first(client: Client, timeout: float = PATIENCE) -> Any:
+def first(client: Client, timeout: float = PATIENCE) -> Future[str]:
     """"told", or the name of the client's error; one ListOffsets request asks for an offset."""
 
-    def ask(own: Any) -> Any:
+    def ask(own: Consumer) -> str:
         try:
             (found,) = own.offsets_for_times([TopicPartition("orders", 0, 0)], timeout=timeout)
         except KafkaException as error:
-            return error.args[0].name()
-        return found.error.name() if found.error else "told"
+            return str(error.args[0].name())
+        return str(found.error.name()) if found.error else "told"
 
     return client.run(ask)
 
@@ -160,7 +161,7 @@ def test_a_request_is_sent_again_through_the_proxy(proxy: Proxy) -> None:
     """What it does is seen from the outside: the broker's log grows, and the recording has an exchange more."""
     client = Client(proxy.address, "looker")
 
-    def end(own: Any) -> int:
+    def end(own: Consumer) -> int:
         return int(own.get_watermark_offsets(TopicPartition("orders", 0), timeout=PATIENCE)[1])
 
     async def steps(pilot: Pilot[None]) -> None:
