@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from barnabas.ui.testing.bench import Barnabas
+
 from real.broker import Cluster, start_cluster
 from real.clients import WORKLOADS
 from real.fault_bench import mocked

@@ -13,6 +13,7 @@ from barnabas.decoder import embedded, facts, records
 from confluent_kafka import Consumer, Producer
 from harness.waiting import PATIENCE, until
 from harness.wire import with_size
+
 from real import confluent_client, java_programs
 from real.broker import Cluster
 

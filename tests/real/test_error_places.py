@@ -19,6 +19,7 @@ from barnabas.plugins.leaves import leaves, pattern
 from barnabas.plugins.rules import Rule
 from harness.waiting import PATIENCE, until
 from harness.wire import read_frame, with_size
+
 from real import java_programs
 from real.broker import Cluster
 from real.confluent_client import create_topic

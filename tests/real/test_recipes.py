@@ -12,6 +12,7 @@ from barnabas.plugins.recipes import RECIPES, Recipe
 from barnabas.ui.testing.bench import Barnabas
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from harness.waiting import PATIENCE
+
 from real.fault_bench import mocked
 
 IN_ORDER = sorted(RECIPES, key=lambda recipe: recipe.name != "slow-network")

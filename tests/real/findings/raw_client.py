@@ -37,12 +37,16 @@ class RawClient:
     ) -> int:
         """Send a request and do not wait; gives its correlation id."""
         number = self._next if correlation_id is None else correlation_id
+        self.send_frame(self._request(api, version, body, number, client_id))
+        return number
+
+    def _request(
+        self, api: str, version: int, body: Mapping[str, Any], correlation_id: int | None = None, client_id: str = ""
+    ) -> bytes:
+        number = self._next if correlation_id is None else correlation_id
         self._next = number + 1
         name = client_id or self.client_id
-        self.send_frame(
-            decoder.encode_request(facts.api_key(api), version, body, correlation_id=number, client_id=name)
-        )
-        return number
+        return decoder.encode_request(facts.api_key(api), version, body, correlation_id=number, client_id=name)
 
     def send_frame(self, frame: bytes) -> None:
         """Send a frame's content as it is."""
@@ -95,7 +99,7 @@ class RawClient:
 
     def produce(self, topic: str | Mapping[str, Any], records: bytes, acks: int = -1, version: int = 9) -> int | None:
         """A batch for partition 0 of a topic (its name, or the fields that say which); the error code it is answered."""
-        self.send_produce(topic, records, acks, version)
+        self.send_produce(topic, records, acks=acks, version=version)
         frame = self.receive()
         if frame is None:
             return None
@@ -103,12 +107,17 @@ class RawClient:
         code: int = answer["responses[0].partition_responses[0].error_code"]
         return code
 
-    def send_produce(self, topic: str | Mapping[str, Any], records: bytes, acks: int = -1, version: int = 9) -> None:
-        """The same without waiting."""
+    def send_produce(
+        self, topic: str | Mapping[str, Any], *batches: bytes, acks: int = -1, version: int = 9
+    ) -> None:
+        """The same without waiting: a request for each batch, all in one piece, so that all are in flight at once."""
         which = {"name": topic} if isinstance(topic, str) else topic
-        data = [{**which, "partition_data": [{"index": 0, "records": records}]}]
-        body = {"transactional_id": None, "acks": acks, "timeout_ms": 5000, "topic_data": data}
-        self.send("Produce", version, body)
+        frames = []
+        for records in batches:
+            data = [{**which, "partition_data": [{"index": 0, "records": records}]}]
+            body = {"transactional_id": None, "acks": acks, "timeout_ms": 5000, "topic_data": data}
+            frames.append(with_size(self._request("Produce", version, body)))
+        self.send_bytes(b"".join(frames))
 
     def close(self) -> None:
         self._socket.close()

@@ -243,8 +243,7 @@ def seven_in_flight(bootstrap: str, topic: str) -> None:
     with RawClient(bootstrap, "hasty-1") as client:
         client.metadata(topic)
         producer = client.producer_id()
-        for sequence in range(7):
-            client.send_produce(topic, batch(base_sequence=sequence, **producer))
+        client.send_produce(topic, *(batch(base_sequence=sequence, **producer) for sequence in range(7)))
         for _ in range(7):
             client.receive()
 

@@ -44,7 +44,7 @@ def build(folder: Path) -> Path:
     sources = sorted(str(p) for p in (ROOT / "decoder" / "native").glob("*.c"))
     include = f"-I{sysconfig.get_path('include')}"
     subprocess.run(
-        ["gcc", *flags, "-fno-sanitize-recover=all", include, *sources, "-o", str(out)], check=True, timeout=120
+        ["gcc", *flags, "-fno-sanitize-recover=all", include, *sources, "-o", str(out)], check=True
     )
     return out
 
