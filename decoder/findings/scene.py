@@ -30,8 +30,8 @@ class Link:
     `client`, `broker`: ``host:port``. `client_id`: the last one that a request named. `closed_ns`, `how`, `by`: see
     `happening.Closed`; `closed_ns` is None while open. `requests`: how many were sent. `waiting`: the exchanges
     without an answer, oldest first, by identity. `answers`: responses so far, orphans too. `lost`: bytes of it that were not
-    captured or could not be read, so far; `gone`: by direction. `complete`: see `happening.Opened`. `client_host`: the
-    client's address without its port. `sign_ns`: the last sign of life, -1 before the first; `pause_ns`: from the one before to
+    captured or could not be read, so far; `gone`: by direction. `complete`: see `happening.Opened`. `tls`: see `happening.Opened`.
+    `client_host`: the client's address without its port. `sign_ns`: the last sign of life, -1 before the first; `pause_ns`: from the one before to
     the last request that met nobody waiting. `rules`: those that did something to it, by name. `routes`: who follows what goes well on it (see `Inspector`).
     """
 
@@ -59,6 +59,7 @@ class Link:
         "rules",
         "scene",
         "sign_ns",
+        "tls",
         "waiting",
     )
 
@@ -73,6 +74,7 @@ class Link:
         self.requests = self.answers = self.lost = 0
         self.gone = [0, 0]
         self.complete = True
+        self.tls: frozenset[str] = frozenset()
         self.last_ns = opened_ns
         self.waiting: dict[int, Exchange] = {}
         self.client_host = client.rpartition(":")[0]
