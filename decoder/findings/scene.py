@@ -20,6 +20,8 @@ from .finding import AFTER_RULES, RULES
 
 MOST_TOUCHED = 10_000
 """Clients of which it is remembered that rules did something to them."""
+_NOTES = "notes", "broker_request_notes", "broker_response_notes"
+"""Marks with notes; of a response that was not given, only the broker's leg has one."""
 _METADATA = facts.api_key("Metadata")
 _BROKERS = ("brokers.node_id", "brokers.host", "brokers.port")
 
@@ -250,10 +252,10 @@ class Scene:
         return link
 
     def blame(self, link: Link, exchange: Exchange) -> None:
-        """Mark an exchange that rules did something to, or to its client before."""
+        """Mark an exchange that rules or plugins did something to, or to its client before."""
         marks = exchange.marks
-        if (notes := marks.get("notes")) and (found := causes_in(notes)):
-            marks[RULES] = tuple(found)
+        if found := [cause for name in _NOTES if (notes := marks.get(name)) for cause in causes_in(notes)]:
+            marks[RULES] = tuple(dict.fromkeys(found))
             link.rules = tuple(dict.fromkeys((*link.rules, *found)))
             if len(self._touched) < MOST_TOUCHED:
                 self._touched.add((link.client_host, exchange.client_id))
