@@ -12,11 +12,16 @@ _NAMED = re.compile(rf"rule ({_NAME}) \(hit \d+\)")
 CHANGED, DELAYED, ANSWERED, DROPPED, CLOSED = "changed", "delayed", "answered", "dropped", "closed"
 """What plugins do to a message."""
 _PLUGINS = re.compile(
-    rf"(?:^|; )plugin ({_NAME}(?:, {_NAME})*): (?:{'|'.join((CHANGED, DELAYED, ANSWERED, DROPPED, CLOSED))})(?:;|$)"
+    rf"(?:^|; )plugin ({_NAME}(?:, {_NAME})*): (?:{'|'.join((CHANGED, DELAYED, ANSWERED, DROPPED, CLOSED))})(?:[;,]|$)"
 )
 
 FOR_TOPICS = "a rule or plugin asks for topics"
 """How notes begin of what the proxy did so that rules and plugins see the topics of fetches."""
+EDITED_BY_HAND, ANSWERED_BY_HAND, DROPPED_BY_HAND = "edited by hand", "answered by hand", "dropped by hand"
+"""What somebody did to a message that was held."""
+BY_HAND = "somebody by hand"
+"""The name of those who did."""
+_BY_HAND = re.compile(rf"(?:^|, |; )(?:{EDITED_BY_HAND}|{ANSWERED_BY_HAND}|{DROPPED_BY_HAND})(?:,|;|$)")
 
 
 def hit_note(rule: str, hit: int, what: str) -> str:
@@ -31,9 +36,12 @@ def plugin_note(plugins: Iterable[str], did: str) -> str:
 
 def causes_in(notes: object) -> list[str]:
     """What the proxy did to an exchange by somebody's wish, as its notes tell: rules by name, plugins as ``plugin NAME``,
-    and `FOR_TOPICS`."""
+    `BY_HAND`, and `FOR_TOPICS`."""
     found = list(dict.fromkeys((*rules_in(notes), *(f"plugin {name}" for name in plugins_in(notes)))))
-    if isinstance(notes, Iterable) and any(str(note).startswith(FOR_TOPICS) for note in notes):
+    texts = [str(note) for note in notes] if isinstance(notes, Iterable) else []
+    if any(_BY_HAND.search(text) for text in texts):
+        found.append(BY_HAND)
+    if any(text.startswith(FOR_TOPICS) for text in texts):
         found.append(FOR_TOPICS)
     return found
 

@@ -133,6 +133,8 @@ class Inspection:
             if exchange.correlation_id == correlation_id:
                 exchange.marks["changed"] = True
                 exchange.marks[name] = [frame[4:]]
+                if note:
+                    exchange.marks[f"{name}_notes"] = [note]
                 return
 
     def note(self, conn: int, correlation_id: int, text: str) -> None:
