@@ -210,9 +210,9 @@ class Barnabas:
         self.injected.append(found)
         return found
 
-    def not_as_recorded(self) -> list[str]:
-        """What the test did otherwise than its cassette allows, for people."""
-        return [] if self._cassette is None else self._cassette.faults()
+    def not_as_recorded(self, ended: bool = True) -> list[str]:
+        """What the test did otherwise than its cassette allows, and was not told before; see `Cassette.faults`."""
+        return [] if self._cassette is None else self._cassette.faults(ended)
 
     def never_hit(self) -> list[Injected]:
         """The faults that had to fire and did not."""

@@ -23,19 +23,24 @@ class Outcome(StrEnum):
     ALLOW = "allow"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Cassette:
     """`unmatched`: requests that no recorded answer matches. `unused`: recorded answers that nobody asked for."""
 
     served: Served
     unmatched: Outcome = Outcome.FAIL
     unused: Outcome = Outcome.ALLOW
+    _told: tuple[int, int] = (0, 0)
+    """How many misses and differences were faults already."""
 
-    def faults(self) -> list[str]:
-        """Why the test fails: a line for each reason; [] when it did what was recorded, as far as it has to."""
-        lines = unmatched_lines(self.served.misses) if self.unmatched is Outcome.FAIL else []
-        lines += differing_lines(self.served.differences)
-        if self.unused is Outcome.FAIL:
+    def faults(self, ended: bool = True) -> list[str]:
+        """Why the test fails: a line for each reason that was not given before; [] when it did what was recorded, as far as it
+        has to. `ended`: it has done all that it does, so that what it has not used counts."""
+        served, (misses, differences) = self.served, self._told
+        self._told = len(served.misses), len(served.differences)
+        lines = unmatched_lines(served.misses[misses:]) if self.unmatched is Outcome.FAIL else []
+        lines += differing_lines(served.differences[differences:])
+        if ended and self.unused is Outcome.FAIL:
             lines += unused_lines(self.served.unused())
         return lines
 

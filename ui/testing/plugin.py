@@ -97,6 +97,8 @@ def barnabas(
         finally:
             bench.stop()
             del request.node.stash[_BENCH]
+        if faults := bench.not_as_recorded(ended=False):  # what clients did that fixtures have closed since
+            pytest.fail("\n".join(faults), pytrace=False)
     finally:
         shutil.rmtree(directory, ignore_errors=True)
 
@@ -149,7 +151,12 @@ def _cassette(
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
-    result = yield
+    try:
+        result = yield
+    except BaseException:
+        if (bench := item.stash.get(_BENCH, None)) is not None:
+            bench.not_as_recorded()  # the report of the failure shows it
+        raise
     bench = item.stash.get(_BENCH, None)
     if bench is not None and (missed := bench.never_hit()):
         names = ", ".join(map(str, missed))
