@@ -10,6 +10,7 @@ from barnabas.decoder import Exchange, State, Topics, facts
 from barnabas.decoder.about import About
 from barnabas.decoder.filter import FIELDS, Field, Kind
 from barnabas.decoder.filter.fields import NUMBERS
+from harness.generator import Generator
 from hypothesis import strategies as st
 
 START_NS = 1_700_000_000_000_000_000
@@ -22,7 +23,7 @@ class Sample(list[Exchange]):
         return f"<{len(self)} exchanges>"
 
 
-def exchanges(generator: Any, seed: int = 5) -> Sample:
+def exchanges(generator: Generator, seed: int = 5) -> Sample:
     """One exchange for each API and version, with generated bodies, in all states."""
     chosen = random.Random(seed)
     topics, about = Topics(), About()
@@ -61,7 +62,7 @@ def exchanges(generator: Any, seed: int = 5) -> Sample:
     return found
 
 
-def _frame(generator: Any, kind: str, key: int, version: int, exchange: Exchange) -> bytes:
+def _frame(generator: Generator, kind: str, key: int, version: int, exchange: Exchange) -> bytes:
     _, body = generator.body(kind, key, version)
     fields = decoder.decode_body(kind, key, version, body).to_dict()
     if kind == "request":

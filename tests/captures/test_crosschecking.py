@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from barnabas import decoder
@@ -65,12 +64,21 @@ def test_our_own_fault_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
 # What Wireshark would say, written by hand: its release does not matter.
 
 
-def field(name: str, at: int, frame: bytes, size: int, show: object) -> SimpleNamespace:
-    """As pyshark gives it: places count from the size bytes of the frame, here at 100."""
+class LayerField(NamedTuple):
+    """A field as pyshark gives it."""
+
+    name: str
+    pos: str
+    size: str
+    show: str
+    raw_value: str
+    unmaskedvalue: None = None
+
+
+def field(name: str, at: int, frame: bytes, size: int, show: object) -> LayerField:
+    """Places count from the size bytes of the frame, here at 100."""
     raw = frame[at : at + size].hex() if at >= 0 else ""
-    return SimpleNamespace(
-        name=name, pos=str(104 + at), size=str(size), show=str(show), raw_value=raw, unmaskedvalue=None
-    )
+    return LayerField(name, str(104 + at), str(size), str(show), raw)
 
 
 HEARTBEAT = {"group_id": "billing", "generation_id": 7, "member_id": "m-1"}
@@ -81,7 +89,7 @@ def exchange(request: bytes = REQUEST, version: int = 0) -> Exchange:
     return Exchange(api_key=12, api_version=version, correlation_id=5, client_id="c", request=request)
 
 
-def fields(*more: SimpleNamespace, frame: bytes = REQUEST) -> list[SimpleNamespace]:
+def fields(*more: LayerField, frame: bytes = REQUEST) -> list[LayerField]:
     size = len(frame)
     header = [field("kafka.len", -4, frame, 4, size), field("kafka.api_key", 0, frame, 2, 12)]
     return [*header, field("kafka.correlation_id", 4, frame, 4, 5), field("kafka.client_id", 8, frame, 3, "c"), *more]
@@ -105,7 +113,7 @@ def test_the_same_fields_at_the_same_places_agree() -> None:
         (field("kafka.consumer_group", 11, REQUEST, 9, "other"), "group_id = 'billing'"),
     ],
 )
-def test_a_difference_is_told_with_both_readings(wrong: SimpleNamespace, said: str) -> None:
+def test_a_difference_is_told_with_both_readings(wrong: LayerField, said: str) -> None:
     outcome, _, why, (difference,) = compare(exchange(), Direction.REQUEST, fields(wrong))
     assert outcome is Outcome.WIRESHARK and "gives these very bytes" in why
     assert difference.wireshark.startswith(wrong.name)

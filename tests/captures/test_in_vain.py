@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from barnabas.captures import Recorder, open_capture
 from barnabas.decoder.findings import Inspector
 from barnabas.decoder.happening import IN_VAIN, Closed, Opened
+from barnabas.proxy.events import Event
 from barnabas.proxy.negotiation import Security
+from barnabas.proxy.security_events import LoginFailed
 from harness import commands
 
 NOW, SECOND = 1_795_223_022_000_000_000, 10**9
@@ -58,10 +60,33 @@ def test_a_broker_that_refuses_is_still_one(tmp_path: Path) -> None:
     assert "connection-refused" in told and "proxy-not-let-in" not in told
 
 
+@dataclass
+class Connecting:
+    """A connection that the proxy is logging in to its broker."""
+
+    number: int = 1
+    broker: tuple[str, int] = BROKER
+    closed: bool = False
+    established: bool = False
+    failed: str = ""
+
+    def give_up(self, why: str) -> None:
+        self.failed = why
+
+
+@dataclass
+class Relay:
+    """As much of a relay as security needs."""
+
+    events: list[Event]
+
+    def emit(self, event: Event) -> None:
+        self.events.append(event)
+
+
 def test_the_proxy_says_that_it_was_its_login() -> None:
-    said: list[str] = []
-    relay = SimpleNamespace(emit=lambda event: None)
-    ours = SimpleNamespace(sasl=SimpleNamespace(mechanism="PLAIN"), relay=relay)
-    connection = SimpleNamespace(closed=False, established=False, number=1, broker=BROKER, give_up=said.append)
-    Security.login_failed(ours, connection, "no such user")  # type: ignore[arg-type]
-    assert said == ["login"]
+    relay: Any = Relay([])
+    connection: Any = Connecting()
+    Security(relay, {"tls": None, "sasl": {"mechanism": "PLAIN"}}).login_failed(connection, "no such user")
+    assert connection.failed == "login"
+    assert relay.events == [LoginFailed(1, BROKER, "PLAIN", "no such user")]

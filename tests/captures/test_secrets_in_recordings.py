@@ -13,11 +13,10 @@ from barnabas.captures import Recorder, open_capture
 from barnabas.decoder import Exchange, embedded, records
 from barnabas.decoder.metadata_log import TOPIC, TOPIC_ID
 from barnabas.decoder.records import Record, encode_batch
-from barnabas.ui.cli import app
+from harness import commands
 from harness.pcap import as_pcap
 from harness.wire import with_size
 from retold.secrets import secret
-from typer.testing import CliRunner
 
 CLIENT, BROKER = ("127.0.0.1", 50001), ("127.0.0.1", 9092)
 HANDSHAKE, INCREMENTAL, ALTER, CREATE_TOPICS, DESCRIBE, FETCH, SNAPSHOT, HEARTBEAT, METADATA = 17, 44, 33, 19, 32, 1, 59, 12, 3
@@ -155,7 +154,7 @@ def test_no_recording_keeps_one(tmp_path: Path) -> None:
 def test_no_import_keeps_one(tmp_path: Path, words: tuple[str, ...]) -> None:
     (source,) = record(tmp_path / "clear", redact=False).glob("*.pcapng")
     foreign = as_pcap(source, tmp_path / "foreign.pcap")
-    done = CliRunner().invoke(app, ["import", str(foreign), "-o", str(tmp_path / "r"), *words])
+    done = commands.here("import", foreign, "-o", tmp_path / "r", *words)
     assert done.exit_code == 0, done.output
     data = files(tmp_path / "r")
     assert len(data) > 5000 and leaks(data) == set()
@@ -190,6 +189,6 @@ def test_all_else_is_as_it_was(tmp_path: Path) -> None:
 def test_what_is_shown_of_a_capture_in_clear(tmp_path: Path) -> None:
     directory = record(tmp_path / "r", redact=False)
     for words in (("--json", "--show-values"), ("--json",), ()):
-        done = CliRunner().invoke(app, ["decode", str(directory), *words])
+        done = commands.here("decode", directory, *words)
         assert done.exit_code == 0 and len(done.output) > 1000
         assert leaks(done.output.encode()) <= {"surplus", "quoted value"}, words

@@ -8,8 +8,9 @@ import struct
 import subprocess
 import sys
 from collections import deque
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from barnabas import decoder
@@ -295,20 +296,29 @@ def produce(acks: int, number: int, client_id: str = "t") -> bytes:
     return with_size(decoder.encode_request(PRODUCE, 11, {"acks": acks}, correlation_id=number, client_id=client_id))
 
 
-def test_what_is_remembered(pure: Any) -> None:
+class Version(NamedTuple):
+    """The functions of C, or of Python."""
+
+    Queue: type[Any]
+    selection: Callable[[frozenset[int]], object]
+    stride_watched: Callable[..., tuple[int, int, int, int]]
+    stride_responses: Callable[..., tuple[int, int, int]]
+
+
+def test_what_is_remembered(version: Version) -> None:
     """Only what is watched and gets a response, the last `limit` of them."""
     beat = with_size(decoder.encode_request(HEARTBEAT, 4, {}, correlation_id=9, client_id="t"))
     data = produce(-1, 1) + beat + produce(0, 2) + produce(1, 3) + produce(1, 4)
-    queue = pure.Queue()
-    chosen = pure.selection(WATCHED_HERE)
-    at, last, number, doubtful = pure.stride_watched(data, 0, len(data), MOST, queue, chosen, 2)
+    queue = version.Queue()
+    chosen = version.selection(WATCHED_HERE)
+    at, last, number, doubtful = version.stride_watched(data, 0, len(data), MOST, queue, chosen, 2)
     assert (at, last, number, doubtful) == (len(data), len(data) - len(produce(1, 4)), 4, -1)
     assert list(queue) == [(PRODUCE << 16 | 11) << 32 | number for number in (3, 4)]
 
 
-def test_where_it_stops(pure: Any) -> None:
-    queue = pure.Queue()
-    watched = pure.selection(WATCHED_HERE)
+def test_where_it_stops(version: Version) -> None:
+    queue = version.Queue()
+    watched = version.selection(WATCHED_HERE)
     for number in (1, 2, 3):
         queue.append((METADATA << 16 | 12) << 32 | number)
     for number in (4, 5):
@@ -316,8 +326,7 @@ def test_where_it_stops(pure: Any) -> None:
     answer = [with_size(struct.pack(">I", number) + bytes(20)) for number in range(8)]
 
     def go(data: bytes) -> tuple[int, int, int]:
-        found: tuple[int, int, int] = pure.stride_responses(data, 0, len(data), MOST, queue, watched)
-        return found
+        return version.stride_responses(data, 0, len(data), MOST, queue, watched)
 
     assert go(answer[0] + answer[1]) == (len(answer[0]), 0, WATCHED)
     assert go(answer[0] + answer[3]) == (len(answer[0]), 0, AWAITED)
@@ -329,29 +338,18 @@ def test_where_it_stops(pure: Any) -> None:
 
 
 @pytest.fixture(params=["C", "Python"])
-def pure(request: pytest.FixtureRequest) -> Any:
-    """The functions of either version."""
-
-    class Python:
-        Queue, selection = PythonQueue, frozenset
-        stride_watched = staticmethod(strides.python_stride_watched)
-        stride_responses = staticmethod(strides.python_stride_responses)
-
-    class C:
-        selection = staticmethod(strides.selection_table)
-
+def version(request: pytest.FixtureRequest) -> Version:
+    """Either version."""
     if request.param == "Python":
-        return Python
+        return Version(PythonQueue, frozenset, strides.python_stride_watched, strides.python_stride_responses)
     if native is None:
         pytest.skip("the accelerator is not built")
-    for name in ("Queue", "stride_watched", "stride_responses"):
-        setattr(C, name, getattr(native, name))
-    return C
+    return Version(native.Queue, strides.selection_table, native.stride_watched, native.stride_responses)
 
 
-def test_requests_with_the_same_number_are_kept_each_for_itself(pure: Any) -> None:
+def test_requests_with_the_same_number_are_kept_each_for_itself(version: Version) -> None:
     """Nothing keeps a client from asking twice under one correlation id: each response is judged with its own request."""
-    queue, number = pure.Queue(), (FETCH << 16 | 12) << 32 | 7
+    queue, number = version.Queue(), (FETCH << 16 | 12) << 32 | 7
     queue.append_kept(number, b"first", 1, 10)
     queue.append(number)
     queue.append_kept(number, b"third", 3, 30)

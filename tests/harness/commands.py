@@ -18,6 +18,8 @@ from multiprocessing import forkserver
 from pathlib import Path
 
 from barnabas.ui.cli import COMMANDS, main
+from barnabas.ui.cli.command_line import make_app
+from typer.testing import CliRunner, Result
 
 from .waiting import PATIENCE
 
@@ -66,6 +68,12 @@ def run(*arguments: object, cwd: Path | None = None, timeout: float = PATIENCE) 
     """
     done = run_bytes(*arguments, cwd=cwd, timeout=timeout)
     return subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
+
+
+def here(*arguments: object) -> Result:
+    """``barnabas ARGUMENTS`` in this process, made of its one command as `main` makes it; a Failure is its ``exception``."""
+    words = [*map(str, arguments)]
+    return CliRunner().invoke(make_app([words[0]]), words)
 
 
 def run_bytes(

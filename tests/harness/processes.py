@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import socket
 import time
 from collections.abc import Callable
 
 from .waiting import NeverHappened
 
 _SAMPLE_SECONDS = 2.0
+
+
+def listens(port: int) -> bool:
+    """Whether somebody on this machine takes connections there."""
+    try:
+        socket.create_connection(("127.0.0.1", port)).close()
+    except OSError:
+        return False
+    return True
 
 
 def comes_to_rest(ticks: Callable[[], int], most: int = 4, samples: int = 30) -> None:

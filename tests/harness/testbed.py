@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from barnabas.proxy import ProxyConfig
 from barnabas.proxy.events import Event
+from harness import wire
 from harness.proxies import Proxy
 from harness.scripted import Broker
 
@@ -50,13 +51,8 @@ class Testbed:
         return address
 
     def client(self, address: tuple[str, int], **options: int) -> socket.socket:
-        """A connection without Nagle's delay; ``options`` are socket options by name (``SO_RCVBUF=4096``)."""
-        sock = socket.socket()
-        for name, value in options.items():
-            sock.setsockopt(socket.SOL_SOCKET, getattr(socket, name), value)
-        sock.settimeout(PATIENCE)
-        sock.connect(address)
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        """See ``wire.connect``; it is closed with the others."""
+        sock = wire.connect(address, **options)
         self._closing.append(sock.close)
         return sock
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import random
 import select
 import socket
 import struct
+from collections.abc import Sequence
 from typing import Any
 
 from barnabas import decoder
+
+from .waiting import PATIENCE
 
 
 def with_size(frame: bytes) -> bytes:
@@ -32,6 +36,26 @@ def metadata_response(correlation_id: int, brokers: list[tuple[int, str, int]], 
         "controller_id": 1,
     }
     return with_size(decoder.encode_response(3, version, fields, correlation_id=correlation_id))
+
+
+def connect(address: tuple[str, int], **options: int) -> socket.socket:
+    """A connection without Nagle's delay; ``options`` are socket options by name (``SO_RCVBUF=4096``)."""
+    sock = socket.socket()
+    for name, value in options.items():
+        sock.setsockopt(socket.SOL_SOCKET, getattr(socket, name), value)
+    sock.settimeout(PATIENCE)
+    sock.connect(address)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return sock
+
+
+def send_cut(sock: socket.socket, data: bytes, chance: random.Random, sizes: Sequence[int] = (1, 7, 50, 300, 5000)) -> None:
+    """Send bytes in pieces of these sizes: frames are cut anywhere."""
+    at = 0
+    while at < len(data):
+        size = chance.choice(sizes)
+        sock.sendall(data[at : at + size])
+        at += size
 
 
 def exactly(sock: socket.socket, count: int) -> bytes:

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Coroutine
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import pytest
 from barnabas import decoder
 from barnabas.decoder import Exchange
-from barnabas.plugins.hooks import PeerView, PluginError, load, parse
-from barnabas.plugins.hooks.chain import Chain
+from barnabas.plugins.hooks import PeerView, Plugin, PluginError, load, parse
+from barnabas.plugins.hooks.chain import Chain, Passed
 from barnabas.plugins.hooks.context import Surroundings
 
 
-@pytest.fixture
-def made(tmp_path: Path) -> Any:
+class Made(Protocol):
     """``made(text, "?settings")`` loads a file with this text."""
 
-    def make(text: str, behind: str = "") -> Any:
+    def __call__(self, text: str, behind: str = "") -> list[Plugin]: ...
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Made:
+    def make(text: str, behind: str = "") -> list[Plugin]:
         path = tmp_path / "p.py"
         path.write_text(textwrap.dedent(text))
         return load(parse(f"{path}{behind}").read())
@@ -54,7 +59,7 @@ HOOKED = "def request(self, message, ctx): pass"
         ("import sys\nsys.exit()\n", "", "it ends the program"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_said_with_its_place(made: Any, text: str, behind: str, said: str) -> None:
+def test_what_is_wrong_is_said_with_its_place(made: Made, text: str, behind: str, said: str) -> None:
     with pytest.raises(PluginError) as raised:
         made(text, behind)
     assert said in str(raised.value)
@@ -67,7 +72,7 @@ def test_what_names_no_plugin(text: str) -> None:
         parse(text)
 
 
-def test_settings_have_the_kind_that_the_class_says(made: Any) -> None:
+def test_settings_have_the_kind_that_the_class_says(made: Made) -> None:
     (plugin,) = made(
         """
         class A:
@@ -80,7 +85,7 @@ def test_settings_have_the_kind_that_the_class_says(made: Any) -> None:
     assert plugin.instance.given == ("a&b", 3, 2.0, True, "x")
 
 
-def test_interest_is_both_apis_and_match(made: Any) -> None:
+def test_interest_is_both_apis_and_match(made: Made) -> None:
     both, one, other, none = made(
         f"""
         class Both:
@@ -110,15 +115,16 @@ def heartbeat(group: str = "g", response: bool = False) -> Exchange:
     )  # fmt: skip
 
 
-def run(hooks: Any) -> Any:
+def run(hooks: Coroutine[Any, None, Passed]) -> Passed:
     """Hooks that ask nothing."""
     with pytest.raises(StopIteration) as done:
         hooks.send(None)
+    assert isinstance(done.value.value, Passed)
     return done.value.value
 
 
-def chain(plugins: Any) -> tuple[Chain, list[Any]]:
-    faults: list[Any] = []
+def chain(plugins: list[Plugin]) -> tuple[Chain, list[tuple[str, str]]]:
+    faults: list[tuple[str, str]] = []
     around = Surroundings({1: PeerView(1, "c:1", "b:2")}, lambda *_: None, lambda *_: None, lambda *_: None)
     return Chain(
         plugins, around, lambda plugin, hook, error: faults.append((plugin.name, str(error))), lambda *_: None
@@ -135,7 +141,7 @@ ADDS = """
 """
 
 
-def test_requests_go_one_way_and_responses_the_other(made: Any) -> None:
+def test_requests_go_one_way_and_responses_the_other(made: Made) -> None:
     plugins = made(textwrap.dedent(ADDS.format("A", 1)) + textwrap.dedent(ADDS.format("B", 2)))
     hooks, faults = chain(plugins)
     passed = run(hooks.message("request", heartbeat(), None))
@@ -146,7 +152,7 @@ def test_requests_go_one_way_and_responses_the_other(made: Any) -> None:
     assert not faults
 
 
-def test_a_fault_in_the_middle_costs_only_its_own_change(made: Any) -> None:
+def test_a_fault_in_the_middle_costs_only_its_own_change(made: Made) -> None:
     text = "".join(textwrap.dedent(each) for each in (ADDS.format("A", 1), ADDS.format("B", 2), ADDS.format("C", 3)))
     hooks, faults = chain(made(text.replace('+ "B"', "+ 7")))
     passed = run(hooks.message("request", heartbeat(), None))
@@ -154,7 +160,7 @@ def test_a_fault_in_the_middle_costs_only_its_own_change(made: Any) -> None:
     assert [plugin for plugin, _ in faults] == ["B"]
 
 
-def test_what_decides_ends_the_way(made: Any) -> None:
+def test_what_decides_ends_the_way(made: Made) -> None:
     text = textwrap.dedent(
         """
         class Answers:
@@ -185,7 +191,7 @@ def test_what_decides_ends_the_way(made: Any) -> None:
         ("ctx.forward(3)", "forward: a message, not int"),
     ],
 )
-def test_misuse_is_a_fault_that_says_what_to_do(made: Any, code: str, said: str) -> None:
+def test_misuse_is_a_fault_that_says_what_to_do(made: Made, code: str, said: str) -> None:
     plugins = made(
         f"from barnabas import decoder\nclass A:\n    apis = 'Heartbeat'\n    def request(self, message, ctx):\n        {code}\n"
     )

@@ -7,6 +7,7 @@ import resource
 import socket
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -76,7 +77,7 @@ SPELLINGS = ["127.0.0.1", "0.0.0.0", "127.1", "2130706433", "0x7f.1", "::ffff:12
 
 
 @pytest.mark.parametrize("host", SPELLINGS)
-def test_the_control_api_is_reached_by_no_spelling(testbed: Testbed, tmp_path: Any, host: str) -> None:
+def test_the_control_api_is_reached_by_no_spelling(testbed: Testbed, tmp_path: Path, host: str) -> None:
     port: list[int] = []
     upstream = naming(testbed, lambda: [(1, host, port[0])])
     proxy = testbed.proxy(upstream, control=ControlConfig(directory=tmp_path))
@@ -183,57 +184,68 @@ def test_half_of_the_files_stay_for_connections() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, files)
 
 
-@pytest.fixture
-def mapped() -> Iterator[Callable[..., tuple[AddressMap, list[float], list[Event], list[Any]]]]:
-    sockets: list[socket.socket] = []
+class Mapped:
+    """An address map with a clock of its own, and what it does."""
 
-    def make(**options: Any) -> tuple[AddressMap, list[float], list[Event], list[Any]]:
-        now, events, closed = [1000.0], [], []
-
-        def opened(sock: socket.socket, broker: tuple[str, int]) -> None:
-            sockets.append(sock)
-
-        made = AddressMap(
-            ("127.0.0.1", 1), ("10.0.0.9", 9092), fixed=False, same_host=lambda *_: False, opened=opened, emit=events.append,
-            closed=closed.append, clock=lambda: now[0], **options,
+    def __init__(self, **options: Any) -> None:
+        self.now = 1000.0
+        self.events: list[Event] = []
+        self.closed: list[tuple[str, int]] = []
+        self.sockets: list[socket.socket] = []
+        self.map = AddressMap(
+            ("127.0.0.1", 1), ("10.0.0.9", 9092), fixed=False, same_host=lambda *_: False,
+            opened=lambda sock, broker: self.sockets.append(sock), emit=self.events.append, closed=self.closed.append,
+            clock=lambda: self.now, **options,
         )  # fmt: skip
-        return made, now, events, closed
+
+
+@pytest.fixture
+def mapped() -> Iterator[Callable[..., Mapped]]:
+    """``mapped(**options)``; its sockets are closed behind the test."""
+    maps: list[Mapped] = []
+
+    def make(**options: Any) -> Mapped:
+        maps.append(Mapped(**options))
+        return maps[-1]
 
     yield make
-    for sock in sockets:
-        sock.close()
+    for each in maps:
+        for sock in each.sockets:
+            sock.close()
 
 
-def test_a_listener_ends_when_its_broker_is_not_named_any_more(mapped: Any) -> None:
-    brokers, now, events, closed = mapped(most=2)
+def test_a_listener_ends_when_its_broker_is_not_named_any_more(mapped: Callable[..., Mapped]) -> None:
+    made = mapped(most=2)
+    brokers = made.map
     one, two, three = (("10.0.0.1", 9092), ("10.0.0.2", 9092), ("10.0.0.3", 9092))
     brokers.open_in_order([(1, one), (2, two), (3, three)])
     assert brokers.stands_for(three, 3, "h") is None
-    now[0] += 500
+    made.now += 500
     brokers.open_in_order([(1, one)])
-    now[0] += 500
+    made.now += 500
     brokers.expire(900.0, used=())
-    assert closed == [two] and [event.broker for event in events if isinstance(event, BrokerGone)] == [two]
+    assert made.closed == [two] and [event.broker for event in made.events if isinstance(event, BrokerGone)] == [two]
     assert [found.broker for found in brokers.found] == [one]
     brokers.open_in_order([(3, three)])
     assert brokers.stands_for(three, 3, "h") is not None
-    now[0] += 5000
+    made.now += 5000
     brokers.expire(900.0, used={one, three})
-    assert closed == [two]
+    assert made.closed == [two]
 
 
-def test_what_has_expired_is_not_opened_by_the_next_relay(mapped: Any) -> None:
+def test_what_has_expired_is_not_opened_by_the_next_relay(mapped: Callable[..., Mapped]) -> None:
     board = Board.create(1, 0)
     try:
-        brokers, now, _, _ = mapped(board=board)
+        made = mapped(board=board)
+        brokers = made.map
         one, two = ("10.0.0.1", 9092), ("10.0.0.2", 9092)
         brokers.open_in_order([(1, one), (2, two)])
-        now[0] += 100
+        made.now += 100
         brokers.open_in_order([(1, one)])
         brokers.expire(50.0, used=())
         fd = os.dup(board.fd)
         fresh = Board(fd, 0)
-        again, _, _, _ = mapped(board=fresh)
+        again = mapped(board=fresh).map
         again.reopen()
         assert [found.broker for found in again.found] == []  # the port of the first is still taken, by the map before
         assert two not in again._ports

@@ -74,11 +74,7 @@ def test_the_broker_gets_no_session_and_rules_their_topic(testbed: Testbed) -> N
         fields = {"session_epoch": 0, "topics": topics}
         frames.append(wire.with_size(decoder.encode_request(FETCH, 12, fields, correlation_id=number, client_id="c")))
         sent += frames[-1]
-    at = 0
-    while at < len(sent):  # cut anywhere
-        size = chance.choice((1, 7, 50, 300, 5000))
-        client.sendall(sent[at : at + size])
-        at += size
+    wire.send_cut(client, sent, chance)
     got = [wire.read_frame(client) for _ in range(400)]
     assert [int.from_bytes(frame[4:8], "big") for frame in got] == list(range(400))
     errors = [decoder.decode_response(frame[4:], api_key=FETCH, api_version=12)["error_code"] for frame in got]

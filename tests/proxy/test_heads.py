@@ -147,11 +147,7 @@ def test_pipelined_requests_of_two_topics(testbed: Testbed) -> None:
         data = [{"name": topic, "partition_data": [{"index": chance.choice((0, 0, 1)), "records": batch(chance)}]}]
         fields = {"acks": -1, "timeout_ms": number, "topic_data": data}
         sent += wire.with_size(decoder.encode_request(PRODUCE, 9, fields, correlation_id=number, client_id="c"))
-    at = 0
-    while at < len(sent):  # cut anywhere
-        size = chance.choice((1, 7, 50, 300, 5000))
-        client.sendall(sent[at : at + size])
-        at += size
+    wire.send_cut(client, sent, chance)
     got = [wire.read_frame(client) for _ in range(600)]
     assert [int.from_bytes(frame[4:8], "big") for frame in got] == list(range(600))
     refused = [

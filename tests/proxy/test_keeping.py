@@ -62,11 +62,7 @@ def test_pipelined(testbed: Testbed, match: str, early: bool) -> None:
             fields = {"group_id": groups[-1], "generation_id": number, "member_id": "m" * chance.choice((3, 3, 900))}
             frame = decoder.encode_request(HEARTBEAT, 4, fields, correlation_id=number, client_id="c")
         sent += wire.with_size(frame)
-    at = 0
-    while at < len(sent):  # cut anywhere
-        size = chance.choice((3, 60, 400, 9000))
-        client.sendall(sent[at : at + size])
-        at += size
+    wire.send_cut(client, sent, chance, (3, 60, 400, 9000))
     got = [wire.read_frame(client) for _ in range(COUNT)]
     assert [int.from_bytes(frame[4:8], "big") for frame in got] == list(range(COUNT))
     beats = {

@@ -7,8 +7,8 @@ import resource
 import select
 import socket
 import struct
-from dataclasses import asdict
-from types import SimpleNamespace
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import pytest
@@ -71,22 +71,36 @@ def test_idle_connections_are_closed(testbed: Testbed) -> None:
     assert closed.seconds == 0.5 and "0.5 s" in closed.text
 
 
+@dataclass
+class Half:
+    """One direction: how many bytes have come."""
+
+    position: int = 0
+
+
 class Standing:
     """A connection as the guard sees it, and how it closed it."""
 
     def __init__(self, number: int, established: bool = True) -> None:
         self.number, self.peer, self.established = number, ("10.0.0.1", number), established
-        self.request, self.response = SimpleNamespace(position=0), SimpleNamespace(position=0)
+        self.request, self.response = Half(), Half()
         self.closed = ""
 
     def close(self, how: str) -> None:
         self.closed = how
 
 
+@dataclass
+class Listening:
+    """As much of a relay as the guard needs."""
+
+    emit: Callable[[Event], None]
+
+
 def guard(**limits: Any) -> tuple[Guard, list[Event]]:
     """That of a relay, and what it tells. It is told the time with each tick."""
     told: list[Event] = []
-    relay: Any = SimpleNamespace(emit=told.append)
+    relay: Any = Listening(told.append)
     return Guard(relay, asdict(Limits(**limits))), told
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from types import SimpleNamespace
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
@@ -14,6 +14,7 @@ from barnabas.plugins.translation.dialect import Translating
 from barnabas.plugins.versions.pretence import offers
 from barnabas.plugins.versions.profile import Profile
 from barnabas.proxy.dialect_events import NotHonoured, OffersLearned
+from barnabas.proxy.events import Event
 from barnabas.proxy.learning import ABOUT
 from barnabas.proxy.spoken import Spoken, VersionsConfig
 from barnabas.proxy.timers import Timers
@@ -209,23 +210,62 @@ def test_options() -> None:
     )
 
 
+@dataclass
+class Relay:
+    """As much of a relay with logins as versions need. Everything is held while it asks."""
+
+    timers: Timers = field(default_factory=Timers)
+    events: list[Event] = field(default_factory=list)
+    security: object = "a login"
+    interception: None = None
+
+    @property
+    def intercepts(self) -> Relay:
+        return self
+
+    def holds(self, what: object) -> bool:
+        return True
+
+    def wake(self, connection: object) -> None: ...
+
+    def emit(self, event: Event) -> None:
+        self.events.append(event)
+
+    emit_once = emit
+
+
+@dataclass
+class Half:
+    """The direction from the client."""
+
+    connection: Asked
+    paused: bool = False
+    waits: int = 0
+    open: bool = True
+    direction: int = 0
+
+
+class Asked:
+    """A connection whose broker is asked for its versions; `ends`: how it was closed."""
+
+    def __init__(self, relay: Relay) -> None:
+        self.relay, self.broker, self.dialect, self.closed = relay, ("kafka", 9092), None, False
+        self.request = Half(self)
+        self.ends: list[str] = []
+
+    def close(self, how: str) -> None:
+        self.ends.append(how)
+
+
 @pytest.mark.parametrize(("end", "lost", "release"), [("_overdue", 1, "0.9.0"), ("ended", 2, "0.8.2")])
 def test_behind_a_login_the_client_asks_itself(end: str, lost: int, release: str) -> None:
     """Where only the client's connection can ask, one that cannot say takes that connection with it; what is heard on it
     lets the client go on."""
-    told: list[Any] = []
-    relay: Any = SimpleNamespace(
-        security=object(), interception=None, timers=Timers(), emit=told.append, emit_once=told.append, wake=lambda _: None
-    )
-    relay.intercepts = SimpleNamespace(holds=lambda _: True)
+    relay: Any = Relay()
     spoken = Spoken(relay, VersionsConfig(translate=True).settings())
 
     def begin() -> Any:
-        lane = SimpleNamespace(paused=False, waits=0, open=True, direction=0)
-        connection: Any = SimpleNamespace(relay=relay, request=lane, broker=("kafka", 9092), closed=False, dialect=None)
-        lane.connection = connection
-        connection.ends = []
-        connection.close = connection.ends.append
+        connection: Any = Asked(relay)
         spoken.begin(connection)
         return connection
 
@@ -235,7 +275,7 @@ def test_behind_a_login_the_client_asks_itself(end: str, lost: int, release: str
         assert connection.dialect.begin(went.append) and connection.request.paused
         getattr(connection.dialect, end)()
         assert connection.ends == ["fin"] and went == []
-    assert [event.release for event in told] == [release]
+    assert [event.release for event in relay.events] == [release]
     assert isinstance(begin().dialect, Translating)
 
     spoken = Spoken(relay, VersionsConfig(translate=True).settings())

@@ -11,7 +11,6 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, TypeVar
 
 import pytest
@@ -538,6 +537,21 @@ def test_who_is_less_busy() -> None:
     assert boards[1].claimed(40000, 7) and not boards[1].claimed(40000, 9)
 
 
+class Accepting:
+    """As much of a relay as the acceptor needs: nothing is in the way of another client."""
+
+    def __init__(self) -> None:
+        self.draining = False
+        self.connections: dict[int, object] = {}
+        self.limits = Limits()
+        self.sockets = self.guard = self.destinations = self
+
+    def listen_for(self, *given: object) -> None: ...
+    def listens(self, *given: object) -> None: ...
+    def short_of_files(self, listener: socket.socket) -> bool:
+        return False
+
+
 def test_a_client_that_its_worker_does_not_come_for_is_taken_by_another(monkeypatch: pytest.MonkeyPatch) -> None:
     """Not before a whole second in which nobody took a client: the ticks of the two are a second apart."""
     board = Board.create(2, 0)
@@ -545,9 +559,7 @@ def test_a_client_that_its_worker_does_not_come_for_is_taken_by_another(monkeypa
     other.begin(1)
     taken: list[socket.socket] = []
     monkeypatch.setattr(Acceptor, "_begin", lambda self, client, peer, broker: taken.append(client))
-    relay: Any = SimpleNamespace(draining=False, connections={}, sockets=SimpleNamespace(listen_for=lambda *_: None))
-    relay.guard = SimpleNamespace(limits=Limits(), short_of_files=lambda listener: False)
-    relay.destinations = SimpleNamespace(listens=lambda *_: None)
+    relay: Any = Accepting()
     bells = [os.eventfd(0, os.EFD_NONBLOCK) for _ in range(2)]
     with socket.create_server(("127.0.0.1", 0)) as listener, socket.socket() as client:
         listener.setblocking(False)
@@ -572,6 +584,13 @@ def test_a_client_that_its_worker_does_not_come_for_is_taken_by_another(monkeypa
         each.close()
 
 
+class Intercepted:
+    """A client's socket that the kernel has led here from a broker's address."""
+
+    def getsockname(self) -> tuple[str, int]:
+        return ("10.0.0.1", 9092)
+
+
 def test_an_own_connection_is_known_where_it_comes_in_again() -> None:
     """Transparent mode: the worker that is given the connection of another one does not pass it on."""
     board = Board.create(2, 0)
@@ -582,7 +601,7 @@ def test_an_own_connection_is_known_where_it_comes_in_again() -> None:
         own.bind(("127.0.0.1", 0))
         here = own.getsockname()
         one.connecting(own, ("10.0.0.1", 9092))
-        client: Any = SimpleNamespace(getsockname=lambda: ("10.0.0.1", 9092))
+        client: Any = Intercepted()
         with pytest.raises(NotIntercepted, match="came back"):
             other.destination(client, here)
         assert other.destination(client, ("127.0.0.1", here[1] ^ 1)) == ("10.0.0.1", 9092)

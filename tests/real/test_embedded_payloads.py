@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections import Counter
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -13,13 +14,14 @@ from confluent_kafka import Consumer, Producer
 from harness.waiting import PATIENCE, until
 from harness.wire import with_size
 from real import confluent_client, java_programs
+from real.broker import Cluster
 
 TOPIC = "embedded-payloads"
 GROUPS = {"embedded-classic": "classic", "embedded-modern": "consumer"}
 
 
 @pytest.fixture(scope="module")
-def busy(broker) -> Any:
+def busy(broker: Cluster) -> Iterator[Cluster]:
     """The broker after one classic, one modern and one share group and a transaction; the groups' members stay."""
     confluent_client.create_topic(broker.bootstrap, TOPIC, 2)
     producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": "embedded-tx"})
@@ -45,7 +47,7 @@ def busy(broker) -> Any:
         consumer.close()
 
 
-def logged(broker, topic: str, pattern: str = "*.log") -> list[bytes]:
+def logged(broker: Cluster, topic: str, pattern: str = "*.log") -> list[bytes]:
     """The segments of a topic's partitions, as they stand on the broker's disk."""
     found = []
     for node in broker.nodes:
@@ -53,7 +55,7 @@ def logged(broker, topic: str, pattern: str = "*.log") -> list[bytes]:
     return [data for data in found if data]
 
 
-def told(broker, topic: str, pattern: str = "*.log") -> list[embedded.Payload]:
+def told(broker: Cluster, topic: str, pattern: str = "*.log") -> list[embedded.Payload]:
     """All that `of` says about the segments, each wrapped into a Fetch response."""
     fetch = facts.api_key("Fetch")
     found: list[embedded.Payload] = []
@@ -72,7 +74,7 @@ def clean(payloads: list[embedded.Payload]) -> Counter[str]:
     return Counter(p.fields.get("type", p.kind) for p in payloads)
 
 
-def eventually(broker, topic: str, wanted: set[str]) -> list[embedded.Payload]:
+def eventually(broker: Cluster, topic: str, wanted: set[str]) -> list[embedded.Payload]:
     """The payloads of a topic's log, as soon as all wanted types are in it."""
     until(
         lambda: wanted <= set(clean(told(broker, topic))),
@@ -82,7 +84,7 @@ def eventually(broker, topic: str, wanted: set[str]) -> list[embedded.Payload]:
     return told(broker, topic)
 
 
-def test_consumer_offsets(busy):
+def test_consumer_offsets(busy: Cluster) -> None:
     wanted = {"OffsetCommit", "GroupMetadata", "ConsumerGroupMetadata", "ConsumerGroupMemberMetadata"}
     wanted |= {"ConsumerGroupTargetAssignmentMember", "ConsumerGroupCurrentMemberAssignment", "ShareGroupMetadata"}
     wanted |= {"ShareGroupMemberMetadata", "consumer subscription", "consumer assignment"}
@@ -96,19 +98,19 @@ def test_consumer_offsets(busy):
     assert any(p.fields.get("topics") == [TOPIC] for p in payloads if p.kind == "consumer subscription")
 
 
-def test_transactions(busy):
+def test_transactions(busy: Cluster) -> None:
     payloads = eventually(busy, "__transaction_state", {"TransactionLog"})
     ours = [p.fields for p in payloads if p.fields["key"]["transactional_id"] == "embedded-tx"]
     assert len(ours) >= 6 and all(f["value"]["producer_id"] >= 0 for f in ours)
     assert {"commit", "abort"} <= set(clean(told(busy, TOPIC)))
 
 
-def test_share_state(busy):
+def test_share_state(busy: Cluster) -> None:
     payloads = eventually(busy, "__share_group_state", {"ShareSnapshot"})
     assert any(p.fields["key"]["group_id"] == "embedded-share" for p in payloads)
 
 
-def test_metadata_log_and_snapshots(busy):
+def test_metadata_log_and_snapshots(busy: Cluster) -> None:
     types = clean(told(busy, "__cluster_metadata"))
     assert {"TopicRecord", "PartitionRecord", "RegisterBrokerRecord", "FeatureLevelRecord", "leader_change"} <= set(
         types
@@ -119,7 +121,7 @@ def test_metadata_log_and_snapshots(busy):
     assert {"snapshot_header", "kraft_version", "kraft_voters", "snapshot_footer"} <= snapshots
 
 
-def test_every_record_is_written_back_as_it_was(busy):
+def test_every_record_is_written_back_as_it_was(busy: Cluster) -> None:
     """Decode and encode by definition: the broker's own bytes come out again."""
     count = 0
     for topic in sorted(embedded.INTERNAL):
@@ -153,7 +155,7 @@ def ask(address: tuple[str, int], key: int, version: int, fields: dict[str, Any]
     return decoder.decode_response(answer, api_key=key, api_version=version)
 
 
-def test_members_of_a_described_group(busy):
+def test_members_of_a_described_group(busy: Cluster) -> None:
     message = ask(busy.addresses[0], facts.api_key("DescribeGroups"), 5, {"groups": ["embedded-classic"]})
     found = {p.path.rpartition(".")[2]: p for p in embedded.of(message)}
     assert found["member_metadata"].fields["topics"] == [TOPIC]

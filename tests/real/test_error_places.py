@@ -75,23 +75,26 @@ def test_errors_of_the_whole_stand_where_kafka_puts_them(release: str, least: in
 # -- what a broker answers ------------------------------------------------------------------------------------------
 
 
+class Asking:
+    """A connection to a broker."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self.sock = sock
+
+    def raw(self, frame: bytes) -> bytes:
+        """The answer to a frame, as bytes."""
+        self.sock.sendall(with_size(frame))
+        return read_frame(self.sock)[4:]
+
+    def __call__(self, key: int, version: int, fields: dict[str, Any]) -> tuple[Message, Message]:
+        """The request, and what the broker answers."""
+        one = request(key, version, fields)
+        answer = self.raw(one.frame)
+        return one, decoder.decode_response(answer, api_key=key, api_version=version)
+
+
 @pytest.fixture
-def asking(broker: Cluster) -> Iterator[Any]:
-    """``asking(key, version, fields)``: the request, and what the broker answers; ``asking.raw(frame)``: bytes for bytes."""
-
-    class Asking:
-        def __init__(self, sock: socket.socket) -> None:
-            self.sock = sock
-
-        def raw(self, frame: bytes) -> bytes:
-            self.sock.sendall(with_size(frame))
-            return read_frame(self.sock)[4:]
-
-        def __call__(self, key: int, version: int, fields: dict[str, Any]) -> tuple[Message, Message]:
-            one = request(key, version, fields)
-            answer = self.raw(one.frame)
-            return one, decoder.decode_response(answer, api_key=key, api_version=version)
-
+def asking(broker: Cluster) -> Iterator[Asking]:
     with socket.create_connection(broker.addresses[0], PATIENCE) as sock:
         yield Asking(sock)
 
@@ -170,7 +173,7 @@ def named(value: Any, topic: str) -> Any:
 
 
 @pytest.mark.real
-def test_errors_stand_where_a_broker_puts_them(broker: Cluster, asking: Any) -> None:
+def test_errors_stand_where_a_broker_puts_them(broker: Cluster, asking: Asking) -> None:
     topic = create_topic(broker.bootstrap, "places")
     member = {"group_id": "somebody", "member_id": "a member", "rebalance_timeout_ms": 60_000, "topic_partitions": []}
 
@@ -205,7 +208,7 @@ def test_errors_stand_where_a_broker_puts_them(broker: Cluster, asking: Any) -> 
 
 @pytest.mark.real
 @pytest.mark.parametrize("do", [{"error": "UNSUPPORTED_VERSION"}, {"error": "UNSUPPORTED_VERSION", "broker": "executed"}, {"respond": {"error_code": "UNSUPPORTED_VERSION"}}, {"edit": {"error_code": "UNSUPPORTED_VERSION"}}])  # fmt: skip
-def test_a_version_that_is_refused_is_answered_as_by_a_broker(asking: Any, do: dict[str, Any]) -> None:
+def test_a_version_that_is_refused_is_answered_as_by_a_broker(asking: Asking, do: dict[str, Any]) -> None:
     """KIP-511: in version 0, with the range that the broker serves."""
     frame = request(18, 4, {"client_software_name": "c", "client_software_version": "1"}).frame
     theirs = asking.raw(frame[:2] + (99).to_bytes(2, "big") + frame[4:])

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import pytest
 from barnabas.plugins.recipes import RECIPES, Recipe
 from barnabas.ui.testing.bench import Barnabas
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
-from harness.waiting import PATIENCE, attempts
+from harness.waiting import PATIENCE
 from real.fault_bench import mocked
 
 IN_ORDER = sorted(RECIPES, key=lambda recipe: recipe.name != "slow-network")
@@ -26,6 +26,10 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Barnabas]:
         yield bench
 
 
+SENT, READ = 200, 20
+"""After so many records, or errors in place of them, another client goes on: a client asks some things only at its start."""
+
+
 class Traffic:
     """Clients that go on whatever happens to them, as new ones where they cannot."""
 
@@ -35,17 +39,15 @@ class Traffic:
         self.over = threading.Event()
 
     def produce(self) -> None:
-        # What is told once to a connection is told to the next one by a new client.
         while not self.over.is_set():
             producer = Producer(self.settings | {"linger.ms": 0, "topic.metadata.refresh.interval.ms": 200})
-            for _ in attempts(2, pause=0):
-                if self.over.is_set():
-                    break
-                try:
+            with suppress(KafkaException):  # a fatal error, or one that the topic has been found to have
+                for _ in range(SENT):
                     producer.produce(self.name, b"value")
-                except KafkaException:  # a fatal error, or one that the topic has been found to have
-                    self.over.wait(0.2)
-                producer.flush(0.2)
+                    while len(producer) and not self.over.is_set():
+                        producer.poll(0.05)
+                    if self.over.is_set():
+                        break
             producer.purge()
 
     def consume(self) -> None:
@@ -59,13 +61,10 @@ class Traffic:
         while not self.over.is_set():
             consumer = Consumer(self.settings | group | often)
             consumer.subscribe([self.name])
-            for _ in attempts(10, pause=0):
-                if self.over.is_set():
-                    break
-                consumer.poll(0.05)
-            closing = threading.Thread(target=consumer.close, daemon=True)  # may wait for what never comes
-            closing.start()
-            closing.join(1)
+            seen = 0
+            while seen < READ and not self.over.is_set():
+                seen += consumer.poll(0.05) is not None
+            threading.Thread(target=consumer.close, daemon=True).start()  # may wait for what never comes
 
     def read(self) -> None:
         consumer = Consumer(self.settings | {"group.id": "not used"})
@@ -86,7 +85,7 @@ class Traffic:
             assert error.args[0].fatal() or error.args[0].txn_requires_abort() or error.args[0].retriable()
 
     @contextmanager
-    def running(self, *what: Any) -> Iterator[None]:
+    def running(self, *what: Callable[[], None]) -> Iterator[None]:
         threads = [threading.Thread(target=each, daemon=True) for each in what]
         for thread in threads:
             thread.start()

@@ -12,6 +12,7 @@ import pickle
 import struct
 import subprocess
 import sys
+import tempfile
 import zlib
 from pathlib import Path
 
@@ -20,6 +21,7 @@ import pytest
 from barnabas import decoder
 from barnabas.captures import NotACapture, Recorder, open_capture, sources, tables
 from barnabas.decoder.records import Record, encode_batch
+from harness.pcap import as_pcap
 from harness.waiting import PATIENCE
 from harness.wire import with_size
 
@@ -75,18 +77,8 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
         recorder.data(1, direction, 2000 + at, with_size(frame))
     recorder.close()
     foreign = folder / "a;touch pwned;$(touch pwned).pcap"
-    _as_pcap(next((folder / "recording").glob("*.pcapng")), foreign)
+    as_pcap(next((folder / "recording").glob("*.pcapng")), foreign)
     return folder
-
-
-def _as_pcap(source: Path, target: Path) -> None:
-    from barnabas.captures.pcapng import CaptureReader
-
-    with open(source, "rb") as file, open(target, "wb") as out:
-        out.write(bytes.fromhex("4d3cb2a1020004000000000000000000ffff000001000000"))
-        for packet in CaptureReader(file, str(source)).packets():
-            head = (*divmod(packet.time_ns, 1_000_000_000), len(packet.data), len(packet.data))
-            out.write(struct.pack("<IIII", *head) + bytes(packet.data))
 
 
 WATCH = """
@@ -114,16 +106,17 @@ def hook(event, args):
         if isinstance(source, (str, bytes)) and "pwned" in (source if isinstance(source, str) else source.decode("latin-1")):
             tell("never", event, str(source)[:200])
 
-from barnabas.ui.cli import app
+from barnabas.ui.cli.command_line import make_app
 from barnabas.captures import open_capture
 from barnabas.captures.serving.asked import Later, Missed, Session
 from barnabas.captures.serving.engine import Engine
 from barnabas.decoder import DecodeError
 import barnabas.captures.exporting, pyarrow.parquet, numpy  # what libraries do when they are loaded is not the capture's
+make_app()  # with the modules of all commands
 sys.addaudithook(hook)
 for words in json.loads(sys.argv[2]):
     try:
-        app(words, standalone_mode=False)
+        make_app(words[:1])(words, standalone_mode=False)
     except SystemExit:
         pass
     except BaseException as error:
@@ -210,7 +203,7 @@ def test_nothing_runs_and_nothing_is_written_elsewhere(hostile: Path, tmp_path: 
 @pytest.mark.parametrize("form", ["gzip", "zstd"])
 def test_a_capture_that_unpacks_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str) -> None:
     monkeypatch.setattr(sources, "_FREE", 1 << 20)
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     head = bytes.fromhex("4d3cb2a1020004000000000000000000ffff000001000000")
     data = head + bytes(64 << 20)
     if form == "gzip":

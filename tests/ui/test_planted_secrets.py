@@ -16,21 +16,21 @@ import sys
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 import pytest
 from barnabas import decoder
 from barnabas.captures import Recorder, open_capture, tables
 from barnabas.captures.exporting import NoProgram, case, dump, program
 from barnabas.decoder.embedded import of
-from barnabas.ui.cli import app
 from barnabas.ui.tui.fields import request_tree, response_tree
+from harness import commands
 from harness.lines import line
+from harness.pcap import as_pcap
 from harness.scripted import Broker
 from harness.waiting import PATIENCE, until
 from harness.wire import read_frame, with_size
 from retold.secrets import NAMES, Said, dialog, leaks, secret, unpacked
-from typer.testing import CliRunner
 
 BARNABAS = [sys.executable, "-m", "barnabas"]
 HTTP = b"GET / HTTP/1.1\r\nAuthorization: Bearer " + secret("http authorization").encode() + b"\r\n\r\n"
@@ -91,8 +91,15 @@ def unmasked(directory: Path, said: list[Said]) -> Path:
     return directory
 
 
+class Through(NamedTuple):
+    """A recording of the proxy, and what else it reported, by where."""
+
+    recording: Path
+    reported: dict[str, bytes]
+
+
 @pytest.fixture(scope="module")
-def through(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, bytes]]:
+def through(tmp_path_factory: pytest.TempPathFactory) -> Through:
     """A recording by the proxy of all that, and everything that the proxy told by other ways."""
     folder = tmp_path_factory.mktemp("planted")
     said, broker = dialog(), Broker(answering(dialog()))
@@ -131,7 +138,7 @@ def through(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, b
         log += process.communicate(timeout=PATIENCE)[0].splitlines()
         broker.close()
     told["log"] = "\n".join(log).encode()
-    return folder / "r", told
+    return Through(folder / "r", told)
 
 
 def test_the_search_finds_what_is_planted(tmp_path: Path) -> None:
@@ -145,8 +152,8 @@ def test_the_search_finds_what_is_planted(tmp_path: Path) -> None:
     assert unpacked(b"\x1f\x8b\x08 no stream") == []
 
 
-def test_nothing_of_a_proxy_tells_a_secret(through: tuple[Path, dict[str, bytes]]) -> None:
-    recording, told = through
+def test_nothing_of_a_proxy_tells_a_secret(through: Through) -> None:
+    recording, told = through.recording, dict(through.reported)
     files = {path.name: path.read_bytes() for path in recording.iterdir()}
     assert len(files) == 3 and sum(map(len, files.values())) > 5000 and len(told["exchanges"]) > 5000
     key = told.pop("control token")
@@ -159,9 +166,9 @@ def test_nothing_of_a_proxy_tells_a_secret(through: tuple[Path, dict[str, bytes]
 
 
 @pytest.fixture(scope="module", params=["masked", "in clear"])
-def capture(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, through: Any) -> Path:
+def capture(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, through: Through) -> Path:
     if request.param == "masked":
-        return Path(through[0])
+        return through.recording
     return unmasked(tmp_path_factory.mktemp("clear") / "r", dialog())
 
 
@@ -198,7 +205,7 @@ COMMANDS: list[tuple[str, ...]] = [
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
 def test_no_command_tells_a_secret(capture: Path, words: tuple[str, ...]) -> None:
-    done = CliRunner().invoke(app, [str(capture) if word == "CAPTURE" else word for word in words])
+    done = commands.here(*(capture if word == "CAPTURE" else word for word in words))
     assert (done.output or "-t" in words) and (done.exception is None or isinstance(done.exception, SystemExit)), (
         done.exception
     )
@@ -222,31 +229,18 @@ def test_no_parquet_holds_a_secret(capture: Path, tmp_path: Path) -> None:
 
     for name in tables.DESCRIBED:
         path = tmp_path / f"{name}.parquet"
-        words = ["export", str(capture), "-t", name, "-o", str(path), "--show-values"]
-        done = CliRunner().invoke(app, [*words, "--bodies"] if name == "exchanges" else words)
+        words = ["export", capture, "-t", name, "-o", path, "--show-values"]
+        done = commands.here(*words, *(["--bodies"] if name == "exchanges" else []))
         assert done.exit_code == 0, done.output
         assert not leaks(path.read_bytes()) and not leaks(repr(parquet.read_table(path).to_pylist()).encode())
 
 
 def test_no_import_keeps_a_secret(tmp_path: Path) -> None:
-    from barnabas.captures.pcapng import CaptureReader
-
     source = next(unmasked(tmp_path / "clear", dialog()).glob("*.pcapng"))
-    foreign = tmp_path / "foreign.pcap"
-    _as_pcap(CaptureReader, source, foreign)
+    foreign = as_pcap(source, tmp_path / "foreign.pcap")
     for words in ((), ("--filter", "corr >= 0")):
         directory = tmp_path / f"imported{len(words)}"
-        done = CliRunner().invoke(app, ["import", str(foreign), "-o", str(directory), *words])
+        done = commands.here("import", foreign, "-o", directory, *words)
         assert done.exit_code == 0, done.output
         data = b"".join(path.read_bytes() for path in directory.iterdir())
         assert len(data) > 5000 and leaks(data + done.output.encode()) == set(), words
-
-
-def _as_pcap(reader: Callable[..., Any], source: Path, target: Path) -> None:
-    """The packets of a recording as a file that tcpdump might have written."""
-    with open(source, "rb") as file, open(target, "wb") as out:
-        out.write(bytes.fromhex("4d3cb2a1020004000000000000000000ffff000001000000"))
-        for packet in reader(file, str(source)).packets():
-            seconds, nanoseconds = divmod(packet.time_ns, 1_000_000_000)
-            sizes = len(packet.data), len(packet.data)
-            out.write(b"".join(n.to_bytes(4, "little") for n in (seconds, nanoseconds, *sizes)) + bytes(packet.data))

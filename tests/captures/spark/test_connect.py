@@ -13,19 +13,12 @@ from pathlib import Path
 
 import duckdb
 import pytest
+from harness.processes import listens
 from harness.recordings import heartbeats
 from harness.waiting import until
 
 pytest.importorskip("grpc_status", reason="Spark Connect needs pyspark[connect]")
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
-
-
-def answers(port: int) -> bool:
-    try:
-        socket.create_connection(("127.0.0.1", port)).close()
-    except OSError:
-        return False
-    return True
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +45,7 @@ def remote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
             [*command, "spark-internal"], env=own, cwd=place, stdout=log, stderr=log, start_new_session=True
         )
     try:
-        until(lambda: answers(port), lambda: (place / "log").read_text()[-2000:])
+        until(lambda: listens(port), lambda: (place / "log").read_text()[-2000:])
         yield f"sc://127.0.0.1:{port}"
     finally:
         os.killpg(process.pid, signal.SIGKILL)

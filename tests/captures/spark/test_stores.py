@@ -17,6 +17,7 @@ from barnabas.captures import storage, tables
 from barnabas.captures.reports import make
 from barnabas.captures.reports.duck import Duck
 from barnabas.captures.spark import PipelineError, holding, pipeline
+from harness.processes import listens
 from harness.recordings import heartbeats
 from harness.waiting import PATIENCE, until
 from pyarrow import dataset, fs, parquet
@@ -35,14 +36,6 @@ SETTINGS = {
 }
 
 
-def answers(port: int) -> bool:
-    try:
-        socket.create_connection(("127.0.0.1", port)).close()
-    except OSError:
-        return False
-    return True
-
-
 @pytest.fixture(scope="module")
 def s3() -> Iterator[str]:
     """The URI of a bucket; the environment has what a user would have there."""
@@ -54,7 +47,7 @@ def s3() -> Iterator[str]:
     command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        until(lambda: answers(port), lambda: f"moto.server does not answer on port {port}: {process.poll()}")
+        until(lambda: listens(port), lambda: f"moto.server does not answer on port {port}: {process.poll()}")
         fs.FileSystem.from_uri("s3://fleet/x?allow_bucket_creation=true")[0].create_dir("fleet")
         yield "s3://fleet"
     finally:

@@ -16,13 +16,14 @@ from barnabas.decoder.filter import compile
 from barnabas.decoder.notation import Field
 from barnabas.decoder.plan import snake_case
 from generated_filters import Sample, exchanges
+from harness.generator import Generator
 
 Row = dict[str, Any]
 
 
 @pytest.fixture(scope="module", params=[(11,), pytest.param((11, 12), marks=pytest.mark.slow)], ids=str)
-def sample(make_generator: Any, request: pytest.FixtureRequest) -> Sample:
-    found = Sample(e for seed in request.param for e in exchanges(make_generator(seed), seed))
+def sample(request: pytest.FixtureRequest) -> Sample:
+    found = Sample(e for seed in request.param for e in exchanges(Generator(seed), seed))
     failed = decoder.encode_response(12, 4, {"error_code": 15})
     return Sample(
         [*found, Exchange(api_key=12, api_version=4, response=failed, response_time_ns=5, state=State.PAIRED)]

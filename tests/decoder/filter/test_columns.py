@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 from datetime import UTC, timedelta, timezone
-from typing import Any
 from zoneinfo import ZoneInfo
 
 import numpy
@@ -17,6 +16,7 @@ from barnabas.decoder.about import About
 from barnabas.decoder.filter import compile
 from barnabas.decoder.filter.parser import MAX_DEPTH
 from generated_filters import ALL_TESTS, CONNECTION_TESTS, INDEX_TESTS, Sample, exchanges, filters
+from harness.generator import Generator
 from hypothesis import given, settings
 
 NOW = 1_700_000_000_000_000_000 + 10**14
@@ -42,8 +42,8 @@ def indexed(found: Sequence[Exchange]) -> Index:
 
 
 @pytest.fixture(scope="module")
-def sample(make_generator: Any) -> list[Exchange]:
-    return Sample(e for seed in (1, 2) for e in exchanges(make_generator(seed), seed))
+def sample() -> list[Exchange]:
+    return Sample(e for seed in (1, 2) for e in exchanges(Generator(seed), seed))
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 from barnabas.decoder import Exchange
@@ -12,6 +11,7 @@ from barnabas.decoder.filter.lexer import MAX_FILTER
 from barnabas.decoder.filter.parser import MAX_DEPTH
 from barnabas.decoder.filter.patterns import PatternError, pattern
 from generated_filters import ALL_TESTS, Sample, exchanges, filters
+from harness.generator import Generator
 from harness.steps import assert_linear, steps
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -28,8 +28,8 @@ PIECES = st.sampled_from(
 
 
 @pytest.fixture(scope="module")
-def sample(make_generator: Any) -> list[Exchange]:
-    return Sample(exchanges(make_generator(3))[::7])
+def sample() -> list[Exchange]:
+    return Sample(exchanges(Generator(3))[::7])
 
 
 def tried(text: str, sample: list[Exchange]) -> None:

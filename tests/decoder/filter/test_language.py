@@ -6,6 +6,7 @@ import dataclasses
 import subprocess
 import sys
 import uuid
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -297,7 +298,7 @@ def test_the_catalogue() -> None:
             assert compile(synonym).tree.field is field  # type: ignore[union-attr]
 
 
-def test_nothing_of_a_filter_is_executed(tmp_path: Any) -> None:
+def test_nothing_of_a_filter_is_executed(tmp_path: Path) -> None:
     """Text of a filter never becomes code: not in the functions over records, nor anywhere else."""
     program = (
         "import builtins, sys\n"

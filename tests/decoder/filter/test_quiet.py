@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import re
-from typing import Any
 
 import pytest
 from barnabas.decoder import Exchange, State
@@ -12,6 +11,7 @@ from barnabas.decoder.filter import compile
 from barnabas.decoder.filter.quiet import ANY
 from barnabas.decoder.project import error_paths
 from generated_filters import ALL_TESTS, Sample, exchanges, filters
+from harness.generator import Generator
 from hypothesis import given
 
 UNUSUAL = (
@@ -25,11 +25,11 @@ INDEX = re.compile(r"\[\d+\]")
 
 
 @pytest.fixture(scope="module")
-def calm(make_generator: Any) -> Sample:
+def calm() -> Sample:
     """Answered exchanges of every API and version, all their error codes and throttle times 0."""
     chance = random.Random(4)
     found = Sample()
-    for exchange in exchanges(make_generator(3))[::2]:
+    for exchange in exchanges(Generator(3))[::2]:
         message = exchange.response_message
         if exchange.state is not State.PAIRED or message is None or exchange.request_message is None:
             continue

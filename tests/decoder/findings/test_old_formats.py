@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zlib
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -75,7 +76,7 @@ def _produced(records: bytes) -> Exchange:
 
 @pytest.mark.parametrize("magic", [0, 1])
 @pytest.mark.parametrize("damaged", [_alone, _wrapper, _inner])
-def test_a_damaged_message_is_found(damaged: Any, magic: int) -> None:
+def test_a_damaged_message_is_found(damaged: Callable[[int], bytes], magic: int) -> None:
     (fetched,) = _findings([_fetched(damaged(magic))])
     assert "a damaged message of t-3 at offset 5" in fetched.seen and fetched.about["crc_ok"] is False
     (produced,) = _findings([_produced(damaged(magic))])

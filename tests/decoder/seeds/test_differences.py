@@ -19,6 +19,7 @@ from barnabas.decoder.encode import encode_struct
 from barnabas.decoder.errors import UnknownApi
 from barnabas.decoder.notation import Definition, Field, Versions, parse
 from barnabas.decoder.plan import FieldPlan, Plan, StructPlan, compile_plan, extra_plan, plan, snake_case
+from harness.generator import Generator
 
 HERE = Path(__file__).parent
 DOCUMENT = HERE.parents[2] / "docs" / "seeds.md"
@@ -298,7 +299,7 @@ def leaves(values: Any) -> list[Any]:
     return [values]
 
 
-def test_bytes_made_by_a_grammar_are_read_by_the_schema(generator: Any) -> None:
+def test_bytes_made_by_a_grammar_are_read_by_the_schema(generator: Generator) -> None:
     """The proof behind the list: what the seed's layout writes, the schema reads to the same values and writes again."""
     tried = 0
     for seed, block, version in blocks():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import threading
+from pathlib import Path
 from typing import Any
 
 from barnabas.decoder import Exchange, State
@@ -71,7 +72,7 @@ def test_a_stream_goes_on_where_it_broke_off(desk: Desk, testbed: Testbed) -> No
     assert seen == list(range(1, total + 1))
 
 
-def test_what_is_gone_is_told(make_desk: MakeDesk, testbed: Testbed, tmp_path: Any) -> None:
+def test_what_is_gone_is_told(make_desk: MakeDesk, testbed: Testbed, tmp_path: Path) -> None:
     desk = make_desk(control=ControlConfig(directory=tmp_path, keep=10))
     client = testbed.client(desk.proxy.address)
     for number in range(1, 31):

@@ -7,13 +7,14 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from harness.lines import line
 from harness.waiting import PATIENCE, attempts, until
+
+from .stage import Broker, Client
 
 PLUGIN = """
 import os
@@ -75,15 +76,9 @@ class Running:
         self.child.communicate()
 
 
-@pytest.fixture
-def broker(make_broker: Any) -> Iterator[Any]:
-    broker = make_broker()
-    yield broker
-    broker.server.close()
-
-
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks into /proc")
-def test_two_workers_a_signal_and_the_end(broker: Any, make_client: Any, tmp_path: Path) -> None:
+def test_two_workers_a_signal_and_the_end(tmp_path: Path) -> None:
+    broker = Broker()
     path = tmp_path / "marks.py"
     path.write_text(PLUGIN.replace("STEP", "0"))
     config = tmp_path / "barnabas.toml"
@@ -100,7 +95,7 @@ def test_two_workers_a_signal_and_the_end(broker: Any, make_client: Any, tmp_pat
             "plugins": ["Marks"],
             "again": False,
         }
-        clients = [make_client(tuple(proxy)) for _ in range(6)]
+        clients = [Client((proxy[0], proxy[1])) for _ in range(6)]
         assert {client.ask()["throttle_time_ms"] for client in clients} == {7}
         path.write_text(PLUGIN.replace("STEP", "1"))
         assert running.event("PluginsLoaded")["again"]
@@ -117,5 +112,6 @@ def test_two_workers_a_signal_and_the_end(broker: Any, make_client: Any, tmp_pat
         below = descendants(running.child.pid)
     finally:
         running.end()
+        broker.close()
     assert running.child.returncode == 0
     until(lambda: not any("barnabas" in name for name in names(below).values()), lambda: names(below))

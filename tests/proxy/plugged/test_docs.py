@@ -9,12 +9,15 @@ from typing import Any
 
 import pytest
 from barnabas import decoder
+from barnabas.decoder import Message
 from barnabas.proxy.plugin_events import PluginSaid
-from harness.wire import with_size
+from harness.wire import read_frame, with_size
+
+from .stage import Stage
 
 
 @pytest.fixture(scope="module")
-def stage(make_stage: Callable[..., Any], repository: Path) -> Any:
+def stage(make_stage: Callable[..., Stage], repository: Path) -> Stage:
     stage = make_stage()
     blocks = re.findall(r"```python\n(.*?)```", (repository / "docs/plugins.md").read_text(), re.S)
     assert len(blocks) == 4
@@ -22,27 +25,24 @@ def stage(make_stage: Callable[..., Any], repository: Path) -> Any:
     return stage
 
 
-def ask(stage: Any, api: str, version: int, fields: dict[str, Any]) -> tuple[list[Any], Any]:
+def ask(stage: Stage, api: str, version: int, fields: dict[str, Any]) -> tuple[list[Message], Message]:
     """What the broker got, and what the client got."""
     stage.broker.got.clear()
     key = decoder.facts.api_key(api)
     client = stage.client()
     frame = decoder.encode_request(key, version, fields, correlation_id=5, client_id="c")
     client.sock.sendall(with_size(frame))
-    data = b""
-    while len(data) < 4 or len(data) < 4 + int.from_bytes(data[:4], "big"):
-        data += client.sock.recv(1 << 16)
-    got = [decoder.decode_request(frame) for frame in stage.broker.got]
-    return got, decoder.decode_response(data[4:], api_key=key, api_version=version)
+    answer = decoder.decode_response(read_frame(client.sock)[4:], api_key=key, api_version=version)
+    return [decoder.decode_request(frame) for frame in stage.broker.got], answer
 
 
-def test_sessions_are_longer(stage: Any) -> None:
+def test_sessions_are_longer(stage: Stage) -> None:
     for asked, sent in ((10_000, 45_000), (60_000, 60_000)):
         (request,), _ = ask(stage, "JoinGroup", 5, {"group_id": "g", "session_timeout_ms": asked})
         assert request["session_timeout_ms"] == sent
 
 
-def test_orders_are_closed(stage: Any) -> None:
+def test_orders_are_closed(stage: Stage) -> None:
     for topic, code in (("orders", 29), ("other", 0)):
         fields = {"acks": -1, "topic_data": [{"name": topic, "partition_data": [{"index": 3, "records": None}]}]}
         got, answer = ask(stage, "Produce", 7, fields)
@@ -53,13 +53,13 @@ def test_orders_are_closed(stage: Any) -> None:
             assert got[0]["topic_data[0].name"] == topic
 
 
-def test_a_group_is_asked_for(stage: Any) -> None:
+def test_a_group_is_asked_for(stage: Stage) -> None:
     got, answer = ask(stage, "Heartbeat", 1, {"group_id": "g"})
     assert [each.api for each in got] == ["DescribeGroups", "Heartbeat"]
     assert got[0]["groups"] == ["g"] and answer["error_code"] == 0
 
 
-def test_requests_are_counted(stage: Any) -> None:
+def test_requests_are_counted(stage: Stage) -> None:
     ask(stage, "FindCoordinator", 1, {"key": "g"})
     stage.clean()
     assert "'FindCoordinator': 1" in stage.wait_for(PluginSaid, lambda event: "FindCoordinator" in event.line).line

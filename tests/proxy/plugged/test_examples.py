@@ -8,7 +8,6 @@ import sys
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from barnabas.plugins import examples
@@ -18,7 +17,7 @@ from barnabas.proxy.events import show
 from barnabas.proxy.plugged import PluginsConfig
 from barnabas.proxy.plugin_events import PluginFault, PluginSaid
 from barnabas.ui.testing.cluster import EmbeddedCluster
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from harness.proxies import Proxy
 from harness.waiting import PATIENCE, attempts
@@ -35,7 +34,7 @@ def cluster() -> Iterator[tuple[str, int]]:
 
 
 def produce(bootstrap: str, topic: str) -> None:
-    failed: list[Any] = []
+    failed: list[KafkaError] = []
     producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 0, "log_level": 0})
     for number in range(RECORDS):
         producer.produce(

@@ -2,30 +2,31 @@
 
 from __future__ import annotations
 
-import socket
 import time
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from barnabas import decoder
 from barnabas.captures import open_capture
-from barnabas.decoder import facts
+from barnabas.decoder import Exchange, facts
 from barnabas.plugins.rules import Rule
 from barnabas.proxy.events import ConnectionClosed, Event
 from barnabas.proxy.plugin_events import PluginFault, PluginSaid, PluginsKept, PluginsLoaded
 from harness.waiting import until
-from harness.wire import with_size
+from harness.wire import read_frame, with_size
+
+from .stage import Stage
 
 
 @pytest.fixture(scope="module")
-def shared(make_stage: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
+def shared(make_stage: Callable[..., Stage], tmp_path_factory: pytest.TempPathFactory) -> Stage:
     rule = Rule.of("api == Heartbeat and group == ruledAB", error="ILLEGAL_GENERATION", name="r")
     return make_stage(record=tmp_path_factory.mktemp("recording"), rules=[rule])
 
 
 @pytest.fixture
-def stage(shared: Any) -> Iterator[Any]:
+def stage(shared: Stage) -> Iterator[Stage]:
     yield shared
     shared.clean()
 
@@ -53,11 +54,11 @@ TELLS = """
 """
 
 
-def said(stage: Any, count: int) -> list[tuple[str, str]]:
+def said(stage: Stage, count: int) -> list[tuple[str, str]]:
     return [(event.plugin, event.line) for event in (stage.wait_for(PluginSaid) for _ in range(count))]
 
 
-def test_hooks_come_in_order_and_the_first_plugin_is_nearest_to_the_client(stage):
+def test_hooks_come_in_order_and_the_first_plugin_is_nearest_to_the_client(stage: Stage) -> None:
     stage.load(TELLS.format(name="A", number=1), TELLS.format(name="B", number=2))
     client = stage.client()
     assert client.ask("g") == {"id": 1, "throttle_time_ms": 21, "error_code": 0}
@@ -73,7 +74,7 @@ def test_hooks_come_in_order_and_the_first_plugin_is_nearest_to_the_client(stage
     ]  # fmt: skip
 
 
-def test_what_is_not_declared_stays_on_the_fast_lane(stage):
+def test_what_is_not_declared_stays_on_the_fast_lane(stage: Stage) -> None:
     """A frame that nobody looks at goes forward before it is complete; one that a hook is for is held."""
     stage.load(TELLS.format(name="A", number=1))
     client = stage.client()
@@ -82,14 +83,14 @@ def test_what_is_not_declared_stays_on_the_fast_lane(stage):
         19, 2, {"topics": [], "timeout_ms": 1, "validate_only": True}, correlation_id=8, client_id="c" * 500
     )
     for frame in (first, other):
-        client.sock.sendall(len(frame).to_bytes(4, "big") + frame[:-3])
+        client.sock.sendall(with_size(frame)[:-3])
         size = 4 + len(frame) - 3
         stage.broker.wait(lambda size=size: len(stage.broker.raw) >= size)
         client.sock.sendall(frame[-3:])
         stage.broker.wait(lambda frame=frame: bytes(stage.broker.raw).endswith(frame))
         stage.broker.raw.clear()
     heartbeat = decoder.encode_request(12, 1, {"group_id": "g"}, correlation_id=9, client_id="c")
-    client.sock.sendall(len(heartbeat).to_bytes(4, "big") + heartbeat[:-3])
+    client.sock.sendall(with_size(heartbeat)[:-3])
     other = stage.client()
     assert other.ask("other")  # answered, while the first one's rest is not here
     assert stage.broker.groups() == ["otherA"]
@@ -97,7 +98,7 @@ def test_what_is_not_declared_stays_on_the_fast_lane(stage):
     stage.broker.wait(lambda: stage.broker.groups() == ["otherA", "gA"])
 
 
-def test_rules_stand_between_plugins_and_broker(stage):
+def test_rules_stand_between_plugins_and_broker(stage: Stage) -> None:
     """A rule sees the request as plugins left it, and they see the rule's answer as if it were a broker's."""
     stage.load(TELLS.format(name="A", number=1), TELLS.format(name="B", number=2))
     client = stage.client()
@@ -109,7 +110,7 @@ def test_rules_stand_between_plugins_and_broker(stage):
     assert stage.broker.groups() == ["firstAB", "lastAB"]
 
 
-def test_large_messages_come_whole(stage):
+def test_large_messages_come_whole(stage: Stage) -> None:
     stage.load(
         """
         class Large:
@@ -130,7 +131,7 @@ def test_large_messages_come_whole(stage):
         assert got["topic_data[0].partition_data[0].records"] == records
 
 
-def test_a_match_says_which_messages(stage):
+def test_a_match_says_which_messages(stage: Stage) -> None:
     stage.load(
         """
         class Some:
@@ -152,7 +153,7 @@ def test_a_match_says_which_messages(stage):
     assert members == ["changed", "m", "m"]
 
 
-def test_answers_drops_delays_and_ends(stage):
+def test_answers_drops_delays_and_ends(stage: Stage) -> None:
     stage.load(
         """
         class Does:
@@ -191,7 +192,7 @@ def test_answers_drops_delays_and_ends(stage):
     assert stage.broker.groups() == ["after", "delay", "behind", "late"]
 
 
-def test_an_own_request_stays_between_plugin_and_broker(stage):
+def test_an_own_request_stays_between_plugin_and_broker(stage: Stage) -> None:
     stage.load(
         """
         class Asks:
@@ -223,7 +224,7 @@ def test_an_own_request_stays_between_plugin_and_broker(stage):
     assert sorted(key for key, number in seen if number < 0) == [12, 12, 15]
 
 
-def test_a_client_that_leaves_while_a_hook_asks_is_no_fault_of_the_plugin(stage, tmp_path):
+def test_a_client_that_leaves_while_a_hook_asks_is_no_fault_of_the_plugin(stage: Stage, tmp_path: Path) -> None:
     gone = tmp_path / "gone"
     stage.load(
         f"""
@@ -256,23 +257,31 @@ def test_a_client_that_leaves_while_a_hook_asks_is_no_fault_of_the_plugin(stage,
     assert isinstance(following, PluginSaid) and following.line == "goes on"
 
 
-def test_the_recording_has_both_legs_and_names_the_plugin(stage):
+def test_the_recording_has_both_legs_and_names_the_plugin(stage: Stage) -> None:
     stage.load(TELLS.format(name="A", number=1))
     assert stage.client().ask("recorded")["throttle_time_ms"] == 1
 
-    def recorded():
-        with open_capture(stage.proxy.config.record) as capture:
-            found = [each for each in capture.exchanges() if each.request_message is not None and each.api == "Heartbeat"]
-        return [each for each in found if each.request_message["group_id"] == "recorded" and each.response is not None]
+    recording = stage.proxy.config.record
+    assert recording is not None
+
+    def recorded() -> list[Exchange]:
+        with open_capture(recording) as capture:
+            return [
+                each
+                for each in capture.exchanges()
+                if each.api == "Heartbeat" and each.response is not None
+                if each.request_message is not None and each.request_message["group_id"] == "recorded"
+            ]
 
     (exchange,) = until(recorded)
+    assert exchange.response_message is not None
     assert exchange.response_message["throttle_time_ms"] == 1
-    segments = b"".join(path.read_bytes() for path in sorted(stage.proxy.config.record.iterdir()))
+    segments = b"".join(path.read_bytes() for path in sorted(recording.iterdir()))
     assert b"plugin 'A': changed" in segments
     assert b"recordedA" in segments
 
 
-def test_a_version_with_a_fault_is_told_and_the_old_one_stays(stage):
+def test_a_version_with_a_fault_is_told_and_the_old_one_stays(stage: Stage) -> None:
     stage.load(TELLS.format(name="A", number=1))
     client = stage.client()
     client.ask("g")
@@ -301,7 +310,7 @@ COUNTS = """
 """
 
 
-def test_a_saved_file_takes_over_with_the_state_within_a_moment(stage):
+def test_a_saved_file_takes_over_with_the_state_within_a_moment(stage: Stage) -> None:
     stage.load(COUNTS.replace("STEP", "1"))
     client = stage.client()
     assert [client.ask()["throttle_time_ms"] for _ in range(3)] == [1, 2, 3]
@@ -312,18 +321,17 @@ def test_a_saved_file_takes_over_with_the_state_within_a_moment(stage):
     assert client.ask()["throttle_time_ms"] == 23
 
 
-def test_there_are_no_fetch_sessions_while_a_match_asks_for_topics(stage):
+def test_there_are_no_fetch_sessions_while_a_match_asks_for_topics(stage: Stage) -> None:
     """A session that would begin does not, one that stands is ended once; without such a match nothing is touched."""
     fetch, sent = 1, 0
 
-    def ask(session: int, epoch: int) -> Any:
+    def ask(session: int, epoch: int) -> tuple[int, list[int]]:
         nonlocal sent
         sent += 1
         fields = {"session_id": session, "session_epoch": epoch, "topics": [{"topic": "a", "partitions": [{"partition": 0}]}]}
         frame = decoder.encode_request(fetch, 11, fields, correlation_id=sent, client_id="c")
         client.sock.sendall(with_size(frame))
-        size = int.from_bytes(client.sock.recv(4, socket.MSG_WAITALL), "big")
-        answer = decoder.decode_response(client.sock.recv(size, socket.MSG_WAITALL), api_key=fetch, api_version=11)
+        answer = decoder.decode_response(read_frame(client.sock)[4:], api_key=fetch, api_version=11)
         epochs = [decoder.decode_request(each)["session_epoch"] for each in stage.broker.got if each[1] == fetch]
         return answer["error_code"], epochs
 

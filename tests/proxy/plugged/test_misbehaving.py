@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from barnabas import decoder
@@ -16,30 +15,36 @@ from barnabas.proxy.events import show
 from barnabas.proxy.plugged import PluginsConfig
 from barnabas.proxy.plugin_events import PluginDisabled, PluginFault
 from barnabas.ui.testing.cluster import EmbeddedCluster
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from harness.proxies import Proxy
 from harness.waiting import PATIENCE
 from harness.wire import with_size
+
+from .stage import Stage
 
 FAULTS = 3
 AFTER = 20
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[str]:
+def cluster() -> Iterator[tuple[str, int]]:
     embedded = EmbeddedCluster(1)
     yield embedded.address
     embedded.stop()
 
 
 @pytest.fixture(scope="module")
-def shared(make_stage: Any, cluster: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    directory = tmp_path_factory.mktemp("control")
-    return make_stage(upstream=cluster, budget=0.3, faults=FAULTS, memory=64 << 20, control=ControlConfig(directory=directory))
+def shared(
+    make_stage: Callable[..., Stage], cluster: tuple[str, int], tmp_path_factory: pytest.TempPathFactory
+) -> Stage:
+    plugins = {"budget": 0.3, "faults": FAULTS, "memory": 64 << 20}
+    return make_stage(
+        upstream=cluster, plugins=plugins, control=ControlConfig(directory=tmp_path_factory.mktemp("control"))
+    )
 
 
 @pytest.fixture
-def stage(shared: Any) -> Iterator[Any]:
+def stage(shared: Stage) -> Iterator[Stage]:
     yield shared
     shared.clean()
 
@@ -63,7 +68,7 @@ DAILY = ("raises", "loops", "crashes")
 
 
 @pytest.mark.parametrize("how", [pytest.param(how, marks=() if how in DAILY else pytest.mark.slow) for how in WRONG])
-def test_nothing_is_lost_and_the_plugin_is_disabled(stage: Any, cluster: Any, how: str) -> None:
+def test_nothing_is_lost_and_the_plugin_is_disabled(stage: Stage, cluster: tuple[str, int], how: str) -> None:
     code, reason = WRONG[how]
     stage.load(
         f"""
@@ -75,7 +80,7 @@ def test_nothing_is_lost_and_the_plugin_is_disabled(stage: Any, cluster: Any, ho
         """
     )
     topic = f"wrong-{uuid.uuid4().hex[:8]}"
-    failed: list[Any] = []
+    failed: list[KafkaError] = []
     producer = Producer({"bootstrap.servers": show(stage.proxy.address), "linger.ms": 0, "log_level": 0})
     sent = 0
 
@@ -101,6 +106,7 @@ def test_nothing_is_lost_and_the_plugin_is_disabled(stage: Any, cluster: Any, ho
     assert any(reason in fault.reason for fault in faults), faults
     assert [fault.faults for fault in faults] == list(range(1, FAULTS + 1))
     assert disabled.plugin == "Wrong"
+    assert stage.proxy.control is not None
     access = stage.proxy.control.access
     (listed,) = Control(access.url, access.token).plugins()
     assert (listed["name"], listed["state"], listed["faults"] >= FAULTS) == ("Wrong", "disabled", True)
@@ -123,7 +129,7 @@ def test_nothing_is_lost_and_the_plugin_is_disabled(stage: Any, cluster: Any, ho
 
 
 @pytest.mark.parametrize("hook", ["connected(self, ctx)", "exchange(self, exchange, ctx)", "tick(self, ctx)"])
-def test_hooks_that_nobody_waits_for_are_cut_off_as_well(stage: Any, hook: str) -> None:
+def test_hooks_that_nobody_waits_for_are_cut_off_as_well(stage: Stage, hook: str) -> None:
     stage.load(f"class Hangs:\n    apis = {{'ApiVersions'}}\n    def {hook}:\n        while True: pass\n")
     client = stage.client()
     for correlation in range(2):

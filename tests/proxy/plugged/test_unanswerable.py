@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
 
+from barnabas import decoder
 from barnabas.proxy.plugin_events import PluginHangs
+from harness.wire import with_size
+
+from .stage import Stage
 
 RENAMES = """
     class Renames:
@@ -14,14 +18,12 @@ RENAMES = """
 """
 
 
-def test_it_is_named_once(make_stage: Any) -> None:
-    from barnabas import decoder
-
+def test_it_is_named_once(make_stage: Callable[..., Stage]) -> None:
     stage = make_stage()
     stage.load(RENAMES)
     client = stage.client()
     frame = decoder.encode_request(15, 0, {"groups": ["mine"]}, correlation_id=1, client_id="c")
-    client.sock.sendall((len(frame).to_bytes(4, "big") + frame) * 3)
+    client.sock.sendall(with_size(frame) * 3)
     event = stage.wait_for(PluginHangs)
     assert (event.plugin, event.api) == ("Renames", "DescribeGroups")
     assert event.warning and event.text.startswith("plugin 'Renames' changes DescribeGroups requests so that clients hang or fail: group 'mine'")

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from time import sleep
 
 from aiokafka import AIOKafkaConsumer
-from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 from harness.lines import line
 from harness.waiting import PATIENCE, PATIENCE_MS, until
@@ -176,12 +176,8 @@ def same_instance(bootstrap: str) -> None:
     second.close()
 
 
-def same_instance_new_protocol(bootstrap: str) -> None:
-    """The same with the protocol of KIP-848: the second one is kept out."""
-    name, group = topic(bootstrap, "orders", 2), unique("billing")
-    config = {"group.instance.id": "billing-a", "group.protocol": "consumer"}
-    first = consumer(bootstrap, group, "host-1", **config)
-    second = consumer(bootstrap, group, "host-2", **config)
+def _second_is_refused(first: Consumer, second: Consumer, name: str) -> None:
+    """One member is served while the other asks to join."""
     first.subscribe([name])
     until_assigned(first)
     second.subscribe([name])
@@ -189,6 +185,15 @@ def same_instance_new_protocol(bootstrap: str) -> None:
         until(lambda: poll(second), "the second one is not refused")
     second.close()
     first.close()
+
+
+def same_instance_new_protocol(bootstrap: str) -> None:
+    """The same with the protocol of KIP-848: the second one is kept out."""
+    name, group = topic(bootstrap, "orders", 2), unique("billing")
+    config = {"group.instance.id": "billing-a", "group.protocol": "consumer"}
+    first = consumer(bootstrap, group, "host-1", **config)
+    second = consumer(bootstrap, group, "host-2", **config)
+    _second_is_refused(first, second, name)
 
 
 def killed(bootstrap: str) -> None:
@@ -270,14 +275,8 @@ def two_assignors(bootstrap: str) -> None:
     """Two members of one group that have no assignor in common."""
     name, group = topic(bootstrap, "orders", 2), unique("billing")
     first = consumer(bootstrap, group, "old-release", **{"partition.assignment.strategy": "range"})
-    first.subscribe([name])
-    until_assigned(first)
     second = consumer(bootstrap, group, "new-release", **{"partition.assignment.strategy": "cooperative-sticky"})
-    second.subscribe([name])
-    with Served(first):
-        until(lambda: poll(second), "the second one is not refused")
-    second.close()
-    first.close()
+    _second_is_refused(first, second, name)
 
 
 def session_too_short(bootstrap: str) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -181,13 +181,19 @@ def transaction_abandoned(bootstrap: str, topic: str) -> None:
     producer.close(timeout=1)
 
 
-def aborts(bootstrap: str, topic: str, count: int = 12) -> None:
-    """Every transaction is rolled back."""
-    producer = _producer(bootstrap, "judge-1", **{"transactional.id": f"verdict-{topic}"})
+def _transactions(producer: Producer, topic: str, text: bytes, count: int) -> Iterator[None]:
+    """So many, each with one record; who asks ends them."""
     producer.init_transactions(PATIENCE)
     for n in range(count):
         producer.begin_transaction()
-        producer.produce(topic, b"verdict %d" % n)
+        producer.produce(topic, text % n)
+        yield
+
+
+def aborts(bootstrap: str, topic: str, count: int = 12) -> None:
+    """Every transaction is rolled back."""
+    producer = _producer(bootstrap, "judge-1", **{"transactional.id": f"verdict-{topic}"})
+    for _ in _transactions(producer, topic, b"verdict %d", count):
         producer.flush(PATIENCE)
         producer.abort_transaction(PATIENCE)
 
@@ -195,10 +201,7 @@ def aborts(bootstrap: str, topic: str, count: int = 12) -> None:
 def commits(bootstrap: str, topic: str, count: int = 12) -> None:
     """Short transactions, one after the other."""
     producer = _producer(bootstrap, "judge-2", **{"transactional.id": f"rule-{topic}"})
-    producer.init_transactions(PATIENCE)
-    for n in range(count):
-        producer.begin_transaction()
-        producer.produce(topic, b"rule %d" % n)
+    for _ in _transactions(producer, topic, b"rule %d", count):
         producer.commit_transaction(PATIENCE)
 
 

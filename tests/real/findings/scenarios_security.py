@@ -140,18 +140,23 @@ def not_allowed(bootstrap: str) -> None:
 # --- what is spoken ----------------------------------------------------------------------------------------
 
 
-def tls_hello(bootstrap: str) -> None:
-    """A TLS client at a listener in clear."""
+def _handshakes(bootstrap: str, context: ssl.SSLContext, count: int) -> None:
+    """So many TLS handshakes, whatever comes of them."""
     host, _, port = bootstrap.rpartition(":")
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    for _ in range(2):
+    for _ in range(count):
         with (
             contextlib.suppress(OSError),
             socket.create_connection((host, int(port)), timeout=PATIENCE) as raw,
             context.wrap_socket(raw),
         ):
             pass
+
+
+def tls_hello(bootstrap: str) -> None:
+    """A TLS client at a listener in clear."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    _handshakes(bootstrap, context, 2)
 
 
 def tls_session(bootstrap: str) -> None:
@@ -165,17 +170,10 @@ def tls_session(bootstrap: str) -> None:
 
 def tls_untrusted(bootstrap: str) -> None:
     """A client that does not trust the broker's certificate, in a TLS version whose alerts are in clear."""
-    host, _, port = bootstrap.rpartition(":")
     context = ssl.create_default_context()
     context.check_hostname = False
     context.maximum_version = ssl.TLSVersion.TLSv1_2
-    for _ in range(3):
-        with (
-            contextlib.suppress(OSError),
-            socket.create_connection((host, int(port)), timeout=PATIENCE) as raw,
-            context.wrap_socket(raw),
-        ):
-            pass
+    _handshakes(bootstrap, context, 3)
 
 
 def plain_on_tls(bootstrap: str) -> Iterator[None]:

@@ -12,20 +12,9 @@ from pathlib import Path
 from barnabas.proxy import Proxy
 from barnabas.proxy.events import ConnectionClosed, Event
 from harness.testbed import next_event
-from harness.waiting import PATIENCE
-from harness.wire import read_frame
+from harness.wire import connect, read_frame
 
 RESET = struct.pack("ii", 1, 0)
-
-
-def connect(address: tuple[str, int], **options: int) -> socket.socket:
-    sock = socket.socket()
-    for name, value in options.items():
-        sock.setsockopt(socket.SOL_SOCKET, getattr(socket, name), value)
-    sock.settimeout(PATIENCE)
-    sock.connect(address)
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return sock
 
 
 def reset(sock: socket.socket) -> None:

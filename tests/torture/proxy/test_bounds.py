@@ -16,8 +16,8 @@ from harness.scripted import Broker
 from harness.slices import only, thin
 from harness.testbed import next_event
 from harness.waiting import PATIENCE, until
-from harness.wire import exactly, read_frame
-from torture.proxy.peers import connect, descriptors, echo, memory, pid_of, reset, warm
+from harness.wire import connect, exactly, read_frame
+from torture.proxy.peers import descriptors, echo, memory, pid_of, reset, warm
 from torture.proxy.test_correlation import heartbeat
 
 MIB = 1 << 20

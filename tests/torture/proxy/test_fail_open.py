@@ -18,8 +18,8 @@ from harness.lines import line
 from harness.scripted import Broker
 from harness.slices import slow, thin
 from harness.waiting import PATIENCE, until
-from harness.wire import exactly, read_frame
-from torture.proxy.peers import connect, digest, echo, pid_of, taken
+from harness.wire import connect, exactly, read_frame
+from torture.proxy.peers import digest, echo, pid_of, taken
 from torture.proxy.traffic import Author
 
 FAULTS = {

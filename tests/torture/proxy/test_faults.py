@@ -10,8 +10,8 @@ from barnabas.proxy.events import ConnectionClosed
 from harness.proxies import Proxy
 from harness.scripted import Broker
 from harness.waiting import until
-from harness.wire import read_frame
-from torture.proxy.peers import connect, echo, reset, sockets, taken, unfaulted, warm
+from harness.wire import connect, read_frame
+from torture.proxy.peers import echo, reset, sockets, taken, unfaulted, warm
 from torture.proxy.test_correlation import heartbeat
 
 

@@ -19,8 +19,9 @@ from harness.proxies import Proxy
 from harness.scripted import Broker
 from harness.slices import only
 from harness.waiting import PATIENCE
+from harness.wire import connect
 from retold.error_rules import error_rule
-from torture.proxy.peers import connect, digest
+from torture.proxy.peers import digest
 from torture.proxy.traffic import Author
 
 CONNECTIONS = 12

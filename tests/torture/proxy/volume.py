@@ -24,7 +24,8 @@ from typing import Any
 from barnabas.proxy import Proxy, ProxyConfig
 from barnabas.proxy.retaining import RecordingConfig
 from harness.scripted import Broker
-from torture.proxy.peers import connect, reset
+from harness.wire import connect
+from torture.proxy.peers import reset
 from torture.proxy.traffic import Author
 
 LANES = 4

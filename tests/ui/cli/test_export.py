@@ -14,12 +14,11 @@ from pathlib import Path
 import pytest
 from barnabas import decoder
 from barnabas.captures import Recorder
-from barnabas.ui.cli import app
 from barnabas.ui.cli.failure import Failure
+from harness import commands
 from harness.lines import line
 from harness.waiting import PATIENCE
 from harness.wire import with_size
-from typer.testing import CliRunner
 
 
 @pytest.fixture(scope="module")
@@ -128,7 +127,7 @@ def test_what_is_the_users_to_mend(
     monkeypatch: pytest.MonkeyPatch, recording: Path, arguments: tuple[str, ...], says: str
 ) -> None:
     monkeypatch.chdir(recording.parent)
-    done = CliRunner().invoke(app, ["export", *arguments])
+    done = commands.here("export", *arguments)
     assert isinstance(done.exception, Failure) and says in str(done.exception) and not done.stdout
 
 
@@ -136,8 +135,8 @@ def test_a_missing_pyarrow_is_named_with_the_extra(
     tmp_path: Path, recording: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    refused = CliRunner().invoke(app, ["export", str(recording), "-o", str(tmp_path / "x.parquet")])
+    refused = commands.here("export", recording, "-o", tmp_path / "x.parquet")
     assert isinstance(refused.exception, Failure) and "pip install 'barnabas[spark]'" in str(refused.exception)
     assert not (tmp_path / "x.parquet").exists()
-    done = CliRunner().invoke(app, ["export", str(recording), "-o", str(tmp_path / "x.csv")])
+    done = commands.here("export", recording, "-o", tmp_path / "x.csv")
     assert done.exit_code == 0, done.output

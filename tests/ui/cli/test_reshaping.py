@@ -14,12 +14,11 @@ import pytest
 from barnabas.captures import open_capture
 from barnabas.captures.reshaping.writing import Writer
 from barnabas.decoder.happening import Happening
-from barnabas.ui.cli import app
 from barnabas.ui.cli.failure import Failure
-from click.testing import Result
+from harness import commands
 from retold.packets import as_pcap, traffic
 from retold.planted import KEY, PLANTED, TOPIC, record_planted
-from typer.testing import CliRunner
+from typer.testing import Result
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 Invoke = Callable[..., Result]
@@ -31,7 +30,7 @@ GROUPS = CAPTURES / "groups-killed.pcapng"
 def barnabas(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Invoke:
     """The command in this process, in an empty directory."""
     monkeypatch.chdir(tmp_path)
-    return lambda *arguments: CliRunner().invoke(app, [str(argument) for argument in arguments])
+    return commands.here
 
 
 @pytest.fixture(scope="module")

@@ -11,19 +11,19 @@ from textual.pilot import Pilot
 
 T = TypeVar("T")
 
-def text_of(pilot: Pilot[Any]) -> str:
+def text_of(pilot: Pilot[None]) -> str:
     """The lines of the screen."""
     strips = pilot.app.screen._compositor.render_strips(pilot.app.size)
     return "\n".join(strip.text for strip in strips)
 
 
-async def searched(pilot: Pilot[Any], rows: Any) -> None:
+async def searched(pilot: Pilot[None], rows: Any) -> None:
     """Wait until a filter has looked at all exchanges."""
     await pilot.pause(0.02)
     await until_true(pilot, lambda: not rows.searching, lambda: f"{rows.searched} exchanges have been searched, and that is not all")
 
 
-async def until(pilot: Pilot[Any], wanted: str, absent: str = "") -> str:
+async def until(pilot: Pilot[None], wanted: str, absent: str = "") -> str:
     """The screen, as soon as it shows `wanted`, also where a frame or the end of a line breaks its words, and no `absent`."""
 
     def there() -> str:
@@ -34,7 +34,7 @@ async def until(pilot: Pilot[Any], wanted: str, absent: str = "") -> str:
     return await until_true(pilot, there, lambda: f"{wanted!r} did not come, or {absent!r} did not go:\n{text_of(pilot)}")
 
 
-async def until_true(pilot: Pilot[Any], condition: Callable[[], T], saw: Callable[[], object] = lambda: "") -> T:
+async def until_true(pilot: Pilot[None], condition: Callable[[], T], saw: Callable[[], object] = lambda: "") -> T:
     """The first true result of ``condition()``; the screen goes on meanwhile."""
     end = time.monotonic() + PATIENCE
     while not (result := condition()):

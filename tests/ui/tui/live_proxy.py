@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from barnabas.proxy import Proxy
 from barnabas.proxy.control import Control
@@ -17,8 +17,9 @@ from confluent_kafka import Consumer
 from textual.pilot import Pilot
 
 from .awaiting import text_of, until, until_true
+from .driving import Steps
 
-Steps = Callable[[Pilot[None]], Awaitable[None]]
+T = TypeVar("T")
 
 
 def drive(proxy: Proxy, steps: Steps, size: tuple[int, int] = (120, 40), **options: Any) -> None:
@@ -42,7 +43,7 @@ def drive(proxy: Proxy, steps: Steps, size: tuple[int, int] = (120, 40), **optio
         asyncio.run(go())
 
 
-async def hold(pilot: Pilot[Any], text: str, side: str = "request", seconds: float = 300) -> None:
+async def hold(pilot: Pilot[None], text: str, side: str = "request", seconds: float = 300) -> None:
     """Press what a person presses to hold something."""
     await pilot.press("i")
     await until(pilot, "Intercept")
@@ -61,9 +62,9 @@ class Client:
             {"bootstrap.servers": bootstrap, "client.id": name, "group.id": name, "log_level": 0}
         )
 
-    def run(self, ask: Callable[[Consumer], Any]) -> Future[Any]:
+    def run(self, ask: Callable[[Consumer], T]) -> Future[T]:
         """The future answer, or the client's error."""
-        found: Future[Any] = Future()
+        found: Future[T] = Future()
 
         def work() -> None:
             try:
@@ -75,7 +76,7 @@ class Client:
         return found
 
 
-async def outcome(pilot: Pilot[Any], future: Future[Any]) -> Any:
+async def outcome(pilot: Pilot[None], future: Future[T]) -> T:
     """What came of it; the screen goes on meanwhile."""
     await until_true(pilot, future.done, lambda: "the client still waits")
     return future.result()

@@ -2,34 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
-from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from barnabas import decoder
 from barnabas.captures import Capture, open_capture
-from barnabas.ui.tui.app import BarnabasApp
+from harness.story import PRIVATE
 from textual.pilot import Pilot
 
 from .awaiting import until, until_true
+from .driving import drive
 
 
-def drive(capture: Capture, steps: Callable[[Pilot[None]], Awaitable[None]]) -> None:
-    app = BarnabasApp(capture, title="story")
-
-    async def go() -> None:
-        async with app.run_test(size=(120, 40), notifications=True) as pilot:
-            await pilot.pause()
-            await steps(pilot)
-
-    asyncio.run(go())
-
-
-async def copied(pilot: Pilot[Any], key: str, name: str) -> str:
+async def copied(pilot: Pilot[None], key: str, name: str) -> str:
     """What a key and a choice put into the clipboard."""
     await pilot.press(key)
     lines = (await until(pilot, "Enter: copy it")).split("\n")
@@ -40,8 +27,8 @@ async def copied(pilot: Pilot[Any], key: str, name: str) -> str:
     return pilot.app.clipboard
 
 
-def test_what_is_copied(story: Capture, numbers: dict[str, int], frames: Any) -> None:
-    async def steps(pilot: Pilot[Any]) -> None:
+def test_what_is_copied(story: Capture, numbers: dict[str, int]) -> None:
+    async def steps(pilot: Pilot[None]) -> None:
         await pilot.press(*["down"] * numbers["metadata"])
         row = story.rows()[numbers["metadata"]]
         text = await copied(pilot, "y", "response in hexadecimal")
@@ -55,14 +42,14 @@ def test_what_is_copied(story: Capture, numbers: dict[str, int], frames: Any) ->
         assert await copied(pilot, "c", "value") == "0"
         await pilot.press("escape", *["down"] * (numbers["lz4"] - numbers["metadata"]))
         # What is hidden is not copied: neither in JSON nor as bytes.
-        assert frames.private.decode() not in await copied(pilot, "y", "exchange as JSON")
+        assert PRIVATE.decode() not in await copied(pilot, "y", "exchange as JSON")
         await pilot.press("y")
         assert "request in hexadecimal" not in await until(pilot, "Enter: copy it")
 
     drive(story, steps)
 
 
-async def exported(pilot: Pilot[Any], down: int, path: Path, replace: bool = False) -> None:
+async def exported(pilot: Pilot[None], down: int, path: Path, replace: bool = False) -> None:
     await pilot.press("x")
     await until(pilot, "Export")
     await pilot.press(*["down"] * down, "enter")
@@ -75,7 +62,7 @@ async def exported(pilot: Pilot[Any], down: int, path: Path, replace: bool = Fal
 
 
 def test_what_is_exported(story: Capture, numbers: dict[str, int], tmp_path: Path) -> None:
-    async def steps(pilot: Pilot[Any]) -> None:
+    async def steps(pilot: Pilot[None]) -> None:
         await pilot.press(*["down"] * numbers["metadata"])
         names = ["one.py", "test_one.py", "one.json", "one.txt", "one.pcapng"]
         for at, name in enumerate(names):
@@ -102,7 +89,7 @@ def test_what_is_exported(story: Capture, numbers: dict[str, int], tmp_path: Pat
 
 @pytest.mark.parametrize("key", ["R", "i"])
 def test_a_recording_is_not_traffic(story: Capture, key: str) -> None:
-    async def steps(pilot: Pilot[Any]) -> None:
+    async def steps(pilot: Pilot[None]) -> None:
         await pilot.press(key)
         await until(pilot, "This is a recording")
 

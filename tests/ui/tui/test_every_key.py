@@ -12,6 +12,7 @@ from barnabas.captures import Capture, open_capture
 from barnabas.ui.tui.app import BarnabasApp
 from barnabas.ui.tui.keys import KEYS, Key
 from barnabas.ui.tui.views import PLACES
+from harness.recordings import RecordingBuilder
 from textual.pilot import Pilot
 from textual.widgets import Input
 
@@ -21,13 +22,12 @@ ENDS = {"app.quit", "app.stop", "view.leave", "detail.back"}
 
 
 @pytest.fixture
-def capture(request: pytest.FixtureRequest, story: Capture, tmp_path: Path, scribe_at: Any) -> Iterator[Capture]:
+def capture(request: pytest.FixtureRequest, story: Capture, tmp_path: Path) -> Iterator[Capture]:
     if request.param == "story":
         yield story
         return
-    scribe = scribe_at(tmp_path / "empty")
-    scribe.opened(1)
-    scribe.close()
+    with RecordingBuilder(tmp_path / "empty") as recording:
+        recording.open()
     with open_capture(tmp_path / "empty") as empty:
         yield empty
 
@@ -97,7 +97,7 @@ def test_every_key_of_an_exchange(
     asyncio.run(go())
 
 
-async def pressed(pilot: Pilot[Any], key: Key, screen: Any) -> None:
+async def pressed(pilot: Pilot[None], key: Key, screen: Any) -> None:
     """Each of the keys of one action, from the same screen."""
     for each in key.keys.split(","):
         App.done.clear()
@@ -110,7 +110,7 @@ async def pressed(pilot: Pilot[Any], key: Key, screen: Any) -> None:
             await pilot.pause()
 
 
-async def back(pilot: Pilot[Any], number: int) -> None:
+async def back(pilot: Pilot[None], number: int) -> None:
     """To a view, from wherever a key has led."""
     app: Any = pilot.app
     for _ in range(6):
@@ -126,7 +126,7 @@ async def back(pilot: Pilot[Any], number: int) -> None:
     raise AssertionError(f"no way back from {app.screen}")
 
 
-async def settled(pilot: Pilot[Any]) -> None:
+async def settled(pilot: Pilot[None]) -> None:
     """The capture has been read, and counted where the view shows counts."""
     app: Any = pilot.app
     await pilot.pause(0.01)

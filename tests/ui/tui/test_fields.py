@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from types import SimpleNamespace
+from typing import Protocol
 
 import pytest
 from barnabas import decoder
@@ -15,6 +15,14 @@ from barnabas.ui.tui.field_list import Field, Tree, field_at, visible_fields
 from barnabas.ui.tui.fields import request_tree, response_tree
 from barnabas.ui.tui.meanings import meaning
 from barnabas.ui.tui.record_fields import record_fields
+from harness.recordings import produce
+from harness.story import PRIVATE, batch
+
+
+class Trees(Protocol):
+    """The fields of the request and the response of an exchange of the story, by its name."""
+
+    def __call__(self, name: str, values_shown: bool = False) -> tuple[Tree, Tree]: ...
 
 
 def texts(tree: Tree) -> dict[str, str]:
@@ -30,7 +38,7 @@ def named(tree: Tree, name: str) -> Field:
 
 
 @pytest.fixture
-def trees(story: Capture, numbers: dict[str, int]) -> object:
+def trees(story: Capture, numbers: dict[str, int]) -> Trees:
     def of(name: str, values_shown: bool = False) -> tuple[Tree, Tree]:
         exchange = story.exchange(numbers[name])
         return request_tree(exchange, values_shown), response_tree(exchange, values_shown)
@@ -38,7 +46,7 @@ def trees(story: Capture, numbers: dict[str, int]) -> object:
     return of
 
 
-def test_error_codes_and_api_keys_have_names(trees) -> None:  # type: ignore[no-untyped-def]
+def test_error_codes_and_api_keys_have_names(trees: Trees) -> None:
     request, response = trees("not_leader")
     error = named(response, "error_code")
     assert (error.value, error.role, error.error) == ("6 NOT_LEADER_OR_FOLLOWER", "error", True)
@@ -48,7 +56,7 @@ def test_error_codes_and_api_keys_have_names(trees) -> None:  # type: ignore[no-
     assert texts(trees("versions")[1])["api_keys[3].api_key"] == "api_key: 3 Metadata"
 
 
-def test_folded_elements_tell_their_error(trees) -> None:  # type: ignore[no-untyped-def]
+def test_folded_elements_tell_their_error(trees: Trees) -> None:
     _, response = trees("not_leader")
     assert texts(response)["responses[0]"] == '[0]: "orders"  ! 6 NOT_LEADER_OR_FOLLOWER'
 
@@ -65,7 +73,7 @@ def test_every_position_is_where_the_message_map_says(story: Capture, numbers: d
     assert header.span == (0, 4)
 
 
-def test_folding_is_arithmetic(trees) -> None:  # type: ignore[no-untyped-def]
+def test_folding_is_arithmetic(trees: Trees) -> None:
     _, response = trees("metadata")
     for field in response.fields:
         field.folded = True
@@ -77,14 +85,14 @@ def test_folding_is_arithmetic(trees) -> None:  # type: ignore[no-untyped-def]
     assert list(visible_fields(response)) == list(range(len(response.fields)))
 
 
-def test_long_arrays_start_folded(trees) -> None:  # type: ignore[no-untyped-def]
+def test_long_arrays_start_folded(trees: Trees) -> None:
     _, response = trees("versions")
     assert named(response, "api_keys [20]").folded
 
 
 @pytest.mark.parametrize("name", ["not_leader", "lz4"])
-def test_records_are_masked_until_asked_for(trees, frames: SimpleNamespace, name: str) -> None:  # type: ignore[no-untyped-def]
-    secret = frames.private.decode()
+def test_records_are_masked_until_asked_for(trees: Trees, name: str) -> None:
+    secret = PRIVATE.decode()
     hidden, shown = whole(trees(name)[0]), whole(trees(name, values_shown=True)[0])
     assert secret not in hidden and "header-value" not in hidden and "key-0" not in hidden
     assert named(trees(name)[0], "value").value == "<20 bytes>"
@@ -95,20 +103,20 @@ def test_records_are_masked_until_asked_for(trees, frames: SimpleNamespace, name
     assert named(tree, 'header "trace"').value == '"header-value"'
 
 
-def test_the_bytes_of_records_are_hidden_with_them(trees, frames: SimpleNamespace) -> None:  # type: ignore[no-untyped-def]
+def test_the_bytes_of_records_are_hidden_with_them(trees: Trees) -> None:
     tree = trees("not_leader")[0]
-    start = tree.frame.index(frames.private)
-    assert any(a <= start and start + len(frames.private) <= b for a, b in tree.hidden)
+    start = tree.frame.index(PRIVATE)
+    assert any(a <= start and start + len(PRIVATE) <= b for a, b in tree.hidden)
     assert trees("not_leader", values_shown=True)[0].hidden == []
 
 
-def test_a_record_is_marked_where_it_lies(trees, frames: SimpleNamespace) -> None:  # type: ignore[no-untyped-def]
+def test_a_record_is_marked_where_it_lies(trees: Trees) -> None:
     tree = trees("not_leader")[0]
     start, end = named(tree, "record 100").span or (0, 0)
-    assert frames.private in tree.frame[start:end] and b"second" not in tree.frame[start:end]
+    assert PRIVATE in tree.frame[start:end] and b"second" not in tree.frame[start:end]
 
 
-def test_batches_tell_offsets_codec_and_crc(trees) -> None:  # type: ignore[no-untyped-def]
+def test_batches_tell_offsets_codec_and_crc(trees: Trees) -> None:
     assert named(trees("lz4")[0], "batch 0").value == "offsets 100..101, 2 records, lz4, crc ok"
     assert named(trees("lz4")[0], "crc").value.endswith(" ok")
     broken = trees("crc")[0]
@@ -116,8 +124,8 @@ def test_batches_tell_offsets_codec_and_crc(trees) -> None:  # type: ignore[no-u
     assert "BAD, the bytes give 0x" in named(broken, "crc").value
 
 
-def test_damaged_and_cut_batches_are_lines_of_their_own(frames: SimpleNamespace) -> None:
-    data = frames.batch()
+def test_damaged_and_cut_batches_are_lines_of_their_own() -> None:
+    data = batch()
     assert [f.name for f in record_fields(data + data[:40]) if f.depth == 0] == ["batch 0", "partial 1"]
     unknown = bytearray(data)
     unknown[16] = 9
@@ -144,7 +152,7 @@ def test_secrets_are_masked_in_fields_and_bytes() -> None:
     assert b"pa55word" not in tree.frame and len(tree.frame) == len(frame)
 
 
-def test_a_truncated_message_shows_the_reason_and_what_was_read(trees) -> None:  # type: ignore[no-untyped-def]
+def test_a_truncated_message_shows_the_reason_and_what_was_read(trees: Trees) -> None:
     _, response = trees("truncated")
     assert response.fault is not None and "topics[1]" in response.fault
     assert texts(response)["brokers[2].port"] == "port: 9094"
@@ -155,17 +163,17 @@ def test_a_truncated_message_shows_the_reason_and_what_was_read(trees) -> None: 
     assert named(response, "brokers [3]").span is not None
 
 
-def test_an_unknown_api_shows_its_header_and_bytes(trees) -> None:  # type: ignore[no-untyped-def]
+def test_an_unknown_api_shows_its_header_and_bytes(trees: Trees) -> None:
     request, _ = trees("unknown")
     assert "1234" in (request.fault or "")
     assert texts(request)["correlation_id"] == "correlation_id: 8"
     assert request.frame.endswith(b"\0\3odd****") and request.hidden == []  # nobody knows what it says: masked in recordings
 
 
-def test_an_undecoded_frame_that_may_hold_records_keeps_its_bytes_hidden(frames: SimpleNamespace) -> None:
-    frame = decoder.encode_request(0, 9, frames.produce("t", frames.batch()), client_id="c")[:-20]
+def test_an_undecoded_frame_that_may_hold_records_keeps_its_bytes_hidden() -> None:
+    frame = decoder.encode_request(0, 9, produce("t", batch()), client_id="c")[:-20]
     exchange = Exchange(api_key=0, api_version=9, request=frame)
-    start = frame.index(frames.private)
+    start = frame.index(PRIVATE)
     hidden = request_tree(exchange).hidden
     assert any(a <= start < b for a, b in hidden)
     assert request_tree(exchange, values_shown=True).hidden == []
@@ -180,7 +188,7 @@ def test_an_undecoded_frame_that_may_hold_secrets_shows_none() -> None:
     assert tree.fault and b"pa55word" not in tree.frame and "pa55word" not in whole(tree)
 
 
-def test_what_is_not_there_says_why(trees) -> None:  # type: ignore[no-untyped-def]
+def test_what_is_not_there_says_why(trees: Trees) -> None:
     assert "acks=0" in trees("acks0")[1].note
     assert response_tree(Exchange(api_key=3, api_version=9, state=State.PENDING)).note == "No response yet."
     orphan = Exchange(response=b"\0\0\0\x09rest", state=State.ORPHAN)
@@ -204,7 +212,7 @@ def test_every_frame_of_random_damage_gives_a_tree(story: Capture) -> None:
                 assert all(0 <= f.below <= len(tree.fields) for f in tree.fields)
 
 
-def test_hostile_strings_are_escaped(trees) -> None:  # type: ignore[no-untyped-def]
+def test_hostile_strings_are_escaped(trees: Trees) -> None:
     for tree in trees("hostile", values_shown=True):
         assert all((f.name + f.value).isprintable() for f in tree.fields)
     assert r"\x1b]52" in whole(trees("hostile")[0])

@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from barnabas.captures import Capture
 from barnabas.decoder.filter import FilterError, compile
 from barnabas.decoder.filter.lexer import TokenKind, tokens
-from barnabas.ui.tui.app import BarnabasApp
 from barnabas.ui.tui.history import History
 from barnabas.ui.tui.rows import RowView
 from barnabas.ui.tui.settings import parse_settings
 from barnabas.ui.tui.terms import both, cell_term, field_term, meant, quoted, without
+from harness.story import HOSTILE
 from hypothesis import given
 from hypothesis import strategies as st
 from textual.pilot import Pilot
 from textual.widgets import Input
 
 from .awaiting import searched
+from .awaiting import text_of as text
+from .driving import drive, exchanges
 
 _KEYS = {" ": "space", "=": "equals_sign", ">": "greater_than_sign", '"': "quotation_mark", "@": "at"}
 
@@ -30,24 +29,9 @@ def typed(text: str) -> list[str]:
     return [_KEYS.get(letter, letter) for letter in text]
 
 
-def drive(capture: Capture, steps: Callable[[Pilot[None]], Awaitable[None]], **options: Any) -> None:
-    app = BarnabasApp(capture, title="story", **options)
-
-    async def go() -> None:
-        async with app.run_test(size=(120, 40), notifications=True) as pilot:
-            await pilot.pause()
-            await steps(pilot)
-
-    asyncio.run(go())
-
-
-def text(pilot: Pilot[Any]) -> str:
-    return "\n".join(strip.text for strip in pilot.app.screen._compositor.render_strips(pilot.app.size))
-
-
 def test_a_wrong_filter_is_pointed_at_and_changes_nothing(story: Capture) -> None:
-    async def steps(pilot: Pilot[Any]) -> None:
-        screen: Any = pilot.app.screen
+    async def steps(pilot: Pilot[None]) -> None:
+        screen = exchanges(pilot)
         await pilot.press("slash", *typed("api == Produce"))
         await pilot.pause()
         assert len(screen.view) == 5
@@ -67,8 +51,8 @@ def test_a_wrong_filter_is_pointed_at_and_changes_nothing(story: Capture) -> Non
 
 
 def test_tab_completes_and_up_recalls(story: Capture) -> None:
-    async def steps(pilot: Pilot[Any]) -> None:
-        screen: Any = pilot.app.screen
+    async def steps(pilot: Pilot[None]) -> None:
+        screen = exchanges(pilot)
         await pilot.press("slash", *typed("api == Pro"), "tab")
         await pilot.pause()
         assert screen.bar.input.value == "api == Produce"
@@ -86,8 +70,8 @@ def test_tab_completes_and_up_recalls(story: Capture) -> None:
 
 
 def test_a_filter_that_decodes_waits_for_enter(story: Capture) -> None:
-    async def steps(pilot: Pilot[Any]) -> None:
-        screen: Any = pilot.app.screen
+    async def steps(pilot: Pilot[None]) -> None:
+        screen = exchanges(pilot)
         await pilot.press("slash", *typed("topic == logs"))
         await pilot.pause()
         assert "decodes messages" in text(pilot) and screen.wanted != "topic == logs"
@@ -99,8 +83,8 @@ def test_a_filter_that_decodes_waits_for_enter(story: Capture) -> None:
 
 
 def test_saved_filters(story: Capture) -> None:
-    async def steps(pilot: Pilot[Any]) -> None:
-        screen: Any = pilot.app.screen
+    async def steps(pilot: Pilot[None]) -> None:
+        screen = exchanges(pilot)
         await pilot.press("slash", *typed("@"), "tab", "enter")
         await pilot.pause()
         assert screen.bar.input.value == "@bad" and len(screen.view) == 4
@@ -114,8 +98,8 @@ def test_saved_filters(story: Capture) -> None:
 def test_equals_and_exclamation_mark_take_the_value_under_the_cursor(
     story: Capture, title: str, number: int, shown: int
 ) -> None:
-    async def steps(pilot: Pilot[Any]) -> None:
-        screen: Any = pilot.app.screen
+    async def steps(pilot: Pilot[None]) -> None:
+        screen = exchanges(pilot)
         await pilot.press(*["j"] * number)
         while screen.list.column is None or screen.list.cell < 0 or screen.list.column.title != title:
             await pilot.press("right")
@@ -130,10 +114,10 @@ def test_equals_and_exclamation_mark_take_the_value_under_the_cursor(
 
 
 def test_a_field_of_a_message_becomes_a_filter(story: Capture, numbers: dict[str, int]) -> None:
-    async def steps(pilot: Pilot[Any]) -> None:
+    async def steps(pilot: Pilot[None]) -> None:
         await pilot.press(*["j"] * numbers["not_leader"], "enter", "equals_sign")
         await pilot.pause(0.1)
-        screen: Any = pilot.app.screen
+        screen = exchanges(pilot)
         assert screen.number == 1 and "error_code == 6" in screen.wanted
         await searched(pilot, screen.view)
         assert [screen.view.number(i) for i in range(len(screen.view))] == [numbers["not_leader"]]
@@ -178,8 +162,8 @@ def test_the_history_is_kept_without_doubles(tmp_path: Path) -> None:
 
 
 def test_sorting_and_columns(story: Capture) -> None:
-    async def steps(pilot: Pilot[Any]) -> None:
-        screen: Any = pilot.app.screen
+    async def steps(pilot: Pilot[None]) -> None:
+        screen = exchanges(pilot)
         view: RowView = screen.view
         while screen.list.cell < 0 or screen.list.column.title != "API":
             await pilot.press("right")
@@ -205,18 +189,18 @@ def test_any_value_can_be_filtered_for_and_what_is_written_is_harmless(value: st
     assert found.value == value
 
 
-def test_a_filter_finds_what_the_screen_shows_of_it(story: Capture, numbers: dict[str, int], frames: Any) -> None:
+def test_a_filter_finds_what_the_screen_shows_of_it(story: Capture, numbers: dict[str, int]) -> None:
     row = story.rows()[numbers["hostile"]]
     term = cell_term(row, "client")
     assert r"\x1b]52;c" in term
-    assert RowView(story.rows()).row(numbers["hostile"]).client_id == frames.hostile
+    assert RowView(story.rows()).row(numbers["hostile"]).client_id == HOSTILE
     found = compile(term)
     assert [each.number for each in story.rows() if found(story.exchange(each))] == [row.number]
 
 
 def test_letters_typed_right_behind_enter_are_not_part_of_the_filter(story: Capture) -> None:
-    async def steps(pilot: Pilot[Any]) -> None:
-        screen: Any = pilot.app.screen
+    async def steps(pilot: Pilot[None]) -> None:
+        screen = exchanges(pilot)
         await pilot.press("H", *typed("heartbeat"))
         bar = screen.bar
         bar.input.value = "?"  # no filter, and Enter was pressed before

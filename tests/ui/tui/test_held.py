@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import time
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +13,15 @@ from barnabas.captures import Capture
 from barnabas.proxy.control import ControlError
 from barnabas.proxy.control.held import HeldFrame
 from barnabas.ui.tui.app import BarnabasApp
+from barnabas.ui.tui.field_tree import FieldTree
 from barnabas.ui.tui.held_queue import LEASE_SECONDS
+from barnabas.ui.tui.hex_view import HexView
 from harness.wire import with_size
 from textual.pilot import Pilot
+from textual.widgets import TextArea
 
-from .awaiting import until
+from .awaiting import until, until_true
+from .driving import Steps, drive
 
 BODY = {"group_id": "stock", "generation_id": 5, "member_id": "m-1", "group_instance_id": None}
 
@@ -33,12 +35,12 @@ class Proxy:
     """As much of `Control` as the view needs."""
 
     def __init__(self, *numbers: int) -> None:
-        self.asked: list[tuple[Any, ...]] = []
+        self.asked: list[tuple[object, ...]] = []
         self.numbers = list(numbers)
         self.holding = [dict(INTERCEPT)]
         self.refusal = ControlError(0, "")
 
-    def rules(self) -> list[Any]:
+    def rules(self) -> list[dict[str, Any]]:
         return []
 
     def intercepts(self) -> list[dict[str, Any]]:
@@ -88,30 +90,20 @@ class Proxy:
         self.asked.append(("extend", number, round(seconds, -1)))
 
 
-def drive(capture: Capture, proxy: Proxy, steps: Callable[[Pilot[None]], Awaitable[None]], **options: Any) -> None:
-    app = BarnabasApp(capture, title="story", control=proxy, **{"allow_edit": True} | options)
-
-    async def go() -> None:
-        async with app.run_test(size=(100, 34), notifications=True) as pilot:
-            await pilot.press("9")
-            await steps(pilot)
-
-    asyncio.run(go())
-    app.stop_once()
+def drive_held(capture: Capture, proxy: Proxy, steps: Steps, allow_edit: bool = True) -> None:
+    """Run `steps` on the held view."""
+    drive(capture, steps, (100, 34), "9", control=proxy, allow_edit=allow_edit).stop_once()
 
 
-async def asked(pilot: Pilot[Any], proxy: Proxy, wanted: tuple[Any, ...]) -> None:
-    for _ in range(1000):
-        if wanted in proxy.asked:
-            return
-        await pilot.pause(0.02)
-    raise AssertionError(f"{wanted} was not asked, only {proxy.asked}")
+async def asked(pilot: Pilot[None], proxy: Proxy, wanted: tuple[object, ...]) -> None:
+    """Wait until the proxy has been asked for this."""
+    await until_true(pilot, lambda: wanted in proxy.asked, lambda: f"{wanted} was not asked, only {proxy.asked}")
 
 
 def test_the_queue_and_every_decision(story: Capture) -> None:
     proxy = Proxy(1, 2, 3, 4, 5, 6)
 
-    async def steps(pilot: Pilot[Any]) -> None:
+    async def steps(pilot: Pilot[None]) -> None:
         shown = await until(pilot, "stock-6")
         assert "HELD 6" in shown and "requests where api == Heartbeat" in shown and "generation_id: 5" in shown
         await pilot.press("t")
@@ -142,13 +134,13 @@ def test_the_queue_and_every_decision(story: Capture) -> None:
         await asked(pilot, proxy, ("remove", 1))
         await until(pilot, "Nothing is intercepted")
 
-    drive(story, proxy, steps)
+    drive_held(story, proxy, steps)
 
 
 def test_fields_are_changed_in_place(story: Capture) -> None:
     proxy = Proxy(1)
 
-    async def steps(pilot: Pilot[Any]) -> None:
+    async def steps(pilot: Pilot[None]) -> None:
         await until(pilot, "generation_id: 5")
         await pilot.press("enter", "j", "enter")  # to the fields, and the second of them
         await until(pilot, "a whole number, -2,147,483,648")
@@ -166,34 +158,35 @@ def test_fields_are_changed_in_place(story: Capture) -> None:
         await pilot.press("escape", "a")
         await asked(pilot, proxy, ("resume", 1, {"generation_id": 8}))
 
-    drive(story, proxy, steps)
+    drive_held(story, proxy, steps)
 
 
 def test_bytes_stand_beside_the_fields_and_are_linked_both_ways(story: Capture) -> None:
     proxy = Proxy(1, 2)
 
-    async def steps(pilot: Pilot[Any]) -> None:
+    async def steps(pilot: Pilot[None]) -> None:
         await until(pilot, "generation_id: 5")
         assert ("bytes", 1) not in proxy.asked  # nobody has asked to see them
         await pilot.press("h")
         await until(pilot, "Bytes of the request")
         assert "stock-1" in await until(pilot, "00000 00 0c 00 03 00 00 00 01")  # api key 12, version 3, correlation id 1
-        tree, pane = pilot.app.screen.query_one("#fields"), pilot.app.screen.query_one("#bytes")
+        shown = pilot.app.screen
+        tree, pane = shown.query_one("#fields", FieldTree), shown.query_one("#bytes", HexView)
         await pilot.press("enter", "j")  # to the fields, and the second of them
         await until(pilot, "generation_id @24+4")
-        start, end = pane.marked  # type: ignore[attr-defined]
-        assert pane.frame[start:end] == (5).to_bytes(4, "big")  # type: ignore[attr-defined]
+        start, end = pane.marked
+        assert pane.frame[start:end] == (5).to_bytes(4, "big")
         pane.focus()
-        pane.point(pane.frame.index(b"m-1") + 1)  # type: ignore[attr-defined]
+        pane.point(pane.frame.index(b"m-1") + 1)
         await until(pilot, "member_id @28+5")
-        assert tree.current.name == "member_id"  # type: ignore[attr-defined]
+        assert tree.current.name == "member_id"
         await pilot.press("escape", "down")
         assert "stock-2" in await until(pilot, "00000 00 0c 00 03 00 00 00 02")
         await pilot.press("h")
         await until(pilot, "generation_id: 5", absent="Bytes of the request")
         assert [each for each in proxy.asked if each[0] == "bytes"] == [("bytes", 1), ("bytes", 2)]
 
-    drive(story, proxy, steps)
+    drive_held(story, proxy, steps)
 
 
 def test_secrets_and_records_do_not_stand_in_the_bytes(story: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -205,25 +198,25 @@ def test_secrets_and_records_do_not_stand_in_the_bytes(story: Capture, monkeypat
     monkeypatch.setattr(proxy, "held", lambda: [frame.to_dict(False)])
     monkeypatch.setattr(proxy, "held_frame", lambda number: frame.to_dict(False) | frame.octets(False))
 
-    async def steps(pilot: Pilot[Any]) -> None:
+    async def steps(pilot: Pilot[None]) -> None:
         await until(pilot, "secret, masked")
         await pilot.press("h")
         shown = await until(pilot, "2a 2a 2a")
         assert "canary" not in shown and "63 61 6e" not in shown and "auth_bytes @" in shown
 
-    drive(story, proxy, steps)
+    drive_held(story, proxy, steps)
 
 
 def test_why_there_are_no_bytes_is_said(story: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
     proxy = Proxy(1)
     monkeypatch.setattr(proxy, "held_frame", lambda number: proxy.held()[0])
 
-    async def steps(pilot: Pilot[Any]) -> None:
+    async def steps(pilot: Pilot[None]) -> None:
         await until(pilot, "generation_id: 5")
         await pilot.press("h")
         await until(pilot, "The proxy is an older one")
 
-    drive(story, proxy, steps)
+    drive_held(story, proxy, steps)
 
 
 def test_the_editor_gives_back_what_it_refuses(
@@ -242,7 +235,7 @@ def test_the_editor_gives_back_what_it_refuses(
     monkeypatch.setenv("VISUAL", str(script))
     monkeypatch.setattr(BarnabasApp, "suspend", lambda self: contextlib.nullcontext())
 
-    async def steps(pilot: Pilot[Any]) -> None:
+    async def steps(pilot: Pilot[None]) -> None:
         await until(pilot, "generation_id: 5")
         await pilot.press("e")
         await until(pilot, "generation_id: 9  * changed")
@@ -253,30 +246,30 @@ def test_the_editor_gives_back_what_it_refuses(
         await pilot.press("a")
         await asked(pilot, proxy, ("resume", 1, {"generation_id": 9}))
 
-    drive(story, proxy, steps)
+    drive_held(story, proxy, steps)
 
 
 def test_without_a_terminal_the_text_is_edited_on_the_screen(story: Capture) -> None:
     proxy = Proxy(1)
 
-    async def steps(pilot: Pilot[Any]) -> None:
+    async def steps(pilot: Pilot[None]) -> None:
         await until(pilot, "generation_id: 5")
         await pilot.press("e")
         await until(pilot, "Edit Heartbeat v3")
-        pilot.app.screen.query_one("TextArea").text = "generation: 6"  # type: ignore[attr-defined]
+        pilot.app.screen.query_one(TextArea).text = "generation: 6"
         await pilot.press("ctrl+s")
         await until(pilot, "there is no such field at this version, only group_id, generation_id")
-        pilot.app.screen.query_one("TextArea").text = "generation_id: 6"  # type: ignore[attr-defined]
+        pilot.app.screen.query_one(TextArea).text = "generation_id: 6"
         await pilot.press("ctrl+s")
         await until(pilot, "generation_id: 6  * changed")
 
-    drive(story, proxy, steps)
+    drive_held(story, proxy, steps)
 
 
 def test_nothing_is_done_when_it_may_not_be(story: Capture) -> None:
     proxy = Proxy(1)
 
-    async def steps(pilot: Pilot[Any]) -> None:
+    async def steps(pilot: Pilot[None]) -> None:
         await until(pilot, "stock-1")
         for key in ("a", "A", "d", "X", "f", "e", "t", "i", "I"):
             await pilot.press(key)
@@ -285,20 +278,20 @@ def test_nothing_is_done_when_it_may_not_be(story: Capture) -> None:
         await until(pilot, "Read-only")
         assert proxy.asked == []
 
-    drive(story, proxy, steps, allow_edit=False)
+    drive_held(story, proxy, steps, allow_edit=False)
 
 
 def test_a_refusal_is_told_and_the_frame_waits_on(story: Capture) -> None:
     proxy = Proxy(1)
     proxy.refusal = ControlError(404, "held 1 does not wait any more")
 
-    async def steps(pilot: Pilot[Any]) -> None:
+    async def steps(pilot: Pilot[None]) -> None:
         await until(pilot, "stock-1")
         await pilot.press("a")
         await until(pilot, "its time was up")
         assert "HELD 1" in await until(pilot, "stock-1")
 
-    drive(story, proxy, steps)
+    drive_held(story, proxy, steps)
 
 
 def test_names_from_the_traffic_are_no_markup(story: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -308,21 +301,21 @@ def test_names_from_the_traffic_are_no_markup(story: Capture, monkeypatch: pytes
     monkeypatch.setattr(proxy, "held", lambda: [told[0] | {"client_id": hostile}])
     proxy.refusal = ControlError(422, f"{hostile} is refused")
 
-    async def steps(pilot: Pilot[Any]) -> None:
+    async def steps(pilot: Pilot[None]) -> None:
         await until(pilot, "[/red]")
         await pilot.press("f")
         assert "\x1b" not in await until(pilot, "Answer Heartbeat v3 request of [/red][@click=app.quit]x\\x1b[2J")
         await pilot.press("escape", "a")
         await until(pilot, "is refused")
 
-    drive(story, proxy, steps)
+    drive_held(story, proxy, steps)
 
 
 def test_what_to_hold_is_checked_while_it_is_typed(story: Capture) -> None:
     proxy = Proxy()
     proxy.holding.clear()
 
-    async def steps(pilot: Pilot[Any]) -> None:
+    async def steps(pilot: Pilot[None]) -> None:
         await until(pilot, "Nothing is intercepted")
         await pilot.press("i", *"api == Prodce")
         await until(pilot, "did you mean Produce")
@@ -335,5 +328,5 @@ def test_what_to_hold_is_checked_while_it_is_typed(story: Capture) -> None:
         wanted = ("intercept", "err", {"request": False, "response": True, "timeout": 45.0, "lease": LEASE_SECONDS})
         await asked(pilot, proxy, wanted)
 
-    drive(story, proxy, steps)
+    drive_held(story, proxy, steps)
     assert ("remove", 2) in proxy.asked  # it ends with the screen

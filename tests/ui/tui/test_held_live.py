@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import Future
 from pathlib import Path
-from typing import Any
 
 import pytest
 from barnabas.proxy import ProxyConfig
@@ -14,7 +14,8 @@ from barnabas.proxy.control import Control, ControlConfig
 from barnabas.ui.testing.cluster import EmbeddedCluster
 from barnabas.ui.tui.held_queue import LEASE_SECONDS
 from browsing.terminal import terminal
-from confluent_kafka import KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import ClusterMetadata
 from harness.proxies import Proxy
 from harness.waiting import PATIENCE
 from harness.waiting import until as wait_until
@@ -42,29 +43,29 @@ def proxy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Proxy]:
         cluster.stop()
 
 
-def topics(client: Client) -> Any:
+def topics(client: Client) -> Future[ClusterMetadata]:
     return client.run(lambda own: own.list_topics(timeout=PATIENCE))
 
 
-def first(client: Client, timeout: float = PATIENCE) -> Any:
+def first(client: Client, timeout: float = PATIENCE) -> Future[str]:
     """"told", or the name of the client's error; one ListOffsets request asks for an offset."""
 
-    def ask(own: Any) -> Any:
+    def ask(own: Consumer) -> str:
         try:
             (found,) = own.offsets_for_times([TopicPartition("orders", 0, 0)], timeout=timeout)
         except KafkaException as error:
-            return error.args[0].name()
-        return found.error.name() if found.error else "told"
+            return str(error.args[0].name())
+        return str(found.error.name()) if found.error else "told"
 
     return client.run(ask)
 
 
-def waits(pilot: Pilot[Any], before: int) -> bool:
+def waits(pilot: Pilot[None], before: int) -> bool:
     """Whether a frame waits, another one than before."""
     return [frame.number for frame in pilot.app.session.held.frames] not in ([], [before])  # type: ignore[attr-defined]
 
 
-async def held_again(pilot: Pilot[Any], before: int) -> int:
+async def held_again(pilot: Pilot[None], before: int) -> int:
     """The number of the only frame that waits, another one than before."""
     await until_true(pilot, lambda: waits(pilot, before), lambda: "nothing was held")
     return int(pilot.app.session.held.frames[0].number)  # type: ignore[attr-defined]
@@ -73,7 +74,7 @@ async def held_again(pilot: Pilot[Any], before: int) -> int:
 def test_hold_change_go_on_drop_answer_and_kill(proxy: Proxy, tmp_path: Path) -> None:
     other = Client(proxy.address, "other")
 
-    async def steps(pilot: Pilot[Any]) -> None:
+    async def steps(pilot: Pilot[None]) -> None:
         client = Client(proxy.address)
         assert await outcome(pilot, first(client)) == "told"
         # A response is held, changed in place and goes on: the client sees what was typed.
@@ -141,7 +142,7 @@ def test_hold_change_go_on_drop_answer_and_kill(proxy: Proxy, tmp_path: Path) ->
 
 @pytest.mark.slow
 def test_the_client_of_a_dropped_request_gives_up_by_itself(proxy: Proxy) -> None:
-    async def steps(pilot: Pilot[Any]) -> None:
+    async def steps(pilot: Pilot[None]) -> None:
         client = Client(proxy.address, "gives-up")
         assert await outcome(pilot, first(client)) == "told"
         await hold(pilot, 'api == ListOffsets and client == "gives-up"')
@@ -160,10 +161,10 @@ def test_a_request_is_sent_again_through_the_proxy(proxy: Proxy) -> None:
     """What it does is seen from the outside: the broker's log grows, and the recording has an exchange more."""
     client = Client(proxy.address, "looker")
 
-    def end(own: Any) -> int:
+    def end(own: Consumer) -> int:
         return int(own.get_watermark_offsets(TopicPartition("orders", 0), timeout=PATIENCE)[1])
 
-    async def steps(pilot: Pilot[Any]) -> None:
+    async def steps(pilot: Pilot[None]) -> None:
         producer = Producer({"bootstrap.servers": "{}:{}".format(*proxy.address), "client.id": "again", "log_level": 0})
         producer.produce("orders", b"two", partition=0)
         assert await outcome(pilot, client.run(lambda own: producer.flush(PATIENCE))) == 0
@@ -194,7 +195,7 @@ def test_a_request_is_sent_again_through_the_proxy(proxy: Proxy) -> None:
 
 
 def test_what_was_intercepted_here_ends_with_the_screen(proxy: Proxy) -> None:
-    async def steps(pilot: Pilot[Any]) -> None:
+    async def steps(pilot: Pilot[None]) -> None:
         await hold(pilot, "api == DescribeGroups")
 
     drive(proxy, steps)

@@ -19,6 +19,10 @@ from barnabas.ui.tui.keys import KEYS, KeyConflict, keymap
 from barnabas.ui.tui.settings import BadSettings, parse_settings, read_settings
 from barnabas.ui.tui.views import PLACES
 from textual import events
+from textual.pilot import Pilot
+
+from .awaiting import text_of as text
+from .driving import drive, exchanges
 
 
 def owner(context: str) -> Any:
@@ -81,42 +85,27 @@ def test_a_file_of_settings(tmp_path: Path) -> None:
         read_settings(tmp_path / "none.toml")
 
 
-def drive(capture: Capture, steps: Any, **options: Any) -> None:
-    app = BarnabasApp(capture, title="story", **options)
-
-    async def go() -> None:
-        async with app.run_test(size=(100, 44), notifications=True) as pilot:
-            await pilot.pause()
-            await steps(pilot)
-
-    asyncio.run(go())
-
-
-def text(pilot: Any) -> str:
-    return "\n".join(strip.text for strip in pilot.app.screen._compositor.render_strips(pilot.app.size))
-
-
 def test_a_key_of_the_user_works_and_is_in_the_help(story: Capture) -> None:
-    async def steps(pilot: Any) -> None:
+    async def steps(pilot: Pilot[None]) -> None:
         await pilot.press("E")
-        assert not pilot.app.screen.errors_only
+        assert not exchanges(pilot).errors_only
         await pilot.press("f9")
-        assert pilot.app.screen.errors_only
+        assert exchanges(pilot).errors_only
         await pilot.press("question_mark")
         await pilot.pause()
         assert isinstance(pilot.app.screen, HelpScreen) and "f9 " in text(pilot)
 
-    drive(story, steps, settings=parse_settings("[keys]\n'exchanges.errors' = 'f9'"))
+    drive(story, steps, (100, 44), settings=parse_settings("[keys]\n'exchanges.errors' = 'f9'"))
 
 
 def test_the_palette_does_what_keys_do(story: Capture) -> None:
-    async def steps(pilot: Any) -> None:
+    async def steps(pilot: Pilot[None]) -> None:
         await pilot.press("ctrl+p", *"errors", "space", *"only", "enter")
         await pilot.pause(0.1)
-        assert pilot.app.screen.errors_only
+        assert exchanges(pilot).errors_only
         await pilot.press("colon", *"go", "space", "7", "enter")
         await pilot.pause(0.1)
-        screen = pilot.app.screen
+        screen = exchanges(pilot)
         assert screen.view.number(screen.list.cursor) == 6
         await pilot.press("colon", *"theme", "space", *"light", "enter")
         await pilot.pause()
@@ -126,29 +115,29 @@ def test_the_palette_does_what_keys_do(story: Capture) -> None:
         assert "filter: " in text(pilot)
         await pilot.press("escape", "colon", *"filter", "space", *"err", "enter")
         await pilot.pause(0.1)
-        assert pilot.app.screen.wanted == "err" and len(pilot.app.screen.view) == 4
+        assert exchanges(pilot).wanted == "err" and len(exchanges(pilot).view) == 4
 
-    drive(story, steps)
+    drive(story, steps, (100, 44))
 
 
 def test_marks_and_comments_are_kept_beside_the_capture(story: Capture) -> None:
-    async def steps(pilot: Any) -> None:
+    async def steps(pilot: Pilot[None]) -> None:
         await pilot.press("j", "m", "j", "j", "semicolon", *"odd", "enter")
         await pilot.pause()
         assert "* odd" in text(pilot) and "2 marked" in text(pilot)
         await pilot.press("g", "apostrophe")
-        assert pilot.app.screen.list.cursor == 1
+        assert exchanges(pilot).list.cursor == 1
         await pilot.press("m", "apostrophe", "m")
         await pilot.pause()
         assert "marked" not in text(pilot)
 
-    drive(story, steps)
+    drive(story, steps, (100, 44))
     assert story.path.joinpath("marks.json").read_text() == "{}"
 
 
 def test_highlighting_hides_nothing(story: Capture) -> None:
-    async def steps(pilot: Any) -> None:
-        screen = pilot.app.screen
+    async def steps(pilot: Pilot[None]) -> None:
+        screen = exchanges(pilot)
         await pilot.press("H", *"err", "enter", "n")
         await pilot.pause()
         assert len(screen.view) == 11 and screen.list.look(screen.list.current) == "lit"
@@ -156,7 +145,7 @@ def test_highlighting_hides_nothing(story: Capture) -> None:
         await pilot.press("n", "N")
         assert screen.list.cursor == first
 
-    drive(story, steps)
+    drive(story, steps, (100, 44))
 
 
 def test_a_screen_that_opened_without_the_focus_hears_keys_when_it_comes(story: Capture) -> None:
@@ -172,7 +161,7 @@ def test_a_screen_that_opened_without_the_focus_hears_keys_when_it_comes(story: 
             await pilot.pause()
             app.action_view(1)
             await pilot.pause()
-            screen: Any = app.screen
+            screen = exchanges(pilot)
             screen.set_focus(None)
             app.post_message(events.AppFocus())
             await pilot.press("j", "j")

@@ -6,13 +6,12 @@ import io
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from barnabas.captures import Capture, Recorder, open_capture
 from barnabas.ui.tui.columns import duration, size
 from barnabas.ui.tui.plain import line, plain_lines, titles
+from harness.recordings import RecordingBuilder
 from harness.waiting import PATIENCE, until
 
 
@@ -60,30 +59,28 @@ def test_an_empty_capture_says_so(tmp_path: Path) -> None:
         assert printed(capture) == [f"{tmp_path}: no exchange in it"]
 
 
-def test_follow_prints_what_is_added_until_the_recording_ends(tmp_path: Path, scribe_at: Callable[[Path], Any]) -> None:
-    scribe = scribe_at(tmp_path)
-    scribe.opened(1)
-    beat = {"group_id": "g", "member_id": "m"}
-    scribe.exchange(1, "Heartbeat", 4, beat, {})
-    scribe.recorder.flush()
+def test_follow_prints_what_is_added_until_the_recording_ends(tmp_path: Path) -> None:
+    recording = RecordingBuilder(tmp_path)
+    recording.exchange("Heartbeat", 4, {"group_id": "g", "member_id": "m"}, {})
+    recording.recorder.flush()
     out = io.StringIO()
     with open_capture(tmp_path) as capture:
         thread = threading.Thread(target=plain_lines, args=(capture,), kwargs={"follow": True, "out": out})
         thread.start()
         until(lambda: "Heartbeat" in out.getvalue())
-        scribe.exchange(1, "LeaveGroup", 4, {"group_id": "g"}, {})
-        scribe.close()
+        recording.exchange("LeaveGroup", 4, {"group_id": "g"}, {})
+        recording.close()
         thread.join(PATIENCE)
         assert not thread.is_alive()
     assert [words.split()[5] for words in out.getvalue().splitlines()[1:]] == ["Heartbeat", "LeaveGroup"]
 
 
-def test_follow_ends_after_its_seconds(tmp_path: Path, scribe_at: Callable[[Path], Any]) -> None:
-    scribe = scribe_at(tmp_path)
+def test_follow_ends_after_its_seconds(tmp_path: Path) -> None:
+    recording = RecordingBuilder(tmp_path)
     with open_capture(tmp_path) as capture:
         plain_lines(capture, follow=True, out=io.StringIO(), seconds=0.1)
         assert capture.live
-    scribe.close()
+    recording.close()
 
 
 def test_a_reader_that_goes_away_is_no_error(story_path: Path) -> None:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 from barnabas.captures import Capture
 from barnabas.proxy.control import ControlError
-from barnabas.ui.tui.app import BarnabasApp
 from textual.pilot import Pilot
 
 from .awaiting import until
+from .driving import drive
 
 
 class Proxy:
@@ -38,21 +36,10 @@ class Proxy:
         raise ControlError(400, "no API is called 'Prodce'", {"line": 2})
 
 
-def drive(capture: Capture, steps: Callable[[Pilot[None]], Awaitable[None]], **options: Any) -> None:
-    app = BarnabasApp(capture, title="story", **options)
-
-    async def go() -> None:
-        async with app.run_test(size=(110, 36), notifications=True) as pilot:
-            await pilot.press("7")
-            await steps(pilot)
-
-    asyncio.run(go())
-
-
 def test_rules_are_listed_and_read_only(story: Capture) -> None:
     proxy = Proxy()
 
-    async def steps(pilot: Pilot[Any]) -> None:
+    async def steps(pilot: Pilot[None]) -> None:
         shown = await until(pilot, "moved")
         assert "READ-ONLY" in shown and "1 of 1 rules on" in shown and "error: NOT_LEADER_OR_FOLLOWER" in shown
         for key in ("space", "a", "e", "d"):
@@ -60,13 +47,13 @@ def test_rules_are_listed_and_read_only(story: Capture) -> None:
             await until(pilot, "Read-only: start with --allow-edit")
         assert proxy.asked == []
 
-    drive(story, steps, control=proxy)
+    drive(story, steps, (110, 36), "7", control=proxy)
 
 
 def test_rules_are_switched_and_removed_where_that_is_allowed(story: Capture) -> None:
     proxy = Proxy()
 
-    async def steps(pilot: Pilot[Any]) -> None:
+    async def steps(pilot: Pilot[None]) -> None:
         assert " EDIT " in await until(pilot, "moved")
         await pilot.press("space")
         await until(pilot, "0 of 1 rules on")
@@ -82,16 +69,16 @@ def test_rules_are_switched_and_removed_where_that_is_allowed(story: Capture) ->
         await pilot.press("escape", "8")
         await until(pilot, "rule moved removed")
 
-    drive(story, steps, control=proxy, allow_edit=True)
+    drive(story, steps, (110, 36), "7", control=proxy, allow_edit=True)
 
 
 def test_allowing_edits_is_a_command(story: Capture) -> None:
     proxy = Proxy()
 
-    async def steps(pilot: Pilot[Any]) -> None:
+    async def steps(pilot: Pilot[None]) -> None:
         await until(pilot, "READ-ONLY")
         await pilot.press("colon", *"edit", "space", *"on", "enter")
         await pilot.press("space")
         await until(pilot, "0 of 1 rules on")
 
-    drive(story, steps, control=proxy)
+    drive(story, steps, (110, 36), "7", control=proxy)

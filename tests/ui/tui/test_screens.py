@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from barnabas.captures import Capture, Recorder, open_capture
@@ -15,45 +13,18 @@ from barnabas.ui.tui.detail import DetailScreen
 from barnabas.ui.tui.help import HelpScreen
 from barnabas.ui.tui.opening import Opened
 from barnabas.ui.tui.views.exchanges import ExchangesScreen
+from harness.recordings import RecordingBuilder
+from harness.story import PRIVATE
 from textual.pilot import Pilot
 
+from .awaiting import text_of as screen_text
 from .awaiting import until
+from .driving import detail, drive, exchanges
 
 SIZES = [(80, 24), (120, 40)]
-Test = Callable[[Pilot[None]], Awaitable[None]]
 
 
-def drive(capture: Any, steps: Test, size: tuple[int, int] = (120, 40), **options: Any) -> BarnabasApp:
-    """Run `steps` on the application over `capture`."""
-    app = BarnabasApp(capture, title=options.pop("title", "story"), **options)
-
-    async def go() -> None:
-        async with app.run_test(size=size, notifications=True) as pilot:
-            await pilot.pause()
-            await steps(pilot)
-
-    asyncio.run(go())
-    return app
-
-
-def screen_text(pilot: Pilot[Any]) -> str:
-    """What stands on the screen, line by line."""
-    size = pilot.app.size
-    strips = pilot.app.screen._compositor.render_strips(size)
-    return "\n".join(strip.text for strip in strips)
-
-
-def exchanges(pilot: Pilot[Any]) -> ExchangesScreen:
-    assert isinstance(pilot.app.screen, ExchangesScreen)
-    return pilot.app.screen
-
-
-def detail(pilot: Pilot[Any]) -> DetailScreen:
-    assert isinstance(pilot.app.screen, DetailScreen)
-    return pilot.app.screen
-
-
-async def opened(pilot: Pilot[Any], number: int) -> DetailScreen:
+async def opened(pilot: Pilot[None], number: int) -> DetailScreen:
     await pilot.press(*["down"] * number, "enter")
     await pilot.pause()
     return detail(pilot)
@@ -64,7 +35,7 @@ async def opened(pilot: Pilot[Any], number: int) -> DetailScreen:
 
 @pytest.mark.parametrize("size", SIZES)
 def test_the_list_shows_every_exchange_with_its_result(story: Capture, size: tuple[int, int]) -> None:
-    async def steps(pilot: Pilot[Any]) -> None:
+    async def steps(pilot: Pilot[None]) -> None:
         text = screen_text(pilot)
         assert " FILE " in text and "story" in text and "11 exchanges" in text and "lost 0" in text
         for title in ("No", "Time", "Client", "Broker", "API", "Ver", "Latency", "Result"):
@@ -78,7 +49,7 @@ def test_the_list_shows_every_exchange_with_its_result(story: Capture, size: tup
 
 
 def test_wide_lists_show_whole_error_names(story: Capture) -> None:
-    async def steps(pilot: Pilot[Any]) -> None:
+    async def steps(pilot: Pilot[None]) -> None:
         assert "! UNKNOWN_TOPIC_OR_PARTITION" in screen_text(pilot)
 
     drive(story, steps, (120, 40))
@@ -90,7 +61,7 @@ def test_moving(story: Capture) -> None:
         "ctrl+f ctrl+b": 0, "G pageup": 0,
     }  # fmt: skip
 
-    async def steps(pilot: Pilot[Any]) -> None:
+    async def steps(pilot: Pilot[None]) -> None:
         for keys, row in moves.items():
             exchanges(pilot).list.move_to(0)
             await pilot.press(*keys.split())
@@ -100,7 +71,7 @@ def test_moving(story: Capture) -> None:
 
 
 def test_the_cursor_line_is_told_about_in_full(story: Capture, numbers: dict[str, int]) -> None:
-    async def steps(pilot: Pilot[Any]) -> None:
+    async def steps(pilot: Pilot[None]) -> None:
         await pilot.press(*["j"] * numbers["not_leader"])
         await pilot.pause()
         last = screen_text(pilot).split("\n")[-2]
@@ -112,7 +83,7 @@ def test_the_cursor_line_is_told_about_in_full(story: Capture, numbers: dict[str
 
 
 def test_errors_only_and_back(story: Capture) -> None:
-    async def steps(pilot: Pilot[Any]) -> None:
+    async def steps(pilot: Pilot[None]) -> None:
         await pilot.press("G", "E")
         await pilot.pause()
         text = screen_text(pilot)
@@ -127,7 +98,7 @@ def test_errors_only_and_back(story: Capture) -> None:
 
 
 def test_search_counts_while_typing_and_escape_clears_it(story: Capture) -> None:
-    async def steps(pilot: Pilot[Any]) -> None:
+    async def steps(pilot: Pilot[None]) -> None:
         await pilot.press("slash", *"not_Leader")
         await pilot.pause()
         assert "1 of 11 exchanges" in screen_text(pilot)
@@ -141,7 +112,7 @@ def test_search_counts_while_typing_and_escape_clears_it(story: Capture) -> None
 
 
 def test_letters_that_are_keys_can_be_typed_into_the_search(story: Capture) -> None:
-    async def steps(pilot: Pilot[Any]) -> None:
+    async def steps(pilot: Pilot[None]) -> None:
         await pilot.press("slash", *"QEFq?g")
         assert exchanges(pilot).wanted == "QEFq?g"
         await pilot.pause()
@@ -152,7 +123,7 @@ def test_letters_that_are_keys_can_be_typed_into_the_search(story: Capture) -> N
 
 
 def test_search_finds_clients(story: Capture) -> None:
-    async def steps(pilot: Pilot[Any]) -> None:
+    async def steps(pilot: Pilot[None]) -> None:
         await pilot.press("slash", *"billing")
         assert len(exchanges(pilot).view) == 4
 
@@ -161,7 +132,7 @@ def test_search_finds_clients(story: Capture) -> None:
 
 @pytest.mark.parametrize("size", SIZES)
 def test_help_lists_the_keys_of_the_screen(story: Capture, size: tuple[int, int]) -> None:
-    async def steps(pilot: Pilot[Any]) -> None:
+    async def steps(pilot: Pilot[None]) -> None:
         await pilot.press("question_mark")
         await pilot.pause()
         assert isinstance(pilot.app.screen, HelpScreen)
@@ -176,7 +147,7 @@ def test_help_lists_the_keys_of_the_screen(story: Capture, size: tuple[int, int]
 
 @pytest.mark.parametrize("keys", ["Q", "q", "enter Q", "ctrl+c"])
 def test_quitting(story: Capture, keys: str) -> None:
-    async def steps(pilot: Pilot[Any]) -> None:
+    async def steps(pilot: Pilot[None]) -> None:
         await pilot.press(*keys.split())
         await pilot.pause()
         assert not pilot.app.is_running or pilot.app._exit
@@ -185,7 +156,7 @@ def test_quitting(story: Capture, keys: str) -> None:
 
 
 def test_a_live_view_is_not_quit_by_accident(story: Capture) -> None:
-    async def steps(pilot: Pilot[Any]) -> None:
+    async def steps(pilot: Pilot[None]) -> None:
         await pilot.press("q")
         await pilot.pause()
         assert not pilot.app._exit
@@ -195,7 +166,7 @@ def test_a_live_view_is_not_quit_by_accident(story: Capture) -> None:
 
 
 def test_the_mouse_chooses_and_opens(story: Capture) -> None:
-    async def steps(pilot: Pilot[Any]) -> None:
+    async def steps(pilot: Pilot[None]) -> None:
         await pilot.click("ExchangeList", offset=(20, 4))
         assert exchanges(pilot).list.cursor == 4
         await pilot.click("ExchangeList", offset=(20, 4))
@@ -212,7 +183,7 @@ def test_the_mouse_chooses_and_opens(story: Capture) -> None:
 def test_the_detail_shows_both_sides_and_explains_the_error(
     story: Capture, numbers: dict[str, int], size: tuple[int, int]
 ) -> None:
-    async def steps(pilot: Pilot[Any]) -> None:
+    async def steps(pilot: Pilot[None]) -> None:
         screen = await opened(pilot, numbers["not_leader"])
         text = screen_text(pilot)
         assert "Produce v9" in text and "NOT_LEADER_OR_FOLLOWER (6)" in text and "retriable: clients may try" in text
@@ -231,7 +202,7 @@ def test_the_detail_shows_both_sides_and_explains_the_error(
 
 @pytest.mark.parametrize("key", ["escape", "q"])
 def test_back_to_the_list_at_the_same_exchange(story: Capture, key: str) -> None:
-    async def steps(pilot: Pilot[Any]) -> None:
+    async def steps(pilot: Pilot[None]) -> None:
         await opened(pilot, 2)
         await pilot.press("right_square_bracket", "right_square_bracket", key)
         await pilot.pause()
@@ -241,7 +212,7 @@ def test_back_to_the_list_at_the_same_exchange(story: Capture, key: str) -> None
 
 
 def test_previous_and_next_stop_at_the_ends(story: Capture) -> None:
-    async def steps(pilot: Pilot[Any]) -> None:
+    async def steps(pilot: Pilot[None]) -> None:
         screen = await opened(pilot, 1)
         await pilot.press("left_square_bracket")
         assert screen.position == 0
@@ -255,7 +226,7 @@ def test_previous_and_next_stop_at_the_ends(story: Capture) -> None:
 
 
 def test_folding(story: Capture, numbers: dict[str, int]) -> None:
-    async def steps(pilot: Pilot[Any]) -> None:
+    async def steps(pilot: Pilot[None]) -> None:
         screen = await opened(pilot, numbers["metadata"])
         tree = screen.response
         await pilot.press("g")
@@ -280,7 +251,7 @@ def test_folding(story: Capture, numbers: dict[str, int]) -> None:
 
 @pytest.mark.parametrize("size", SIZES)
 def test_tab_goes_through_the_panes(story: Capture, numbers: dict[str, int], size: tuple[int, int]) -> None:
-    async def steps(pilot: Pilot[Any]) -> None:
+    async def steps(pilot: Pilot[None]) -> None:
         screen = await opened(pilot, numbers["not_leader"])
         assert screen.response.has_focus
         await pilot.press("tab")
@@ -309,7 +280,7 @@ def test_tab_goes_through_the_panes(story: Capture, numbers: dict[str, int], siz
 def test_the_field_under_the_cursor_is_marked_in_the_bytes(
     story: Capture, numbers: dict[str, int], size: tuple[int, int]
 ) -> None:
-    async def steps(pilot: Pilot[Any]) -> None:
+    async def steps(pilot: Pilot[None]) -> None:
         screen = await opened(pilot, numbers["not_leader"])
         await pilot.press("h")
         await pilot.pause()
@@ -333,10 +304,10 @@ def test_the_field_under_the_cursor_is_marked_in_the_bytes(
     drive(story, steps, size)
 
 
-def test_values_are_shown_only_when_asked_for(story: Capture, numbers: dict[str, int], frames: Any) -> None:
-    secret = frames.private.decode()
+def test_values_are_shown_only_when_asked_for(story: Capture, numbers: dict[str, int]) -> None:
+    secret = PRIVATE.decode()
 
-    async def steps(pilot: Pilot[Any]) -> None:
+    async def steps(pilot: Pilot[None]) -> None:
         screen = await opened(pilot, numbers["not_leader"])
         await pilot.press("shift+tab", "G", "h")
         await pilot.pause()
@@ -361,7 +332,7 @@ def test_values_are_shown_only_when_asked_for(story: Capture, numbers: dict[str,
 
 
 def test_the_next_error_goes_round(story: Capture, numbers: dict[str, int]) -> None:
-    async def steps(pilot: Pilot[Any]) -> None:
+    async def steps(pilot: Pilot[None]) -> None:
         screen = await opened(pilot, numbers["not_leader"])
         await pilot.press("g", "E")
         assert screen.response.current is not None and screen.response.current.error
@@ -379,7 +350,7 @@ def test_the_next_error_goes_round(story: Capture, numbers: dict[str, int]) -> N
 def test_an_undecoded_frame_shows_the_reason_the_partial_tree_and_the_bytes(
     story: Capture, numbers: dict[str, int], size: tuple[int, int]
 ) -> None:
-    async def steps(pilot: Pilot[Any]) -> None:
+    async def steps(pilot: Pilot[None]) -> None:
         screen = await opened(pilot, numbers["truncated"])
         await pilot.press("h")
         await pilot.pause()
@@ -395,7 +366,7 @@ def test_an_undecoded_frame_shows_the_reason_the_partial_tree_and_the_bytes(
 
 
 def test_resizing_changes_the_arrangement(story: Capture) -> None:
-    async def steps(pilot: Pilot[Any]) -> None:
+    async def steps(pilot: Pilot[None]) -> None:
         screen = await opened(pilot, 1)
         assert not screen.has_class("stacked")
         await pilot.resize_terminal(80, 24)
@@ -411,18 +382,18 @@ def test_resizing_changes_the_arrangement(story: Capture) -> None:
 # --- live, empty, mono -------------------------------------------------------------------------------------
 
 
-def test_a_live_view_follows_what_is_recorded(tmp_path: Path, scribe_at: Callable[[Path], Any]) -> None:
-    scribe = scribe_at(tmp_path)
-    scribe.opened(1)
-    scribe.recorder.flush()
+def test_a_live_view_follows_what_is_recorded(tmp_path: Path) -> None:
+    recording = RecordingBuilder(tmp_path)
+    recording.open()
+    recording.recorder.flush()
     beat = {"group_id": "g", "member_id": "m"}
 
     def beats(count: int) -> None:
         for _ in range(count):
-            scribe.exchange(1, "Heartbeat", 4, beat, {})
-        scribe.recorder.flush()
+            recording.exchange("Heartbeat", 4, beat, {})
+        recording.recorder.flush()
 
-    async def steps(pilot: Pilot[Any]) -> None:
+    async def steps(pilot: Pilot[None]) -> None:
         text = screen_text(pilot)
         assert "Listening, 0 exchanges" in text and "bootstrap.servers=127.0.0.1:19092" in text and " LIVE " in text
         assert "conns 0  lost 0" in text
@@ -445,8 +416,8 @@ def test_a_live_view_follows_what_is_recorded(tmp_path: Path, scribe_at: Callabl
         assert screen.list.cursor == 55
         await pilot.press("E", "enter")
         assert exchanges(pilot).view.searched == 57
-        scribe.exchange(1, "Heartbeat", 4, beat, {"error_code": 25})
-        scribe.recorder.flush()
+        recording.exchange("Heartbeat", 4, beat, {"error_code": 25})
+        recording.recorder.flush()
         await until(pilot, "1 of 58 exchanges")
         assert "! UNKNOWN_MEMBER_ID" in screen_text(pilot)
 
@@ -459,7 +430,7 @@ def test_a_live_view_follows_what_is_recorded(tmp_path: Path, scribe_at: Callabl
             live=True,
             status=lambda: "conns 0  lost 0",
         )
-    scribe.close()
+    recording.close()
 
 
 def test_what_is_only_being_read_is_not_followed(story: Capture) -> None:
@@ -478,7 +449,7 @@ def test_what_is_only_being_read_is_not_followed(story: Capture) -> None:
 
 
 def test_a_quiet_live_view_paints_nothing(story: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def steps(pilot: Pilot[Any]) -> None:
+    async def steps(pilot: Pilot[None]) -> None:
         await pilot.pause(0.3)
         screen = exchanges(pilot)
         painted: list[int] = []
@@ -494,7 +465,7 @@ def test_a_quiet_live_view_paints_nothing(story: Capture, monkeypatch: pytest.Mo
 def test_an_empty_capture_says_so(tmp_path: Path) -> None:
     Recorder(tmp_path).close()
 
-    async def steps(pilot: Pilot[Any]) -> None:
+    async def steps(pilot: Pilot[None]) -> None:
         assert "No exchange in this capture." in screen_text(pilot)
         await pilot.press("enter", "G", "g", "E", "E", "j", "pagedown", "F")
         await pilot.pause()
@@ -509,7 +480,7 @@ def test_no_color_leaves_words_and_attributes(
 ) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
 
-    async def steps(pilot: Pilot[Any]) -> None:
+    async def steps(pilot: Pilot[None]) -> None:
         text = screen_text(pilot)
         assert "! NOT_LEADER_OR_FOLLOWER" in text and "? undecoded" in text
         for strip in pilot.app.screen._compositor.render_strips(pilot.app.size):

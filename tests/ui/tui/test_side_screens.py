@@ -2,42 +2,26 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable
-from typing import Any
-
 import pytest
 from barnabas import decoder
 from barnabas.captures import Capture
 from barnabas.captures.diffing.pairing import pairs
-from barnabas.decoder import facts
-from barnabas.ui.tui.app import BarnabasApp
+from barnabas.decoder import Message, facts
 from barnabas.ui.tui.compare import CompareScreen
 from barnabas.ui.tui.detail import DetailScreen
 from barnabas.ui.tui.dialogue import DialogueScreen
 from textual.pilot import Pilot
 
 from .awaiting import text_of, until
-
-
-def drive(capture: Capture, steps: Callable[[Pilot[None]], Awaitable[None]], size: tuple[int, int] = (120, 40)) -> None:
-    app = BarnabasApp(capture, title="story")
-
-    async def go() -> None:
-        async with app.run_test(size=size, notifications=True) as pilot:
-            await pilot.pause()
-            await steps(pilot)
-
-    asyncio.run(go())
+from .driving import drive, screen
 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 40)])
 def test_a_connection_as_a_dialogue(story: Capture, size: tuple[int, int]) -> None:
-    async def steps(pilot: Pilot[Any]) -> None:
+    async def steps(pilot: Pilot[None]) -> None:
         await pilot.press("down", "S")
         await until(pilot, "connection 1")
-        screen = pilot.app.screen
-        assert isinstance(screen, DialogueScreen)
+        frames = screen(pilot, DialogueScreen).list
         text = await until(pilot, "--> #2 Metadata v9")
         assert "<-- #2 Metadata" in text and "--> #1 ApiVersions v3" in text and "Produce" not in text
         # What the recording says is the order here too: frames of this connection, by their times.
@@ -47,13 +31,13 @@ def test_a_connection_as_a_dialogue(story: Capture, size: tuple[int, int]) -> No
             if row.connection == 1
             for time in (row.time_ns, *([row.time_ns + row.latency_ns] if row.latency_ns is not None else ()))
         )
-        assert [(line.time_ns, line.number) for line in screen.list.lines] == expected
-        pauses = [line.pause_ns for line in screen.list.lines]
+        assert [(line.time_ns, line.number) for line in frames.lines] == expected
+        pauses = [line.pause_ns for line in frames.lines]
         assert sum(pauses) == expected[-1][0] - expected[0][0] and pauses[0] == 0
-        assert screen.list.lines[screen.list.cursor][1:3] == (1, False)  # where it was opened from
+        assert frames.lines[frames.cursor][1:3] == (1, False)  # where it was opened from
         assert "orders-0, order" in text  # what the answer is about
         await pilot.press("E")
-        assert screen.list.row(screen.list.cursor).error == 27
+        assert frames.row(frames.cursor).error == 27
         assert "REBALANCE_IN_PROGRESS" in text_of(pilot)
         await pilot.press("enter")
         await pilot.pause()
@@ -71,33 +55,34 @@ def test_a_connection_as_a_dialogue(story: Capture, size: tuple[int, int]) -> No
 
 
 def test_two_exchanges_side_by_side(story: Capture, numbers: dict[str, int]) -> None:
-    async def steps(pilot: Pilot[Any]) -> None:
+    async def steps(pilot: Pilot[None]) -> None:
         await pilot.press(*["down"] * numbers["not_leader"], "d")
         await until(pilot, "is chosen")
         await pilot.press("down", "d")
         text = await until(pilot, "COMPARE")
-        assert isinstance(pilot.app.screen, CompareScreen)
+        compared = screen(pilot, CompareScreen).list
         assert "#3 Produce v9" in text and "#4 Produce v9" in text
         assert "1 of" in text and "6 NOT_LEADER_OR_FOLLOWER" in text and "0 NONE" in text
         await pilot.press("n")
         assert "responses[orders].partition_responses[3].error_code" in text_of(pilot)
         assert "private" not in text  # records are told by size and digest
-        fields = pilot.app.screen.list.count()
+        fields = compared.count()
         await pilot.press("v")
-        assert pilot.app.screen.list.count() > fields and "acks" in text_of(pilot)
+        assert compared.count() > fields and "acks" in text_of(pilot)
         await pilot.press("n")
-        first = pilot.app.screen.list.cursor
+        first = compared.cursor
         await pilot.press("n")
-        assert pilot.app.screen.list.cursor != first
+        assert compared.cursor != first
         await pilot.press("N")
-        assert pilot.app.screen.list.cursor == first
+        assert compared.cursor == first
         await pilot.press("x")
-        assert pilot.app.screen.a.number == numbers["lz4"]
+        assert screen(pilot, CompareScreen).a.number == numbers["lz4"]
         await pilot.press("escape")
         # Twice on one: with the one before of its API.
         await pilot.press("d", "d")
         await until(pilot, "COMPARE")
-        assert (pilot.app.screen.a.number, pilot.app.screen.b.number) == (numbers["not_leader"], numbers["lz4"])
+        chosen = screen(pilot, CompareScreen)
+        assert (chosen.a.number, chosen.b.number) == (numbers["not_leader"], numbers["lz4"])
         await pilot.press("q", "enter", "d")
         await until(pilot, "COMPARE")
         await pilot.press("q")
@@ -109,7 +94,7 @@ def test_two_exchanges_side_by_side(story: Capture, numbers: dict[str, int]) -> 
 def test_what_differs_anyway_is_told_apart() -> None:
     """Two JoinGroup answers: another member id and generation mean nothing, another protocol does."""
 
-    def answer(member: str, generation: int, protocol: str) -> Any:
+    def answer(member: str, generation: int, protocol: str) -> Message:
         fields = {"generation_id": generation, "protocol_name": protocol, "leader": member, "member_id": member}
         key = facts.api_key("JoinGroup")
         frame = decoder.encode_response(key, 5, fields, correlation_id=1)
@@ -121,7 +106,7 @@ def test_what_differs_anyway_is_told_apart() -> None:
 
 
 def test_items_are_named_by_what_they_are_about() -> None:
-    def answer(*topics: tuple[str, int]) -> Any:
+    def answer(*topics: tuple[str, int]) -> Message:
         fields = {"topics": [{"name": name, "error_code": code, "partitions": []} for name, code in topics]}
         frame = decoder.encode_response(3, 9, fields, correlation_id=1)
         return decoder.decode_response(frame, api_key=3, api_version=9)

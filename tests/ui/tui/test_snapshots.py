@@ -100,7 +100,7 @@ def test_screens_are_as_they_were_looked_at(story: Capture, size: tuple[int, int
         assert not changes, "\n".join([path.name, *changes[:40]])
 
 
-async def _settled(pilot: Pilot[Any]) -> None:
+async def _settled(pilot: Pilot[None]) -> None:
     """What is worked out in slices is there, and no cursor blinks."""
     screen: Any = pilot.app.screen
     for _ in range(100):

@@ -6,7 +6,6 @@ import asyncio
 import sys
 import unicodedata
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from barnabas.captures import Capture
@@ -15,6 +14,7 @@ from barnabas.ui.tui.body_fields import from_yaml, to_yaml
 from barnabas.ui.tui.safe import visible
 from browsing.hostile import MARK, OFTEN, SEQUENCES, obeyed, record
 from browsing.terminal import terminal
+from harness.story import HOSTILE
 
 
 def strips(app: BarnabasApp) -> str:
@@ -23,10 +23,10 @@ def strips(app: BarnabasApp) -> str:
 
 @pytest.mark.parametrize("size", [(160, 48)])
 def test_no_screen_shows_a_control_character(
-    story: Capture, numbers: dict[str, int], frames: SimpleNamespace, size: tuple[int, int]
+    story: Capture, numbers: dict[str, int], size: tuple[int, int]
 ) -> None:
     async def go() -> None:
-        app = BarnabasApp(story, title=frames.hostile, status=lambda: frames.hostile)
+        app = BarnabasApp(story, title=HOSTILE, status=lambda: HOSTILE)
         async with app.run_test(size=size, notifications=True) as pilot:
             seen: list[str] = []
             for keys in (

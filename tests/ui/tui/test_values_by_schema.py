@@ -16,6 +16,8 @@ from barnabas.decoder.records import Record, encode_batch
 from barnabas.decoder.values import Schema, SchemaError, read_schema
 from barnabas.ui.cli.schemas import schemas_of
 from barnabas.ui.tui.app import BarnabasApp
+from barnabas.ui.tui.detail import DetailScreen
+from harness.recordings import RecordingBuilder, produce, produced
 
 SCHEMA = {
     "type": "record",
@@ -31,21 +33,19 @@ def _avro(value: dict[str, Any]) -> bytes:
     return out.getvalue()
 
 
-def test_values_by_a_schema_file(tmp_path: Path, scribe_at: Any, frames: Any) -> None:
+def test_values_by_a_schema_file(tmp_path: Path) -> None:
     (tmp_path / "order.avsc").write_text(json.dumps(SCHEMA))
     good = encode_batch([Record(0, 1, b"k", _avro({"item": "lamp\x1b[2J", "n": 3}))])
     bad = encode_batch([Record(0, 1, b"k", b"\xff\xff")])
-    scribe = scribe_at(tmp_path / "run")
-    scribe.opened(1)
-    scribe.exchange(1, "Produce", 9, frames.produce("orders", good), frames.produced("orders"))
-    scribe.exchange(1, "Produce", 9, frames.produce("other", good), frames.produced("other"))
-    scribe.exchange(1, "Produce", 9, frames.produce("orders", bad), frames.produced("orders"))
     topics = [{"name": "orders", "topic_id": TOPIC_ID, "partitions": []}]
-    scribe.exchange(1, "Metadata", 12, {"topics": None}, {"topics": topics, "brokers": []})
     by_id = {"topics": [{"topic_id": TOPIC_ID, "partitions": [{"partition": 0}]}]}
-    told = {"responses": [{"topic_id": TOPIC_ID, "partitions": [{"partition_index": 0, "records": good}]}]}
-    scribe.exchange(1, "Fetch", 13, by_id, told)
-    scribe.close()
+    fetched = {"responses": [{"topic_id": TOPIC_ID, "partitions": [{"partition_index": 0, "records": good}]}]}
+    with RecordingBuilder(tmp_path / "run") as recording:
+        recording.exchange("Produce", 9, produce("orders", good), produced("orders"))
+        recording.exchange("Produce", 9, produce("other", good), produced("other"))
+        recording.exchange("Produce", 9, produce("orders", bad), produced("orders"))
+        recording.exchange("Metadata", 12, {"topics": None}, {"topics": topics, "brokers": []})
+        recording.exchange("Fetch", 13, by_id, fetched)
     source = schemas_of([f"{tmp_path}/order.avsc=orders"], None)
 
     async def values(number: int, side: str, *keys: str) -> str:
@@ -53,7 +53,8 @@ def test_values_by_a_schema_file(tmp_path: Path, scribe_at: Any, frames: Any) ->
         async with app.run_test(size=(160, 48)) as pilot:
             await pilot.press(*["j"] * number, "enter", *keys)
             await pilot.pause()
-            screen: Any = app.screen
+            screen = app.screen
+            assert isinstance(screen, DetailScreen)
             return "\n".join(f"{field.name}: {field.value}" for field in getattr(screen, side).tree_shown.fields)
 
     with open_capture(tmp_path / "run") as capture:
@@ -87,20 +88,19 @@ class SlowRegistry:
         return None
 
 
-def test_keys_are_heard_while_a_registry_is_asked(tmp_path: Path, scribe_at: Any, frames: Any) -> None:
+def test_keys_are_heard_while_a_registry_is_asked(tmp_path: Path) -> None:
     value = _avro({"item": "lamp", "n": 3})
     batch = encode_batch([Record(0, 1, b"k", b"\0\0\0\0\7" + value), Record(1, 1, b"k", b"\0\0\0\0\x08" + value)])
-    scribe = scribe_at(tmp_path / "run")
-    scribe.opened(1)
-    scribe.exchange(1, "Produce", 9, frames.produce("orders", batch), frames.produced("orders"))
-    scribe.close()
+    with RecordingBuilder(tmp_path / "run") as recording:
+        recording.exchange("Produce", 9, produce("orders", batch), produced("orders"))
     registry = SlowRegistry()
 
     async def go() -> None:
         app = BarnabasApp(capture, title="values", schemas=registry)
         async with app.run_test(size=(160, 48)) as pilot:
             await pilot.press("enter", "v", "shift+tab")
-            screen: Any = app.screen
+            screen = app.screen
+            assert isinstance(screen, DetailScreen)
             fields = lambda: "\n".join(f.value for f in screen.request.tree_shown.fields)  # noqa: E731
             assert registry.asked.wait(60) and "schema 7: asking the registry" in fields()
             screen.request.move_to_field(3)

@@ -9,7 +9,6 @@ import sys
 import unicodedata
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 
 import aiohttp
 import pytest
@@ -177,7 +176,7 @@ async def free(browser: Browser) -> Page:
 
 
 def test_nothing_from_the_traffic_reaches_the_page_as_a_control_sequence(
-    story_path: Path, numbers: dict[str, int], frames: SimpleNamespace, tmp_path: Path
+    story_path: Path, numbers: dict[str, int], tmp_path: Path
 ) -> None:
     named = tmp_path / "run <script>alert(1)<!-- \x1b]52;c;x\x07"
     named.symlink_to(story_path)

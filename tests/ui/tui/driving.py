@@ -1,0 +1,57 @@
+"""Runs the application over a capture, without a terminal; the screens that it shows."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+from barnabas.captures import Capture
+from barnabas.ui.tui.app import BarnabasApp
+from barnabas.ui.tui.detail import DetailScreen
+from barnabas.ui.tui.views.exchanges import ExchangesScreen
+from textual.pilot import Pilot
+from textual.screen import Screen
+
+S = TypeVar("S", bound=Screen[Any])
+Steps = Callable[[Pilot[None]], Awaitable[None]]
+"""What a test presses, and what it looks for."""
+
+
+def drive(
+    capture: Capture, steps: Steps, size: tuple[int, int] = (120, 40), press: str = "", **options: Any
+) -> BarnabasApp:
+    """Run ``steps`` on the application, behind a key that is pressed first; ``options`` are those of ``BarnabasApp``."""
+    app = BarnabasApp(capture, **{"title": "story"} | options)
+
+    async def go() -> None:
+        async with app.run_test(size=size, notifications=True) as pilot:
+            await pilot.pause()
+            if press:
+                await pilot.press(press)
+            await steps(pilot)
+
+    asyncio.run(go())
+    return app
+
+
+def application(pilot: Pilot[None]) -> BarnabasApp:
+    """The application that is driven."""
+    assert isinstance(pilot.app, BarnabasApp)
+    return pilot.app
+
+
+def screen(pilot: Pilot[None], kind: type[S]) -> S:
+    """What is shown now, which is a screen of that kind."""
+    assert isinstance(pilot.app.screen, kind)
+    return pilot.app.screen
+
+
+def exchanges(pilot: Pilot[None]) -> ExchangesScreen:
+    """The list of exchanges, which is shown now."""
+    return screen(pilot, ExchangesScreen)
+
+
+def detail(pilot: Pilot[None]) -> DetailScreen:
+    """One exchange, which is shown now."""
+    return screen(pilot, DetailScreen)
