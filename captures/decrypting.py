@@ -21,7 +21,7 @@ from typing import Any, BinaryIO
 from . import packets
 from .packets import ACK, FIN, MAX_PAYLOAD, PSH, RST, SYN, Address
 from .pcapng import CaptureReader
-from .sources import Source
+from .sources import Ends, Source
 from .wireshark import Wireshark, WiresharkError, fields
 
 _TOLD = "frame ip ipv6 tcp data"
@@ -40,8 +40,8 @@ class DecryptionError(ValueError):
 class _Plain(Source):
     """The decrypted capture, in a file of its own."""
 
-    def __init__(self, file: BinaryIO, path: Path, note: str | None) -> None:
-        self.path, self.file, self.note = path, file, note
+    def __init__(self, file: BinaryIO, path: Path, note: str | None, decrypted: frozenset[Ends]) -> None:
+        self.path, self.file, self.note, self.decrypted = path, file, note, decrypted
         self._raw, self._ended = None, True
         self._read = os.fstat(file.fileno()).st_size
 
@@ -103,7 +103,7 @@ def _decrypted(sources: list[Source], wireshark: Wireshark, path: Path, preferen
         raise
     for source in sources:
         source.close()
-    return [_Plain(file, sources[0].path, streams.note)]
+    return [_Plain(file, sources[0].path, streams.note, frozenset(_packed_ends(ends)))]
 
 
 def _holds_secrets(source: Source) -> bool:
@@ -174,7 +174,7 @@ def _data(packet: Any) -> bytes:
 
 def _others(sources: list[Source], ends: dict[frozenset[Address], Address]) -> Iterator[Stamped]:
     """The packets of everything that is not TLS."""
-    closed = {frozenset(map(_packed, pair)) for pair in ends}
+    closed = set(_packed_ends(ends))
     for source in sources:
         for packet in CaptureReader(source.file, str(source.path)).packets():
             segment = packets.parse(packet.linktype, packet.data, packet.size)
@@ -182,6 +182,10 @@ def _others(sources: list[Source], ends: dict[frozenset[Address], Address]) -> I
                 continue
             start = packets.network_start(packet.linktype, packet.data) or 0
             yield packet.time_ns, _ETHERNET[packet.data[start] >> 4] + packet.data[start:]
+
+
+def _packed_ends(ends: dict[frozenset[Address], Address]) -> Iterator[Ends]:
+    return (frozenset(map(_packed, pair)) for pair in ends)
 
 
 def _packed(address: Address) -> bytes:

@@ -18,7 +18,7 @@ from .packets import show_address
 from .pcapng import Packet
 from .pieces import Pieces
 from .reassembly import KAFKA_PORTS, Reassembler
-from .remarks import CARRIED_COMMENT, ENDED_COMMENT, MARK, OPAQUE_COMMENT, UPSTREAM_COMMENT
+from .remarks import CARRIED_COMMENT, ENDED_COMMENT, MARK, OPAQUE_COMMENT, UPSTREAM_COMMENT, tls_legs
 from .segment import BROKER_LEG
 
 _CONNECTION = re.compile(re.escape(MARK) + r"connection (\d+), (?:client (.*), broker (.*)|broker leg)", re.S)
@@ -181,7 +181,8 @@ class Follower:
                 return
         stream = self._flows[id(flow)] = self.streams[number] = Stream(number, client, broker, self._topics)
         stream.failed = failed
-        yield Opened(number, client, broker, event.time_ns, event.established and not failed, complete=self._own)
+        established, tls = event.established and not failed, tls_legs(flow.comments)
+        yield Opened(number, client, broker, event.time_ns, established, complete=self._own, tls=tls)
 
     def _closed(self, event: flows.Closed) -> Iterator[Happening]:
         if self._legs.pop(id(event.flow), None):

@@ -88,7 +88,7 @@ class Importer:
         if read_identity(source.file, str(source.path)) is not None:
             raise OwnRecording(f"{source.path}: this is a recording already, open it as it is")
         self.scanner.begin(source.file, str(source.path))
-        self._source = source
+        self._source, self._writer.decrypted = source, source.decrypted
 
     def advance(self) -> bool:
         """Read and write some of the file; False when nothing new is in it."""

@@ -88,9 +88,10 @@ class Recorder:
         broker: Address = ("0.0.0.0", 9092),
         upstream: Address | None = None,
         failed: str = "",
+        tls: frozenset[str] = frozenset(),
     ) -> None:
         """A connection was opened. Without a client address it gets a made-up one. `failed`: the broker could not be
-        reached ("refused" or "unreached"); `closed` must follow.
+        reached ("refused" or "unreached"); `closed` must follow. `tls`: the legs that are TLS, "client" and "broker".
 
         `upstream` is the proxy's own end of the leg to the broker, if known. On the client's own machine it might be
         the same as another client's address, and two conversations would be one in the file: it is made up then.
@@ -100,7 +101,7 @@ class Recorder:
         client = client or ("0.0.0.0", 1024 + conn % 64000)
         if upstream is None or upstream[0] == client[0]:
             upstream = ("barnabas", 1024 + conn % 64000)
-        tracked = Tracked(OpenConnection(conn, time_ns, client, broker, upstream, failed), self._snaplen)
+        tracked = Tracked(OpenConnection(conn, time_ns, client, broker, upstream, failed, tls), self._snaplen)
         self._tracked[conn] = tracked
         self._recording.open(tracked.open)
         self._recording.tick()

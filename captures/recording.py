@@ -13,7 +13,7 @@ from pathlib import Path
 from ..decoder import Exchange
 from .index import CONTINUED, IndexEncoder, IndexFiles, LegFrame, paths
 from .packets import show_address
-from .remarks import ENDED_COMMENT, MARK, UPSTREAM_COMMENT
+from .remarks import ENDED_COMMENT, MARK, UPSTREAM_COMMENT, tls_comments
 from .segment import BROKER_LEG, CLIENT_LEG, SYNC_EVERY, SegmentWriter, pack_in_flight
 from .trail import Trail
 from .unanswered import Carried, OpenConnection, Unanswered
@@ -281,13 +281,13 @@ class Recording:
         return segment.write(connection.number, leg, direction, time_ns, data, comments, cut)
 
     def _introduce(self, segment: SegmentWriter, connection: OpenConnection, leg: int) -> None:
-        number, opened_ns, client, broker, upstream, failed = connection
+        number, opened_ns, client, broker, upstream, failed, tls = connection
         if leg == BROKER_LEG:
             segment.begin(number, leg, opened_ns, upstream, broker, f"{MARK}connection {number}, broker leg")
             return
         ends = show_address(client), show_address(broker)
         comment = f"{MARK}connection {number}, client {ends[0]}, broker {ends[1]}"
-        comments = (comment, UPSTREAM_COMMENT + failed) if failed else (comment,)
+        comments = (comment, *tls_comments(tls), *((UPSTREAM_COMMENT + failed,) if failed else ()))
         segment.begin(number, leg, opened_ns, client, broker, *comments)
         self.index.connection(number, opened_ns, *ends)
 

@@ -25,6 +25,8 @@ _FREE, _EXPANSION = 256 << 20, 250
 """A file may unpack to so many bytes, or to so many times its size: captures shrink to a tenth or so, bombs to nothing."""
 _BOMB = f"it unpacks to more than {_EXPANSION} times its size, as no capture does; if it is one, unpack it first"
 _HEAD_SIZE = 1 << 16
+Ends = frozenset[bytes]
+"""Both ends of a connection, as `flows.Flow` has them."""
 _standard_input: list[Source] = []  # the one that has read it, if one has: it can be read only once
 
 
@@ -32,8 +34,11 @@ class Source:
     """An open capture: `file` holds what was unpacked so far, `fill` unpacks more.
 
     `read` and `known` count bytes of the file as it stands there (compressed, perhaps), for showing how far one is;
-    `note` says what was wrong with the compression, or is None.
+    `note` says what was wrong with the compression, or is None. `decrypted`: the connections in it that are TLS and were
+    decrypted.
     """
+
+    decrypted: frozenset[Ends] = frozenset()
 
     def __init__(self, path: Path) -> None:
         self.path = path

@@ -18,9 +18,10 @@ from .index import CARRIED, STATES, SURPLUS, UNDECODED, IndexEncoder
 from .packets import MAX_PAYLOAD, show_address
 from .pieces import Pieces
 from .recording import Recording
-from .remarks import MARK
+from .remarks import BOTH_LEGS, MARK
 from .segment import CLIENT_LEG
 from .skimming import TOKEN, Skimmer
+from .sources import Ends
 from .talks import PlainAsked, Talk, Way
 from .unanswered import Carried, OpenConnection
 
@@ -59,10 +60,10 @@ class _Connection:
 
     __slots__ = ("about", "lost", "open", "strayed")
 
-    def __init__(self, number: int, event: Opened) -> None:
+    def __init__(self, number: int, event: Opened, tls: frozenset[str]) -> None:
         flow = event.flow
         upstream = ("barnabas", 1024 + number % 64000)
-        self.open = OpenConnection(number, event.time_ns, flow.client, flow.broker, upstream)
+        self.open = OpenConnection(number, event.time_ns, flow.client, flow.broker, upstream, tls=tls)
         self.lost = [0, 0]
         self.strayed = [False, False]
         self.about = About()
@@ -80,6 +81,8 @@ class Transcriber(Skimmer):
 
     def __init__(self, redact: bool, wanted: Wanted | None) -> None:
         super().__init__(IndexEncoder(), Pieces(keep=False), lambda pieces: self.read_pieces(pieces))
+        self.decrypted: frozenset[Ends] = frozenset()
+        """The connections that are TLS in the file that is read now, and were decrypted."""
         self.read_pieces: Callable[[list[tuple[int, int]]], bytes] = lambda pieces: b""
         self.counts = {"connections": 0, "exchanges": 0, "frames": 0}
         self.frames_cut = self._frames_counted = 0
@@ -139,7 +142,8 @@ class Transcriber(Skimmer):
 
     def opened(self, event: Opened) -> Talk:
         number = event.flow.number
-        connection = self._connections[number] = _Connection(number, event)
+        tls = BOTH_LEGS if frozenset(event.flow.ends) in self.decrypted else frozenset()
+        connection = self._connections[number] = _Connection(number, event, tls)
         self.counts["connections"] += 1
         if self._wanted is None:
             if not event.established:

@@ -20,6 +20,7 @@ class OpenConnection(NamedTuple):
     broker: Address
     upstream: Address  # the proxy's own end of the broker leg
     failed: str = ""  # how the broker was not reached: "refused" or "unreached"
+    tls: frozenset[str] = frozenset()  # the legs that are TLS: "client", "broker"
 
 
 class Unanswered(Protocol):

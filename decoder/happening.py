@@ -16,7 +16,8 @@ from .frame import Direction
 class Opened:
     """A connection began. `established` is False for one that was tried in vain (a SYN that was refused or got no
     answer); such a one has a `Closed`, and nothing in between. `complete`: what of it is not told did not pass, or is told as
-    `Missing`; a capture of packets may just end, or have been put together, without saying so."""
+    `Missing`; a capture of packets may just end, or have been put together, without saying so. `tls`: the legs that are known to
+    be encrypted, "client" (to the proxy that recorded it) and "broker" (from there on); a connection without a proxy is both."""
 
     connection: int
     client: str
@@ -24,6 +25,7 @@ class Opened:
     time_ns: int
     established: bool = True
     complete: bool = True
+    tls: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ from .resolver import Answer as Resolved
 from .resolver import SocketAddress
 from .ring import NONE, Kind
 from .sift import Sifting
+from .tls import TlsSocket
 from .unreached import LastWords
 
 if TYPE_CHECKING:
@@ -165,10 +166,11 @@ class Connection(Holding):
             self.relay.plugged.opened(self)
 
     def describe(self) -> bytes:
-        """The connection's addresses and how far its streams are (for readers that lost chunks), as JSON."""
+        """The connection's addresses, how far its streams are (for readers that lost chunks) and which legs are TLS, as JSON."""
         streams = [self.request.position, self.response.position]
+        tls = [leg for leg, end in (("client", self.client), ("broker", self.upstream)) if isinstance(end, TlsSocket)]
         return json.dumps(
-            {"client": self.peer, "broker": self.real, "upstream": self.own, "streams": streams}
+            {"client": self.peer, "broker": self.real, "upstream": self.own, "streams": streams, "tls": tls}
         ).encode()
 
     def _announce(self, description: bytes) -> None:

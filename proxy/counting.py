@@ -58,6 +58,7 @@ class Counting:
         broker: Address,
         upstream: Address | None = None,
         failed: str = "",
+        tls: frozenset[str] = frozenset(),
     ) -> None:
         self._tracks.pop(conn, None)
         self._connections[conn] = _Followed(conn)

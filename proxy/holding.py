@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..decoder import Exchange, facts
 from ..decoder.exchange import State
+from ..decoder.hit_notes import EDITED_BY_HAND
 from ..decoder.skeleton import Skeleton, fleshed
 from ..decoder.strides import ANSWERED, SILENT, UNKNOWN, is_quiet, known_head
 from ..plugins import fetch_sessions
@@ -332,7 +333,7 @@ class Holding(Responses):
         _, key, version, correlation = REQUEST(frame)
         entry = InFlight(key, version, correlation)
         by, self.plugin_note = self.plugin_note, ""
-        note = by or ("addresses" if key in ADDRESS_REQUESTS else "edited by hand")
+        note = by or ("addresses" if key in ADDRESS_REQUESTS else EDITED_BY_HAND)
         if key == FETCH and self._whole_fetches():
             note = f"{by}; {fetch_sessions.NOTE}" if by else fetch_sessions.NOTE
         sent = frame

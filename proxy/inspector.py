@@ -85,13 +85,14 @@ class Inspection:
         broker: Address,
         upstream: Address | None = None,
         failed: str = "",
+        tls: frozenset[str] = frozenset(),
     ) -> None:
         ends = show(client), show(broker)
         if failed:
             self._failed[conn] = failed
         else:
             self._connections[conn] = decoder.Connection(conn, *ends, topics=self._topics)
-        self._feed([Opened(conn, *ends, time_ns, not failed)])
+        self._feed([Opened(conn, *ends, time_ns, not failed, tls=tls)])
 
     def data(self, conn: int, direction: int, time_ns: int, data: bytes | memoryview) -> None:
         connection = self._connections.get(conn)
@@ -132,6 +133,8 @@ class Inspection:
             if exchange.correlation_id == correlation_id:
                 exchange.marks["changed"] = True
                 exchange.marks[name] = [frame[4:]]
+                if note:
+                    exchange.marks[f"{name}_notes"] = [note]
                 return
 
     def note(self, conn: int, correlation_id: int, text: str) -> None:

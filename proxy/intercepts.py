@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from ..decoder import Exchange
 from ..decoder.exchange import State
 from ..decoder.filter import compile
+from ..decoder.hit_notes import ANSWERED_BY_HAND, DROPPED_BY_HAND, EDITED_BY_HAND
 from .clock import now_ns
 from .editing import KNOWN
 from .events import InterceptHeld, InterceptReleased
@@ -289,11 +290,11 @@ class Intercepts:
         if held.direction:
             note = held.note
             if frame and frame != held.frame:
-                note = f"{note}, edited" if note else "edited by hand"
+                note = f"{note}, {EDITED_BY_HAND}" if note else EDITED_BY_HAND
             connection.respond(held.original, frame or held.frame, note, now)
             connection.deliver(now)
         elif answer:
-            connection.answer(held.original, answer, "answered by hand, not forwarded", now)
+            connection.answer(held.original, answer, f"{ANSWERED_BY_HAND}, not forwarded", now)
         else:
             connection.judge(frame or held.frame, held.original, now)
         self._lane_goes_on(lane, now)
@@ -315,7 +316,7 @@ class Intercepts:
         lane = connection.response if held.direction else connection.request
         self._let_go(held, "dropped")
         now = now_ns()
-        note = "dropped by hand"
+        note = DROPPED_BY_HAND
         if held.direction:
             connection.broker_leg(1, held.original, f"{held.note}, {note}" if held.note else note, now)
             connection.deliver(now)

@@ -78,6 +78,7 @@ class Gauge:
         broker: Address,
         upstream: Address | None = None,
         failed: str = "",
+        tls: frozenset[str] = frozenset(),
     ) -> None:
         if failed:
             self.metrics.failed += 1

@@ -44,6 +44,7 @@ class Consumer(Protocol):
         broker: Address,
         upstream: Address | None = None,
         failed: str = "",
+        tls: frozenset[str] = frozenset(),
     ) -> None: ...
     def data(self, conn: int, direction: int, time_ns: int, data: bytes | memoryview) -> None: ...
     def skipped(self, conn: int, direction: int, time_ns: int, nbytes: int) -> None: ...
@@ -212,7 +213,8 @@ class Observer:
             self._open += 1
             self._opened += 0 if failed else 1
             client, broker, upstream = (tuple(said[name]) for name in ("client", "broker", "upstream"))
-            consumer.opened(conn, record.time_ns, client, broker, None if failed else upstream, failed)
+            tls = frozenset(said.get("tls", ()))
+            consumer.opened(conn, record.time_ns, client, broker, None if failed else upstream, failed, tls)
         elif kind == Kind.CLOSED:
             self._open -= 1
             self._legs.pop(conn, None)

@@ -57,7 +57,7 @@ class Recordings:
         self._idle = idle
         self._emit = emit
         self._before: Counter[str] = Counter()
-        self._connections: dict[int, tuple[Address, Address, Address | None]] = {}
+        self._connections: dict[int, tuple[Address, Address, Address | None, frozenset[str]]] = {}
         self._seen: set[tuple[int, int]] = set()  # directions of connections in which anything has come
         self._unsynced: set[tuple[int, int]] = set()
         self._barred: set[int] = set()  # the connections of those
@@ -174,8 +174,8 @@ class Recordings:
     def _take_over(self) -> None:
         """Make the new consumer know the connections that stand."""
         now = now_ns()
-        for conn, (client, broker, upstream) in self._connections.items():
-            self._consumer.opened(conn, now, client, broker, upstream)
+        for conn, (client, broker, upstream, tls) in self._connections.items():
+            self._consumer.opened(conn, now, client, broker, upstream, tls=tls)
         self._unsynced = set(self._seen)
         self._barred = {conn for conn, _ in self._seen}
 
@@ -250,10 +250,11 @@ class Recordings:
         broker: Address,
         upstream: Address | None = None,
         failed: str = "",
+        tls: frozenset[str] = frozenset(),
     ) -> None:
         if not failed:
-            self._connections[conn] = client, broker, upstream
-        self._consumer.opened(conn, time_ns, client, broker, upstream, failed)
+            self._connections[conn] = client, broker, upstream, tls
+        self._consumer.opened(conn, time_ns, client, broker, upstream, failed, tls)
 
     def data(self, conn: int, direction: int, time_ns: int, data: bytes | memoryview, first: int = 0) -> None:
         """`first`: where in `data` the first frame starts, or `ring.NONE`."""

@@ -57,7 +57,7 @@ class Kind(IntEnum):
     """What a descriptor tells."""
 
     OPENED = 1
-    """A connection; data: JSON with the addresses `client`, `broker`, `upstream` and `streams`, both stream lengths."""
+    """A connection; data: JSON with the addresses `client`, `broker`, `upstream`, `streams`, both stream lengths, and `tls`, the legs that are TLS."""
     DATA = 2
     """Bytes of the client leg."""
     CLOSED = 3

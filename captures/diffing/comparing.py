@@ -15,6 +15,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from ...decoder import Exchange, facts
+from ..replay.left_out import SHARE_GROUPS
+from ..replay.policy import administrative
 from ..replay.roles import Role
 from ..serving.offsets import NATURAL
 from .flattening import Flattener, Value
@@ -62,7 +64,7 @@ class _Comparison:
         self._records()
         self._latencies()
         differences = sorted(self._found.values(), key=lambda d: (-d.level, list(Kind).index(d.kind), d.api, -d.count))
-        return Report(self._a.side, self._b.side, differences, dict(self._mapped))
+        return Report(self._a.side, self._b.side, differences, dict(self._mapped), self._notes(differences))
 
     def _add(
         self, level: Level, kind: Kind, api: str, client: str, lane: str, what: str, a: Any, b: Any,
@@ -96,6 +98,35 @@ class _Comparison:
 
     def _names(self, seen: Seen) -> frozenset[str]:
         return frozenset(self._mapped.get(name, name) for name in seen.names)
+
+    def _notes(self, differences: list[Difference]) -> list[str]:
+        """Whether differences come of what a replay leaves out: A has changed something that B has not."""
+        made = {(seen.api, name) for seen in self._b.seen for name in self._names(seen)}
+        changed: dict[str, list[Seen]] = defaultdict(list)
+        for seen in self._a.seen:
+            for name in seen.names:
+                if administrative(seen.exchange.api_key) and (seen.api, name) not in made:
+                    changed[name].append(seen)
+        by_number = {seen.number: seen for seen in self._a.seen} if changed else {}
+        names: Counter[str] = Counter()
+        apis: set[str] = set()
+        of_share_groups, count = False, 0
+        for found in differences:
+            shown = [by_number[number] for number in found.in_a if number in by_number]
+            if found.level is Level.NOISE or any(administrative(seen.exchange.api_key) for seen in shown):
+                continue
+            concerned = {n for seen in shown for n in seen.names if n in changed and changed[n][0].number < seen.number}
+            names.update(concerned)
+            apis.update(seen.api for name in concerned for seen in changed[name])
+            of_share_groups |= bool(concerned) and any(seen.api.startswith("Share") for seen in shown)
+            count += bool(concerned)
+        if not count:
+            return []
+        return [
+            f"{count} of the differences {'concerns' if count == 1 else 'concern'} {', '.join(sorted(names))}, which "
+            f"{' and '.join(sorted(apis))} changed in A only. If B is a replay of A, it left out what alters or deletes; "
+            f"barnabas replay --include-admin sends it{SHARE_GROUPS if of_share_groups else ''}"
+        ]
 
     # --- versions --------------------------------------------------------------------------------------------------
 

@@ -114,12 +114,13 @@ class Side:
 @dataclass(slots=True)
 class Report:
     """Everything that was found. `differences` are sorted, the worst first; `names` says which names of B were taken
-    for which of A."""
+    for which of A; `notes` explain differences, in whole sentences."""
 
     a: Side
     b: Side
     differences: list[Difference] = field(default_factory=list)
     names: dict[str, str] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
 
     @property
     def worst(self) -> Level:
@@ -136,5 +137,6 @@ class Report:
             "a": self.a.to_dict(), "b": self.b.to_dict(), "worst": self.worst.word,
             "counts": {level.word: sum(d.level is level for d in self.differences) for level in reversed(Level)},
             "names": self.names,
+            "notes": self.notes,
             "differences": [found.to_dict() for found in self.differences],
         }  # fmt: skip

@@ -17,7 +17,7 @@ from .rewriting import Meant, Pair, pairs
 from .roles import Role
 from .versions import API_VERSIONS, answer_at, folds
 
-_FETCHES = frozenset(facts.api_key(name) for name in ("Fetch", "ShareFetch"))
+FETCHES = frozenset(facts.api_key(name) for name in ("Fetch", "ShareFetch"))
 ERROR = "error"
 _HEARTBEATS = frozenset(
     facts.api_key(name) for name in ("ConsumerGroupHeartbeat", "ShareGroupHeartbeat", "StreamsGroupHeartbeat")
@@ -58,7 +58,7 @@ class Comparer:
             return []
         if got.api_version != recorded.api_version and folds(got.api):
             got = answer_at(got, recorded.api_version, self.mapping.topics.get, self._preparer.topic_there)
-        if recorded.api_key in _FETCHES:
+        if recorded.api_key in FETCHES:
             self.fetched.answers(exchange, recorded, got)
         if recorded.api_key == API_VERSIONS and not got["error_code"]:
             if recorded.to_dict() != got.to_dict():
@@ -125,7 +125,7 @@ class Comparer:
             a = meant(role, a, pair.scope) if a is not None else None
             if a == b:
                 return None
-        if role is Role.OFFSET and api_key in _FETCHES:
+        if role is Role.OFFSET and api_key in FETCHES:
             return self._leave("of no meaning for the answer")
         if field.array and role is not None:
             return self._list(pair)
@@ -144,7 +144,7 @@ class Comparer:
 
     def _row(self, api_key: int, pair: Pair) -> Difference | None:
         name = pair.field.name
-        if api_key in _FETCHES:
+        if api_key in FETCHES:
             return self._leave("partitions that an answer to a fetch is silent of")
         if name in _OF_BROKERS or pair.field.struct is None or _names_brokers(pair.field):
             return self._leave("brokers")
@@ -180,7 +180,7 @@ def lacking(recorded: Message | None, got: Message) -> str | None:
     for _, code in got.errors():
         if passing(code) and not any(passing(c) for _, c in recorded.errors()):
             return facts.error_name(code)
-    if recorded.api_key in _FETCHES and _records(recorded) and not _records(got) and not any(got.errors()):
+    if recorded.api_key in FETCHES and _records(recorded) and not _records(got) and not any(got.errors()):
         return "no records yet"
     return None
 

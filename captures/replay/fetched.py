@@ -86,6 +86,14 @@ class FetchedRecords:
         back = {target: recorded for recorded, target in self._mapping.names.topics.items()}
         return names.get(str(name)) or back.get(str(name), str(name))
 
+    def places(self, recorded: Message) -> Iterator[tuple[str, int]]:
+        """The partitions that a recorded answer has records of."""
+        for role, value, scope, _ in read(recorded):
+            if role is Role.RECORDS and value:
+                topic, partition = self._topic(scope, None), scope.get(Role.PARTITION)
+                if topic is not None and partition is not None:
+                    yield topic, partition
+
     def unlike(self) -> Iterator[Unlike]:
         """What was fetched when recorded, and not, or otherwise, now."""
         for (topic, partition), recorded in self._recorded.items():

@@ -32,6 +32,9 @@ _ADMIN = re.compile(
     r"|CreateDelegationToken|AssignReplicas"
 )
 
+ALTERS = "it alters or deletes; --include-admin sends it"
+"""Why administrative requests are not sent."""
+
 
 @dataclass(frozen=True, slots=True)
 class Policy:
@@ -85,7 +88,7 @@ class Policy:
         if _internal(key) and not self.internal:
             return "sent by brokers and controllers among each other; --include-internal sends it"
         if administrative(key) and not self.admin:
-            return "it alters or deletes; --include-admin sends it"
+            return ALTERS
         return None
 
 

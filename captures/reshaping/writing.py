@@ -122,7 +122,7 @@ class Writer:
         if self._say_source:
             self._unsaid[number] = f"from {self._say_source[source]}, connection {event.connection}"
         if event.established:
-            self.recorder.opened(number, event.time_ns, address(event.client), address(event.broker))
+            self.recorder.opened(number, event.time_ns, address(event.client), address(event.broker), tls=event.tls)
         else:
             self._tried[number] = event  # how it failed is only known when it ends
 
@@ -140,7 +140,7 @@ class Writer:
     def _vain(self, number: int, opened: Opened, how: str, time_ns: int, by: str) -> None:
         failed = how if how in IN_VAIN else "unreached"
         ends = address(opened.client), address(opened.broker)
-        self.recorder.opened(number, opened.time_ns, *ends, failed=failed)
+        self.recorder.opened(number, opened.time_ns, *ends, failed=failed, tls=opened.tls)
         self.recorder.closed(number, time_ns, "rst", by)
 
     # frames

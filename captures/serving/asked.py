@@ -106,6 +106,15 @@ class Outcomes:
         """Whatever has recorded outcomes."""
         return list(self._by_key)
 
+    def errors_to_come(self) -> list[Kept]:
+        """The exchanges whose recorded errors have not come yet; without those that follow from the state."""
+        return [
+            kept
+            for key, known in self._by_key.items()
+            for code, kept in known[self._next.get(key, 0) :]
+            if code and code not in self._natural
+        ]
+
     def next_error(self, key: Any) -> tuple[int, Kept] | None:
         """The error that came at this place in the recording; None for success, for errors that follow from the state
         (those come by themselves), and when there were no more."""

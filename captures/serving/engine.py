@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
+from dataclasses import asdict
 from typing import Any
 
 from ... import decoder
@@ -24,8 +25,10 @@ from .names import Names
 from .offers import API_VERSIONS, Offer, Offers
 from .offsets import Offsets
 from .partitions import Partitions
+from .produced import Content, Produced
 from .recall import Recall, Story
 from .transactions import Transactions
+from .usage import Usage
 
 _WAIT_BY_NATURE = frozenset({"Fetch", "JoinGroup", "SyncGroup"})
 """Their answers come when there is something to tell: recorded times are not waited for as well."""
@@ -35,12 +38,18 @@ Handler = Callable[[Ask], "Reply | Later"]
 
 class Engine:
     """Answers for one recording. `everything`: records that recorded clients produced are there from the start.
+    `content`: what of each produced record is compared with what was recorded (`produced`); None: nothing.
 
     `counts` counts answers by how they came about, `asked` requests by API, `misses` what was not answered.
     """
 
     def __init__(
-        self, exchanges: Iterable[Exchange], *, everything: bool = False, offer: Offer = Offer.RECORDED
+        self,
+        exchanges: Iterable[Exchange],
+        *,
+        everything: bool = False,
+        offer: Offer = Offer.RECORDED,
+        content: Content | None = None,
     ) -> None:
         self.memory = memory = Memory(exchanges)
         self.ports: dict[int, int] = {}
@@ -58,7 +67,8 @@ class Engine:
         self._consumer_groups = ConsumerGroups(memory, self.logs)
         self._groups.learn(self._cluster.groups | self._offsets.groups)
         self._offsets.groups |= self._groups.known | self._consumer_groups.known
-        self._partitions = Partitions(memory, self.logs, self.story)
+        self.produced = Produced(self.logs.sent, content)
+        self._partitions = Partitions(memory, self.logs, self.story, self.produced)
         self._transactions = Transactions(memory, self.logs, self._offsets)
         kept_up: dict[str, Handler] = {
             "Produce": self._produce,
@@ -82,6 +92,11 @@ class Engine:
         }
         self._offers = Offers(memory, frozenset(kept_up), offer)
         self._handlers = kept_up | {"ApiVersions": self._offers.answer}
+        outcomes = (
+            self._partitions.list_errors, self._groups.errors, self._offsets.errors, self._offsets.fetch_errors,
+            self._transactions.errors,
+        )  # fmt: skip
+        self.usage = Usage(memory, self.story, self.logs, self.produced, outcomes, frozenset(kept_up), everything)
         self._latencies = {key: [kept.latency for kept in known] for key, known in memory.by_api.items()}
         self._timed: Counter[int] = Counter()
 
@@ -111,6 +126,7 @@ class Engine:
         if null is not None:
             raise Missed(f"{message.api} v{message.api_version} with a null where Kafka allows none ({null})")
         message = self.names.recorded(message)
+        self.usage.asked(message)
         return Ask(session, message, message.to_dict(), now, time_ms)
 
     def _stand_in(self, frame: bytes) -> decoder.Message:
@@ -167,6 +183,7 @@ class Engine:
         """The frame of an answer, with the served addresses; None where none is due. Raises `Missed` for an answer
         that the version cannot carry."""
         self.counts[reply.how] += 1
+        self.usage.given(reply)
         if reply.fields is None:
             return None
         self._cluster.readdress(reply.fields, ask.session)
@@ -223,4 +240,5 @@ class Engine:
             "asked": dict(self.asked),
             "misses": dict(self.misses),
             "never_asked": self.never_asked(),
+            "unused": [asdict(each) for each in self.usage.unused()],
         }

@@ -98,11 +98,11 @@ class Groups:
         self._ids: dict[str, list[str]] = defaultdict(list)
         self._first: dict[str, int] = {}
         self._made_up = 0
-        self._errors = Outcomes(NATURAL)
+        self.errors = Outcomes(NATURAL)
         for kept in memory.of("JoinGroup", "SyncGroup", "Heartbeat", "LeaveGroup"):
             assert kept.answered is not None
             group = kept.asked["group_id"]
-            self._errors.add((kept.api, group), kept.answered["error_code"], kept)
+            self.errors.add((kept.api, group), kept.answered["error_code"], kept)
             ids = self._ids[group]
             if kept.api == "JoinGroup":
                 member_id, generation = kept.answered["member_id"], kept.answered["generation_id"]
@@ -145,7 +145,7 @@ class Groups:
         return group
 
     def _recorded_error(self, ask: Ask) -> int:
-        error = self._errors.next_error((ask.api, ask.fields["group_id"]))
+        error = self.errors.next_error((ask.api, ask.fields["group_id"]))
         return error[0] if error else 0
 
     def _new_id(self, ask: Ask, group: Group) -> str:

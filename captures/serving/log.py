@@ -81,6 +81,8 @@ class PartitionLog:
     """(producer id, first offset, offset of the marker)"""
     open: dict[int, int] = field(default_factory=dict)
     """first offset of each producer's transaction that has not ended"""
+    read_out: dict[int, int] = field(default_factory=dict)
+    """How many offsets the entries have that consumers were given, by their bases; without markers."""
     _sequences: dict[tuple[int, int], list[tuple[int, int]]] = field(default_factory=dict)
 
     def preset(self, entries: list[Entry], waiting: list[Entry], start: int, end: int) -> None:
@@ -93,10 +95,11 @@ class PartitionLog:
         """The last stable offset: what read_committed consumers may read up to."""
         return min(self.open.values(), default=self.end)
 
-    def append(self, data: bytes) -> int:
-        """Take the records of a Produce request; the offset of the first one. A batch that is sent again (the same
-        producer, epoch and sequence) is not taken twice."""
+    def append(self, data: bytes) -> tuple[int, list[Entry]]:
+        """Take the records of a Produce request: the offset of the first one, and what was taken. A batch that is sent
+        again (the same producer, epoch and sequence) is not taken twice."""
         first = self.end
+        taken: list[Entry] = []
         for batch in records.batches(data):
             if isinstance(batch, Batch):
                 again = self._again(batch)
@@ -106,10 +109,13 @@ class PartitionLog:
                 entry = read_entries(bytes(data[batch.start : batch.end]))[0].moved(self.end)
                 if batch.transactional:
                     self.open.setdefault(batch.producer_id, self.end)
-                self._add(entry)
             elif isinstance(batch, Message):
-                self._append_message(batch)
-        return first
+                entry = self._placed_message(batch)
+            else:
+                continue
+            taken.append(entry)
+            self._add(entry)
+        return first, taken
 
     def _again(self, batch: Batch) -> int | None:
         if batch.producer_id < 0 or batch.base_sequence < 0:
@@ -122,7 +128,8 @@ class PartitionLog:
         del seen[:-_SEQUENCES_KEPT]
         return None
 
-    def _append_message(self, message: Message) -> None:
+    def _placed_message(self, message: Message) -> Entry:
+        """A message of the old formats, at the end of the log."""
         kept = list(message.records()) if message.codec else None
         if kept is None:
             data = _placed(bytes(message.data[message.start : message.end]), self.end, 0)
@@ -132,7 +139,7 @@ class PartitionLog:
             moved = [record._replace(offset=self.end + at) for at, record in enumerate(kept)]
             data, count = records.encode_messages_like(message, moved), len(moved)
         timestamp = -1 if message.timestamp is None else message.timestamp
-        self._add(Entry(self.end, self.end + count - 1, data, timestamp))
+        return Entry(self.end, self.end + count - 1, data, timestamp)
 
     def _add(self, entry: Entry) -> None:
         self.entries.append(entry)
@@ -169,6 +176,8 @@ class PartitionLog:
             if entry.base >= until or (out and size + len(entry.data) > limit):
                 break
             out.append(entry.data)
+            if not entry.control:
+                self.read_out[entry.base] = entry.last - entry.base + 1
             size, last = size + len(entry.data), entry.last
         aborted = [(who, first) for who, first, marker in self.aborted if marker >= offset and first <= last]
         return b"".join(out), aborted if committed and out else []

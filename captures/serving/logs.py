@@ -8,7 +8,7 @@ the time, for Fetch the offset that was asked.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from typing import Any
 
 from .log import Entry, PartitionLog, content, read_entries
@@ -32,6 +32,8 @@ class Logs:
         self.live: set[Partition] = set()
         self.others: set[Partition] = set()
         """Partitions into which somebody else than the recorded clients wrote."""
+        self.sent: dict[Partition, list[Entry]] = defaultdict(list)
+        """What recorded clients produced, and was not refused; in the order in which they did."""
         self._own: dict[Partition, list[Entry]] = defaultdict(list)
         self._unplaced: dict[Partition, list[Entry]] = defaultdict(list)
         self._fetched: dict[Partition, dict[int, Entry]] = defaultdict(dict)
@@ -58,6 +60,15 @@ class Logs:
     def produced(self, partition: Partition) -> bool:
         """Whether anything was produced to a partition live."""
         return partition in self.live
+
+    def unread(self) -> dict[str, int]:
+        """By topic, how many records recorded clients have fetched that live ones have not."""
+        left: Counter[str] = Counter()
+        for (topic, _), entries in self._fetched.items():
+            left[topic] += sum(entry.last - entry.base + 1 for entry in entries.values() if not entry.control)
+        for (topic, _), log in self._logs.items():
+            left[topic] -= sum(log.read_out.values())
+        return {topic: count for topic, count in left.items() if count > 0}
 
     def forget(self, topic: str) -> None:
         """The topic was deleted."""
@@ -89,7 +100,8 @@ class Logs:
                 self._see(*partition)
             if kept.answered is None:
                 for partition, data in sent.items():
-                    self._unplaced[partition] += read_entries(data)
+                    self._unplaced[partition] += (entries := read_entries(data))
+                    self.sent[partition] += entries
                 continue
             for topic in kept.answered.to_dict()["responses"]:
                 for item in topic["partition_responses"]:
@@ -98,7 +110,8 @@ class Logs:
                         self.produce_errors[partition].append((ends.get(partition, -1), item))
                         continue
                     base = max(item["base_offset"], 0)
-                    for entry in read_entries(sent.get(partition, b"")):
+                    self.sent[partition] += (entries := read_entries(sent.get(partition, b"")))
+                    for entry in entries:
                         self._own[partition].append(entry.moved(base))
                         base += entry.last - entry.base + 1
                     ends[partition] = base

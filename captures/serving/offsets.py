@@ -28,8 +28,8 @@ class Offsets:
         self._memory, self._judge = memory, judge
         self.groups: set[str] = set()
         self._committed: dict[str, dict[tuple[str, int], Committed]] = defaultdict(dict)
-        self._errors = Outcomes(NATURAL)
-        self._fetch_errors = Outcomes(NATURAL)
+        self.errors = Outcomes(NATURAL)
+        self.fetch_errors = Outcomes(NATURAL)
         self._read()
 
     def _read(self) -> None:
@@ -40,7 +40,7 @@ class Offsets:
             if kept.api == "OffsetFetch":
                 for group in _groups(answered, asked):
                     self.groups.add(group["group_id"])
-                    self._fetch_errors.add(group["group_id"], group.get("error_code", 0), kept)
+                    self.fetch_errors.add(group["group_id"], group.get("error_code", 0), kept)
                     for topic in group["topics"]:
                         name = self._memory.topic_of(topic)
                         for item in topic["partitions"]:
@@ -61,7 +61,7 @@ class Offsets:
                 for item in topic["partitions"]:
                     place = (group_id, name, item["partition_index"])
                     code = errors.get(place[1:], 0)
-                    self._errors.add((kept.api, *place, item["committed_offset"]), code, kept)
+                    self.errors.add((kept.api, *place, item["committed_offset"]), code, kept)
                     if not code:
                         changed.add(place)
 
@@ -93,7 +93,7 @@ class Offsets:
             items = []
             for item in topic["partitions"]:
                 place = (name, item["partition_index"])
-                error = self._errors.next_error((ask.api, group, *place, item["committed_offset"]))
+                error = self.errors.next_error((ask.api, group, *place, item["committed_offset"]))
                 code = fault or (error[0] if error else 0)
                 if not code:
                     epoch = item.get("committed_leader_epoch", -1)
@@ -113,7 +113,7 @@ class Offsets:
         group = asked["group_id"]
         if group not in self.groups:
             raise Missed(f"OffsetFetch v{ask.version} for group {group}")
-        error = self._fetch_errors.next_error(group)
+        error = self.fetch_errors.next_error(group)
         if error:
             return {"group_id": group, "topics": [], "error_code": error[0]}
         known = self._committed[group]

@@ -9,6 +9,7 @@ from ...decoder import facts, records
 from .asked import Ask, Later, Missed, Outcomes, Reply
 from .logs import Logs
 from .memory import Kept, Memory
+from .produced import Produced
 from .recall import Story
 from .restating import fitting
 from .sessions import FetchSessions
@@ -22,11 +23,11 @@ _LATEST, _EARLIEST, _MAX_TIMESTAMP, _EARLIEST_LOCAL, _LATEST_TIERED = -1, -2, -3
 class Partitions:
     """The APIs that leaders of partitions answer."""
 
-    def __init__(self, memory: Memory, logs: Logs, story: Story) -> None:
-        self._memory, self._logs, self._story = memory, logs, story
+    def __init__(self, memory: Memory, logs: Logs, story: Story, produced: Produced) -> None:
+        self._memory, self._logs, self._story, self._produced_records = memory, logs, story, produced
         self._sessions = FetchSessions()
         self._listed: dict[Any, dict[int, tuple[Kept, dict[str, Any]]]] = defaultdict(dict)
-        self._list_errors = Outcomes()
+        self.list_errors = Outcomes()
         self._read_list_offsets()
 
     def _read_list_offsets(self) -> None:
@@ -41,7 +42,7 @@ class Partitions:
                     partition = (topic["name"], item["partition_index"])
                     if partition in times:
                         key = (*partition, times[partition])
-                        self._list_errors.add(key, item["error_code"], kept)
+                        self.list_errors.add(key, item["error_code"], kept)
                         if not item["error_code"]:
                             self._listed[key][kept.position] = kept, item
 
@@ -71,10 +72,11 @@ class Partitions:
             told = ("error_code", "error_message", "record_errors", "current_leader")
             return none | {name: recorded[name] for name in told if name in recorded}
         try:
-            base = log.append(item["records"] or b"")
-            self._logs.live.add(partition)
+            base, taken = log.append(item["records"] or b"")
         except records.RecordsError:
             return none | {"error_code": CORRUPT}
+        self._logs.live.add(partition)
+        self._produced_records.take(partition, taken)
         return {"index": item["index"], "error_code": 0, "base_offset": base, "log_start_offset": log.start}
 
     # --- Fetch -------------------------------------------------------------------------------------------------
@@ -166,7 +168,7 @@ class Partitions:
     def _listing(self, topic: str, item: dict[str, Any], committed: bool) -> dict[str, Any]:
         number, timestamp = item["partition_index"], item["timestamp"]
         key = (topic, number, timestamp)
-        error = self._list_errors.next_error(key)
+        error = self.list_errors.next_error(key)
         log = self._logs.log((topic, number))
         out = {"partition_index": number, "error_code": 0, "timestamp": -1, "offset": -1, "leader_epoch": 0}
         if error is not None or log is None:

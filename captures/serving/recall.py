@@ -18,7 +18,7 @@ from .asking import entries, identity, items_of, only_reads, touches
 from .memory import Kept, Memory
 from .restating import Lost, fitting, restate, restate_item
 
-_KEPT_UP = frozenset(
+KEPT_UP = frozenset(
     {
         "Produce", "Fetch", "ListOffsets", "OffsetCommit", "OffsetFetch", "JoinGroup", "SyncGroup", "Heartbeat",
         "LeaveGroup", "ConsumerGroupHeartbeat", "InitProducerId", "AddPartitionsToTxn", "AddOffsetsToTxn",
@@ -36,11 +36,13 @@ class Story:
         self._changes = [
             (kept.position, memory.words(kept))
             for kept in memory.kept
-            if not only_reads(kept.api_key) and kept.api not in _KEPT_UP
+            if not only_reads(kept.api_key) and kept.api not in KEPT_UP
         ]
         self._times = {kept.position: (kept.from_ns, kept.until_ns) for kept in memory.kept}
+        self.given: set[int] = set()
+        """The recorded answers that were chosen so far."""
         self._made: set[int] = set()
-        self._given: dict[Any, int] = {}
+        self._last: dict[Any, int] = {}
 
     def made(self, position: int) -> None:
         """A recorded change was made again."""
@@ -56,9 +58,10 @@ class Story:
         if not fit:
             # Nobody asked between these changes: what was told next comes closest, else what was told last.
             fit = [at for at in positions if at > after][:1] or positions[-1:]
-        last = self._given.get(key, -1)
+        last = self._last.get(key, -1)
         chosen = next((at for at in fit if at > last), fit[-1])
-        self._given[key] = chosen
+        self._last[key] = chosen
+        self.given.add(chosen)
         return chosen
 
     def _between(self, after: int, at: int, before: int | None) -> bool:
@@ -73,6 +76,7 @@ class Story:
         """Which of the recorded changes this one is: the next, and the last again when there are no more."""
         chosen = next((at for at in positions if at not in self._made), positions[-1])
         self._made.add(chosen)
+        self.given.add(chosen)
         return chosen
 
 

@@ -34,7 +34,7 @@ class Transactions:
         self._memory, self._logs, self._offsets = memory, logs, offsets
         self._ids: dict[str | None, list[Kept]] = defaultdict(list)
         self._given: dict[str | None, int] = defaultdict(int)
-        self._errors = Outcomes()
+        self.errors = Outcomes()
         self._running: dict[str, _Transaction] = {}
         self._made_up = _MADE_UP
         self._names: set[str] = set()
@@ -46,8 +46,8 @@ class Transactions:
             assert kept.answered is not None
             code = next((code for _, code in kept.answered.errors()), 0)
             for name in _names(kept.asked.to_dict()):
-                self._errors.add((kept.api, name), code, kept)
-        self._names = {name for name in self._ids if name is not None} | {name for _, name in self._errors.keys()}  # noqa: SIM118
+                self.errors.add((kept.api, name), code, kept)
+        self._names = {name for name in self._ids if name is not None} | {name for _, name in self.errors.keys()}  # noqa: SIM118
 
     def init_producer_id(self, ask: Ask) -> Reply:
         """The recorded ids and epochs, in order; then new ones."""
@@ -109,7 +109,7 @@ class Transactions:
         return Reply({"results_by_topic_v3_and_below": topics})
 
     def _added(self, ask: Ask, name: str, ids: dict[str, Any], topics: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        error = self._errors.next_error((ask.api, name))
+        error = self.errors.next_error((ask.api, name))
         code = error[0] if error else 0
         if not code and not ids.get("verify_only"):
             self._of(name, ids).partitions |= {(topic["name"], at) for topic in topics for at in topic["partitions"]}
@@ -126,7 +126,7 @@ class Transactions:
     def add_offsets(self, ask: Ask) -> Reply:
         """AddOffsetsToTxn."""
         self._known(ask, ask.fields["transactional_id"])
-        error = self._errors.next_error((ask.api, ask.fields["transactional_id"]))
+        error = self.errors.next_error((ask.api, ask.fields["transactional_id"]))
         self._of(ask.fields["transactional_id"], ask.fields)
         return Reply({"error_code": error[0] if error else 0})
 
@@ -142,7 +142,7 @@ class Transactions:
         """EndTxn: markers into every partition of the transaction."""
         name, commit = ask.fields["transactional_id"], ask.fields["committed"]
         self._known(ask, name)
-        error = self._errors.next_error((ask.api, name))
+        error = self.errors.next_error((ask.api, name))
         body: dict[str, Any] = {"error_code": error[0] if error else 0}
         if not body["error_code"]:
             self._end(name, ask.fields["producer_id"], ask.fields["producer_epoch"], commit, ask.time_ms)

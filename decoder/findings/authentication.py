@@ -25,6 +25,9 @@ _SASL = frozenset({_HANDSHAKE, _AUTHENTICATE})
 _MECHANISM = facts.error_code("UNSUPPORTED_SASL_MECHANISM")
 _STATE = facts.error_code("ILLEGAL_SASL_STATE")
 _FAILED = facts.error_code("SASL_AUTHENTICATION_FAILED")
+_LEGS = {"client": " between the client and the proxy", "broker": " between the proxy and the broker"}
+_CLIENTS = "Java, librdkafka: security.protocol=SASL_SSL"
+_PROXY = "barnabas proxy --broker-tls, or --broker-ca FILE"
 
 _SECRETIVE = re.compile(
     r"(?i)\b(password|passwd|secret|token|assertion|signature|credentials?|hmac|nonce)\b(\s*[=:]\s*)\S+"
@@ -224,23 +227,29 @@ class CredentialsInClear(_Authenticates):
         readable = state.mechanism in self._READABLE
         if not readable and not state.mechanism.startswith("SCRAM"):
             return
-        near = is_loopback(link.client_host) and is_loopback(split(link.broker)[0])
+        clear = [leg for leg in _LEGS if leg not in link.tls]
+        if not clear:
+            return
+        ends = {"client": link.client_host, "broker": split(link.broker)[0]}
+        near = all(is_loopback(ends[leg]) for leg in clear)
+        between = _LEGS[clear[0]] if len(clear) == 1 else ""
+        use = "start the proxy with --tls-ca" if clear == ["client"] else "use a SASL_SSL listener"
         secret = "token" if state.mechanism == "OAUTHBEARER" else "password"
         self.report(
-            (link.identity, link.broker, state.mechanism),
+            (link.identity, link.broker, state.mechanism, between),
             exchange,
             lambda: self.finding(
-                f"{link.who} authenticates to {link.where} by {state.mechanism} without TLS"
+                f"{link.who} authenticates to {link.where} by {state.mechanism} without TLS{between}"
                 f"{', on one machine' if near else ''}",
                 f"with {state.mechanism} the {secret} itself is in the bytes: whoever sees the traffic can use it."
                 if readable
                 else "SCRAM hides the password, but who records the exchange can try passwords against it at leisure, "
                 "and everything after it is in clear.",
-                "use a SASL_SSL listener (Java, librdkafka: security.protocol=SASL_SSL), and change what was sent so far"
+                f"{use} ({_CLIENTS if clear != ['broker'] else _PROXY}), and change what was sent so far"
                 if readable
-                else "use a SASL_SSL listener where the network is not your own; keep 4096 iterations or more",
+                else f"{use} where the network is not your own; keep 4096 iterations or more",
                 Severity.INFO if near else Severity.MEDIUM if readable else Severity.LOW,
-                api=exchange.api, api_version=exchange.api_version, mechanism=state.mechanism, **link.facts,
+                api=exchange.api, api_version=exchange.api_version, mechanism=state.mechanism, in_clear=clear, **link.facts,
             ),
         )  # fmt: skip
 

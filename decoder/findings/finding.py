@@ -11,7 +11,7 @@ from ..exchange import Exchange
 from ..facts import error_name
 
 RULES, AFTER_RULES = "rules", "after_rules"
-"""Marks of exchanges: the rules that did something to it; whether one did something to its client before."""
+"""Marks of exchanges: the rules and plugins that did something to it; whether one did something to its client before."""
 KEPT = 5
 """Exchanges that a finding links to; the others are counted."""
 
@@ -53,18 +53,18 @@ class Finding:
     first_ns: int | None = None
     last_ns: int | None = None
     rules: list[str] = field(default_factory=list)
-    """Rules that did some of it, by name (`injected`)."""
+    """Rules that did some of it, by name, and plugins as ``plugin NAME`` (`injected`)."""
     others: int = 0
-    """Evidence that no rule has touched."""
+    """Evidence that no rule and no plugin has touched."""
 
     @property
     def injected(self) -> bool:
-        """Whether all of it comes of rules: they did it, or did something to the same client before."""
+        """Whether all of it comes of rules and plugins: they did it, or did something to the same client before."""
         return bool(self.rules) and not self.others
 
     @property
     def done_by(self) -> str:
-        """The rules that did it, in words; empty if none did."""
+        """The rules and plugins that did it, in words; empty if none did."""
         if not self.rules:
             return ""
         return f"{'all' if self.injected else 'some'} of it was done by {', '.join(map(repr, self.rules))}"

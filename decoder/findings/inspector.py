@@ -60,7 +60,7 @@ class Inspector:
             link = self.scene.opened(
                 happening.connection, happening.client, happening.broker, happening.time_ns, happening.established
             )
-            link.complete = happening.complete
+            link.complete, link.tls = happening.complete, happening.tls
             self._tell(self._on_opened, lambda d: d.opened(link))
         elif isinstance(happening, Closed):
             ended = self.scene.links.get(happening.connection)

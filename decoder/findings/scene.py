@@ -20,6 +20,8 @@ from .finding import AFTER_RULES, RULES
 
 MOST_TOUCHED = 10_000
 """Clients of which it is remembered that rules did something to them."""
+_NOTES = "notes", "broker_request_notes", "broker_response_notes"
+"""Marks with notes; of a response that was not given, only the broker's leg has one."""
 _METADATA = facts.api_key("Metadata")
 _BROKERS = ("brokers.node_id", "brokers.host", "brokers.port")
 
@@ -30,8 +32,8 @@ class Link:
     `client`, `broker`: ``host:port``. `client_id`: the last one that a request named. `closed_ns`, `how`, `by`: see
     `happening.Closed`; `closed_ns` is None while open. `requests`: how many were sent. `waiting`: the exchanges
     without an answer, oldest first, by identity. `answers`: responses so far, orphans too. `lost`: bytes of it that were not
-    captured or could not be read, so far; `gone`: by direction. `complete`: see `happening.Opened`. `client_host`: the
-    client's address without its port. `sign_ns`: the last sign of life, -1 before the first; `pause_ns`: from the one before to
+    captured or could not be read, so far; `gone`: by direction. `complete`: see `happening.Opened`. `tls`: see `happening.Opened`.
+    `client_host`: the client's address without its port. `sign_ns`: the last sign of life, -1 before the first; `pause_ns`: from the one before to
     the last request that met nobody waiting. `rules`: those that did something to it, by name. `routes`: who follows what goes well on it (see `Inspector`).
     """
 
@@ -59,6 +61,7 @@ class Link:
         "rules",
         "scene",
         "sign_ns",
+        "tls",
         "waiting",
     )
 
@@ -73,6 +76,7 @@ class Link:
         self.requests = self.answers = self.lost = 0
         self.gone = [0, 0]
         self.complete = True
+        self.tls: frozenset[str] = frozenset()
         self.last_ns = opened_ns
         self.waiting: dict[int, Exchange] = {}
         self.client_host = client.rpartition(":")[0]
@@ -248,10 +252,10 @@ class Scene:
         return link
 
     def blame(self, link: Link, exchange: Exchange) -> None:
-        """Mark an exchange that rules did something to, or to its client before."""
+        """Mark an exchange that rules or plugins did something to, or to its client before."""
         marks = exchange.marks
-        if (notes := marks.get("notes")) and (found := causes_in(notes)):
-            marks[RULES] = tuple(found)
+        if found := [cause for name in _NOTES if (notes := marks.get(name)) for cause in causes_in(notes)]:
+            marks[RULES] = tuple(dict.fromkeys(found))
             link.rules = tuple(dict.fromkeys((*link.rules, *found)))
             if len(self._touched) < MOST_TOUCHED:
                 self._touched.add((link.client_host, exchange.client_id))

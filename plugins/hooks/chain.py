@@ -12,12 +12,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...decoder import Exchange, Message, decode_request
+from ...decoder import Exchange, Message, decode_request, hit_notes
 from ...decoder.exchange import State
 from .. import unanswerable
 from .context import Context, Outcome, PeerView, Surroundings
 from .plugin import Plugin
 
+_DID = {"respond": hit_notes.ANSWERED, "drop": hit_notes.DROPPED, "close": hit_notes.CLOSED}
 Fault = Callable[[Plugin, str, BaseException], None]
 """(plugin, hook, what it raised)."""
 Warn = Callable[[Plugin, str, str], None]
@@ -43,12 +44,11 @@ class Passed:
         """A line for the recording, "" if nothing was done."""
         if not self.by and not self.notes:
             return ""
-        what = {
-            "forward": "changed" if self.frame is not None else "delayed" if self.delay_ns else "",
-            "respond": "answered",
-        }
-        did = what.get(self.kind, {"drop": "dropped", "close": "closed"}.get(self.kind, ""))
-        said = [f"plugin {', '.join(map(repr, self.by))}: {did}"] if self.by and did else []
+        if self.kind == "forward":
+            did = hit_notes.CHANGED if self.frame is not None else hit_notes.DELAYED if self.delay_ns else ""
+        else:
+            did = _DID.get(self.kind, "")
+        said = [hit_notes.plugin_note(self.by, did)] if self.by and did else []
         return "; ".join([*said, *self.notes])
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from ...captures.replay.absent import Absent
-from ...captures.replay.comparing import Comparer, Difference, lacking
+from ...captures.replay.comparing import FETCHES, Comparer, Difference, lacking
+from ...captures.replay.left_out import LeftOut
 from ...captures.replay.partly import PRODUCE, rest, united, without
 from ...captures.replay.policy import forbidden_null
 from ...captures.replay.preparing import Preparer
@@ -47,6 +48,9 @@ class Answers:
         self._patience_ns = int(settings.patience * SECOND)
         self._settling_ns = self._patience_ns
         self._absent = Absent()
+        self.left_out = LeftOut(preparer.mapping.recorded.topics)
+        self._concerned: dict[tuple[str, int], set[str]] = {}
+        """By partition, the names in fetches of it that something was left out about before."""
         # Differences of questions that may be asked again: the target may be ahead of the recording.
         self._open: dict[tuple[int, bytes], tuple[Call, list[Difference], Message]] = {}
 
@@ -88,16 +92,23 @@ class Answers:
             return 0
         self._mapping.learn(asked, recorded, got)
         found = self.comparer.differences(exchange, got, recorded)
+        if exchange.api_key in FETCHES and (names := self.left_out.concerned(exchange)):
+            for place in self.comparer.fetched.places(recorded):
+                self._concerned.setdefault(place, set()).update(names)
         reads = exchange.api.startswith(_READS)
         if found and reads and not closing and self._settles(call, now):
             return self._again(call, "not the same yet")
         if reads:
             self._ahead(call, asked, found, got)
         elif found:
-            self.report.differ(call, found)
+            self._differ(call, found)
         else:
             self.report.equal += 1
         return 0
+
+    def _differ(self, call: Call, found: list[Difference]) -> None:
+        self.report.differ(call, found)
+        self.left_out.differs(self.left_out.concerned(call.exchange))
 
     def _read(self, call: Call, frame: bytes, version: int) -> Message | None:
         try:
@@ -150,7 +161,7 @@ class Answers:
         before = self._open.pop(place, None)
         if before is not None:
             if self.comparer.differences(call.exchange, before[2], call.recorded):
-                self.report.differ(before[0], before[1])
+                self._differ(before[0], before[1])
             else:
                 self.report.equal += 1
                 self.comparer.ignored["the target was ahead of the recording"] = (
@@ -164,10 +175,13 @@ class Answers:
     def finish(self, complete: bool) -> None:
         """Nothing more is to come. `complete`: the replay was not ended early, so that outcomes can be compared."""
         for call, found, _ in self._open.values():
-            self.report.differ(call, found)
+            self._differ(call, found)
         self._open.clear()
         if complete:
             self._outcomes()
+        why = self.left_out.explanation()
+        if why is not None and why not in self.report.warnings:
+            self.report.warnings.append(why)
         for why, count in self.comparer.ignored.items():
             self.report.ignored[why] = self.report.ignored.get(why, 0) + count
 
@@ -180,5 +194,6 @@ class Answers:
             there = f"another batch at offset {unlike.target_offset}" if unlike.got else f"none fetched at offset {unlike.target_offset}"
             path = f"records of {unlike.topic}-{unlike.partition} at offset {unlike.offset}"
             self.report.differ_at_the_end("Fetch", "Fetch records", Difference(path, "a batch", there))
+            self.left_out.differs(self._concerned.get((unlike.topic, unlike.partition), ()))
         for difference in self.comparer.unlike_assignments():
             self.report.differ_at_the_end("group", "assignments at the end", difference)

@@ -14,6 +14,7 @@ from itertools import islice
 
 from ...captures.replay.mapping import NotKnown
 from ...captures.replay.partly import PRODUCE
+from ...captures.replay.policy import ALTERS
 from ...captures.replay.preparing import CannotSend, Preparer, patched
 from ...captures.replay.report import Report
 from ...captures.replay.roles import Role
@@ -283,6 +284,8 @@ class Player:
 
     def _skip(self, call: Call, why: str) -> None:
         self.report.skip(call, why)
+        if why == ALTERS:
+            self.answers.left_out.left_out(call.exchange)
         self._go_on(call)
 
     def _fail(self, call: Call, why: str) -> None:

@@ -4,7 +4,7 @@ with Served("recording/") as served:
     producer = Producer({"bootstrap.servers": served.bootstrap})
 """
 
-from .config import OnMiss, ServeConfig
+from .config import Contents, OnMiss, ServeConfig
 from .served import Served, ServeError
 
-__all__ = ["OnMiss", "ServeConfig", "ServeError", "Served"]
+__all__ = ["Contents", "OnMiss", "ServeConfig", "ServeError", "Served"]

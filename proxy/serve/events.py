@@ -48,6 +48,25 @@ class Miss:
 
 
 @dataclass(frozen=True, slots=True)
+class ProducedOtherwise:
+    """A record that was produced with another content than any recorded one of its topic. `live` and `recorded` show what
+    differs, and `recorded` is "" when all recorded records were produced already."""
+
+    client: str
+    topic: str
+    partition: int
+    live: str
+    recorded: str = ""
+    warning: bool = True
+
+    @property
+    def text(self) -> str:
+        """For people."""
+        there = f"the recording has {self.recorded}" if self.recorded else "the recording has no more records of this topic"
+        return f"{self.client} produced to {self.topic}-{self.partition} what was not recorded: {self.live}; {there}"
+
+
+@dataclass(frozen=True, slots=True)
 class Trouble:
     """A connection that could not go on."""
 
@@ -93,4 +112,4 @@ class NameTaken:
         return f"{self.live} is taken for {self.recorded} of the recording"
 
 
-ServeEvent = NameTaken | Serving | Miss | Trouble | WaitsForProducer
+ServeEvent = NameTaken | Serving | Miss | ProducedOtherwise | Trouble | WaitsForProducer

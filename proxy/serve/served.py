@@ -11,12 +11,12 @@ from types import TracebackType
 from typing import Any
 
 from ...captures import NotACapture, open_capture
-from ...captures.serving import Engine, Offer
+from ...captures.serving import Content, Engine, Offer, Unused
 from ...decoder import Exchange
 from ..addresses import reason
 from ..events import Address
-from .config import OnMiss, ServeConfig
-from .events import Miss, ServeEvent
+from .config import Contents, OnMiss, ServeConfig
+from .events import Miss, ProducedOtherwise, ServeEvent
 from .server import Server
 
 _START_SECONDS = 30.0
@@ -29,8 +29,9 @@ class ServeError(Exception):
 class Served:
     """``with Served("recording/") as served:`` and clients connect to ``served.bootstrap``.
 
-    `capture` may be a `ServeConfig` with everything in it. `misses` are the requests that had no answer so far;
-    `summary()` counts. Raises `ServeError` (or `NotACapture`, OSError for the capture) from `start`.
+    `capture` may be a `ServeConfig` with everything in it. `misses` are the requests that had no answer so far,
+    `differences` the records that were produced otherwise than recorded (`contents`), `unused()` what of the recording nobody
+    asked for; `summary()` counts. Raises `ServeError` (or `NotACapture`, OSError for the capture) from `start`.
     """
 
     def __init__(
@@ -43,13 +44,15 @@ class Served:
         recorded_times: bool = False,
         everything: bool = False,
         offer: Offer = Offer.RECORDED,
+        contents: Contents | Content = Contents.IGNORE,
     ) -> None:
         self.config = (
             capture
             if isinstance(capture, ServeConfig)
-            else ServeConfig(Path(capture), listen, on_miss, broker, recorded_times, everything, offer)
+            else ServeConfig(Path(capture), listen, on_miss, broker, recorded_times, everything, offer, contents)
         )
         self.misses: list[Miss] = []
+        self.differences: list[ProducedOtherwise] = []
         self._events: queue.SimpleQueue[ServeEvent] = queue.SimpleQueue()
         self._engine: Engine | None = None
         self._server: Server | None = None
@@ -64,7 +67,9 @@ class Served:
             raise ServeError(f"--on-miss {config.on_miss} needs a broker to ask: add --broker HOST:PORT")
         if config.on_miss is OnMiss.RECORD and config.capture.exists() and not config.capture.is_dir():
             raise ServeError(f"{config.capture} is one file; --on-miss record adds to a directory of recordings")
-        self._engine = Engine(self._exchanges(), everything=config.everything, offer=config.offer)
+        self._engine = Engine(
+            self._exchanges(), everything=config.everything, offer=config.offer, content=config.content
+        )
         ready = threading.Event()
         self._thread = threading.Thread(target=self._run, args=(ready,), name="barnabas-serve", daemon=True)
         self._thread.start()
@@ -113,6 +118,8 @@ class Served:
     def _emit(self, event: ServeEvent) -> None:
         if isinstance(event, Miss) and event.warning:
             self.misses.append(event)
+        elif isinstance(event, ProducedOtherwise):
+            self.differences.append(event)
         self._events.put(event)
 
     def stop(self) -> None:
@@ -151,8 +158,14 @@ class Served:
             except queue.Empty:
                 return
 
+    def unused(self) -> list[Unused]:
+        """The recorded answers that nobody was given so far, and records that nobody produced or fetched again; [] when the
+        clients have done all that the recorded ones did."""
+        assert self._engine is not None, "not started"
+        return self._engine.usage.unused()
+
     def summary(self) -> dict[str, Any]:
-        """Answers by how they came about, requests by API, misses, and recorded APIs that nobody asked for."""
+        """Answers by how they came about, requests by API, misses, and what of the recording nobody asked for."""
         assert self._engine is not None, "not started"
         return self._engine.summary()
 

@@ -19,7 +19,8 @@ from ..addresses import TRIES, reason
 from ..editing import broker_addresses
 from ..events import Address
 from .config import OnMiss, ServeConfig
-from .events import Miss, NameTaken, ServeEvent, Serving, Trouble, WaitsForProducer
+from .events import Miss, NameTaken, ProducedOtherwise, ServeEvent, Serving, Trouble, WaitsForProducer
+from .record_text import both
 from .refusing import refusal
 from .upstream import Brokers, Upstream, read_answer
 
@@ -148,6 +149,10 @@ class Server:
             answer = self._engine.encode(ask, reply)
         except Missed as missed:
             return await self._missed(connection, frame, ask, missed)
+        finally:
+            for difference in self._engine.produced.news():
+                place = difference.topic, difference.partition
+                self._emit(ProducedOtherwise(connection.name, *place, *both(difference)))
         if self._config.recorded_times:
             await asyncio.sleep(max(0.0, self._engine.latency(ask, reply) - (time.monotonic() - started)))
         return answer

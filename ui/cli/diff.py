@@ -133,6 +133,8 @@ def _print(console: Console, report: Report, by: By, everything: bool) -> None:
         console.print(Text(f"\n{noise} differences that timing explains are not shown; --all shows them", "dim"))
     if not report.above(Level.LOW):
         console.print(Text("\nno difference above what timing explains", "green"))
+    for note in report.notes:
+        console.print(Text(f"\n{visible(note)}"))
     _print_latencies(console, report)
 
 

@@ -51,6 +51,7 @@ def html(report: Report, group: Callable[[Difference], str], everything: bool) -
     noise = len(report.differences) - len(report.above(Level.LOW))
     if noise and not everything:
         parts.append(f"<p class=dim>{noise} differences that timing explains are left out.")
+    parts += [f"<p>{_text(note)}" for note in report.notes]
     parts.append("<h2>Requests and latencies</h2><table><tr><th>API<th>A<th>p50 ms<th>p99 ms<th>B<th>p50 ms<th>p99 ms")
     for api in sorted({*report.a.apis, *report.b.apis}):
         cells = ""

@@ -52,7 +52,7 @@ def findings(
         bool, typer.Option("--follow", "-f", help="Stay on a recording that runs, and print what is new; Ctrl-C ends it.")
     ] = False,
     injected: Annotated[
-        bool, typer.Option("--injected", help="Also what comes of fault rules: they left notes in the recording.")
+        bool, typer.Option("--injected", help="Also what comes of fault rules and plugins: they left notes in the recording.")
     ] = False,
     listing: Annotated[bool, typer.Option("--list", help="Print every detector: id, severity, what it looks for.")] = False,
     local: Local = False,
@@ -189,7 +189,7 @@ def _whole(paths: list[Path], wanted: set[str], least: Severity, as_json: bool, 
             print_finding(console, finding, str(look.path))
         console.print(_summary(look, found, shown, len(wanted)))
         if left_out := len(every) - len(found):
-            console.print(f"{counted(left_out, 'finding')} of what fault rules did: --injected shows them")
+            console.print(f"{counted(left_out, 'finding')} of what fault rules and plugins did: --injected shows them")
         for note in look.notes():
             print(f"barnabas: {visible(note)}", file=sys.stderr)
     if as_json:

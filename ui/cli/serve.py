@@ -9,21 +9,22 @@ import threading
 from dataclasses import asdict
 from pathlib import Path
 from types import FrameType
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from ...captures import NotACapture
 from ...captures.serving import Offer
-from ...proxy.serve import OnMiss, Served, ServeError
+from ...proxy.serve import Contents, OnMiss, Served, ServeError
 from ...proxy.serve.config import ServeConfig
-from ...proxy.serve.events import Miss, ServeEvent
+from ...proxy.serve.events import ServeEvent
 from ..tui.safe import visible
 from .address import parse
 from .failure import Failure
 from .signals import stopping_on_signals
 
 _LOOK_SECONDS = 0.2
+_UNUSED_SHOWN = 20
 
 
 class Timing:
@@ -77,12 +78,24 @@ def serve(
             "what is in the recording.",
         ),
     ] = Offer.RECORDED,
+    contents: Annotated[
+        Contents,
+        typer.Option(
+            "--contents",
+            help="Whether produced records are compared with the recorded ones: check = report each whose key, value and "
+            "headers no recorded record of its topic has.",
+        ),
+    ] = Contents.IGNORE,
+    all_used: Annotated[
+        bool, typer.Option("--all-used", help="Exit status 1 also when recorded answers were not used.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print events as JSON, one object per line.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print warnings only.")] = False,
 ) -> None:
     """Answer clients from a recording, without a broker: a test that was recorded once runs offline.
 
-    Ctrl-C ends it. Exit status 0, or 1 when requests had no recorded answer (misses), or 2 for errors.
+    Ctrl-C ends it; the summary lists the recorded answers that nobody used. Exit status 0, or 1 when requests had no recorded
+    answer (misses), or records differed (--contents check), or 2 for errors.
     """
     if timing not in (Timing.NOW, Timing.RECORDED):
         raise Failure(f"--timing {visible(timing)}: only now and recorded are known")
@@ -96,6 +109,7 @@ def serve(
         recorded_times=timing == Timing.RECORDED,
         everything=records == "all",
         offer=offer,
+        contents=contents,
     )
     served = Served(config)
     with stopping_on_signals():
@@ -118,7 +132,7 @@ def serve(
     for event in served.events():
         _print(event, as_json, quiet)
     _finish(served, as_json, quiet)
-    if served.misses:
+    if served.misses or served.differences or (all_used and served.unused()):
         raise typer.Exit(1)
 
 
@@ -150,23 +164,26 @@ def _kind(event: ServeEvent) -> str:
 
 
 def _finish(served: Served, as_json: bool, quiet: bool) -> None:
-    summary = served.summary()
     if as_json:
-        print(json.dumps({"event": "summary", **summary}), flush=True)
+        print(json.dumps({"event": "summary", **served.summary()}), flush=True)
     elif not quiet:
-        for line in summary_lines(summary, served.misses):
-            print(line)
+        for line in summary_lines(served):
+            print(visible(line))
 
 
-def summary_lines(summary: dict[str, Any], misses: list[Miss]) -> list[str]:
+def summary_lines(served: Served) -> list[str]:
     """What is said at the end."""
+    summary, unused = served.summary(), served.unused()
     kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(summary["by_kind"].items()))
     lines = [f"{summary['answers']} answers" + (f": {kinds}" if kinds else "")]
-    if summary["never_asked"]:
-        lines.append(
-            "recorded, but never asked: " + ", ".join(f"{n} {api}" for api, n in summary["never_asked"].items())
-        )
-    total = len(misses)
+    if unused:
+        lines.append("recorded, but not used:")
+        lines += [f"  {each.text}" for each in unused[:_UNUSED_SHOWN]]
+        if len(unused) > _UNUSED_SHOWN:
+            lines.append(f"  and {len(unused) - _UNUSED_SHOWN} more (--json lists all)")
+    if served.differences:
+        lines.append(f"{len(served.differences)} records were produced otherwise than recorded")
+    total = len(served.misses)
     lines.append(
         f"{total} misses" + (": " + ", ".join(f"{n} {api}" for api, n in summary["misses"].items()) if total else "")
     )

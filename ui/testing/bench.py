@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -20,7 +19,7 @@ from ...proxy.fork_server import ForkServer
 
 if TYPE_CHECKING:
     from ...proxy.serve import Served
-    from ...proxy.serve.events import Miss
+    from .cassette import Cassette
 
 Address = tuple[str, int]
 Json = dict[str, Any]
@@ -131,7 +130,7 @@ class Barnabas:
     ) -> None:
         """`known`: what is wrong with the cluster itself, as `cluster.OWN_FINDINGS`; no finding of a test."""
         self._known = known or {}
-        self._cassette: Served | None = None
+        self._cassette: Cassette | None = None
         control = ControlConfig(path=directory / "control.sock", directory=directory)
         self.proxy = Proxy(ProxyConfig(upstream=upstream, control=control, findings=True, record=record), fork_server=fork_server)
         self.injected: list[Injected] = []
@@ -152,10 +151,15 @@ class Barnabas:
         for close in reversed(self._closing):
             close()
 
-    def plays(self, cassette: Served) -> None:
+    def plays(self, cassette: Cassette) -> None:
         """The cluster is this recording, which ends with the proxy."""
         self._cassette = cassette
-        self.later(cassette.stop)
+        self.later(cassette.served.stop)
+
+    @property
+    def cassette(self) -> Served | None:
+        """The recording in the place of the cluster: `misses`, `unused()`, `differences`. None without one."""
+        return None if self._cassette is None else self._cassette.served
 
     def later(self, close: Callable[[], Any]) -> None:
         """Call this at the end."""
@@ -205,6 +209,10 @@ class Barnabas:
         found = Injected(self, rule, required)
         self.injected.append(found)
         return found
+
+    def not_as_recorded(self, ended: bool = True) -> list[str]:
+        """What the test did otherwise than its cassette allows, and was not told before; see `Cassette.faults`."""
+        return [] if self._cassette is None else self._cassette.faults(ended)
 
     def never_hit(self) -> list[Injected]:
         """The faults that had to fire and did not."""
@@ -302,7 +310,7 @@ class Barnabas:
             lines.insert(0, f"({len(found) - most} exchanges before these)")
         lines += [f"{each}: {each.hits} hits" for each in self.injected]
         if self._cassette is not None:
-            lines += _missing(self._cassette.misses)
+            lines += self._cassette.report()
         return "\n".join(lines)
 
 
@@ -313,15 +321,6 @@ class Barnabas:
             for exchange in each.exchanges:
                 found.setdefault(exchange["id"], []).append(each.name)
         return found
-
-
-def _missing(misses: list[Miss]) -> list[str]:
-    """What a cassette was asked and had no answer to: a line for each, however often."""
-    counts = Counter((miss.what, miss.nearest, miss.done) for miss in misses)
-    return [
-        f"not in the cassette: {what}{f', most like it {nearest}' if nearest else ''}: {done} ({count}x)"
-        for (what, nearest, done), count in counts.items()
-    ]
 
 
 def _densest(found: list[Json], seconds: float) -> list[Json]:

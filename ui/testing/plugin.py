@@ -12,12 +12,15 @@ import pytest
 
 if TYPE_CHECKING:
     from ...proxy.fork_server import ForkServer
-    from ...proxy.serve import Served
     from .bench import Barnabas
+    from .cassette import Cassette
     from .cluster import EmbeddedCluster
 
 _BENCH: pytest.StashKey[Barnabas] = pytest.StashKey()
 ON_MISS = ("fail", "passthrough", "record")
+OUTCOMES = ("fail", "allow")
+CONTENTS = ("ignore", "check")
+MARKER = "barnabas_cassette(file, on_miss='fail', unmatched='fail', unused='allow', contents='ignore')"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -35,8 +38,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers",
-        "barnabas_cassette(file, on_miss='fail'): the fixture `barnabas` answers from a recording instead of a cluster; "
-        "on_miss: fail, passthrough or record",
+        f"{MARKER}: the fixture `barnabas` answers from a recording instead of a cluster; on_miss: what clients get for what "
+        "was not recorded (fail: an error, passthrough, record); unmatched, unused: whether the test fails or is allowed such "
+        "requests, and recorded answers that nobody used; contents: check, or a function of a record, compares what is produced",
     )
 
 
@@ -73,20 +77,19 @@ def barnabas(
     given = request.config.getoption("--barnabas-broker")
     record = request.config.getoption("--barnabas-record")
     directory = Path(tempfile.mkdtemp(prefix="barnabas-test-"))
-    served: Served | None = None
+    played: Cassette | None = None
     try:
         cassette = request.node.get_closest_marker("barnabas_cassette")
         if cassette is not None:
-            served = _cassette(request, cassette, given, _barnabas_cluster)
-            host, _, port = served.bootstrap.rpartition(":")
-            upstream = host, int(port)
+            played = _cassette(request, cassette, given, _barnabas_cluster)
+            upstream = played.served.address
         else:
             upstream = _address(given) if given else _barnabas_cluster.address
         where = Path(record) / request.node.name.replace("/", "_") if record else None
         known = None if given else OWN_FINDINGS
         bench = Barnabas(upstream, directory, where, _barnabas_fork_server, known)
-        if served is not None:
-            bench.plays(served)
+        if played is not None:
+            bench.plays(played)
         bench.start()
         request.node.stash[_BENCH] = bench
         try:
@@ -94,6 +97,8 @@ def barnabas(
         finally:
             bench.stop()
             del request.node.stash[_BENCH]
+        if faults := bench.not_as_recorded(ended=False):  # what clients did that fixtures have closed since
+            pytest.fail("\n".join(faults), pytrace=False)
     finally:
         shutil.rmtree(directory, ignore_errors=True)
 
@@ -105,42 +110,59 @@ def _address(text: str) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
-def _cassette(request: pytest.FixtureRequest, marker: pytest.Mark, given: str | None, cluster: EmbeddedCluster) -> Served:
+def _cassette(
+    request: pytest.FixtureRequest, marker: pytest.Mark, given: str | None, cluster: EmbeddedCluster
+) -> Cassette:
     from ...captures import NotACapture
-    from ...proxy.serve import OnMiss, Served, ServeError
+    from ...proxy.serve import Contents, OnMiss, Served, ServeError
+    from .cassette import Cassette, Outcome
 
-    def arguments(file: str, on_miss: str = "fail") -> tuple[str, str]:
-        return file, on_miss
+    def arguments(
+        file: str, on_miss: str = "fail", unmatched: str = "fail", unused: str = "allow", contents: Any = "ignore"
+    ) -> tuple[str, str, str, str, Any]:
+        return file, on_miss, unmatched, unused, contents
 
     try:
-        file, on_miss = arguments(*marker.args, **marker.kwargs)
+        file, on_miss, unmatched, unused, contents = arguments(*marker.args, **marker.kwargs)
     except TypeError as error:
         wrong = str(error).partition("() ")[2]  # behind the name of the function
-        text = f"the marker is barnabas_cassette(file, on_miss='fail'), and not as it is written: {wrong}"
+        text = f"the marker is {MARKER}, and not as it is written: {wrong}"
         raise pytest.fail.Exception(text, pytrace=False) from None
-    if on_miss not in ON_MISS:
-        pytest.fail(f"on_miss is {', '.join(ON_MISS)} and not {on_miss!r}", pytrace=False)
+    known = {"on_miss": (on_miss, ON_MISS), "unmatched": (unmatched, OUTCOMES), "unused": (unused, OUTCOMES)}
+    if not callable(contents):
+        known["contents"] = contents, CONTENTS
+    for name, (value, values) in known.items():
+        if value not in values:
+            pytest.fail(f"{name} is {', '.join(values)} and not {value!r}", pytrace=False)
     path = Path(file) if Path(file).is_absolute() else request.path.parent / file
     if on_miss != "record" and not path.exists():
         pytest.fail(f"there is no cassette {path}; on_miss='record' makes it", pytrace=False)
     broker = None
     if on_miss != "fail":
         broker = _address(given) if given else cluster.address
-    served = Served(path, on_miss=OnMiss(on_miss), broker=broker)
+    compared = contents if callable(contents) else Contents(contents)
+    served = Served(path, on_miss=OnMiss(on_miss), broker=broker, contents=compared)
     try:
         served.start()
     except (ServeError, NotACapture, OSError) as error:
         pytest.fail(f"the cassette {file} cannot be served: {error}", pytrace=False)
-    return served
+    return Cassette(served, Outcome(unmatched), Outcome(unused))
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
-    result = yield
+    try:
+        result = yield
+    except BaseException:
+        if (bench := item.stash.get(_BENCH, None)) is not None:
+            bench.not_as_recorded()  # the report of the failure shows it
+        raise
     bench = item.stash.get(_BENCH, None)
     if bench is not None and (missed := bench.never_hit()):
         names = ", ".join(map(str, missed))
         pytest.fail(f"never hit: {names}; if that may be, inject it with required=False", pytrace=False)
+    if bench is not None and (faults := bench.not_as_recorded()):
+        pytest.fail("\n".join(faults), pytrace=False)
     return result
 
 

@@ -10,7 +10,7 @@ from barnabas.decoder import Exchange, facts
 from barnabas.decoder.exchange import State
 from barnabas.decoder.findings import Finding, Inspector
 from barnabas.decoder.happening import Closed, Opened
-from barnabas.decoder.hit_notes import FOR_TOPICS, hit_note
+from barnabas.decoder.hit_notes import BY_HAND, FOR_TOPICS, hit_note
 
 SECOND = 1_000_000_000
 NOTED = [hit_note("auth", 1, "GROUP_AUTHORIZATION_FAILED, not forwarded")]
@@ -64,6 +64,26 @@ def test_a_finding_of_both_is_not_left_out() -> None:
 def test_a_session_that_the_proxy_ended_is_its_own_doing() -> None:
     (first, *_) = heartbeats(1, "GROUP_AUTHORIZATION_FAILED", [f"{FOR_TOPICS}: the fetch session was ended"])
     assert all(each.injected and each.rules == [FOR_TOPICS] for each in found(first))
+
+
+@pytest.mark.parametrize(
+    ("mark", "note", "causes"),
+    [
+        ("broker_response_notes", "edited by hand", [BY_HAND]),
+        ("broker_response_notes", f"{NOTED[0]}, edited by hand", ["auth", BY_HAND]),
+        ("broker_response_notes", "addresses, dropped by hand", [BY_HAND]),
+        ("notes", "answered by hand, not forwarded", [BY_HAND]),
+        ("broker_request_notes", "plugin 'tenant': changed", ["plugin tenant"]),
+        ("broker_response_notes", "addresses", []),
+        ("notes", "a topic that was edited by handwriting", []),
+    ],
+)
+def test_what_stands_on_either_leg(mark: str, note: str, causes: list[str]) -> None:
+    exchanges = heartbeats(3, "GROUP_AUTHORIZATION_FAILED")
+    for exchange in exchanges:
+        exchange.marks[mark] = [note]
+    findings = found(*exchanges)
+    assert findings and all(each.rules == causes and each.injected is bool(causes) for each in findings)
 
 
 @pytest.mark.parametrize("injected", [True, False])

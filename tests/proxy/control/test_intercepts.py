@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from barnabas import decoder
 from barnabas.captures import open_capture
+from barnabas.decoder.hit_notes import BY_HAND, causes_in
 from barnabas.proxy.control import ControlError
 from barnabas.proxy.control.leases import Leases
 from barnabas.proxy.events import InterceptReleased, ProcessFailed, ProcessStarted
@@ -114,6 +115,7 @@ def test_nothing_instead(
         assert dropped.response is None
         notes = [*dropped.marks.get("notes", ()), *dropped.marks.get("broker_response_notes", ())]
         assert any("dropped by hand" in str(note) for note in notes)
+        assert causes_in(notes) == [BY_HAND]
 
 
 def test_more_time_and_less(shared_desk: Desk, testbed: Testbed) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import signal
 import subprocess
@@ -11,6 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from barnabas.proxy.serve import Served
+from barnabas.ui.cli.serve import summary_lines
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from harness.lines import line
 from harness.waiting import PATIENCE
@@ -67,6 +71,30 @@ def test_a_miss_is_told_and_the_status_is_1(recording):
     miss = next(event for event in events if event["event"] == "miss")
     assert miss["what"].endswith("for other") and miss["nearest"].startswith("Metadata")
     assert events[-1]["misses"] == {"Metadata": len([e for e in events if e["event"] == "miss"])}
+
+
+def test_what_was_not_used_is_listed_and_the_status_is_1_where_everything_has_to_be(recording):
+    serving = Serving(recording, "--all-used", "--contents", "check")
+    producer = Producer({"bootstrap.servers": serving.bootstrap})
+    producer.produce("two-confluent", b"something else", partition=0)
+    assert producer.flush(PATIENCE) == 0
+    code, events = serving.end()
+    assert code == 1
+    unused = {each["what"]: each for each in events[-1]["unused"]}
+    assert unused["39 records of two-confluent not produced again"]["count"] == 39
+    (creation,) = (each for what, each in unused.items() if what.startswith("CreateTopics"))
+    assert creation["count"] == len(creation["numbers"]) == 1
+    (differs,) = (event for event in events if event["event"] == "produced_otherwise")
+    assert (differs["topic"], differs["live"], differs["recorded"]) == ("two-confluent", "value something else", "value v0")
+
+
+def test_the_summary_names_what_was_not_used(recording):
+    with Served(recording) as served:
+        lines = summary_lines(served)
+    at = lines.index("recorded, but not used:")
+    assert lines[0] == "0 answers" and lines[-1] == "0 misses"
+    assert any(re.fullmatch(r"  CreateTopics v\d+ for two-confluent \(number \d+\)", line) for line in lines[at:])
+    assert "  40 records of two-confluent not produced again" in lines[at:]
 
 
 @pytest.mark.parametrize(

@@ -15,10 +15,10 @@ PATIENCE = {PATIENCE:g}
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-def send(bootstrap, topic, count=3):
+def send(bootstrap, topic, count=3, first=0):
     producer = Producer({{"bootstrap.servers": bootstrap, "client.id": "shop", "linger.ms": 0, "retry.backoff.ms": 20}})
     failed = []
-    for number in range(count):
+    for number in range(first, first + count):
         producer.produce(topic, str(number), partition=0, on_delivery=lambda e, _: failed.append(e) if e else None)
         assert producer.flush(PATIENCE) == 0
     return failed
@@ -117,6 +117,11 @@ OFFLINE = """
 import socket, struct
 import pytest
 
+def ask_for_groups(barnabas):
+    with socket.create_connection(barnabas.proxy.address, PATIENCE) as sock:
+        sock.sendall(struct.pack(">ihhih", 10, 16, 0, 1, -1))  # ListGroups v0
+        assert sock.recv(1)
+
 @pytest.mark.barnabas_cassette("tapes/test_recorded")
 def test_served(barnabas):
     assert send(barnabas.bootstrap, "orders") == []
@@ -124,10 +129,48 @@ def test_served(barnabas):
 
 @pytest.mark.barnabas_cassette("tapes/test_recorded")
 def test_more_than_was_recorded(barnabas):
-    with socket.create_connection(barnabas.proxy.address, PATIENCE) as sock:
-        sock.sendall(struct.pack(">ihhih", 10, 16, 0, 1, -1))  # ListGroups v0
-        assert sock.recv(1)
+    ask_for_groups(barnabas)
     barnabas.expect("api == ListGroups", exactly=2, timeout=0.1)
+
+@pytest.mark.barnabas_cassette("tapes/test_recorded")
+def test_unmatched_fails_although_the_client_minds_nothing(barnabas):
+    ask_for_groups(barnabas)
+
+@pytest.fixture
+def asks_at_its_end(barnabas):
+    yield
+    ask_for_groups(barnabas)
+
+@pytest.mark.barnabas_cassette("tapes/test_recorded")
+def test_unmatched_behind_the_test(asks_at_its_end):
+    pass
+
+@pytest.mark.barnabas_cassette("tapes/test_recorded", unmatched="allow")
+def test_unmatched_is_allowed(barnabas):
+    ask_for_groups(barnabas)
+    (miss,) = barnabas.cassette.misses
+    assert miss.what == "ListGroups v0"
+
+@pytest.mark.barnabas_cassette("tapes/test_recorded", unused="fail", contents="check")
+def test_all_is_used_as_recorded(barnabas):
+    assert send(barnabas.bootstrap, "orders") == []
+    assert barnabas.cassette.unused() == []
+
+@pytest.mark.barnabas_cassette("tapes/test_recorded", unused="fail")
+def test_not_all_is_used(barnabas):
+    assert send(barnabas.bootstrap, "orders", 2) == []
+
+@pytest.mark.barnabas_cassette("tapes/test_recorded", contents="check")
+def test_other_contents(barnabas):
+    assert send(barnabas.bootstrap, "orders", first=1) == []
+
+@pytest.mark.barnabas_cassette("tapes/test_recorded", contents=lambda record: len(record.value))
+def test_contents_by_a_function(barnabas):
+    assert send(barnabas.bootstrap, "orders", first=1) == []
+
+@pytest.mark.barnabas_cassette("tapes/test_recorded", unused="no")
+def test_wrong_word(barnabas):
+    pass
 
 @pytest.mark.barnabas_cassette("nothing")
 def test_of_nothing(barnabas):
@@ -240,7 +283,21 @@ def test_what_was_recorded_is_served_offline(offline: Session) -> None:
     assert offline.status == 1 and offline.outcomes["PASSED"] >= {"test_served"}, offline.output
     assert "test_served" not in offline.outcomes.get("ERROR", ())
     assert "on_miss='record' makes it" in offline.output
-    assert "not in the cassette: ListGroups" in offline.output
+
+
+def test_a_cassette_that_does_not_fit_fails_the_test(offline: Session) -> None:
+    fits = {"test_served", "test_unmatched_is_allowed", "test_all_is_used_as_recorded", "test_contents_by_a_function"}
+    behind = "test_unmatched_behind_the_test"
+    assert offline.outcomes["PASSED"] - {behind} == fits, offline.output
+    assert behind in offline.outcomes["ERROR"] and "test_more_than_was_recorded" not in offline.outcomes["ERROR"]
+    unmatched = "not in the cassette: ListGroups v0: UNKNOWN_SERVER_ERROR (1x)"
+    for test in ("test_more_than_was_recorded", "test_unmatched_fails_although_the_client_minds_nothing"):
+        assert unmatched in offline.failure(test)
+    assert "in the cassette, but not used: 1 record of orders not produced again" in offline.failure("test_not_all_is_used")
+    other = offline.failure("test_other_contents")
+    assert "produced to orders-0 what was not recorded: value 3; the recording has value 0" in other
+    assert other.count("not as recorded: ") >= 1 and "not as recorded: value 1" not in other
+    assert "unused is fail, allow and not 'no'" in offline.output
 
 
 def test_nothing_stays_behind(online: Session) -> None:

@@ -1,0 +1,168 @@
+"""What live clients did not do of what was recorded, and what they produced otherwise."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from barnabas.captures.serving import whole_content
+from barnabas.decoder import records
+from barnabas.decoder.records import Record
+from harness.serving import FETCH, METADATA, PRODUCE, Live, Tape, batch, fetch, produce
+
+CREATE, DESCRIBE_CONFIGS, HEARTBEAT, JOIN = 19, 32, 12, 11
+NAMED = {"topics": [{"name": "orders"}], "allow_auto_topic_creation": False}
+
+
+def creation(topic: str) -> dict[str, Any]:
+    return {"topics": [{"name": topic, "num_partitions": 1, "replication_factor": 1}], "timeout_ms": 1}
+
+
+def made(tape: Tape, topic: str, error: int = 0) -> Tape:
+    return tape.add(CREATE, 2, creation(topic), {"topics": [{"name": topic, "error_code": error}]})
+
+
+def configs(tape: Tape, value: str) -> Tape:
+    answer = {"configs": [{"name": "retention.ms", "value": value}], "resource_type": 2, "resource_name": "orders"}
+    return tape.add(DESCRIBE_CONFIGS, 1, ASK_CONFIGS, {"results": [answer]})
+
+
+ASK_CONFIGS = {"resources": [{"resource_type": 2, "resource_name": "orders", "configuration_keys": None}]}
+
+
+def unused(live: Live) -> list[str]:
+    return [each.text for each in live.engine.usage.unused()]
+
+
+def test_everything_is_unused_until_it_is_asked_for():
+    live = Live(made(Tape().metadata("orders"), "orders"))
+    assert unused(live) == ["Metadata v4 for orders (number 0)", "CreateTopics v2 for orders (number 1)"]
+    live.ask(METADATA, 4, NAMED)
+    assert unused(live) == ["CreateTopics v2 for orders (number 1)"]
+    live.ask(CREATE, 5, creation("orders"))  # another version
+    assert unused(live) == []
+
+
+def test_of_changes_every_answer_counts():
+    """The same CreateTopics twice: created, then TOPIC_ALREADY_EXISTS."""
+    live = Live(made(made(Tape().metadata("orders"), "orders"), "orders", error=36))
+    live.ask(METADATA, 4, NAMED)
+    live.ask(CREATE, 2, creation("orders"))
+    assert unused(live) == ["CreateTopics v2 for orders (number 2)"]
+    live.ask(CREATE, 2, creation("orders"))
+    assert unused(live) == []
+
+
+def test_of_polls_an_answer_counts_once():
+    tape = Tape().metadata("orders")
+    for value in ("1", "1", "1", "2"):
+        configs(tape, value)
+    live = Live(tape)
+    live.ask(METADATA, 4, NAMED)
+    live.ask(DESCRIBE_CONFIGS, 1, ASK_CONFIGS)
+    assert unused(live) == ["DescribeConfigs v1 for orders (number 4)"]  # the one with another value
+    for _ in range(3):
+        live.ask(DESCRIBE_CONFIGS, 1, ASK_CONFIGS)
+    assert unused(live) == []
+
+
+def test_records_and_errors_that_did_not_come_again():
+    tape = Tape().metadata("orders").produced("orders", [b"a", b"b"], 0).produced("orders", [b"c"], 0, error=19)
+    tape.produced("orders", [b"c"], 2).fetched("orders", 0, batch([b"a", b"b", b"c"], 0), 3)
+    live = Live(tape)
+    live.ask(METADATA, 4, NAMED)
+    live.produce("orders", [b"a"])
+    live.values("orders", 0)
+    assert unused(live) == [
+        "2 records of orders not produced again",
+        "the error NOT_ENOUGH_REPLICAS of a Produce to orders-0",
+        "2 records of orders not fetched",
+    ]
+    live.produce("orders", [b"b"])
+    assert live.produce("orders", [b"c"])["error_code"] == 19
+    assert live.produce("orders", [b"c"])["error_code"] == 0
+    live.values("orders", 0)
+    live.values("orders", 0)  # again
+    assert unused(live) == []
+
+
+def test_records_that_were_there_from_the_start_need_not_be_produced():
+    live = Live(Tape().metadata("orders").produced("orders", [b"a", b"b"], 0), everything=True)
+    live.ask(METADATA, 4, NAMED)
+    assert unused(live) == []
+
+
+def test_what_groups_did_counts_by_name_and_errors_by_place():
+    tape = Tape().metadata("orders")
+    for group, error in (("a", 0), ("a", 0), ("a", 30), ("b", 0)):
+        tape.add(HEARTBEAT, 1, {"group_id": group, "member_id": "m"}, {"error_code": error})
+    live = Live(tape)
+    live.ask(METADATA, 4, NAMED)
+    for _ in range(2):
+        live.ask(HEARTBEAT, 1, {"group_id": "a", "member_id": "m"})
+    assert unused(live) == ["Heartbeat v1 for a (number 3)", "Heartbeat v1 for b (number 4)"]
+
+
+# --- contents ------------------------------------------------------------------------------------------------------
+
+
+def differing(live: Live) -> list[tuple[bytes | None, bytes | None]]:
+    return [(each.live.value, each.recorded and each.recorded.value) for each in live.engine.produced.news()]
+
+
+def test_contents_are_compared_by_topic_however_they_are_batched():
+    live = Live(Tape().metadata("orders").produced("orders", [b"a", b"b", b"a"], 0), content=whole_content)
+    live.ask(METADATA, 4, NAMED)
+    live.produce("orders", [b"b"])
+    live.produce("orders", [b"a", b"a"])
+    assert differing(live) == [] and unused(live) == []
+
+
+def test_a_record_that_was_not_recorded_is_shown_beside_one_that_was_not_produced_yet():
+    live = Live(Tape().metadata("orders").produced("orders", [b"a", b"b", b"c"], 0), content=whole_content)
+    live.produce("orders", [b"a", b"x", b"y"])
+    live.produce("orders", [b"z"])
+    assert differing(live) == [(b"x", b"b"), (b"y", b"c"), (b"z", None)]
+    assert live.values("orders", 0) == [b"a", b"x", b"y", b"z"]  # accepted all the same
+    live.produce("orders", [b"b"])  # as it was recorded, after all
+    assert differing(live) == []
+
+
+def test_a_batch_that_is_sent_again_is_compared_once():
+    live = Live(Tape().metadata("orders").produced("orders", [b"a"], 0), content=whole_content)
+
+
+    sent = produce("orders", [b"a"])
+    sent["topic_data"][0]["partition_data"][0]["records"] = records.encode_batch(
+        [Record(0, 1000, None, b"a")], producer_id=7, producer_epoch=0, base_sequence=0
+    )
+    for _ in range(2):
+        live.ask(PRODUCE, 5, sent)
+    assert differing(live) == []
+
+
+def test_a_function_says_what_is_compared():
+    def order(record: Record) -> Any:
+        return json.loads(record.value or b"")["order"]
+
+    tape = Tape().metadata("orders").produced("orders", [b'{"order": {"id": [1, 2]}, "at": 11}'], 0)
+    live = Live(tape, content=order)
+    live.produce("orders", [b'{"at": 99, "order": {"id": [1, 2]}}'])
+    assert differing(live) == []
+    live.produce("orders", [b"no json"])  # which the function cannot read
+    assert differing(live) == [(b"no json", None)]
+
+
+def test_nothing_is_compared_unless_it_is_asked_for():
+    live = Live(Tape().metadata("orders").produced("orders", [b"a"], 0))
+    live.produce("orders", [b"b"])
+    assert differing(live) == []
+
+
+def test_a_fetch_of_topics_that_nobody_fetches_now_is_unused():
+    tape = Tape().metadata("orders").fetched("orders", 0, batch([b"a"], 0), 1)
+    live = Live(tape)
+    live.ask(METADATA, 4, NAMED)
+    assert unused(live) == ["Fetch v4 for orders (number 1)", "1 record of orders not fetched"]
+    live.ask(FETCH, 4, fetch("orders", 0))
+    assert unused(live) == []

@@ -1,0 +1,68 @@
+"""A proxy records which of its legs are TLS, and finds passwords in clear only where they are."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from pathlib import Path
+
+import pytest
+from barnabas import decoder
+from barnabas.captures import open_capture
+from barnabas.decoder import facts
+from barnabas.decoder.findings import Inspector
+from barnabas.decoder.happening import Opened
+from barnabas.proxy.inspector import Inspection
+from barnabas.proxy.security import TlsConfig
+from harness import wire
+from harness.testbed import Testbed
+from tls.certificates import client_context, make, server_context
+
+HANDSHAKE = facts.api_key("SaslHandshake")
+
+
+@pytest.mark.parametrize("tls", [{"client", "broker"}, {"client"}, {"broker"}], ids=" and ".join)
+def test_the_legs_of_a_proxy(testbed: Testbed, tmp_path: Path, tls: set[str]) -> None:
+    ca = make(tmp_path, "ca", ca=True)
+    context = server_context(make(tmp_path, "broker", ("127.0.0.1", "localhost"), ca))
+
+    def script(sock: socket.socket) -> None:
+        end = context.wrap_socket(sock, server_side=True) if "broker" in tls else sock
+        while frame := wire.read_frame(end):
+            number = int.from_bytes(frame[8:12], "big")
+            answer = decoder.encode_response(HANDSHAKE, 1, {"mechanisms": ["PLAIN"]}, correlation_id=number)
+            end.sendall(wire.with_size(answer))
+
+    config = TlsConfig(ca=tmp_path / "own" if "client" in tls else None, broker_ca=ca.path if "broker" in tls else None)
+    proxy = testbed.proxy(testbed.broker(script).address, tls=config, record=tmp_path / "r")
+    client: socket.socket = testbed.client(proxy.address)
+    if "client" in tls:
+        secure: ssl.SSLSocket = client_context(tmp_path / "own" / "ca.pem").wrap_socket(client, server_hostname="localhost")
+        client = secure
+    asked = decoder.encode_request(HANDSHAKE, 1, {"mechanism": "PLAIN"}, correlation_id=1, client_id="shop")
+    client.sendall(wire.with_size(asked))
+    assert wire.read_frame(client)
+    client.close()
+    proxy.stop()
+    with open_capture(tmp_path / "r") as capture:
+        (opened,) = (each for each in capture.happenings() if isinstance(each, Opened))
+    assert opened.tls == tls
+    inspector = Inspector(["credentials-in-clear"])
+    with open_capture(tmp_path / "r") as capture:
+        for happening in capture.happenings():
+            inspector.feed(happening)
+    assert [each.about["in_clear"] for each in inspector.findings()] == [[leg] for leg in ("client", "broker") if leg not in tls]
+
+
+@pytest.mark.parametrize("tls", [{"client", "broker"}, {"client"}, set()], ids=str)
+def test_findings_while_it_runs(tls: set[str]) -> None:
+    """As the inspector of a proxy hears of a connection."""
+    inspection = Inspection()
+    inspection.opened(1, 1, ("10.0.0.5", 40_000), ("10.0.0.9", 9092), tls=frozenset(tls))
+    for direction, frame in enumerate((
+        decoder.encode_request(HANDSHAKE, 1, {"mechanism": "PLAIN"}, correlation_id=1),
+        decoder.encode_response(HANDSHAKE, 1, {"mechanisms": ["PLAIN"]}, correlation_id=1),
+    )):  # fmt: skip
+        inspection.data(1, direction, 2 + direction, wire.with_size(frame))
+    found = [each for each in inspection.inspector.findings() if each.id == "credentials-in-clear"]
+    assert bool(found) is (tls != {"client", "broker"})

@@ -1,0 +1,72 @@
+"""A recording in the place of a test's cluster, and what its test has to do with it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ...captures.serving import Unused
+    from ...proxy.serve import Served
+    from ...proxy.serve.events import Miss, ProducedOtherwise
+
+SHOWN = 10
+"""How many unused answers, or differing records, are listed in a failure."""
+
+
+class Outcome(StrEnum):
+    """What something means for the test."""
+
+    FAIL = "fail"
+    ALLOW = "allow"
+
+
+@dataclass(slots=True)
+class Cassette:
+    """`unmatched`: requests that no recorded answer matches. `unused`: recorded answers that nobody asked for."""
+
+    served: Served
+    unmatched: Outcome = Outcome.FAIL
+    unused: Outcome = Outcome.ALLOW
+    _told: tuple[int, int] = (0, 0)
+    """How many misses and differences were faults already."""
+
+    def faults(self, ended: bool = True) -> list[str]:
+        """Why the test fails: a line for each reason that was not given before; [] when it did what was recorded, as far as it
+        has to. `ended`: it has done all that it does, so that what it has not used counts."""
+        served, (misses, differences) = self.served, self._told
+        self._told = len(served.misses), len(served.differences)
+        lines = unmatched_lines(served.misses[misses:]) if self.unmatched is Outcome.FAIL else []
+        lines += differing_lines(served.differences[differences:])
+        if ended and self.unused is Outcome.FAIL:
+            lines += unused_lines(self.served.unused())
+        return lines
+
+    def report(self) -> list[str]:
+        """What was asked and not recorded, and what was produced otherwise, for a test that failed."""
+        return unmatched_lines(self.served.misses) + differing_lines(self.served.differences)
+
+
+def unmatched_lines(misses: list[Miss]) -> list[str]:
+    """What a cassette was asked and has no answer to: a line for each, however often."""
+    counts = Counter((miss.what, miss.nearest, miss.nearest_number, miss.done) for miss in misses)
+    return [
+        f"not in the cassette: {what}{f', most like it {nearest} (number {number})' if nearest else ''}: {done} ({count}x)"
+        for (what, nearest, number, done), count in counts.items()
+    ]
+
+
+def differing_lines(differences: list[ProducedOtherwise]) -> list[str]:
+    """The records that were produced otherwise than recorded."""
+    return _some([f"not as recorded: {each.text}" for each in differences])
+
+
+def unused_lines(unused: list[Unused]) -> list[str]:
+    """What of the cassette was not used."""
+    return _some([f"in the cassette, but not used: {each.text}" for each in unused])
+
+
+def _some(lines: list[str]) -> list[str]:
+    return lines[:SHOWN] + ([f"and {len(lines) - SHOWN} more"] if len(lines) > SHOWN else [])
