@@ -97,7 +97,7 @@ class Follower:
 
     def packet(self, packet: Packet) -> Iterator[Happening | LegSeen]:
         """What a packet makes known."""
-        segment = packets.parse(packet.linktype, packet.data, packet.size)
+        segment = packets.parse(packet.linktype, packet.data, packet.size) if len(packet.data) >= packets.LEAST else None
         if segment is not None:
             self.now_ns = packet.time_ns
             noted = not self._acknowledged or self._note(segment)
@@ -145,7 +145,7 @@ class Follower:
 
     def _awaited(self, flow: Flow, correlation_id: int) -> bool:
         stream = self._flows.get(id(flow))
-        return stream is not None and any(e.correlation_id == correlation_id for e in stream.decoder.pending())
+        return stream is not None and stream.decoder.awaits(correlation_id)
 
     def _event(self, event: StreamEvent) -> Iterator[Happening | LegSeen]:
         if isinstance(event, Data):

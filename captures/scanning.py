@@ -192,6 +192,8 @@ class Scanner(Walker):
     def _careful(self, time_ns: int, start: int, end: int, size: int, linktype: int) -> None:
         """A packet that the fast road leaves alone."""
         self.now_ns = time_ns
+        if end - start < packets.LEAST and linktype in packets.LINKTYPES:
+            return
         data = self._window[start:end]
         segment = packets.parse(linktype, data, size)
         if segment is None:

@@ -150,6 +150,17 @@ static Py_ssize_t network_start(const Frame *frame) {
     return kind == 0x0800 || kind == 0x86DD ? start : -1;
 }
 
+/* Too small for an IP header: packets.LEAST. */
+static int holds_nothing(const Frame *frame) {
+    static const int read[] = {1, 113, 276, 0, 108, 12, 14, 101, 228, 229};
+    if (frame->captured >= 20)
+        return 0;
+    for (size_t i = 0; i < sizeof read / sizeof *read; i++)
+        if (frame->linktype == read[i])
+            return 1;
+    return 0;
+}
+
 /* A plain TCP segment, or 0: that is for the careful road to say. */
 static int segment_of(const Frame *frame, Segment *segment) {
     Py_ssize_t start = network_start(frame), tcp, end;
@@ -190,7 +201,7 @@ static int segment_of(const Frame *frame, Segment *segment) {
 static int take(Frames *frames, const Frame *frame, long long time_ns, PyObject *sides, PyObject *cut) {
     Segment segment;
     if (!segment_of(frame, &segment))
-        return 0;
+        return holds_nothing(frame);
     PyObject *key = PyBytes_FromStringAndSize((const char *)segment.ends, segment.ends_size);
     if (!key)
         return -1;
@@ -241,9 +252,26 @@ static int next_record(const uint8_t *window, Py_ssize_t end, int big, int unit,
     return 1;
 }
 
+/* As `next_record`, for a simple packet block: it has no time, and is of the section's first interface. */
+static int next_simple(const Frames *frames, const uint8_t *window, Py_ssize_t end, int big, Py_ssize_t *at, Frame *frame,
+                       long long *time_ns) {
+    const uint8_t *p = window + *at;
+    if (*at + 16 > end)
+        return 0;
+    Py_ssize_t length = word(p + 4, big), size = word(p + 8, big);
+    if (length < 16 || length % 4 || length > end - *at || word(p + length - 4, big) != length || !frames->stamp_count)
+        return 0;
+    *frame = (Frame){p + 12, size < length - 16 ? size : length - 16, size, frames->stamps[0].linktype};
+    *time_ns = 0;
+    *at += length;
+    return 1;
+}
+
 static int next_block(const Frames *frames, const uint8_t *window, Py_ssize_t end, int big, Py_ssize_t *at, Frame *frame,
                       long long *time_ns) {
     const uint8_t *p = window + *at;
+    if (*at + 4 <= end && word(p, big) == 3)
+        return next_simple(frames, window, end, big, at, frame, time_ns);
     if (*at + 32 > end || word(p, big) != 6)
         return 0;
     Py_ssize_t length = word(p + 4, big), captured = word(p + 20, big), number = word(p + 8, big);

@@ -170,9 +170,13 @@ class BarnabasApp(App[None]):
     def _refresh(self) -> None:
         """A live recording may have more."""
         current = self.current
-        if current is None or not self.session.refresh():
+        if current is None:
             return
-        self._working.resume()
+        more = self.session.refresh()
+        if more or self.session.unread:
+            self._working.resume()
+        if not more:
+            return
         current.look()
         look_again = getattr(self.screen, "look_again", None)
         if look_again is not None:
