@@ -20,6 +20,7 @@ class OpenConnection(NamedTuple):
     broker: Address
     upstream: Address  # the proxy's own end of the broker leg
     failed: str = ""  # how the broker was not reached: "refused" or "unreached"
+    imported: bool = False  # from a capture of packets, which may lack anything
 
 
 class Unanswered(Protocol):

@@ -163,9 +163,10 @@ class BarnabasApp(App[None]):
 
     @property
     def current(self) -> View | None:
-        """The view that is shown, also below a detail or a dialogue; None while it is being put together."""
+        """The view that is shown, also below a detail or a dialogue; None while it is being put together, and while the
+        application ends: timers go on after the last screen."""
         view = self._views.get(self.view)
-        return view if view is not None and view.is_mounted else None
+        return view if view is not None and view.is_mounted and self.screen_stack else None
 
     def _refresh(self) -> None:
         """A live recording may have more."""
