@@ -14,6 +14,7 @@ from barnabas.captures.sources import Source
 from barnabas.decoder import encode_response
 from barnabas.decoder.findings import Inspector
 from barnabas.decoder.happening import Closed, Missing, Opened
+from harness import commands
 from harness.slices import thin
 from harness.wire import with_size
 from retold.packets import NOW, Packet, as_pcap, spoiled
@@ -150,6 +151,19 @@ def test_an_import_says_what_is_missing(name: str, tmp_path: Path) -> None:
         missing = [(each.direction, each.size, each.unread) for each in found if isinstance(each, Missing)]
         told.append((opened, missing, [(each.how, each.by) for each in found if isinstance(each, Closed)]))
     assert told[0] == told[1] and told[0][1] and not any(told[0][0])
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["of the capture", "of its import"])
+@pytest.mark.parametrize("name", thin(["only clients, later, closed", "an answer lost, closed", "begun late", "spliced, the same port"], 2))
+@pytest.mark.parametrize("command", ["redact", "cut", "merge"])
+def test_what_is_made_of_it_lacks_the_same(command: str, name: str, again: bool, tmp_path: Path) -> None:
+    path, out = tmp_path / "capture.pcap", tmp_path / "made"
+    path.write_bytes(as_pcap(CAPTURES[name]()))
+    source = imported(path, tmp_path / "in") if again else path
+    words = (command, out, source) if command == "merge" else (command, source, out)
+    done = commands.run(*words)
+    assert done.returncode == 0, done.stderr
+    assert [line.split()[:2] for line in findings(out)] == [line.split()[:2] for line in findings(path)]
 
 
 def test_the_index_of_an_import_can_be_made_anew(tmp_path: Path) -> None:
