@@ -36,6 +36,8 @@ from barnabas.decoder.skeleton import asked_paths
 from barnabas.plugins.book import RuleBook
 from barnabas.plugins.rules import Rule
 from barnabas.proxy.keeping import Keeping
+from barnabas.proxy.reading import RingReader
+from barnabas.proxy.ring import CHUNK, NONE, Kind, Ring, RingWriter
 from barnabas.proxy.tail import Tail
 from harness.wire import with_size
 
@@ -298,6 +300,65 @@ def scanning() -> int:
     return failed
 
 
+class OnTrack:
+    """A consumer of a ring that has connection 7 on a track, until that fails."""
+
+    def __init__(self, track: Any) -> None:
+        self.track, self.failures = track, 0
+
+    def begin(self) -> tuple[dict[int, Any], set[int], int, int]:
+        return {} if self.failures else {7: self.track}, set(), 0, 1 << 40
+
+    def end(self, requests: int, responses: int) -> None:
+        pass
+
+    def failed(self, connection: int, error: Exception) -> None:
+        assert isinstance(error, MemoryError)
+        self.failures += 1
+
+
+def feeding_from_a_ring() -> int:
+    """What an observer takes from the ring onto tracks. When the memory ends, whole frames were written and no more, and the
+    consumer is told or the reader raises."""
+    failed = quiet = number = 0
+    whole: Any = None
+    bell = os.eventfd(0, os.EFD_NONBLOCK)
+    while quiet < QUIET:
+        track, buffer, rows, _, chunks = tracked(False)
+        ring = Ring.create(4 * CHUNK, 64)
+        ring.admit(0, lossless=True)
+        writer, reader_, streams = RingWriter(ring, {0: bell}), RingReader(ring, 0, bell, bell), [0, 0]
+        for direction, data in chunks:
+            for start in range(0, len(data), CHUNK // 2):
+                part = data[start : start + CHUNK // 2]
+                writer.write(Kind.DATA, 7, direction, 5, part, NONE if streams[direction] else 0, streams[direction])
+                streams[direction] += len(part)
+        reader_._streams[7] = array("q", (0, 0, -1, -1))
+        consumer = OnTrack(track)
+
+        def step(reader_: RingReader = reader_, consumer: OnTrack = consumer) -> int:
+            count = 0
+            for _, _, direction, time_ns, data, _ in reader_.read(straight=consumer):
+                at, count = 0, count + 1
+                while at < len(data) and not consumer.failures:  # what comes as a record goes onto the track all the same
+                    at = consumer.track.feed(direction, data, at, time_ns, 0, 1 << 40)
+            return count
+
+        if whole is None:
+            assert step() == 0, "not all of it went onto the track"
+            whole = bytes(buffer), bytes(rows)
+            assert all(whole)
+        else:
+            raised, _ = failing(number, step)
+            bad = raised or consumer.failures > 0
+            failed, quiet, number = failed + bad, 0 if bad else quiet + 1, number + 1
+            assert whole[0].startswith(bytes(buffer)) and whole[1].startswith(bytes(rows)), "something was written in part"
+            assert bad or (bytes(buffer), bytes(rows)) == whole
+        ring.close()
+    os.close(bell)
+    return failed
+
+
 SCENARIOS: dict[str, Scenario] = {
     "making a reader": making_a_reader,
     "projecting": projecting,
@@ -315,6 +376,7 @@ def main() -> None:
     for name, scenario in SCENARIOS.items():
         print(f"{name}: {check(name, scenario)}", flush=True)
     print(f"scanning: {scanning()}", flush=True)
+    print(f"feeding from a ring: {feeding_from_a_ring()}", flush=True)
     for counting in (False, True):
         print(f"tracks{', counting' * counting}: {tracks(counting)}", flush=True)
     print(f"{time.process_time() - begun:.1f} s of CPU", file=sys.stderr)
