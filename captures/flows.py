@@ -7,7 +7,7 @@ from enum import Enum
 from typing import Any, NamedTuple, Protocol
 
 from ..decoder.accelerator import native
-from .packets import Address
+from .packets import ACK, SYN, Address, TcpSegment
 
 
 class Opened(NamedTuple):
@@ -89,7 +89,10 @@ class OnTrial(Protocol):
 class PlainSide:
     """One direction of a flow. The accelerator has the same; see scanning.py."""
 
-    __slots__ = ("finished", "next", "quick", "skipped", "synced", "waiting", "waiting_bytes", "way")
+    __slots__ = (
+        "acked", "acked_first", "empty", "empty_first", "finished", "next", "quick", "skipped", "synced", "waiting",
+        "waiting_bytes", "way",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.next: int | None = None  # the sequence number of the next byte
@@ -100,6 +103,24 @@ class PlainSide:
         self.waiting_bytes = 0
         self.quick = False  # the next bytes may be taken without `Reassembler.feed`; see scanning.py
         self.way: Any = None  # who takes them
+        # Positions, the first and the furthest, or -1: what this end acknowledged of the other direction's bytes, and where
+        # segments without bytes stood.
+        self.acked_first = self.acked = self.empty_first = self.empty = -1
+
+
+def show(side: PlainSide, segment: TcpSegment) -> None:
+    """Keep what a segment of this end shows of bytes that it does not carry."""
+    if segment.flags & ACK and _further(segment.acknowledged, side.acked):
+        side.acked = segment.acknowledged
+        side.acked_first = side.acked if side.acked_first < 0 else side.acked_first
+    if not segment.flags & SYN and not segment.payload and not segment.cut and _further(segment.sequence, side.empty):
+        side.empty = segment.sequence
+        side.empty_first = side.empty if side.empty_first < 0 else side.empty_first
+
+
+def _further(position: int, known: int) -> bool:
+    """Whether a position lies behind one that is known; -1 is none."""
+    return position >= 0 and (known < 0 or 0 < (position - known) % (1 << 32) < 1 << 31)
 
 
 Side: type[PlainSide] = PlainSide if native is None else native.Side
@@ -127,21 +148,18 @@ class Flow:
     held: list[tuple[int, Data]] = field(default_factory=list)
     unread: list[int] = field(default_factory=lambda: [0, 0])
     """bytes given up since the last Data that are in the capture, by direction; `PlainSide.skipped` are not in it"""
-    shown: list[tuple[int, int] | None] = field(default_factory=lambda: [None, None])
-
-    def show(self, direction: int, position: int) -> None:
-        """What passed up to a sequence number is shown by something else than its bytes: they were acknowledged, or
-        the direction goes on behind them."""
-        known = self.shown[direction]
-        if known is None:
-            self.shown[direction] = position, position
-        elif 0 < (position - known[1]) % (1 << 32) < 1 << 31:
-            self.shown[direction] = known[0], position
 
     def unseen(self, direction: int) -> int:
-        """Bytes at the end of a direction that passed and were not captured."""
-        known, next_ = self.shown[direction], self.sides[direction].next
-        if known is None:
+        """Bytes at the end of a direction that passed and were not captured: they were acknowledged, or the direction goes on
+        behind them."""
+        own, other = self.sides[direction], self.sides[1 - direction]
+        if own.empty < 0 and other.acked < 0:
             return 0
-        ahead = (known[1] - (known[0] if next_ is None else next_)) % (1 << 32)
+        last = own.empty if _further(own.empty, other.acked) else other.acked
+        first = own.next
+        if first is None:
+            first = other.acked_first
+            if own.empty_first >= 0 and (first < 0 or _further(first, own.empty_first)):
+                first = own.empty_first
+        ahead = (last - first) % (1 << 32)
         return ahead if 1 < ahead < 1 << 31 else 0  # a FIN counts for one byte

@@ -18,12 +18,20 @@ from .packets import show_address
 from .pcapng import Packet
 from .pieces import Pieces
 from .reassembly import KAFKA_PORTS, Reassembler
-from .remarks import CARRIED_COMMENT, ENDED_COMMENT, MARK, OPAQUE_COMMENT, UPSTREAM_COMMENT, tls_legs
+from .remarks import (
+    CARRIED_COMMENT,
+    ENDED_COMMENT,
+    IMPORTED_COMMENT,
+    MARK,
+    OPAQUE_COMMENT,
+    UPSTREAM_COMMENT,
+    tls_legs,
+)
 from .segment import BROKER_LEG
 
 _CONNECTION = re.compile(re.escape(MARK) + r"connection (\d+), (?:client (.*), broker (.*)|broker leg)", re.S)
-LOST = re.compile(re.escape(MARK) + r"(\d+) bytes lost before this packet")
-"""A comment of ours: what is missing in front of a packet."""
+_LOST = re.compile(re.escape(MARK) + r"(\d+) bytes lost before this packet")
+_UNREAD = re.compile(re.escape(MARK) + r"(\d+) bytes before this packet not read")
 _TOKEN = "SASL token"  # the only bytes that are no messages, and framed all the same
 
 
@@ -97,26 +105,14 @@ class Follower:
 
     def packet(self, packet: Packet) -> Iterator[Happening | LegSeen]:
         """What a packet makes known."""
-        segment = packets.parse(packet.linktype, packet.data, packet.size)
+        segment = packets.parse(packet.linktype, packet.data, packet.size) if len(packet.data) >= packets.LEAST else None
         if segment is not None:
             self.now_ns = packet.time_ns
-            noted = not self._acknowledged or self._note(segment)
+            noted = not self._acknowledged or self.reassembler.show(segment)
             for event in self.reassembler.feed(packet, segment):
                 yield from self._event(event)
             if not noted:
-                self._note(segment)
-
-    def _note(self, segment: packets.TcpSegment) -> bool:
-        """Keep what a segment shows of bytes that it does not carry; False when its connection is not known yet."""
-        flow = self.reassembler.flow_of(segment)
-        if flow is None:
-            return False
-        direction = 0 if segment.source == flow.ends[0] else 1
-        if not segment.flags & packets.SYN and not segment.payload and not segment.cut:
-            flow.show(direction, segment.sequence)
-        if segment.flags & packets.ACK:
-            flow.show(1 - direction, segment.acknowledged)
-        return True
+                self.reassembler.show(segment)
 
     def finish(self) -> Iterator[Happening | LegSeen]:
         """The file ends here."""
@@ -145,7 +141,7 @@ class Follower:
 
     def _awaited(self, flow: Flow, correlation_id: int) -> bool:
         stream = self._flows.get(id(flow))
-        return stream is not None and any(e.correlation_id == correlation_id for e in stream.decoder.pending())
+        return stream is not None and stream.decoder.awaits(correlation_id)
 
     def _event(self, event: StreamEvent) -> Iterator[Happening | LegSeen]:
         if isinstance(event, Data):
@@ -162,7 +158,7 @@ class Follower:
     def _opened(self, event: flows.Opened) -> Iterator[Happening]:
         flow = event.flow
         number, client, broker = flow.number, show_address(flow.client), show_address(flow.broker)
-        failed = ""
+        failed, complete = "", self._own and IMPORTED_COMMENT not in flow.comments
         if self._own:
             match = next(filter(None, map(_CONNECTION.fullmatch, flow.comments)), None)
             if match:
@@ -182,7 +178,7 @@ class Follower:
         stream = self._flows[id(flow)] = self.streams[number] = Stream(number, client, broker, self._topics)
         stream.failed = failed
         established, tls = event.established and not failed, tls_legs(flow.comments)
-        yield Opened(number, client, broker, event.time_ns, established, complete=self._own, tls=tls)
+        yield Opened(number, client, broker, event.time_ns, established, complete, tls=tls)
 
     def _closed(self, event: flows.Closed) -> Iterator[Happening]:
         if self._legs.pop(id(event.flow), None):
@@ -226,6 +222,9 @@ class Follower:
 
     def _data(self, stream: Stream, data: Data) -> Iterator[Happening]:
         if self._own:
+            if not data.length:  # what is missing at the end of a direction is said by a packet without bytes
+                yield from self._missing(stream, data)
+                return
             if stream.repeated and data.direction == 0:
                 stream.repeated = max(stream.repeated - data.length, 0)
                 return
@@ -313,8 +312,10 @@ class Follower:
                 marks.setdefault("notes", []).append(comment)
 
     def _missing(self, stream: Stream, data: Data) -> Iterator[Happening]:
-        for lost in filter(None, map(LOST.fullmatch, data.comments)):
-            yield Missing(stream.decoder.number, Direction(data.direction), int(lost[1]), data.time_ns)
+        found = missing(data.comments, stream.decoder.number, Direction(data.direction), data.time_ns)
+        if found is not None:
+            self.unread += found.unread
+            yield found
 
     def _leg_data(self, data: Data) -> Iterator[LegSeen]:
         """Broker-leg frames: whole, each starting a packet; they only mark the exchange they belong to."""
@@ -336,6 +337,12 @@ class Follower:
                 if exchange.correlation_id == leg.frame.correlation_id:
                     exchange.marks["changed"] = True
         yield LegSeen(leg.frame, b"".join(leg.parts)[4:], leg.comments)
+
+
+def missing(comments: tuple[str, ...], connection: int, direction: Direction, time_ns: int) -> Missing | None:
+    """What the comments of a packet say is missing in front of it."""
+    sizes = [sum(int(found[1]) for found in map(said.fullmatch, comments) if found) for said in (_LOST, _UNREAD)]
+    return Missing(connection, direction, sizes[0], time_ns, sizes[1]) if any(sizes) else None
 
 
 def _opaque(data: Data, reason: str) -> Opaque:

@@ -67,9 +67,12 @@ class _Taker:
         talk = self._talks[id(flow)] = self._skimmer.open(flow.number)
         return talk.ways
 
-    def gap(self, way: Way, size: int, time_ns: int) -> None:
+    def gap(self, way: Way, size: int, unread: int) -> None:
         self._skimmer.gap(way)
-        self._encoder.lost(way.talk.number, way.direction, size)
+        self._encoder.lost(way.talk.number, way.direction, size + unread)
+
+    def unseen(self, way: Way, size: int, unread: int, time_ns: int) -> None:
+        """The index has no place for it."""
 
     def closed(self, flow: Flow, event: Closed) -> None:
         talk = self._talks.pop(id(flow), None)

@@ -70,7 +70,8 @@ class Importer:
     def counts(self) -> dict[str, int]:
         """connections, exchanges, frames, lost_bytes, segments, and the frames that are unrecorded."""
         written = {"segments": self._recording.segments, "unrecorded": self._recording.unrecorded}
-        return self._writer.told | {"lost_bytes": self.scanner.lost + self.scanner.unread_bytes} | written
+        lost = self.scanner.lost + self.scanner.unread_bytes + self._writer.unseen_bytes
+        return self._writer.told | {"lost_bytes": lost} | written
 
     @property
     def progress(self) -> tuple[int, int]:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from ..decoder import Direction, State
 from ..decoder.happening import Closed, Happening, Missing, Opened, Stray
 from .damage import spans
-from .following import LOST, Follower, LegSeen
+from .following import Follower, LegSeen, missing
 from .index import CARRIED, CHANGED, CLOSED, CUT, DTYPE, NOTED, STATE_MASK, STATES, SURPLUS, UNDECODED
 from .packets import MAX_PAYLOAD
 from .pcapng import CaptureReader
@@ -120,8 +120,9 @@ class Outline:
         """What the comments of a frame say is missing in front of it."""
         packet = next(reader.packets(int(self.offsets[number])))
         connection, side = int(self.records["connection"][self.rows[number]]), Direction(int(self.sides[number]))
-        for lost in filter(None, map(LOST.fullmatch, packet.comments)):
-            yield Aside(number, Missing(connection, side, int(lost[1]), packet.time_ns), True)
+        found = missing(packet.comments, connection, side, packet.time_ns)
+        if found is not None:
+            yield Aside(number, found, True)
 
     def read(self) -> tuple[Any, Any]:
         """Two masks of the records: those whose frames are one packet each, whole and without a comment, and of these those

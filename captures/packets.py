@@ -158,6 +158,9 @@ def endpoint(packed: bytes) -> Address:
 
 _NETWORK_START = {12: 0, 14: 0, 101: 0, 228: 0, 229: 0, 0: 4, 108: 4}  # raw IP of all sorts; BSD loopback
 
+LEAST = 20
+"""Bytes of an IP header. Packets of less, also those of which nothing was captured, hold nothing that is read."""
+
 LINKTYPES = {LINKTYPE_ETHERNET, 113, 276, *_NETWORK_START}
 """Link types whose packets are read."""
 

@@ -306,9 +306,9 @@ class CaptureReader:
         if not self.classic_head():
             return
         linktype = self.interfaces[0].linktype
-        record, offset = struct.Struct(order + "IIII"), max(start, 24)
-        if offset > self._size():
-            self.note = BEYOND.format(offset=offset, size=self._size())
+        record, offset, file_size = struct.Struct(order + "IIII"), max(start, 24), self._size()
+        if offset > file_size:
+            self.note = BEYOND.format(offset=offset, size=file_size)
             return
         file.seek(offset)
         while True:
@@ -319,9 +319,10 @@ class CaptureReader:
                     self.note = TORN.format(what="packet", offset=offset, rest=len(head))
                 return
             seconds, fraction, captured, size = record.unpack(head)
-            if offset + 16 + captured > self._size():
-                rest = self._size() - offset
-                self.note = TORN.format(what="packet", offset=offset, rest=rest)
+            if offset + 16 + captured > file_size:
+                file_size = self._size()  # it may have grown meanwhile
+            if offset + 16 + captured > file_size:
+                self.note = TORN.format(what="packet", offset=offset, rest=file_size - offset)
                 return
             data = file.read(captured)
             time_ns = seconds * 1_000_000_000 + fraction * unit_ns

@@ -10,7 +10,7 @@ from functools import partial
 
 from ..decoder.connection import plausible_request
 from ..decoder.frame import MAX_FRAME, foreign_protocol
-from .flows import Closed, Data, Flow, Gap, Opened, PlainSide, Side, StreamEvent, Verdict
+from .flows import Closed, Data, Flow, Gap, Opened, PlainSide, Side, StreamEvent, Verdict, show
 from .packets import ACK, FIN, RST, SYN, Address, TcpSegment, endpoint
 from .pcapng import Packet
 from .recognition import MOST_KEPT, Trial, may_begin
@@ -144,7 +144,7 @@ class Reassembler:
         side = flow.sides[direction]
         if not segment.flags & RST:
             yield from self._established(flow)
-        if segment.payload or segment.cut:
+        if segment.payload or segment.cut or (self._in_order and packet.comments and not segment.flags & (FIN | RST)):
             if not flow.kafka:
                 if not (direction == 0 and may_begin(segment.payload)):
                     flow.foreign = True
@@ -302,7 +302,7 @@ class Reassembler:
             data = side.waiting.pop(sequence)
             side.waiting_bytes -= len(data.data)
             old = -ahead % _FULL
-            if old < data.length:
+            if old < data.length or not (data.length or old):
                 yield from self._deliver(side, data.behind(old))
 
     def _skip_gap(self, side: PlainSide) -> Iterator[StreamEvent]:
@@ -344,6 +344,13 @@ class Reassembler:
         """The flow of a segment, as far as it is known; for foreign captures."""
         found = self._flows.get((0, segment.source, segment.target))
         return found[0] if found else None
+
+    def show(self, segment: TcpSegment) -> bool:
+        """Keep what a segment shows of bytes that it does not carry; False when its connection is not known yet."""
+        flow = self.flow_of(segment)
+        if flow is not None:
+            show(flow.sides[0 if segment.source == flow.ends[0] else 1], segment)
+        return flow is not None
 
     def is_settled(self, flow: Flow) -> bool:
         """Whether a flow is a Kafka connection with nothing held back."""

@@ -58,7 +58,7 @@ class Trial:
 
     def awaits(self, correlation_id: int) -> bool:
         """Whether a request waits for that response."""
-        return any(asked.correlation_id == correlation_id for asked in self._connection.pending())
+        return self._connection.awaits(correlation_id)
 
     def add(self, event: StreamEvent) -> Verdict:
         """What it is, with this event."""

@@ -89,9 +89,11 @@ class Recorder:
         upstream: Address | None = None,
         failed: str = "",
         tls: frozenset[str] = frozenset(),
+        imported: bool = False,
     ) -> None:
         """A connection was opened. Without a client address it gets a made-up one. `failed`: the broker could not be
         reached ("refused" or "unreached"); `closed` must follow. `tls`: the legs that are TLS, "client" and "broker".
+        `imported`: it is from a capture of packets; what it lacks comes as `missing`.
 
         `upstream` is the proxy's own end of the leg to the broker, if known. On the client's own machine it might be
         the same as another client's address, and two conversations would be one in the file: it is made up then.
@@ -101,7 +103,8 @@ class Recorder:
         client = client or ("0.0.0.0", 1024 + conn % 64000)
         if upstream is None or upstream[0] == client[0]:
             upstream = ("barnabas", 1024 + conn % 64000)
-        tracked = Tracked(OpenConnection(conn, time_ns, client, broker, upstream, failed, tls), self._snaplen)
+        opened = OpenConnection(conn, time_ns, client, broker, upstream, failed, tls, imported)
+        tracked = Tracked(opened, self._snaplen)
         self._tracked[conn] = tracked
         self._recording.open(tracked.open)
         self._recording.tick()
@@ -203,6 +206,14 @@ class Recorder:
             tracked.lost[direction] += nbytes
             tracked.opaque[direction] = False
             tracked.decoder.lost(Direction(direction))
+
+    def missing(self, conn: int, direction: int, time_ns: int, nbytes: int, unread: int) -> None:
+        """Of a connection from a capture of packets: `nbytes` were not captured here, and `unread` more could not be read. It is
+        said at once, as nothing more of this direction may come."""
+        tracked = self._connection(conn, time_ns)
+        self.lost(conn, direction, nbytes + unread)
+        lost, tracked.lost[direction] = tracked.lost[direction] - unread, 0
+        self._recording.write(tracked.open, CLIENT_LEG, direction, time_ns, b"", (), lost, unread=unread)
 
     def closed(self, conn: int, time_ns: int, how: str = "fin", by: str = "") -> None:
         """The connection ended: "fin" or "rst" (anything else is written as a FIN); `by`: "client" or "broker", ""

@@ -13,7 +13,7 @@ from pathlib import Path
 from ..decoder import Exchange
 from .index import CONTINUED, IndexEncoder, IndexFiles, LegFrame, paths
 from .packets import show_address
-from .remarks import ENDED_COMMENT, MARK, UPSTREAM_COMMENT, tls_comments
+from .remarks import ENDED_COMMENT, IMPORTED_COMMENT, MARK, UPSTREAM_COMMENT, tls_comments
 from .segment import BROKER_LEG, CLIENT_LEG, SYNC_EVERY, SegmentWriter, pack_in_flight
 from .trail import Trail
 from .unanswered import Carried, OpenConnection, Unanswered
@@ -237,17 +237,21 @@ class Recording:
         comments: tuple[str, ...] = (),
         lost: int = 0,
         cut: int = 0,
+        unread: int = 0,
     ) -> int:
-        """Write a frame with its size; `lost` bytes are missing in front of it, `cut` at its end. Returns its offset, -1
-        if paused."""
+        """Write a frame with its size; `lost` bytes are missing in front of it, `unread` more were captured and not read,
+        `cut` are missing at its end. Without data: what is missing at the end of a direction. Returns its offset, -1 if
+        paused."""
         segment = self.ready()
         if segment is None:
-            self.unrecorded += 1
+            self.unrecorded += bool(data)
             return -1
+        if unread:
+            comments = (f"{MARK}{unread} bytes before this packet not read", *comments)
         if lost:
             comments = (f"{MARK}{lost} bytes lost before this packet", *comments)
         self.sync(segment)
-        return self._put(connection, leg, direction, time_ns, data, comments, lost, cut)
+        return self._put(connection, leg, direction, time_ns, data, comments, lost + unread, cut)
 
     def sync(self, segment: SegmentWriter) -> None:
         """Write a sync block if it is time."""
@@ -281,13 +285,15 @@ class Recording:
         return segment.write(connection.number, leg, direction, time_ns, data, comments, cut)
 
     def _introduce(self, segment: SegmentWriter, connection: OpenConnection, leg: int) -> None:
-        number, opened_ns, client, broker, upstream, failed, tls = connection
+        number, opened_ns, client, broker, upstream, failed, tls, imported = connection
         if leg == BROKER_LEG:
             segment.begin(number, leg, opened_ns, upstream, broker, f"{MARK}connection {number}, broker leg")
             return
         ends = show_address(client), show_address(broker)
         comment = f"{MARK}connection {number}, client {ends[0]}, broker {ends[1]}"
         comments = (comment, *tls_comments(tls), *((UPSTREAM_COMMENT + failed,) if failed else ()))
+        if imported:
+            comments = (*comments, IMPORTED_COMMENT)
         segment.begin(number, leg, opened_ns, client, broker, *comments)
         self.index.connection(number, opened_ns, *ends)
 
@@ -308,7 +314,8 @@ class Recording:
         return self.index.exchange(exchange)
 
     def end(self, connection: OpenConnection, time_ns: int, how: str, by: str) -> None:
-        """Write the end of a connection; `by`: "client" or "broker", "" when neither is known to have ended it."""
+        """Write the end of a connection; `by`: "client" or "broker", "" when neither is known to have ended it. `how` is ""
+        where the end was not captured: then none is written."""
         segment = self.ready()
         if segment:
             self.known(segment, connection)

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from ..decoder.accelerator import native
 from . import packets
 from .flows import Closed, Data, Flow, Gap, Opened
-from .packets import FIN, RST, SYN
+from .packets import ACK, FIN, RST, SYN
 from .pcapng import LINKTYPE_ETHERNET, Packet
 from .reassembly import KAFKA_PORTS, UNANSWERED_NS, Reassembler
 from .walking import Walker
@@ -25,8 +25,8 @@ _ENDS = SYN | FIN | RST
 _FULL, _HALF = (1 << 32) - 1, 1 << 31
 _NETWORK_START = {LINKTYPE_ETHERNET: ("12xH", 14), 113: ("14xH", 16), 276: ("H18x", 20)}
 # From the IP header on: version and header length, total length, fragment, protocol, both addresses and ports,
-# sequence number, header length, flags. Only headers without options have the ports there.
-_IPV4, _IPV6 = "BxH2xHxB2x12sI4xBB", "B3xHBx36sI4xBB"
+# sequence and acknowledgement numbers, header length, flags. Only headers without options have the ports there.
+_IPV4, _IPV6 = "BxH2xHxB2x12sIIBB", "B3xHBx36sIIBB"
 _NEVER_NS = (1 << 63) - 1
 _PACKET, _BLOCK, _DUE = 1, 2, 3  # why the accelerator's walk stops; 0: the window ends
 
@@ -41,8 +41,11 @@ class Taker(Protocol):
     def cut(self, way: Any, size: int) -> bool:
         """Bytes that are not in the capture follow; False: the next frame is to be looked for."""
 
-    def gap(self, way: Any, size: int, time_ns: int) -> None:
-        """Bytes are missing; the next data starts a frame."""
+    def gap(self, way: Any, size: int, unread: int) -> None:
+        """So many bytes are missing, and so many could not be read; the next data starts a frame."""
+
+    def unseen(self, way: Any, size: int, unread: int, time_ns: int) -> None:
+        """The same at the end of a direction, of its connection or of the capture."""
 
     def closed(self, flow: Flow, event: Closed) -> None: ...
     def awaits(self, flow: Flow, correlation_id: int) -> bool: ...
@@ -79,7 +82,14 @@ class Scanner(Walker):
         """The capture ends here."""
         for event in self.reassembler.finish(self.now_ns):
             self._event(event)
+        for flow in self.reassembler.flows():
+            self._unseen(flow, self.now_ns)
         self._settle_all()
+
+    def _unseen(self, flow: Flow, time_ns: int) -> None:
+        for direction, side in enumerate(flow.sides):
+            if side.way is not None:
+                self.taker.unseen(side.way, side.skipped + flow.unseen(direction), flow.unread[direction], time_ns)
 
     # what is in them
 
@@ -108,12 +118,12 @@ class Scanner(Walker):
             if four is None or end - start < header + 40:
                 self._careful(time_ns, start, end, size, linktype)
                 continue
-            kind, version, total, fragment, protocol, ends, sequence, offset, flags = four(window, start)
+            kind, version, total, fragment, protocol, ends, sequence, acknowledged, offset, flags = four(window, start)
             if kind == 0x0800 and version == 0x45 and protocol == 6 and not fragment & 0x3FFF and total:
                 at = start + header + 20 + (offset >> 4 << 2)
                 length = start + header + total - at
             elif kind == 0x86DD and end - start >= header + 60:
-                kind, version, total, protocol, ends, sequence, offset, flags = six(window, start)
+                kind, version, total, protocol, ends, sequence, acknowledged, offset, flags = six(window, start)
                 if protocol != 6 or version >> 4 != 6 or not total:
                     self._careful(time_ns, start, end, size, linktype)
                     continue
@@ -125,8 +135,14 @@ class Scanner(Walker):
             side = find(ends)
             if side is None or not side.quick or flags & _ENDS or length < 0 or offset < 0x50:
                 self._careful(time_ns, start, end, size, linktype)
-            elif not length:
                 continue
+            if flags & ACK and 0 < (acknowledged - side.acked & _FULL if side.acked >= 0 else 1) < _HALF:
+                side.acked = acknowledged
+                side.acked_first = acknowledged if side.acked_first < 0 else side.acked_first
+            if not length:
+                if 0 < (sequence - side.empty & _FULL if side.empty >= 0 else 1) < _HALF:
+                    side.empty = sequence
+                    side.empty_first = sequence if side.empty_first < 0 else side.empty_first
             elif sequence == side.next:
                 side.next = sequence + length & _FULL
                 stop = at + length
@@ -192,6 +208,8 @@ class Scanner(Walker):
     def _careful(self, time_ns: int, start: int, end: int, size: int, linktype: int) -> None:
         """A packet that the fast road leaves alone."""
         self.now_ns = time_ns
+        if end - start < packets.LEAST and linktype in packets.LINKTYPES:
+            return
         data = self._window[start:end]
         segment = packets.parse(linktype, data, size)
         if segment is None:
@@ -202,8 +220,11 @@ class Scanner(Walker):
             return
         at = self._base + start
         packet = Packet(0, linktype, time_ns, data, at, at, size, ())
+        shown = self.reassembler.show(segment)
         for event in self.reassembler.feed(packet, segment):
             self._event(event)
+        if not shown:
+            self.reassembler.show(segment)
         flow = self.reassembler.flow_of(segment)
         if flow is not None:
             self._settle(flow)
@@ -235,9 +256,10 @@ class Scanner(Walker):
         elif isinstance(event, Gap):
             self.lost += event.size
             self.unread_bytes += event.unread
-            self.taker.gap(event.flow.sides[event.direction].way, event.size + event.unread, event.time_ns)
+            self.taker.gap(event.flow.sides[event.direction].way, event.size, event.unread)
         else:
             flow = event.flow
+            self._unseen(flow, event.time_ns)
             self._never_read += sum(flow.unread)
             for side, key in zip(flow.sides, _keys(flow), strict=True):
                 side.quick = False

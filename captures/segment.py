@@ -225,11 +225,13 @@ class SegmentWriter:
 
     def end(self, connection: int, time_ns: int, how: str, side: int = 0, comment: str = "") -> None:
         """Write the end of every leg of the connection that this segment knows: "fin" or "rst", first from the
-        client (side 0) or the broker (1)."""
+        client (side 0) or the broker (1); "": only forget it."""
         comments = (comment,) if comment else ()
         for leg in (CLIENT_LEG, BROKER_LEG):
             stream = self._streams.pop((connection, leg), None)
             if stream is None:
+                continue
+            if not how:
                 continue
             if how == "rst":
                 self._packet(stream, leg, side, time_ns, RST | ACK, b"", comments)

@@ -91,7 +91,15 @@ class Skimmer:
 
     def awaits(self, talk: Talk, correlation_id: int) -> bool:
         """Whether a request waits for that response."""
-        return any(asked is not None and asked.correlation_id == correlation_id for asked in talk.waiting)
+        if not talk.waiting:
+            return False
+        if talk.ids is None:
+            talk.ids = self._ids_of(talk)
+        return correlation_id in talk.ids
+
+    @staticmethod
+    def _ids_of(talk: Talk) -> Counter[int]:
+        return Counter(asked.correlation_id for asked in talk.waiting if asked is not None)
 
     # bytes
 
@@ -295,7 +303,7 @@ class Skimmer:
             self._stray(talk, 1, time_ns, data, TOKEN)
             return
         if talk.ids is None:
-            talk.ids = Counter(asked.correlation_id for asked in waiting if asked is not None)
+            talk.ids = self._ids_of(talk)
         correlation_id = int.from_bytes(data[4:8], "big", signed=True)
         if size < 4 or correlation_id not in talk.ids:
             orphan = Asked(time_ns, -1, 0, correlation_id, -1, -1, 0, 0)

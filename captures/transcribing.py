@@ -41,9 +41,12 @@ class Taker:
         talk = self._talks[id(event.flow)] = self._writer.opened(event)
         return talk.ways
 
-    def gap(self, way: Way, size: int, time_ns: int) -> None:
+    def gap(self, way: Way, size: int, unread: int) -> None:
         self._writer.gap(way)
-        self._writer.lose(way.talk, way.direction, size)
+        self._writer.lose(way.talk, way.direction, size, unread)
+
+    def unseen(self, way: Way, size: int, unread: int, time_ns: int) -> None:
+        self._writer.unseen(way, size, unread, time_ns)
 
     def closed(self, flow: Flow, event: Closed) -> None:
         talk = self._talks.pop(id(flow), None)
@@ -58,13 +61,13 @@ class Taker:
 class _Connection:
     """What is to be known of a connection to write its packets."""
 
-    __slots__ = ("about", "lost", "open", "strayed")
+    __slots__ = ("about", "lost", "open", "strayed", "unread")
 
     def __init__(self, number: int, event: Opened, tls: frozenset[str]) -> None:
         flow = event.flow
         upstream = ("barnabas", 1024 + number % 64000)
-        self.open = OpenConnection(number, event.time_ns, flow.client, flow.broker, upstream, tls=tls)
-        self.lost = [0, 0]
+        self.open = OpenConnection(number, event.time_ns, flow.client, flow.broker, upstream, tls=tls, imported=True)
+        self.lost, self.unread = [0, 0], [0, 0]
         self.strayed = [False, False]
         self.about = About()
 
@@ -85,7 +88,7 @@ class Transcriber(Skimmer):
         """The connections that are TLS in the file that is read now, and were decrypted."""
         self.read_pieces: Callable[[list[tuple[int, int]]], bytes] = lambda pieces: b""
         self.counts = {"connections": 0, "exchanges": 0, "frames": 0}
-        self.frames_cut = self._frames_counted = 0
+        self.frames_cut = self.unseen_bytes = self._frames_counted = 0
         self._redact, self._wanted = redact, wanted
         self._topics = Topics()
         self._connections: dict[int, _Connection] = {}
@@ -160,7 +163,7 @@ class Transcriber(Skimmer):
             if self._wanted is None:
                 self.recording.open(connection.open)
         if self._wanted is None or connection.strayed[0]:
-            how = "rst" if event.how in ("rst", *IN_VAIN) else "fin"
+            how = "rst" if event.how in IN_VAIN else event.how
             self.recording.end(connection.open, event.time_ns, how, event.by)
 
     def finish(self) -> None:
@@ -170,11 +173,23 @@ class Transcriber(Skimmer):
                 self._picked(talk, asked, _PENDING)
             self._talks.clear()
 
-    def lose(self, talk: Talk, direction: int, size: int) -> None:
+    def lose(self, talk: Talk, direction: int, size: int, unread: int = 0) -> None:
         connection = self._connections[talk.number]
         connection.lost[direction] += size
+        connection.unread[direction] += unread
         talk.lossy = True
         connection.strayed[direction] = False
+
+    def unseen(self, way: Way, size: int, unread: int, time_ns: int) -> None:
+        """What is missing at the end of a direction goes over as a packet without bytes."""
+        connection = self._connections[way.talk.number]
+        connection.lost[way.direction] += size
+        connection.unread[way.direction] += unread
+        self.unseen_bytes += size + unread
+        if not (connection.lost[way.direction] or connection.unread[way.direction]) or connection.open.failed:
+            return
+        if self._wanted is None or connection.strayed[0]:
+            self._write(way.talk, way.direction, time_ns, b"")
 
     # the recording asks
 
@@ -238,9 +253,10 @@ class Transcriber(Skimmer):
         connection = self._connections[talk.number]
         self.count_frames()
         lost, connection.lost[direction] = connection.lost[direction], 0
-        talk.lossy = any(connection.lost)
-        self.counts["frames"] += 1
-        return self.recording.write(connection.open, CLIENT_LEG, direction, time_ns, data, comments, lost)
+        unread, connection.unread[direction] = connection.unread[direction], 0
+        talk.lossy = any(connection.lost) or any(connection.unread)
+        self.counts["frames"] += bool(data)
+        return self.recording.write(connection.open, CLIENT_LEG, direction, time_ns, data, comments, lost, unread=unread)
 
     def _ask(self, talk: Talk, asked: PlainAsked, data: bytes) -> None:
         if self._wanted is not None:

@@ -21,6 +21,7 @@ class OpenConnection(NamedTuple):
     upstream: Address  # the proxy's own end of the broker leg
     failed: str = ""  # how the broker was not reached: "refused" or "unreached"
     tls: frozenset[str] = frozenset()  # the legs that are TLS: "client", "broker"
+    imported: bool = False  # from a capture of packets, which may lack anything
 
 
 class Unanswered(Protocol):

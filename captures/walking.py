@@ -120,8 +120,9 @@ class Walker:
             yield seconds * 1_000_000_000 + fraction * unit_ns, start, at, size, linktype
 
     def _blocks(self, window: bytes, at: int, once: bool = False) -> Iterator[Place]:
-        """The packets of a pcapng, from a place in the window on. `once`: of the block that stands there."""
-        reader, end = self.reader, len(window)
+        """The packets of a pcapng, from a place in the window on. `once`: of the block that stands there, and of those behind
+        it that are not for the accelerator either."""
+        reader, end, first = self.reader, len(window), at
         order = reader.order
         enhanced = struct.Struct(order + "IIIIIII").unpack_from
         head = struct.Struct(order + "II").unpack_from
@@ -139,6 +140,8 @@ class Walker:
                         return
                     found = stamps[number] = self._stamp(number)
                 unit, seconds, linktype = found
+                if once and unit and at != first:
+                    return
                 ticks = high << 32 | low
                 if unit:
                     time_ns = possible_ns(ticks * unit + seconds)
@@ -146,8 +149,6 @@ class Walker:
                     time_ns = reader.interfaces[reader.first_interface + number].time_ns(ticks)
                 self._used = at = behind
                 yield time_ns, start, start + captured, size, linktype
-                if once:
-                    return
                 continue
             if window[at : at + 4] == b"\x0a\x0d\x0d\x0a":
                 reader.order = order = "<" if window[at + 8 : at + 12] == b"\x4d\x3c\x2b\x1a" else ">"
@@ -168,8 +169,6 @@ class Walker:
                 return
             at += length
             self._used = at
-            if once:
-                return
         # Blocks of less than 28 bytes may stand at the end.
         while at + 12 <= end:
             kind, length = head(window, at)

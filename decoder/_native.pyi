@@ -127,6 +127,10 @@ def packet(
 class Side:
     """As `captures.reassembly.PlainSide`."""
 
+    acked: int
+    acked_first: int
+    empty: int
+    empty_first: int
     next: int | None
     synced: bool
     finished: bool

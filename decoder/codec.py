@@ -110,6 +110,43 @@ def decode_request(frame: bytes) -> Message:
     return read_message(of, frame, start, header)
 
 
+def fills(of: Plan, frame: bytes, start: int) -> bool:
+    """Whether a message's body fills `frame` from byte `start` on; what is wrong with one that does not is not looked for."""
+    try:
+        return decoder(of)(frame, start)[1] == len(frame)
+    except FAULTS:
+        return False
+
+
+def is_request(frame: bytes) -> bool:
+    """Whether `decode_request` gives a message of a whole frame."""
+    if len(frame) < _PEEK.size:
+        return False
+    key, version, _ = _PEEK.unpack_from(frame)
+    try:
+        of = plan("request", key, version)
+        _, start = decoder(extra_plan("headers", "RequestHeader", of.header_version))(frame, 0)
+    except DecodeError:
+        return False
+    except FAULTS:
+        return False
+    return fills(of, frame, start)
+
+
+def is_response(frame: bytes, api_key: int, api_version: int) -> bool:
+    """Whether `decode_response` gives a message of a whole frame."""
+    try:
+        of = plan("response", api_key, api_version)
+        if api_key == API_VERSIONS and api_version and _leads_with(frame, 4, UNSUPPORTED_VERSION):
+            _, start = read_header("ResponseHeader", 0, frame)
+            if fills(plan("response", api_key, 0), frame, start):
+                return True
+        _, start = read_header("ResponseHeader", of.header_version, frame)
+    except DecodeError:
+        return False
+    return fills(of, frame, start)
+
+
 def guess_request(frame: bytes) -> Message | None:
     """A request of an unknown version read as the nearest known one; None for an unknown API or if it does not fit."""
     header, start = decode_request_header(frame)

@@ -18,11 +18,11 @@ from dataclasses import dataclass
 from . import facts
 from .about import About
 from .acks import produce_acks
-from .codec import decode_request, decode_request_header, decode_response
+from .codec import decode_request_header, is_request, is_response
 from .errors import DecodeError
 from .exchange import Exchange, State
 from .frame import MAX_FRAME, Direction, Framer, NotFrames
-from .resync import Confirm, Search
+from .resync import Judge, Search
 from .secrets import mask_token
 from .topics import Topics
 
@@ -81,11 +81,13 @@ class Connection:
         self._limit = limit
         # The search for the start of a frame, by direction; None where frames are known.
         self._searched: list[Search | None] = [Search(d, limit) if mid_stream else None for d in Direction]
+        self._judges: tuple[Judge, Judge] = (_Requests(), _Answers(self))
         self._framers = (Framer(limit, keep), Framer(limit, keep))
         self._opaque: list[str | None] = [None, None]
         # Requests that wait for a response; _TOKEN stands for a raw SASL token, which is answered by another.
         self._waiting: deque[object] = deque()
         self._ids: Counter[int] = Counter()  # of the requests that wait, so that an orphan is told at once
+        self._asked: dict[int, Exchange] | None = None  # by id, from `waiting_for` on until the next response
         self._raw_sasl = False
         self._first_request = not mid_stream
 
@@ -109,6 +111,7 @@ class Connection:
             return None
         self._waiting.clear()
         self._ids.clear()
+        self._asked = None
         asked, answered = ((framer.rest(), framer.time_ns) for framer in self._framers)
         return asked, answered
 
@@ -157,13 +160,15 @@ class Connection:
         return events
 
     def _receive(self, direction: Direction, data: bytes | bytearray | memoryview, time_ns: int) -> Iterator[Event]:
+        if not len(data):
+            return
         reason = self._opaque[direction]
         if reason is not None:
             yield Opaque(direction, bytes(data), time_ns, reason)
             return
         searched = self._searched[direction]
         if searched is not None:
-            at = searched.feed(data, self._confirm(direction))
+            at = searched.feed(data, self._judges[direction])
             if at is None:
                 # A frame may have begun in what came last: that much is kept.
                 done = max(0, len(searched.data) - _SEARCH_KEPT)
@@ -182,24 +187,15 @@ class Connection:
             self._opaque[direction] = str(fault)
             yield Opaque(direction, framer.rest(), time_ns, str(fault))
 
-    def _confirm(self, direction: Direction) -> Confirm:
-        """Whether a frame can be one of this stream: a request that decodes, a response that is awaited and does."""
-        waiting = {e.correlation_id: e for e in self.pending()} if direction is Direction.RESPONSE else {}
+    def awaits(self, correlation_id: int) -> bool:
+        """Whether a request waits for a response with that id."""
+        return correlation_id in self._ids
 
-        def confirm(frame: bytes) -> bool | None:
-            try:
-                if direction is Direction.REQUEST:
-                    decode_request(frame)
-                    return True
-                asked = waiting.get(int.from_bytes(frame[:4], "big", signed=True))
-                if asked is None:
-                    return None
-                decode_response(frame, api_key=asked.api_key, api_version=asked.api_version)
-            except (DecodeError, KeyError):
-                return False
-            return True
-
-        return confirm
+    def waiting_for(self, correlation_id: int) -> Exchange | None:
+        """The request that waits for that response, the last one of several."""
+        if self._asked is None:
+            self._asked = {exchange.correlation_id: exchange for exchange in self.pending()}
+        return self._asked.get(correlation_id)
 
     # --- client to broker ----------------------------------------------------------------------------------
 
@@ -243,6 +239,8 @@ class Connection:
         else:
             self._waiting.append(exchange)
             self._ids[exchange.correlation_id] += 1
+            if self._asked is not None:
+                self._asked[exchange.correlation_id] = exchange
 
     def _handshake_waits(self) -> bool:
         """Whether the last request is a SaslHandshake v0 that waits for its answer: a client need not wait for it before it
@@ -289,6 +287,7 @@ class Connection:
     def _next(self) -> object:
         """Take the first that waits."""
         first = self._waiting.popleft()
+        self._asked = None
         if isinstance(first, Exchange):
             self._ids[first.correlation_id] -= 1
             if not self._ids[first.correlation_id]:
@@ -300,6 +299,30 @@ class Connection:
         if isinstance(waiting, Exchange):
             waiting.state = State.NO_RESPONSE
             yield ExchangeDone(waiting)
+
+
+class _Requests:
+    """A frame can stand among requests if it decodes. It is a `resync.Judge`."""
+
+    def may_begin(self, head: bytes) -> bool:
+        return True
+
+    def fits(self, frame: bytes) -> bool:
+        return is_request(frame)
+
+
+class _Answers:
+    """A frame can stand among responses if it is awaited and decodes. It is a `resync.Judge`."""
+
+    def __init__(self, connection: Connection):
+        self._connection = connection
+
+    def may_begin(self, head: bytes) -> bool:
+        return self._connection.awaits(int.from_bytes(head, "big", signed=True))
+
+    def fits(self, frame: bytes) -> bool:
+        asked = self._connection.waiting_for(int.from_bytes(frame[:4], "big", signed=True))
+        return asked is not None and is_response(frame, asked.api_key, asked.api_version)
 
 
 def expects_no_response(exchange: Exchange) -> bool:

@@ -28,10 +28,11 @@ FAULTS: tuple[type[Exception], ...] = (Bad, _struct.error, IndexError, UnicodeDe
 if native is not None:
     FAULTS = (*FAULTS, native.Bad)
 
-FREE_ITEMS = 1 << 17
+FREE_ITEMS = 24_576
 """Structs, strings and byte strings in arrays, and tagged fields, that any message may have. A larger one may have one
 more for every 8 of its bytes: more than a message that means something has (such an item of Kafka's holds names, ids
-or offsets), and it keeps the memory of hostile bytes below some 20 times their size. Numbers need no count."""
+or offsets), and it keeps the memory of hostile bytes below 20 times their size and 3 MiB (30 times where all texts are
+single letters beyond Latin-1). Numbers need no count."""
 
 FIXED = {
     "bool": "?", "int8": "b", "int16": "h", "uint16": "H", "int32": "i", "uint32": "I", "int64": "q", "float64": "d",

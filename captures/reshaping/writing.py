@@ -50,6 +50,7 @@ class Writer:
         self._numbers: dict[tuple[int, int], int] = {}
         self._used: set[int] = set()
         self._tried: dict[int, Opened] = {}
+        self._imported: set[int] = set()  # connections that a capture of packets has, which may lack anything
         self._notes: dict[int, int] = {}  # of requests that wait: how many of their notes were written
         self._legs: set[int] = set()
         self._next = 1
@@ -86,7 +87,7 @@ class Writer:
         elif isinstance(happening, Closed):
             self._closed(happening, source)
         elif isinstance(happening, Missing):
-            self.recorder.lost(self._number(source, happening.connection), happening.direction, happening.size)
+            self._missing(self._number(source, happening.connection), happening)
         else:
             self._stray(self._number(source, happening.connection), happening)
         if self._failed:
@@ -122,9 +123,18 @@ class Writer:
         if self._say_source:
             self._unsaid[number] = f"from {self._say_source[source]}, connection {event.connection}"
         if event.established:
-            self.recorder.opened(number, event.time_ns, address(event.client), address(event.broker), tls=event.tls)
+            ends = address(event.client), address(event.broker)
+            self.recorder.opened(number, event.time_ns, *ends, tls=event.tls, imported=not event.complete)
+            self._imported -= {number}
+            self._imported |= set() if event.complete else {number}
         else:
             self._tried[number] = event  # how it failed is only known when it ends
+
+    def _missing(self, number: int, event: Missing) -> None:
+        if number in self._imported:
+            self.recorder.missing(number, event.direction, event.time_ns, event.size, event.unread)
+        else:
+            self.recorder.lost(number, event.direction, event.size)
 
     def _closed(self, event: Closed, source: int) -> None:
         number = self._number(source, event.connection)

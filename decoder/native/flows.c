@@ -37,7 +37,7 @@ static PyObject *Side_new(PyTypeObject *type, PyObject *arguments, PyObject *key
     Side *self = (Side *)type->tp_alloc(type, 0);
     if (!self)
         return NULL;
-    self->next = -1;
+    self->next = self->acked = self->acked_first = self->empty = self->empty_first = -1;
     self->waiting = PyDict_New();
     if (!self->waiting) {
         Py_DECREF(self);
@@ -72,6 +72,10 @@ static PyMemberDef Side_members[] = {
     {"finished", T_BOOL, offsetof(Side, finished), 0, NULL},
     {"quick", T_BOOL, offsetof(Side, quick), 0, NULL},
     {"skipped", T_LONGLONG, offsetof(Side, skipped), 0, NULL},
+    {"acked", T_LONGLONG, offsetof(Side, acked), 0, NULL},
+    {"acked_first", T_LONGLONG, offsetof(Side, acked_first), 0, NULL},
+    {"empty", T_LONGLONG, offsetof(Side, empty), 0, NULL},
+    {"empty_first", T_LONGLONG, offsetof(Side, empty_first), 0, NULL},
     {"waiting_bytes", T_LONGLONG, offsetof(Side, waiting_bytes), 0, NULL},
     {"waiting", T_OBJECT_EX, offsetof(Side, waiting), 0, NULL},
     {"way", T_OBJECT, offsetof(Side, way), 0, NULL},
@@ -93,7 +97,7 @@ int flows_ready(PyObject *module) {
 
 /* ---- packets */
 
-enum { FIN = 1, SYN = 2, RST = 4 };
+enum { FIN = 1, SYN = 2, RST = 4, ACK = 16 };
 enum { END, PACKET, BLOCK, DUE }; /* why a walk stops: see `Frames.walk` in _native.pyi */
 
 typedef struct {
@@ -105,7 +109,7 @@ typedef struct {
 typedef struct {
     uint8_t ends[36]; /* addresses, then ports, as they stand in a packet */
     Py_ssize_t ends_size;
-    uint32_t sequence;
+    uint32_t sequence, acknowledged;
     int flags;
     Py_ssize_t start; /* of the payload in the packet */
     Py_ssize_t length;
@@ -150,6 +154,17 @@ static Py_ssize_t network_start(const Frame *frame) {
     return kind == 0x0800 || kind == 0x86DD ? start : -1;
 }
 
+/* Too small for an IP header: packets.LEAST. */
+static int holds_nothing(const Frame *frame) {
+    static const int read[] = {1, 113, 276, 0, 108, 12, 14, 101, 228, 229};
+    if (frame->captured >= 20)
+        return 0;
+    for (size_t i = 0; i < sizeof read / sizeof *read; i++)
+        if (frame->linktype == read[i])
+            return 1;
+    return 0;
+}
+
 /* A plain TCP segment, or 0: that is for the careful road to say. */
 static int segment_of(const Frame *frame, Segment *segment) {
     Py_ssize_t start = network_start(frame), tcp, end;
@@ -178,6 +193,7 @@ static int segment_of(const Frame *frame, Segment *segment) {
     memcpy(segment->ends + segment->ends_size, p, 4);
     segment->ends_size += 4;
     segment->sequence = get32(p + 4);
+    segment->acknowledged = get32(p + 8);
     segment->flags = p[13];
     if (p[12] < 0x50)
         return 0;
@@ -186,11 +202,21 @@ static int segment_of(const Frame *frame, Segment *segment) {
     return segment->length >= 0;
 }
 
+/* Keep the furthest position, and the first one, as flows.show. */
+static void show(long long *first, long long *last, uint32_t position) {
+    uint32_t ahead = *last < 0 ? 1 : position - (uint32_t)*last;
+    if (ahead && ahead < 0x80000000u) {
+        *last = position;
+        if (*first < 0)
+            *first = position;
+    }
+}
+
 /* Takes a packet. 1: taken; 0: for the careful road; -1: an exception is set. */
 static int take(Frames *frames, const Frame *frame, long long time_ns, PyObject *sides, PyObject *cut) {
     Segment segment;
     if (!segment_of(frame, &segment))
-        return 0;
+        return holds_nothing(frame);
     PyObject *key = PyBytes_FromStringAndSize((const char *)segment.ends, segment.ends_size);
     if (!key)
         return -1;
@@ -201,8 +227,12 @@ static int take(Frames *frames, const Frame *frame, long long time_ns, PyObject 
     Side *side = (Side *)found;
     if (!PyObject_TypeCheck(found, Side_type) || !side->quick || segment.flags & (SYN | FIN | RST))
         return 0;
-    if (!segment.length)
+    if (segment.flags & ACK)
+        show(&side->acked_first, &side->acked, segment.acknowledged);
+    if (!segment.length) {
+        show(&side->empty_first, &side->empty, segment.sequence);
         return 1;
+    }
     if ((long long)segment.sequence != side->next) {
         uint32_t behind = segment.sequence + (uint32_t)segment.length - (uint32_t)side->next - 1;
         return behind >= 0x80000000u; /* all of it came before */
@@ -241,9 +271,26 @@ static int next_record(const uint8_t *window, Py_ssize_t end, int big, int unit,
     return 1;
 }
 
+/* As `next_record`, for a simple packet block: it has no time, and is of the section's first interface. */
+static int next_simple(const Frames *frames, const uint8_t *window, Py_ssize_t end, int big, Py_ssize_t *at, Frame *frame,
+                       long long *time_ns) {
+    const uint8_t *p = window + *at;
+    if (*at + 16 > end)
+        return 0;
+    Py_ssize_t length = word(p + 4, big), size = word(p + 8, big);
+    if (length < 16 || length % 4 || length > end - *at || word(p + length - 4, big) != length || !frames->stamp_count)
+        return 0;
+    *frame = (Frame){p + 12, size < length - 16 ? size : length - 16, size, frames->stamps[0].linktype};
+    *time_ns = 0;
+    *at += length;
+    return 1;
+}
+
 static int next_block(const Frames *frames, const uint8_t *window, Py_ssize_t end, int big, Py_ssize_t *at, Frame *frame,
                       long long *time_ns) {
     const uint8_t *p = window + *at;
+    if (*at + 4 <= end && word(p, big) == 3)
+        return next_simple(frames, window, end, big, at, frame, time_ns);
     if (*at + 32 > end || word(p, big) != 6)
         return 0;
     Py_ssize_t length = word(p + 4, big), captured = word(p + 20, big), number = word(p + 8, big);

@@ -10,6 +10,7 @@ typedef struct {
     long long next; /* -1: not known */
     char synced, finished, quick;
     long long skipped, waiting_bytes;
+    long long acked, acked_first, empty, empty_first; /* -1: none */
     PyObject *waiting, *way;
 } Side;
 

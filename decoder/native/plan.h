@@ -13,7 +13,7 @@ enum Type { BOOL, INT8, INT16, UINT16, INT32, UINT32, INT64, FLOAT64, UUID, STRI
 
 /* Items of arrays (numbers are not counted) and tagged fields that are read out of some bytes, as `most_items` in
    decoder/decode.py. */
-#define MOST_ITEMS(size) (((Py_ssize_t)1 << 17) + (size) / 8)
+#define MOST_ITEMS(size) ((Py_ssize_t)24576 + (size) / 8)
 
 typedef struct Struct Struct;
 

@@ -163,16 +163,21 @@ class BarnabasApp(App[None]):
 
     @property
     def current(self) -> View | None:
-        """The view that is shown, also below a detail or a dialogue; None while it is being put together."""
+        """The view that is shown, also below a detail or a dialogue; None while it is being put together, and while the
+        application ends: timers go on after the last screen."""
         view = self._views.get(self.view)
-        return view if view is not None and view.is_mounted else None
+        return view if view is not None and view.is_mounted and self.screen_stack else None
 
     def _refresh(self) -> None:
         """A live recording may have more."""
         current = self.current
-        if current is None or not self.session.refresh():
+        if current is None:
             return
-        self._working.resume()
+        more = self.session.refresh()
+        if more or self.session.unread:
+            self._working.resume()
+        if not more:
+            return
         current.look()
         look_again = getattr(self.screen, "look_again", None)
         if look_again is not None:

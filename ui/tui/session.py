@@ -99,6 +99,12 @@ class Session:
             self._story.stop()
 
     @property
+    def unread(self) -> bool:
+        """Whether a story that was begun has more to read: the end of a capture, which may be no exchange, tells of
+        connections too."""
+        return self._story is not None and self._story.unread
+
+    @property
     def has_story(self) -> bool:
         """Whether anybody has asked for the story yet."""
         return self._story is not None

@@ -9,13 +9,22 @@ it gives where nothing ever failed: nothing was lost, taken twice, or freed twic
 from __future__ import annotations
 
 import _testcapi
+import os
+import struct
 import sys
+import tempfile
 import time
 from array import array
 from collections.abc import Callable
 from typing import Any
 
 from barnabas import decoder
+from barnabas.captures.foreign import _Taker
+from barnabas.captures.index import RECORD, IndexEncoder
+from barnabas.captures.packets import ACK, SYN, build
+from barnabas.captures.pieces import Pieces
+from barnabas.captures.scanning import Scanner
+from barnabas.captures.skimming import Skimmer
 from barnabas.captures.tracks import shape
 from barnabas.decoder import facts, records, strides
 from barnabas.decoder.accelerator import native
@@ -27,6 +36,8 @@ from barnabas.decoder.skeleton import asked_paths
 from barnabas.plugins.book import RuleBook
 from barnabas.plugins.rules import Rule
 from barnabas.proxy.keeping import Keeping
+from barnabas.proxy.reading import RingReader
+from barnabas.proxy.ring import CHUNK, NONE, Kind, Ring, RingWriter
 from barnabas.proxy.tail import Tail
 from harness.wire import with_size
 
@@ -231,6 +242,123 @@ def tracks(counting: bool) -> int:
     return failed
 
 
+def capture() -> tuple[bytes, bytes]:
+    """A pcap: two connections that begin, and the packets behind that, which the accelerator takes by itself: frames of all
+    sizes, cut anywhere, and packets of nothing."""
+    begins, rest = [], []
+    for client in (40000, 40001):
+        ends, next_ = (("10.0.0.1", client), ("10.0.0.2", 9092)), [1000, 2000]
+
+        def put(into: list[bytes], side: int, flags: int, data: bytes = b"", ends: Any = ends, next_: list[int] = next_) -> None:
+            packet = build(ends[side], ends[1 - side], next_[side], next_[1 - side], flags, data, side)
+            into.append(struct.pack("<IIII", 1_795_223_022, len(into), len(packet), len(packet)) + packet)
+            next_[side] += len(data) + bool(flags & SYN)
+
+        put(begins, 0, SYN)
+        put(begins, 1, SYN | ACK)
+        put(begins, 0, ACK)
+        answers = [with_size(decoder.encode_response(HEARTBEAT, 4, {"error_code": n % 2 * 27}, correlation_id=n)) for n in range(9)]
+        answers.append(with_size(decoder.encode_response(PRODUCE, 9, {}, correlation_id=9)))
+        for number, answer in enumerate(answers):
+            into, asked = (rest if number else begins), produce(9, 4000) if number == 9 else beat(number)
+            for data in (asked[:300], asked[300:]):
+                put(into, 0, ACK, data)
+            put(into, 1, ACK, answer)
+            put(into, 0, ACK)
+    head = struct.pack("<IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, 262144, 1)
+    return head + b"".join(begins), b"".join(rest)
+
+
+def scanning() -> int:
+    """What makes the index of a capture of others. When the memory ends, whole records were made and no more; everything is
+    released, and freed once."""
+    failed = quiet = number = 0
+    whole: bytes = b""
+    begins, rest = capture()
+    while quiet < QUIET:
+        with tempfile.TemporaryFile() as file:
+            file.write(begins)
+            file.flush()
+            encoder = IndexEncoder()
+            skimmer = Skimmer(encoder, Pieces(), lambda pieces: scanner.read(pieces))  # noqa: B023
+            scanner = Scanner(_Taker(encoder, skimmer))
+            scanner.begin(file, "capture")
+            scanner.advance()
+            file.seek(0, os.SEEK_END)
+            file.write(rest)
+            file.flush()
+            if not whole:
+                scanner.advance()
+                whole = bytes(encoder.records)
+                assert len(whole) == 20 * RECORD.size
+                continue
+            raised, _ = failing(number, scanner.advance)
+            failed, quiet, number = failed + raised, 0 if raised else quiet + 1, number + 1
+            records_made = bytes(encoder.records)
+            assert whole.startswith(records_made) and len(records_made) % RECORD.size == 0, "something was written in part"
+            assert raised or records_made == whole
+    return failed
+
+
+class OnTrack:
+    """A consumer of a ring that has connection 7 on a track, until that fails."""
+
+    def __init__(self, track: Any) -> None:
+        self.track, self.failures = track, 0
+
+    def begin(self) -> tuple[dict[int, Any], set[int], int, int]:
+        return {} if self.failures else {7: self.track}, set(), 0, 1 << 40
+
+    def end(self, requests: int, responses: int) -> None:
+        pass
+
+    def failed(self, connection: int, error: Exception) -> None:
+        assert isinstance(error, MemoryError)
+        self.failures += 1
+
+
+def feeding_from_a_ring() -> int:
+    """What an observer takes from the ring onto tracks. When the memory ends, whole frames were written and no more, and the
+    consumer is told or the reader raises."""
+    failed = quiet = number = 0
+    whole: Any = None
+    bell = os.eventfd(0, os.EFD_NONBLOCK)
+    while quiet < QUIET:
+        track, buffer, rows, _, chunks = tracked(False)
+        ring = Ring.create(4 * CHUNK, 64)
+        ring.admit(0, lossless=True)
+        writer, reader_, streams = RingWriter(ring, {0: bell}), RingReader(ring, 0, bell, bell), [0, 0]
+        for direction, data in chunks:
+            for start in range(0, len(data), CHUNK // 2):
+                part = data[start : start + CHUNK // 2]
+                writer.write(Kind.DATA, 7, direction, 5, part, NONE if streams[direction] else 0, streams[direction])
+                streams[direction] += len(part)
+        reader_._streams[7] = array("q", (0, 0, -1, -1))
+        consumer = OnTrack(track)
+
+        def step(reader_: RingReader = reader_, consumer: OnTrack = consumer) -> int:
+            count = 0
+            for _, _, direction, time_ns, data, _ in reader_.read(straight=consumer):
+                at, count = 0, count + 1
+                while at < len(data) and not consumer.failures:  # what comes as a record goes onto the track all the same
+                    at = consumer.track.feed(direction, data, at, time_ns, 0, 1 << 40)
+            return count
+
+        if whole is None:
+            assert step() == 0, "not all of it went onto the track"
+            whole = bytes(buffer), bytes(rows)
+            assert all(whole)
+        else:
+            raised, _ = failing(number, step)
+            bad = raised or consumer.failures > 0
+            failed, quiet, number = failed + bad, 0 if bad else quiet + 1, number + 1
+            assert whole[0].startswith(bytes(buffer)) and whole[1].startswith(bytes(rows)), "something was written in part"
+            assert bad or (bytes(buffer), bytes(rows)) == whole
+        ring.close()
+    os.close(bell)
+    return failed
+
+
 SCENARIOS: dict[str, Scenario] = {
     "making a reader": making_a_reader,
     "projecting": projecting,
@@ -247,6 +375,8 @@ def main() -> None:
     begun = time.process_time()
     for name, scenario in SCENARIOS.items():
         print(f"{name}: {check(name, scenario)}", flush=True)
+    print(f"scanning: {scanning()}", flush=True)
+    print(f"feeding from a ring: {feeding_from_a_ring()}", flush=True)
     for counting in (False, True):
         print(f"tracks{', counting' * counting}: {tracks(counting)}", flush=True)
     print(f"{time.process_time() - begun:.1f} s of CPU", file=sys.stderr)
