@@ -21,7 +21,7 @@ from tls.certificates import client_context, make, server_context
 HANDSHAKE = facts.api_key("SaslHandshake")
 
 
-@pytest.mark.parametrize("tls", [{"client", "broker"}, {"client"}, {"broker"}], ids=" and ".join)
+@pytest.mark.parametrize("tls", [{"client", "broker"}, {"client"}, {"broker"}], ids=["both", "client", "broker"])
 def test_the_legs_of_a_proxy(testbed: Testbed, tmp_path: Path, tls: set[str]) -> None:
     ca = make(tmp_path, "ca", ca=True)
     context = server_context(make(tmp_path, "broker", ("127.0.0.1", "localhost"), ca))
@@ -54,7 +54,7 @@ def test_the_legs_of_a_proxy(testbed: Testbed, tmp_path: Path, tls: set[str]) ->
     assert [each.about["in_clear"] for each in inspector.findings()] == [[leg] for leg in ("client", "broker") if leg not in tls]
 
 
-@pytest.mark.parametrize("tls", [{"client", "broker"}, {"client"}, set()], ids=str)
+@pytest.mark.parametrize("tls", [{"client", "broker"}, {"client"}, set()], ids=["both", "client", "none"])
 def test_findings_while_it_runs(tls: set[str]) -> None:
     """As the inspector of a proxy hears of a connection."""
     inspection = Inspection()
