@@ -75,7 +75,7 @@ def log(broker: Cluster, topic: str) -> Counter[bytes]:
         # The client sends the batch again, and the broker knows it. (Not tried with Java, which under load sends it again when the
         # broker remembers later batches only: then it is the broker itself that answers OUT_OF_ORDER_SEQUENCE_NUMBER.)
         (librdkafka, {"error": "REQUEST_TIMED_OUT", "broker": "executed"}, False),
-        (librdkafka, {"drop": "response"}, False),
+        (librdkafka, {"disconnect": "before-response"}, False),
         # These say that the broker has lost the producer's state, so that the client begins a new one.
         (librdkafka, {"error": "UNKNOWN_PRODUCER_ID", "broker": "executed"}, True),
         (java, {"error": "OUT_OF_ORDER_SEQUENCE_NUMBER", "broker": "executed"}, True),
