@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ARTIFACT = "org.apache.kafka:kafka_2.13"
-OLDEST = (3, 7, 0)
+OLDEST = (3, 9, 0)
 """Older ones are not tried."""
 FETCH_SECONDS = 900.0
 _COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
