@@ -14,9 +14,15 @@ from confluent_kafka.admin import AdminClient
 from harness.waiting import PATIENCE, until
 
 
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[EmbeddedCluster]:
+    found = EmbeddedCluster()
+    yield found
+    found.stop()
+
+
 @pytest.fixture
-def bench() -> Iterator[Barnabas]:
-    cluster = EmbeddedCluster()
+def bench(cluster: EmbeddedCluster) -> Iterator[Barnabas]:
     with tempfile.TemporaryDirectory(prefix="b") as folder:
         first, *others = cluster.addresses
         bench = Barnabas(first, Path(folder), known=OWN_FINDINGS, more_upstreams=others).start()
@@ -24,7 +30,6 @@ def bench() -> Iterator[Barnabas]:
             yield bench
         finally:
             bench.stop()
-            cluster.stop()
 
 
 def tried(bench: Barnabas, node: int) -> bool:
