@@ -9,6 +9,8 @@ SEED ?= 1
 GIGABYTES ?= 20
 MINUTES ?= 60
 SANITIZED ?= 50000
+# the extras that users install, but for Spark Connect's, which is not installed here
+PINNED := demo values tls scapy tshark spark web report
 # each says with --help what it measures and against what
 BENCHES ?= decoder/run.py filter/run.py relay/run.py peers/run.py relay/clients.py rules/run.py translation/run.py captures/recording.py \
 	captures/run.py replay/run.py feed/run.py testing/run.py ui/run.py spark/tables.py spark/goals.py growth/run.py
@@ -32,7 +34,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
 .SUFFIXES:
-.PHONY: help demo test everything check fuzz sanitize torture matrix bench lint broker tshark nft chromium java clean
+.PHONY: help demo test everything check fuzz sanitize torture matrix bench lint broker sbom constraints tshark nft chromium java clean
 
 help: ## list these targets
 	@echo "Barnabas: see, record, replay and break Apache Kafka traffic"
@@ -84,6 +86,17 @@ lint: $(VENV)/.test ## ruff, mypy and the layer rules
 	@$(BIN)/lint-imports
 
 broker: $(CACHE)/.broker $(CACHE)/broker/classes.jsa ## fetch Apache Kafka for the tests (Java 17, Maven)
+
+sbom: $(VENV)/.test ## what Barnabas is made of, as CycloneDX JSON, into .cache/sbom.cdx.json
+	@PYTHONPATH=tests $(BIN)/python -m supply.sbom > $(CACHE)/sbom.cdx.json
+	@echo "==> $(CACHE)/sbom.cdx.json"
+
+# uv asks its own index (UV_DEFAULT_INDEX, if it is not the usual one); no address of it gets into the file
+constraints: $(VENV)/.test ## pin what is installed for the product and its extras, with hashes, in constraints.txt
+	@$(BIN)/python -m pip install -q --upgrade --target $(CACHE)/uv uv
+	@$(BIN)/python -m pip list --format freeze --exclude barnabas > $(CACHE)/installed.txt
+	@$(CACHE)/uv/bin/uv pip compile pyproject.toml $(addprefix --extra ,$(PINNED)) --universal --python-version 3.11 --quiet \
+		--generate-hashes --no-header --no-annotate --no-emit-index-url -c $(CACHE)/installed.txt -o constraints.txt
 
 clean: ## remove all that was installed or built here; recordings stay
 	rm -rf $(VENV) $(CACHE) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis

@@ -14,6 +14,7 @@ from .codec import (
     encode_response,
     encode_version_refusal,
     peek_request,
+    read_response,
 )
 from .connection import Connection, ExchangeDone, Opaque, RequestSeen
 from .errors import (
@@ -66,6 +67,7 @@ __all__ = [
     "peek_request",
     "previews",
     "project",
+    "read_response",
     "records",
     "values",
 ]

@@ -188,6 +188,17 @@ def decode_response(frame: bytes, *, api_key: int, api_version: int) -> Message:
     return read_message(of, frame, start, header)
 
 
+def read_response(frame: bytes, *, api_key: int, api_version: int) -> Message:
+    """A response as clients read it: bytes left over behind its end do not matter."""
+    try:
+        return decode_response(frame, api_key=api_key, api_version=api_version)
+    except TrailingBytes as fault:
+        if fault.message is None:
+            raise
+        message: Message = fault.message
+        return message
+
+
 def _leads_with(frame: bytes, start: int, code: int) -> bool:
     return frame[start : start + 2] == code.to_bytes(2, "big", signed=True)
 

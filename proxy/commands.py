@@ -39,6 +39,7 @@ class Commands:
             "rules.enable": self._rules_enable,
             "rules.hits": self._rules_hits,
             "brokers": self._brokers,
+            "brokers.down": self._brokers_down,
             "plugins": self._plugins,
             "close": self._close,
             "intercepts": self._intercepts,
@@ -152,7 +153,11 @@ class Commands:
     def _brokers(self, message: dict[str, Any], data: bytes) -> Answer:
         addresses = self._relay.addresses
         addresses.catch_up()
-        return {"brokers": [asdict(found) for found in addresses.found]}
+        return {"brokers": [asdict(found) for found in addresses.found], "down": self._relay.down.named}
+
+    def _brokers_down(self, message: dict[str, Any], data: bytes) -> Answer:
+        self._relay.down.replace((str(host), int(port)) for host, port in message["brokers"])
+        return {"brokers": self._relay.down.named}
 
     def _plugins(self, message: dict[str, Any], data: bytes) -> Answer:
         plugged = self._relay.plugged

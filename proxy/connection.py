@@ -18,6 +18,7 @@ from ..decoder.frame import MAX_FRAME, Direction, foreign_protocol
 from . import dialects
 from .addresses import reason
 from .clock import now_ns
+from .down_brokers import refused
 from .events import Address, ConnectionClosed, ConnectionOpened, NotKafka, UpstreamFailed
 from .holding import Holding
 from .lane import Lane
@@ -91,6 +92,9 @@ class Connection(Holding):
         """Try the next of the broker's addresses. Early data of the client waits in the kernel meanwhile."""
         while self._addresses:
             family, address = self._addresses.pop(0)
+            if self.relay.down.has(self.broker, address[:2]):
+                self._failure = refused()
+                continue
             why = self.relay.refusal(self.broker, address[0], address[1])
             if why:
                 self._failure = OSError(why)
@@ -195,6 +199,8 @@ class Connection(Holding):
         """The bootstrap broker to try instead of the one that cannot be reached."""
         if self.tried is None or self.relay.draining:
             return None
+        if self.relay.bootstrap.alone and self.relay.down.has(self.broker):
+            return None  # the listener stands for this broker, and the others still tell clients to ask it there
         self.tried.append(self.broker)
         return self.relay.bootstrap.next(self.tried)
 

@@ -16,7 +16,7 @@ from .board import Board
 from .clock import now_ns
 from .dialect_events import NotHonoured
 from .events import Address, Capped, Event, ListenerFailed
-from .life_events import ConnectionsFull, PortPassedOver, ReaderStuck, RulesKept, RulesReplaced
+from .life_events import BrokersDown, ConnectionsFull, PortPassedOver, ReaderStuck, RulesKept, RulesReplaced
 from .plugin_events import PluginsKept, PluginsLoaded
 from .ring import Kind, Ring, RingWriter
 from .security_events import NotVerified
@@ -26,7 +26,7 @@ RING_BYTES = 16 << 20
 LOSSLESS_RING_BYTES = 32 << 20
 RING_SLOTS = 32768
 _TOLD_BY_ALL = (
-    Capped, ListenerFailed, PluginsKept, PluginsLoaded, PortPassedOver, ConnectionsFull, RulesReplaced, RulesKept, NotVerified,
+    Capped, ListenerFailed, PluginsKept, PluginsLoaded, PortPassedOver, BrokersDown, ConnectionsFull, RulesReplaced, RulesKept, NotVerified,
     NotHonoured, ReaderStuck,
 )  # fmt: skip
 """Events that every worker tells for itself; people want to hear them once."""

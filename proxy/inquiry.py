@@ -12,8 +12,8 @@ import socket
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from .. import decoder
-from .editing import API_VERSIONS, framed
+from ..decoder import api_versions
+from .editing import framed
 from .resolver import SocketAddress
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ AGAIN_AFTER = 300_000_000
 """Nanoseconds before a broker that has closed the connection is asked a second time."""
 CLOSES, IS_SILENT = "0.8.2", "0.9.0"
 """Which brokers close the connection at an ApiVersions request, and which do not answer it."""
-ASKING = decoder.encode_request(API_VERSIONS, 0, {}, correlation_id=0, client_id="barnabas")
+ASKING = api_versions.request(correlation_id=0, client_id="barnabas")
 _LARGEST = 1 << 20
 
 

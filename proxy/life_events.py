@@ -195,6 +195,19 @@ class RulesReplaced(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class BrokersDown(Event):
+    """These brokers (host:port) are kept down from now on, and no others (`down_brokers`)."""
+
+    brokers: tuple[str, ...]
+
+    @property
+    def text(self) -> str:
+        if not self.brokers:
+            return "no broker is kept down any more"
+        return f"kept down by the control API: {', '.join(self.brokers)}; their connections are closed, new ones refused"
+
+
+@dataclass(frozen=True, slots=True)
 class RulesKept(Event):
     """The rules that stood go on: others could not be taken."""
 

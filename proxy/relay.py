@@ -33,6 +33,7 @@ from .clock import CLOCK, now_ns
 from .commands import Commands
 from .connection import Connection
 from .destinations import Destinations
+from .down_brokers import DownBrokers
 from .editing import METADATA, Editor, watched
 from .events import Address, Event, RelayFault
 from .intercepts import Intercepts
@@ -116,6 +117,7 @@ class Relay:
             [(str(host), int(port), str(what)) for host, port, what in settings.get("reserved", ())], self.guard.limits.upstream_allow
         )
         self.addresses = make_address_map(self, own, settings)
+        self.down = DownBrokers(self)
         secured = settings.get("security")
         self.security = Security(self, secured) if secured else None
         """TLS and logins, if there are any."""

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .. import decoder
-from ..decoder import facts
+from ..decoder import api_versions, facts
 
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 MOST_ITERATIONS = 100_000
@@ -33,9 +33,7 @@ TOKEN_SECONDS = 3600
 CLIENT_ID = "barnabas"
 FIRST_CORRELATION = -0x42415242
 """Correlation ids no client counts to: the login's must not be taken for a client's."""
-_HANDSHAKE, _AUTHENTICATE, _VERSIONS = (
-    facts.api_key(name) for name in ("SaslHandshake", "SaslAuthenticate", "ApiVersions")
-)
+_HANDSHAKE, _AUTHENTICATE = facts.api_key("SaslHandshake"), facts.api_key("SaslAuthenticate")
 
 
 class LoginRefused(Exception):
@@ -69,7 +67,7 @@ def conversation(config: SaslConfig, salted: dict[tuple[str, bytes, int], bytes]
     """
     counter = FIRST_CORRELATION
     try:
-        handshake, authenticate = _supported((yield _request(_VERSIONS, 0, {}, counter)))
+        handshake, authenticate = _supported((yield _framed(api_versions.request(correlation_id=counter, client_id=CLIENT_ID))))
         counter += 1
         answer = yield _request(_HANDSHAKE, handshake, {"mechanism": config.mechanism}, counter)
         told = _response(answer, _HANDSHAKE, handshake)
@@ -108,24 +106,21 @@ def conversation(config: SaslConfig, salted: dict[tuple[str, bytes, int], bytes]
 
 
 def _request(api_key: int, version: int, fields: dict[str, Any], correlation_id: int) -> bytes:
-    frame = decoder.encode_request(api_key, version, fields, correlation_id=correlation_id, client_id=CLIENT_ID)
+    return _framed(decoder.encode_request(api_key, version, fields, correlation_id=correlation_id, client_id=CLIENT_ID))
+
+
+def _framed(frame: bytes) -> bytes:
     return len(frame).to_bytes(4, "big") + frame
 
 
 def _response(frame: bytes, api_key: int, version: int) -> dict[str, Any]:
-    try:
-        message = decoder.decode_response(frame, api_key=api_key, api_version=version)
-    except decoder.TrailingBytes as error:
-        if error.message is None:
-            raise
-        message = error.message
-    fields: dict[str, Any] = message.to_dict()
+    fields: dict[str, Any] = decoder.read_response(frame, api_key=api_key, api_version=version).to_dict()
     return fields
 
 
 def _supported(frame: bytes) -> tuple[int, int]:
     """Versions to use of SaslHandshake and SaslAuthenticate."""
-    offers = {offer["api_key"]: offer["max_version"] for offer in _response(frame, _VERSIONS, 0)["api_keys"] or ()}
+    offers = {key: high for key, (_, high) in api_versions.read(frame, 0).ranges.items()}
     if _HANDSHAKE not in offers:
         raise LoginRefused("the broker offers no SASL login (no SaslHandshake): is this its SASL listener?")
     known = facts.api(_AUTHENTICATE).versions.high or 0

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from ... import decoder
-from ...decoder import facts
+from ...decoder import api_versions, facts
 from .dialect import Answer, Asked, Close, Forward, Silence, Step
 from .profile import API_VERSIONS, Profile, Range
 
@@ -74,21 +74,13 @@ class Pretence:
 
 def read(frame: bytes, api_version: int) -> decoder.Message:
     """An ApiVersions response; DecodeError if it is none. Bytes behind its end do not matter."""
-    try:
-        return decoder.decode_response(frame, api_key=API_VERSIONS, api_version=api_version)
-    except decoder.TrailingBytes as error:
-        found: decoder.Message | None = error.message
-        if found is None:
-            raise
-        return found
+    return decoder.read_response(frame, api_key=API_VERSIONS, api_version=api_version)
 
 
 def offers(frame: bytes, api_version: int) -> dict[int, Range] | None:
     """(min, max) by api key as an ApiVersions response says; None if it refuses, or says nothing."""
-    fields = read(frame, api_version).to_dict()
-    if fields["error_code"] or fields["api_keys"] is None:
-        return None
-    return {each["api_key"]: (each["min_version"], each["max_version"]) for each in fields["api_keys"]}
+    answer = api_versions.read(frame, api_version)
+    return None if answer.error_code else answer.ranges
 
 
 __all__ = ["Pretence", "offers", "read"]

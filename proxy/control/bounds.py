@@ -39,6 +39,8 @@ SECONDS = Bounds(1, 10**9)
 
 MOST_RULES = 1000
 """Rules at one time, over the control API."""
+MOST_DOWN = 1000
+"""Brokers that are kept down."""
 RULES_BYTES = 1 << 20
 """Of a body that holds rules."""
 BODY_BYTES = 8 << 20

@@ -126,6 +126,10 @@ class Control:
     def close_connection(self, connection: int, how: str = "fin") -> Json:
         return self._call("DELETE", f"/v1/connections/{connection}", {"how": how})
 
+    def keep_down(self, brokers: Sequence[tuple[str, int]]) -> None:
+        """Exactly these brokers are down from now on, by their addresses as `brokers` has them; none: all are back."""
+        self._call("PUT", "/v1/brokers/down", body={"brokers": [list(each) for each in brokers]})
+
     def rules(self) -> list[Json]:
         return self._list("/v1/rules", "rules")
 

@@ -17,7 +17,7 @@ from ..hits import KEPT
 from .links import ASK_SECONDS, Answer, Failed, Link, Notice
 
 _CHANGES = frozenset(
-    {"rules.add", "rules.put", "rules.replace", "rules.remove", "rules.enable", "intercepts.add", "intercepts.remove"}
+    {"rules.add", "rules.put", "rules.replace", "rules.remove", "rules.enable", "intercepts.add", "intercepts.remove", "brokers.down"}
 )
 _ADDED = {"rules": "name", "intercepts": "id", "plugins": "name"}
 _SUMS = ("held", "passed", "calls", "faults")
@@ -34,8 +34,8 @@ class Relays:
         self._changing = asyncio.Lock()
         self._left: dict[int, int] = {}
         """Intercept -> how many more frames it may hold, over all workers."""
-        self._known: tuple[Any, Any] | None = None
-        """Rules and intercepts that the only worker was given here, for one that takes its place."""
+        self._known: tuple[Any, Any, Any] | None = None
+        """Rules, intercepts and brokers that are down, which the only worker was given here, for one that takes its place."""
 
     @property
     def workers(self) -> int:
@@ -153,6 +153,8 @@ class Relays:
                 if known is not None:
                     await fresh.ask("rules.replace", rules=known[0])
                     await fresh.ask("intercepts.take", intercepts=known[1])
+                    if known[2]:
+                        await fresh.ask("brokers.down", brokers=known[2])
             except Failed:
                 pass  # it goes on with the rules of the start
 
@@ -163,9 +165,10 @@ class Relays:
                 self._known = await _dumped(self._links[0])
 
 
-async def _dumped(link: Link) -> tuple[Any, Any]:
-    """The rules and intercepts of a worker."""
-    return (await link.ask("rules.dump"))["standing"], (await link.ask("intercepts"))["intercepts"]
+async def _dumped(link: Link) -> tuple[Any, Any, Any]:
+    """The rules and intercepts of a worker, and the brokers that it keeps down."""
+    rules, intercepts = await link.ask("rules.dump"), await link.ask("intercepts")
+    return rules["standing"], intercepts["intercepts"], (await link.ask("brokers"))["down"]
 
 
 _telling: set[asyncio.Task[None]] = set()

@@ -54,6 +54,16 @@ ROUTES: tuple[Route, ...] = (
     Route("GET", "/metrics", seeing.metrics, "Metrics for Prometheus, if the proxy keeps any.", "text/plain", errors=(404, 503)),
     Route("GET", "/v1/status", seeing.status, "How the proxy is.", "Status"),
     Route("GET", "/v1/brokers", seeing.brokers, "Brokers and the listeners that stand for them.", "Brokers", errors=(503,)),
+    Route(
+        "PUT",
+        "/v1/brokers/down",
+        steering.brokers_down,
+        "Keep exactly these brokers down: their connections are closed and new ones refused.",
+        "BrokersDown",
+        (),
+        Body("BrokersDown", "Their addresses, as `GET /v1/brokers` lists them; an empty list brings all of them back."),
+        errors=(422, 503),
+    ),
     Route("GET", "/v1/plugins", seeing.plugins, "Plugins, what they are at, and what went wrong with them.", "Plugins", errors=(503,)),
     Route("GET", "/v1/connections", seeing.connections, "Open connections.", "Connections", errors=(503,)),
     Route(

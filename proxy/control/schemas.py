@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .bounds import HOLD_TIMEOUT, LEASE, LONGEST_TEXT, MOST_HELD, MOST_RULES, SECONDS, SIZE, TIMES
+from .bounds import HOLD_TIMEOUT, LEASE, LONGEST_TEXT, MOST_DOWN, MOST_HELD, MOST_RULES, SECONDS, SIZE, TIMES
 
 Schema = dict[str, Any]
 
@@ -111,8 +111,9 @@ SCHEMAS: dict[str, Schema] = {
         }
     ),
     "Brokers": _object(
-        {"brokers": _list(_object({"node": WHOLE, "broker": ADDRESS, "listen": ADDRESS, "bootstrap": YES}))}
+        {"brokers": _list(_object({"node": WHOLE, "broker": ADDRESS, "listen": ADDRESS, "bootstrap": YES, "down": YES}))}
     ),
+    "BrokersDown": _object({"brokers": _list(ADDRESS) | {"maxItems": MOST_DOWN}}),
     "Plugins": _object({"plugins": _list("Plugin")}),
     "Plugin": _object(
         {

@@ -88,12 +88,14 @@ async def plugins(api: Api, request: web.Request) -> web.Response:
 
 
 async def brokers(api: Api, request: web.Request) -> web.Response:
-    found = (await api.relay.ask("brokers"))["brokers"]
+    known = await api.relay.ask("brokers")
+    found, down = known["brokers"], known["down"]
     listening = api.latest.get("Listening")
     own = listening.address if isinstance(listening, Listening) else tuple(api.info["listen"])
     first = {"node": -1, "broker": api.info["upstream"], "listen": list(own), "bootstrap": True}
+    first["down"] = list(first["broker"]) in down
     rest = [
-        {"node": each["node"], "broker": each["broker"], "listen": each["address"], "bootstrap": False}
+        {"node": each["node"], "broker": each["broker"], "listen": each["address"], "bootstrap": False, "down": each["broker"] in down}
         for each in found
     ]
     return answer({"brokers": [first, *rest]})

@@ -18,6 +18,7 @@ from .bounds import (
     LEASE,
     LIMIT,
     LONGEST_TEXT,
+    MOST_DOWN,
     MOST_HELD,
     MOST_RULES,
     RULES_BYTES,
@@ -42,6 +43,22 @@ async def close_connection(api: Api, request: web.Request) -> web.Response:
     if how not in ("fin", "rst"):
         raise Failed("invalid", f"how is fin or rst and not {how!r}")
     return answer(await api.relay.ask("close", connection=in_path(request, "connection"), how=how))
+
+
+async def brokers_down(api: Api, request: web.Request) -> web.Response:
+    given = await body_of(request)
+    only(given, "brokers")
+    brokers = given.get("brokers")
+    if not isinstance(brokers, list) or len(brokers) > MOST_DOWN or not all(map(_is_address, brokers)):
+        raise Failed("invalid", f"brokers is a list of up to {MOST_DOWN} addresses: [host, port]")
+    return answer(await api.relay.ask("brokers.down", brokers=brokers))
+
+
+def _is_address(given: Any) -> bool:
+    if not isinstance(given, list) or len(given) != 2:
+        return False
+    host, port = given
+    return isinstance(host, str) and 0 < len(host) <= LONGEST_TEXT and type(port) is int and 0 < port < 65536
 
 
 # -- rules -----------------------------------------------------------------------------------------------------

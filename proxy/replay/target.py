@@ -7,13 +7,13 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ... import decoder
-from ...decoder import facts
+from ...decoder import api_versions, facts
 from ...decoder.message import Message
 from .dialing import Address, Dialer, DialFailed, receive_frame
 
 CLIENT_ID = "barnabas-replay"
 SECONDS = 15.0
-_VERSIONS, _PRODUCE = facts.api_key("ApiVersions"), facts.api_key("Produce")
+_PRODUCE = facts.api_key("Produce")
 _PRODUCE_SERVED, _PRODUCE_OF_4 = 3, 12
 """Brokers from 4.0 on (whose highest version is at least the second) say that they take Produce from version 0 on, for
 librdkafka's sake (KAFKA-18659), and refuse what is below the first (KIP-896)."""
@@ -55,7 +55,7 @@ class Target:
         key = facts.api_key(api)
         known = facts.api(key).versions
         offered = self.offers.get(key)
-        version = 0 if key == _VERSIONS or offered is None else min(offered[1], known.every()[-1], most or 1 << 15)
+        version = 0 if offered is None else min(offered[1], known.every()[-1], most or 1 << 15)
         if offered is not None and version < offered[0]:
             raise TargetFailed(f"{api} at version {version} is not offered by the target any more")
         self._correlation += 1
@@ -63,21 +63,27 @@ class Target:
             frame = decoder.encode_request(key, version, fields, correlation_id=self._correlation, client_id=CLIENT_ID)
         except decoder.EncodeError as error:
             raise TargetFailed(f"{api} v{version} cannot ask this: {error}") from None
-        address = self.address_of(node)
+        answer = self._converse(self.address_of(node), frame, f"{api} v{version}")
+        try:
+            return decoder.read_response(answer, api_key=key, api_version=version)
+        except decoder.DecodeError as error:
+            raise TargetFailed(f"{self.address[0]}:{self.address[1]} answered {api} v{version} wrongly: {error}; is it a Kafka broker?") from None
+
+    def _converse(self, address: Address, frame: bytes, what: str) -> bytes:
+        """A request frame and the frame that answers it."""
         try:
             sock = self._links.get(address)
             if sock is None:
                 sock = self._links[address] = self._dialer.dial(address)
                 sock.settimeout(SECONDS)
             sock.sendall(len(frame).to_bytes(4, "big") + frame)
-            answer = receive_frame(sock)
-            return decoder.decode_response(answer, api_key=key, api_version=version)
+            return receive_frame(sock)
         except DialFailed as error:
             raise TargetFailed(str(error)) from None
-        except (OSError, decoder.DecodeError) as error:
+        except OSError as error:
             self._links.pop(address, socket.socket()).close()
             raise TargetFailed(
-                f"{address[0]}:{address[1]} did not answer {api} v{version}: {error}; is it a Kafka broker, and does its "
+                f"{address[0]}:{address[1]} did not answer {what}: {error}; is it a Kafka broker, and does its "
                 "listener want TLS (--broker-tls) or a login (--sasl-mechanism)?"
             ) from None
 
@@ -86,13 +92,18 @@ class Target:
         return self.address if node is None or len(self.brokers) < 2 else self.brokers.get(node, self.address)
 
     def _negotiate(self) -> None:
-        told = self.ask("ApiVersions", {}).to_dict()
-        self.offers = {o["api_key"]: (o["min_version"], o["max_version"]) for o in told["api_keys"] or ()}
+        self._correlation += 1
+        asked = api_versions.request(correlation_id=self._correlation, client_id=CLIENT_ID)
+        try:
+            told = api_versions.read(self._converse(self.address, asked, "ApiVersions v0"), 0)
+        except decoder.DecodeError as error:
+            raise TargetFailed(f"{self.address[0]}:{self.address[1]} answered ApiVersions v0 wrongly: {error}; is it a Kafka broker?") from None
+        self.offers = dict(told.ranges)
         lowest, highest = self.offers.get(_PRODUCE, (0, 0))
         if lowest < _PRODUCE_SERVED <= _PRODUCE_OF_4 <= highest:
             self.offers[_PRODUCE] = _PRODUCE_SERVED, highest
         if not self.offers:
-            raise TargetFailed(f"{self.address[0]}:{self.address[1]} offers no API ({facts.error_name(told['error_code'])})")
+            raise TargetFailed(f"{self.address[0]}:{self.address[1]} offers no API ({facts.error_name(told.error_code)})")
 
     def refresh(self) -> None:
         """Learn brokers, topics, leaders and epochs anew."""

@@ -2,21 +2,18 @@
 
     PYTHONPATH=tests python -m real.class_archive        make the archive beside the jars; `make broker` does so
 
-A JVM that does not find what it was made of (other jars, another Java) says so in its log and starts without.
+The archive is the pytest plugin's (``ui/testing/kafka.py``); here is what is done with the broker meanwhile.
 """
 
 from __future__ import annotations
 
-import shutil
-import signal
-import tempfile
-from pathlib import Path
-
+from barnabas.ui.testing.kafka import archive, prepare
+from barnabas.ui.testing.kafka_release import Release
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from harness.waiting import PATIENCE
 
-from .broker import CLASSES, BrokerFailed, jar_directory, start_cluster
+from .broker import jar_directory
 
 
 def use(bootstrap: str) -> None:
@@ -36,19 +33,8 @@ def use(bootstrap: str) -> None:
     consumer.close()
 
 
-def make(jars: Path) -> None:
-    """Start a broker, use it, and have its JVM write the archive when it ends."""
-    with tempfile.TemporaryDirectory() as folder:
-        made = Path(folder) / CLASSES
-        with start_cluster(jars=jars, options=[f"-XX:ArchiveClassesAtExit={made}"]) as cluster:
-            use(cluster.bootstrap)
-            (node,) = cluster.nodes
-            node.end(signal.SIGTERM, PATIENCE)
-            log = node.log_tail()
-        if not made.exists():
-            raise BrokerFailed(f"the JVM wrote no archive of its classes:\n{log}")
-        shutil.move(made, jars / CLASSES)
-
-
 if __name__ == "__main__":
-    make(jar_directory())
+    release = Release(jar_directory())
+    release.classes.unlink(missing_ok=True)
+    archive(release, use)
+    prepare(release)

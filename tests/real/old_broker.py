@@ -1,6 +1,6 @@
 """An old Apache Kafka with its ZooKeeper on loopback, for as long as a test needs it.
 
-Two JVMs under ``broker_guard.py``, from the jars that ``make broker`` puts into .cache/old (tests/broker/pom.xml):
+Two JVMs under the guard of the pytest plugin (ui/testing/guard.py), from the jars that ``make broker`` puts into .cache/old (tests/broker/pom.xml):
 
 - 0.8.2.2, the oldest that was tried, and 0.9.0.1, the first with groups of its own. They run on Java 17 as they are. Neither has
   ApiVersions.
@@ -14,13 +14,14 @@ import shutil
 import socket
 import struct
 import subprocess
-import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from barnabas.proxy.interpreter import python
 from harness.waiting import PATIENCE
+
 from real.broker import HOST, REPOSITORY, BrokerFailed, data_folder, free_ports
 
 OLDEST, WITH_GROUPS, WITH_API_VERSIONS = "0.8.2.2", "0.9.0.1", "0.10.2.2"
@@ -60,7 +61,7 @@ class OldBroker:
         folder = self.directory / name
         (folder / "log4j.properties").write_text(LOG4J)
         settings = f"-Dlog4j.configuration=file:{folder / 'log4j.properties'}"
-        guard = [sys.executable, str(Path(__file__).with_name("broker_guard.py")), str(folder), "--"]
+        guard = python("ui.testing.guard", str(folder), "--")
         with (folder / "log").open("ab") as log:
             self.processes.append(
                 subprocess.Popen(

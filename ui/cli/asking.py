@@ -7,13 +7,14 @@ import ssl
 from dataclasses import dataclass, field
 
 from ... import __version__
-from ...decoder import DecodeError, Message, decode_response, encode_request, facts
+from ...decoder import DecodeError, Message, api_versions, encode_request, facts, read_response
 from ...decoder.compat import BrokerSeen
 from ...decoder.compat.matrix import broker as broker_seen
 from .address import Address, show
 
 TIMEOUT = 5.0
-_API_VERSIONS, _METADATA = facts.api_key("ApiVersions"), facts.api_key("Metadata")
+_METADATA = facts.api_key("Metadata")
+_CLIENT_ID = "barnabas-versions"
 _MAX_ANSWER = 64 << 20
 _ALERT, _HANDSHAKE = 21, 22  # TLS record types
 
@@ -61,7 +62,7 @@ def ask_cluster(address: Address) -> Asked:
 
 
 def _ask(address: Address, metadata: bool) -> tuple[BrokerSeen, dict[int, Address] | None]:
-    version = facts.api(_API_VERSIONS).versions.every()[-1]
+    version = api_versions.newest()
     try:
         try:
             offered, nodes = _conversation(address, version, metadata)
@@ -79,35 +80,32 @@ def _conversation(
     address: Address, version: int, metadata: bool
 ) -> tuple[dict[int, tuple[int, int]], dict[int, Address] | None]:
     with socket.create_connection(address, TIMEOUT) as connection:
-        answer = _call(connection, _API_VERSIONS, version, 1)
-        ranges = _ranges(answer)
-        if answer["error_code"] and version:
-            # KIP-511: the refusal names what it does know of ApiVersions, or nothing at all before 2.4.
-            version = min(version - 1, ranges.get(_API_VERSIONS, (0, 0))[1])
-            ranges = _ranges(_call(connection, _API_VERSIONS, version, 2))
-        nodes = None
+        asked = api_versions.request(version, correlation_id=1, client_id=_CLIENT_ID, software=__version__)
+        answer = api_versions.read(_ask_frame(connection, asked), version)
+        if answer.again is not None:
+            asked = api_versions.request(answer.again, correlation_id=2, client_id=_CLIENT_ID, software=__version__)
+            answer = api_versions.read(_ask_frame(connection, asked), answer.again)
+        ranges, nodes = answer.ranges, None
         if metadata and _METADATA in ranges:
             known = facts.api(_METADATA).versions.every()[-1]
             try:
-                nodes = _nodes(_call(connection, _METADATA, min(known, ranges[_METADATA][1]), 3))
+                nodes = _nodes(_metadata(connection, min(known, ranges[_METADATA][1]), 3))
             except _Closed:
                 pass
     return ranges, nodes
-
-
-def _ranges(answer: Message) -> dict[int, tuple[int, int]]:
-    return {entry["api_key"]: (entry["min_version"], entry["max_version"]) for entry in answer.to_dict()["api_keys"]}
 
 
 def _nodes(answer: Message) -> dict[int, Address]:
     return {node["node_id"]: (node["host"], node["port"]) for node in answer.to_dict()["brokers"]}
 
 
-def _call(connection: socket.socket, api_key: int, version: int, correlation_id: int) -> Message:
-    body: dict[str, object] = {"topics": []} if api_key == _METADATA else {}
-    if api_key == _API_VERSIONS and version >= 3:
-        body = {"client_software_name": "barnabas", "client_software_version": __version__}
-    request = encode_request(api_key, version, body, correlation_id=correlation_id, client_id="barnabas-versions")
+def _metadata(connection: socket.socket, version: int, correlation_id: int) -> Message:
+    request = encode_request(_METADATA, version, {"topics": []}, correlation_id=correlation_id, client_id=_CLIENT_ID)
+    return read_response(_ask_frame(connection, request), api_key=_METADATA, api_version=version)
+
+
+def _ask_frame(connection: socket.socket, request: bytes) -> bytes:
+    """The frame that answers a request."""
     try:
         connection.sendall(len(request).to_bytes(4, "big") + request)
         head = _read(connection, 4)
@@ -119,7 +117,9 @@ def _call(connection: socket.socket, api_key: int, version: int, correlation_id:
         frame = _read(connection, size)
     except (ConnectionResetError, BrokenPipeError):
         raise _Closed from None
-    return decode_response(frame, api_key=api_key, api_version=version)
+    if frame[:4] != request[4:8]:
+        raise DecodeError("what answers is no Kafka broker (it does not give back the correlation id)")
+    return frame
 
 
 def _read(connection: socket.socket, size: int) -> bytes:
@@ -140,7 +140,7 @@ def _why_closed(address: Address) -> str:
         )
     try:
         with socket.create_connection(address, TIMEOUT) as connection:
-            _call(connection, _METADATA, 0, 1)
+            _metadata(connection, 0, 1)
     except (OSError, DecodeError, _Closed):
         return (
             f"{show(address)} closes the connection on ApiVersions: it is no Kafka broker, or refuses this client; "

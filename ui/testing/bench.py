@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -15,7 +15,10 @@ from ...plugins.rules import Rule, Wrong
 from ...proxy import Proxy, ProxyConfig
 from ...proxy.control import Control, ControlConfig
 from ...proxy.control.client import ControlError
+from ...proxy.events import show
 from ...proxy.fork_server import ForkServer
+from ...proxy.replay.dialing import Dialer
+from ...proxy.replay.target import Target, TargetFailed
 
 if TYPE_CHECKING:
     from ...proxy.serve import Served
@@ -32,6 +35,8 @@ _CONDITIONS = {
 _WHEN = ("after", "times", "every", "probability", "seed", "from", "until")
 _ACTION = tuple(dict.fromkeys(key for action in ACTIONS.values() for key in action.KEYS))
 SEVERITIES = ("high", "medium", "low", "info")
+_UNREACHABLE = ("connection-refused", "unreachable-advertised-address")
+"""Findings that say that a broker cannot be reached."""
 SETTLE_SECONDS = 0.05
 LAST_EXCHANGES_SECONDS = 1.0
 HITS = 1000
@@ -117,6 +122,26 @@ class Injected:
         return f"fault {self.name!r} ({self.rule.match})"
 
 
+class BrokerDown:
+    """A broker that cannot be reached through the proxy until `up`, or the end of a `with`."""
+
+    def __init__(self, bench: Barnabas, node: int, address: Address) -> None:
+        self.node, self.address = node, address
+        self._bench = bench
+
+    def up(self) -> None:
+        """Let clients reach it again. May be called twice."""
+        if self in self._bench.down:
+            self._bench.down.remove(self)
+            self._bench.keep_down()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.up()
+
+
 class Barnabas:
     """The fixture. `bootstrap`: what clients are given; `proxy` and `control`: all that can be done besides."""
 
@@ -127,13 +152,22 @@ class Barnabas:
         record: Path | None = None,
         fork_server: ForkServer | None = None,
         known: Mapping[str, str] | None = None,
+        more_upstreams: Sequence[Address] = (),
     ) -> None:
-        """`known`: what is wrong with the cluster itself, as `cluster.OWN_FINDINGS`; no finding of a test."""
+        """`known`: what is wrong with the cluster itself, as `cluster.OWN_FINDINGS`; no finding of a test. `more_upstreams`: further
+        brokers of the same cluster, so that clients find it while the first one is down."""
         self._known = known or {}
         self._cassette: Cassette | None = None
         control = ControlConfig(path=directory / "control.sock", directory=directory)
-        self.proxy = Proxy(ProxyConfig(upstream=upstream, control=control, findings=True, record=record), fork_server=fork_server)
+        config = ProxyConfig(
+            upstream=upstream, more_upstreams=tuple(more_upstreams), control=control, findings=True, record=record
+        )
+        self._upstreams = [upstream, *more_upstreams]
+        self.proxy = Proxy(config, fork_server=fork_server)
         self.injected: list[Injected] = []
+        self.down: list[BrokerDown] = []
+        self._were_down: set[str] = set()
+        self._down_nodes: set[int] = set()
         self._since = 0
         self._closing: list[Callable[[], Any]] = []
 
@@ -214,15 +248,55 @@ class Barnabas:
         """What the test did otherwise than its cassette allows, and was not told before; see `Cassette.faults`."""
         return [] if self._cassette is None else self._cassette.faults(ended)
 
+    def broker_down(self, node: int) -> BrokerDown:
+        """Make the broker with this id unreachable: connections to it are closed and new ones end at once, as they do at a
+        broker that does not run. It ends with `up()`, the `with` it stands in, or `reset()`. ValueError for an unknown id.
+
+        The other brokers do not know: it goes on leading its partitions, so that clients wait for it.
+        """
+        __tracebackhide__ = True
+        found = {each["node"]: (each["broker"][0], each["broker"][1]) for each in self.control.brokers()}
+        if node not in found and self._cassette is None:
+            found |= self._nodes()
+        if node not in found or node < 0:
+            there = ", ".join(map(str, sorted(each for each in found if each >= 0))) or "none is known"
+            raise ValueError(f"broker_down: no broker has the id {node}; there are: {there}")
+        down = BrokerDown(self, node, found[node])
+        self.down.append(down)
+        self._were_down.add(show(down.address))
+        self._down_nodes.add(node)
+        self.keep_down()
+        return down
+
+    def keep_down(self) -> None:
+        """Have the proxy keep down what is in `down`."""
+        self.control.keep_down([each.address for each in self.down])
+
+    def _nodes(self) -> dict[int, Address]:
+        """The cluster's brokers by their ids, asked past the proxy: no exchange of the test."""
+        wrong: Exception | None = None
+        for upstream in self._upstreams:
+            try:
+                target = Target(upstream, Dialer())
+            except TargetFailed as error:
+                wrong = error
+                continue
+            target.close()
+            return target.brokers
+        raise ValueError(f"broker_down: the cluster does not say which brokers it has: {wrong}")
+
     def never_hit(self) -> list[Injected]:
         """The faults that had to fire and did not."""
         return [each for each in self.injected if each.required and not each.hits]
 
     def reset(self) -> None:
-        """Begin anew within a test: remove the faults, and count exchanges from here on. Findings stay those of the whole test."""
+        """Begin anew within a test: remove the faults, let brokers that are down come back, and count exchanges from here on. Findings stay those of the whole test."""
         for each in self.injected:
             each.remove()
         self.injected.clear()
+        if self.down:
+            self.down.clear()
+            self.keep_down()
         since = self._since
         while (page := self.control.exchange_page("", since=since, limit=PAGE, bodies=False)).get("more"):
             since = page["next"]
@@ -292,8 +366,16 @@ class Barnabas:
         return [
             each
             for each in self.control.findings()
-            if each["severity"] in wanted and not self._is_known(each) and (injected or not each["injected"])
+            if each["severity"] in wanted
+            and not self._is_known(each)
+            and (injected or not (each["injected"] or self._comes_of_down(each)))
         ]
+
+    def _comes_of_down(self, finding: Json) -> bool:
+        """Whether it is that a broker cannot be reached which the test keeps down, or kept."""
+        about = finding["about"]
+        down = about.get("broker") in self._were_down or about.get("node") in self._down_nodes
+        return finding["id"] in _UNREACHABLE and down
 
     def _is_known(self, finding: Json) -> bool:
         words = self._known.get(finding["id"])

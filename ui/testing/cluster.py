@@ -23,16 +23,21 @@ class EmbeddedCluster:
     def __init__(self, brokers: int = 3) -> None:
         self._brokers = brokers
         self._child: subprocess.Popen[str] | None = None
-        self._address: tuple[str, int] | None = None
+        self._addresses: list[tuple[str, int]] = []
 
     @property
     def address(self) -> tuple[str, int]:
         """Host and port of one of its brokers."""
-        if self._address is None:
-            self._address = self._start()
-        return self._address
+        return self.addresses[0]
 
-    def _start(self) -> tuple[str, int]:
+    @property
+    def addresses(self) -> list[tuple[str, int]]:
+        """Host and port of each of its brokers."""
+        if not self._addresses:
+            self._addresses = self._start()
+        return self._addresses
+
+    def _start(self) -> list[tuple[str, int]]:
         self._child = child = subprocess.Popen(
             python("ui.demo.cluster", str(self._brokers)),
             stdin=subprocess.PIPE,
@@ -51,13 +56,13 @@ class EmbeddedCluster:
                     "the embedded cluster comes out of confluent-kafka: pip install 'barnabas[demo]', or name a broker"
                 )
             raise ClusterFailed(f"{said or 'the embedded cluster did not start'} (--barnabas-broker HOST:PORT)")
-        host, _, port = json.loads(line)["bootstrap"].rpartition(":")
-        return host, int(port)
+        parts = [address.rpartition(":") for address in json.loads(line)["brokers"]]
+        return [(host, int(port)) for host, _, port in parts]
 
     def stop(self) -> str:
         """End it. What it said on stderr, the last line."""
         child, self._child = self._child, None
-        self._address = None
+        self._addresses = []
         if child is None:
             return ""
         try:

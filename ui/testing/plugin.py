@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,9 +14,15 @@ if TYPE_CHECKING:
     from ...proxy.fork_server import ForkServer
     from .bench import Barnabas
     from .cassette import Cassette
-    from .cluster import EmbeddedCluster
+    from .kafka import Kafka
+
+Address = tuple[str, int]
+Addresses = Callable[[], list[Address]]
 
 _BENCH: pytest.StashKey[Barnabas] = pytest.StashKey()
+_KAFKA: pytest.StashKey[Kafka] = pytest.StashKey()
+_TOLD = "barnabas_kafka"
+"""Where a worker of pytest-xdist finds the addresses of the broker that all of them share."""
 ON_MISS = ("fail", "passthrough", "record")
 OUTCOMES = ("fail", "allow")
 CONTENTS = ("ignore", "check")
@@ -27,8 +33,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("barnabas", "Kafka through a proxy")
     group.addoption(
         "--barnabas-broker",
-        metavar="HOST:PORT",
+        metavar="HOST:PORT[,HOST:PORT...]",
         help="the cluster behind the fixture `barnabas`; without it librdkafka's mock brokers are started",
+    )
+    group.addoption(
+        "--barnabas-kafka",
+        metavar="VERSION",
+        help="a real Apache Kafka of this version behind the fixture `barnabas`, one for the whole run, fetched by Maven the first "
+        "time (needs Java); for example 4.3.1",
     )
     group.addoption(
         "--barnabas-record", metavar="DIR", help="record the traffic of each test that uses the fixture, in DIR/TEST"
@@ -42,15 +54,71 @@ def pytest_configure(config: pytest.Config) -> None:
         "was not recorded (fail: an error, passthrough, record); unmatched, unused: whether the test fails or is allowed such "
         "requests, and recorded answers that nobody used; contents: check, or a function of a record, compares what is produced",
     )
+    if config.getoption("--barnabas-kafka") and config.getoption("--barnabas-broker"):
+        raise pytest.UsageError("--barnabas-kafka and --barnabas-broker name two clusters: leave one of them out")
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Start the real broker when it is clear that a test wants it; here, so that what is wrong with it is said once."""
+    config = session.config
+    if hasattr(config, "workerinput") or config.getoption("collectonly"):
+        return
+    if any("barnabas" in getattr(item, "fixturenames", ()) for item in session.items):
+        _start_kafka(config)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """pytest-xdist starts a worker: all of them share a broker that is this process's, as only it sees the last of them end."""
+    kafka = _start_kafka(node.config)
+    if kafka is not None:
+        node.workerinput[_TOLD] = kafka.addresses
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    kafka = config.stash.get(_KAFKA, None)
+    if kafka is not None:
+        del config.stash[_KAFKA]
+        kafka.stop()
+
+
+def _start_kafka(config: pytest.Config) -> Kafka | None:
+    """The broker of `--barnabas-kafka`, started once; None without the option."""
+    version = config.getoption("--barnabas-kafka")
+    if not version:
+        return None
+    if _KAFKA not in config.stash:
+        from .kafka import prepare, start
+        from .kafka_release import KafkaFailed, release
+
+        try:
+            found = release(version)
+            prepare(found)
+            config.stash[_KAFKA] = start(found)
+        except KafkaFailed as error:
+            raise pytest.UsageError(f"--barnabas-kafka {version}: {error}") from None
+    return config.stash[_KAFKA]
 
 
 @pytest.fixture(scope="session")
-def _barnabas_cluster() -> Iterator[EmbeddedCluster]:
-    from .cluster import EmbeddedCluster
+def _barnabas_cluster(pytestconfig: pytest.Config) -> Iterator[Addresses]:
+    """The addresses of the cluster's brokers; the embedded one starts when they are asked for."""
+    told = getattr(pytestconfig, "workerinput", {}).get(_TOLD)
+    kafka = pytestconfig.stash.get(_KAFKA, None)
+    given = pytestconfig.getoption("--barnabas-broker")
+    if told is not None:
+        addresses = [(host, port) for host, port in told]
+        yield lambda: addresses
+    elif kafka is not None:
+        yield lambda: kafka.addresses
+    elif given:
+        yield lambda: _addresses(given)
+    else:
+        from .cluster import EmbeddedCluster
 
-    cluster = EmbeddedCluster()
-    yield cluster
-    cluster.stop()
+        cluster = EmbeddedCluster()
+        yield lambda: cluster.addresses
+        cluster.stop()
 
 
 @pytest.fixture(scope="session")
@@ -68,26 +136,26 @@ def _barnabas_fork_server() -> Iterator[ForkServer | None]:
 
 @pytest.fixture
 def barnabas(
-    request: pytest.FixtureRequest, _barnabas_fork_server: ForkServer | None, _barnabas_cluster: EmbeddedCluster
+    request: pytest.FixtureRequest, _barnabas_fork_server: ForkServer | None, _barnabas_cluster: Addresses
 ) -> Iterator[Barnabas]:
     """A Kafka cluster through a proxy of this test's own: faults, exchanges, expectations (`ui.testing.bench`)."""
     from .bench import Barnabas
     from .cluster import OWN_FINDINGS
 
-    given = request.config.getoption("--barnabas-broker")
+    embedded = not (request.config.getoption("--barnabas-broker") or request.config.getoption("--barnabas-kafka"))
     record = request.config.getoption("--barnabas-record")
     directory = Path(tempfile.mkdtemp(prefix="barnabas-test-"))
     played: Cassette | None = None
     try:
         cassette = request.node.get_closest_marker("barnabas_cassette")
         if cassette is not None:
-            played = _cassette(request, cassette, given, _barnabas_cluster)
-            upstream = played.served.address
+            played = _cassette(request, cassette, _barnabas_cluster)
+            upstreams = _addresses(played.served.bootstrap)
         else:
-            upstream = _address(given) if given else _barnabas_cluster.address
+            upstreams = _barnabas_cluster()
         where = Path(record) / request.node.name.replace("/", "_") if record else None
-        known = None if given else OWN_FINDINGS
-        bench = Barnabas(upstream, directory, where, _barnabas_fork_server, known)
+        known = OWN_FINDINGS if embedded else None
+        bench = Barnabas(upstreams[0], directory, where, _barnabas_fork_server, known, upstreams[1:])
         if played is not None:
             bench.plays(played)
         bench.start()
@@ -103,16 +171,17 @@ def barnabas(
         shutil.rmtree(directory, ignore_errors=True)
 
 
-def _address(text: str) -> tuple[str, int]:
-    host, colon, port = text.rpartition(":")
-    if not colon or not port.isdigit():
-        raise pytest.UsageError(f"--barnabas-broker {text} is no HOST:PORT")
-    return host.strip("[]"), int(port)
+def _addresses(text: str) -> list[Address]:
+    from ..cli.address import parse_all
+    from ..cli.failure import Failure
+
+    try:
+        return parse_all([text], "--barnabas-broker")
+    except Failure as error:
+        raise pytest.UsageError(str(error)) from None
 
 
-def _cassette(
-    request: pytest.FixtureRequest, marker: pytest.Mark, given: str | None, cluster: EmbeddedCluster
-) -> Cassette:
+def _cassette(request: pytest.FixtureRequest, marker: pytest.Mark, cluster: Addresses) -> Cassette:
     from ...captures import NotACapture
     from ...proxy.serve import Contents, OnMiss, Served, ServeError
     from .cassette import Cassette, Outcome
@@ -139,7 +208,7 @@ def _cassette(
         pytest.fail(f"there is no cassette {path}; on_miss='record' makes it", pytrace=False)
     broker = None
     if on_miss != "fail":
-        broker = _address(given) if given else cluster.address
+        broker = cluster()[0]
     compared = contents if callable(contents) else Contents(contents)
     served = Served(path, on_miss=OnMiss(on_miss), broker=broker, contents=compared)
     try:

@@ -1,4 +1,6 @@
-"""Runs one command and never lets it outlive the test process: ``broker_guard.py DIRECTORY -- COMMAND...``
+"""Runs one command and never lets it outlive the test process.
+
+    python -m barnabas.ui.testing.guard DIRECTORY -- COMMAND...
 
 Standard input is a pipe held by the test process. When it closes, or the guard gets SIGTERM, or its parent is gone
 (a child that the test process forked may still hold the pipe), the command gets SIGTERM, after 10 s SIGKILL, and
