@@ -96,8 +96,6 @@ class _Asked:
         """Whether 0 passes a test of an error code or a throttle time, which is to be 0 then; None for other fields."""
         if isinstance(test.value, FieldValue) or not self.is_read(test.field):
             return None
-        if test.op is Op.TRUE:
-            return False
         found: Any = predicate(test)(False if test.field.kind is Kind.FLAG else 0)
         return bool(found)
 

@@ -91,6 +91,8 @@ def endless(text: str, page: str, names: dict[str, Any], cluster: EmbeddedCluste
 
 
 SEND_ORDERS = f"""
+import threading
+
 import pytest
 from confluent_kafka import Producer
 

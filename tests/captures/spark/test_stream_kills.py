@@ -24,19 +24,21 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(3600)]
 KILLS = int(os.environ.get("BARNABAS_KILLS", "20"))
 
 
-def start(source: Path, output: Path, *more: str) -> subprocess.Popen[str]:
+def start(source: Path, output: Path, said: Path, *more: str) -> subprocess.Popen[str]:
+    """`said`: the file for what it prints."""
     command = [sys.executable, "-m", "barnabas", "pipeline", "stream", "--input", str(source), "--output", str(output)]
     command += ["--master", "local[2]", "--tables", "exchanges,errors,connections", *more]
     temporary = source.with_name("temporary")
     temporary.mkdir(exist_ok=True)
     there = os.environ | {"TMPDIR": str(temporary)}
-    return subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True, env=there
-    )
+    with said.open("w") as file:
+        return subprocess.Popen(
+            command, stdout=file, stderr=subprocess.STDOUT, text=True, start_new_session=True, env=there
+        )
 
 
 def test_a_stream_that_is_killed(tmp_path: Path, spark: SparkSession) -> None:
-    source, output = tmp_path / "recording", tmp_path / "out"
+    source, output, said = tmp_path / "recording", tmp_path / "out", tmp_path / "said.txt"
     over = threading.Event()
     count = 0
 
@@ -53,13 +55,10 @@ def test_a_stream_that_is_killed(tmp_path: Path, spark: SparkSession) -> None:
         chance = random.Random(11)
         until(source.is_dir, "nothing is recorded")
         for _ in range(KILLS):
-            process = start(source, output, "--every", "0.5")
-            assert process.stdout is not None
-            for line in process.stdout:
-                if "following" in line:
-                    break
+            process = start(source, output, said, "--every", "0.5")
+            until(lambda: "following" in said.read_text(), said.read_text)
             before = files(output)
-            until(lambda before=before: files(output) > before, "it does not begin to write")  # type: ignore[misc]
+            until(lambda before=before: files(output) > before, said.read_text)  # type: ignore[misc]
             time.sleep(chance.random() * 2)
             kill(process)
             found = rows(output)
@@ -67,9 +66,7 @@ def test_a_stream_that_is_killed(tmp_path: Path, spark: SparkSession) -> None:
     finally:
         over.set()
         recording.join()
-    process = start(source, output, "--once")
-    said, _ = process.communicate()
-    assert process.returncode == 0, said
+    assert start(source, output, said, "--once").wait() == 0, said.read_text()
     assert rows(output) == list(range(count)) and count > 100
     assert not list((tmp_path / "temporary").iterdir())
     found = spark.read.parquet(str(output / "exchanges")).select("correlation_id").collect()

@@ -12,6 +12,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from barnabas.ui.testing.kafka import format_storage, kafka_id, settings, write_properties
+from barnabas.ui.testing.kafka_release import Release
 from confluent_kafka.admin import (
     AclBinding,
     AclOperation,
@@ -66,7 +68,9 @@ def start_secure_cluster() -> SecureCluster:
     try:
         folder = root / "node-1"
         folder.mkdir(mode=0o700)
-        settings = broker._settings(1, plain, [controller], 1) | {
+        values = settings(1, plain, [controller]) | {
+            "controller.quorum.bootstrap.servers": f"{HOST}:{controller}",
+            "auto.create.topics.enable": "false",
             "listeners": f"PLAINTEXT://{HOST}:{plain},SASL_PLAINTEXT://{HOST}:{sasl},SSL://{HOST}:{tls},"
             f"WRONG://{HOST}:{wrong},NAMED://{HOST}:{named},CONTROLLER://{HOST}:{controller}",
             "advertised.listeners": f"PLAINTEXT://{HOST}:{plain},SASL_PLAINTEXT://{HOST}:{sasl},SSL://{HOST}:{tls},"
@@ -85,10 +89,10 @@ def start_secure_cluster() -> SecureCluster:
             "log.dirs": folder / "logs",
         }
         properties = folder / "server.properties"
-        properties.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
-        node = Node(1, plain, folder, properties)
+        write_properties(properties, values)
+        node = Node(1, plain, folder, properties, Release(broker.jar_directory()))
         cluster.nodes.append(node)
-        broker._format(node, broker._kafka_id(), f"1@{HOST}:{controller}:{broker._kafka_id()}")
+        format_storage(node, kafka_id(), f"--initial-controllers=1@{HOST}:{controller}:{kafka_id()}")
         node.start()
         node.wait_until_ready(time.monotonic() + PATIENCE)
         _prepare(f"{HOST}:{plain}")
