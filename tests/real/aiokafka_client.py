@@ -12,6 +12,7 @@ from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import for_code
 from aiokafka.structs import OffsetAndMetadata
 from harness.waiting import PATIENCE
+
 from real.workload import CODECS, PARTITIONS, Sent, everything, records
 
 

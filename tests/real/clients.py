@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+
 from real import aiokafka_client, confluent_client, kafka_python_client
 from real.workload import CODECS, PARTITIONS, PER_CODEC, everything
 

@@ -16,6 +16,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 from harness.waiting import PATIENCE, until
+
 from real.workload import CODECS, PARTITIONS, Deadline, Sent, everything, records
 
 

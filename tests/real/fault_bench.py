@@ -14,6 +14,7 @@ from barnabas.ui.testing.bench import Barnabas
 from barnabas.ui.testing.cluster import EmbeddedCluster
 from harness.waiting import PATIENCE, until
 from harness.wire import with_size
+
 from real.confluent_client import create_topic
 
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from harness.waiting import PATIENCE
+
 from real.broker import JVM, REPOSITORY, jar_directory
 
 SOURCES = Path(__file__).with_name("java")

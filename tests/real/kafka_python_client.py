@@ -10,6 +10,7 @@ from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.consumer.fetcher import ConsumerRecord
 from kafka.errors import KafkaError
 from kafka.structs import OffsetAndMetadata
+
 from real.workload import CODECS, PARTITIONS, Deadline, Sent, everything, records
 
 

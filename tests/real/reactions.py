@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.waiting import PATIENCE
+
 from real import java_programs
 
 Java = Callable[..., list[str]]

@@ -18,8 +18,9 @@ from confluent_kafka.admin import (
 )
 from harness.proxies import Proxy
 from harness.waiting import PATIENCE, until
-from real.broker import Cluster, Node, start_cluster
 from tls.certificates import Certificate, make
+
+from real.broker import Cluster, Node, start_cluster
 
 E = TypeVar("E", bound=Event)
 

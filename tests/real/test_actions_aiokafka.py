@@ -9,6 +9,7 @@ from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError
 from barnabas.ui.testing.bench import Barnabas
 from harness.waiting import PATIENCE
+
 from real.fault_bench import cursor, seen
 
 

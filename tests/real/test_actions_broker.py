@@ -13,6 +13,7 @@ from harness.waiting import PATIENCE
 from kafka import KafkaConsumer, KafkaProducer
 from kafka.errors import CorruptRecordError, TopicAuthorizationFailedError
 from kafka.structs import TopicPartition as Partition
+
 from real.broker import Cluster
 from real.confluent_client import flush, read
 from real.fault_bench import cursor, in_front_of, new_topic, seen

@@ -13,6 +13,7 @@ import pytest
 from barnabas.ui.testing.bench import Barnabas
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from harness.waiting import PATIENCE, until
+
 from real.confluent_client import flush
 from real.fault_bench import cursor, seen
 

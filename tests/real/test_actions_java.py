@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from barnabas.ui.testing.bench import Barnabas
+
 from real.broker import Cluster
 from real.fault_bench import cursor, in_front_of, new_topic, seen
 from real.reactions import Java, reacting, sent

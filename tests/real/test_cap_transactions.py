@@ -9,6 +9,7 @@ from barnabas.plugins.versions.profile import Profile
 from barnabas.proxy import ProxyConfig
 from barnabas.proxy.spoken import VersionsConfig
 from harness.proxies import Proxy
+
 from real import java_programs
 from real.broker import Cluster
 from real.confluent_client import create_topic

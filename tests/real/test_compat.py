@@ -17,6 +17,7 @@ from harness import commands
 from harness.proxies import Proxy
 from harness.testbed import next_event
 from harness.waiting import PATIENCE
+
 from real import java_programs
 from real.broker import Cluster
 from real.confluent_client import create_topic, flush

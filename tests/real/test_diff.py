@@ -15,6 +15,7 @@ from confluent_kafka import Consumer, Producer
 from harness.proxies import Proxy
 from harness.waiting import PATIENCE
 from kafka import KafkaConsumer, KafkaProducer
+
 from real import confluent_client, kafka_python_client
 from real.clients import WORKLOADS, expected, in_turn
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from harness.waiting import PATIENCE, until
+
 from real.broker import BrokerFailed, answers_api_versions, free_ports, jar_directory, start_cluster
 from real.clients import CLIENTS, expected, in_turn
 

@@ -11,6 +11,7 @@ from docs.kinds import kind
 from docs.pages import Command, commands
 from docs.world import World
 from harness.waiting import PATIENCE
+
 from real.broker import Cluster
 
 pytestmark = pytest.mark.slow

@@ -17,6 +17,7 @@ from barnabas.proxy.control import Control
 from confluent_kafka.admin import AdminClient, NewTopic
 from harness.lines import line
 from harness.waiting import PATIENCE
+
 from real.broker import HOST, Cluster, free_ports
 
 pytestmark = pytest.mark.real

@@ -13,6 +13,7 @@ from barnabas import decoder
 from barnabas.decoder import facts
 from barnabas.decoder.plan import FieldPlan, StructPlan, plan
 from barnabas.plugins import answers
+
 from real import java_programs
 
 CLUSTER_AUTHORIZATION_FAILED = 31

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from barnabas.decoder import facts
+
 from real import java_programs
 
 

@@ -16,6 +16,7 @@ from confluent_kafka import Producer
 from harness import commands
 from harness.proxies import Proxy
 from harness.testbed import next_event
+
 from real import java_programs
 from real.broker import Cluster
 from real.confluent_client import flush

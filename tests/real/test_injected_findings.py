@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from barnabas.ui.testing.bench import Barnabas
 from confluent_kafka import KafkaException, Producer
+
 from real.confluent_client import flush
 from real.fault_bench import settle
 

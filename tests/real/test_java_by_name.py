@@ -8,6 +8,7 @@ import pytest
 from barnabas.captures import open_capture
 from barnabas.proxy.events import ConnectionOpened
 from barnabas.proxy.security import TlsConfig
+
 from real import java_programs
 from real.secured import Secured
 

@@ -15,6 +15,7 @@ from barnabas import decoder
 from barnabas.decoder import facts
 from barnabas.decoder.encode import encode_struct
 from barnabas.decoder.plan import FieldPlan, StructPlan, plan, snake_case
+
 from real import java_programs
 
 ROUNDS = 4

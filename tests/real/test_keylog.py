@@ -19,6 +19,7 @@ from barnabas.proxy.security import TlsConfig
 from confluent_kafka.admin import AdminClient, NewTopic
 from harness.waiting import PATIENCE, PATIENCE_MS
 from kafka import KafkaConsumer, KafkaProducer
+
 from real.secured import Secured
 from real.taps import missing, tap
 

@@ -12,6 +12,7 @@ import pytest
 from barnabas.decoder import records as R
 from barnabas.decoder.records import Record
 from barnabas.plugins.translation.message_format import ConversionError, down, up
+
 from real import java_programs
 
 pytestmark = pytest.mark.real

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 from barnabas.ui.testing.bench import Barnabas
+
 from real.broker import start_cluster
 from real.fault_bench import cursor, in_front_of, new_topic, seen
 from real.reactions import Java, reacting, sent

@@ -19,6 +19,7 @@ from confluent_kafka.admin import AdminClient
 from harness.proxies import Proxy
 from harness.waiting import PATIENCE, until
 from harness.wire import read_frame, with_size
+
 from real.broker import Cluster
 from real.confluent_client import create_topic, flush, read
 

@@ -27,6 +27,7 @@ from confluent_kafka import Consumer, Producer
 from harness.proxies import Proxy
 from harness.waiting import PATIENCE, PATIENCE_MS
 from harness.wire import with_size
+
 from real import confluent_client
 from real.broker import Cluster
 from real.confluent_client import create_topic, flush

@@ -20,12 +20,13 @@ from barnabas.proxy.replay.settings import Order, Pace, Settings
 from harness.proxies import Proxy
 from harness.waiting import PATIENCE
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
+from scapy.utils import PcapReader, PcapWriter
+
 from real import kafka_python_client
 from real.broker import Cluster, start_cluster
 from real.clients import WORKLOADS, expected
 from real.old_broker import OldBroker
 from real.workload import Deadline
-from scapy.utils import PcapReader, PcapWriter
 
 
 @pytest.fixture(scope="module")

@@ -12,6 +12,7 @@ from barnabas.proxy.events import RuleHit
 from confluent_kafka import Consumer, Producer, TopicPartition
 from harness.proxies import Proxy
 from harness.waiting import PATIENCE
+
 from real.broker import Cluster
 from real.confluent_client import create_topic, flush, read
 

@@ -11,6 +11,7 @@ import pytest
 from barnabas.proxy import ProxyConfig
 from barnabas.proxy.serve import OnMiss, Served
 from harness.proxies import Proxy
+
 from real.broker import start_cluster
 from real.clients import CLIENTS, WORKLOADS, expected, in_turn
 

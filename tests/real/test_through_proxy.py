@@ -22,6 +22,7 @@ from harness.waiting import PATIENCE, until
 from kafka import KafkaAdminClient
 from kafka import TopicPartition as KafkaTopicPartition
 from matrix.recording import addresses
+
 from real import confluent_client
 from real.broker import Cluster, start_cluster
 from real.clients import CLIENTS, WORKLOADS, expected, in_turn

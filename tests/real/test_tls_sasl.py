@@ -26,6 +26,7 @@ from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from harness.waiting import PATIENCE, attempts, until
 from kafka import KafkaConsumer, KafkaProducer
 from kafka import TopicPartition as KafkaTopicPartition
+
 from real import kafka_python_client
 from real.confluent_client import flush, read
 from real.secured import MECHANISMS, PASSWORD, USER, Running, Secured

@@ -13,6 +13,7 @@ from barnabas.plugins.translation import Translator
 from barnabas.plugins.translation.translator import Translated
 from harness.waiting import PATIENCE, until
 from harness.wire import read_frame, with_size
+
 from real.old_broker import OldBroker
 
 METADATA, CREATE_TOPICS = 3, 19

@@ -19,6 +19,7 @@ from harness.waiting import PATIENCE, PATIENCE_MS
 from harness.wire import read_frame, with_size
 from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType
+
 from real import kafka_python_client
 from real.broker import Cluster
 from real.confluent_client import create_topic

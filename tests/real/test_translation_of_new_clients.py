@@ -19,6 +19,7 @@ from kafka import KafkaProducer
 from matrix.brokers import SETTINGS
 from matrix.pair import tried
 from matrix.stages import reached
+
 from real.broker import REPOSITORY
 from real.confluent_client import create_topic, flush, read
 from real.old_broker import WITH_GROUPS, OldBroker, start_old

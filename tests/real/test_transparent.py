@@ -11,6 +11,7 @@ from barnabas.captures import open_capture
 from barnabas.proxy import Proxy, ProxyConfig
 from barnabas.proxy.transparent import EVERYWHERE, TransparentConfig
 from network.namespaces import Namespaces, inside, missing, run_in
+
 from real.broker import Cluster, start_cluster
 from real.clients import WORKLOADS, expected
 

@@ -17,6 +17,7 @@ from confluent_kafka import Consumer, Producer
 from harness import commands
 from harness.proxies import Proxy
 from harness.waiting import PATIENCE
+
 from real.broker import Cluster
 from real.confluent_client import flush, read
 from real.old_broker import OldBroker

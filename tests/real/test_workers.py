@@ -13,6 +13,7 @@ from barnabas.ui.testing.cluster import EmbeddedCluster
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient
 from harness.waiting import PATIENCE
+
 from real.confluent_client import flush, read
 
 MESSAGES = 600

@@ -16,6 +16,7 @@ from confluent_kafka import Consumer, Producer
 from harness.waiting import PATIENCE
 from kafka import KafkaConsumer, KafkaProducer
 from kafka import TopicPartition as KafkaPartition
+
 from real import confluent_client, java_programs, kafka_python_client
 
 COUNT = 20
