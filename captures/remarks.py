@@ -8,7 +8,7 @@ OPAQUE_COMMENT = MARK + "opaque, "
 ENDED_COMMENT = MARK + "ended by "
 UPSTREAM_COMMENT = MARK + "upstream "
 IMPORTED_COMMENT = MARK + "imported"
-"""Of a connection: what of it is not in the recording was not in the capture it is from, or nobody knows."""
+"""On a connection that was imported: bytes missing here were missing in the original capture."""
 BOTH_LEGS = frozenset(("client", "broker"))
 _TLS_COMMENTS = {leg: f"{MARK}tls on the {leg} leg" for leg in ("client", "broker")}
 

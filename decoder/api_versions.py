@@ -1,4 +1,4 @@
-"""Asking a broker which versions it serves, sans-IO (KIP-35, KIP-511). Whatever here asks ApiVersions does it this way.
+"""Asking a broker which versions it serves, sans-IO (KIP-35, KIP-511). All code that asks ApiVersions uses this module.
 
     frame = api_versions.request(version, correlation_id=1, client_id="me")
     answer = api_versions.read(response, version)
@@ -40,8 +40,8 @@ def newest() -> int:
 
 def request(version: int = 0, *, correlation_id: int, client_id: str | None, software: str = "") -> bytes:
     """A request frame. `software`: the version of Barnabas, which it says of itself from version 3 on."""
-    told = {"client_software_name": "barnabas", "client_software_version": software} if version >= _FIRST_WITH_SOFTWARE else {}
-    return encode_request(API_VERSIONS, version, told, correlation_id=correlation_id, client_id=client_id)
+    software_fields = {"client_software_name": "barnabas", "client_software_version": software} if version >= _FIRST_WITH_SOFTWARE else {}
+    return encode_request(API_VERSIONS, version, software_fields, correlation_id=correlation_id, client_id=client_id)
 
 
 def read(frame: bytes, version: int) -> ApiVersionsAnswer:

@@ -1,4 +1,4 @@
-"""Which recorded answers live clients were given, and which nobody asked for.
+"""Which recorded answers live clients were given, and which were never asked for.
 
 Three kinds of APIs differ in what *used* means:
 
@@ -28,7 +28,7 @@ from .recall import KEPT_UP, Story, describe
 
 @dataclass(frozen=True, slots=True)
 class Unused:
-    """Recorded answers, or records, that nobody was given or produced again. `numbers`: their exchanges' places in the
+    """Recorded answers that were not given, or records that were not produced again. `numbers`: their exchanges' places in the
     recording, counted from 0; empty for records and their errors."""
 
     what: str
@@ -46,7 +46,7 @@ class Unused:
 
 class Usage:
     """`by_names`: the APIs, beside those of every connection, whose answers are not given as they were recorded.
-    `everything`: nobody has to produce anything, recorded records were there from the start."""
+    `everything`: clients need not produce anything; the recorded records are there from the start."""
 
     def __init__(
         self,

@@ -25,7 +25,7 @@ class Outcome(StrEnum):
 
 @dataclass(slots=True)
 class Cassette:
-    """`unmatched`: requests that no recorded answer matches. `unused`: recorded answers that nobody asked for."""
+    """`unmatched`: requests that no recorded answer matches. `unused`: recorded answers that were never asked for."""
 
     served: Served
     unmatched: Outcome = Outcome.FAIL

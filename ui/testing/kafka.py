@@ -40,7 +40,7 @@ OPTIONS = [
 
 
 def free_ports(count: int) -> list[int]:
-    """``count`` loopback ports that nobody listens on, from below the range that outgoing connections take."""
+    """``count`` loopback ports without a listener, from below the range that outgoing connections take."""
     found: list[int] = []
     while len(found) < count:
         port = random.randrange(15000, 32000)
@@ -94,7 +94,7 @@ class Node:
         return "\n".join(text.splitlines()[-lines:]) or "(the log is empty)"
 
     def start(self) -> None:
-        """Start the JVM; ``wait_until_ready`` tells when it can be used."""
+        """Start the JVM; ``wait_until_ready`` returns when it can be used."""
         command = [java(), *OPTIONS, *self.options, "-cp", self.release.class_path, "kafka.Kafka", str(self.properties)]
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(

@@ -78,7 +78,7 @@ class Release:
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """Nobody else makes something in the folder meanwhile."""
+        """Hold the folder's lock: only one process prepares it at a time."""
         self.folder.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         with open(self.folder.parent / f"{self.folder.name}.lock", "w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)

@@ -52,7 +52,7 @@ def pytest_configure(config: pytest.Config) -> None:
         "markers",
         f"{MARKER}: the fixture `barnabas` answers from a recording instead of a cluster; on_miss: what clients get for what "
         "was not recorded (fail: an error, passthrough, record); unmatched, unused: whether the test fails or is allowed such "
-        "requests, and recorded answers that nobody used; contents: check, or a function of a record, compares what is produced",
+        "requests, and recorded answers that were not used; contents: check, or a function of a record, compares what is produced",
     )
     if config.getoption("--barnabas-kafka") and config.getoption("--barnabas-broker"):
         raise pytest.UsageError("--barnabas-kafka and --barnabas-broker name two clusters: leave one of them out")
