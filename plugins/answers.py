@@ -25,6 +25,9 @@ from .leaves import inside, whole_part
 Selects = Callable[[Part], bool]
 """Whether the rule means this part of a response."""
 UNSUPPORTED_VERSION = facts.error_code("UNSUPPORTED_VERSION")
+METADATA = facts.api_key("Metadata")
+CLUSTER = ("brokers", "cluster_id", "controller_id")
+"""What a Metadata response says of the cluster as a whole."""
 
 
 @cache
@@ -50,9 +53,36 @@ def fitting(api_key: int, api_version: int, fields: Mapping[str, Any]) -> dict[s
     return {name: value for name, value in fields.items() if name in known}
 
 
-def error_response(request: Message, error_code: int, correlation_id: int) -> bytes:
-    """The response frame with `error_code` for everything the request asked (without the 4 size bytes)."""
-    return encoded(request, mirrored(request, error_code), correlation_id)
+def error_response(
+    request: Message, error_code: int, correlation_id: int, cluster: Mapping[str, Any] | None = None
+) -> bytes:
+    """The response frame with `error_code` for everything the request asked (without the 4 size bytes).
+
+    `cluster`: what is known of the cluster, as `cluster_of` gives it. A broker that refuses topics in a Metadata response lists
+    the brokers all the same, and librdkafka (2.16) gives up every broker that is not listed: it would never ask again.
+    """
+    fields = mirrored(request, error_code)
+    if request.api_key == METADATA and cluster and not fields.get("error_code"):
+        fields |= fitting(METADATA, request.api_version, cluster)
+    return encoded(request, fields, correlation_id)
+
+
+def cluster_of(metadata: Message) -> dict[str, Any]:
+    """The `CLUSTER` fields of a Metadata response; of brokers those of all versions. Empty if it lists no broker."""
+    found = {field.name: metadata[field.name] for field in metadata.plan.root.fields if field.name in CLUSTER}
+    if not found["brokers"]:
+        return {}
+    found["brokers"] = [{name: each[name] for name in ("node_id", "host", "port")} for each in found["brokers"]]
+    return found
+
+
+def with_cluster(frame: bytes, api_version: int, cluster: Mapping[str, Any]) -> bytes:
+    """The frame of a Metadata response that was made here; with the cluster, if it refuses topics and lists no broker."""
+    message = decoder.decode_response(frame, api_key=METADATA, api_version=api_version)
+    fields = message.to_dict()
+    if fields["brokers"] or fields.get("error_code") or not any(True for _ in message.errors()):
+        return frame
+    return message.replace(fitting(METADATA, api_version, cluster)).encode()
 
 
 def encoded(request: Message, fields: Mapping[str, Any], correlation_id: int) -> bytes:

@@ -18,6 +18,7 @@ from ..decoder.filter.scope import leaves as tests
 from ..decoder.filter.tree import FieldValue, Search
 from . import fetch_sessions
 from .actions import Scene, Seen
+from .answers import METADATA, cluster_of
 from .fate import Fate
 from .rules import Rule
 from .when import Clockwork, Count, Counting
@@ -26,7 +27,6 @@ SEARCH_SECONDS = 0.05
 """How long the regular expressions of all rules may take for one frame. Past that it passes as if no rule had matched."""
 PRODUCE = facts.api_key("Produce")
 API_VERSIONS = facts.api_key("ApiVersions")
-METADATA = facts.api_key("Metadata")
 KNOWN = frozenset(facts.api_keys())
 
 STEADY = frozenset({
@@ -194,8 +194,7 @@ class RuleBook:
         """Take topic names and brokers from a response as the client gets it."""
         self.seen.topics.learn(exchange)
         if exchange.api_key == METADATA and (message := exchange.response_message) is not None:
-            for broker in message.to_dict()["brokers"]:
-                self.seen.brokers[broker["node_id"]] = (broker["host"], broker["port"])
+            self.seen.cluster = cluster_of(message) or self.seen.cluster
 
     def decide(self, exchange: Exchange) -> Fate | None:
         """What happens to a request: the fate of the first rule that fires; None if it passes.

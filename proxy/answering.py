@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..decoder.about import About
+from ..plugins.answers import METADATA
 from ..plugins.versions.dialect import Dialect
 from . import carrying, dialects
 from .events import Address
@@ -70,7 +71,7 @@ class Answering(Flights):
         """A request that is not forwarded, with its response."""
         _, key, version, correlation = REQUEST(original)
         entry = InFlight(key, version, correlation)
-        entry.answer = answer
+        entry.answer = self.relay.editor.with_cluster(answer, version) if key == METADATA else answer
         if self.relay.plugged is not None:
             entry.plugged = self.relay.plugged.keep(self, original, now, True, hooks=False)
         if note:

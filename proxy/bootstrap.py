@@ -1,8 +1,10 @@
 """Which broker a client of the bootstrap listener is led to, as Kafka clients choose among their bootstrap servers.
 
-The first that was given, or that worked last; when it cannot be reached the next one, and when none of those that were given
-can, the brokers that responses have named since. A single one has a listener that stands for it, so it is tried first every
-time; of several, each has a listener of its own besides, as all other brokers have.
+Of several: the first that was given, or that worked last; when it cannot be reached the next one, and when none of those that
+were given can, the brokers that responses have named since. Each has a listener of its own besides, as all other brokers have.
+
+The listener of a single one stands for it, and leads nowhere else: clients that know this broker by its node id would send to
+another one what is for this one, and stay there when it is back. Measured with librdkafka: NOT_LEADER_OR_FOLLOWER for ever.
 """
 
 from __future__ import annotations
@@ -31,6 +33,8 @@ class Bootstrap:
 
     def next(self, tried: Collection[Address]) -> Address | None:
         """Where a client is led to that could not be led to these; None: there is nothing left."""
+        if self.alone:
+            return None
         at = self.given.index(self._good) if self._good in self.given else 0
         for broker in (*self.given[at:], *self.given[:at], *self._learnt()):
             if broker not in tried:

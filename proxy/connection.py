@@ -199,8 +199,6 @@ class Connection(Holding):
         """The bootstrap broker to try instead of the one that cannot be reached."""
         if self.tried is None or self.relay.draining:
             return None
-        if self.relay.bootstrap.alone and self.relay.down.has(self.broker):
-            return None  # the listener stands for this broker, and the others still tell clients to ask it there
         self.tried.append(self.broker)
         return self.relay.bootstrap.next(self.tried)
 

@@ -16,6 +16,7 @@ from ..decoder.acks import produce_acks as produce_acks
 from ..decoder.plan import StructPlan, plan
 from ..decoder.skeleton import Bones
 from ..decoder.strides import Quiet, selection
+from ..plugins.answers import with_cluster
 from ..plugins.book import RuleBook
 from ..plugins.fate import Fate
 from .addresses import AddressMap
@@ -159,6 +160,13 @@ class Editor:
             # Newer requests name topics by id alone, and rules name other brokers: as clients know them.
             self.rules.learn(Exchange(api_key=api_key, api_version=api_version, response=changed, state=State.PAIRED))
         return framed(changed) if edits else None
+
+    def with_cluster(self, data: bytes, api_version: int) -> bytes:
+        """A Metadata response that was made here, with the brokers that clients have to go on with (`answers.with_cluster`)."""
+        try:
+            return framed(with_cluster(data[4:], api_version, self.rules.seen.cluster))
+        except (decoder.DecodeError, decoder.EncodeError):
+            return data
 
     def readdress_request(self, data: bytes, local_host: str) -> bytes | None:
         """A request between brokers with the proxy's own addresses, None if it names no broker."""

@@ -22,7 +22,13 @@ class Seen:
     """What the rules have seen of a cluster: topic names by id, and the brokers as clients know them."""
 
     topics: Topics = field(default_factory=Topics)
-    brokers: dict[int, tuple[str, int]] = field(default_factory=dict)
+    cluster: Mapping[str, Any] = field(default_factory=dict)
+    """As `answers.cluster_of` gives it, of the newest Metadata response."""
+
+    @property
+    def brokers(self) -> dict[int, tuple[str, int]]:
+        """Host and port by node id."""
+        return {each["node_id"]: (each["host"], each["port"]) for each in self.cluster.get("brokers", ())}
 
 
 @dataclass(slots=True)

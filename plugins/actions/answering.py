@@ -76,7 +76,7 @@ class Error(Action):
             # before all else, as it may replace the whole response
             fate.change(f"{name}, executed by the broker", partial(self.apply, scene), first=True)
         else:
-            fate.answer = answers.error_response(request, self.code, exchange.correlation_id)
+            fate.answer = answers.error_response(request, self.code, exchange.correlation_id, scene.seen.cluster)
             fate.notes.append(f"{name}, not forwarded")
 
     def apply(self, scene: Scene, exchange: Exchange, frame: bytes) -> bytes:

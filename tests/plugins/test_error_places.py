@@ -146,7 +146,7 @@ def test_an_edit_is_of_the_groups_that_match() -> None:
 
 def test_a_coordinator_moves_for_the_group_that_matches() -> None:
     book = RuleBook([Rule.of("api == FindCoordinator and group == gb", coordinator="moved")])
-    book.seen.brokers.update({1: ("one", 1), 2: ("two", 2)})
+    book.seen.cluster = {"brokers": [{"node_id": n, "host": host, "port": n} for n, host in ((1, "one"), (2, "two"))]}
     keys = {"key_type": 0, "coordinator_keys": ["ga", "gb"]}
     exchange, response = exchanged("FindCoordinator", 4, keys, {"coordinators": [FOUND | {"key": g} for g in ("ga", "gb")]})
     fate = book.decide(exchange)
