@@ -13,7 +13,8 @@ from ..channel import Unpacker, pack
 
 Answer = dict[str, Any]
 Notice = Callable[[dict[str, Any], bytes], None]
-ASK_SECONDS = 10.0
+ASK_SECONDS = 25.0
+"""How long a process may take for an answer; a client of the control API waits for 30 s (`client.Control`)."""
 
 
 class Failed(Exception):

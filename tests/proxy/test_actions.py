@@ -13,9 +13,11 @@ import pytest
 from barnabas import decoder
 from barnabas.captures import open_capture
 from barnabas.plugins.fate import Fate
+from barnabas.plugins.hooks import parse
 from barnabas.plugins.rules import Rule
 from barnabas.proxy import Proxy, carrying, polling
 from barnabas.proxy.events import ConnectionClosed, RuleHit
+from barnabas.proxy.plugged import PluginsConfig
 from harness import wire
 from harness.testbed import Testbed, next_event
 from harness.waiting import PATIENCE
@@ -283,3 +285,35 @@ def test_the_wait_for_a_timer_ends_before_its_time(monkeypatch: pytest.MonkeyPat
     assert all(
         0.9 * due < wait + wait / 1000 < due - polling.LEAD for due, wait in zip((0.2, 0.02), asked, strict=True)
     ), asked
+
+
+@pytest.mark.parametrize("way", ["rule", "plugin"])
+def test_a_refused_metadata_request_is_told_the_brokers(testbed: Testbed, tmp_path: Path, way: str) -> None:
+    """Of the Metadata response before it, by the proxy's own addresses: a client without brokers never asks again."""
+
+    def answer(sock: socket.socket) -> None:
+        while frame := wire.read_frame(sock):
+            brokers = [{"node_id": node, "host": "127.0.0.1", "port": 9000 + node} for node in (1, 2)]
+            number = int.from_bytes(frame[8:12], "big")
+            sock.sendall(wire.with_size(decoder.encode_response(METADATA, 9, {"brokers": brokers}, correlation_id=number)))
+
+    options: dict[str, Any] = {}
+    if way == "rule":
+        options["rules"] = [Rule.of('api == Metadata and topic == "t"', error="LEADER_NOT_AVAILABLE")]
+    else:
+        path = tmp_path / "p.py"
+        path.write_text(
+            'class P:\n    apis = {"Metadata"}\n    def request(self, message, ctx):\n        if message["topics"]:\n'
+            '            ctx.respond(error="LEADER_NOT_AVAILABLE")\n'
+        )
+        options["plugins"] = PluginsConfig((parse(str(path)),), budget=PATIENCE)
+    proxy = testbed.proxy(testbed.broker(answer).address, **options)
+    client = testbed.client(proxy.address)
+    got = []
+    for number, topics in enumerate([[], [{"name": "t"}]]):
+        request = decoder.encode_request(METADATA, 9, {"topics": topics}, correlation_id=number)
+        client.sendall(wire.with_size(request))
+        got.append(decoder.decode_response(wire.read_frame(client)[4:], api_key=METADATA, api_version=9).to_dict())
+    assert [topic["error_code"] for topic in got[1]["topics"]] == [5]
+    assert [broker["node_id"] for broker in got[0]["brokers"]] == [1, 2]
+    assert got[1]["brokers"] == got[0]["brokers"]

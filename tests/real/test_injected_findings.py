@@ -41,3 +41,17 @@ def test_nothing_is_wrong_but_what_was_injected(mock_bench: Barnabas, fault: dic
     assert all(each["rules"] for each in ours)
     if fault.get("error") == "TOPIC_AUTHORIZATION_FAILED":  # a few of the others, tried again, are no finding
         assert injected.name in {rule for each in ours for rule in each["rules"]}
+
+
+def test_a_client_goes_on_whose_first_metadata_requests_are_refused(mock_bench: Barnabas) -> None:
+    """librdkafka gives up the brokers that a response does not list: with none left, nothing is ever sent again.
+
+    About a quarter of its clients asked for topics when that mattered, so there are a dozen.
+    """
+    for _ in range(12):
+        topic = f"t-{uuid.uuid4().hex[:8]}"
+        producer = Producer({"bootstrap.servers": mock_bench.bootstrap, "retry.backoff.ms": 20, "log_level": 0, "client.id": topic})
+        with mock_bench.inject(api="Metadata", error="LEADER_NOT_AVAILABLE", client=topic, times=2) as injected:
+            producer.produce(topic, b"x")
+            flush(producer)
+            assert injected.hits == 2
