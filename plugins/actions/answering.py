@@ -18,6 +18,8 @@ from ..reach import versions
 from .action import Action, Effect, Scene, response_of
 
 BROKER = ("skipped", "executed")
+PRODUCER_FORGOTTEN = frozenset(map(facts.error_code, ("UNKNOWN_PRODUCER_ID", "OUT_OF_ORDER_SEQUENCE_NUMBER")))
+"""By these errors a broker says that it no longer has a producer's state."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,11 @@ class Error(Action):
     @property
     def early(self) -> bool:
         return not self.forward
+
+    @property
+    def repeats_batches(self) -> bool:
+        """Whether an idempotent producer may send a batch again, as a new one, that the broker has appended (KIP-360)."""
+        return self.forward and self.code in PRODUCER_FORGOTTEN
 
     @property
     def effect(self) -> Effect:

@@ -15,6 +15,7 @@ from ...captures.exporting.text import json_visible
 from ...decoder import Exchange, facts
 from ...decoder.exchange import State
 from ...decoder.filter.errors import nearest
+from ...plugins.actions.answering import Error
 from ...plugins.book import RuleBook
 from ...plugins.fate import Fate
 from ...plugins.reach import shadowed
@@ -23,6 +24,8 @@ from ...plugins.rules import Rule, RuleError, load
 from ..tui.safe import visible
 from .failure import Failure
 from .opening import open_or_fail
+
+PRODUCE = facts.api_key("Produce")
 
 app = typer.Typer(
     help="Fault rules: check a file, try it on a capture, list ready ones.",
@@ -68,6 +71,16 @@ def check(
             f"warning: {visible(rule.name)!r} never fires: {visible(other.name)!r} "
             f"{'comes first, ' if rules.index(other) < rules.index(rule) else 'is decided by the request, '}"
             "always fires, and matches all that it matches; put it behind, or give it a 'when'"
+        )
+    for rule in rules:
+        keys = rule.filter.apis()
+        if keys is not None and PRODUCE not in keys:
+            continue
+        if not any(isinstance(each, Error) and each.repeats_batches for each in rule.do):
+            continue
+        typer.echo(
+            f"warning: {visible(rule.name)!r} can make records stand twice in the log: the broker appends the batch, and an "
+            "idempotent producer may send it again as a new one; use 'broker: skipped' (docs/rules.md, Idempotent producers)"
         )
     typer.echo(f"ok: {len(rules)} rule{'s' if len(rules) != 1 else ''}")
 

@@ -25,6 +25,7 @@ from barnabas.captures.packets import ACK, SYN, build
 from barnabas.captures.pieces import Pieces
 from barnabas.captures.scanning import Scanner
 from barnabas.captures.skimming import Skimmer
+from barnabas.captures.tables import packed
 from barnabas.captures.tracks import shape
 from barnabas.decoder import facts, records, strides
 from barnabas.decoder.accelerator import native
@@ -154,6 +155,14 @@ def keeping_requests() -> tuple[Step, Callable[[], Any]]:
         return at, kept, len(queue), queue.memory()
 
     return step, nothing
+
+
+def packing_rows() -> tuple[Step, Callable[[], Any]]:
+    """The rows of the table `batches`, of three Produce requests that lie one behind the other."""
+    frames = [produce(number)[4:] for number in range(3)]
+    places = b"".join(struct.pack("=qii", sum(map(len, frames[:n])), len(frame), 0) for n, frame in enumerate(frames))
+    way = packed._way(True, PRODUCE, 9, True, True)
+    return lambda: native.batches(b"".join(frames), places, (way,), {}, {}), nothing
 
 
 class Entry:
@@ -368,6 +377,7 @@ SCENARIOS: dict[str, Scenario] = {
     "keeping requests": keeping_requests,
     "queueing": queueing,
     "following a tail": following_a_tail,
+    "packing rows": packing_rows,
 }
 
 

@@ -35,6 +35,24 @@ def test_check_warns_of_rules_that_never_fire(run: Run, tmp_path: Path) -> None:
     assert done.returncode == 0 and "warning: 'one' never fires: 'all' comes first" in done.stdout
 
 
+def test_check_warns_of_records_that_stand_twice(run: Run, tmp_path: Path) -> None:
+    rules = [
+        f"  - {{name: r{number}, match: api == {api} and topic == t{number}, do: {{error: {error}, broker: {broker}}}}}\n"
+        for number, (api, error, broker) in enumerate(
+            [
+                ("Produce", "UNKNOWN_PRODUCER_ID", "executed"),
+                ("Produce", "OUT_OF_ORDER_SEQUENCE_NUMBER", "skipped"),
+                ("Produce", "NOT_ENOUGH_REPLICAS", "executed"),
+                ("TxnOffsetCommit", "UNKNOWN_PRODUCER_ID", "executed"),
+            ]
+        )
+    ]
+    (tmp_path / "rules.yaml").write_text("rules:\n" + "".join(rules))
+    done = run("rules", "check", "rules.yaml")
+    warned = [line for line in done.stdout.splitlines() if line.startswith("warning: ")]
+    assert len(warned) == 1 and warned[0].startswith("warning: 'r0' can make records stand twice")
+
+
 def test_what_is_wrong_is_shown_at_its_place(run: Run, tmp_path: Path) -> None:
     (tmp_path / "rules.yaml").write_text("rules:\n  - match: api == Prodce\n    do: {error: NONE}\n")
     done = run("rules", "check", "rules.yaml")
