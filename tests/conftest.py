@@ -15,10 +15,9 @@ from hypothesis import settings
 TESTS = Path(__file__).parent
 
 # No deadline per example: two cores shared with a broker and a Spark session make single examples slow by chance.
-settings.register_profile("everyday", deadline=None, print_blob=True)
 # A run that decides whether something lands must not depend on the day's random numbers.
-settings.register_profile("ci", settings.get_profile("everyday"), derandomize=True)
-settings.load_profile("ci" if os.environ.get("CI") else "everyday")
+settings.register_profile("everything", deadline=None, print_blob=True, derandomize=bool(os.environ.get("CI")), max_examples=100)
+settings.register_profile("everyday", settings.get_profile("everything"), max_examples=30)
 
 # A shell without job control has what it starts in the background ignore Ctrl-C, and so would every command that a test
 # starts and interrupts.
@@ -40,6 +39,7 @@ TOGETHER = {
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    settings.load_profile("everyday" if config.option.markexpr == "not slow" else "everything")
     session.install(config)
     second_run.install(config)
 

@@ -19,10 +19,11 @@ from barnabas.decoder import Exchange
 from barnabas.decoder.filter import compile
 from barnabas.plugins.fate import Fate
 from generated_filters import ALL_TESTS, INDEX_TESTS, Sample, filters
+from harness.examples import times
 from harness.slices import thin
 from harness.waiting import PATIENCE
 from harness.wire import with_size
-from hypothesis import given, settings
+from hypothesis import given
 
 NOW = 1_795_223_022_000_000_000
 TOPICS = ("orders", "payments", "returns")
@@ -130,7 +131,7 @@ def by_hand(capture: Capture, text: str, exchanges: list[Exchange] | None = None
     return [number for number, exchange in enumerate(exchanges or whole(capture)) if wanted(exchange)]
 
 
-@settings(max_examples=25)
+@times(0.25)
 @given(filters(INDEX_TESTS))
 def test_the_index_says_what_the_exchanges_say(capture: Capture, exchanges: Sample, text: str) -> None:
     wanted = compile(text)
@@ -144,7 +145,7 @@ def test_the_index_says_what_the_exchanges_say(capture: Capture, exchanges: Samp
         assert selection.count(50, 250) == sum(50 <= n < 250 for n in expected)
 
 
-@settings(max_examples=20)
+@times(0.2)
 @given(filters(ALL_TESTS))
 def test_nothing_is_lost_by_asking_the_index_first(capture: Capture, exchanges: Sample, text: str) -> None:
     expected = by_hand(capture, text, exchanges)

@@ -9,7 +9,8 @@ import tracemalloc
 import pytest
 from barnabas import decoder
 from barnabas.decoder import facts
-from hypothesis import given, settings
+from harness.examples import times
+from hypothesis import given
 from hypothesis import strategies as st
 
 KEYS = facts.api_keys()
@@ -43,14 +44,14 @@ def test_flipped_bytes(every_triple, generator):
             attempt(kind, key, version, bytes(damaged))
 
 
-@settings(max_examples=300, deadline=None)
+@times(3)
 @given(st.sampled_from(["request", "response"]), st.sampled_from(KEYS), st.integers(0, 20), st.binary(max_size=300))
 def test_arbitrary_bytes(kind, key, version, body):
     versions = facts.api(key).versions
     attempt(kind, key, version % (versions.high + 1), body)
 
 
-@settings(max_examples=300, deadline=None)
+@times(3)
 @given(st.binary(max_size=200))
 def test_arbitrary_frames(frame):
     try:

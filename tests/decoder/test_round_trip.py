@@ -7,8 +7,9 @@ from barnabas.decoder import facts
 from barnabas.decoder.decode import decoder as compiled
 from barnabas.decoder.encode import encode_struct, values_from
 from barnabas.decoder.plan import plan
+from harness.examples import times
 from harness.generator import Generator
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 
@@ -34,7 +35,7 @@ def test_values_survive_encode_and_decode(every_triple, generator):
             assert bytes(again) == body, (kind, key, version)
 
 
-@settings(max_examples=500, deadline=None)
+@times(5)
 @given(data=st.data(), seed=st.integers(0, 2**32))
 def test_encode_of_decode_is_identity(data, seed, every_triple):
     kind, key, version = data.draw(st.sampled_from(every_triple))

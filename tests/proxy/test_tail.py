@@ -12,9 +12,10 @@ from barnabas.decoder import facts
 from barnabas.proxy.editing import ENDPOINT_LIMIT, broker_addresses, names_brokers, produce_acks
 from barnabas.proxy.tail import PlainTail, Tail, blind, ends_clean
 from harness import wire
+from harness.examples import times
 from harness.testbed import Testbed
 from harness.wire import with_size
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 TOPIC_ID = "00000000-0000-4000-8000-000000000001"
@@ -93,7 +94,7 @@ def test_a_response_without_endpoints_stays_as_it_is(key: int, version: int) -> 
     assert place > 0 and blind(frame[place:], tail.tagged) is None
 
 
-@settings(max_examples=400)
+@times(4)
 @given(
     st.sampled_from(BULK),
     st.binary(max_size=40),
@@ -133,7 +134,7 @@ def test_what_brokers_send_all_day_is_seen_to_be_clean() -> None:
         assert ends_clean(key, memoryview(whole), len(whole), len(frame))
 
 
-@settings(max_examples=300)
+@times(3)
 @given(
     st.binary(max_size=300) | st.lists(st.integers(0, 4), max_size=90).map(bytes),
     st.sampled_from(BULK),
@@ -159,7 +160,7 @@ def test_the_accelerator_follows_any_bytes_alike(
         data = data[size:]
 
 
-@settings(max_examples=300)
+@times(3)
 @given(st.binary(max_size=300), st.sampled_from(BULK), st.integers(0, 300))
 def test_any_bytes_may_come(data: bytes, which: tuple[int, int], cut: int) -> None:
     tail = Tail(*which)

@@ -99,6 +99,7 @@ def test_a_fetch_is_refused_and_sent_again(bench: Barnabas, topic: str, error: s
     assert asks in [api for api, _ in apis[apis.index(("Fetch", error)) :]]
 
 
+@pytest.mark.slow
 def test_an_offset_out_of_range_goes_where_the_setting_says(bench: Barnabas, topic: str) -> None:
     """auto.offset.reset: earliest reads from the start again, error tells the user."""
     out = {"api": "Fetch", "topic": topic, "error": "OFFSET_OUT_OF_RANGE", "times": 1}
@@ -156,6 +157,7 @@ def test_a_batch_that_makes_no_sense_is_told_or_left(bench: Barnabas, topic: str
         assert reader.errors or reader.values == list(range(COUNT))
 
 
+@pytest.mark.slow
 def test_a_duplicate_batch_is_read_once_only_if_its_offsets_say_so(bench: Barnabas, topic: str) -> None:
     """The copy of a batch has the offsets of the first: a consumer that stands behind them leaves it out."""
     with (
@@ -226,6 +228,7 @@ def test_commits_that_are_refused(bench: Barnabas, topic: str) -> None:
             assert raised.value.args[0].code() == getattr(KafkaError, error)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("to", ["moved", pytest.param("none", marks=pytest.mark.slow)])
 def test_a_coordinator_that_is_elsewhere(bench: Barnabas, topic: str, to: str) -> None:
     """The client asks FindCoordinator until it is right; a broker that is not the coordinator says so."""

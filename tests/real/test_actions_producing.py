@@ -171,6 +171,7 @@ def test_a_throttled_producer_is_told(bench: Barnabas) -> None:
     assert (two["time_ns"] - one["time_ns"]) / 1e6 > 380
 
 
+@pytest.mark.slow
 def test_a_narrow_line(bench: Barnabas) -> None:
     topic = new_topic(bench)
     with (
@@ -210,6 +211,7 @@ def test_metadata_that_is_stale(bench: Barnabas) -> None:
         assert sent.result(PATIENCE) == [None] * 3
 
 
+@pytest.mark.slow
 def test_an_unknown_producer_id(bench: Barnabas) -> None:
     """KIP-360: an idempotent producer goes on with the next epoch of its id, and its sequence from 0."""
     topic = new_topic(bench)

@@ -14,10 +14,10 @@ from real import java_programs
 from real.broker import Cluster
 from real.confluent_client import create_topic
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, pytest.mark.slow]
 
 
-@pytest.mark.parametrize("cap", [{"Produce": 7}, pytest.param({"EndTxn": 3}, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("cap", [{"Produce": 7}, {"EndTxn": 3}])
 def test_a_capped_producer_commits(broker: Cluster, cap: dict[str, int]) -> None:
     topic = create_topic(broker.bootstrap, f"capped-{uuid.uuid4().hex[:8]}")
     versions = VersionsConfig(Profile.of("", cap))

@@ -35,6 +35,7 @@ def verdicts(found: dict[str, Any]) -> dict[str, str]:
     return {client["client_id"]: client["verdict"] for client in found["clients"]}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("told", "version", "negotiation", "foretold"),
     # told 0.9, kafka-python asks for nothing; told 0.10, it asks, and takes no more than 0.10 had
@@ -133,6 +134,7 @@ def test_librdkafka_that_was_told_the_brokers_release(broker: Cluster, tmp_path:
     assert any("api.version.request=true" in note for note in client["notes"])
 
 
+@pytest.mark.slow
 def test_java_4_needs_brokers_of_2_1(broker: Cluster, old_broker: OldBroker, tmp_path: Path) -> None:
     def send(address: tuple[str, int], recording: Path) -> str:
         with Proxy(ProxyConfig(upstream=address, record=recording)) as proxy:

@@ -42,6 +42,7 @@ def test_a_broker_that_ends_at_its_start_shows_its_log_and_leaves_nothing(tmp_pa
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_a_broker_does_not_outlive_a_killed_test_process(tmp_path):
     program = (
         "import os, signal; from real.broker import start_cluster\n"

@@ -17,6 +17,8 @@ from harness.wire import with_size
 from real import confluent_client, java_programs
 from real.broker import Cluster
 
+pytestmark = pytest.mark.slow
+
 TOPIC = "embedded-payloads"
 GROUPS = {"embedded-classic": "classic", "embedded-modern": "consumer"}
 

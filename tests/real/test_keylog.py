@@ -64,6 +64,7 @@ def topic(secured: Secured) -> None:
         admin.create_topics([NewTopic("by-tls", 1, 1)])["by-tls"].result(PATIENCE)
 
 
+@pytest.mark.slow
 def test_the_keys_of_the_proxy(secured: Secured, topic: None, tmp_path: Path) -> None:
     """Both legs are TLS."""
     capture, keys, recording = tmp_path / "legs.pcapng", tmp_path / "keys.log", tmp_path / "recording"

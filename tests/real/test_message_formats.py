@@ -166,6 +166,7 @@ def trial() -> Trial:
     return Trial(cases, read_, told_, more, produced, damaged(), ups)
 
 
+@pytest.mark.slow
 def test_down_as_kafka_does(trial):
     same = 0
     for (magic, _, _, ours), answer in zip(trial.fetched, trial.downs, strict=True):
@@ -183,6 +184,7 @@ def test_old_consumers_read_what_comes_down(trial, release):
     assert len(given) > 40
 
 
+@pytest.mark.slow
 def test_up_as_kafka_does(trial):
     """A 4.x log, given a producer's set, and given ours made of it, holds the same."""
     assert {e.magic for data in trial.produced for e in R.batches(data)} == {0, 1}

@@ -6,6 +6,7 @@ import socket
 from pathlib import Path
 from typing import Any
 
+import pytest
 from barnabas import decoder
 from barnabas.captures import open_capture
 from barnabas.plugins import examples
@@ -72,6 +73,7 @@ def test_protected_topics_stay_and_others_go(broker: Cluster, tmp_path: Path) ->
     assert all(each.undecoded is None and each.response is not None for each in seen)
 
 
+@pytest.mark.slow
 def test_a_tenant_produces_and_consumes_with_a_group(broker: Cluster) -> None:
     plugins = PluginsConfig((parse(f"{FOLDER / 'tenant.py'}?prefix=blue."),), budget=PATIENCE)
     with Proxy(ProxyConfig(upstream=broker.addresses[0], plugins=plugins)) as proxy:

@@ -68,6 +68,7 @@ def test_a_recorded_workload_runs_without_its_broker(name, recorded):
         assert served.summary()["never_asked"] == {}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["produce_and_consume"])
 def test_another_client_runs_on_the_recording_of_one(kind, recorded):
     """Other versions of the same requests are answered from the recorded ones."""

@@ -21,6 +21,7 @@ NOWHERE = 99
 REPLICA_NOT_AVAILABLE = facts.error_code("REPLICA_NOT_AVAILABLE")
 
 
+@pytest.mark.slow
 @pytest.mark.real
 def test_a_replica_that_is_not_there(old_broker: OldBroker) -> None:
     topic = f"half-{uuid.uuid4().hex[:8]}"

@@ -74,6 +74,7 @@ def test_old_librdkafka(translated, broker, topic) -> None:
     assert at_the_broker(broker, name, len(should)) == should
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("release", "settings"),
     [
@@ -149,6 +150,7 @@ def asked(bootstrap: str, request: bytes) -> bytes:
         return read_frame(connection)[4:]
 
 
+@pytest.mark.slow
 def test_both_legs_are_recorded_and_what_cannot_be_said_is_refused(
     broker: Cluster, topic: Makes, tmp_path: Path
 ) -> None:

@@ -42,6 +42,7 @@ def topic(translated: str) -> Callable[[str], str]:
     return lambda name: create_topic(translated, name, 2, 1)
 
 
+@pytest.mark.slow
 def test_java_4(translated, topic) -> None:
     """It needs brokers of 2.1 or newer: Produce 3, Fetch 4. Idempotence cannot be had."""
     name = topic("new-java")
@@ -70,6 +71,7 @@ def test_the_face_of_a_newer_release(old_broker: OldBroker, topic: Callable[[str
     assert {("Produce", 7), ("Fetch", 11), ("JoinGroup", 5), ("ListOffsets", 5)} <= seen
 
 
+@pytest.mark.slow
 def test_idempotence_is_refused(translated, topic) -> None:
     """The client is not made to believe in what the broker cannot do."""
     name = topic("new-and-idempotent")

@@ -10,7 +10,8 @@ import pytest
 from barnabas.captures.reshaping.permuting import Permutation
 from barnabas.captures.reshaping.pseudonyms import Pseudonyms
 from barnabas.captures.reshaping.wording import kafkas, scrubbed
-from hypothesis import given, settings
+from harness.examples import times
+from hypothesis import given
 from hypothesis import strategies as st
 
 KEPT = [ipaddress.ip_network(n) for n in ("0.0.0.0/8", "127.0.0.0/8", "192.0.0.0/24", "224.0.0.0/3")]
@@ -45,7 +46,7 @@ def test_large_ranges_are_permuted_without_a_table(size: int) -> None:
         assert permutation._backward(permutation._forward(number, size, b"t"), size, b"t") == number
 
 
-@settings(max_examples=200, deadline=None)
+@times(2)
 @given(st.text(st.characters(exclude_categories=["Cs"]), max_size=40))
 def test_a_name_keeps_its_length_and_what_stands_between_its_words(name: str) -> None:
     made = names().name(name)
@@ -82,7 +83,7 @@ def test_no_two_short_names_become_one() -> None:
     assert len({names().name(word) for word in words}) == len(words)
 
 
-@settings(max_examples=200, deadline=None)
+@times(2)
 @given(st.ip_addresses())
 def test_addresses_stay_valid_and_what_they_are(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> None:
     text = str(address)

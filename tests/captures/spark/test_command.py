@@ -81,6 +81,7 @@ def test_a_dry_run_writes_nothing(recording: Path, tmp_path: Path) -> None:
     assert stdout.startswith("would read 1 files (") and not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 def test_killed_at_any_moment_nothing_is_lost_or_doubled(tmp_path: Path) -> None:
     """Plain readers find no row twice after every kill, and every row once after a run that ends."""
     heartbeats(tmp_path / "recording", 900, error=lambda number: number % 9 == 3, segment_bytes=8_000)

@@ -226,6 +226,7 @@ def test_the_option_filter_selects_in_the_reader(spark: SparkSession, record: Ma
         spark.read.format("barnabas").option("filter", "api == Hartbeat").load(str(directory))
 
 
+@pytest.mark.slow
 def test_two_runs_give_the_same_rows(spark: SparkSession, record: Make, tmp_path: Path) -> None:
     directory = record()
     output = run(spark, directory, tmp_path / "out")

@@ -183,6 +183,7 @@ def test_spark_says_the_same(spark: SparkSession, fleet: tuple[Path, Sent], name
             assert its == {k: pytest.approx(v) if isinstance(v, float) else v for k, v in mine.items()}, name
 
 
+@pytest.mark.slow
 def test_the_command_over_captures_and_over_tables(fleet: tuple[Path, Sent], tmp_path: Path) -> None:
     output, _ = fleet
     page, cells = tmp_path / "page.html", tmp_path / "csv"

@@ -88,6 +88,7 @@ def read(uri: str) -> Any:
     return dataset.dataset(path, filesystem=store, format="parquet").to_table()
 
 
+@pytest.mark.slow
 def test_captures_and_tables_in_a_bucket(
     s3: str, captures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -115,6 +116,7 @@ def test_captures_and_tables_in_a_bucket(
     assert [sorted(map(str, each.rows)) for each in mine] == [sorted(map(str, each.rows)) for each in its]
 
 
+@pytest.mark.slow
 def test_a_run_that_was_killed_is_completed(s3: str, captures: Path) -> None:
     upload(captures, f"{s3}/killed-in")
     out = storage.place(f"{s3}/killed-out")

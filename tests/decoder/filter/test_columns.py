@@ -16,8 +16,9 @@ from barnabas.decoder.about import About
 from barnabas.decoder.filter import compile
 from barnabas.decoder.filter.parser import MAX_DEPTH
 from generated_filters import ALL_TESTS, CONNECTION_TESTS, INDEX_TESTS, Sample, exchanges, filters
+from harness.examples import times
 from harness.generator import Generator
-from hypothesis import given, settings
+from hypothesis import given
 
 NOW = 1_700_000_000_000_000_000 + 10**14
 ZONES = (None, UTC, timezone(timedelta(hours=5, minutes=30)), ZoneInfo("America/New_York"))
@@ -67,7 +68,7 @@ def told(sample: Sample) -> tuple[Sample, IndexColumns]:
     return copies, columns
 
 
-@settings(max_examples=150)
+@times(1.5)
 @given(filters(CONNECTION_TESTS))
 def test_what_connections_say(told: tuple[Sample, IndexColumns], text: str) -> None:
     sample, columns = told
@@ -84,7 +85,7 @@ def test_the_columns_are_those_of_the_format(columns: IndexColumns) -> None:
     assert columns.layout.columns == numpy.dtype(DTYPE).names
 
 
-@settings(max_examples=150)
+@times(1.5)
 @given(filters(INDEX_TESTS))
 def test_all_three_agree(sample: list[Exchange], columns: IndexColumns, text: str) -> None:
     for zone in ZONES[: 4 if "time" in text else 1]:
@@ -100,7 +101,7 @@ def test_all_three_agree(sample: list[Exchange], columns: IndexColumns, text: st
         assert list(test.rows(middle, len(columns), base=7)) == [n + 7 for n in expected if n >= middle]
 
 
-@settings(max_examples=100)
+@times(1)
 @given(filters(ALL_TESTS))
 def test_the_index_part_loses_nothing(told: tuple[Sample, IndexColumns], text: str) -> None:
     """What the columns rule out, the filter does not select; and it selects of the APIs only that it says."""

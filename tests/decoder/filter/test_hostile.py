@@ -11,9 +11,10 @@ from barnabas.decoder.filter.lexer import MAX_FILTER
 from barnabas.decoder.filter.parser import MAX_DEPTH
 from barnabas.decoder.filter.patterns import PatternError, pattern
 from generated_filters import ALL_TESTS, Sample, exchanges, filters
+from harness.examples import times
 from harness.generator import Generator
 from harness.steps import assert_linear, steps
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torture.decoder.worst_cases import FILTERS, PATTERNS, SEARCHED
 
@@ -52,7 +53,7 @@ def test_any_text(sample: list[Exchange], text: str) -> None:
     tried(text, sample[:3])
 
 
-@settings(max_examples=200)
+@times(2)
 @given(st.lists(st.tuples(PIECES, st.sampled_from(("", " ")))))
 def test_pieces_of_filters(sample: list[Exchange], pieces: list[tuple[str, str]]) -> None:
     tried("".join(piece + gap for piece, gap in pieces), sample[:3])
@@ -130,7 +131,7 @@ def test_patterns_that_take_for_ever(text: str) -> None:
         assert found.search(searched) in (True, False)
 
 
-@settings(max_examples=150)
+@times(1.5)
 @given(st.text(st.sampled_from("ab.*+?|(){},2[]^$\\w"), max_size=25))
 def test_the_search_of_every_accepted_pattern_ends(text: str) -> None:
     try:

@@ -4,7 +4,8 @@ import struct
 
 from barnabas.decoder import records as R
 from barnabas.decoder.records import Record
-from hypothesis import given, settings
+from harness.examples import times
+from hypothesis import given
 from hypothesis import strategies as st
 
 maybe_bytes = st.none() | st.binary(max_size=200)
@@ -32,7 +33,6 @@ record_rows = st.lists(
     sequence=st.integers(-1, 2**31 - 1),
     transactional=st.booleans(),
 )
-@settings(deadline=None)
 def test_what_is_written_is_read(rows, base, codec, sequence, transactional):
     rows = [Record(base + delta, *rest) for delta, *rest in rows]
     data = R.encode_batch(rows, codec=codec, base_offset=base, base_sequence=sequence, transactional=transactional)
@@ -100,7 +100,6 @@ def error_at_end(data, end):
 
 
 @given(st.binary(max_size=300))
-@settings(deadline=None)
 def test_any_bytes(data):
     read_everything(data)
 
@@ -111,7 +110,7 @@ def test_any_bytes(data):
     body=st.binary(max_size=200),
     count=st.integers(-1, 5) | int32,
 )
-@settings(deadline=None, max_examples=300)
+@times(3)
 def test_any_bytes_behind_a_well_formed_head(magic, attributes, body, count):
     if magic == 2:
         head = struct.pack(">iBIhiqqqhii", 1, 2, 0, attributes, count, 5, 6, 7, 8, 9, count)
@@ -148,7 +147,7 @@ AREAS = valid_areas()
     cut=st.none() | st.integers(0, 10_000),
     extra=st.binary(max_size=20),
 )
-@settings(deadline=None, max_examples=600)
+@times(6)
 def test_any_change_of_good_bytes(area, flips, cut, extra):
     data = bytearray(area)
     for at, value in flips:
@@ -159,7 +158,6 @@ def test_any_change_of_good_bytes(area, flips, cut, extra):
 
 
 @given(codec=st.integers(1, 4), data=st.binary(max_size=400), magic=st.integers(0, 2))
-@settings(deadline=None)
 def test_any_bytes_for_the_codecs(codec, data, magic):
     heads = {1: b"\x1f\x8b\x08\0\0\0\0\0\0\xff", 2: b"", 3: bytes.fromhex("04224d18604082"), 4: b"\x28\xb5\x2f\xfd"}
     for input_ in (data, heads[codec] + data):

@@ -17,8 +17,8 @@ from retold.recorded import findings
 pytestmark = pytest.mark.real
 
 # What each one is about, and how bad that is at least.
-EVERYDAY = {"deleted-before-read": ("offset-out-of-range", Severity.MEDIUM)}
-OTHERS = {
+EXPECTED = {
+    "deleted-before-read": ("offset-out-of-range", Severity.MEDIUM),
     "producer-per-record": ("connection-churn", Severity.MEDIUM),
     "empty-loop": ("empty-fetch-loop", Severity.LOW),
     "out-of-range-loop": ("offset-out-of-range", Severity.HIGH),
@@ -60,7 +60,7 @@ HEALTHY = [
     "all-partitions-each-time",
     "steady-asker",
 ]
-HERE = {id for id, _ in (EVERYDAY | OTHERS).values()}
+HERE = {id for id, _ in EXPECTED.values()}
 
 
 @pytest.fixture(scope="module")
@@ -93,9 +93,10 @@ def found_in(name: str, clusters: dict[str, Cluster], folder: Path) -> list[Find
     return findings(retimed(recording, **RETIMED[name]) if name in RETIMED else recording)
 
 
-@pytest.mark.parametrize("name", [*EVERYDAY, *(pytest.param(name, marks=pytest.mark.slow) for name in OTHERS)])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", EXPECTED)
 def test_what_goes_wrong_is_found(name: str, clusters: dict[str, Cluster], tmp_path: Path) -> None:
-    id, severity = (EVERYDAY | OTHERS)[name]
+    id, severity = EXPECTED[name]
     found = found_in(name, clusters, tmp_path)
     mine = [f for f in found if f.id == id]
     assert mine and mine[0].severity.rank >= severity.rank, told(found)
@@ -111,4 +112,4 @@ def test_near_misses_are_silent(name: str, clusters: dict[str, Cluster], tmp_pat
 
 
 def test_every_scenario_is_judged() -> None:
-    assert {*EVERYDAY, *OTHERS, *HEALTHY, "catches-up"} == set(SCENARIOS)
+    assert {*EXPECTED, *HEALTHY, "catches-up"} == set(SCENARIOS)

@@ -13,8 +13,8 @@ from retold.recorded import PRODUCING, findings
 
 pytestmark = pytest.mark.real
 
-EVERYDAY = {"fenced": {"producer-fenced": "high"}}
-OTHERS = {
+EXPECTED: dict[str, dict[str, str]] = {
+    "fenced": {"producer-fenced": "high"},
     "fetched": {},
     "acks-0": {"acks-0": "medium"},
     "acks-0-refused": {"acks-0": "high"},
@@ -47,12 +47,13 @@ SECONDS = 4
 detectors see them: a broker's refusal is worse the longer it lasts. Two scenes wait until a transaction has timed out."""
 
 
-@pytest.mark.parametrize("name", [*EVERYDAY, *(pytest.param(name, marks=pytest.mark.slow) for name in OTHERS)])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", EXPECTED)
 def test_what_is_found(broker: Cluster, tmp_path: Path, name: str) -> None:
     recording = record(name, broker.addresses[0], tmp_path)
     found = findings(recording if name in ("left-open", "abandoned") else retimed(recording, SECONDS), *PRODUCING)
     worst = {f.id: str(f.severity) for f in reversed(found)}
-    assert worst == (EVERYDAY | OTHERS)[name], told(found)
+    assert worst == EXPECTED[name], told(found)
 
 
 @pytest.mark.slow
@@ -78,4 +79,4 @@ def test_a_follower_is_really_missing(tmp_path: Path) -> None:
 
 
 def test_every_scenario_is_run() -> None:
-    assert {*EVERYDAY, *OTHERS} == {*SCENARIOS}
+    assert {*EXPECTED} == {*SCENARIOS}

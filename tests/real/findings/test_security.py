@@ -16,7 +16,7 @@ from real.findings.scene import record, told
 from real.findings.secure_broker import PASSWORD, SecureCluster, start_secure_cluster
 from retold.recorded import findings
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, pytest.mark.slow]
 
 Scenario = Callable[[str], Iterator[None] | None]
 
@@ -39,25 +39,21 @@ def so_far(recording: Path) -> list[Finding]:
         return []
 
 
-def slow(scenario: Scenario, expected: str | None, severity: Severity | None = Severity.HIGH) -> object:
-    return pytest.param(scenario, expected, severity, marks=pytest.mark.slow)
-
-
 # What the proxy's recording shows: its secrets are masked, and so is most of what is no Kafka.
 @pytest.mark.parametrize(
     ("scenario", "expected", "severity"),
     [
         (scenarios.wrong_password, "sasl-authentication-failed", Severity.HIGH),
-        slow(scenarios.plain, None, None),
-        slow(scenarios.session_renewed, None, None),
-        slow(scenarios.wrong_mechanism, "sasl-mechanism-mismatch"),
-        slow(scenarios.no_sasl, "request-before-authentication"),
-        slow(scenarios.session_expires, "sasl-session-expired", Severity.MEDIUM),
-        slow(scenarios.not_allowed, "authorization-failed"),
-        slow(scenarios.tls_hello, "tls-on-plaintext-port"),
-        slow(scenarios.plain_on_tls, "plaintext-on-tls-port"),
-        slow(scenarios.http_probe, "foreign-protocol", Severity.MEDIUM),
-        slow(scenarios.wrong_address, "unreachable-advertised-address"),
+        (scenarios.plain, None, None),
+        (scenarios.session_renewed, None, None),
+        (scenarios.wrong_mechanism, "sasl-mechanism-mismatch", Severity.HIGH),
+        (scenarios.no_sasl, "request-before-authentication", Severity.HIGH),
+        (scenarios.session_expires, "sasl-session-expired", Severity.MEDIUM),
+        (scenarios.not_allowed, "authorization-failed", Severity.HIGH),
+        (scenarios.tls_hello, "tls-on-plaintext-port", Severity.HIGH),
+        (scenarios.plain_on_tls, "plaintext-on-tls-port", Severity.HIGH),
+        (scenarios.http_probe, "foreign-protocol", Severity.MEDIUM),
+        (scenarios.wrong_address, "unreachable-advertised-address", Severity.HIGH),
     ],
 )
 def test_through_the_proxy(

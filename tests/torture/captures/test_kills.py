@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("tshark") is None, reason="tshark is not installed")
 @pytest.mark.parametrize("kills", [3, pytest.param(65, marks=pytest.mark.slow)])
 def test_kills(kills: int) -> None:

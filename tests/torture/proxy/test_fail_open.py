@@ -57,6 +57,7 @@ def traffic(proxy: Proxy, count: int = 40) -> None:
             assert digest(back) == digest(asked)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("record", [pytest.param(False, marks=pytest.mark.slow), True])
 @pytest.mark.parametrize("fault", thin(FAULTS, 1))
 def test_a_decoder_out_of_order(fault: str, record: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,6 +108,7 @@ def alive(pid: int) -> bool:
         return False
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("who", "rounds"),
     [("relay", 1), ("inspector", 1), *map(slow, (("supervisor", 2), ("relay", 2), ("observer", 2), ("inspector", 2)))],
@@ -151,6 +153,7 @@ def refused(port: int) -> bool:
     return False
 
 
+@pytest.mark.slow
 def test_sigterm_delivers_what_is_in_flight(tmp_path: Path) -> None:
     """A request is with the broker when the command gets SIGTERM, and is answered when it accepts no more connections: the
     response reaches the client, and the command ends with 0."""

@@ -70,6 +70,7 @@ def receive(sock: socket.socket, seed: int) -> bytes:
     return bytes(got)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", only(WAYS, "everything"))
 def test_digests(way: str, tmp_path: Path, scale: float) -> None:
     """The last of the connections closes its side first and goes on reading; brokers speak whenever they like."""
