@@ -43,7 +43,7 @@ def run(folder: Path, tests: str, *options: str) -> tuple[int, list[str]]:
     return done.returncode, done.stdout.splitlines()
 
 
-@pytest.mark.parametrize("options", [("-n", "0"), ("-n", "2")], ids=["alone", "workers"])
+@pytest.mark.parametrize("options", [("-n", "0"), pytest.param(("-n", "2"), marks=pytest.mark.slow)], ids=["alone", "workers"])
 def test_a_real_test_that_fails_once_is_named_and_the_run_passes(tmp_path: Path, options: tuple[str, ...]) -> None:
     tests = "@pytest.mark.real" + FAILS_ONCE.format(name="test_once") + "\ndef test_fine():\n    pass\n"
     code, lines = run(tmp_path, tests, *options)

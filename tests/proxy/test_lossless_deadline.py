@@ -21,7 +21,7 @@ FRAME = wire.request(0, 3, 7, os.urandom(1 << 20))
 COUNT = 16
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_one_that_reads_nothing_is_dropped_and_told_of(testbed: Testbed, tmp_path: Path, workers: int) -> None:
     """It is stopped, as if one frame kept it busy for hours; traffic waits for it, until it is ended and replaced."""
     proxy = testbed.proxy(

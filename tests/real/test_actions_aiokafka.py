@@ -25,6 +25,7 @@ def aiokafka(bootstrap: str, topic: str) -> str:
     return asyncio.run(asyncio.wait_for(work(), PATIENCE))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("error", "told", "requests"),
     [

@@ -171,6 +171,7 @@ def old_client(bootstrap: str, run: str) -> list[bytes]:
     return read
 
 
+@pytest.mark.slow
 def test_an_old_client_on_a_new_cluster(old_broker: OldBroker, target: Cluster, tmp_path: Path) -> None:
     read = record(old_broker.address, tmp_path / "rec", old_client, "")
     report = Replay(

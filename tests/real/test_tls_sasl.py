@@ -360,6 +360,7 @@ def _readable(path: Path) -> bool:
     return True
 
 
+@pytest.mark.slow
 def test_an_own_request_has_the_clients_login(secured: Secured, tmp_path: Path) -> None:
     """Clients log in themselves, under TLS on both sides; the plugin asks as the client that it asks for."""
     (tmp_path / "asks.py").write_text(

@@ -9,7 +9,7 @@ from barnabas.plugins.translation.error_codes import changes
 from real import java_programs
 
 
-@pytest.mark.parametrize(("release", "api", "version"), [("0.8.2.2", "Fetch", 0), ("0.10.2.2", "Fetch", 3)])
+@pytest.mark.parametrize(("release", "api", "version"), [("0.8.2.2", "Fetch", 0), pytest.param("0.10.2.2", "Fetch", 3, marks=pytest.mark.slow)])
 def test_nothing_is_said_that_the_release_does_not_know(release, api, version):
     said = java_programs.run("ErrorCodes", java_programs.jars_of(release))
     known = {int(line.split()[0]) for line in said.splitlines()}

@@ -30,6 +30,7 @@ def cluster() -> Iterator[list[tuple[str, int]]]:
         mock.stop()
 
 
+@pytest.mark.slow
 def test_a_real_client_through_two_workers(cluster: list[tuple[str, int]], tmp_path: Path) -> None:
     config = ProxyConfig(upstream=cluster[0], workers=2, record=tmp_path / "r", lossless=True)
     with Proxy(config) as proxy:

@@ -15,6 +15,7 @@ from harness.waiting import PATIENCE
 TESTS = Path(__file__).parents[2]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(native is None, reason="the accelerator is not built")
 @pytest.mark.skipif(importlib.util.find_spec("_testcapi") is None, reason="this Python has no hooks of its memory")
 def test_every_allocation_fails_once() -> None:

@@ -26,6 +26,7 @@ def test_the_corpus(name: str, path: Path) -> None:
     assert targets.tried(name, data) == (path.name not in REFUSED)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", targets.TARGETS)
 def test_mutations(name: str) -> None:
     done = subprocess.run(
