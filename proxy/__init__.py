@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from . import dialect_events, recording_events, security_events
-
 if TYPE_CHECKING:
     from .supervisor import Proxy, ProxyConfig, ProxyError
 
-__all__ = ["Proxy", "ProxyConfig", "ProxyError", "dialect_events", "recording_events", "security_events"]
+__all__ = ["Proxy", "ProxyConfig", "ProxyError"]
 
 
 def __getattr__(name: str) -> Any:

@@ -24,8 +24,7 @@ from contextlib import nullcontext
 
 from .board import Board
 from .destinations import ITSELF, Destinations
-from .events import Address, BrokerFound, Event, ListenerFailed
-from .life_events import BrokerGone, BrokerIsProxy, PortPassedOver
+from .events import Address, BrokerFound, BrokerGone, BrokerIsProxy, Event, ListenerFailed, PortPassedOver
 from .resolver import SocketAddress, literal
 
 MOST_BROKERS = 1000

@@ -14,12 +14,23 @@ from typing import Any
 from .bells import new_bell
 from .board import Board
 from .clock import now_ns
-from .dialect_events import NotHonoured
-from .events import Address, Capped, Event, ListenerFailed
-from .life_events import BrokersDown, ConnectionsFull, PortPassedOver, ReaderStuck, RulesKept, RulesReplaced
-from .plugin_events import PluginsKept, PluginsLoaded
+from .events import (
+    Address,
+    BrokersDown,
+    Capped,
+    ConnectionsFull,
+    Event,
+    ListenerFailed,
+    NotHonoured,
+    NotVerified,
+    PluginsKept,
+    PluginsLoaded,
+    PortPassedOver,
+    ReaderStuck,
+    RulesKept,
+    RulesReplaced,
+)
 from .ring import Kind, Ring, RingWriter
-from .security_events import NotVerified
 from .several_rings import resume
 
 RING_BYTES = 16 << 20

@@ -15,9 +15,8 @@ from ..plugins.fate import FOREVER, At, Cut, Fate
 from ..plugins.versions.dialect import Answer, Asked, Close, Dialect, Forward, Silence, Stacked
 from ..plugins.versions.pretence import Pretence
 from . import carrying
-from .dialect_events import NotTranslated
 from .editing import API_VERSIONS, HIGHEST_VERSION, KNOWN, framed
-from .events import Undecoded
+from .events import NotTranslated, Undecoded
 from .inflight import REQUEST, InFlight
 from .inquiry import ASKING
 from .learning import ABOUT, learning

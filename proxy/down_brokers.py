@@ -12,8 +12,7 @@ from collections.abc import Iterable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from .events import Address, show
-from .life_events import BrokersDown
+from .events import Address, BrokersDown, show
 from .resolver import Answer
 
 if TYPE_CHECKING:

@@ -6,6 +6,7 @@ They cross from the child processes as JSON packets (`encode`, `decode`).
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
@@ -436,6 +437,630 @@ class ProxyFailed(Event):
     @property
     def text(self) -> str:
         return f"the proxy ends: {self.reason}"
+
+
+# -- limits, workers, and clients whose broker cannot be reached -----------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class FewFiles(Event):
+    """The system lets the relay open so few files that it stands `connections` connections; `wanted` 0: no limit."""
+
+    warning: ClassVar[bool] = True
+    files: int
+    connections: int
+    wanted: int
+
+    @property
+    def text(self) -> str:
+        wanted = f", not {self.wanted}" if self.wanted else ""
+        return (
+            f"this process may open {self.files} files, enough for about {self.connections} connections{wanted}: "
+            "raise the limit (ulimit -n, or LimitNOFILE= of the systemd unit)"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ClockSet(Event):
+    """The system's clock was set by so much at once that the times of what is recorded went there, too."""
+
+    warning: ClassVar[bool] = True
+    seconds: float
+
+    @property
+    def text(self) -> str:
+        way = "forward" if self.seconds > 0 else "back"
+        return (
+            f"the clock was set {way} by {abs(self.seconds):.0f} s: times go on from there; latencies of requests that were in "
+            "flight are wrong by as much"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ReaderStuck(Event):
+    """A process that must not miss anything has read nothing for so long, while traffic waited for it: it is ended."""
+
+    warning: ClassVar[bool] = True
+    process: str
+    seconds: float
+
+    @property
+    def text(self) -> str:
+        return (
+            f"the {self.process} has read nothing for {self.seconds:g} s while traffic waited for it (--lossless): it is ended, "
+            "another one takes its place, and what passes until then is not observed"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionsFull(Event):
+    """So many connections stand as were allowed; new clients wait until one ends."""
+
+    warning: ClassVar[bool] = True
+    limit: int
+
+    @property
+    def text(self) -> str:
+        return (
+            f"{self.limit} connections stand, as many as --max-connections allows: new clients wait until one ends"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class FilesUsedUp(Event):
+    """`connections` stand, and the system lets the relay open no files for another; new clients wait until one ends."""
+
+    warning: ClassVar[bool] = True
+    connections: int
+    files: int
+
+    @property
+    def text(self) -> str:
+        return (
+            f"{self.connections} connections stand, and of the {self.files} files that this process may open none are "
+            "left for more: new clients wait until one ends; raise the limit (ulimit -n, or LimitNOFILE= of the systemd unit)"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class PortPassedOver(Event):
+    """A broker's listener does not get this port: somebody has it. `whose`: what of the proxy's own, "" if of others."""
+
+    warning: ClassVar[bool] = True
+    broker: Address
+    port: int
+    whose: str
+
+    @property
+    def text(self) -> str:
+        why = f"belongs to {self.whose}" if self.whose else "is in use"
+        return f"port {self.port} {why}: broker {show(self.broker)} gets one behind it"
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerEnded(Event):
+    """One of several relay workers (from 1) ended although nobody asked it to, and its connections with it; the others
+    go on. `again`: another one is started in its place."""
+
+    warning: ClassVar[bool] = True
+    worker: int
+    code: int
+    again: bool
+
+    @property
+    def text(self) -> str:
+        then = "another one takes its place" if self.again else "it ended too often to be started again"
+        return (
+            f"relay worker {self.worker} ended unexpectedly (exit code {self.code}) and its connections with it; "
+            f"the others go on, {then}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerStarted(Event):
+    """A relay worker stands in the place of one that ended."""
+
+    worker: int
+    pid: int
+
+    @property
+    def text(self) -> str:
+        return f"relay worker {self.worker} runs again"
+
+
+@dataclass(frozen=True, slots=True)
+class IdleClosed(Event):
+    """A connection was closed because nothing went through it for so long."""
+
+    connection: int
+    client: Address
+    seconds: float
+
+    @property
+    def text(self) -> str:
+        return (
+            f"connection {self.connection} from {show(self.client)}: closed after {self.seconds:g} s without a byte"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ClientTried(Event):
+    """What a client wanted of a broker that cannot be reached: its first requests, each in words."""
+
+    connection: int
+    client: Address
+    broker: Address
+    requests: tuple[str, ...]
+
+    @property
+    def text(self) -> str:
+        return (
+            f"connection {self.connection}: {show(self.client)} asked {show(self.broker)} in vain: "
+            + ", ".join(self.requests)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class NamesUnused(Event):
+    """A client comes by the name of the bootstrap only, and never by one of those that it is told."""
+
+    warning: ClassVar[bool] = True
+    client: str
+    times: int
+    name: str
+
+    @property
+    def text(self) -> str:
+        return (
+            f"client {self.client} came {self.times} times, and never by a name that answers give it, such as {self.name}: "
+            "does that name lead to this proxy there (DNS, /etc/hosts)?"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class RulesReplaced(Event):
+    """These rules stand now, in this order; no connection was touched."""
+
+    rules: tuple[str, ...]
+
+    @property
+    def text(self) -> str:
+        return f"rules replaced: {', '.join(self.rules) or 'none stand'}"
+
+
+@dataclass(frozen=True, slots=True)
+class BrokersDown(Event):
+    """These brokers (host:port) are kept down from now on, and no others (`down_brokers`)."""
+
+    brokers: tuple[str, ...]
+
+    @property
+    def text(self) -> str:
+        if not self.brokers:
+            return "no broker is kept down any more"
+        return f"kept down by the control API: {', '.join(self.brokers)}; their connections are closed, new ones refused"
+
+
+@dataclass(frozen=True, slots=True)
+class RulesKept(Event):
+    """The rules that stood go on: others could not be taken."""
+
+    warning: ClassVar[bool] = True
+    reason: str
+
+    @property
+    def text(self) -> str:
+        return f"the old rules stay: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerGone(Event):
+    """A broker's listener was closed: no response has named it for `seconds`, and no connection leads there."""
+
+    broker: Address
+    address: Address
+    seconds: float
+
+    @property
+    def text(self) -> str:
+        return f"broker {show(self.broker)} has not been named for {self.seconds:.0f} s: its listener {show(self.address)} is closed"
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerIsProxy(Event):
+    """A broker advertises a listener of the proxy as its own address."""
+
+    node: int
+    broker: Address
+
+    @property
+    def text(self) -> str:
+        return f"broker {self.node} advertises the proxy itself ({show(self.broker)}): the address stays as it is"
+
+
+# -- TLS and logins: no event holds a password, a key, a token, or bytes of one --------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class TlsFailed(Event):
+    """TLS failed. `side`: "client" or "broker"; `peer`: its address."""
+
+    warning: ClassVar[bool] = True
+    connection: int
+    side: str
+    peer: Address
+    reason: str
+
+    @property
+    def text(self) -> str:
+        return f"connection {self.connection}: no TLS with {self.side} {show(self.peer)}: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedIn(Event):
+    """The proxy has logged in at a broker (told once per broker). `lifetime_ms`: the session's; 0: it has no end."""
+
+    broker: Address
+    mechanism: str
+    username: str
+    lifetime_ms: int
+
+    @property
+    def text(self) -> str:
+        who = f" as {self.username}" if self.username else ""
+        again = f", again before each {self.lifetime_ms / 1000:g} s end" if self.lifetime_ms else ""
+        return f"logged in at {show(self.broker)}{who} with {self.mechanism}{again}"
+
+
+@dataclass(frozen=True, slots=True)
+class LoginFailed(Event):
+    """A broker did not accept the proxy's login. `reason` has the broker's own words."""
+
+    warning: ClassVar[bool] = True
+    connection: int
+    broker: Address
+    mechanism: str
+    reason: str
+
+    @property
+    def text(self) -> str:
+        return f"connection {self.connection}: no login at {show(self.broker)} with {self.mechanism}: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True)
+class NotVerified(Event):
+    """Said at the start and again and again, for as long as brokers' certificates are not verified."""
+
+    warning: ClassVar[bool] = True
+
+    @property
+    def text(self) -> str:
+        return (
+            "brokers' certificates are NOT verified (--broker-insecure): anybody in between can read and change the "
+            "traffic; use --broker-ca instead"
+        )
+
+
+# -- versions that differ between client and broker ------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class NotTranslated(Event):
+    """A frame could not be brought into the version that its receiver speaks, and passing it as it was would have been
+    wrong: its connection was ended."""
+
+    warning: ClassVar[bool] = True
+    connection: int
+    api_key: int
+    api_version: int
+    reason: str
+
+    @property
+    def text(self) -> str:
+        return (
+            f"connection {self.connection}: ended, as {facts.api_name(self.api_key)} v{self.api_version} cannot be "
+            f"given to the other side: {self.reason}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class NotHonoured(Event):
+    """What of a profile the broker does not serve; clients are not offered it. `missing`: a text for each API."""
+
+    warning: ClassVar[bool] = True
+    profile: str
+    missing: tuple[str, ...]
+
+    @property
+    def text(self) -> str:
+        few = ", ".join(self.missing[:_FEW])
+        more = f" and {len(self.missing) - _FEW} more" if len(self.missing) > _FEW else ""
+        return (
+            f"clients are told of {self.profile}, but not of what this broker does not serve: {few}{more}; "
+            "--translate bridges versions"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class OffersLearned(Event):
+    """What a broker offers is known, so that requests can be translated. `release`: by how it behaved, if it has no
+    ApiVersions, else empty."""
+
+    broker: Address
+    apis: int
+    release: str = ""
+
+    @property
+    def text(self) -> str:
+        if self.release:
+            return f"{show(self.broker)} has no ApiVersions: taken for Kafka {self.release}"
+        return f"{show(self.broker)} offers {self.apis} APIs"
+
+
+_FEW = 8
+
+
+# -- plugins ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class PluginsLoaded(Event):
+    """These plugins are at work. `again`: a file was saved, and this is its new version."""
+
+    plugins: tuple[str, ...]
+    again: bool = False
+
+    @property
+    def text(self) -> str:
+        return f"plugins {'loaded again' if self.again else 'loaded'}: {', '.join(self.plugins)}"
+
+
+@dataclass(frozen=True, slots=True)
+class PluginsKept(Event):
+    """A new version cannot be loaded; the one before goes on. `reason` begins with file and line."""
+
+    warning: ClassVar[bool] = True
+    reason: str
+
+    @property
+    def text(self) -> str:
+        return f"{self.reason}; the plugins stay as they were"
+
+
+@dataclass(frozen=True, slots=True)
+class PluginFault(Event):
+    """A plugin did something wrong, and its message went on as it came. `faults`: within the last minute; with `most` of them
+    it is disabled. `plugin` is "" where none can be blamed."""
+
+    warning: ClassVar[bool] = True
+    plugin: str
+    hook: str
+    reason: str
+    faults: int
+    most: int
+
+    @property
+    def text(self) -> str:
+        hook = f", hook {self.hook}" if self.hook else ""
+        who = f"plugin {self.plugin!r}{hook}" if self.plugin else "the plugins' process"
+        return f"{who}: {self.reason} (fault {self.faults} of {self.most})"
+
+
+@dataclass(frozen=True, slots=True)
+class PluginDisabled(Event):
+    """A plugin had too many faults; traffic goes on without it. `plugin` is "" for all of them."""
+
+    warning: ClassVar[bool] = True
+    plugin: str
+    reason: str
+
+    @property
+    def text(self) -> str:
+        who = f"plugin {self.plugin!r} is" if self.plugin else "all plugins are"
+        return f"{who} disabled: {self.reason}; traffic goes on without; save the file to try again"
+
+
+@dataclass(frozen=True, slots=True)
+class PluginLate(Event):
+    """So many messages went on as they came because plugins had too much to do to look at them in time."""
+
+    warning: ClassVar[bool] = True
+    count: int
+
+    @property
+    def text(self) -> str:
+        return f"{self.count} messages went past the plugins: they did not come to look at them in time"
+
+
+@dataclass(frozen=True, slots=True)
+class PluginHangs(Event):
+    """A plugin changes requests so that their client cannot take the answer: it waits, or finds nothing of what it asked for."""
+
+    warning: ClassVar[bool] = True
+    plugin: str
+    api: str
+    reason: str
+
+    @property
+    def text(self) -> str:
+        shown = "".join(each if each.isprintable() else "\ufffd" for each in self.reason)
+        return f"plugin {self.plugin!r} changes {self.api} requests so that clients hang or fail: {shown}"
+
+
+@dataclass(frozen=True, slots=True)
+class PluginSaid(Event):
+    """What a plugin logs."""
+
+    plugin: str
+    line: str
+
+    @property
+    def text(self) -> str:
+        shown = "".join(each if each.isprintable() else "\ufffd" for each in self.line)
+        return f"plugin {self.plugin!r}: {shown}" if self.plugin else f"plugins: {shown}"
+
+
+# -- recordings: what was removed, a disk that has room again, flight recordings -------------------------------------
+
+
+def size(count: int) -> str:
+    """Bytes for people."""
+    for unit, least in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
+        if count >= least:
+            return f"{count / least:.3g} {unit}"
+    return f"{count} B"
+
+
+def span(seconds: float) -> str:
+    """A duration for people, as it can be given."""
+    for unit, least in (("h", 3600), ("m", 60)):
+        if seconds >= least and seconds % least == 0:
+            return f"{seconds / least:.0f}{unit}"
+    return f"{seconds:g}s"
+
+
+@dataclass(frozen=True, slots=True)
+class RecordingResumed(Event):
+    """The disk takes the recording again."""
+
+    reason: str
+
+    @property
+    def text(self) -> str:
+        return self.reason
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentsRemoved(Event):
+    """Retention has removed the oldest segments; `first` and `last` name them."""
+
+    directory: str
+    segments: int
+    bytes: int
+    first: str
+    last: str
+
+    @property
+    def text(self) -> str:
+        names = self.first if self.segments == 1 else f"{self.segments} segments, {self.first} to {self.last}"
+        return f"removed from {self.directory}: {names} ({size(self.bytes)})"
+
+
+@dataclass(frozen=True, slots=True)
+class RemovalFailed(Event):
+    """A segment that is too old, or too much, cannot be removed."""
+
+    warning: ClassVar[bool] = True
+    reason: str
+
+    @property
+    def text(self) -> str:
+        return f"{self.reason}; the recording grows beyond what is to be kept"
+
+
+@dataclass(frozen=True, slots=True)
+class FlightStands(Event):
+    """The flight recorder keeps the last `seconds` and `bytes` (None: no limit), and writes them into `directory`."""
+
+    directory: str
+    seconds: float | None
+    bytes: int | None
+
+    @property
+    def text(self) -> str:
+        limits = [span(self.seconds)] if self.seconds is not None else []
+        limits += [size(self.bytes)] if self.bytes is not None else []
+        kept = ", at most ".join(limits)
+        return f"flight recorder: the last {kept} are kept, and written into {self.directory} when asked for"
+
+
+@dataclass(frozen=True, slots=True)
+class FlightShort(Event):
+    """The flight recorder's size is full before its time is: it holds about so many seconds."""
+
+    warning: ClassVar[bool] = True
+    seconds: float
+    wanted: float
+    bytes: int
+
+    @property
+    def text(self) -> str:
+        return (
+            f"the flight recorder holds the last {self.seconds:.0f} s, not {span(self.wanted)}: {size(self.bytes)} are "
+            f"full by then; give it more with --flight-keep {span(self.wanted)},SIZE"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class FlightWanted(Event):
+    """Something happened for which a flight recording is written; `others` more like it since the last one was told.
+    From the process that looks, for the one that records."""
+
+    kind: str
+    reason: str
+    label: str
+    time_ns: int
+    about: Mapping[str, Any]
+    others: int = 0
+
+    @property
+    def text(self) -> str:
+        return f"flight recording wanted: {self.reason}"
+
+    def command(self) -> dict[str, Any]:
+        """For the observer."""
+        return asdict(self) | {"do": "recording.flight"}
+
+
+@dataclass(frozen=True, slots=True)
+class FlightWritten(Event):
+    """A flight recording is complete. `others`: more reasons that were counted since the one before."""
+
+    path: str
+    segments: int
+    bytes: int
+    reason: str
+    others: int
+
+    @property
+    def text(self) -> str:
+        others = f" and {self.others} more" if self.others else ""
+        return f"flight recording ({self.reason}{others}): barnabas ui {self.path} ({size(self.bytes)})"
+
+
+@dataclass(frozen=True, slots=True)
+class FlightFailed(Event):
+    """A flight recording could not be written; traffic and recording go on."""
+
+    warning: ClassVar[bool] = True
+    reason: str
+
+    @property
+    def text(self) -> str:
+        return f"no flight recording was written: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True)
+class FlightFull(Event):
+    """So many were written by themselves as are wanted; no more are."""
+
+    warning: ClassVar[bool] = True
+    reason: str
+
+    @property
+    def text(self) -> str:
+        return self.reason
+
+
+@dataclass(frozen=True, slots=True)
+class FlightCounted(Event):
+    """So many reasons came too soon after the last flight recording, or when there were enough."""
+
+    count: int
+
+    @property
+    def text(self) -> str:
+        return f"{self.count} more reasons for a flight recording were only counted"
 
 
 def encode(event: Event) -> bytes:

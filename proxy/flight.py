@@ -15,7 +15,7 @@ from ..decoder.filter import Filter, compile
 from ..decoder.findings import Finding, Severity
 from ..decoder.happening import Happening
 from .clock import now_ns
-from .recording_events import FlightWanted
+from .events import FlightWanted
 
 if TYPE_CHECKING:
     from .inspector import News

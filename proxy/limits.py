@@ -16,7 +16,7 @@ from ..decoder.frame import MAX_FRAME
 from . import lane, sift
 from .addresses import EXPIRY_SECONDS, MOST_BROKERS
 from .destinations import Allowed
-from .life_events import ConnectionsFull, FewFiles, FilesUsedUp, IdleClosed
+from .events import ConnectionsFull, FewFiles, FilesUsedUp, IdleClosed
 
 if TYPE_CHECKING:
     from .connection import Connection

@@ -16,8 +16,7 @@ from typing import Any
 from . import events, feed_layout
 from .addresses import reason
 from .bells import new_bell
-from .events import Address, show
-from .life_events import WorkerEnded
+from .events import Address, WorkerEnded, show
 
 SEND_BYTES = 4 << 20
 BY = ("client", "topic")

@@ -17,8 +17,7 @@ from typing import Any
 
 from .addresses import AddressMap
 from .board import Board
-from .events import Address, BrokerFound, Event
-from .life_events import NamesUnused
+from .events import Address, BrokerFound, Event, NamesUnused
 
 UNUSED, UNUSED_SECONDS = 6, 5.0
 """A client that comes so often and for so long by the bootstrap's name alone cannot find the others: those that can come

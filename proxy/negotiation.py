@@ -21,12 +21,11 @@ from typing import TYPE_CHECKING, Any
 from ..decoder import facts, secrets
 from ..decoder.frame import Direction
 from .clock import now_ns
-from .events import RelayFault, UpstreamFailed
+from .events import LoggedIn, LoginFailed, NotVerified, RelayFault, TlsFailed, UpstreamFailed
 from .named import NamedBrokers
 from .ring import Kind
 from .sasl import Conversation, LoginRefused, SaslConfig, Work, conversation
 from .security import ServerContexts, TlsConfig, client_context, restore
-from .security_events import LoggedIn, LoginFailed, NotVerified, TlsFailed
 from .tls import TlsFault, TlsSocket
 
 if TYPE_CHECKING:

@@ -7,8 +7,7 @@ import socket
 from typing import TYPE_CHECKING, Any
 
 from .child import PACKET
-from .events import Address
-from .life_events import RulesKept, RulesReplaced
+from .events import Address, RulesKept, RulesReplaced
 
 if TYPE_CHECKING:
     from .relay import Relay

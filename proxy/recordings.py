@@ -17,7 +17,7 @@ from typing import Any
 from ..captures import Recorder
 from ..captures.flight import Flight
 from ..captures.flight_note import Reason
-from . import recording_events as told
+from . import events
 from .clock import now_ns
 from .events import Address, Event, Recording, RecordingFailed
 from .retainer import Retainer
@@ -144,7 +144,7 @@ class Recordings:
                 self._begin(str(self._flight_config.directory / RING), self._flight_config.ring, ring=True)
                 return
             except RecordingRefused as error:
-                self._emit(told.FlightFailed(str(error)))
+                self._emit(events.FlightFailed(str(error)))
         self._consumer = self._idle()
 
     def _start(self, directory: str, config: RecordingConfig) -> None:
@@ -185,7 +185,7 @@ class Recordings:
             self._emit(RecordingFailed(text))
         elif kind == "resumed":
             self._trouble = ""
-            self._emit(told.RecordingResumed(text))
+            self._emit(events.RecordingResumed(text))
         elif kind == "segment":
             if self._flight is not None:
                 self._flight.segment(Path(text))  # before retention may take it away
@@ -205,9 +205,9 @@ class Recordings:
                 most=config.most,
             )
         except OSError as error:
-            self._emit(told.FlightFailed(f"{config.directory}: {error.strerror or error}"))
+            self._emit(events.FlightFailed(f"{config.directory}: {error.strerror or error}"))
             return
-        self._emit(told.FlightStands(str(config.directory), config.seconds, config.bytes))
+        self._emit(events.FlightStands(str(config.directory), config.seconds, config.bytes))
 
     def _rotate(self) -> None:
         if self._recorder is not None:
@@ -229,9 +229,9 @@ class Recordings:
     def _flight_says(self, kind: str, fields: dict[str, Any]) -> None:
         if kind == "written":
             fields["reason"] = fields.pop("text")
-            self._emit(told.FlightWritten(**fields))
+            self._emit(events.FlightWritten(**fields))
         else:
-            self._emit(told.FlightFull(fields["text"]) if kind == "full" else told.FlightFailed(fields["text"]))
+            self._emit(events.FlightFull(fields["text"]) if kind == "full" else events.FlightFailed(fields["text"]))
 
     # -- what the observer tells -----------------------------------------------------------------------------
 
@@ -319,5 +319,5 @@ class Recordings:
         if self._flight is not None:
             self._flight.close()
             if self._flight.counted:
-                self._emit(told.FlightCounted(self._flight.counted))
+                self._emit(events.FlightCounted(self._flight.counted))
         self._retainer.close()

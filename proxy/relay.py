@@ -35,10 +35,9 @@ from .connection import Connection
 from .destinations import Destinations
 from .down_brokers import DownBrokers
 from .editing import METADATA, Editor, watched
-from .events import Address, Event, RelayFault
+from .events import Address, ClockSet, Event, ReaderStuck, RelayFault
 from .intercepts import Intercepts
 from .lane import Lane
-from .life_events import ClockSet, ReaderStuck
 from .limits import Guard
 from .live_rules import LiveRules
 from .mapping import make_address_map

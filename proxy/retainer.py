@@ -7,8 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ..captures.retention import Removed, Retention
-from .events import Event
-from .recording_events import FlightShort, RemovalFailed, SegmentsRemoved
+from .events import Event, FlightShort, RemovalFailed, SegmentsRemoved
 from .retaining import RecordingConfig
 
 EVERY_SECONDS = 5.0

@@ -14,9 +14,8 @@ from ..plugins.translation.offering import served_by, shown
 from ..plugins.versions.dialect import Dialect, Stacked
 from ..plugins.versions.pretence import Pretence, offers
 from ..plugins.versions.profile import Profile
-from .dialect_events import NotHonoured, OffersLearned
 from .dialects import speak
-from .events import Address
+from .events import Address, NotHonoured, OffersLearned
 from .inquiry import Inquiry, possible
 from .learning import Learning, offers_of
 

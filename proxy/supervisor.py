@@ -31,15 +31,25 @@ from .bells import new_bell
 from .children import Children
 from .control.starting import ControlStart, insecure
 from .crew import Crew, Voices, relay_names
-from .events import Address, Event, ProcessFailed, ProcessStarted, ProxyFailed, ShutdownAsked, decode
+from .events import (
+    Address,
+    Event,
+    FlightWanted,
+    ProcessFailed,
+    ProcessStarted,
+    ProxyFailed,
+    ReaderStuck,
+    ShutdownAsked,
+    WorkerEnded,
+    WorkerStarted,
+    decode,
+)
 from .fork_server import ForkServer
-from .life_events import ReaderStuck, WorkerEnded, WorkerStarted
 from .metering import READER as METER
 from .metering import Metering, heard
 from .preparing import Prepared, prepared
 from .proxy_config import ProxyConfig as ProxyConfig
 from .proxy_config import ProxyError as ProxyError
-from .recording_events import FlightWanted
 from .restarts import MOST, Restarts
 from .tally import Serials
 

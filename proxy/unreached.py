@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from ..decoder import facts, peek_request
 from ..decoder.frame import Framer, NotFrames
 from .clock import now_ns
-from .life_events import ClientTried
+from .events import ClientTried
 from .ring import NONE, Kind
 
 if TYPE_CHECKING:

@@ -11,8 +11,7 @@ from typing import Any
 
 from aiohttp import web
 
-from ..events import Event, ProcessFailed, ProcessStarted
-from ..life_events import RulesReplaced, WorkerEnded, WorkerStarted
+from ..events import Event, ProcessFailed, ProcessStarted, RulesReplaced, WorkerEnded, WorkerStarted
 from .bounds import CURSOR, Bounds
 from .held import HeldFrames
 from .history import History

@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from .. import polling
-from ..plugin_events import PluginDisabled, PluginFault, PluginHangs, PluginSaid, PluginsKept, PluginsLoaded
+from ..events import PluginDisabled, PluginFault, PluginHangs, PluginSaid, PluginsKept, PluginsLoaded
 from .config import FAULT_SECONDS, PluginsConfig
 from .host import RUNNING
 from .nursing import Host, Nursing

@@ -18,9 +18,8 @@ from ...plugins.fetch_sessions import FETCH
 from .. import carrying
 from ..clock import now_ns
 from ..editing import API_VERSIONS, METADATA, framed
-from ..events import RelayFault, show
+from ..events import PluginLate, RelayFault, show
 from ..inflight import REQUEST
-from ..plugin_events import PluginLate
 from ..request_frames import gets_response
 from .asks import Asks
 from .config import PluginsConfig

@@ -10,9 +10,8 @@ import pytest
 from barnabas.captures import Recorder, open_capture
 from barnabas.decoder.findings import Inspector
 from barnabas.decoder.happening import IN_VAIN, Closed, Opened
-from barnabas.proxy.events import Event
+from barnabas.proxy.events import Event, LoginFailed
 from barnabas.proxy.negotiation import Security
-from barnabas.proxy.security_events import LoginFailed
 from harness import commands
 
 NOW, SECOND = 1_795_223_022_000_000_000, 10**9

@@ -17,8 +17,15 @@ from barnabas.proxy.addresses import AddressMap
 from barnabas.proxy.board import Board
 from barnabas.proxy.control import ControlConfig
 from barnabas.proxy.destinations import ITSELF, Allowed, Destinations
-from barnabas.proxy.events import BrokerFound, Event, ListenerFailed, RelayFault, UpstreamFailed
-from barnabas.proxy.life_events import BrokerGone, BrokerIsProxy
+from barnabas.proxy.events import (
+    BrokerFound,
+    BrokerGone,
+    BrokerIsProxy,
+    Event,
+    ListenerFailed,
+    RelayFault,
+    UpstreamFailed,
+)
 from barnabas.proxy.limits import Limits
 from barnabas.proxy.relay import Relay
 from harness import wire

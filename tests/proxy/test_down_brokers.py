@@ -9,8 +9,7 @@ import pytest
 from barnabas import decoder
 from barnabas.decoder import facts
 from barnabas.proxy.control import Control, ControlConfig, ControlError
-from barnabas.proxy.events import Address, UpstreamFailed
-from barnabas.proxy.life_events import BrokersDown
+from barnabas.proxy.events import Address, BrokersDown, UpstreamFailed
 from harness import wire
 from harness.proxies import Proxy
 from harness.scripted import Broker

@@ -17,7 +17,7 @@ import pytest
 from barnabas import decoder
 from barnabas.captures import open_capture
 from barnabas.captures.flight_note import read_note
-from barnabas.proxy import recording_events as told
+from barnabas.proxy import events
 from barnabas.proxy.control import Control, ControlConfig, ControlError
 from barnabas.proxy.events import Counts, Recording, RecordingFailed
 from barnabas.proxy.retaining import FlightConfig, RecordingConfig
@@ -83,7 +83,7 @@ def test_a_recording_stays_within_its_size(testbed: Testbed, tmp_path: Path) -> 
     for _ in range(20):
         traffic.say(25)
         most = max(most, sum(map(size_of, (tmp_path / "rec").iterdir())))
-    event = next_event(proxy, told.SegmentsRemoved)
+    event = next_event(proxy, events.SegmentsRemoved)
     assert event.segments >= 1 and event.first in event.text and event.directory == str(tmp_path / "rec")
     proxy.stop()
     assert traffic.number * 2000 > 2 * (300 << 10) and most <= (300 << 10) * 1.2
@@ -98,7 +98,7 @@ def test_written_on_demand_with_what_follows(testbed: Testbed, tmp_path: Path) -
     flight = FlightConfig(tmp_path / "flights", seconds=None, bytes=256 << 10, after=600.0)
     control = ControlConfig(directory=tmp_path / "control")
     proxy = testbed.proxy(broker.address, flight=flight, control=control)
-    assert next_event(proxy, told.FlightStands).directory == str(tmp_path / "flights")
+    assert next_event(proxy, events.FlightStands).directory == str(tmp_path / "flights")
     traffic = Traffic(testbed, proxy.address)
     traffic.say(400)  # 800 kB: the ring has lost the first ones
     client = Control(proxy.control.access.url, proxy.control.access.token)
@@ -113,7 +113,7 @@ def test_written_on_demand_with_what_follows(testbed: Testbed, tmp_path: Path) -
     state = client.recording()["flight"]
     assert state["written"] == 0 and state["writing"] is not None
     proxy.stop()
-    event = next_event(proxy, told.FlightWritten)
+    event = next_event(proxy, events.FlightWritten)
     assert event.path == done["flight"] and event.others == 1 and event.reason == "the pager went off"
     found = numbers(event.path)
     assert found == list(range(found[0], 406)) and 60 < len(found) < 200
@@ -130,7 +130,7 @@ def test_a_recording_takes_the_rings_place_while_it_is_wanted(testbed: Testbed, 
     def written(label: str) -> list[int]:
         """The correlation ids in a flight recording that is asked for now."""
         client.write_flight(label)
-        return numbers(next_event(proxy, told.FlightWritten).path)
+        return numbers(next_event(proxy, events.FlightWritten).path)
 
     traffic.say(5)
     assert written("ring") == [1, 2, 3, 4, 5]
@@ -157,7 +157,7 @@ def test_written_by_itself_once_per_window(testbed: Testbed, tmp_path: Path) -> 
     traffic.say(49)
     assert not list((tmp_path / "flights").glob("match*"))
     traffic.say(1)
-    event = next_event(proxy, told.FlightWritten)
+    event = next_event(proxy, events.FlightWritten)
     note = read_note(Path(event.path))
     assert note is not None and note["kind"] == "filter" and note["complete"] is True
     assert note["about"]["correlation_id"] == 50 and note["about"]["api"] == "Heartbeat"
@@ -167,8 +167,8 @@ def test_written_by_itself_once_per_window(testbed: Testbed, tmp_path: Path) -> 
         next_event(proxy, Counts)  # one a second
     proxy.stop()
     rest = list(proxy.events())
-    assert not [each for each in rest if isinstance(each, (told.FlightWritten, told.FlightFailed))]
-    counted = [each.count for each in rest if isinstance(each, told.FlightCounted)]
+    assert not [each for each in rest if isinstance(each, (events.FlightWritten, events.FlightFailed))]
+    counted = [each.count for each in rest if isinstance(each, events.FlightCounted)]
     assert counted == [1010 - 1 - event.others] and counted[0] >= 1000
     assert len(list((tmp_path / "flights").glob("match*"))) == 1
 
@@ -187,7 +187,7 @@ def test_written_on_a_finding(testbed: Testbed, tmp_path: Path) -> None:
     proxy = testbed.proxy(broker.address, flight=flight)
     traffic = Traffic(testbed, proxy.address)
     traffic.say(6)
-    event = next_event(proxy, told.FlightWritten)
+    event = next_event(proxy, events.FlightWritten)
     note = read_note(Path(event.path))
     assert note is not None and note["kind"] == "finding" and note["label"] == "odd-correlation-ids"
     assert note["about"]["finding"] == "odd-correlation-ids" and note["about"]["severity"] == "high"
@@ -224,10 +224,10 @@ def test_a_full_disk_stops_no_traffic(testbed: Testbed, tmp_path: Path) -> None:
         assert "cannot write to" in failed.text and "goes on" in failed.text
         before = traffic.number
         proxy.write_flight()
-        assert "cannot write" in next_event(proxy, told.FlightFailed).text
+        assert "cannot write" in next_event(proxy, events.FlightFailed).text
         assert traffic.number > before
         limit_files(observer, 1 << 40)
-        resumed = next_event(proxy, told.RecordingResumed)
+        resumed = next_event(proxy, events.RecordingResumed)
         assert "recording goes on" in resumed.text and "were not recorded" in resumed.text
     finally:
         stop.set()

@@ -13,8 +13,17 @@ from typing import Any
 
 import pytest
 from barnabas.proxy import Proxy
-from barnabas.proxy.events import ConnectionClosed, ConnectionOpened, Event, NotKafka, UpstreamFailed
-from barnabas.proxy.life_events import ConnectionsFull, FewFiles, FilesUsedUp, IdleClosed
+from barnabas.proxy.events import (
+    ConnectionClosed,
+    ConnectionOpened,
+    ConnectionsFull,
+    Event,
+    FewFiles,
+    FilesUsedUp,
+    IdleClosed,
+    NotKafka,
+    UpstreamFailed,
+)
 from barnabas.proxy.limits import Guard, Limits
 from harness import wire
 from harness.scripted import echo

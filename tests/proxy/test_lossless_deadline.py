@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 from barnabas.captures import open_capture
-from barnabas.proxy.events import ProcessFailed, ProcessStarted
-from barnabas.proxy.life_events import ReaderStuck
+from barnabas.proxy.events import ProcessFailed, ProcessStarted, ReaderStuck
 from harness import wire
 from harness.scripted import echo
 from harness.testbed import Testbed, next_event

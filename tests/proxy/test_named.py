@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 from barnabas.proxy import named
-from barnabas.proxy.events import Event
-from barnabas.proxy.life_events import NamesUnused
+from barnabas.proxy.events import Event, NamesUnused
 
 OWN = ("kafka-1.intern", 9092)
 

@@ -18,10 +18,9 @@ from barnabas import decoder
 from barnabas.captures import open_capture
 from barnabas.decoder import facts
 from barnabas.proxy import ProxyError
-from barnabas.proxy.events import ConnectionClosed, Event, Listening
+from barnabas.proxy.events import ConnectionClosed, Event, Listening, LoggedIn, LoginFailed, TlsFailed
 from barnabas.proxy.sasl import LoginRefused, SaslConfig, Work, conversation, unsecured_token
 from barnabas.proxy.security import TlsConfig
-from barnabas.proxy.security_events import LoggedIn, LoginFailed, TlsFailed
 from harness import wire
 from harness.testbed import Testbed, next_event
 from harness.waiting import attempts

@@ -17,10 +17,9 @@ from typing import Any
 
 import pytest
 from barnabas.proxy import ProxyError
-from barnabas.proxy.events import ConnectionClosed, ConnectionOpened, Listening, NotKafka
+from barnabas.proxy.events import ConnectionClosed, ConnectionOpened, Listening, NotKafka, NotVerified, TlsFailed
 from barnabas.proxy.limits import Limits
 from barnabas.proxy.security import TlsConfig
-from barnabas.proxy.security_events import NotVerified, TlsFailed
 from barnabas.proxy.tls import TlsFault, TlsSocket
 from harness import wire
 from harness.proxies import Proxy

@@ -18,10 +18,9 @@ import pytest
 from barnabas.captures import open_capture
 from barnabas.decoder import State
 from barnabas.proxy import Proxy, ProxyConfig, netfilter
-from barnabas.proxy.events import ClientRefused, ConnectionOpened, UpstreamFailed
+from barnabas.proxy.events import ClientRefused, ConnectionOpened, TlsFailed, UpstreamFailed
 from barnabas.proxy.netfilter import Interceptor
 from barnabas.proxy.security import TlsConfig
-from barnabas.proxy.security_events import TlsFailed
 from barnabas.proxy.transparent import EVERYWHERE, TransparentConfig
 from harness import commands, wire
 from harness.lines import line

@@ -13,8 +13,7 @@ from barnabas.plugins.rules import Rule, RuleError, parse
 from barnabas.plugins.translation.dialect import Translating
 from barnabas.plugins.versions.pretence import offers
 from barnabas.plugins.versions.profile import Profile
-from barnabas.proxy.dialect_events import NotHonoured, OffersLearned
-from barnabas.proxy.events import Event
+from barnabas.proxy.events import Event, NotHonoured, OffersLearned
 from barnabas.proxy.learning import ABOUT
 from barnabas.proxy.spoken import Spoken, VersionsConfig
 from barnabas.proxy.timers import Timers

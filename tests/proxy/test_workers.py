@@ -26,15 +26,13 @@ from barnabas.proxy.events import (
     Capped,
     ConnectionClosed,
     ConnectionOpened,
+    ConnectionsFull,
     Counts,
     Event,
     InterceptHeld,
     ListenerFailed,
-    RuleHit,
-)
-from barnabas.proxy.life_events import (
-    ConnectionsFull,
     PortPassedOver,
+    RuleHit,
     RulesKept,
     RulesReplaced,
     WorkerEnded,

@@ -12,9 +12,8 @@ from barnabas.captures import open_capture
 from barnabas.plugins import examples
 from barnabas.plugins.hooks import parse
 from barnabas.proxy import ProxyConfig
-from barnabas.proxy.events import show
+from barnabas.proxy.events import PluginFault, show
 from barnabas.proxy.plugged import PluginsConfig
-from barnabas.proxy.plugin_events import PluginFault
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from harness.proxies import Proxy

@@ -15,12 +15,20 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from barnabas import decoder
 from barnabas.captures import open_capture
 from barnabas.plugins.hooks import parse
-from barnabas.proxy.events import BrokerFound, ConnectionClosed, ConnectionOpened, UpstreamFailed
+from barnabas.proxy.events import (
+    BrokerFound,
+    ConnectionClosed,
+    ConnectionOpened,
+    LoggedIn,
+    LoginFailed,
+    PluginFault,
+    PluginSaid,
+    TlsFailed,
+    UpstreamFailed,
+)
 from barnabas.proxy.plugged import PluginsConfig
-from barnabas.proxy.plugin_events import PluginFault, PluginSaid
 from barnabas.proxy.sasl import SaslConfig, unsecured_token
 from barnabas.proxy.security import TlsConfig
-from barnabas.proxy.security_events import LoggedIn, LoginFailed, TlsFailed
 from barnabas.proxy.spoken import VersionsConfig
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from harness.waiting import PATIENCE, attempts, until

@@ -12,8 +12,8 @@ from typing import Any
 from barnabas import decoder
 from barnabas.plugins.hooks import parse
 from barnabas.proxy import ProxyConfig
+from barnabas.proxy.events import PluginsLoaded
 from barnabas.proxy.plugged import PluginsConfig
-from barnabas.proxy.plugin_events import PluginsLoaded
 from harness import scripted
 from harness.proxies import Proxy
 from harness.testbed import E, next_event

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from barnabas import decoder
 from barnabas.decoder import Message
-from barnabas.proxy.plugin_events import PluginSaid
+from barnabas.proxy.events import PluginSaid
 from harness.wire import read_frame, with_size
 
 from .stage import Stage

@@ -13,9 +13,8 @@ import pytest
 from barnabas.plugins import examples
 from barnabas.plugins.hooks import parse
 from barnabas.proxy import ProxyConfig
-from barnabas.proxy.events import show
+from barnabas.proxy.events import PluginFault, PluginSaid, show
 from barnabas.proxy.plugged import PluginsConfig
-from barnabas.proxy.plugin_events import PluginFault, PluginSaid
 from barnabas.ui.testing.cluster import EmbeddedCluster
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient

@@ -11,8 +11,7 @@ from barnabas import decoder
 from barnabas.captures import open_capture
 from barnabas.decoder import Exchange, facts
 from barnabas.plugins.rules import Rule
-from barnabas.proxy.events import ConnectionClosed, Event
-from barnabas.proxy.plugin_events import PluginFault, PluginSaid, PluginsKept, PluginsLoaded
+from barnabas.proxy.events import ConnectionClosed, Event, PluginFault, PluginSaid, PluginsKept, PluginsLoaded
 from harness.waiting import until
 from harness.wire import read_frame, with_size
 

@@ -11,9 +11,8 @@ from barnabas import decoder
 from barnabas.plugins.hooks import parse
 from barnabas.proxy import ProxyConfig, ProxyError
 from barnabas.proxy.control import Control, ControlConfig
-from barnabas.proxy.events import show
+from barnabas.proxy.events import PluginDisabled, PluginFault, show
 from barnabas.proxy.plugged import PluginsConfig
-from barnabas.proxy.plugin_events import PluginDisabled, PluginFault
 from barnabas.ui.testing.cluster import EmbeddedCluster
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from harness.proxies import Proxy

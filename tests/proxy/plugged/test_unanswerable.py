@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from barnabas import decoder
-from barnabas.proxy.plugin_events import PluginHangs
+from barnabas.proxy.events import PluginHangs
 from harness.wire import with_size
 
 from .stage import Stage
