@@ -17,7 +17,7 @@ from .board import MOST_WORKERS
 from .control.starting import ControlStart, ControlStartError
 from .crew import relay_names
 from .events import Address, Event, Listening, show
-from .metering import MeterError, Metering
+from .metrics.settings import MeterError, Metering
 from .plugged.checking import check
 from .proxy_config import ProxyConfig, ProxyError
 from .security import SecurityError, describe, prepare

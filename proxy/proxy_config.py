@@ -9,7 +9,7 @@ from ..plugins.rules import Rule
 from .control.starting import ControlConfig
 from .events import Address
 from .limits import Limits
-from .metering import MeterConfig
+from .metrics.settings import MeterConfig
 from .plugged.config import PluginsConfig
 from .retaining import FlightConfig, RecordingConfig
 from .sasl import SaslConfig

@@ -45,8 +45,8 @@ from .events import (
     decode,
 )
 from .fork_server import ForkServer
-from .metering import READER as METER
-from .metering import Metering, heard
+from .metrics.settings import READER as METER
+from .metrics.settings import Metering, heard
 from .preparing import Prepared, prepared
 from .proxy_config import ProxyConfig as ProxyConfig
 from .proxy_config import ProxyError as ProxyError
@@ -59,6 +59,8 @@ machine that is overloaded needs seconds for what takes none otherwise, and what
 
 READERS = {"observer": OBSERVER, "inspector": INSPECTOR, "meter": METER}
 """Processes that read the rings -> their numbers among the readers."""
+MODULES = {"meter": "metrics.meter"}
+"""Of processes whose module has another name."""
 DUE_MS = 100
 """How often it is looked whether a process is to be started again."""
 
@@ -216,7 +218,7 @@ class Proxy:
         self._processes.start(name, "relay", settings, [*self._crew.worker_fds(worker), *fds])
 
     def _start_child(self, name: str, settings: dict[str, Any], fds: Sequence[int]) -> None:
-        self._processes.start(name, name, settings, fds)
+        self._processes.start(name, MODULES.get(name, name), settings, fds)
         self._begun_at[name] = time.monotonic()
 
     # -- events ----------------------------------------------------------------------------------------------

@@ -25,13 +25,14 @@ from typing import Any
 
 from barnabas import decoder
 from barnabas.captures.index import RECORD
-from barnabas.proxy import Proxy, ProxyConfig, feed_layout
-from barnabas.proxy.feed import FeedSender, FeedServer
-from barnabas.proxy.feed_client import Batch, Joined, Missed, Totals, listen, subscribe
-from barnabas.proxy.feed_layout import Totals as SentTotals
-from barnabas.proxy.meter import Gauge
-from barnabas.proxy.metering import SEND_BYTES, MeterConfig
-from barnabas.proxy.metrics import Metrics
+from barnabas.proxy import Proxy, ProxyConfig
+from barnabas.proxy.feed import layout as feed_layout
+from barnabas.proxy.feed.client import Batch, Joined, Missed, Totals, listen, subscribe
+from barnabas.proxy.feed.layout import Totals as SentTotals
+from barnabas.proxy.feed.sender import FeedSender, FeedServer
+from barnabas.proxy.metrics.meter import Gauge
+from barnabas.proxy.metrics.registry import Metrics
+from barnabas.proxy.metrics.settings import SEND_BYTES, MeterConfig
 
 TOKEN = "bench"
 Address = tuple[str, int]

@@ -10,10 +10,11 @@ import pytest
 from barnabas import decoder
 from barnabas.captures.index import NOTED, RECORD, STRINGS_HEADER, IndexEncoder
 from barnabas.decoder import Exchange, State
-from barnabas.proxy import feed, feed_layout
-from barnabas.proxy.feed import FeedSender
-from barnabas.proxy.feed_client import Batch, FeedError, FeedReader, Joined, Missed, Names
-from barnabas.proxy.feed_layout import HEADER, Header, Hello, Kind, Rate, Totals
+from barnabas.proxy.feed import layout as feed_layout
+from barnabas.proxy.feed import sender as feed
+from barnabas.proxy.feed.client import Batch, FeedError, FeedReader, Joined, Missed, Names
+from barnabas.proxy.feed.layout import HEADER, Header, Hello, Kind, Rate, Totals
+from barnabas.proxy.feed.sender import FeedSender
 from hypothesis import example, given
 from hypothesis import strategies as st
 

@@ -20,7 +20,7 @@ from barnabas import decoder
 from barnabas.captures import open_capture
 from barnabas.proxy import Proxy, ProxyConfig, ProxyError
 from barnabas.proxy.events import ConnectionClosed, MeterListening, ProcessFailed, decode, encode
-from barnabas.proxy.feed_client import (
+from barnabas.proxy.feed.client import (
     Batch,
     FeedError,
     FeedEvent,
@@ -31,8 +31,8 @@ from barnabas.proxy.feed_client import (
     listen,
     subscribe,
 )
-from barnabas.proxy.feed_layout import LEASE_SECONDS, Kind, parse, parse_totals
-from barnabas.proxy.metering import MeterConfig
+from barnabas.proxy.feed.layout import LEASE_SECONDS, Kind, parse, parse_totals
+from barnabas.proxy.metrics.settings import MeterConfig
 from barnabas.ui.cli.feed import _for, plain_lines
 from harness import wire
 from harness.lines import line
@@ -158,7 +158,7 @@ def test_what_a_small_buffer_loses_is_told_exactly(testbed: Testbed) -> None:
 
 
 def test_asyncio_hears_the_same_and_bounds_what_waits(testbed: Testbed, monkeypatch: pytest.MonkeyPatch) -> None:
-    from barnabas.proxy import feed_client
+    from barnabas.proxy.feed import client as feed_client
 
     told = [0]
     """how many exchanges there were by the last totals that the listener has taken from its socket"""
@@ -291,7 +291,7 @@ def test_who_does_not_know_the_token_hears_why(testbed: Testbed) -> None:
 
 
 def test_no_feed_at_all_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    from barnabas.proxy import feed_client
+    from barnabas.proxy.feed import client as feed_client
 
     monkeypatch.setattr(feed_client, "SILENCE_SECONDS", 0.5)
     with closing(socket.socket(socket.AF_INET, socket.SOCK_DGRAM)) as silent:

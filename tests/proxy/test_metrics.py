@@ -18,10 +18,10 @@ from barnabas.captures.index import RECORD
 from barnabas.decoder import State, facts
 from barnabas.proxy import Proxy, events
 from barnabas.proxy.events import Counts, FindingSeen, ProcessFailed, Recording, RecordingFailed, RuleHit
-from barnabas.proxy.feed import FeedSender
-from barnabas.proxy.meter import Gauge
-from barnabas.proxy.metering import MeterConfig, heard
-from barnabas.proxy.metrics import BUCKETS, Metrics
+from barnabas.proxy.feed.sender import FeedSender
+from barnabas.proxy.metrics.meter import Gauge
+from barnabas.proxy.metrics.registry import BUCKETS, Metrics
+from barnabas.proxy.metrics.settings import MeterConfig, heard
 from harness import wire
 from harness.testbed import Testbed
 from harness.waiting import PATIENCE, attempts, until

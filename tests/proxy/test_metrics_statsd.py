@@ -10,12 +10,12 @@ from itertools import islice
 
 import pytest
 from barnabas import decoder
-from barnabas.proxy.feed import FeedSender
-from barnabas.proxy.feed_client import Totals, subscribe
-from barnabas.proxy.meter import Gauge
-from barnabas.proxy.metering import MeterConfig
-from barnabas.proxy.metrics import Metrics
-from barnabas.proxy.statsd import DATAGRAM, SAMPLES, StatsD
+from barnabas.proxy.feed.client import Totals, subscribe
+from barnabas.proxy.feed.sender import FeedSender
+from barnabas.proxy.metrics.meter import Gauge
+from barnabas.proxy.metrics.registry import Metrics
+from barnabas.proxy.metrics.settings import MeterConfig
+from barnabas.proxy.metrics.statsd import DATAGRAM, SAMPLES, StatsD
 from harness import wire
 from harness.testbed import Testbed
 from harness.waiting import PATIENCE

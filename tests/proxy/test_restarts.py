@@ -24,7 +24,7 @@ from barnabas.proxy.events import (
     ProcessStarted,
     ProxyFailed,
 )
-from barnabas.proxy.metering import MeterConfig
+from barnabas.proxy.metrics.settings import MeterConfig
 from harness import wire
 from harness.lines import line
 from harness.testbed import Testbed, next_event

@@ -14,8 +14,8 @@ import typer
 
 from ...captures import Row
 from ...decoder import facts
-from ...proxy.feed_client import Batch, FeedError, FeedEvent, Joined, Missed, Totals, subscribe
-from ...proxy.metering import left_token
+from ...proxy.feed.client import Batch, FeedError, FeedEvent, Joined, Missed, Totals, subscribe
+from ...proxy.metrics.settings import left_token
 from .. import times
 from .address import parse
 from .failure import Failure

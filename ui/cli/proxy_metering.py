@@ -9,8 +9,8 @@ from typing import Annotated
 
 import typer
 
-from ...proxy.feed_layout import MAX_TOKEN
-from ...proxy.metering import BY, MeterConfig, Metering, leave_token
+from ...proxy.feed.layout import MAX_TOKEN
+from ...proxy.metrics.settings import BY, MeterConfig, Metering, leave_token
 from .address import parse, show
 from .failure import Failure
 

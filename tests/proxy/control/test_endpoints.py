@@ -319,7 +319,7 @@ def test_a_recording_that_begins_within_a_frame(
 
 
 def test_metrics_only_where_there_are_some(make_desk: MakeDesk, testbed: Testbed) -> None:
-    from barnabas.proxy.metering import MeterConfig
+    from barnabas.proxy.metrics.settings import MeterConfig
 
     assert make_desk().call("GET", "/metrics")[0] == 404
     desk = make_desk(meter=MeterConfig(metrics=("127.0.0.1", 0)))

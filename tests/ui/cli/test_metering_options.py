@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from barnabas.proxy import metering
-from barnabas.proxy.metering import MeterConfig, Metering, leave_token, left_token
+from barnabas.proxy.metrics import settings as metering
+from barnabas.proxy.metrics.settings import MeterConfig, Metering, leave_token, left_token
 from barnabas.ui.cli.failure import Failure
 from barnabas.ui.cli.proxy_metering import TOKEN_VARIABLE, advice, meter_config, read_token
 

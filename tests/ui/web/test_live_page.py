@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from barnabas.proxy import ProxyConfig
 from barnabas.proxy.control import ControlConfig
-from barnabas.proxy.metering import MeterConfig
+from barnabas.proxy.metrics.settings import MeterConfig
 from barnabas.ui.testing.cluster import EmbeddedCluster
 from browsing.chromium import CHROMIUM, Drawn, browser
 from browsing.pages import gone, serving

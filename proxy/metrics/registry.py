@@ -23,14 +23,14 @@ from prometheus_client.core import (
 )
 from prometheus_client.exposition import choose_encoder
 
-from .. import __version__
-from ..captures.index import STATE_MASK, STATES, UNDECODED, Record
-from ..decoder import Exchange, State, facts
-from ..decoder.findings.waits import LONG_POLLS
-from ..decoder.plan import Plan
-from . import events
-from .apart import APART, DIRECTIONS, OTHER, UNKNOWN, Apart, api_label, topics_of
-from .events import WorkerEnded
+from ... import __version__
+from ...captures.index import STATE_MASK, STATES, UNDECODED, Record
+from ...decoder import Exchange, State, facts
+from ...decoder.findings.waits import LONG_POLLS
+from ...decoder.plan import Plan
+from .. import events
+from ..events import WorkerEnded
+from .label_limiter import APART, DIRECTIONS, OTHER, UNKNOWN, Apart, api_label, topics_of
 
 BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 """Upper bounds of the latency histograms, in seconds."""

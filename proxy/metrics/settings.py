@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from . import events, feed_layout
-from .addresses import reason
-from .bells import new_bell
-from .events import Address, WorkerEnded, show
+from .. import events
+from ..addresses import reason
+from ..bells import new_bell
+from ..events import Address, WorkerEnded, show
+from ..feed import layout as feed_layout
 
 SEND_BYTES = 4 << 20
 BY = ("client", "topic")

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator
 
 from prometheus_client.core import CounterMetricFamily, Metric
 
-from ..captures.index import Record
-from ..decoder import Exchange, facts
-from ..decoder.filter.places import pairs_of
-from ..decoder.message import Message
+from ...captures.index import Record
+from ...decoder import Exchange, facts
+from ...decoder.filter.places import pairs_of
+from ...decoder.message import Message
 
 APART = 100
 """Most client ids, and most topics, that are counted apart; the later ones are counted as `OTHER`."""

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ..captures import Row
-from ..captures.index import (
+from ...captures import Row
+from ...captures.index import (
     _CONNECTION,
     _CONNECTION_ENTRY,
     _ENTRY,
@@ -27,9 +27,9 @@ from ..captures.index import (
     ConnectionEntry,
     Record,
 )
-from ..decoder import State
-from . import feed_layout as layout
-from .feed_layout import HEADER, RENEW_SECONDS, Header, Hello, Kind, Refusal, Totals
+from ...decoder import State
+from . import layout as layout
+from .layout import HEADER, RENEW_SECONDS, Header, Hello, Kind, Refusal, Totals
 
 _ASK_AGAIN_SECONDS = 1.0
 _MAX_ENTRY = 8192

@@ -15,10 +15,10 @@ from typing import Any
 
 import asyncio_dgram
 
-from ..captures.index import STATE_MASK, STATES, Record
-from ..decoder import State, facts
-from .apart import DIRECTIONS, OTHER, UNKNOWN, api_label
-from .metrics import Metrics
+from ...captures.index import STATE_MASK, STATES, Record
+from ...decoder import State, facts
+from .label_limiter import DIRECTIONS, OTHER, UNKNOWN, api_label
+from .registry import Metrics
 
 SAMPLES = 50
 DATAGRAM = 1400

@@ -21,9 +21,9 @@ from typing import Any
 
 import asyncio_dgram
 
-from .events import Address, show
-from .feed_layout import Totals
-from .feed_reader import Batch, FeedError, FeedEvent, FeedReader, Joined, Missed, Names
+from ..events import Address, show
+from .layout import Totals
+from .reader import Batch, FeedError, FeedEvent, FeedReader, Joined, Missed, Names
 
 RECEIVE_BYTES = 4 << 20
 """Asked of the kernel for what is not read yet; Linux gives at most `net.core.rmem_max`."""

@@ -1,6 +1,6 @@
 """The meter process: reads the ring at its own pace; live feed, Prometheus and StatsD get what it counts.
 
-    python -m barnabas.proxy.meter FD     FD: the supervisor's control socket; settings come as its first packet
+    python -m barnabas.proxy.metrics.meter FD     FD: the supervisor's control socket; settings come as its first packet
 
 A reader beside the observer. What it cannot keep up with it misses, and says how much; nobody waits for it. Settings
 are those of `metering.Metering`, its sockets already bound. Further packets of the control socket: `{"do": "heard",
@@ -21,16 +21,17 @@ import time
 from collections.abc import Iterable
 from typing import Any
 
-from .. import decoder
-from ..captures.index import RECORD, STATE_MASK, STATES, UNDECODED, Record
-from ..decoder import Direction, Exchange, ExchangeDone, State
-from . import events, feed_layout
-from .child import receive_settings
-from .clock import now_ns
-from .events import Address, show
-from .feed import FeedSender, FeedServer
-from .metrics import Metrics
-from .observer import LAST_SECONDS, Consumer, Observer
+from ... import decoder
+from ...captures.index import RECORD, STATE_MASK, STATES, UNDECODED, Record
+from ...decoder import Direction, Exchange, ExchangeDone, State
+from .. import events
+from ..child import receive_settings
+from ..clock import now_ns
+from ..events import Address, show
+from ..feed import layout as feed_layout
+from ..feed.sender import FeedSender, FeedServer
+from ..observer import LAST_SECONDS, Consumer, Observer
+from .registry import Metrics
 from .scrape import Scrape
 from .statsd import StatsD, StatsDSender
 

@@ -16,10 +16,10 @@ from typing import Any
 
 import asyncio_dgram
 
-from ..captures.index import RECORD, STRINGS_HEADER, IndexEncoder
-from ..decoder import Exchange
-from . import feed_layout as layout
-from .feed_layout import HEADER, LEASE_SECONDS, Header, Kind, Refusal, Totals
+from ...captures.index import RECORD, STRINGS_HEADER, IndexEncoder
+from ...decoder import Exchange
+from . import layout as layout
+from .layout import HEADER, LEASE_SECONDS, Header, Kind, Refusal, Totals
 
 FLUSH_SECONDS = 0.05
 """A record waits at most so long for others to travel with."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple
 
-from ..captures.index import RECORD
+from ...captures.index import RECORD
 
 MAGIC = b"BRNF"
 VERSION = 1
