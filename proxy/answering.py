@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 from ..decoder.about import About
 from ..plugins.answers import METADATA
 from ..plugins.versions.dialect import Dialect
-from . import carrying, dialects
+from . import carrying
 from .events import Address
 from .heads import Heads
 from .inflight import REQUEST, Flights, InFlight
+from .negotiation import version_adapter
 from .plugged.questions import Seen
 from .ring import Kind
 
@@ -146,7 +147,7 @@ class Answering(Flights):
 
     def deliver_all(self, now: int) -> None:
         """No response will come any more: all answers that are left, in order."""
-        dialects.ended(self)
+        version_adapter.ended(self)
         while self.in_flight and self.response.at_boundary():
             if self._next_answer() is None:
                 self.take()

@@ -15,18 +15,18 @@ import time
 from typing import TYPE_CHECKING
 
 from ..decoder.frame import MAX_FRAME, Direction, foreign_protocol
-from . import dialects
 from .addresses import reason
 from .clock import now_ns
 from .down_brokers import refused
 from .events import Address, ConnectionClosed, ConnectionOpened, NotKafka, UpstreamFailed
 from .holding import Holding
 from .lane import Lane
+from .negotiation import version_adapter
+from .negotiation.tls import TlsSocket
 from .resolver import Answer as Resolved
 from .resolver import SocketAddress
 from .ring import NONE, Kind
 from .sift import Sifting
-from .tls import TlsSocket
 from .unreached import LastWords
 
 if TYPE_CHECKING:
@@ -314,7 +314,7 @@ class Connection(Holding):
             sock.close()
         if self.established:
             if self.ended_by == "broker":
-                dialects.ended(self)
+                version_adapter.ended(self)
             self._conclude(how, self.ended_by)
             streams = self.request.position, self.response.position
             self.relay.emit(ConnectionClosed(self.number, how, *streams, self.ended_by, len(self.in_flight)))

@@ -16,7 +16,7 @@ from ..decoder.strides import ANSWERED, SILENT, UNKNOWN, is_quiet, known_head
 from ..plugins import fetch_sessions
 from ..plugins.fate import Fate, damaged
 from ..plugins.fetch_sessions import FETCH
-from . import carrying, dialects
+from . import carrying
 from .clock import now_ns
 from .editing import (
     ADDRESS_APIS,
@@ -34,6 +34,7 @@ from .editing import (
 )
 from .events import Capped, Undecoded
 from .inflight import CORRELATION, REQUEST, InFlight, key_and_version
+from .negotiation import version_adapter
 from .plugged.own_request import OwnRequest
 from .request_frames import exchange_of, gets_response
 from .responses import Responses, kept_exchange
@@ -70,7 +71,7 @@ class Holding(Responses):
         _, key, version, correlation = REQUEST(data, at)
         lane.last_id = correlation
         lane.last_head = data[at : at + HEAD_KEPT]
-        if (self.relay.rewrites and refuses(key, version)) or dialects.wants(self.dialect, key, version):
+        if (self.relay.rewrites and refuses(key, version)) or version_adapter.wants(self.dialect, key, version):
             return True
         if key in ADDRESS_REQUESTS and 0 <= version <= HIGHEST_VERSION and self.relay.rewrites:
             self.inline = self.between_brokers = True
@@ -214,7 +215,7 @@ class Holding(Responses):
         return False
 
     def passing(self) -> Any:
-        return super().passing() if self.dialect is None else dialects.passing(self, self.dialect)
+        return super().passing() if self.dialect is None else version_adapter.passing(self, self.dialect)
 
     def keeps(self, key: int) -> bool:
         return self.dialect is None and super().keeps(key)
@@ -233,7 +234,7 @@ class Holding(Responses):
         what = "response" if lane.direction else "request"
         key, version = key_and_version(entry) if entry is not None else (-1, -1)
         why = f"the {what} is larger than {self.relay.hold_limit} bytes"
-        if not dialects.unfit(self, lane, entry, why):
+        if not version_adapter.unfit(self, lane, entry, why):
             self.relay.emit(Undecoded(self.number, key, version, why))
 
     def held_frame(self, lane: Sifting, frame: bytes, now: int) -> None:
@@ -247,7 +248,7 @@ class Holding(Responses):
     def _held_request(self, frame: bytes, now: int) -> None:
         _, key, version, correlation = REQUEST(frame)
         entry = InFlight(key, version, correlation)
-        if self.relay.rewrites and refuses(key, version) and not dialects.settles_versions(self.dialect):
+        if self.relay.rewrites and refuses(key, version) and not version_adapter.settles_versions(self.dialect):
             # Its answer could not be read here, so nobody could tell what the client may use afterwards.
             entry.answer = refusal(_signed(correlation))
             self.note(correlation, f"ApiVersions v{version} is not known here: answered as a broker would", now)
@@ -328,7 +329,7 @@ class Holding(Responses):
         def again(later: int) -> None:
             self._go(frame, original, exchange, fate, answered, later)
 
-        if dialects.learns(self, again, now):
+        if version_adapter.learns(self, again, now):
             return
         _, key, version, correlation = REQUEST(frame)
         entry = InFlight(key, version, correlation)
@@ -344,7 +345,7 @@ class Holding(Responses):
             entry.rule, entry.exchange = fate.rule, exchange
             entry.fate = fate if fate.late else None
             if fate.dialect is not None:
-                dialects.speak(self, self.relay.spoken.with_profile(self, fate.dialect))
+                version_adapter.speak(self, self.relay.spoken.with_profile(self, fate.dialect))
             if carrying.before_the_broker(self, fate, frame, original, now):
                 return
             if fate.answer is not None:
@@ -359,7 +360,7 @@ class Holding(Responses):
             entry.exchange = exchange
         if answered:
             entry.kept = self.relay.intercepts.keep(self, frame, now)
-        if (fate is None or not fate.request_damage) and dialects.asked(self, entry, sent, original, answered, now):
+        if (fate is None or not fate.request_damage) and version_adapter.asked(self, entry, sent, original, answered, now):
             return
         if answered:
             if entry.fate is None and entry.kept is None and entry.exchange is None and entry.plugged is None:

@@ -18,9 +18,9 @@ from .control.starting import ControlStart, ControlStartError
 from .crew import relay_names
 from .events import Address, Event, Listening, show
 from .metrics.settings import MeterError, Metering
+from .negotiation.security import SecurityError, describe, prepare
 from .plugged.checking import check
 from .proxy_config import ProxyConfig, ProxyError
-from .security import SecurityError, describe, prepare
 from .transparent import EVERYWHERE, prepare_listener
 
 

@@ -10,11 +10,11 @@ from .control.starting import ControlConfig
 from .events import Address
 from .limits import Limits
 from .metrics.settings import MeterConfig
+from .negotiation.sasl import SaslConfig
+from .negotiation.security import TlsConfig
+from .negotiation.version_negotiation import VersionsConfig
 from .plugged.config import PluginsConfig
 from .retaining import FlightConfig, RecordingConfig
-from .sasl import SaslConfig
-from .security import TlsConfig
-from .spoken import VersionsConfig
 from .transparent import TransparentConfig
 
 

@@ -42,7 +42,8 @@ from .limits import Guard
 from .live_rules import LiveRules
 from .mapping import make_address_map
 from .moving import make_mover, make_turn
-from .negotiation import Security
+from .negotiation.handshake import Security
+from .negotiation.version_negotiation import Spoken
 from .orders import Orders
 from .plugged.plugged import Plugged
 from .probing import Prober
@@ -51,7 +52,6 @@ from .ring import Kind, Ring, RingWriter
 from .several_rings import resume
 from .sockets import Sockets
 from .splicing import Pipes
-from .spoken import Spoken
 from .switching import switch
 from .tally import Tally
 from .telling import Teller

@@ -6,11 +6,12 @@ from ..decoder import Exchange
 from ..decoder.exchange import State
 from ..decoder.filter.patterns import PatternTimeout
 from ..plugins.fate import Fate
-from . import carrying, dialects
+from . import carrying
 from .answering import Answering
 from .editing import API_VERSIONS, ENDPOINT_APIS, framed, names_brokers
 from .events import Capped, RuleHit, Undecoded
 from .inflight import CORRELATION, InFlight, entry_id, key_and_version
+from .negotiation import version_adapter
 from .plugged.own_request import OwnRequest
 from .request_frames import exchange_of
 from .sift import Sifting
@@ -43,7 +44,7 @@ class Responses(Answering):
             return
         heard = frame
         if isinstance(entry, InFlight) and entry.asked is not None:
-            spoken = dialects.responded(self, entry, frame, now)
+            spoken = version_adapter.responded(self, entry, frame, now)
             if spoken is None:
                 return
             frame = spoken
@@ -104,7 +105,7 @@ class Responses(Answering):
             self.relay.emit(Undecoded(self.number, key, version, str(error) or type(error).__name__))
             changed, unread, fate = None, True, None
         if changed is None or changed == frame:
-            changed, note = frame, "" if frame == heard else dialects.NOTE
+            changed, note = frame, "" if frame == heard else version_adapter.NOTE
         if self.relay.plugged is not None:
             self.relay.plugged.learn(self, key, version, changed)
         if fate is not None and exchange is not None and fate.late:

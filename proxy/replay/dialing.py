@@ -11,8 +11,8 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Any
 
-from ..sasl import LoginRefused, SaslConfig, Work, conversation
-from ..security import SecurityError, TlsConfig, client_context
+from ..negotiation.sasl import LoginRefused, SaslConfig, Work, conversation
+from ..negotiation.security import SecurityError, TlsConfig, client_context
 
 Address = tuple[str, int]
 CONNECT_SECONDS = 10.0

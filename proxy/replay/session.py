@@ -18,8 +18,8 @@ from ...captures.replay.report import Report
 from ...captures.replay.script import Script
 from ...decoder import Exchange
 from ...decoder.happening import Happening
-from ..sasl import SaslConfig
-from ..security import TlsConfig
+from ..negotiation.sasl import SaslConfig
+from ..negotiation.security import TlsConfig
 from .dialing import Address, Dialer
 from .player import Player
 from .resolving import Resolver

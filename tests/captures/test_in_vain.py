@@ -11,7 +11,7 @@ from barnabas.captures import Recorder, open_capture
 from barnabas.decoder.findings import Inspector
 from barnabas.decoder.happening import IN_VAIN, Closed, Opened
 from barnabas.proxy.events import Event, LoginFailed
-from barnabas.proxy.negotiation import Security
+from barnabas.proxy.negotiation.handshake import Security
 from harness import commands
 
 NOW, SECOND = 1_795_223_022_000_000_000, 10**9

@@ -10,8 +10,8 @@ import threading
 from pathlib import Path
 
 import pytest
-from barnabas.proxy import certificates
-from barnabas.proxy.certificates import Authority, CertificateError, HostContexts, load_chain
+from barnabas.proxy.negotiation import certificates
+from barnabas.proxy.negotiation.certificates import Authority, CertificateError, HostContexts, load_chain
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -111,7 +111,7 @@ def test_without_cryptography_it_says_what_to_install(tmp_path: Path) -> None:
     program = (
         "import sys; sys.modules['cryptography'] = None\n"
         "from pathlib import Path\n"
-        "from barnabas.proxy.certificates import Authority, CertificateError\n"
+        "from barnabas.proxy.negotiation.certificates import Authority, CertificateError\n"
         "try:\n    Authority.in_folder(Path(sys.argv[1]))\n"
         "except CertificateError as error:\n    print(error)\n"
     )

@@ -11,7 +11,7 @@ import pytest
 from barnabas import decoder
 from barnabas.decoder import facts, records, releases
 from barnabas.proxy import Proxy, ProxyConfig
-from barnabas.proxy.spoken import VersionsConfig
+from barnabas.proxy.negotiation.version_negotiation import VersionsConfig
 from harness.wire import with_size
 
 FIND, METADATA, PRODUCE = (facts.api_key(name) for name in ("FindCoordinator", "Metadata", "Produce"))

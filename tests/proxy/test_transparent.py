@@ -19,8 +19,8 @@ from barnabas.captures import open_capture
 from barnabas.decoder import State
 from barnabas.proxy import Proxy, ProxyConfig, netfilter
 from barnabas.proxy.events import ClientRefused, ConnectionOpened, TlsFailed, UpstreamFailed
+from barnabas.proxy.negotiation.security import TlsConfig
 from barnabas.proxy.netfilter import Interceptor
-from barnabas.proxy.security import TlsConfig
 from barnabas.proxy.transparent import EVERYWHERE, TransparentConfig
 from harness import commands, wire
 from harness.lines import line

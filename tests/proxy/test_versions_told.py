@@ -14,8 +14,8 @@ from barnabas.plugins.translation.dialect import Translating
 from barnabas.plugins.versions.pretence import offers
 from barnabas.plugins.versions.profile import Profile
 from barnabas.proxy.events import Event, NotHonoured, OffersLearned
-from barnabas.proxy.learning import ABOUT
-from barnabas.proxy.spoken import Spoken, VersionsConfig
+from barnabas.proxy.negotiation.learning import ABOUT
+from barnabas.proxy.negotiation.version_negotiation import Spoken, VersionsConfig
 from barnabas.proxy.timers import Timers
 from barnabas.ui.cli.failure import Failure
 from barnabas.ui.cli.proxy_versions import config

@@ -39,9 +39,9 @@ from barnabas.proxy.events import (
     WorkerStarted,
 )
 from barnabas.proxy.limits import Limits
+from barnabas.proxy.negotiation.security import TlsConfig
 from barnabas.proxy.reading import RingReader
 from barnabas.proxy.ring import NONE, Kind, Ring, RingWriter
-from barnabas.proxy.security import TlsConfig
 from barnabas.proxy.several_rings import SeveralRings, resume
 from barnabas.proxy.transparent import Interception, NotIntercepted
 from harness import scripted, wire

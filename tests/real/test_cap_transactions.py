@@ -7,7 +7,7 @@ import uuid
 import pytest
 from barnabas.plugins.versions.profile import Profile
 from barnabas.proxy import ProxyConfig
-from barnabas.proxy.spoken import VersionsConfig
+from barnabas.proxy.negotiation.version_negotiation import VersionsConfig
 from harness.proxies import Proxy
 
 from real import java_programs

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from barnabas.captures import open_capture
 from barnabas.proxy.events import ConnectionOpened
-from barnabas.proxy.security import TlsConfig
+from barnabas.proxy.negotiation.security import TlsConfig
 
 from real import java_programs
 from real.secured import Secured

@@ -15,7 +15,7 @@ import pytest
 from barnabas.captures import open_capture
 from barnabas.decoder import Exchange
 from barnabas.proxy.events import BrokerFound
-from barnabas.proxy.security import TlsConfig
+from barnabas.proxy.negotiation.security import TlsConfig
 from confluent_kafka.admin import AdminClient, NewTopic
 from harness.waiting import PATIENCE, PATIENCE_MS
 from kafka import KafkaConsumer, KafkaProducer

@@ -22,7 +22,7 @@ from barnabas.plugins.versions.features import of_release
 from barnabas.plugins.versions.pretence import offers, read
 from barnabas.plugins.versions.profile import Profile
 from barnabas.proxy import ProxyConfig
-from barnabas.proxy.spoken import VersionsConfig
+from barnabas.proxy.negotiation.version_negotiation import VersionsConfig
 from confluent_kafka import Consumer, Producer
 from harness.proxies import Proxy
 from harness.waiting import PATIENCE, PATIENCE_MS

@@ -12,7 +12,7 @@ from barnabas.captures import open_capture
 from barnabas.decoder import decode_response, encode_request, facts
 from barnabas.plugins.versions.profile import Profile
 from barnabas.proxy import ProxyConfig
-from barnabas.proxy.spoken import VersionsConfig
+from barnabas.proxy.negotiation.version_negotiation import VersionsConfig
 from confluent_kafka import Producer
 from harness.proxies import Proxy
 from harness.waiting import PATIENCE, PATIENCE_MS

@@ -11,7 +11,7 @@ import pytest
 from barnabas.captures import open_capture
 from barnabas.plugins.versions.profile import Profile
 from barnabas.proxy import ProxyConfig
-from barnabas.proxy.spoken import VersionsConfig
+from barnabas.proxy.negotiation.version_negotiation import VersionsConfig
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from harness.proxies import Proxy
 from harness.waiting import PATIENCE

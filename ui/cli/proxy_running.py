@@ -18,7 +18,7 @@ from pathlib import Path
 
 from ...plugins.rules import Rule, RuleError, load
 from ...proxy import Proxy, ProxyConfig, ProxyError, events
-from ...proxy.security import client_advice
+from ...proxy.negotiation.security import client_advice
 from .. import times
 from . import proxy_metering as metering
 from .address import show

@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from ...proxy.sasl import MECHANISMS, SaslConfig
-from ...proxy.security import TlsConfig
+from ...proxy.negotiation.sasl import MECHANISMS, SaslConfig
+from ...proxy.negotiation.security import TlsConfig
 from .failure import Failure
 
 PASSWORD_VARIABLE = "BARNABAS_SASL_PASSWORD"

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from ...plugins.versions.profile import Profile, caps
-from ...proxy.spoken import VersionsConfig
+from ...proxy.negotiation.version_negotiation import VersionsConfig
 from .failure import Failure
 
 _PANEL = "Versions"

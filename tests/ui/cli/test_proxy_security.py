@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from barnabas.proxy import ProxyConfig
-from barnabas.proxy.security import TlsConfig
+from barnabas.proxy.negotiation.security import TlsConfig
 from barnabas.ui.cli.failure import Failure
 from barnabas.ui.cli.proxy_running import way_in
 from barnabas.ui.cli.proxy_security import PASSWORD_VARIABLE, sasl_config

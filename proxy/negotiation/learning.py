@@ -10,16 +10,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ..decoder import releases
-from ..plugins.versions.dialect import Asked, Dialect, Step
-from . import carrying
-from .clock import now_ns
-from .editing import API_VERSIONS
-from .inquiry import ANSWERED_WITHIN, CLOSES, IS_SILENT, possible
+from ...decoder import releases
+from ...plugins.versions.dialect import Asked, Dialect, Step
+from .. import carrying
+from ..clock import now_ns
+from ..editing import API_VERSIONS
+from .api_versions_probe import ANSWERED_WITHIN, CLOSES, IS_SILENT, possible
 
 if TYPE_CHECKING:
-    from .connection import Connection
-    from .spoken import Spoken
+    from ..connection import Connection
+    from .version_negotiation import Spoken
 
 ABOUT = Asked(API_VERSIONS, 0, 0)
 

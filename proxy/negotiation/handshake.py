@@ -18,19 +18,19 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ..decoder import facts, secrets
-from ..decoder.frame import Direction
-from .clock import now_ns
-from .events import LoggedIn, LoginFailed, NotVerified, RelayFault, TlsFailed, UpstreamFailed
-from .named import NamedBrokers
-from .ring import Kind
+from ...decoder import facts, secrets
+from ...decoder.frame import Direction
+from ..clock import now_ns
+from ..events import LoggedIn, LoginFailed, NotVerified, RelayFault, TlsFailed, UpstreamFailed
+from ..named import NamedBrokers
+from ..ring import Kind
 from .sasl import Conversation, LoginRefused, SaslConfig, Work, conversation
 from .security import ServerContexts, TlsConfig, client_context, restore
 from .tls import TlsFault, TlsSocket
 
 if TYPE_CHECKING:
-    from .connection import Connection
-    from .relay import Relay
+    from ..connection import Connection
+    from ..relay import Relay
 
 RENEW_AT = (0.80, 0.90)
 """The part of a session after which to log in again: some jitter, as Kafka's own clients have it."""

@@ -20,8 +20,8 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from typing import Any
 
-from .. import decoder
-from ..decoder import api_versions, facts
+from ... import decoder
+from ...decoder import api_versions, facts
 
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 MOST_ITERATIONS = 100_000

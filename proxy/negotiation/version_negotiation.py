@@ -8,22 +8,22 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..decoder import DecodeError
-from ..plugins.translation.dialect import Translating
-from ..plugins.translation.offering import served_by, shown
-from ..plugins.versions.dialect import Dialect, Stacked
-from ..plugins.versions.pretence import Pretence, offers
-from ..plugins.versions.profile import Profile
-from .dialects import speak
-from .events import Address, NotHonoured, OffersLearned
-from .inquiry import Inquiry, possible
+from ...decoder import DecodeError
+from ...plugins.translation.dialect import Translating
+from ...plugins.translation.offering import served_by, shown
+from ...plugins.versions.dialect import Dialect, Stacked
+from ...plugins.versions.pretence import Pretence, offers
+from ...plugins.versions.profile import Profile
+from ..events import Address, NotHonoured, OffersLearned
+from .api_versions_probe import Inquiry, possible
 from .learning import Learning, offers_of
+from .version_adapter import speak
 
 if TYPE_CHECKING:
-    from .answering import Answering
-    from .connection import Connection
-    from .relay import Relay
-    from .resolver import SocketAddress
+    from ..answering import Answering
+    from ..connection import Connection
+    from ..relay import Relay
+    from ..resolver import SocketAddress
 
 Offers = Mapping[int, tuple[int, int]]
 BELIEVED_FOR = 60.0

@@ -9,23 +9,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ..decoder import Exchange
-from ..decoder.strides import selection
-from ..plugins.fate import FOREVER, At, Cut, Fate
-from ..plugins.versions.dialect import Answer, Asked, Close, Dialect, Forward, Silence, Stacked
-from ..plugins.versions.pretence import Pretence
-from . import carrying
-from .editing import API_VERSIONS, HIGHEST_VERSION, KNOWN, framed
-from .events import NotTranslated, Undecoded
-from .inflight import REQUEST, InFlight
-from .inquiry import ASKING
+from ...decoder import Exchange
+from ...decoder.strides import selection
+from ...plugins.fate import FOREVER, At, Cut, Fate
+from ...plugins.versions.dialect import Answer, Asked, Close, Dialect, Forward, Silence, Stacked
+from ...plugins.versions.pretence import Pretence
+from .. import carrying
+from ..editing import API_VERSIONS, HIGHEST_VERSION, KNOWN, framed
+from ..events import NotTranslated, Undecoded
+from ..inflight import REQUEST, InFlight
+from .api_versions_probe import ASKING
 from .learning import ABOUT, learning
 
 if TYPE_CHECKING:
     from typing import Any
 
-    from .answering import Answering
-    from .sift import Sifting
+    from ..answering import Answering
+    from ..sift import Sifting
 
 OWN_IDS = 0x7F000000
 """Correlation ids of requests that are the proxy's own begin here; clients count from 0 or 1."""

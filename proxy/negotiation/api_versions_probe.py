@@ -12,13 +12,13 @@ import socket
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ..decoder import api_versions
-from .editing import framed
-from .resolver import SocketAddress
+from ...decoder import api_versions
+from ..editing import framed
+from ..resolver import SocketAddress
 
 if TYPE_CHECKING:
-    from .events import Address
-    from .relay import Relay
+    from ..events import Address
+    from ..relay import Relay
 
 ANSWERED_WITHIN = 3_000_000_000
 """Nanoseconds for a broker to answer ApiVersions."""
