@@ -15,11 +15,11 @@ import socket
 from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
+from .addressing.transparent import NotIntercepted, plain
 from .bells import hush, sound
 from .board import Board
 from .connection import Connection
 from .events import Address, ClientRefused
-from .transparent import NotIntercepted, plain
 
 if TYPE_CHECKING:
     from .relay import Relay

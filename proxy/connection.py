@@ -15,16 +15,16 @@ import time
 from typing import TYPE_CHECKING
 
 from ..decoder.frame import MAX_FRAME, Direction, foreign_protocol
-from .addresses import reason
+from .addressing.address_map import reason
+from .addressing.down_brokers import refused
+from .addressing.resolver import Answer as Resolved
+from .addressing.resolver import SocketAddress
 from .clock import now_ns
-from .down_brokers import refused
 from .events import Address, ConnectionClosed, ConnectionOpened, NotKafka, UpstreamFailed
 from .holding import Holding
 from .lane import Lane
 from .negotiation import version_adapter
 from .negotiation.tls import TlsSocket
-from .resolver import Answer as Resolved
-from .resolver import SocketAddress
 from .ring import NONE, Kind
 from .sift import Sifting
 from .unreached import LastWords

@@ -19,10 +19,10 @@ from ..decoder.strides import Quiet, selection
 from ..plugins.answers import with_cluster
 from ..plugins.book import RuleBook
 from ..plugins.fate import Fate
-from .addresses import AddressMap
+from .addressing.address_map import AddressMap
+from .addressing.node_endpoint_scanner import ENDPOINTS
 from .events import Address
 from .keeping import Keeping
-from .tail import ENDPOINTS
 
 ADDRESS_APIS = frozenset(facts.api_key(name) for name in ("Metadata", "FindCoordinator", "DescribeCluster"))
 """Responses that tell a client where brokers are."""

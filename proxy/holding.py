@@ -17,6 +17,7 @@ from ..plugins import fetch_sessions
 from ..plugins.fate import Fate, damaged
 from ..plugins.fetch_sessions import FETCH
 from . import carrying
+from .addressing.node_endpoint_scanner import Tail
 from .clock import now_ns
 from .editing import (
     ADDRESS_APIS,
@@ -40,7 +41,6 @@ from .request_frames import exchange_of, gets_response
 from .responses import Responses, kept_exchange
 from .sift import Sifting
 from .switching import HEAD_KEPT
-from .tail import Tail
 
 if TYPE_CHECKING:
     from ..plugins.book import RuleBook

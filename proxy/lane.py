@@ -27,6 +27,7 @@ from ..decoder.strides import (
     stride_responses,
     stride_watched,
 )
+from .addressing.node_endpoint_scanner import Tail
 from .clock import now_ns
 from .editing import ADDRESS_APIS, ENDPOINT_LIMIT
 from .inflight import IN_FLIGHT_LIMIT, key_and_version
@@ -34,7 +35,6 @@ from .ring import CAREFUL_CHUNK, CHUNK, NONE, Kind
 from .sift import SIZE
 from .splicing import BEGINNING, LEAST, Splicing
 from .switching import HEAD_KEPT
-from .tail import Tail
 
 if TYPE_CHECKING:
     from .connection import Connection

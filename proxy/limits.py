@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from ..decoder.frame import MAX_FRAME
 from . import lane, sift
-from .addresses import EXPIRY_SECONDS, MOST_BROKERS
-from .destinations import Allowed
+from .addressing.address_map import EXPIRY_SECONDS, MOST_BROKERS
+from .addressing.destinations import Allowed
 from .events import ConnectionsFull, FewFiles, FilesUsedUp, IdleClosed
 
 if TYPE_CHECKING:

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..plugins.hooks.sources import PluginError
-from .addresses import listen, reason
+from .addressing.address_map import listen, reason
+from .addressing.transparent import EVERYWHERE, prepare_listener
 from .board import MOST_WORKERS
 from .control.starting import ControlStart, ControlStartError
 from .crew import relay_names
@@ -21,7 +22,6 @@ from .metrics.settings import MeterError, Metering
 from .negotiation.security import SecurityError, describe, prepare
 from .plugged.checking import check
 from .proxy_config import ProxyConfig, ProxyError
-from .transparent import EVERYWHERE, prepare_listener
 
 
 @dataclass(frozen=True, slots=True)

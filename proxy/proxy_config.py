@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..plugins.rules import Rule
+from .addressing.transparent import TransparentConfig
 from .control.starting import ControlConfig
 from .events import Address
 from .limits import Limits
@@ -15,7 +16,6 @@ from .negotiation.security import TlsConfig
 from .negotiation.version_negotiation import VersionsConfig
 from .plugged.config import PluginsConfig
 from .retaining import FlightConfig, RecordingConfig
-from .transparent import TransparentConfig
 
 
 class ProxyError(Exception):

@@ -23,31 +23,32 @@ from ..plugins.book import RuleBook
 from ..plugins.rules import Rule
 from . import polling
 from .accepting import Acceptor
+from .addressing.bootstrap import Bootstrap
+from .addressing.destinations import Destinations
+from .addressing.down_brokers import DownBrokers
+from .addressing.mapping import make_address_map
+from .addressing.probing import Prober
+from .addressing.resolver import Resolver
+from .addressing.transparent import Interception
 from .bells import hush, sound
 from .board import Board
-from .bootstrap import Bootstrap
 from .channel import Channel
 from .child import Parent
 from .child import receive_settings as receive_settings
 from .clock import CLOCK, now_ns
 from .commands import Commands
 from .connection import Connection
-from .destinations import Destinations
-from .down_brokers import DownBrokers
 from .editing import METADATA, Editor, watched
 from .events import Address, ClockSet, Event, ReaderStuck, RelayFault
 from .intercepts import Intercepts
 from .lane import Lane
 from .limits import Guard
 from .live_rules import LiveRules
-from .mapping import make_address_map
 from .moving import make_mover, make_turn
 from .negotiation.handshake import Security
 from .negotiation.version_negotiation import Spoken
 from .orders import Orders
 from .plugged.plugged import Plugged
-from .probing import Prober
-from .resolver import Resolver
 from .ring import Kind, Ring, RingWriter
 from .several_rings import resume
 from .sockets import Sockets
@@ -56,7 +57,6 @@ from .switching import switch
 from .tally import Tally
 from .telling import Teller
 from .timers import Timers
-from .transparent import Interception
 from .unreached import LastWords
 
 _WRITE = polling.WRITE  # a global is faster than an attribute

@@ -7,6 +7,7 @@ from ..decoder.exchange import State
 from ..decoder.filter.patterns import PatternTimeout
 from ..plugins.fate import Fate
 from . import carrying
+from .addressing.node_endpoint_scanner import Tail, blind
 from .answering import Answering
 from .editing import API_VERSIONS, ENDPOINT_APIS, framed, names_brokers
 from .events import Capped, RuleHit, Undecoded
@@ -15,7 +16,6 @@ from .negotiation import version_adapter
 from .plugged.own_request import OwnRequest
 from .request_frames import exchange_of
 from .sift import Sifting
-from .tail import Tail, blind
 
 
 def kept_exchange(connection: Responses, kept: tuple[bytes, int, int], answer: int) -> Exchange:

@@ -15,9 +15,9 @@ from ..decoder.acks import ACKS_REACH, acks_end
 from ..decoder.frame import MAX_FRAME as MAX_FRAME  # `limits` may lower it
 from ..decoder.frame import foreign_protocol
 from ..decoder.skeleton import Skeleton
+from .addressing.node_endpoint_scanner import Tail
 from .editing import PRODUCE
 from .ring import CHUNK, NONE, Kind
-from .tail import Tail
 
 if TYPE_CHECKING:
     from .connection import Connection

@@ -24,7 +24,7 @@ from types import TracebackType
 from typing import Any
 
 from ..plugins.rules import Rule
-from .addresses import reason
+from .addressing.address_map import reason
 from .assigning import INSPECTOR, OBSERVER, for_inspector, for_observer, for_relays
 from .beginning import ACCEPTING, SECONDS, Said, receive, until_all_accept
 from .bells import new_bell

@@ -46,7 +46,7 @@ int stride_over_responses(Chunk *c, int64_t *last);
 PyObject *skeleton_of(PyObject *bones, int request, uint32_t keyver, const uint8_t *p, int64_t here);
 int skeleton_ready(PyObject *module);
 
-/* tail.c: as proxy/tail.py has it */
+/* tail.c: as proxy/addressing/node_endpoint_scanner.py has it */
 #define TAIL_LEVELS 8
 
 typedef struct {

@@ -1,4 +1,4 @@
-/* What follows a bulk response to its node endpoints, in pieces as they come: what proxy/tail.py's PlainTail does, in C. */
+/* What follows a bulk response to its node endpoints, in pieces as they come: what proxy/addressing/node_endpoint_scanner.py's PlainTail does, in C. */
 #include "cursor.h"
 #include "recording.h"
 #include "relay.h"

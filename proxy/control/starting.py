@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from ... import __version__
-from ..addresses import listen, reason
+from ..addressing.address_map import listen, reason
 from ..events import Address, ControlListening, Event, encode, show
 from .auth import is_loopback
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import events
-from ..addresses import reason
+from ..addressing.address_map import reason
 from ..bells import new_bell
 from ..events import Address, WorkerEnded, show
 from ..feed import layout as feed_layout

@@ -13,8 +13,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ...decoder import api_versions
+from ..addressing.resolver import SocketAddress
 from ..editing import framed
-from ..resolver import SocketAddress
 
 if TYPE_CHECKING:
     from ..events import Address

@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Any
 
 from ...decoder import facts, secrets
 from ...decoder.frame import Direction
+from ..addressing.sni_address_map import NamedBrokers
 from ..clock import now_ns
 from ..events import LoggedIn, LoginFailed, NotVerified, RelayFault, TlsFailed, UpstreamFailed
-from ..named import NamedBrokers
 from ..ring import Kind
 from .sasl import Conversation, LoginRefused, SaslConfig, Work, conversation
 from .security import ServerContexts, TlsConfig, client_context, restore

@@ -20,10 +20,10 @@ from .learning import Learning, offers_of
 from .version_adapter import speak
 
 if TYPE_CHECKING:
+    from ..addressing.resolver import SocketAddress
     from ..answering import Answering
     from ..connection import Connection
     from ..relay import Relay
-    from ..resolver import SocketAddress
 
 Offers = Mapping[int, tuple[int, int]]
 BELIEVED_FOR = 60.0

@@ -13,7 +13,7 @@ from typing import Any
 from ...captures import NotACapture, open_capture
 from ...captures.serving import Content, Engine, Offer, Unused
 from ...decoder import Exchange
-from ..addresses import reason
+from ..addressing.address_map import reason
 from ..events import Address
 from .config import Contents, OnMiss, ServeConfig
 from .events import Miss, ProducedOtherwise, ServeEvent

@@ -15,7 +15,7 @@ from ...captures.serving.memory import addresses
 from ...captures.serving.recall import describe
 from ...decoder import DecodeError, facts
 from ...decoder.frame import MAX_FRAME
-from ..addresses import TRIES, reason
+from ..addressing.address_map import TRIES, reason
 from ..editing import broker_addresses
 from ..events import Address
 from .config import OnMiss, ServeConfig

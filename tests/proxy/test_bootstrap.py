@@ -9,7 +9,7 @@ import pytest
 from barnabas import decoder
 from barnabas.captures import open_capture
 from barnabas.decoder import facts
-from barnabas.proxy.bootstrap import Bootstrap
+from barnabas.proxy.addressing.bootstrap import Bootstrap
 from barnabas.proxy.control import Control, ControlConfig
 from barnabas.proxy.events import Address, BrokerFound, Listening, UpstreamFailed
 from barnabas.proxy.limits import Limits

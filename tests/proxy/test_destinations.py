@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 from barnabas import decoder
-from barnabas.proxy import resolver
-from barnabas.proxy.addresses import AddressMap
+from barnabas.proxy.addressing import resolver
+from barnabas.proxy.addressing.address_map import AddressMap
+from barnabas.proxy.addressing.destinations import ITSELF, Allowed, Destinations
 from barnabas.proxy.board import Board
 from barnabas.proxy.control import ControlConfig
-from barnabas.proxy.destinations import ITSELF, Allowed, Destinations
 from barnabas.proxy.events import (
     BrokerFound,
     BrokerGone,
@@ -319,7 +319,7 @@ def test_nothing_on_the_relays_thread_asks_the_name_service() -> None:
     import barnabas.proxy as package
 
     asking = {"getaddrinfo", "gethostbyname", "gethostbyname_ex", "gethostbyaddr", "getnameinfo", "getfqdn", "create_connection"}
-    allowed = {"resolver.py": "look_up", "addresses.py": "listen"}
+    allowed = {"resolver.py": "look_up", "address_map.py": "listen"}
     other_processes = {"control", "feed", "metrics", "replay", "serve"}
     folder = Path(inspect.getfile(package)).parent
     for path in sorted(folder.rglob("*.py")):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from barnabas.proxy import named
+from barnabas.proxy.addressing import sni_address_map
 from barnabas.proxy.events import Event, NamesUnused
 
 OWN = ("kafka-1.intern", 9092)
@@ -21,7 +21,7 @@ class Day:
 @pytest.fixture
 def day(monkeypatch: pytest.MonkeyPatch) -> Day:
     made = Day()
-    monkeypatch.setattr(named, "time", made)
+    monkeypatch.setattr(sni_address_map, "time", made)
     return made
 
 
@@ -31,14 +31,14 @@ def events() -> list[Event]:
 
 
 @pytest.fixture
-def brokers(events: list[Event]) -> named.NamedBrokers:
-    made = named.NamedBrokers(("127.0.0.1", 9093), OWN, suffix="kafka.example", emit=events.append)
+def brokers(events: list[Event]) -> sni_address_map.NamedBrokers:
+    made = sni_address_map.NamedBrokers(("127.0.0.1", 9093), OWN, suffix="kafka.example", emit=events.append)
     assert made.stands_for(OWN, 1, "") == ("broker-1.kafka.example", 9093)
     events.clear()
     return made
 
 
-def test_who_cannot_find_the_names_is_told_of_once(brokers: named.NamedBrokers, events: list[Event], day: Day) -> None:
+def test_who_cannot_find_the_names_is_told_of_once(brokers: sni_address_map.NamedBrokers, events: list[Event], day: Day) -> None:
     for _ in range(20):
         assert brokers.broker_for("kafka.example", "10.0.0.7") == OWN
         day.now += 1.0
@@ -50,7 +50,7 @@ def test_who_cannot_find_the_names_is_told_of_once(brokers: named.NamedBrokers, 
     assert [event.client for event in events if isinstance(event, NamesUnused)] == ["10.0.0.7", "10.0.0.8"]
 
 
-def test_who_came_by_one_and_who_hurries_are_not(brokers: named.NamedBrokers, events: list[Event], day: Day) -> None:
+def test_who_came_by_one_and_who_hurries_are_not(brokers: sni_address_map.NamedBrokers, events: list[Event], day: Day) -> None:
     brokers.broker_for("broker-1.kafka.example", "10.0.0.7")
     for _ in range(20):
         brokers.broker_for("kafka.example", "10.0.0.7")
@@ -60,15 +60,15 @@ def test_who_came_by_one_and_who_hurries_are_not(brokers: named.NamedBrokers, ev
 
 
 def test_nobody_is_told_of_before_there_are_names(events: list[Event], day: Day) -> None:
-    brokers = named.NamedBrokers(("127.0.0.1", 9093), OWN, suffix="kafka.example", emit=events.append)
+    brokers = sni_address_map.NamedBrokers(("127.0.0.1", 9093), OWN, suffix="kafka.example", emit=events.append)
     for _ in range(20):
         brokers.broker_for("kafka.example", "10.0.0.7")
         day.now += 1.0
     assert not events
 
 
-def test_clients_without_end_are_forgotten(brokers: named.NamedBrokers, events: list[Event], day: Day) -> None:
-    for number in range(2 * named.MOST_CLIENTS):
+def test_clients_without_end_are_forgotten(brokers: sni_address_map.NamedBrokers, events: list[Event], day: Day) -> None:
+    for number in range(2 * sni_address_map.MOST_CLIENTS):
         brokers.broker_for("kafka.example", f"10.1.{number >> 8}.{number & 255}")
         day.now += 1.0
-    assert len(brokers._strays) == named.MOST_CLIENTS and not events
+    assert len(brokers._strays) == sni_address_map.MOST_CLIENTS and not events

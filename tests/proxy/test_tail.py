@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from barnabas import decoder
 from barnabas.decoder import facts
+from barnabas.proxy.addressing.node_endpoint_scanner import PlainTail, Tail, blind, ends_clean
 from barnabas.proxy.editing import ENDPOINT_LIMIT, broker_addresses, names_brokers, produce_acks
-from barnabas.proxy.tail import PlainTail, Tail, blind, ends_clean
 from harness import wire
 from harness.examples import times
 from harness.testbed import Testbed

@@ -18,6 +18,7 @@ from barnabas import captures, decoder
 from barnabas.plugins.rules import Rule
 from barnabas.proxy import Proxy, ProxyError, several_rings
 from barnabas.proxy.accepting import Acceptor
+from barnabas.proxy.addressing.transparent import Interception, NotIntercepted
 from barnabas.proxy.board import Board
 from barnabas.proxy.control import Control, ControlConfig
 from barnabas.proxy.crew import Voices
@@ -43,7 +44,6 @@ from barnabas.proxy.negotiation.security import TlsConfig
 from barnabas.proxy.reading import RingReader
 from barnabas.proxy.ring import NONE, Kind, Ring, RingWriter
 from barnabas.proxy.several_rings import SeveralRings, resume
-from barnabas.proxy.transparent import Interception, NotIntercepted
 from harness import scripted, wire
 from harness.scripted import Broker
 from harness.testbed import Testbed

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from barnabas.captures import open_capture
 from barnabas.proxy import Proxy, ProxyConfig
-from barnabas.proxy.transparent import EVERYWHERE, TransparentConfig
+from barnabas.proxy.addressing.transparent import EVERYWHERE, TransparentConfig
 from network.namespaces import Namespaces, inside, missing, run_in
 
 from real.broker import Cluster, start_cluster

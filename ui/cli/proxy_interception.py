@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from ...proxy.transparent import EVERYWHERE, TransparentConfig
+from ...proxy.addressing.transparent import EVERYWHERE, TransparentConfig
 from .failure import Failure
 
 PANEL = "Transparent mode (Linux)"

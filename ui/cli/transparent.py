@@ -9,9 +9,9 @@ from typing import Annotated
 
 import typer
 
-from ...proxy import netfilter
-from ...proxy.netfilter import FAMILIES, Interceptor, NetfilterError
-from ...proxy.transparent import MODES
+from ...proxy.addressing import netfilter
+from ...proxy.addressing.netfilter import FAMILIES, Interceptor, NetfilterError
+from ...proxy.addressing.transparent import MODES
 from .failure import Failure
 
 app = typer.Typer(

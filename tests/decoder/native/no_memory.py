@@ -36,10 +36,10 @@ from barnabas.decoder.records import Record, encode_batch
 from barnabas.decoder.skeleton import asked_paths
 from barnabas.plugins.book import RuleBook
 from barnabas.plugins.rules import Rule
+from barnabas.proxy.addressing.node_endpoint_scanner import Tail
 from barnabas.proxy.keeping import Keeping
 from barnabas.proxy.reading import RingReader
 from barnabas.proxy.ring import CHUNK, NONE, Kind, Ring, RingWriter
-from barnabas.proxy.tail import Tail
 from harness.wire import with_size
 
 PRODUCE, METADATA, HEARTBEAT, FETCH = (facts.api_key(name) for name in ("Produce", "Metadata", "Heartbeat", "Fetch"))

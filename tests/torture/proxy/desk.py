@@ -17,7 +17,7 @@ from typing import Any
 
 from barnabas.decoder.frame import MAX_FRAME, foreign_protocol
 from barnabas.plugins.rules import Rule
-from barnabas.proxy.addresses import AddressMap
+from barnabas.proxy.addressing.address_map import AddressMap
 from barnabas.proxy.board import Board
 from barnabas.proxy.connection import Connection
 from barnabas.proxy.events import Address, Event, NotKafka

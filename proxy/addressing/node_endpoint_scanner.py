@@ -13,10 +13,10 @@ from collections.abc import Generator
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from ..decoder.accelerator import description, native
-from ..decoder.plan import FieldPlan, StructPlan, plan
-from ..decoder.skeleton import SIZES
-from ..decoder.strides import ends_clean as ends_clean
+from ...decoder.accelerator import description, native
+from ...decoder.plan import FieldPlan, StructPlan, plan
+from ...decoder.skeleton import SIZES
+from ...decoder.strides import ends_clean as ends_clean
 
 ENDPOINTS = "node_endpoints"
 _UNUSED_TAG = 0x7F

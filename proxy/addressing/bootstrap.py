@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
 
-from .events import Address
+from ..events import Address
 
 
 class Bootstrap:

@@ -22,9 +22,9 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import nullcontext
 
-from .board import Board
+from ..board import Board
+from ..events import Address, BrokerFound, BrokerGone, BrokerIsProxy, Event, ListenerFailed, PortPassedOver
 from .destinations import ITSELF, Destinations
-from .events import Address, BrokerFound, BrokerGone, BrokerIsProxy, Event, ListenerFailed, PortPassedOver
 from .resolver import SocketAddress, literal
 
 MOST_BROKERS = 1000

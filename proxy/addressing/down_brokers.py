@@ -12,12 +12,12 @@ from collections.abc import Iterable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from .events import Address, BrokersDown, show
+from ..events import Address, BrokersDown, show
 from .resolver import Answer
 
 if TYPE_CHECKING:
-    from .connection import Connection
-    from .relay import Relay
+    from ..connection import Connection
+    from ..relay import Relay
 
 
 def refused() -> OSError:

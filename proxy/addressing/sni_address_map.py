@@ -15,9 +15,9 @@ import time
 from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
-from .addresses import AddressMap
-from .board import Board
-from .events import Address, BrokerFound, Event, NamesUnused
+from ..board import Board
+from ..events import Address, BrokerFound, Event, NamesUnused
+from .address_map import AddressMap
 
 UNUSED, UNUSED_SECONDS = 6, 5.0
 """A client that comes so often and for so long by the bootstrap's name alone cannot find the others: those that can come

@@ -5,13 +5,13 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from .addresses import AddressMap
-from .events import Address
-from .named import NamedBrokers
+from ..events import Address
+from .address_map import AddressMap
+from .sni_address_map import NamedBrokers
 from .transparent import Unchanged
 
 if TYPE_CHECKING:
-    from .relay import Relay
+    from ..relay import Relay
 
 
 def make_address_map(relay: Relay, own: Address, settings: dict[str, Any]) -> AddressMap:

@@ -8,12 +8,12 @@ from collections.abc import Callable, Collection
 from functools import partial
 from typing import TYPE_CHECKING
 
-from .addresses import reason
-from .events import Address, UpstreamFailed
+from ..events import Address, UpstreamFailed
+from .address_map import reason
 from .resolver import Answer
 
 if TYPE_CHECKING:
-    from .relay import Relay
+    from ..relay import Relay
 
 NAMES_SECONDS = 1.0
 """How long a response waits at most for the names in it to be looked up, all together."""

@@ -18,10 +18,10 @@ from dataclasses import asdict, dataclass
 from hashlib import blake2b
 from typing import Any
 
-from .addresses import AddressMap, reason
-from .board import Board
+from ..board import Board
+from ..events import Address, show
+from .address_map import AddressMap, reason
 from .destinations import is_local
-from .events import Address, show
 
 MODES = ("redirect", "tproxy")
 PROXY_MARK = 0x6B61
