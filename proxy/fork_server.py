@@ -33,7 +33,7 @@ MOST_FDS = 250
 """That Linux lets through with one packet (SCM_MAX_FD is 253)."""
 START_SECONDS = 60.0
 _MODULES = {"control": "control.server"}
-_LOADED = ("relay", "observer", "inspector", "control.server")
+_LOADED = ("relay", "observers.observer", "observers.inspector", "control.server")
 
 
 class ForkServerGone(OSError):

@@ -14,8 +14,8 @@ from .metrics.settings import MeterConfig
 from .negotiation.sasl import SaslConfig
 from .negotiation.security import TlsConfig
 from .negotiation.version_negotiation import VersionsConfig
+from .observers.retention import FlightConfig, RecordingConfig
 from .plugged.config import PluginsConfig
-from .retaining import FlightConfig, RecordingConfig
 
 
 class ProxyError(Exception):

@@ -59,8 +59,13 @@ machine that is overloaded needs seconds for what takes none otherwise, and what
 
 READERS = {"observer": OBSERVER, "inspector": INSPECTOR, "meter": METER}
 """Processes that read the rings -> their numbers among the readers."""
-MODULES = {"meter": "metrics.meter"}
-"""Of processes whose module has another name."""
+MODULES = {
+    "observer": "observers.observer",
+    "inspector": "observers.inspector",
+    "meter": "metrics.meter",
+    "control": "control",
+}
+"""Process -> its module below `proxy`."""
 DUE_MS = 100
 """How often it is looked whether a process is to be started again."""
 
@@ -218,7 +223,7 @@ class Proxy:
         self._processes.start(name, "relay", settings, [*self._crew.worker_fds(worker), *fds])
 
     def _start_child(self, name: str, settings: dict[str, Any], fds: Sequence[int]) -> None:
-        self._processes.start(name, MODULES.get(name, name), settings, fds)
+        self._processes.start(name, MODULES[name], settings, fds)
         self._begun_at[name] = time.monotonic()
 
     # -- events ----------------------------------------------------------------------------------------------

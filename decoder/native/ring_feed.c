@@ -1,4 +1,4 @@
-/* From the ring onto tracks: what proxy/reading.py, the observer and captures/tracks.py (or proxy/counting.py) do, for
+/* From the ring onto tracks: what proxy/reading.py, the observer and captures/tracks.py (or proxy/observers/counting.py) do, for
    chunks of connections that are on a track and go on where they were. In front of any other chunk it stops. */
 #include "cursor.h"
 #include "recording.h"

@@ -30,7 +30,7 @@ from ..clock import now_ns
 from ..events import Address, show
 from ..feed import layout as feed_layout
 from ..feed.sender import FeedSender, FeedServer
-from ..observer import LAST_SECONDS, Consumer, Observer
+from ..observers.observer import LAST_SECONDS, Consumer, Observer
 from .registry import Metrics
 from .scrape import Scrape
 from .statsd import StatsD, StatsDSender

@@ -21,7 +21,7 @@ from barnabas.proxy.events import (
     decode,
     encode,
 )
-from barnabas.proxy.inspector import Inspection, News
+from barnabas.proxy.observers.inspector import Inspection, News
 from harness import wire
 from harness.scripted import answering
 from harness.testbed import Testbed, next_event

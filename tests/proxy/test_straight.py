@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 from barnabas.captures import open_capture, recording
 from barnabas.decoder.accelerator import native
-from barnabas.proxy import recordings
-from barnabas.proxy.counting import Counting
+from barnabas.proxy.observers import recordings
+from barnabas.proxy.observers.counting import Counting
+from barnabas.proxy.observers.recordings import Recordings
 from barnabas.proxy.reading import Lost, Record, RingReader
-from barnabas.proxy.recordings import Recordings
 from barnabas.proxy.ring import CHUNK, NONE, Kind, Ring, RingWriter
 from retold.mixed_traffic import SECRET, START, MixedTraffic
 from torture.proxy.traffic import produce

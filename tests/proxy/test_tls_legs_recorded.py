@@ -12,8 +12,8 @@ from barnabas.captures import open_capture
 from barnabas.decoder import facts
 from barnabas.decoder.findings import Inspector
 from barnabas.decoder.happening import Opened
-from barnabas.proxy.inspector import Inspection
 from barnabas.proxy.negotiation.security import TlsConfig
+from barnabas.proxy.observers.inspector import Inspection
 from harness import wire
 from harness.testbed import Testbed
 from tls.certificates import client_context, make, server_context

@@ -9,7 +9,7 @@ import typer
 
 from ...captures.recorder import LEAST_SNAPLEN, MOST_SNAPLEN
 from ...captures.retention import Keep
-from ...proxy.retaining import FlightConfig, RecordingConfig
+from ...proxy.observers.retention import FlightConfig, RecordingConfig
 from . import amounts
 from .failure import Failure
 

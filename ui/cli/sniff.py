@@ -61,7 +61,7 @@ def sniff(
     from ...captures.importing import Importer
     from ...captures.sniffing import SniffError, Tap
     from ...captures.sniffing import sniff as record
-    from ...proxy.retainer import Retainer
+    from ...proxy.observers.retainer import Retainer
 
     try:
         tap = Tap(interface, tuple(port or ()), str(by) if by else "")

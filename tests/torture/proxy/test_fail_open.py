@@ -29,7 +29,7 @@ FAULTS = {
 }
 SABOTAGE = """
 import sys, time
-WHO = "proxy.observer", "proxy.inspector", "proxy.meter"
+WHO = "observers.observer", "observers.inspector", "metrics.meter"
 if any(name in " ".join(sys.orig_argv) for name in WHO):
     import resource
     resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))
@@ -71,7 +71,7 @@ def test_a_decoder_out_of_order(fault: str, record: bool, tmp_path: Path, monkey
         try:
             traffic(proxy)
             # those that decode have met the fault (without a recording the observer only counts)
-            reached = {"proxy.inspector"} | ({"proxy.observer"} if record else set())
+            reached = {"observers.inspector"} | ({"observers.observer"} if record else set())
             until(lambda: reached <= set(_lines(tmp_path / "told")), "the fault is met by nobody")
             traffic(proxy)
             events = taken(proxy)

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from barnabas.proxy.retaining import FlightConfig, RecordingConfig
+from barnabas.proxy.observers.retention import FlightConfig, RecordingConfig
 from barnabas.ui.cli import amounts
 from barnabas.ui.cli.failure import Failure
 from barnabas.ui.cli.proxy_flight import flight_config, recording_config, snaplen

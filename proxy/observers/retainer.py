@@ -6,9 +6,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from ..captures.retention import Removed, Retention
-from .events import Event, FlightShort, RemovalFailed, SegmentsRemoved
-from .retaining import RecordingConfig
+from ...captures.retention import Removed, Retention
+from ..events import Event, FlightShort, RemovalFailed, SegmentsRemoved
+from .retention import RecordingConfig
 
 EVERY_SECONDS = 5.0
 """How often segments are looked at for their age."""

@@ -9,11 +9,11 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from .. import decoder
-from ..captures.tracks import Patience, give_rests, hold_rests, shape
-from ..decoder import Direction, ExchangeDone
-from ..decoder.accelerator import native
-from .events import Address
+from ... import decoder
+from ...captures.tracks import Patience, give_rests, hold_rests, shape
+from ...decoder import Direction, ExchangeDone
+from ...decoder.accelerator import native
+from ..events import Address
 
 _NEVER = 1 << 62
 

@@ -1,6 +1,6 @@
 """The observer process: reads the ring at its own pace, records or counts, and reports once a second.
 
-    python -m barnabas.proxy.observer FD     FD: the supervisor's control socket; settings come as its first packet
+    python -m barnabas.proxy.observers.observer FD     FD: the supervisor's control socket; settings come as its first packet
 
 It stands beside the traffic: whatever happens here, the relay goes on.
 """
@@ -16,15 +16,15 @@ import sys
 import time
 from typing import Any, Protocol
 
-from .channel import Channel
-from .child import Parent, receive_settings
-from .clock import now_ns
+from ..channel import Channel
+from ..child import Parent, receive_settings
+from ..clock import now_ns
+from ..events import Address, Counts, Event, RecordingFailed, encode
+from ..reading import Lost, Record
+from ..ring import Kind
+from ..several_rings import open_reader
 from .counting import Counting
-from .events import Address, Counts, Event, RecordingFailed, encode
-from .reading import Lost, Record
 from .recordings import Recordings
-from .ring import Kind
-from .several_rings import open_reader
 
 _DATA = Kind.DATA  # looked up once: this is done for every chunk
 LAST_SECONDS = 25.0

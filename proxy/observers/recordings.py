@@ -14,15 +14,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ..captures import Recorder
-from ..captures.flight import Flight
-from ..captures.flight_note import Reason
-from . import events
-from .clock import now_ns
-from .events import Address, Event, Recording, RecordingFailed
+from ...captures import Recorder
+from ...captures.flight import Flight
+from ...captures.flight_note import Reason
+from .. import events
+from ..clock import now_ns
+from ..events import Address, Event, Recording, RecordingFailed
+from ..ring import NONE
 from .retainer import Retainer
-from .retaining import RING, FlightConfig, RecordingConfig
-from .ring import NONE
+from .retention import RING, FlightConfig, RecordingConfig
 
 
 class RecordingRefused(Exception):

@@ -10,12 +10,12 @@ import time
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from ..decoder import Exchange, ExchangeDone, facts
-from ..decoder.filter import Filter, compile
-from ..decoder.findings import Finding, Severity
-from ..decoder.happening import Happening
-from .clock import now_ns
-from .events import FlightWanted
+from ...decoder import Exchange, ExchangeDone, facts
+from ...decoder.filter import Filter, compile
+from ...decoder.findings import Finding, Severity
+from ...decoder.happening import Happening
+from ..clock import now_ns
+from ..events import FlightWanted
 
 if TYPE_CHECKING:
     from .inspector import News

@@ -7,9 +7,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from ..captures.flight import Window
-from ..captures.recording import SEGMENT_BYTES, SEGMENT_SECONDS
-from ..captures.retention import Keep
+from ...captures.flight import Window
+from ...captures.recording import SEGMENT_BYTES, SEGMENT_SECONDS
+from ...captures.retention import Keep
 
 LEAST_SEGMENT = 64 << 10
 """Smaller segments would be more of heads than of traffic."""
@@ -93,7 +93,7 @@ class FlightConfig:
         if self.every < 0 or self.most < 1:
             raise ValueError("how often, and how many flight recordings are written, is above 0")
         if self.filters:
-            from ..decoder.filter import FilterError, compile
+            from ...decoder.filter import FilterError, compile
 
             for text in self.filters:
                 try:
@@ -101,7 +101,7 @@ class FlightConfig:
                 except FilterError as error:
                     raise ValueError(error.pointer()) from None
         if self.findings:
-            from ..decoder.findings import Severity, detectors
+            from ...decoder.findings import Severity, detectors
 
             known = {str(severity) for severity in Severity} | {kind.id for kind in detectors()}
             for word in self.findings:

@@ -1,6 +1,6 @@
 """The inspector process: reads the ring at its own pace and tells what is wrong in the traffic, as it happens.
 
-    python -m barnabas.proxy.inspector FD     FD: the supervisor's control socket; settings come as its first packet
+    python -m barnabas.proxy.observers.inspector FD     FD: the supervisor's control socket; settings come as its first packet
 
 A second reader beside the observer. What it cannot keep up with it misses, and says so; nobody waits for it.
 """
@@ -16,14 +16,14 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Any
 
-from .. import decoder
-from ..decoder import Direction, Exchange, Opaque, RequestSeen
-from ..decoder.connection import Event as Told
-from ..decoder.findings import Finding, Inspector, Severity
-from ..decoder.happening import Closed, Happening, Missing, Opened, Stray
-from .child import receive_settings
-from .clock import now_ns
-from .events import Address, Event, FindingSeen, NotInspected, encode, show
+from ... import decoder
+from ...decoder import Direction, Exchange, Opaque, RequestSeen
+from ...decoder.connection import Event as Told
+from ...decoder.findings import Finding, Inspector, Severity
+from ...decoder.happening import Closed, Happening, Missing, Opened, Stray
+from ..child import receive_settings
+from ..clock import now_ns
+from ..events import Address, Event, FindingSeen, NotInspected, encode, show
 from .flight import Tripwire
 from .observer import Consumer, Observer
 from .watcher import Watcher

@@ -12,8 +12,8 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
-from ..decoder import Exchange
-from ..decoder.filter import Filter, compile
+from ...decoder import Exchange
+from ...decoder.filter import Filter, compile
 
 COUNT = 20_000
 BYTES = 64 << 20
