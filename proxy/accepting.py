@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING
 
 from .addressing.transparent import NotIntercepted, plain
 from .bells import hush, sound
-from .board import Board
 from .connection import Connection
 from .events import Address, ClientRefused
+from .processes.worker_shared_state import Board
 
 if TYPE_CHECKING:
     from .relay import Relay

@@ -17,7 +17,7 @@ from ..plugins.rules import Rule
 from ..plugins.when import Counting
 from .clock import now_ns
 from .hits import Hits
-from .tally import Tally, first_serial
+from .processes.shared_counters import Tally, first_serial
 
 Heard = Callable[[int], None]
 """Is told the hits of a rule."""

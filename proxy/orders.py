@@ -6,8 +6,8 @@ import json
 import socket
 from typing import TYPE_CHECKING, Any
 
-from .child import PACKET
 from .events import Address, RulesKept, RulesReplaced
+from .processes.child import PACKET
 
 if TYPE_CHECKING:
     from .relay import Relay

@@ -31,10 +31,7 @@ from .addressing.probing import Prober
 from .addressing.resolver import Resolver
 from .addressing.transparent import Interception
 from .bells import hush, sound
-from .board import Board
 from .channel import Channel
-from .child import Parent
-from .child import receive_settings as receive_settings
 from .clock import CLOCK, now_ns
 from .commands import Commands
 from .connection import Connection
@@ -49,13 +46,16 @@ from .negotiation.handshake import Security
 from .negotiation.version_negotiation import Spoken
 from .orders import Orders
 from .plugged.plugged import Plugged
+from .processes.child import Parent
+from .processes.child import receive_settings as receive_settings
+from .processes.event_sender import Teller
+from .processes.shared_counters import Tally
+from .processes.worker_shared_state import Board
 from .ring import Kind, Ring, RingWriter
 from .several_rings import resume
 from .sockets import Sockets
 from .splicing import Pipes
 from .switching import switch
-from .tally import Tally
-from .telling import Teller
 from .timers import Timers
 from .unreached import LastWords
 

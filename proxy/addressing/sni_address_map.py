@@ -15,8 +15,8 @@ import time
 from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
-from ..board import Board
 from ..events import Address, BrokerFound, Event, NamesUnused
+from ..processes.worker_shared_state import Board
 from .address_map import AddressMap
 
 UNUSED, UNUSED_SECONDS = 6, 5.0

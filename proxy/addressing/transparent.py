@@ -18,8 +18,8 @@ from dataclasses import asdict, dataclass
 from hashlib import blake2b
 from typing import Any
 
-from ..board import Board
 from ..events import Address, show
+from ..processes.worker_shared_state import Board
 from .address_map import AddressMap, reason
 from .destinations import is_local
 

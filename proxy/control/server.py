@@ -19,8 +19,8 @@ from typing import Any
 
 from aiohttp import web
 
-from ..child import PACKET, receive_settings
 from ..events import ShutdownAsked, encode
+from ..processes.child import PACKET, receive_settings
 from .api import Api, Handler, answer, failure
 from .auth import Guard, Refused
 from .bounds import BODY_BYTES

@@ -8,7 +8,7 @@ from typing import Any
 from aiohttp import web
 
 from ...plugins.rules import Rule, RuleError, parse
-from ..tally import new_serial
+from ..processes.shared_counters import new_serial
 from .api import Api, answer, body_of, flag, in_path, number, only, text_of
 from .bounds import (
     HITS,

@@ -25,12 +25,12 @@ from ... import decoder
 from ...captures.index import RECORD, STATE_MASK, STATES, UNDECODED, Record
 from ...decoder import Direction, Exchange, ExchangeDone, State
 from .. import events
-from ..child import receive_settings
 from ..clock import now_ns
 from ..events import Address, show
 from ..feed import layout as feed_layout
 from ..feed.sender import FeedSender, FeedServer
 from ..observers.observer import LAST_SECONDS, Consumer, Observer
+from ..processes.child import receive_settings
 from .registry import Metrics
 from .scrape import Scrape
 from .statsd import StatsD, StatsDSender

@@ -21,9 +21,9 @@ from ...decoder import Direction, Exchange, Opaque, RequestSeen
 from ...decoder.connection import Event as Told
 from ...decoder.findings import Finding, Inspector, Severity
 from ...decoder.happening import Closed, Happening, Missing, Opened, Stray
-from ..child import receive_settings
 from ..clock import now_ns
 from ..events import Address, Event, FindingSeen, NotInspected, encode, show
+from ..processes.child import receive_settings
 from .flight import Tripwire
 from .observer import Consumer, Observer
 from .watcher import Watcher

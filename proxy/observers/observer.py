@@ -17,9 +17,9 @@ import time
 from typing import Any, Protocol
 
 from ..channel import Channel
-from ..child import Parent, receive_settings
 from ..clock import now_ns
 from ..events import Address, Counts, Event, RecordingFailed, encode
+from ..processes.child import Parent, receive_settings
 from ..reading import Lost, Record
 from ..ring import Kind
 from ..several_rings import open_reader

@@ -24,7 +24,7 @@ from typing import Any, NoReturn
 
 from ...plugins.hooks import PluginError
 from ...plugins.hooks.sources import Source
-from ..child import PACKET, receive_settings
+from ..processes.child import PACKET, receive_settings
 from . import host
 from .config import PluginsConfig
 

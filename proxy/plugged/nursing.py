@@ -8,8 +8,8 @@ import socket
 from typing import Any
 
 from ..channel import Channel
-from ..child import PACKET
-from ..children import start_child, wait_or_kill
+from ..processes.child import PACKET
+from ..processes.children import start_child, wait_or_kill
 from .cell import Cell, new_cell
 
 END_SECONDS = 2.0

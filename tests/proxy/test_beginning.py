@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 from barnabas.proxy import Proxy, ProxyConfig, ProxyError
-from barnabas.proxy.beginning import ACCEPTING, receive, until_all_accept
 from barnabas.proxy.events import Listening
+from barnabas.proxy.processes.beginning import ACCEPTING, receive, until_all_accept
 from harness.waiting import PATIENCE
 
 

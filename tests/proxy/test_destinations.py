@@ -15,7 +15,6 @@ from barnabas import decoder
 from barnabas.proxy.addressing import resolver
 from barnabas.proxy.addressing.address_map import AddressMap
 from barnabas.proxy.addressing.destinations import ITSELF, Allowed, Destinations
-from barnabas.proxy.board import Board
 from barnabas.proxy.control import ControlConfig
 from barnabas.proxy.events import (
     BrokerFound,
@@ -27,6 +26,7 @@ from barnabas.proxy.events import (
     UpstreamFailed,
 )
 from barnabas.proxy.limits import Limits
+from barnabas.proxy.processes.worker_shared_state import Board
 from barnabas.proxy.relay import Relay
 from harness import wire
 from harness.testbed import Testbed, next_event

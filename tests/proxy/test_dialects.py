@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from barnabas import decoder
 from barnabas.plugins.versions.dialect import Answer, Asked, Close, Forward, Silence, Stacked, Step
-from barnabas.proxy.board import Board
+from barnabas.proxy.processes.worker_shared_state import Board
 from barnabas.proxy.relay import Relay
 from barnabas.proxy.ring import Ring
 from harness import wire

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 from barnabas.proxy import events
-from barnabas.proxy.beginning import ACCEPTING
-from barnabas.proxy.board import Board
 from barnabas.proxy.lane import Lane
+from barnabas.proxy.processes.beginning import ACCEPTING
+from barnabas.proxy.processes.worker_shared_state import Board
 from barnabas.proxy.relay import Relay
 from barnabas.proxy.ring import Ring
 from harness import wire

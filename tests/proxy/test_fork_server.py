@@ -13,7 +13,7 @@ from barnabas.captures import open_capture
 from barnabas.proxy import Proxy, ProxyConfig
 from barnabas.proxy.control import Control, ControlConfig
 from barnabas.proxy.events import ProcessFailed
-from barnabas.proxy.fork_server import ForkServer, ForkServerGone
+from barnabas.proxy.processes.fork_server import ForkServer, ForkServerGone
 from harness import wire
 from harness.scripted import answering
 from harness.testbed import Testbed, next_event

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 from barnabas import decoder
 from barnabas.captures import open_capture
-from barnabas.proxy import restarts
 from barnabas.proxy.control import Control, ControlConfig
 from barnabas.proxy.events import (
     BrokerFound,
@@ -25,6 +24,7 @@ from barnabas.proxy.events import (
     ProxyFailed,
 )
 from barnabas.proxy.metrics.settings import MeterConfig
+from barnabas.proxy.processes import restarts
 from harness import wire
 from harness.lines import line
 from harness.testbed import Testbed, next_event

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 
-from barnabas.proxy.board import Board
-from barnabas.proxy.tally import SLOTS, Tally
+from barnabas.proxy.processes.shared_counters import SLOTS, Tally
+from barnabas.proxy.processes.worker_shared_state import Board
 
 EACH = 300
 

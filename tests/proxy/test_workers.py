@@ -19,9 +19,7 @@ from barnabas.plugins.rules import Rule
 from barnabas.proxy import Proxy, ProxyError, several_rings
 from barnabas.proxy.accepting import Acceptor
 from barnabas.proxy.addressing.transparent import Interception, NotIntercepted
-from barnabas.proxy.board import Board
 from barnabas.proxy.control import Control, ControlConfig
-from barnabas.proxy.crew import Voices
 from barnabas.proxy.events import (
     BrokerFound,
     Capped,
@@ -41,6 +39,8 @@ from barnabas.proxy.events import (
 )
 from barnabas.proxy.limits import Limits
 from barnabas.proxy.negotiation.security import TlsConfig
+from barnabas.proxy.processes.worker_pool import Voices
+from barnabas.proxy.processes.worker_shared_state import Board
 from barnabas.proxy.reading import RingReader
 from barnabas.proxy.ring import NONE, Kind, Ring, RingWriter
 from barnabas.proxy.several_rings import SeveralRings, resume
@@ -491,7 +491,7 @@ def test_the_lock_goes_with_its_holder() -> None:
     board = Board.create(2, 5000)
     program = (
         "import sys, os, signal\n"
-        "from barnabas.proxy.board import Board\n"
+        "from barnabas.proxy.processes.worker_shared_state import Board\n"
         "board = Board(int(sys.argv[1]), 1)\n"
         "with board.locked() as shared:\n"
         "    board.next_port = 6000\n"

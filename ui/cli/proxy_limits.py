@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from ...proxy.board import MOST_WORKERS
 from ...proxy.limits import Limits
+from ...proxy.processes.worker_shared_state import MOST_WORKERS
 from .failure import Failure
 
 PANEL = "Limits"

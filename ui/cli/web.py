@@ -9,7 +9,7 @@ import sys
 import typer
 
 from ...proxy.control.auth import is_loopback
-from ...proxy.interpreter import python
+from ...proxy.processes.interpreter import python
 from ..tui.safe import visible
 from ..web.server import Pages, available, until_stopped
 from .failure import Failure

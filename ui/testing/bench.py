@@ -16,7 +16,7 @@ from ...proxy import Proxy, ProxyConfig
 from ...proxy.control import Control, ControlConfig
 from ...proxy.control.client import ControlError
 from ...proxy.events import show
-from ...proxy.fork_server import ForkServer
+from ...proxy.processes.fork_server import ForkServer
 from ...proxy.replay.dialing import Dialer
 from ...proxy.replay.target import Target, TargetFailed
 

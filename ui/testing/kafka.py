@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ...decoder import DecodeError, api_versions
-from ...proxy.interpreter import python
+from ...proxy.processes.interpreter import python
 from .kafka_release import KafkaFailed, Release, java
 
 HOST = "127.0.0.1"

@@ -20,7 +20,7 @@ from typing import Any
 from ...captures import Capture
 from ...decoder.findings import Finding, Scene
 from ...decoder.findings.groups import Groups
-from ...proxy.interpreter import python
+from ...proxy.processes.interpreter import python
 from .story import Story
 
 _SIZE = struct.Struct("<Q")

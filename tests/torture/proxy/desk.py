@@ -18,10 +18,10 @@ from typing import Any
 from barnabas.decoder.frame import MAX_FRAME, foreign_protocol
 from barnabas.plugins.rules import Rule
 from barnabas.proxy.addressing.address_map import AddressMap
-from barnabas.proxy.board import Board
 from barnabas.proxy.connection import Connection
 from barnabas.proxy.events import Address, Event, NotKafka
 from barnabas.proxy.lane import Lane
+from barnabas.proxy.processes.worker_shared_state import Board
 from barnabas.proxy.reading import Lost, Record, RingReader
 from barnabas.proxy.relay import Relay
 from barnabas.proxy.ring import NONE, Kind, Ring

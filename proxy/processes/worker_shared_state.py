@@ -21,8 +21,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from .bells import shared_memory
-from .tally import SIZE as TALLY
+from ..bells import shared_memory
+from .shared_counters import SIZE as TALLY
 
 MOST_WORKERS = 32
 LOCK_SECONDS = 0.25

@@ -23,15 +23,11 @@ from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import Any
 
-from ..plugins.rules import Rule
-from .addressing.address_map import reason
-from .assigning import INSPECTOR, OBSERVER, for_inspector, for_observer, for_relays
-from .beginning import ACCEPTING, SECONDS, Said, receive, until_all_accept
-from .bells import new_bell
-from .children import Children
-from .control.starting import ControlStart, insecure
-from .crew import Crew, Voices, relay_names
-from .events import (
+from ...plugins.rules import Rule
+from ..addressing.address_map import reason
+from ..bells import new_bell
+from ..control.starting import ControlStart, insecure
+from ..events import (
     Address,
     Event,
     FlightWanted,
@@ -44,14 +40,18 @@ from .events import (
     WorkerStarted,
     decode,
 )
+from ..metrics.settings import READER as METER
+from ..metrics.settings import Metering, heard
+from ..proxy_config import ProxyConfig as ProxyConfig
+from ..proxy_config import ProxyError as ProxyError
+from .assigning import INSPECTOR, OBSERVER, for_inspector, for_observer, for_relays
+from .beginning import ACCEPTING, SECONDS, Said, receive, until_all_accept
+from .children import Children
 from .fork_server import ForkServer
-from .metrics.settings import READER as METER
-from .metrics.settings import Metering, heard
 from .preparing import Prepared, prepared
-from .proxy_config import ProxyConfig as ProxyConfig
-from .proxy_config import ProxyError as ProxyError
 from .restarts import MOST, Restarts
-from .tally import Serials
+from .shared_counters import Serials
+from .worker_pool import Crew, Voices, relay_names
 
 ENDING_SECONDS, HEARING_SECONDS = 5.0, 30.0
 """What relays may take beyond `drain_seconds` before they are killed, and what is left of their events to be heard: a

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from .control.starting import ControlStart
+from ..control.starting import ControlStart
+from ..proxy_config import ProxyConfig
 from .preparing import Prepared
-from .proxy_config import ProxyConfig
 
 OBSERVER = 0
 INSPECTOR = 1

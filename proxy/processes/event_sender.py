@@ -6,8 +6,8 @@ import socket
 import time
 from collections.abc import Callable
 
+from ..events import Event, Suppressed, encode
 from .beginning import ACCEPTING
-from .events import Event, Suppressed, encode
 
 EVENTS_PER_SECOND = 200
 

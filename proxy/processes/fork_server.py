@@ -1,7 +1,7 @@
 """A process that has everything loaded, whose forks become a proxy's processes: there in milliseconds, where a fresh interpreter
 needs half a second. For those who start a great many proxies, such as tests; Linux alone.
 
-    python -m barnabas.proxy.fork_server FD      FD: the owner's socket; it ends when that does
+    python -m barnabas.proxy.processes.fork_server FD      FD: the owner's socket; it ends when that does
 
 A request is one packet: the module, the numbers that its descriptors have here, and the descriptors themselves. The answer
 has the fork's pid and a pidfd. The fork server is the parent of all, so their exit codes are asked of it.
@@ -24,14 +24,15 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import NoReturn
 
+from ..editing import watched
 from .child import Parent
-from .editing import watched
 from .interpreter import python
 
 PACKET = 4096
 MOST_FDS = 250
 """That Linux lets through with one packet (SCM_MAX_FD is 253)."""
 START_SECONDS = 60.0
+_PROXY = __package__.rpartition(".")[0]
 _MODULES = {"control": "control.server"}
 _LOADED = ("relay", "observers.observer", "observers.inspector", "control.server")
 
@@ -92,7 +93,7 @@ class ForkServer:
         self._lock = threading.Lock()
         with theirs:
             self._process = subprocess.Popen(
-                python("proxy.fork_server", str(theirs.fileno())),
+                python("proxy.processes.fork_server", str(theirs.fileno())),
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 process_group=0,
@@ -151,7 +152,7 @@ def serve(owner: socket.socket) -> Callable[[], None] | None:
             _renumber(sent, asked["fds"])
             os.setpgid(0, 0)  # Ctrl-C in a terminal does not reach it
             sys.argv = [asked["start"], str(asked["fds"][0])]
-            run: Callable[[], None] = import_module(f"{__package__}.{asked['start']}").main
+            run: Callable[[], None] = import_module(f"{_PROXY}.{asked['start']}").main
             return run
         pidfd = os.pidfd_open(pid)
         socket.send_fds(owner, [json.dumps({"pid": pid}).encode()], [pidfd])
@@ -173,7 +174,7 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     owner = socket.socket(fileno=int(sys.argv[1]))
     for name in _LOADED:
-        import_module(f"{__package__}.{name}")
+        import_module(f"{_PROXY}.{name}")
     watched()  # every relay asks for it as it begins
     gc.collect()
     gc.freeze()

@@ -11,17 +11,17 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
-from ..plugins.hooks.sources import PluginError
-from .addressing.address_map import listen, reason
-from .addressing.transparent import EVERYWHERE, prepare_listener
-from .board import MOST_WORKERS
-from .control.starting import ControlStart, ControlStartError
-from .crew import relay_names
-from .events import Address, Event, Listening, show
-from .metrics.settings import MeterError, Metering
-from .negotiation.security import SecurityError, describe, prepare
-from .plugged.checking import check
-from .proxy_config import ProxyConfig, ProxyError
+from ...plugins.hooks.sources import PluginError
+from ..addressing.address_map import listen, reason
+from ..addressing.transparent import EVERYWHERE, prepare_listener
+from ..control.starting import ControlStart, ControlStartError
+from ..events import Address, Event, Listening, show
+from ..metrics.settings import MeterError, Metering
+from ..negotiation.security import SecurityError, describe, prepare
+from ..plugged.checking import check
+from ..proxy_config import ProxyConfig, ProxyError
+from .worker_pool import relay_names
+from .worker_shared_state import MOST_WORKERS
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,10 +11,9 @@ import socket
 import time
 from typing import Any
 
-from .bells import new_bell
-from .board import Board
-from .clock import now_ns
-from .events import (
+from ..bells import new_bell
+from ..clock import now_ns
+from ..events import (
     Address,
     BrokersDown,
     Capped,
@@ -30,8 +29,9 @@ from .events import (
     RulesKept,
     RulesReplaced,
 )
-from .ring import Kind, Ring, RingWriter
-from .several_rings import resume
+from ..ring import Kind, Ring, RingWriter
+from ..several_rings import resume
+from .worker_shared_state import Board
 
 RING_BYTES = 16 << 20
 LOSSLESS_RING_BYTES = 32 << 20
