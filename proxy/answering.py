@@ -16,7 +16,7 @@ from .heads import Heads
 from .inflight import REQUEST, Flights, InFlight
 from .negotiation import version_adapter
 from .plugged.questions import Seen
-from .ring import Kind
+from .ring.ring import Kind
 
 if TYPE_CHECKING:
     from .relay import Relay

@@ -25,7 +25,7 @@ from .holding import Holding
 from .lane import Lane
 from .negotiation import version_adapter
 from .negotiation.tls import TlsSocket
-from .ring import NONE, Kind
+from .ring.ring import NONE, Kind
 from .sift import Sifting
 from .unreached import LastWords
 

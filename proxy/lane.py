@@ -31,7 +31,7 @@ from .addressing.node_endpoint_scanner import Tail
 from .clock import now_ns
 from .editing import ADDRESS_APIS, ENDPOINT_LIMIT
 from .inflight import IN_FLIGHT_LIMIT, key_and_version
-from .ring import CAREFUL_CHUNK, CHUNK, NONE, Kind
+from .ring.ring import CAREFUL_CHUNK, CHUNK, NONE, Kind
 from .sift import SIZE
 from .splicing import BEGINNING, LEAST, Splicing
 from .switching import HEAD_KEPT

@@ -30,7 +30,6 @@ from .addressing.mapping import make_address_map
 from .addressing.probing import Prober
 from .addressing.resolver import Resolver
 from .addressing.transparent import Interception
-from .bells import hush, sound
 from .channel import Channel
 from .clock import CLOCK, now_ns
 from .commands import Commands
@@ -51,8 +50,9 @@ from .processes.child import receive_settings as receive_settings
 from .processes.event_sender import Teller
 from .processes.shared_counters import Tally
 from .processes.worker_shared_state import Board
-from .ring import Kind, Ring, RingWriter
-from .several_rings import resume
+from .ring.merged_rings import resume
+from .ring.ring import Kind, Ring, RingWriter
+from .ring.wakeup import hush, sound
 from .sockets import Sockets
 from .splicing import Pipes
 from .switching import switch

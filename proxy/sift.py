@@ -17,7 +17,7 @@ from ..decoder.frame import foreign_protocol
 from ..decoder.skeleton import Skeleton
 from .addressing.node_endpoint_scanner import Tail
 from .editing import PRODUCE
-from .ring import CHUNK, NONE, Kind
+from .ring.ring import CHUNK, NONE, Kind
 
 if TYPE_CHECKING:
     from .connection import Connection

@@ -13,7 +13,7 @@ import fcntl
 import os
 import socket
 
-from .ring import Kind
+from .ring.ring import Kind
 from .sift import SIZE, Sifting
 
 LEAST = 64 * 1024

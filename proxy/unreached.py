@@ -13,7 +13,7 @@ from ..decoder import facts, peek_request
 from ..decoder.frame import Framer, NotFrames
 from .clock import now_ns
 from .events import ClientTried
-from .ring import NONE, Kind
+from .ring.ring import NONE, Kind
 
 if TYPE_CHECKING:
     from .connection import Connection

@@ -70,7 +70,7 @@ extern PyTypeObject *Tail_type;
 int64_t tail_feed(Tail *tail, const uint8_t *data, int64_t size); /* the place where the endpoints begin, or -1 */
 int tail_ready(PyObject *module);
 
-/* ring.c: the writer's side of proxy/ring.py */
+/* ring.c: the writer's side of proxy/ring/ring.py */
 #define RING_READERS 7
 #define RING_CHUNK (256 << 10)
 #define RING_CAREFUL (64 << 10)

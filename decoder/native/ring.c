@@ -1,4 +1,4 @@
-/* The writer's side of the ring: what proxy/ring.py's PlainPen does, in C; the layout of the memory is described there. */
+/* The writer's side of the ring: what proxy/ring/ring.py's PlainPen does, in C; the layout of the memory is described there. */
 #include "relay.h"
 #ifndef __linux__
 int ring_ready(PyObject *module) { return module != NULL; } /* the relay does it in Python there */

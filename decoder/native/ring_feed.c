@@ -1,4 +1,4 @@
-/* From the ring onto tracks: what proxy/reading.py, the observer and captures/tracks.py (or proxy/observers/counting.py) do, for
+/* From the ring onto tracks: what proxy/ring/reader.py, the observer and captures/tracks.py (or proxy/observers/counting.py) do, for
    chunks of connections that are on a track and go on where they were. In front of any other chunk it stops. */
 #include "cursor.h"
 #include "recording.h"
@@ -11,7 +11,7 @@ int ring_feed_ready(PyObject *module) { return module != NULL; } /* the readers 
 
 #define SLOT 64
 #define BEGINNING (16 << 10) /* bytes of a frame that goes on behind its chunk, to see what of it nobody looks at */
-enum { SEQUENCE = 3, POSITION, BLOCKED, BLOCKS = 64 };          /* words of the header, as proxy/ring.py has them */
+enum { SEQUENCE = 3, POSITION, BLOCKED, BLOCKS = 64 };          /* words of the header, as proxy/ring/ring.py has them */
 enum { ACTIVE, READ_SEQUENCE, READ_POSITION, WAITING, SNAPSHOT }; /* words of a reader's block */
 enum { BLOCK = 2 };
 enum { AT, META, TIME, PLACE, LENGTH, FIRST, STREAM, TOTAL, FIELDS }; /* of a descriptor */
@@ -42,7 +42,7 @@ static void publish(RingFeed *feed, uint64_t cursor, uint64_t end) {
     }
 }
 
-/* Whether a connection's direction goes on at `stream` by itself; its numbers are described in proxy/reading.py. Then it is
+/* Whether a connection's direction goes on at `stream` by itself; its numbers are described in proxy/ring/reader.py. Then it is
    moved on by `length`. */
 static int goes_on(PyObject *streams, PyObject *connection, int direction, uint64_t stream, uint64_t length) {
     PyObject *known = PyDict_GetItemWithError(streams, connection);

@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from ..bells import hush, new_bell, sound
+from ..ring.wakeup import hush, new_bell, sound
 
 SocketAddress = tuple[socket.AddressFamily, tuple[str, int] | tuple[str, int, int, int]]
 Answer = list[SocketAddress] | OSError

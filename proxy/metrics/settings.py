@@ -15,9 +15,9 @@ from typing import Any
 
 from .. import events
 from ..addressing.address_map import reason
-from ..bells import new_bell
 from ..events import Address, WorkerEnded, show
 from ..feed import layout as feed_layout
+from ..ring.wakeup import new_bell
 
 SEND_BYTES = 4 << 20
 BY = ("client", "topic")

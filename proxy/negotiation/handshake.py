@@ -23,7 +23,7 @@ from ...decoder.frame import Direction
 from ..addressing.sni_address_map import NamedBrokers
 from ..clock import now_ns
 from ..events import LoggedIn, LoginFailed, NotVerified, RelayFault, TlsFailed, UpstreamFailed
-from ..ring import Kind
+from ..ring.ring import Kind
 from .sasl import Conversation, LoginRefused, SaslConfig, Work, conversation
 from .security import ServerContexts, TlsConfig, client_context, restore
 from .tls import TlsFault, TlsSocket

@@ -20,9 +20,9 @@ from ..channel import Channel
 from ..clock import now_ns
 from ..events import Address, Counts, Event, RecordingFailed, encode
 from ..processes.child import Parent, receive_settings
-from ..reading import Lost, Record
-from ..ring import Kind
-from ..several_rings import open_reader
+from ..ring.merged_rings import open_reader
+from ..ring.reader import Lost, Record
+from ..ring.ring import Kind
 from .counting import Counting
 from .recordings import Recordings
 

@@ -20,7 +20,7 @@ from ...captures.flight_note import Reason
 from .. import events
 from ..clock import now_ns
 from ..events import Address, Event, Recording, RecordingFailed
-from ..ring import NONE
+from ..ring.ring import NONE
 from .retainer import Retainer
 from .retention import RING, FlightConfig, RecordingConfig
 

@@ -8,7 +8,7 @@ import struct
 import time
 from typing import NamedTuple
 
-from ..bells import shared_memory
+from ..ring.wakeup import shared_memory
 
 _LAYOUT = struct.Struct("=qqqii")
 

@@ -25,7 +25,6 @@ from typing import Any
 
 from ...plugins.rules import Rule
 from ..addressing.address_map import reason
-from ..bells import new_bell
 from ..control.starting import ControlStart, insecure
 from ..events import (
     Address,
@@ -44,6 +43,7 @@ from ..metrics.settings import READER as METER
 from ..metrics.settings import Metering, heard
 from ..proxy_config import ProxyConfig as ProxyConfig
 from ..proxy_config import ProxyError as ProxyError
+from ..ring.wakeup import new_bell
 from .assigning import INSPECTOR, OBSERVER, for_inspector, for_observer, for_relays
 from .beginning import ACCEPTING, SECONDS, Said, receive, until_all_accept
 from .children import Children

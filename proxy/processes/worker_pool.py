@@ -11,7 +11,6 @@ import socket
 import time
 from typing import Any
 
-from ..bells import new_bell
 from ..clock import now_ns
 from ..events import (
     Address,
@@ -29,8 +28,9 @@ from ..events import (
     RulesKept,
     RulesReplaced,
 )
-from ..ring import Kind, Ring, RingWriter
-from ..several_rings import resume
+from ..ring.merged_rings import resume
+from ..ring.ring import Kind, Ring, RingWriter
+from ..ring.wakeup import new_bell
 from .worker_shared_state import Board
 
 RING_BYTES = 16 << 20

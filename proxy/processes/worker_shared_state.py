@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from ..bells import shared_memory
+from ..ring.wakeup import shared_memory
 from .shared_counters import SIZE as TALLY
 
 MOST_WORKERS = 32

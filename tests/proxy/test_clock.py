@@ -9,8 +9,8 @@ import pytest
 from barnabas.plugins.rules import Rule
 from barnabas.proxy.clock import CLOCK, FAR_NS, SLEW, Clock
 from barnabas.proxy.events import RuleHit
-from barnabas.proxy.reading import Record
-from barnabas.proxy.ring import Kind
+from barnabas.proxy.ring.reader import Record
+from barnabas.proxy.ring.ring import Kind
 from torture.proxy.desk import Desk
 from torture.proxy.test_correlation import heartbeat
 

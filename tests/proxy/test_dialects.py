@@ -15,7 +15,7 @@ from barnabas import decoder
 from barnabas.plugins.versions.dialect import Answer, Asked, Close, Forward, Silence, Stacked, Step
 from barnabas.proxy.processes.worker_shared_state import Board
 from barnabas.proxy.relay import Relay
-from barnabas.proxy.ring import Ring
+from barnabas.proxy.ring.ring import Ring
 from harness import wire
 from harness.testbed import Testbed
 

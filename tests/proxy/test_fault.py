@@ -14,7 +14,7 @@ from barnabas.proxy.lane import Lane
 from barnabas.proxy.processes.beginning import ACCEPTING
 from barnabas.proxy.processes.worker_shared_state import Board
 from barnabas.proxy.relay import Relay
-from barnabas.proxy.ring import Ring
+from barnabas.proxy.ring.ring import Ring
 from harness import wire
 from harness.scripted import answering
 from harness.testbed import Testbed

@@ -12,8 +12,9 @@ import threading
 from pathlib import Path
 
 import pytest
-from barnabas.proxy import bells, polling
+from barnabas.proxy import polling
 from barnabas.proxy.polling import EDGE, READ, WRITE, SelectorPoll
+from barnabas.proxy.ring import wakeup
 from harness import wire
 from harness.processes import comes_to_rest
 from harness.scripted import echo
@@ -26,7 +27,7 @@ def portable(monkeypatch: pytest.MonkeyPatch) -> None:
     """As on a system that is not Linux, in this process and in those it starts."""
     monkeypatch.setenv("BARNABAS_POLL", "selectors")
     monkeypatch.setattr(polling, "PORTABLE", True)
-    monkeypatch.setattr(bells, "PORTABLE", True)
+    monkeypatch.setattr(wakeup, "PORTABLE", True)
 
 
 def test_the_right_one_is_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,19 +84,19 @@ def test_a_socket_that_nobody_serves_rests(monkeypatch: pytest.MonkeyPatch) -> N
 def test_bells(kind: str, request: pytest.FixtureRequest) -> None:
     if kind == "pipe":
         request.getfixturevalue("portable")
-    bell = bells.new_bell()
+    bell = wakeup.new_bell()
     try:
         assert not select.select([bell], [], [], 0)[0]
-        bells.hush(bell)  # silent: nothing happens
+        wakeup.hush(bell)  # silent: nothing happens
         for _ in range(100_000 if kind == "pipe" else 10):
-            bells.sound(bell)  # never waits, also when nobody listens
+            wakeup.sound(bell)  # never waits, also when nobody listens
         assert select.select([bell], [], [], 0)[0]
         for _ in attempts(pause=0):
-            bells.hush(bell)
+            wakeup.hush(bell)
             if silent := not select.select([bell], [], [], 0)[0]:
                 break
         assert silent
-        bells.sound(bell)
+        wakeup.sound(bell)
         assert select.select([bell], [], [], 0)[0]
         assert not os.get_inheritable(bell)
     finally:
@@ -104,7 +105,7 @@ def test_bells(kind: str, request: pytest.FixtureRequest) -> None:
 
 def test_memory_without_a_name(portable: None) -> None:
     before = set(os.listdir("/dev/shm"))
-    fd = bells.shared_memory("barnabas-test", 8192)
+    fd = wakeup.shared_memory("barnabas-test", 8192)
     assert os.fstat(fd).st_size == 8192 and os.fstat(fd).st_nlink == 0
     assert set(os.listdir("/dev/shm")) == before
     os.close(fd)

@@ -9,8 +9,8 @@ import threading
 from collections.abc import Iterator
 
 import pytest
-from barnabas.proxy.reading import Lost, Record, RingReader
-from barnabas.proxy.ring import CHUNK, HOT, NONE, Kind, Ring, RingWriter
+from barnabas.proxy.ring.reader import Lost, Record, RingReader
+from barnabas.proxy.ring.ring import CHUNK, HOT, NONE, Kind, Ring, RingWriter
 from harness.waiting import PATIENCE, until
 
 SIZE = 4 * CHUNK

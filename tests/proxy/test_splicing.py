@@ -19,8 +19,8 @@ from barnabas.captures.verifying import verify
 from barnabas.plugins.rules import Rule
 from barnabas.proxy import Proxy, splicing
 from barnabas.proxy.events import ConnectionClosed, Counts
-from barnabas.proxy.reading import Lost, RingReader
-from barnabas.proxy.ring import NONE, Kind, Ring, RingWriter
+from barnabas.proxy.ring.reader import Lost, RingReader
+from barnabas.proxy.ring.ring import NONE, Kind, Ring, RingWriter
 from harness import wire
 from harness.scripted import answering
 from harness.testbed import Testbed, next_event

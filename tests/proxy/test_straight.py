@@ -16,8 +16,8 @@ from barnabas.decoder.accelerator import native
 from barnabas.proxy.observers import recordings
 from barnabas.proxy.observers.counting import Counting
 from barnabas.proxy.observers.recordings import Recordings
-from barnabas.proxy.reading import Lost, Record, RingReader
-from barnabas.proxy.ring import CHUNK, NONE, Kind, Ring, RingWriter
+from barnabas.proxy.ring.reader import Lost, Record, RingReader
+from barnabas.proxy.ring.ring import CHUNK, NONE, Kind, Ring, RingWriter
 from retold.mixed_traffic import SECRET, START, MixedTraffic
 from torture.proxy.traffic import produce
 

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import pytest
 from barnabas import captures, decoder
 from barnabas.plugins.rules import Rule
-from barnabas.proxy import Proxy, ProxyError, several_rings
+from barnabas.proxy import Proxy, ProxyError
 from barnabas.proxy.accepting import Acceptor
 from barnabas.proxy.addressing.transparent import Interception, NotIntercepted
 from barnabas.proxy.control import Control, ControlConfig
@@ -41,9 +41,10 @@ from barnabas.proxy.limits import Limits
 from barnabas.proxy.negotiation.security import TlsConfig
 from barnabas.proxy.processes.worker_pool import Voices
 from barnabas.proxy.processes.worker_shared_state import Board
-from barnabas.proxy.reading import RingReader
-from barnabas.proxy.ring import NONE, Kind, Ring, RingWriter
-from barnabas.proxy.several_rings import SeveralRings, resume
+from barnabas.proxy.ring import merged_rings
+from barnabas.proxy.ring.merged_rings import SeveralRings, resume
+from barnabas.proxy.ring.reader import RingReader
+from barnabas.proxy.ring.ring import NONE, Kind, Ring, RingWriter
 from harness import scripted, wire
 from harness.scripted import Broker
 from harness.testbed import Testbed
@@ -454,11 +455,11 @@ def test_rings_are_read_in_the_order_of_their_times(rings: Rings) -> None:
 
 def test_a_new_record_waits_for_an_earlier_one_of_another_ring(rings: Rings, monkeypatch: pytest.MonkeyPatch) -> None:
     now = 10**18
-    monkeypatch.setattr(several_rings, "now_ns", lambda: now)
+    monkeypatch.setattr(merged_rings, "now_ns", lambda: now)
     rings.write(0, 1, now)
     assert list(rings.reader.read()) == []
     rings.write(1, 2, now - 1000)
-    now += several_rings.HOLD_NS
+    now += merged_rings.HOLD_NS
     assert [record.connection for record in rings.read(2)] == [2, 1]
 
 

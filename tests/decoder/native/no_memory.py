@@ -38,8 +38,8 @@ from barnabas.plugins.book import RuleBook
 from barnabas.plugins.rules import Rule
 from barnabas.proxy.addressing.node_endpoint_scanner import Tail
 from barnabas.proxy.keeping import Keeping
-from barnabas.proxy.reading import RingReader
-from barnabas.proxy.ring import CHUNK, NONE, Kind, Ring, RingWriter
+from barnabas.proxy.ring.reader import RingReader
+from barnabas.proxy.ring.ring import CHUNK, NONE, Kind, Ring, RingWriter
 from harness.wire import with_size
 
 PRODUCE, METADATA, HEARTBEAT, FETCH = (facts.api_key(name) for name in ("Produce", "Metadata", "Heartbeat", "Fetch"))

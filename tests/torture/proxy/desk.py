@@ -22,9 +22,9 @@ from barnabas.proxy.connection import Connection
 from barnabas.proxy.events import Address, Event, NotKafka
 from barnabas.proxy.lane import Lane
 from barnabas.proxy.processes.worker_shared_state import Board
-from barnabas.proxy.reading import Lost, Record, RingReader
 from barnabas.proxy.relay import Relay
-from barnabas.proxy.ring import NONE, Kind, Ring
+from barnabas.proxy.ring.reader import Lost, Record, RingReader
+from barnabas.proxy.ring.ring import NONE, Kind, Ring
 
 BROKER = ("10.20.30.40", 9092)
 """Where the brokers are that responses name: nobody may ever hear of it."""

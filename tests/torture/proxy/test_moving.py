@@ -10,8 +10,8 @@ import pytest
 from barnabas import decoder
 from barnabas.plugins.rules import Rule
 from barnabas.proxy.lane import Lane
-from barnabas.proxy.reading import Record
-from barnabas.proxy.ring import Kind
+from barnabas.proxy.ring.reader import Record
+from barnabas.proxy.ring.ring import Kind
 from barnabas.proxy.sift import MOVES
 from harness.slices import only, thin
 from torture.proxy.desk import BROKER, cut

@@ -25,8 +25,8 @@ import struct
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
-from ..decoder.accelerator import native
-from .bells import shared_memory, sound
+from ...decoder.accelerator import native
+from .wakeup import shared_memory, sound
 
 CHUNK = 256 * 1024
 """Most bytes of one chunk; one `recv_into` asks for no more."""

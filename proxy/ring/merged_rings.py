@@ -16,10 +16,10 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from .bells import hush
-from .clock import now_ns
-from .reading import Lost, Record, RingReader, Straight
+from ..clock import now_ns
+from .reader import Lost, Record, RingReader, Straight
 from .ring import _HEADER, _SLOT, _W_SEQUENCE, DESCRIPTOR, Kind, Ring, RingWriter
+from .wakeup import hush
 
 HOLD_NS = 2_000_000
 """How long a record waits for earlier ones of other rings."""

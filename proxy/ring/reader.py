@@ -17,8 +17,7 @@ from array import array
 from collections.abc import Iterator
 from typing import Any, NamedTuple, Protocol
 
-from ..decoder.accelerator import native
-from .bells import hush, sound
+from ...decoder.accelerator import native
 from .ring import (
     _HEADER,
     _SLOT,
@@ -37,6 +36,7 @@ from .ring import (
     Kind,
     Ring,
 )
+from .wakeup import hush, sound
 
 _KINDS = {int(kind): kind for kind in Kind}
 _DATA = Kind.DATA
