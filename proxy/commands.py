@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..decoder.filter import FilterError
 from .channel import Channel
-from .live_rules import NoSuchRule, RuleExists, Standing
+from .interception.live_rules import NoSuchRule, RuleExists, Standing
 
 if TYPE_CHECKING:
     from .relay import Relay

@@ -21,7 +21,7 @@ from .addressing.resolver import Answer as Resolved
 from .addressing.resolver import SocketAddress
 from .clock import now_ns
 from .events import Address, ConnectionClosed, ConnectionOpened, NotKafka, UpstreamFailed
-from .holding import Holding
+from .interception.request_interceptor import Holding
 from .lane import Lane
 from .negotiation import version_adapter
 from .negotiation.tls import TlsSocket

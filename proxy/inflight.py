@@ -23,13 +23,13 @@ from ..decoder.strides import PythonQueue, Queue, place_of, selection
 from ..plugins.fate import Fate
 from ..plugins.versions.dialect import Asked, Dialect
 from .clock import now_ns
-from .editing import PRODUCE
+from .interception.frame_editor import PRODUCE
 from .sift import MOVES
 from .switching import ANY_API
 
 if TYPE_CHECKING:
     from ..decoder import Exchange
-    from .held_frames import Kept
+    from .interception.held_frames import Kept
     from .lane import Lane
     from .plugged.own_request import OwnRequest
     from .plugged.questions import Seen

@@ -29,8 +29,8 @@ from ..decoder.strides import (
 )
 from .addressing.node_endpoint_scanner import Tail
 from .clock import now_ns
-from .editing import ADDRESS_APIS, ENDPOINT_LIMIT
 from .inflight import IN_FLIGHT_LIMIT, key_and_version
+from .interception.frame_editor import ADDRESS_APIS, ENDPOINT_LIMIT
 from .ring.ring import CAREFUL_CHUNK, CHUNK, NONE, Kind
 from .sift import SIZE
 from .splicing import BEGINNING, LEAST, Splicing

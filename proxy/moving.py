@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ..decoder.accelerator import native
 from ..decoder.strides import selection_table
 from . import polling
-from .editing import ENDPOINT_APIS
+from .interception.frame_editor import ENDPOINT_APIS
 from .sift import MOVES
 
 if TYPE_CHECKING:

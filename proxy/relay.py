@@ -34,12 +34,12 @@ from .channel import Channel
 from .clock import CLOCK, now_ns
 from .commands import Commands
 from .connection import Connection
-from .editing import METADATA, Editor, watched
 from .events import Address, ClockSet, Event, ReaderStuck, RelayFault
-from .intercepts import Intercepts
+from .interception.frame_editor import METADATA, Editor, watched
+from .interception.intercepts import Intercepts
+from .interception.live_rules import LiveRules
 from .lane import Lane
 from .limits import Guard
-from .live_rules import LiveRules
 from .moving import make_mover, make_turn
 from .negotiation.handshake import Security
 from .negotiation.version_negotiation import Spoken

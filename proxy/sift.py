@@ -16,7 +16,7 @@ from ..decoder.frame import MAX_FRAME as MAX_FRAME  # `limits` may lower it
 from ..decoder.frame import foreign_protocol
 from ..decoder.skeleton import Skeleton
 from .addressing.node_endpoint_scanner import Tail
-from .editing import PRODUCE
+from .interception.frame_editor import PRODUCE
 from .ring.ring import CHUNK, NONE, Kind
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .editing import HIGHEST_VERSION, KNOWN, PRODUCE, produce_acks
+from .interception.frame_editor import HIGHEST_VERSION, KNOWN, PRODUCE, produce_acks
 
 if TYPE_CHECKING:
     from .connection import Connection

@@ -7,7 +7,7 @@
 #define HEAD_KEPT 128    /* as proxy/switching.py */
 #define IN_FLIGHT 8192   /* as proxy/inflight.py */
 #define KEPT 4096        /* as proxy/lane.py */
-#define ENDPOINT_LIMIT 16384 /* as proxy/editing.py */
+#define ENDPOINT_LIMIT 16384 /* as proxy/interception/frame_editor.py */
 
 static PyObject *s_follow, *s_glance, *s_glance_requests, *s_scan, *s_asked, *s_table;
 

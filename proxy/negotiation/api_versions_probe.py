@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from ...decoder import api_versions
 from ..addressing.resolver import SocketAddress
-from ..editing import framed
+from ..interception.frame_editor import framed
 
 if TYPE_CHECKING:
     from ..events import Address

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 from ...decoder import releases
 from ...plugins.versions.dialect import Asked, Dialect, Step
-from .. import carrying
 from ..clock import now_ns
-from ..editing import API_VERSIONS
+from ..interception import fault_executor
+from ..interception.frame_editor import API_VERSIONS
 from .api_versions_probe import ANSWERED_WITHIN, CLOSES, IS_SILENT, possible
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class Learning:
         lane, now = connection.request, now_ns()
         lane.waits -= 1
         then(now)
-        carrying.go_on(lane, now)
+        fault_executor.go_on(lane, now)
 
     def _overdue(self) -> None:
         if self._then is None or self._connection.closed:

@@ -14,17 +14,17 @@ from ...decoder.strides import selection
 from ...plugins.fate import FOREVER, At, Cut, Fate
 from ...plugins.versions.dialect import Answer, Asked, Close, Dialect, Forward, Silence, Stacked
 from ...plugins.versions.pretence import Pretence
-from .. import carrying
-from ..editing import API_VERSIONS, HIGHEST_VERSION, KNOWN, framed
 from ..events import NotTranslated, Undecoded
 from ..inflight import REQUEST, InFlight
+from ..interception import fault_executor
+from ..interception.frame_editor import API_VERSIONS, HIGHEST_VERSION, KNOWN, framed
 from .api_versions_probe import ASKING
 from .learning import ABOUT, learning
 
 if TYPE_CHECKING:
     from typing import Any
 
-    from ..answering import Answering
+    from ..interception.response_orderer import Answering
     from ..sift import Sifting
 
 OWN_IDS = 0x7F000000
@@ -117,7 +117,7 @@ def asked(connection: Answering, entry: InFlight, sent: bytes, original: bytes, 
     elif isinstance(step, Silence):
         connection.wait_for_response(entry)  # whatever would be answered behind it has to wait
         fate = Fate("", 0, silence=FOREVER, silent=(True, False))
-        carrying.before_the_broker(connection, fate, sent, original, now)
+        fault_executor.before_the_broker(connection, fate, sent, original, now)
     return True
 
 

@@ -21,8 +21,8 @@ from .version_adapter import speak
 
 if TYPE_CHECKING:
     from ..addressing.resolver import SocketAddress
-    from ..answering import Answering
     from ..connection import Connection
+    from ..interception.response_orderer import Answering
     from ..relay import Relay
 
 Offers = Mapping[int, tuple[int, int]]

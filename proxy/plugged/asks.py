@@ -17,7 +17,7 @@ from ..inflight import InFlight, entry_id
 from .own_request import OwnRequest
 
 if TYPE_CHECKING:
-    from ..answering import Answering
+    from ..interception.response_orderer import Answering
     from ..relay import Relay
     from .plugged import Plugged
 

@@ -1,6 +1,6 @@
 """Plugins in the relay: which messages they see, and what becomes of those.
 
-A message that a hook is for waits in its lane, as one that a rule delays does (`carrying.wait`): its direction of its
+A message that a hook is for waits in its lane, as one that a rule delays does (`fault_executor.wait`): its direction of its
 connection stops, nothing else does. It goes on as the host says, or as it came when its budget is spent. Requests come
 here before rules see them, responses when rules are done with them.
 """
@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any
 from ...decoder.filter import compile
 from ...plugins import fetch_sessions
 from ...plugins.fetch_sessions import FETCH
-from .. import carrying
 from ..clock import now_ns
-from ..editing import API_VERSIONS, METADATA, framed
 from ..events import PluginLate, RelayFault, show
 from ..inflight import REQUEST
-from ..request_frames import gets_response
+from ..interception import fault_executor
+from ..interception.frame_editor import API_VERSIONS, METADATA, framed
+from ..interception.request_frames import gets_response
 from .asks import Asks
 from .config import PluginsConfig
 from .hosts import Hosts
@@ -28,8 +28,8 @@ from .own_request import OwnRequest
 from .questions import Question, Questions, Seen, Verdict
 
 if TYPE_CHECKING:
-    from ..answering import Answering
     from ..connection import Connection
+    from ..interception.response_orderer import Answering
     from ..lane import Lane
     from ..relay import Relay
 
@@ -115,7 +115,7 @@ class Plugged:
         if delay := verdict.get("d"):
             rest = {name: value for name, value in verdict.items() if name != "d"}
             then = partial(self._requested, connection, original, rest, changed)
-            carrying.wait(connection.request, delay, then, size=len(original) + len(changed))
+            fault_executor.wait(connection.request, delay, then, size=len(original) + len(changed))
             return
         kind = verdict.get("k", "forward")
         note = verdict.get("note", "")
@@ -174,7 +174,7 @@ class Plugged:
         if delay := verdict.get("d"):
             rest = {name: value for name, value in verdict.items() if name != "d"}
             then = partial(self._responded, connection, seen, original, frame, note, rest, changed)
-            carrying.wait(connection.response, delay, then, size=len(frame) + len(changed))
+            fault_executor.wait(connection.response, delay, then, size=len(frame) + len(changed))
             return
         kind = verdict.get("k", "forward")
         said = verdict.get("note", "")
@@ -231,7 +231,7 @@ class Plugged:
         try:
             question.then(verdict, data, now)
             if not question.connection.closed:
-                carrying.go_on(lane, now)
+                fault_executor.go_on(lane, now)
         except Exception as error:  # it may cost this connection, and nothing else
             self._relay.emit(RelayFault(question.connection.number, f"{type(error).__name__}: {error}"))
             question.connection.close("rst")

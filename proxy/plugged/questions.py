@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ..answering import Answering
+    from ..interception.response_orderer import Answering
     from ..lane import Lane
 
 Verdict = dict[str, Any]

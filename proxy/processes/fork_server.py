@@ -24,7 +24,7 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import NoReturn
 
-from ..editing import watched
+from ..interception.frame_editor import watched
 from .child import Parent
 from .interpreter import python
 

@@ -16,8 +16,8 @@ from ...captures.serving.recall import describe
 from ...decoder import DecodeError, facts
 from ...decoder.frame import MAX_FRAME
 from ..addressing.address_map import TRIES, reason
-from ..editing import broker_addresses
 from ..events import Address
+from ..interception.frame_editor import broker_addresses
 from .config import OnMiss, ServeConfig
 from .events import Miss, NameTaken, ProducedOtherwise, ServeEvent, Serving, Trouble, WaitsForProducer
 from .record_text import both

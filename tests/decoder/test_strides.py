@@ -19,8 +19,8 @@ from barnabas.decoder.filter.quiet import Quiet
 from barnabas.decoder.strides import AWAITED, FOLLOWED, OVERSIZE, PASSED, WATCHED, PythonQueue
 from barnabas.plugins.book import RuleBook
 from barnabas.plugins.rules import Rule
-from barnabas.proxy import keeping
-from barnabas.proxy.keeping import Keeping
+from barnabas.proxy.interception import response_interest
+from barnabas.proxy.interception.response_interest import Keeping
 from harness.slices import thin
 from harness.wire import with_size
 from torture.decoder import sanitized
@@ -255,7 +255,7 @@ def test_responses_to_kept_requests_are_the_same(seed: int) -> None:
     chance = random.Random(seed)
     parts = [(HEARTBEAT, 4), (HEARTBEAT, 0), (PRODUCE, 11), (PRODUCE, 2), (FETCH, 16)]
     wanted = Quiet(errors=True, throttle=True, latency=50, size=400)
-    ways = {key: tuple(keeping.way(key, version, wanted) for version in range(18)) for key, _ in parts}
+    ways = {key: tuple(response_interest.way(key, version, wanted) for version in range(18)) for key, _ in parts}
     quiet = tuple(ways.get(key) for key in range(max(ways) + 1))
     passed = stopped = 0
     both = Both("stride_responses", frozenset())

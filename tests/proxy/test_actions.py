@@ -15,8 +15,9 @@ from barnabas.captures import open_capture
 from barnabas.plugins.fate import Fate
 from barnabas.plugins.hooks import parse
 from barnabas.plugins.rules import Rule
-from barnabas.proxy import Proxy, carrying, polling
+from barnabas.proxy import Proxy, polling
 from barnabas.proxy.events import ConnectionClosed, RuleHit
+from barnabas.proxy.interception import fault_executor
 from barnabas.proxy.plugged import PluginsConfig
 from harness import wire
 from harness.testbed import Testbed, next_event
@@ -268,10 +269,10 @@ def test_software_is_known_from_api_versions(testbed: Testbed) -> None:
 
 def test_what_the_decision_took_is_part_of_the_delay(monkeypatch: pytest.MonkeyPatch) -> None:
     """A clock that stood still or was set back makes no delay longer, and none is less than nothing."""
-    monkeypatch.setattr(carrying, "now_ns", lambda: 1_000 * MS)
+    monkeypatch.setattr(fault_executor, "now_ns", lambda: 1_000 * MS)
     for since, left in ((1_000, 20), (997, 17), (1_001, 20), (900, 0)):
         fate = Fate("slow", 1, response_delay=20 * MS)
-        carrying.count_in(fate, since * MS)
+        fault_executor.count_in(fate, since * MS)
         assert fate.response_delay == left * MS
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from barnabas import decoder
 from barnabas.plugins.book import RuleBook
-from barnabas.proxy.editing import METADATA, Editor, framed
+from barnabas.proxy.interception.frame_editor import METADATA, Editor, framed
 
 OWN = ("127.0.0.1", 40000)
 

@@ -13,7 +13,7 @@ from barnabas.decoder.records import Record, encode_batch
 from barnabas.plugins.book import RuleBook
 from barnabas.plugins.rules import Rule
 from barnabas.proxy.events import RuleHit
-from barnabas.proxy.heads import Heads
+from barnabas.proxy.interception.pass_cache import Heads
 from harness import wire
 from harness.testbed import Testbed
 from harness.wire import with_size

@@ -10,7 +10,7 @@ import pytest
 from barnabas import decoder
 from barnabas.decoder import facts
 from barnabas.proxy.addressing.node_endpoint_scanner import PlainTail, Tail, blind, ends_clean
-from barnabas.proxy.editing import ENDPOINT_LIMIT, broker_addresses, names_brokers, produce_acks
+from barnabas.proxy.interception.frame_editor import ENDPOINT_LIMIT, broker_addresses, names_brokers, produce_acks
 from harness import wire
 from harness.examples import times
 from harness.testbed import Testbed

@@ -37,7 +37,7 @@ from barnabas.decoder.skeleton import asked_paths
 from barnabas.plugins.book import RuleBook
 from barnabas.plugins.rules import Rule
 from barnabas.proxy.addressing.node_endpoint_scanner import Tail
-from barnabas.proxy.keeping import Keeping
+from barnabas.proxy.interception.response_interest import Keeping
 from barnabas.proxy.ring.reader import RingReader
 from barnabas.proxy.ring.ring import CHUNK, NONE, Kind, Ring, RingWriter
 from harness.wire import with_size

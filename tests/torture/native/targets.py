@@ -34,7 +34,7 @@ from barnabas.decoder.skeleton import asked_paths, skeleton_of
 from barnabas.plugins.book import RuleBook
 from barnabas.plugins.rules import Rule
 from barnabas.proxy.addressing.node_endpoint_scanner import PlainTail, Tail
-from barnabas.proxy.keeping import Keeping
+from barnabas.proxy.interception.response_interest import Keeping
 from torture.decoder.mutate import mutated
 
 CORPUS = Path(__file__).with_name("corpus")

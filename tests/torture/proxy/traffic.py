@@ -15,7 +15,7 @@ from barnabas.decoder.encode import encode_struct
 from barnabas.decoder.message import Message
 from barnabas.decoder.plan import plan
 from barnabas.decoder.records import Record, encode_batch
-from barnabas.proxy.editing import ADDRESS_REQUESTS
+from barnabas.proxy.interception.frame_editor import ADDRESS_REQUESTS
 from harness.wire import with_size
 from torture.decoder.corpus import record_areas, struct_values
 from torture.proxy.desk import BROKER, OWN_HOST, OWN_PORT

@@ -15,8 +15,8 @@ from barnabas.decoder.frame import MAX_FRAME
 from barnabas.decoder.strides import selection_table
 from barnabas.plugins.rules import Rule
 from barnabas.proxy.connection import Connection
-from barnabas.proxy.editing import ENDPOINT_APIS, watched
 from barnabas.proxy.events import Address
+from barnabas.proxy.interception.frame_editor import ENDPOINT_APIS, watched
 from barnabas.proxy.lane import Lane
 from torture.proxy.desk import BROKER, OWN_HOST, Desk, Session
 

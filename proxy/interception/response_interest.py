@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..decoder import facts
-from ..decoder.errors import DecodeError
-from ..decoder.filter.places import places
-from ..decoder.filter.quiet import Quiet
-from ..decoder.plan import plan
-from ..decoder.project import error_paths, reader
-from ..decoder.skeleton import Bones, asked_paths, fleshed
-from ..decoder.strides import selection
-from ..plugins.book import RuleBook
+from ...decoder import facts
+from ...decoder.errors import DecodeError
+from ...decoder.filter.places import places
+from ...decoder.filter.quiet import Quiet
+from ...decoder.plan import plan
+from ...decoder.project import error_paths, reader
+from ...decoder.skeleton import Bones, asked_paths, fleshed
+from ...decoder.strides import selection
+from ...plugins.book import RuleBook
 
 NOTHING = selection(())
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..decoder.filter import Filter
+from ...decoder.filter import Filter
 
 if TYPE_CHECKING:
-    from .answering import Answering
     from .intercepts import Intercepts
+    from .response_orderer import Answering
 
 
 @dataclass(slots=True)

@@ -13,22 +13,22 @@ import time
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from ..decoder import Exchange
-from ..decoder.exchange import State
-from ..decoder.filter import compile
-from ..decoder.hit_notes import ANSWERED_BY_HAND, DROPPED_BY_HAND, EDITED_BY_HAND
-from .clock import now_ns
-from .editing import KNOWN
-from .events import InterceptHeld, InterceptReleased
+from ...decoder import Exchange
+from ...decoder.exchange import State
+from ...decoder.filter import compile
+from ...decoder.hit_notes import ANSWERED_BY_HAND, DROPPED_BY_HAND, EDITED_BY_HAND
+from ..clock import now_ns
+from ..events import InterceptHeld, InterceptReleased
+from .frame_editor import KNOWN
 from .held_frames import Held, Intercept, Kept
 from .request_frames import exchange_of
 
 if TYPE_CHECKING:
-    from .answering import Answering
-    from .inflight import InFlight
-    from .lane import Lane
-    from .relay import Relay
-    from .sift import Sifting
+    from ..inflight import InFlight
+    from ..lane import Lane
+    from ..relay import Relay
+    from ..sift import Sifting
+    from .response_orderer import Answering
 
 HELD_BYTES = 32 << 20
 """Most bytes of frames that wait for a decision, and of requests that are kept for their responses."""

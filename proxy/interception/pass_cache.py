@@ -13,13 +13,13 @@ from __future__ import annotations
 
 import struct
 
-from ..decoder import Exchange, Topics
-from ..decoder.filter.places import NAMES, PARTITION
-from ..decoder.message import Message
-from ..plugins.book import RuleBook
-from ..plugins.fetch_sessions import FETCH, SESSION, whole
-from ..plugins.leaves import leaves
-from .editing import PRODUCE
+from ...decoder import Exchange, Topics
+from ...decoder.filter.places import NAMES, PARTITION
+from ...decoder.message import Message
+from ...plugins.book import RuleBook
+from ...plugins.fetch_sessions import FETCH, SESSION, whole
+from ...plugins.leaves import leaves
+from .frame_editor import PRODUCE
 
 FREE = frozenset({"int16", "int32", "int64", "uint16", "uint32", "float64"})
 """Types of fields that may differ, unless a filter may ask for them."""

@@ -10,14 +10,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..decoder import Exchange
-from ..plugins.book import RuleBook
-from ..plugins.fate import Fate
-from ..plugins.rules import Rule
-from ..plugins.when import Counting
-from .clock import now_ns
+from ...decoder import Exchange
+from ...plugins.book import RuleBook
+from ...plugins.fate import Fate
+from ...plugins.rules import Rule
+from ...plugins.when import Counting
+from ..clock import now_ns
+from ..processes.shared_counters import Tally, first_serial
 from .hits import Hits
-from .processes.shared_counters import Tally, first_serial
 
 Heard = Callable[[int], None]
 """Is told the hits of a rule."""

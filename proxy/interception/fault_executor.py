@@ -10,14 +10,14 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ..decoder import Exchange
-from ..plugins.fate import FOREVER, At, Cut, Fate, damaged
-from .clock import now_ns
-from .sinks import Nowhere, Paced
+from ...decoder import Exchange
+from ...plugins.fate import FOREVER, At, Cut, Fate, damaged
+from ..clock import now_ns
+from .impaired_sockets import Nowhere, Paced
 
 if TYPE_CHECKING:
-    from .answering import Answering
-    from .lane import Lane
+    from ..lane import Lane
+    from .response_orderer import Answering
 
 SENT_WITHIN = 5.0
 """Seconds for what stands before a cut to be taken by its receiver."""

@@ -8,18 +8,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..decoder import Exchange, facts
-from ..decoder.exchange import State
-from ..decoder.hit_notes import EDITED_BY_HAND
-from ..decoder.skeleton import Skeleton, fleshed
-from ..decoder.strides import ANSWERED, SILENT, UNKNOWN, is_quiet, known_head
-from ..plugins import fetch_sessions
-from ..plugins.fate import Fate, damaged
-from ..plugins.fetch_sessions import FETCH
-from . import carrying
-from .addressing.node_endpoint_scanner import Tail
-from .clock import now_ns
-from .editing import (
+from ...decoder import Exchange, facts
+from ...decoder.exchange import State
+from ...decoder.hit_notes import EDITED_BY_HAND
+from ...decoder.skeleton import Skeleton, fleshed
+from ...decoder.strides import ANSWERED, SILENT, UNKNOWN, is_quiet, known_head
+from ...plugins import fetch_sessions
+from ...plugins.fate import Fate, damaged
+from ...plugins.fetch_sessions import FETCH
+from ..addressing.node_endpoint_scanner import Tail
+from ..clock import now_ns
+from ..events import Capped, Undecoded
+from ..inflight import CORRELATION, REQUEST, InFlight, key_and_version
+from ..negotiation import version_adapter
+from ..plugged.own_request import OwnRequest
+from ..sift import Sifting
+from ..switching import HEAD_KEPT
+from . import fault_executor
+from .frame_editor import (
     ADDRESS_APIS,
     ADDRESS_REQUESTS,
     API_VERSIONS,
@@ -33,17 +39,11 @@ from .editing import (
     refusal,
     refuses,
 )
-from .events import Capped, Undecoded
-from .inflight import CORRELATION, REQUEST, InFlight, key_and_version
-from .negotiation import version_adapter
-from .plugged.own_request import OwnRequest
 from .request_frames import exchange_of, gets_response
-from .responses import Responses, kept_exchange
-from .sift import Sifting
-from .switching import HEAD_KEPT
+from .response_interceptor import Responses, kept_exchange
 
 if TYPE_CHECKING:
-    from ..plugins.book import RuleBook
+    from ...plugins.book import RuleBook
 
 SEEN_THROUGH = 4096
 """Bytes of a frame that have to be missing, to be looked at before they are there."""
@@ -307,17 +307,17 @@ class Holding(Responses):
             self._go(frame, original, exchange, None, answered, now)
             return
         self.fired(fate, exchange, now)
-        carrying.count_in(fate, now)
+        fault_executor.count_in(fate, now)
 
         def go(later: int) -> None:
             self._go(frame, original, exchange, fate, answered, later)
 
         def silent(later: int) -> None:
-            carrying.silence(self, fate, go, len(frame))
+            fault_executor.silence(self, fate, go, len(frame))
 
         then = silent if fate.silence > 0 else go
         if fate.request_delay:
-            carrying.wait(self.request, fate.request_delay, then, now, len(frame))
+            fault_executor.wait(self.request, fate.request_delay, then, now, len(frame))
         else:
             then(now)
 
@@ -346,7 +346,7 @@ class Holding(Responses):
             entry.fate = fate if fate.late else None
             if fate.dialect is not None:
                 version_adapter.speak(self, self.relay.spoken.with_profile(self, fate.dialect))
-            if carrying.before_the_broker(self, fate, frame, original, now):
+            if fault_executor.before_the_broker(self, fate, frame, original, now):
                 return
             if fate.answer is not None:
                 entry.answer = framed(fate.answer)

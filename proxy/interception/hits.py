@@ -10,8 +10,8 @@ from collections.abc import Collection
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from ..decoder import Exchange
-from ..plugins.fate import Fate
+from ...decoder import Exchange
+from ...plugins.fate import Fate
 
 KEPT = 1000
 

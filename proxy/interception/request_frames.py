@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .. import decoder
-from ..decoder import Exchange
-from .editing import PRODUCE, produce_acks
-from .events import show
+from ... import decoder
+from ...decoder import Exchange
+from ..events import show
+from .frame_editor import PRODUCE, produce_acks
 
 if TYPE_CHECKING:
-    from .answering import Answering
+    from .response_orderer import Answering
 
 
 def exchange_of(connection: Answering, frame: bytes, now: int) -> Exchange:

@@ -10,19 +10,19 @@ from collections.abc import Iterator
 from functools import cache, cached_property
 from typing import Any
 
-from .. import decoder
-from ..decoder import Exchange, State, facts
-from ..decoder.acks import produce_acks as produce_acks
-from ..decoder.plan import StructPlan, plan
-from ..decoder.skeleton import Bones
-from ..decoder.strides import Quiet, selection
-from ..plugins.answers import with_cluster
-from ..plugins.book import RuleBook
-from ..plugins.fate import Fate
-from .addressing.address_map import AddressMap
-from .addressing.node_endpoint_scanner import ENDPOINTS
-from .events import Address
-from .keeping import Keeping
+from ... import decoder
+from ...decoder import Exchange, State, facts
+from ...decoder.acks import produce_acks as produce_acks
+from ...decoder.plan import StructPlan, plan
+from ...decoder.skeleton import Bones
+from ...decoder.strides import Quiet, selection
+from ...plugins.answers import with_cluster
+from ...plugins.book import RuleBook
+from ...plugins.fate import Fate
+from ..addressing.address_map import AddressMap
+from ..addressing.node_endpoint_scanner import ENDPOINTS
+from ..events import Address
+from .response_interest import Keeping
 
 ADDRESS_APIS = frozenset(facts.api_key(name) for name in ("Metadata", "FindCoordinator", "DescribeCluster"))
 """Responses that tell a client where brokers are."""

@@ -7,19 +7,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..decoder.about import About
-from ..plugins.answers import METADATA
-from ..plugins.versions.dialect import Dialect
-from . import carrying
-from .events import Address
-from .heads import Heads
-from .inflight import REQUEST, Flights, InFlight
-from .negotiation import version_adapter
-from .plugged.questions import Seen
-from .ring.ring import Kind
+from ...decoder.about import About
+from ...plugins.answers import METADATA
+from ...plugins.versions.dialect import Dialect
+from ..events import Address
+from ..inflight import REQUEST, Flights, InFlight
+from ..negotiation import version_adapter
+from ..plugged.questions import Seen
+from ..ring.ring import Kind
+from . import fault_executor
+from .pass_cache import Heads
 
 if TYPE_CHECKING:
-    from .relay import Relay
+    from ..relay import Relay
 
 
 class Answering(Flights):
@@ -138,7 +138,7 @@ class Answering(Flights):
             self.answer_bytes -= len(answer)
             self._seen = entry.plugged if isinstance(entry, InFlight) and isinstance(entry.plugged, Seen) else None
             if isinstance(entry, InFlight) and entry.fate is not None and entry.exchange is not None:
-                carrying.respond(self, entry.fate, entry.exchange, None, answer, "", now)
+                fault_executor.respond(self, entry.fate, entry.exchange, None, answer, "", now)
                 self.relay.wake(self.request)
                 continue
             self.response.last_id = int.from_bytes(answer[4:8], "big")

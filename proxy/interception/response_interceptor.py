@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from ..decoder import Exchange
-from ..decoder.exchange import State
-from ..decoder.filter.patterns import PatternTimeout
-from ..plugins.fate import Fate
-from . import carrying
-from .addressing.node_endpoint_scanner import Tail, blind
-from .answering import Answering
-from .editing import API_VERSIONS, ENDPOINT_APIS, framed, names_brokers
-from .events import Capped, RuleHit, Undecoded
-from .inflight import CORRELATION, InFlight, entry_id, key_and_version
-from .negotiation import version_adapter
-from .plugged.own_request import OwnRequest
+from ...decoder import Exchange
+from ...decoder.exchange import State
+from ...decoder.filter.patterns import PatternTimeout
+from ...plugins.fate import Fate
+from ..addressing.node_endpoint_scanner import Tail, blind
+from ..events import Capped, RuleHit, Undecoded
+from ..inflight import CORRELATION, InFlight, entry_id, key_and_version
+from ..negotiation import version_adapter
+from ..plugged.own_request import OwnRequest
+from ..sift import Sifting
+from . import fault_executor
+from .frame_editor import API_VERSIONS, ENDPOINT_APIS, framed, names_brokers
 from .request_frames import exchange_of
-from .sift import Sifting
+from .response_orderer import Answering
 
 
 def kept_exchange(connection: Responses, kept: tuple[bytes, int, int], answer: int) -> Exchange:
@@ -59,7 +59,7 @@ class Responses(Answering):
             self._known_response(entry, heard, frame, fate, exchange, later)
 
         if unknown:
-            self.relay.prober.look_up(unknown, carrying.pause(self.response, go_on, len(frame)))
+            self.relay.prober.look_up(unknown, fault_executor.pause(self.response, go_on, len(frame)))
         else:
             go_on(now)
 
@@ -90,7 +90,7 @@ class Responses(Answering):
                 try:
                     if fate is None and (fate := self.relay.editor.judge(exchange)) is not None:
                         judged = True
-                        carrying.pace(self, fate.rates)
+                        fault_executor.pace(self, fate.rates)
                 except PatternTimeout as error:  # as if no rule had matched: the addresses are changed all the same
                     self.relay.emit(Undecoded(self.number, key, version, str(error)))
                 if fate is not None:
@@ -109,7 +109,7 @@ class Responses(Answering):
         if self.relay.plugged is not None:
             self.relay.plugged.learn(self, key, version, changed)
         if fate is not None and exchange is not None and fate.late:
-            carrying.respond(self, fate, exchange, heard, changed, note or fate.note, now)
+            fault_executor.respond(self, fate, exchange, heard, changed, note or fate.note, now)
         elif not isinstance(entry, InFlight) or not self.relay.intercepts.hold_response(
             self, entry, heard, changed, note, now
         ):
