@@ -92,7 +92,7 @@ def assigned(bench: Barnabas, topic: str, **config: Any) -> Reader:
 )
 def test_a_fetch_is_refused_and_sent_again(bench: Barnabas, topic: str, error: str, asks: str) -> None:
     begin = cursor(bench)
-    with assigned(bench, topic) as reader, bench.inject(api="Fetch", topic=topic, error=error, times=1) as fault:
+    with bench.inject(api="Fetch", topic=topic, error=error, times=1) as fault, assigned(bench, topic) as reader:
         reader.read_until(reader.all)
         assert reader.values == list(range(COUNT)) and fault.hits == 1
     apis = [(each["api"], each["error"]) for each in seen(bench, begin)]
@@ -148,9 +148,10 @@ def test_a_damaged_batch_is_not_given_out(bench: Barnabas, topic: str, kind: str
 def test_a_batch_that_makes_no_sense_is_told_or_left(bench: Barnabas, topic: str, kind: str) -> None:
     """What cannot be read is never given out as a record; when it is mended the consumer has all."""
     wrong = {"corrupt": kind} | ({"count": 8} if kind == "bits" else {})
-    with assigned(bench, topic, **{"check.crcs": kind == "bits"}) as reader:
-        with bench.inject("resp.throttle_time_ms >= 0", api="Fetch", topic=topic, do=wrong, times=2) as fault:
-            fault.wait(2, PATIENCE)
+    with bench.inject("resp.throttle_time_ms >= 0", api="Fetch", topic=topic, do=wrong, times=2) as fault:
+        reader = assigned(bench, topic, **{"check.crcs": kind == "bits"})
+        fault.wait(2, PATIENCE)
+    with reader:
         # it goes on behind what it has told of, or reads it all again: in either way it comes to the last record
         reader.read_until(lambda: reader.values[-1:] == [COUNT - 1])
         assert reader.values == sorted(set(reader.values)) and set(reader.values) <= set(range(COUNT))
