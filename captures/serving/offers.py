@@ -12,6 +12,8 @@ from .restating import fitting
 
 API_VERSIONS = facts.api_key("ApiVersions")
 UNSUPPORTED = facts.error_code("UNSUPPORTED_VERSION")
+TELEMETRY = tuple(map(facts.api_key, ("GetTelemetrySubscriptions", "PushTelemetry")))
+"""Clients send these by the clock (KIP-714), not for anything that their user does: another run may be long enough for them."""
 
 
 class Offer(StrEnum):
@@ -39,6 +41,9 @@ class Offers:
             ranges[item["api_key"]] = item["min_version"], item["max_version"]
         if offer is Offer.ANSWERABLE or not ranges:
             ranges = self._answerable(memory, kept_up, ranges)
+        if TELEMETRY[0] not in memory.by_api:
+            for key in TELEMETRY:
+                ranges.pop(key, None)
         self.ranges: dict[int, tuple[int, int]] = {}
         for key, (low, high) in sorted(ranges.items()):
             if key in facts.api_keys():

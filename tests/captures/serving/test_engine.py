@@ -322,6 +322,17 @@ def test_versions_are_offered_as_recorded_or_as_can_be_answered():
     assert {(item["api_key"], item["max_version"]) for item in only} == {(3, 4), (18, 0), (19, 2)}
 
 
+@pytest.mark.parametrize("recorded", [False, True])
+def test_telemetry_is_offered_where_it_was_recorded(recorded: bool) -> None:
+    """Clients ask for it by the clock (KIP-714): a run that takes longer than the recorded one would miss its answer."""
+    keys = [{"api_key": key, "min_version": 0, "max_version": 6} for key in (0, 3, 18, 71, 72)]
+    tape = created().add(API_VERSIONS, 0, {}, {"error_code": 0, "api_keys": keys})
+    if recorded:
+        tape.add(71, 0, {}, {"error_code": 0})
+    there = {item["api_key"] for item in offered(Live(tape))["api_keys"]}
+    assert there == {0, 3, 18} | ({71, 72} if recorded else set())
+
+
 def test_a_version_of_api_versions_that_nobody_knows_is_refused_as_brokers_do():
     live = Live(created())
     frame = (18).to_bytes(2, "big") + (30).to_bytes(2, "big") + (77).to_bytes(4, "big") + b"\0\x04live\0\0"
