@@ -13,7 +13,7 @@ from .restating import fitting
 API_VERSIONS = facts.api_key("ApiVersions")
 UNSUPPORTED = facts.error_code("UNSUPPORTED_VERSION")
 TELEMETRY = tuple(map(facts.api_key, ("GetTelemetrySubscriptions", "PushTelemetry")))
-"""Clients send these by the clock (KIP-714), not for anything that their user does: another run may be long enough for them."""
+"""Clients send these on a timer (KIP-714), so a slower run can need them although the recorded one did not."""
 
 
 class Offer(StrEnum):

@@ -99,8 +99,9 @@ class Proxy:
         """Relays that are not started again."""
         self._restarts = Restarts()
         self._due: dict[str, float] = {}
-        self._begun_at: dict[str, float] = {}
         """Processes that have ended -> when another one is started in their place."""
+        self._begun_at: dict[str, float] = {}
+        """Process -> when it was started (monotonic seconds)."""
         self._starting_again: set[str] = set()
         """Relays that have been started in the place of others and take no clients yet."""
         self._ready: Prepared | None = None

@@ -42,7 +42,6 @@ def topic(translated: str) -> Callable[[str], str]:
     return lambda name: create_topic(translated, name, 2, 1)
 
 
-@pytest.mark.slow
 def test_java_4(translated, topic) -> None:
     """It needs brokers of 2.1 or newer: Produce 3, Fetch 4. Idempotence cannot be had."""
     name = topic("new-java")
