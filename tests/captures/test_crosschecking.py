@@ -13,7 +13,7 @@ from barnabas.captures.crosschecking import Checked, Crosscheck, Outcome, compar
 from barnabas.decoder import Direction, Exchange, State
 
 RECORDED = Path(__file__).parent.parent / "decoder" / "findings" / "captures"
-EVERY_DAY = ("ages-old-broker", "groups-backwards", "versions-old-kafka-python-round")
+EVERY_DAY = ("ages-old-broker", "groups-backwards")
 
 
 def checked(capture: Capture) -> list[Checked]:

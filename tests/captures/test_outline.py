@@ -105,6 +105,7 @@ def test_odd_traffic(recorded: list[Path]) -> None:
     assert all(findings for _, findings in by_index)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", thin(range(4), 1))
 def test_every_segment_of_the_tests(tmp_path: Path, part: int) -> None:
     by_index = []
@@ -119,6 +120,7 @@ def test_every_segment_of_the_tests(tmp_path: Path, part: int) -> None:
     assert len(by_index) > 15 and all(findings for _, findings in by_index)
 
 
+@pytest.mark.slow
 def test_a_fleet_at_rest(tmp_path: Path) -> None:
     """Most of what clients say, they have said before: it is told to few, and what is found is the same."""
     PlainTraffic(tmp_path).run(2500)

@@ -15,6 +15,7 @@ from barnabas.captures.packets import build
 from barnabas.captures.pcapng import CaptureReader
 from barnabas.captures.sources import Source
 from harness.recordings import metadata_answer, metadata_request
+from harness.slices import slow
 from harness.waiting import PATIENCE
 from retold.packets import NOW, Packet, as_pcap, as_pcapng, traffic
 
@@ -201,7 +202,7 @@ def test_a_file_that_grows(tmp_path: Path) -> None:
             )
 
 
-@pytest.mark.parametrize("seconds", [PATIENCE, 0])
+@pytest.mark.parametrize("seconds", [PATIENCE, slow(0)])
 def test_in_the_background(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
     monkeypatch.setattr(walking, "WINDOW", 20_000)
     monkeypatch.setattr(foreign, "FIRST_SECONDS", seconds)

@@ -9,6 +9,7 @@ import pytest
 from barnabas import decoder
 from barnabas.decoder import Connection, Direction, ExchangeDone, RequestSeen, connection, facts
 from barnabas.decoder.walk import Walker
+from harness.slices import thin
 from harness.steps import steps
 from harness.wire import with_size
 
@@ -25,7 +26,7 @@ def heads(size: int, key: int, version: int, behind: bytes = b"") -> bytes:
 
 @pytest.mark.parametrize(
     "data",
-    [heads(38, 3, 1), heads(10, 18, 3), heads(12, 8, 8, b"\0\0"), heads(24, 1, 12, b"\xff" * 4)],
+    thin([heads(38, 3, 1), heads(10, 18, 3), heads(12, 8, 8, b"\0\0"), heads(24, 1, 12, b"\xff" * 4)], 2),
     ids=["Metadata", "ApiVersions", "OffsetCommit", "Fetch"],
 )
 @pytest.mark.parametrize("piece", [pytest.param(SIZE, marks=pytest.mark.slow), 1 << 16])
@@ -61,7 +62,7 @@ NUMBERS = {
 }
 
 
-@pytest.mark.parametrize("name", NUMBERS)
+@pytest.mark.parametrize("name", thin(NUMBERS, 2))
 def test_frames_behind_many_small_numbers_are_found(name: str) -> None:
     """Arrays of ids look like the sizes and heads of small requests. A request that names its client is found at once, one that
     does not is found among the next ones."""

@@ -145,6 +145,7 @@ def test_a_recording_takes_the_rings_place_while_it_is_wanted(testbed: Testbed, 
     assert numbers(tmp_path / "rec") == [6, 7, 8]
 
 
+@pytest.mark.slow
 def test_written_by_itself_once_per_window(testbed: Testbed, tmp_path: Path) -> None:
     errors = dict.fromkeys([*range(50, 60), *range(100, 1100)], 27)
     broker = testbed.broker(answering(errors))

@@ -91,6 +91,7 @@ def fetches(bench: Barnabas, since: int) -> list[tuple[int, int, int, str | None
     ]
 
 
+@pytest.mark.slow
 def test_rules_know_the_topics_of_a_fetch_session(bench: Barnabas, reader: Callable[..., KafkaConsumer]) -> None:
     """KIP-227: a consumer that stands in a session names no topics; a rule about one of them finds it all the same."""
     one, two = new_topic(bench), new_topic(bench)

@@ -25,6 +25,7 @@ from barnabas.proxy import ProxyConfig
 from barnabas.proxy.negotiation.version_negotiation import VersionsConfig
 from confluent_kafka import Consumer, Producer
 from harness.proxies import Proxy
+from harness.slices import only
 from harness.waiting import PATIENCE, PATIENCE_MS
 from harness.wire import with_size
 
@@ -97,7 +98,7 @@ def proxied(address: tuple[str, int], **options: Any) -> Iterator[tuple[str, int
         yield proxy.address
 
 
-@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize("client", only(CLIENTS, kafka_python))
 def test_a_client_chooses_as_in_front_of_the_real_release(
     client: Client, broker: Cluster, old_broker: OldBroker, tmp_path: Path
 ) -> None:

@@ -17,7 +17,7 @@ from real.fault_bench import mocked
 
 IN_ORDER = sorted(RECIPES, key=lambda recipe: recipe.name != "slow-network")
 """What is slow first: it has ended by itself when the proxy has to end."""
-EVERY_DAY = {"poison-batch", "quota", "slow-broker", "zombie-producer"}
+EVERY_DAY = {"poison-batch", "slow-broker"}
 QUICK = {"retry.backoff.ms": 20, "reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 100, "log_level": 0}
 
 

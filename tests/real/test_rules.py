@@ -19,6 +19,7 @@ from real.confluent_client import create_topic, flush, read
 RECORDS = 60
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("broker_does", ["executed", pytest.param("skipped", marks=pytest.mark.slow)])
 def test_a_producer_retries_through_not_leader(broker: Cluster, tmp_path: Path, broker_does: str) -> None:
     topic = f"rule-{broker_does}"

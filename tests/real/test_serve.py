@@ -60,7 +60,7 @@ def run(name: str, served: Served) -> dict[str, Any]:
     return WORKLOADS[name](served.bootstrap, run_name(name))
 
 
-@pytest.mark.parametrize("name", in_turn("kafka-python admin", "aiokafka transactions"))
+@pytest.mark.parametrize("name", in_turn("aiokafka transactions"))
 def test_a_recorded_workload_runs_without_its_broker(name, recorded):
     with Served(recorded(name)) as served:
         assert run(name, served) == expected(name)

@@ -126,7 +126,7 @@ def check_with_tshark(directory: Path, exchanges: list[Exchange]) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", in_turn("confluent-kafka new_group_protocol", "kafka-python admin", "aiokafka transactions")
+    "name", in_turn("confluent-kafka new_group_protocol", "kafka-python admin")
 )
 def test_same_result_as_without_the_proxy(name, broker, tmp_path):
     with Recorded(broker, tmp_path / "recording") as through:

@@ -15,6 +15,7 @@ from barnabas.proxy import ProxyConfig
 from barnabas.proxy.negotiation.version_negotiation import VersionsConfig
 from confluent_kafka import Producer
 from harness.proxies import Proxy
+from harness.slices import thin
 from harness.waiting import PATIENCE, PATIENCE_MS
 from harness.wire import read_frame, with_size
 from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
@@ -59,7 +60,8 @@ WITHOUT_LZ4 = ALL[:3]  # needs xxhash in kafka-python, and came with 0.8.2's suc
 
 
 @pytest.mark.parametrize(
-    ("api_version", "codecs"), [((0, 9), WITHOUT_LZ4), ((0, 10), ALL), ((0, 10, 2), ("none",)), ((0, 8, 2), ("gzip",))]
+    ("api_version", "codecs"),
+    thin([((0, 9), WITHOUT_LZ4), ((0, 10), ALL), ((0, 10, 2), ("none",)), ((0, 8, 2), ("gzip",))], 2),
 )
 def test_old_kafka_python(api_version, codecs, translated, broker, topic) -> None:
     name = topic("old-kafka-python-" + "-".join(map(str, api_version)))

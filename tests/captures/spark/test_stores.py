@@ -157,6 +157,7 @@ def test_spark_reads_a_bucket(spark: SparkSession, s3: str, captures: Path, tmp_
     )
 
 
+@pytest.mark.slow
 def test_a_segment_that_cannot_match_is_not_fetched(s3: str, captures: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from barnabas.captures.spark.source import SegmentReader
 
@@ -246,6 +247,7 @@ def test_a_store_that_lets_nobody_in(
         assert said in told and str(fault).splitlines()[0] in told and "\n" not in told
 
 
+@pytest.mark.slow
 def test_a_bucket_that_is_not_there(s3: str, captures: Path) -> None:
     with pytest.raises(PipelineError, match=r"cannot write to s3://absent/out: .*NO_SUCH_BUCKET"):
         pipeline.run(captures, "s3://absent/out", pipeline.NO_SPARK)

@@ -67,6 +67,7 @@ def consume(bootstrap: str, topic: str, group: str = "") -> list[str]:
     return found
 
 
+@pytest.mark.slow
 def test_a_tenant_has_its_own_topics_and_a_histogram(cluster: tuple[str, int]) -> None:
     topic = f"orders-{uuid.uuid4().hex[:8]}"
     other = f"other-{uuid.uuid4().hex[:8]}"

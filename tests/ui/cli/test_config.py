@@ -196,6 +196,7 @@ def test_two_clusters_in_one_command(tmp_path: Path, brokers) -> None:
         command.line(f"{name}: recorded to")
 
 
+@pytest.mark.slow
 def test_json_names_the_cluster(tmp_path: Path, brokers) -> None:
     (tmp_path / "b.toml").write_text(
         f'[[cluster]]\nname = "a"\nbroker = "127.0.0.1:{brokers[0][1]}"\nlisten = "127.0.0.1:0"\n'
@@ -208,6 +209,7 @@ def test_json_names_the_cluster(tmp_path: Path, brokers) -> None:
         assert command.stop() == 0
 
 
+@pytest.mark.slow
 def test_a_cluster_that_cannot_start_stops_the_others(tmp_path: Path, brokers) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         (tmp_path / "b.toml").write_text(

@@ -24,6 +24,7 @@ from barnabas.captures import Recorder
 from barnabas.decoder.findings import detectors
 from barnabas.ui.cli.progress import Progress
 from harness.lines import line
+from harness.slices import slow
 from harness.waiting import PATIENCE
 from harness.wire import with_size
 
@@ -273,7 +274,7 @@ def refusing() -> Iterator[tuple[str, int]]:
     server.close()
 
 
-@pytest.mark.parametrize("form", ["text", "json"])
+@pytest.mark.parametrize("form", ["text", slow("json")])
 def test_the_proxy_prints_them_as_they_come(refusing, form, tmp_path):
     options = ["--json"] if form == "json" else []
     process = subprocess.Popen(

@@ -14,6 +14,7 @@ from barnabas.proxy.negotiation.security import TlsConfig
 from barnabas.ui.cli.failure import Failure
 from barnabas.ui.cli.proxy_running import way_in
 from barnabas.ui.cli.proxy_security import PASSWORD_VARIABLE, sasl_config
+from harness.slices import slow
 from harness.waiting import PATIENCE
 
 CANARY = "canary-3Lm"
@@ -30,12 +31,12 @@ def proxy(*options: str, **environment: str) -> subprocess.CompletedProcess[str]
     ("options", "words"),
     [
         (["--tls-cert", "x.pem"], "--tls-key"),
-        (["--sni-suffix", "kafka.example"], "--tls-ca"),
+        slow((["--sni-suffix", "kafka.example"], "--tls-ca")),
         (["--broker-ca", "missing.pem"], "--broker-ca"),
-        (["--sasl-username", "alice"], "--sasl-mechanism"),
-        (["--sasl-mechanism", "plain", "--sasl-username", "alice"], "--sasl-password-file"),
+        slow((["--sasl-username", "alice"], "--sasl-mechanism")),
+        slow((["--sasl-mechanism", "plain", "--sasl-username", "alice"], "--sasl-password-file")),
         (["--sasl-mechanism", "PLAIN", "--sasl-username", "a", "--sasl-password-file", "missing"], "cannot be read"),
-        (["--sasl-mechanism", "GSSAPI"], "leave --sasl-mechanism out"),
+        slow((["--sasl-mechanism", "GSSAPI"], "leave --sasl-mechanism out")),
     ],
 )
 def test_what_cannot_work_is_said_in_a_line(options: list[str], words: str, tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ async def copied(pilot: Pilot[None], key: str, name: str) -> str:
     return pilot.app.clipboard
 
 
+@pytest.mark.slow
 def test_what_is_copied(story: Capture, numbers: dict[str, int]) -> None:
     async def steps(pilot: Pilot[None]) -> None:
         await pilot.press(*["down"] * numbers["metadata"])

@@ -12,6 +12,7 @@ from barnabas.ui.tui.history import History
 from barnabas.ui.tui.rows import RowView
 from barnabas.ui.tui.settings import parse_settings
 from barnabas.ui.tui.terms import both, cell_term, field_term, meant, quoted, without
+from harness.slices import thin
 from harness.story import HOSTILE
 from hypothesis import given
 from hypothesis import strategies as st
@@ -93,7 +94,7 @@ def test_saved_filters(story: Capture) -> None:
 
 
 @pytest.mark.parametrize(
-    ("title", "number", "shown"), [("Client", 2, 4), ("API", 2, 5), ("Result", 2, 1), ("Ver", 0, 1)]
+    ("title", "number", "shown"), thin([("Client", 2, 4), ("API", 2, 5), ("Result", 2, 1), ("Ver", 0, 1)], 2)
 )
 def test_equals_and_exclamation_mark_take_the_value_under_the_cursor(
     story: Capture, title: str, number: int, shown: int

@@ -249,6 +249,7 @@ def test_the_editor_gives_back_what_it_refuses(
     drive_held(story, proxy, steps)
 
 
+@pytest.mark.slow
 def test_without_a_terminal_the_text_is_edited_on_the_screen(story: Capture) -> None:
     proxy = Proxy(1)
 

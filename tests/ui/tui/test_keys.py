@@ -98,6 +98,7 @@ def test_a_key_of_the_user_works_and_is_in_the_help(story: Capture) -> None:
     drive(story, steps, (100, 44), settings=parse_settings("[keys]\n'exchanges.errors' = 'f9'"))
 
 
+@pytest.mark.slow
 def test_the_palette_does_what_keys_do(story: Capture) -> None:
     async def steps(pilot: Pilot[None]) -> None:
         await pilot.press("ctrl+p", *"errors", "space", *"only", "enter")

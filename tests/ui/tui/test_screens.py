@@ -14,6 +14,7 @@ from barnabas.ui.tui.help import HelpScreen
 from barnabas.ui.tui.opening import Opened
 from barnabas.ui.tui.views.exchanges import ExchangesScreen
 from harness.recordings import RecordingBuilder
+from harness.slices import slow
 from harness.story import PRIVATE
 from textual.pilot import Pilot
 
@@ -21,7 +22,7 @@ from .awaiting import text_of as screen_text
 from .awaiting import until
 from .driving import detail, drive, exchanges
 
-SIZES = [(80, 24), (120, 40)]
+SIZES = [slow(pytest.param((80, 24))), (120, 40)]
 
 
 async def opened(pilot: Pilot[None], number: int) -> DetailScreen:

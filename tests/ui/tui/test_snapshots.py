@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 from barnabas.captures import Capture
 from barnabas.ui.tui.app import BarnabasApp
+from harness.slices import thin
 from rich.style import Style
 from textual.pilot import Pilot
 from textual.widgets import Input
@@ -200,7 +201,7 @@ def test_a_changed_style_is_told_where_it_stands() -> None:
     assert list(_changes(_read(text, 4), {"one": lines, "two": other})) == ["two, line 3, column 4: 'dim' kept, 'bold' now"]
 
 
-@pytest.mark.parametrize("keys", [["colon"], ["semicolon"], ["H"], ["slash"], ["enter", "slash"]])
+@pytest.mark.parametrize("keys", thin([["colon"], ["semicolon"], ["H"], ["slash"], ["enter", "slash"]], 2))
 def test_what_is_typed_can_be_seen(story: Capture, keys: list[str]) -> None:
     async def go() -> None:
         app = BarnabasApp(story, title="story")

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from barnabas.captures import open_capture
 from barnabas.ui.tui.app import BarnabasApp
+from harness.slices import slow
 from textual.pilot import Pilot
 
 from .awaiting import text_of, until_true
@@ -44,7 +45,7 @@ STORIES: dict[str, tuple[tuple[list[str], list[str]], ...]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("size", [(80, 24), (120, 40)], ids=lambda size: f"{size[0]}x{size[1]}")
+@pytest.mark.parametrize("size", [slow(pytest.param((80, 24))), (120, 40)], ids=lambda size: f"{size[0]}x{size[1]}")
 @pytest.mark.parametrize("name", STORIES)
 def test_the_cause_is_there_in_two_keys(name: str, size: tuple[int, int]) -> None:
     async def go(keys: list[str], wanted: list[str]) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from barnabas import decoder
@@ -18,13 +17,14 @@ from barnabas.ui.tui.views.groups import GroupsScreen
 from barnabas.ui.tui.views.latency import LatencyScreen
 from barnabas.ui.tui.views.problems import ProblemsScreen
 from harness.recordings import Fields, RecordingBuilder
+from harness.slices import slow
 from textual.pilot import Pilot
 
 from .awaiting import searched, until
 from .awaiting import text_of as text
 from .driving import application, detail, drive, exchanges, screen
 
-SIZES: list[Any] = [(80, 24), (120, 40), pytest.param((160, 48), marks=pytest.mark.slow)]
+SIZES = [slow(pytest.param((80, 24))), (120, 40), slow(pytest.param((160, 48)))]
 
 
 @pytest.fixture(scope="session")
@@ -241,6 +241,7 @@ def test_the_log_holds_what_was_told(story: Capture) -> None:
     drive(story, steps)
 
 
+@pytest.mark.slow
 def test_themes_and_ascii(story: Capture, numbers: dict[str, int]) -> None:
     async def steps(pilot: Pilot[None]) -> None:
         for key in ("1", "2", "3", "4", "5", "6", "1"):
