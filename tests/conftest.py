@@ -27,7 +27,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 # Thousands of tests are collected, and none is garbage: each worker would look through all of them again and again.
 gc.disable()
 
-FIRST = ("real", "captures/spark", "torture", "docs", "matrix")
+FIRST = ("real", "captures/spark", "torture", "docs", "matrix", "ui/web")
 """Where single tests, or the brokers of a module, take long: begun last, they would leave the other workers idle."""
 ONE_BY_ONE = ("torture/decoder/test_fuzz.py",)
 TOGETHER = {
