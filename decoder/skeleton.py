@@ -4,6 +4,9 @@ Large messages are large for their records. All else that they say (topics, part
 batch, and counts say how many come. So a walk over the bytes as they arrive knows what a message is about long before its end:
 of a Produce of one partition after its first hundred bytes. The result is a whole, small frame of the same API and version, with
 null for records, and without what may follow them: tags, and fields that say of no error. In C it is `native/skeleton.c`.
+
+Why this exists: confluent-kafka under a rule about an error that does not come (real broker, medians of 7 interleaved rounds
+against no rule): produces at 0.99 and consumes at 0.93 of the speed with it, at 0.69 and 0.63 without.
 """
 
 from __future__ import annotations

@@ -297,9 +297,7 @@ class Connection(Holding):
         for lane in (self.request, self.response):
             if self.established:
                 lane.open = False
-            if lane.hold is not None:
-                self.relay.held -= len(lane.hold)
-                lane.hold = None
+            lane.take_held()
             lane.pending = bytearray()
             lane.drop_pipe()
         for sock in (self.client, self.upstream):

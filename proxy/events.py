@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from typing import Any, ClassVar
 
 from ..decoder import facts
@@ -22,6 +23,7 @@ _AFTER = {
 }
 
 
+@lru_cache(1024)
 def show(address: Address) -> str:
     """`host:port`, with brackets around an IPv6 address."""
     host, port = address

@@ -71,7 +71,7 @@ class Lane(Splicing):
         """Bytes of the client leg so far."""
         self.left = 0
         """Bytes of the current frame that are still to come (and simply pass)."""
-        self.hold: bytearray | None = None
+        self.hold: list[bytes] | None = None
         self.hold_left = 0
         self.tail: Tail | None = None
         """Follows the current frame to its end, if that end may have to be changed."""
@@ -122,7 +122,7 @@ class Lane(Splicing):
             kept = 0
             sifting = way == SIFT
             if sifting:
-                want = CAREFUL_CHUNK
+                want = CHUNK if self.hold_left > CHUNK else CAREFUL_CHUNK
                 if self.left > CAREFUL_CHUNK:
                     # Inside a large frame that passes there is nothing to look at; its last byte is for `sift` again.
                     jump = self.left if self.tail is None else min(self.left, self.tail.skipping)
@@ -306,7 +306,7 @@ class Lane(Splicing):
         data = self.connection.relay.writer.data
         place = tail.feed(data[at : min(stop, end)])
         if place >= 0 and stop > end:
-            self.hold, self.hold_left, self.left = bytearray(), stop - at - place, 0
+            self.hold, self.hold_left, self.left = [], stop - at - place, 0
             return at + place
         if stop <= end:
             self.tail = None

@@ -104,7 +104,7 @@ static int follow(Mover *mover, LaneState *lane, const Pair *pair, Part *part, i
     part->cut = part->count;
     if (lane->left > here) {
         if (place >= 0) { /* the rest is held */
-            PyObject *hold = PyByteArray_FromStringAndSize(NULL, 0);
+            PyObject *hold = PyList_New(0);
             if (!hold)
                 return -1;
             Py_XSETREF(lane->hold, hold);

@@ -7,6 +7,9 @@ ones stand, have to be the same again; numbers that no rule can ask for may diff
 partition. The loop over frames (`decoder.strides`) compares.
 
 Only filters over fields that these bytes settle (`plugins.book.STEADY`) are served; all others are decided for each request.
+
+Why this exists: confluent-kafka, one record at a time, under a rule about another topic (real broker, medians of 7 interleaved
+rounds against no rule): 1.03 times as long with it, 1.46 times without.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from typing import TYPE_CHECKING
 
 from ... import decoder
@@ -13,10 +14,13 @@ if TYPE_CHECKING:
     from .response_orderer import Answering
 
 
+_HEAD = struct.Struct(">hhih").unpack_from
+_SHORT_HEAD = struct.Struct(">hhi").unpack_from
+
+
 def exchange_of(connection: Answering, frame: bytes, now: int) -> Exchange:
     """A request (with its size) as far as it is known."""
-    key, version = (int.from_bytes(frame[at : at + 2], "big", signed=True) for at in (4, 6))
-    length = int.from_bytes(frame[12:14], "big", signed=True)
+    key, version, correlation, length = _HEAD(frame, 4) if len(frame) >= 14 else (*_SHORT_HEAD(frame, 4), -1)
     client_id = frame[14 : 14 + length].decode("utf-8", "replace") if 0 <= length <= len(frame) - 14 else None
     return Exchange(
         connection=connection.number,
@@ -24,7 +28,7 @@ def exchange_of(connection: Answering, frame: bytes, now: int) -> Exchange:
         broker=show(connection.broker),
         api_key=key,
         api_version=version,
-        correlation_id=int.from_bytes(frame[8:12], "big", signed=True),
+        correlation_id=correlation,
         client_id=client_id,
         request=frame[4:],
         request_time_ns=now,

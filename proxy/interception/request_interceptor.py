@@ -119,7 +119,7 @@ class Holding(Responses):
         if missing > SEEN_THROUGH and fleshed(kind, key, version) and self.relay.editor.rules.skeletal(key):
             lane.skeleton = Skeleton(kind, key, version)
 
-    def of_no_concern(self, lane: Sifting, skeleton: bytes, held: bytearray, now: int) -> bool:
+    def of_no_concern(self, lane: Sifting, skeleton: bytes, held: bytes, now: int) -> bool:
         """Whether no rule is about a frame of which this is the `decoder.skeleton`, so that it may pass. `held`: what is
         there of it."""
         rules = self.relay.editor.rules
@@ -130,7 +130,7 @@ class Holding(Responses):
         except Exception:
             return False  # whoever reads it when it is all there tells what is wrong with it
 
-    def _request_passes(self, rules: RuleBook, skeleton: bytes, held: bytearray, now: int) -> bool:
+    def _request_passes(self, rules: RuleBook, skeleton: bytes, held: bytes, now: int) -> bool:
         size = int.from_bytes(held[:4], "big")
         if REQUEST(skeleton)[1] in self.relay.editor.keeping.free:
             self.remember(skeleton, 0, size)
@@ -143,7 +143,7 @@ class Holding(Responses):
         self.remember(skeleton, 0, size)
         return True
 
-    def _response_passes(self, rules: RuleBook, lane: Sifting, skeleton: bytes, held: bytearray, now: int) -> bool:
+    def _response_passes(self, rules: RuleBook, lane: Sifting, skeleton: bytes, held: bytes, now: int) -> bool:
         kept = self.in_flight.kept()
         if kept is None:
             return False

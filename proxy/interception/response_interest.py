@@ -2,6 +2,9 @@
 
 Such a request passes like any other, and its bytes stay in the queue of requests in flight. Most responses are seen in the
 loop over frames to be of no concern (`decoder.filter.quiet`), and pass. Any other is held and judged, with its request.
+
+Why this exists: confluent-kafka, one record at a time, under a rule about an error that does not come (real broker, medians of 7
+interleaved rounds against no rule): 1.14 times as long with it, 1.84 times without.
 """
 
 from __future__ import annotations

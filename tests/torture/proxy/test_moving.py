@@ -67,7 +67,7 @@ def test_every_split_position(desks: Any, name: str, rules: str, lossless: bool)
 def state(session: WiredSession) -> list[Any]:
     connection = session.connection
     return [
-        *((lane.left, lane.position, lane.last_id, lane.last_head, lane._part, lane._carry, lane.eof, lane.opaque, lane.hold)
+        *((lane.left, lane.position, lane.last_id, lane.last_head, lane._part, lane._carry, lane.eof, lane.opaque, lane.hold and b"".join(lane.hold))
           for lane in (connection.request, connection.response)),
         [entry if isinstance(entry, int) else entry.correlation for entry in connection.in_flight],
         connection.in_flight.kept() and connection.in_flight.kept()[0],
