@@ -63,9 +63,15 @@ class PythonQueue(deque[Any]):
     like = b""
     like_end = 12
     like_bytes = staticmethod(_NOTHING)
+    watch: Any = frozenset()
+    doubtful = -1
+    out_of_order = unsure = False
+    """What whoever moves bytes has to know of the order: see `proxy.correlation`."""
 
     def __init__(self) -> None:
         super().__init__()
+        self.objects = 0
+        """Entries that are no number."""
         self._first = 0
         """The first entry's place among all that have been here: two requests may have the same number."""
         self._frames: deque[tuple[int, tuple[bytes, int, int]]] = deque()
@@ -85,6 +91,7 @@ class PythonQueue(deque[Any]):
     def popleft(self) -> Any:
         entry = super().popleft()
         self._kept -= _weight(entry)
+        self.objects -= entry.__class__ is not int
         if self._frames and self._frames[0][0] == self._first:
             self._kept -= len(self._frames.popleft()[1][0])
         self._first += 1
@@ -93,12 +100,13 @@ class PythonQueue(deque[Any]):
     def appendleft(self, entry: Any) -> None:
         super().appendleft(entry)
         self._kept += _weight(entry)
+        self.objects += entry.__class__ is not int
         self._first -= 1
 
     def clear(self) -> None:
         super().clear()
         self._frames.clear()
-        self._kept = 0
+        self._kept = self.objects = 0
 
     def memory(self) -> int:
         """Bytes of memory that what waits here takes, with the requests that are kept. What an object keeps it says in an
@@ -108,6 +116,7 @@ class PythonQueue(deque[Any]):
     def append(self, entry: Any) -> None:
         super().append(entry)
         self._kept += _weight(entry)
+        self.objects += entry.__class__ is not int
 
     def resembles(self, keyver: int, like: bytes) -> None:
         self.like_keyver, self.like, self.like_end = keyver, like, 12 + len(like)
@@ -369,7 +378,7 @@ stride: Callable[..., tuple[int, int]] = python_stride
 stride_watched: Callable[..., tuple[int, int, int, int]] = python_stride_watched
 stride_requests: Callable[..., tuple[int, int, bool]] = python_stride_requests
 stride_responses: Callable[..., tuple[int, int, int]] = python_stride_responses
-if native is not None and hasattr(native, "skeleton"):  # one that was built before has none
+if native is not None and hasattr(getattr(native, "Queue", None), "watch"):  # one that was built before has none
     Queue, selection = native.Queue, selection_table
     stride, stride_watched = native.stride, native.stride_watched
     stride_requests, stride_responses = native.stride_requests, native.stride_responses

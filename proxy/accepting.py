@@ -176,6 +176,6 @@ class Acceptor:
         relay.connections[number] = connection
         relay.counted()
         if relay.security is None:
-            relay.resolver.resolve(*connection.broker, connection.resolved)
+            connection.look_up()
         else:
             relay.security.accepted(connection)

@@ -1,7 +1,8 @@
 """One client connection in the relay, from `accept` to the end of both directions.
 
-It has two lanes (`lane`), a queue of requests in flight (`inflight`), and decides about the frames that are held
-(`holding`). Here: how it begins and ends, and what is done when something is wrong with it.
+It has two halves (`half`), a queue of requests in flight (`correlation`), interceptors for the frames that are held
+(`interception`) and what keeps the order of what the client is given (`response_orderer`). Here: how it begins and ends, what is
+done when something is wrong with it, and what the recording is told of it.
 """
 
 from __future__ import annotations
@@ -12,27 +13,44 @@ import os
 import socket
 import struct
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from ..decoder.about import About
+from ..decoder.accelerator import native
 from ..decoder.frame import MAX_FRAME, Direction, foreign_protocol
 from .addressing.address_map import reason
 from .addressing.down_brokers import refused
 from .addressing.resolver import Answer as Resolved
 from .addressing.resolver import SocketAddress
 from .clock import now_ns
-from .events import Address, ConnectionClosed, ConnectionOpened, NotKafka, UpstreamFailed
-from .interception.request_interceptor import Holding
-from .lane import Lane
+from .connection_state import FLOWING, ConnectionState, follow
+from .correlation import CorrelationQueue, key_and_version
+from .events import Address, ConnectionClosed, ConnectionOpened, NotKafka, RuleHit, Undecoded, UpstreamFailed
+from .half_connection import MOVES, HalfConnection
+from .interception.pass_cache import Heads
+from .interception.request_interceptor import RequestInterceptor
+from .interception.response_interceptor import ResponseInterceptor
+from .interception.response_orderer import ResponseOrderer
 from .negotiation import version_adapter
 from .negotiation.tls import TlsSocket
 from .ring.ring import NONE, Kind
-from .sift import Sifting
 from .unreached import LastWords
 
 if TYPE_CHECKING:
+    from ..decoder import Exchange
+    from ..plugins.fate import Fate
+    from ..plugins.versions.dialect import Dialect
+    from .addressing.node_endpoint_scanner import Tail
     from .relay import Relay
 
+if TYPE_CHECKING or not MOVES:
+    Link = object
+else:
+    Link = native.Pair  # what the accelerator has to know of a connection
+
 _RESET = struct.pack("ii", 1, 0)
+_DECIDED = frozenset({ConnectionState.OPEN, ConnectionState.BREAKING, ConnectionState.UNREACHED, ConnectionState.CLOSED})
+"""It is no longer open whether the broker can be reached."""
 
 
 def _is_reset(sock: socket.socket) -> bool:
@@ -44,11 +62,11 @@ def _is_reset(sock: socket.socket) -> bool:
     return False
 
 
-class Connection(Holding):
+class Connection(Link):
     """From `accept` to the end of both directions."""
 
     def __init__(self, relay: Relay, number: int, client: socket.socket, peer: Address, broker: Address) -> None:
-        super().__init__(relay)
+        self.relay = relay
         self.number = number
         self.client = client
         self.peer = peer
@@ -57,16 +75,39 @@ class Connection(Holding):
         self.real: Address = broker  # the broker's socket address
         self.own: Address = ("", 0)  # ours towards the broker
         self.upstream: socket.socket | None = None
-        self.request = Lane(self, Direction.REQUEST)
-        self.response = Lane(self, Direction.RESPONSE)
-        self.established = False
+        self.request = HalfConnection(self, Direction.REQUEST)
+        self.response = HalfConnection(self, Direction.RESPONSE)
+        self.answers = ResponseOrderer(self)
+        self.correlation = CorrelationQueue(relay.watch, self.answers.deliver)
+        self.in_flight = self.correlation.entries
+        self.requests = RequestInterceptor(self)
+        self.responses = ResponseInterceptor(self)
+        self.inline = bool(relay.editor.requests)
+        """Whether every request is followed."""
+        self.between_brokers = False
+        """Whether a controller tells a broker here where the others are: every request is followed then."""
+        self.dialect: Dialect | None = None
+        """What is spoken with the client, if not what the broker speaks; see `version_adapter`."""
+        self.free: tuple[frozenset[int], Any] | None = None
+        """The requests that pass at a glance where a dialect is spoken, for the api keys that are held."""
+        self.own_requests = 0
+        """How many requests the proxy has sent here itself."""
+        self.asking = 0
+        """Requests of plugins' own that wait for their responses here."""
+        self.about = About()
+        """What both ends have said of themselves, where rules ask for it."""
+        self.heads = Heads()
+        self.answer_bytes = 0
+        """Of answers that wait in the queue."""
+        self.blinded: int | None = None
+        """Correlation id of a response that was changed at its end and still has to be noted."""
+        self.state = ConnectionState.ACCEPTED
         self.draining = False
         """Whether the client's next request is left unread: the proxy stops, or `negotiation` logs in again."""
         self.stage = ""
         """What `negotiation` waits for, in words for when it does not come."""
         self.renew_at = 0.0
         """When to log in again (monotonic seconds; 0: never)."""
-        self.closed = False
         self.ended_by = ""  # "client" or "broker": whose end was the first
         self.started = time.monotonic()
         self.failed = ""  # how the broker was not reached: see `decoder.happening.IN_VAIN`
@@ -74,18 +115,40 @@ class Connection(Holding):
         """Of a connection to whichever bootstrap broker can be reached: those that cannot; None: it is for this broker alone."""
         self._addresses: list[SocketAddress] = []
         self._failure: OSError | None = None
-        self._breaking = False
+
+    @property
+    def established(self) -> bool:
+        """Whether bytes flow in both directions."""
+        return self.state in FLOWING
+
+    @property
+    def closed(self) -> bool:
+        return self.state is ConnectionState.CLOSED
+
+    def _enter(self, state: ConnectionState) -> None:
+        self.state = follow(self.state, state)
 
     # -- beginning -------------------------------------------------------------------------------------------
 
+    def look_up(self) -> None:
+        """Ask for the addresses of the broker."""
+        broker = self.broker
+
+        def answered(answer: Resolved) -> None:
+            if self.broker == broker:  # not of one that took too long, in whose place another is tried
+                self.resolved(answer)
+
+        self.relay.resolver.resolve(*broker, answered)
+
     def resolved(self, answer: Resolved) -> None:
         """The broker's name has been looked up: connect."""
-        if self.closed:
+        if self.state is not ConnectionState.ACCEPTED:
             return
         if isinstance(answer, OSError):
             self.unreachable(answer)
         else:
             self._addresses = list(answer)
+            self._enter(ConnectionState.CONNECTING)
             self.connect_next()
 
     def connect_next(self) -> None:
@@ -127,7 +190,7 @@ class Connection(Holding):
     def connected(self) -> None:
         """The kernel has an answer to the connect."""
         sock = self.upstream
-        if sock is None or self.closed:
+        if sock is None or self.state is not ConnectionState.CONNECTING:
             return
         code = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         if code:
@@ -147,15 +210,16 @@ class Connection(Holding):
         except OSError as error:
             self.unreachable(error)
             return
+        self._enter(ConnectionState.SECURING)
         if self.relay.security is None or not self.relay.security.connected(self):
             self.stand()
 
     def stand(self) -> None:
         """All is said that has to be said before the client's bytes flow."""
         sock = self.upstream
-        if sock is None or self.closed:
+        if sock is None or self.state is not ConnectionState.SECURING:
             return
-        self.established = True
+        self._enter(ConnectionState.OPEN)
         self.stage = ""
         if self.tried is not None:
             self.relay.bootstrap.worked(self.broker)
@@ -181,7 +245,8 @@ class Connection(Holding):
         self.relay.writer.write(Kind.OPENED, self.number, 0, now_ns(), description)
 
     def unreachable(self, error: OSError) -> None:
-        if self.closed or self.failed:
+        """The broker does not answer, or not in time: another one is tried, if it is for whichever can be reached."""
+        if self.state in _DECIDED:
             return
         other = self._other_broker()
         self.relay.emit(UpstreamFailed(self.number, self.broker, reason(error), other))
@@ -193,7 +258,8 @@ class Connection(Holding):
             self.relay.forget(sock)
             sock.close()
         self.broker, self.started, self._failure = other, time.monotonic(), None
-        self.relay.resolver.resolve(*other, self.resolved)
+        self._enter(ConnectionState.ACCEPTED)
+        self.look_up()
 
     def _other_broker(self) -> Address | None:
         """The bootstrap broker to try instead of the one that cannot be reached."""
@@ -204,9 +270,10 @@ class Connection(Holding):
 
     def give_up(self, failed: str) -> None:
         """Nothing will flow: see `decoder.happening.IN_VAIN`."""
-        if self.closed or self.failed:
+        if self.state in _DECIDED:
             return
         # Observers hear of it as of a connection that the broker ended after the client's first words.
+        self._enter(ConnectionState.UNREACHED)
         self.failed = failed
         self._announce(json.dumps(json.loads(self.describe()) | {"failed": failed}).encode())
         if self.relay.draining:
@@ -214,14 +281,97 @@ class Connection(Holding):
         else:
             LastWords(self)
 
+    # -- frames ----------------------------------------------------------------------------------------------
+
+    def holds(self, half: HalfConnection, data: bytes, at: int, size: int) -> bool:
+        """Whether the frame whose head stands at `at` is held."""
+        wanted = self.responses.holds(data, at, size) if half.direction else self.requests.holds(half, data, at, size)
+        if wanted and size + 4 > self.relay.hold_limit:
+            self.let_go(half)
+            if not half.direction:
+                self.requests.remember(data, at)
+            return False
+        return wanted
+
+    def held_frame(self, half: HalfConnection, frame: bytes, now: int) -> None:
+        """A held frame is complete."""
+        if half.direction:
+            self.responses.held(frame, now)
+            self.answers.deliver(now)
+        else:
+            self.requests.held(frame, now)
+
+    def of_no_concern(self, half: HalfConnection, skeleton: bytes, held: bytes, now: int) -> bool:
+        """Whether no rule is about a frame of which this is the `decoder.skeleton`, so that it may pass. `held`: what is
+        there of it."""
+        rules = self.relay.editor.rules
+        try:
+            if half.direction:
+                return self.responses.passes(rules, half, skeleton, held, now)
+            return self.requests.passes(rules, skeleton, held, now)
+        except Exception:
+            return False  # whoever reads it when it is all there tells what is wrong with it
+
+    def let_go(self, half: HalfConnection) -> None:
+        """A frame is too large to be held."""
+        entry = None
+        if half.direction and half.tail is not None:
+            entry = self.responses.followed
+        elif half.direction and self.in_flight:
+            entry = self.correlation.take()
+        what = "response" if half.direction else "request"
+        key, version = key_and_version(entry) if entry is not None else (-1, -1)
+        why = f"the {what} is larger than {self.relay.hold_limit} bytes"
+        if not version_adapter.unfit(self, half, entry, why):
+            self.relay.emit(Undecoded(self.number, key, version, why))
+
+    # The accelerator asks a connection for these three.
+
+    def follow(self, half: HalfConnection) -> None:
+        """See `ResponseInterceptor`."""
+        self.responses.follow(half)
+
+    def held_tail(self, rest: bytes, tail: Tail) -> bytes:
+        """See `ResponseInterceptor`."""
+        return self.responses.held_tail(rest, tail)
+
+    def tell_blinded(self, now: int) -> None:
+        """See `ResponseInterceptor`."""
+        self.responses.tell_blinded(now)
+
+    # -- the recording ---------------------------------------------------------------------------------------
+
+    def note(self, correlation: int, text: str, now: int) -> None:
+        """A comment on an exchange."""
+        self.relay.writer.write(Kind.NOTE, self.number, 0, now, text.encode(), correlation)
+
+    def broker_leg(self, direction: int, frame: bytes, note: str, now: int) -> None:
+        """Publish what went over the broker's leg, where it is not what the client has."""
+        text = note.encode()
+        self.relay.writer.write(
+            Kind.BROKER_LEG, self.number, direction, now, len(text).to_bytes(2, "big") + text + frame
+        )
+
+    def publish_request(self, frame: bytes, now: int) -> None:
+        """Not forwarded: an observer sees the request on the client leg, and so does the count of the stream."""
+        self.relay.writer.write(Kind.DATA, self.number, 0, now, frame, 0, self.request.position)
+        self.request.position += len(frame)
+
+    def fired(self, fate: Fate, exchange: Exchange, now: int) -> None:
+        """A rule has fired."""
+        correlation = exchange.correlation_id
+        self.relay.rules.fired(fate, exchange, now)
+        self.relay.emit(RuleHit(fate.rule, self.number, exchange.api_key, exchange.api_version, correlation, fate.hits))
+        self.note(correlation & 0xFFFFFFFF, fate.note, now)
+
     # -- trouble ---------------------------------------------------------------------------------------------
 
-    def not_kafka(self, lane: Sifting, now: int) -> None:
+    def not_kafka(self, half: HalfConnection, now: int) -> None:
         """Give up on frames in both directions; bytes go on as they come."""
-        head, lane.foreign = lane.foreign or b"", None
+        head, half.foreign = half.foreign or b"", None
         known = foreign_protocol(head)
         close = False
-        if lane.direction == 0 and known == "a TLS hello":
+        if half.direction == 0 and known == "a TLS hello":
             why = (
                 "TLS hello on the plain listener; its bytes go on to the broker unread: "
                 "start the proxy with --tls-ca DIR (it makes certificates there) or --tls-cert and --tls-key to read them, "
@@ -231,7 +381,7 @@ class Connection(Holding):
             why = f"not Kafka but {known}; passed on unread"
         else:
             size = int.from_bytes(head[:4], "big", signed=True)
-            side = "the broker" if lane.direction else "the client"
+            side = "the broker" if half.direction else "the client"
             close = self.relay.guard.limits.oversize == "close"
             then = "the connection is reset" if close else "passed on unread from here"
             if self.relay.guard.limits.max_frame < size <= MAX_FRAME:
@@ -242,24 +392,22 @@ class Connection(Holding):
         if self.relay.plugged is not None:
             self.relay.plugged.free(self)
         self.request.opaque = self.response.opaque = True
-        other = self.request if lane.direction else self.response
+        other = self.request if half.direction else self.response
         other.spill(now)
         other.foreign = None
-        self.in_flight.clear()
-        self.overtaken.clear()
-        self.changes = 0
+        self.correlation.clear()
         self.answer_bytes = 0
         self.relay.emit(NotKafka(self.number, self.peer, why))
         if close:
             self.abort()
 
-    def sink_failed(self, lane: Sifting) -> None:
+    def sink_failed(self, half: HalfConnection) -> None:
         """A socket takes no more bytes because its peer is gone. What the peer sent before still counts."""
-        if self._breaking or self.closed:
+        if self.state is not ConnectionState.OPEN:
             return
-        self._breaking = True
+        self._enter(ConnectionState.BREAKING)
         self.ended_by = self.ended_by or self._who_ended()
-        back = self.request if lane.direction else self.response
+        back = self.request if half.direction else self.response
         while not back.eof and not self.closed and back.pump():
             pass
         self.abort()
@@ -279,7 +427,7 @@ class Connection(Holding):
             and self.response.at_boundary()
         )
 
-    def lane_done(self) -> None:
+    def half_done(self) -> None:
         self.ended_by = self.ended_by or self._who_ended()
         if self.request.done and self.response.done:
             self.close("fin")
@@ -288,18 +436,20 @@ class Connection(Holding):
         """Close both sockets: with "rst" so that the peers see a reset."""
         if self.closed:
             return
-        self.closed = True
+        flowed = self.established
+        self._enter(ConnectionState.CLOSED)
         self.relay.intercepts.gone(self)
         if self.relay.plugged is not None:
             self.relay.plugged.gone(self)
-        if self.established:
+        if flowed:
             self.ended_by = self.ended_by or self._who_ended()
-        for lane in (self.request, self.response):
-            if self.established:
-                lane.open = False
-            lane.take_held()
-            lane.pending = bytearray()
-            lane.drop_pipe()
+        for half in (self.request, self.response):
+            if flowed:
+                half.open = False
+            half.take_held()
+            half.pending = bytearray()
+            if half.splicer is not None:
+                half.splicer.drop()
         for sock in (self.client, self.upstream):
             if sock is None:
                 continue
@@ -310,7 +460,7 @@ class Connection(Holding):
                 except OSError:
                     pass
             sock.close()
-        if self.established:
+        if flowed:
             if self.ended_by == "broker":
                 version_adapter.ended(self)
             self._conclude(how, self.ended_by)
@@ -326,9 +476,9 @@ class Connection(Holding):
         self.relay.writer.write(Kind.CLOSED, self.number, 0, now_ns(), json.dumps(said).encode(), NONE)
 
     def _who_ended(self) -> str:
-        """Whose end came first, as far as the lanes and the sockets tell; "" when it is the proxy that ends it."""
+        """Whose end came first, as far as the halves and the sockets tell; "" when it is the proxy that ends it."""
         ends = ((self.request, self.client, "client"), (self.response, self.upstream, "broker"))
-        finished = [side for lane, _, side in ends if lane.eof]
+        finished = [side for half, _, side in ends if half.eof]
         if not finished:
             finished = [side for _, sock, side in ends if sock is not None and _is_reset(sock)]
         return finished[0] if len(finished) == 1 else ""

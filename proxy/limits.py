@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..decoder.frame import MAX_FRAME
-from . import lane, sift
+from . import half_connection
 from .addressing.address_map import EXPIRY_SECONDS, MOST_BROKERS
 from .addressing.destinations import Allowed
 from .events import ConnectionsFull, FewFiles, FilesUsedUp, IdleClosed
@@ -79,8 +79,8 @@ class Guard:
         self._moved: dict[int, tuple[int, float]] = {}
         """Connection -> (bytes so far, since when it is so many)."""
         self._told_full = self._told_short = -FULL_EVERY
-        # The lanes compare with this number once per frame: a name of their module is the quickest to look up.
-        lane.MAX_FRAME = sift.MAX_FRAME = self.limits.max_frame
+        # The halves compare with this number once per frame: a name of their module is the quickest to look up.
+        half_connection.MAX_FRAME = self.limits.max_frame
 
     def warn_of_few_files(self, workers: int = 1) -> None:
         """Each connection takes two files. The soft limit, of each worker, has been raised to the hard one by now."""

@@ -1,8 +1,8 @@
 """What the relay waits with: epoll, edge-triggered and registered once, or `selectors` where there is no epoll.
 
-The relay remembers per lane what can be done, so that with epoll no call is needed to change interest. Selectors
+The relay remembers per half what can be done, so that with epoll no call is needed to change interest. Selectors
 tell again and again what was not done yet (level-triggered): `SelectorPoll` therefore asks the relay before every
-wait what each lane is waiting for, and leaves out the rest. Sockets that are no lane's (a handshake, a listener)
+wait what each half is waiting for, and leaves out the rest. Sockets that are no half's (a handshake, a listener)
 rest for a moment after each report, so that one that nobody serves yet does not keep the loop busy.
 
 `BARNABAS_POLL=selectors` chooses them anywhere, along with the other means of systems that are not Linux (`bells`).
@@ -27,10 +27,10 @@ LEAD = 0.0005
 """Seconds before a time that is to be kept in which the relay does not sleep."""
 
 _REST = {READ: 0.001, WRITE: 0.02}
-"""Seconds that a socket which is no lane's is left out after it was reported."""
+"""Seconds that a socket which is no half's is left out after it was reported."""
 
 Interest = Callable[[int], int | None]
-"""What the lanes of a file descriptor wait for: READ and WRITE, or 0; None: it belongs to no lane."""
+"""What the halves of a file descriptor wait for: READ and WRITE, or 0; None: it belongs to no half."""
 
 
 class Poll(Protocol):

@@ -2,7 +2,7 @@
 
     python -m barnabas.proxy.relay FD        FD: the supervisor's control socket; settings come as its first packet
 
-Every socket is registered once for everything; what can be done is remembered per lane, so that no call to the
+Every socket is registered once for everything; what can be done is remembered per half, so that no call to the
 kernel is needed to change interest. The relay ends when the control socket does.
 """
 
@@ -35,10 +35,10 @@ from .clock import CLOCK, now_ns
 from .commands import Commands
 from .connection import Connection
 from .events import Address, ClockSet, Event, ReaderStuck, RelayFault
+from .half_connection import HalfConnection
 from .interception.frame_editor import METADATA, Editor, watched
 from .interception.intercepts import Intercepts
 from .interception.live_rules import LiveRules
-from .lane import Lane
 from .limits import Guard
 from .moving import make_mover, make_turn
 from .negotiation.handshake import Security
@@ -55,8 +55,8 @@ from .ring.ring import Kind, Ring, RingWriter
 from .ring.wakeup import hush, sound
 from .sockets import Sockets
 from .splicing import Pipes
-from .switching import switch
 from .timers import Timers
+from .tracking_mode import switch
 from .unreached import LastWords
 
 _WRITE = polling.WRITE  # a global is faster than an attribute
@@ -139,8 +139,8 @@ class Relay:
         self.connections: dict[int, Connection] = {}
         """By their numbers, which are never used twice."""
         self.timers = Timers()
-        self._ready: list[Lane] = []
-        self._waiting_for_room: list[Lane] = []
+        self._ready: list[HalfConnection] = []
+        self._waiting_for_room: list[HalfConnection] = []
         self._crowded: list[Connection] = []
         self._last_snapshot = 0.0
         self._snapshot_due = False
@@ -214,7 +214,7 @@ class Relay:
         self._ready += (response, request)
 
     def suspend(self, connection: Connection) -> None:
-        """Nothing is in flight: take the broker's socket from the lanes until `established` is called again."""
+        """Nothing is in flight: take the broker's socket from the halves until `established` is called again."""
         if connection.upstream is not None:
             self.sockets.suspend(connection.upstream.fileno())
 
@@ -230,7 +230,7 @@ class Relay:
 
     def crowded(self, connection: Connection) -> bool:
         """Whether a connection's next requests have to wait: too much of those that are in flight is kept, of all connections,
-        and it has more than its share. Then its lane is woken when that has changed."""
+        and it has more than its share. Then its half is woken when that has changed."""
         if not self._too_much(connection):
             return False
         if connection not in self._crowded:
@@ -253,16 +253,16 @@ class Relay:
             else:
                 self.wake(connection.request)
 
-    def wake(self, lane: Lane) -> None:
-        """What kept this lane from reading may be over."""
-        if lane.readable:
-            self._ready.append(lane)
+    def wake(self, half: HalfConnection) -> None:
+        """What kept this half from reading may be over."""
+        if half.readable:
+            self._ready.append(half)
 
     # -- lossless observers ----------------------------------------------------------------------------------
 
-    def wait_for_room(self, lane: Lane) -> None:
+    def wait_for_room(self, half: HalfConnection) -> None:
         """A reader that must not lose anything is behind: read nothing until it has caught up."""
-        self._waiting_for_room.append(lane)
+        self._waiting_for_room.append(half)
         self.writer.blocked(True)
         if self.writer.has_room():
             sound(self._room_bell)  # room was made in between
@@ -331,12 +331,12 @@ class Relay:
                         self.drained(writes)
                 except Exception as error:
                     self.fault(reads.connection, error)
-            for lane in ready:
+            for half in ready:
                 try:
-                    if lane.readable and lane.pump():
-                        self._ready.append(lane)
+                    if half.readable and half.pump():
+                        self._ready.append(half)
                 except Exception as error:
-                    self.fault(lane.connection, error)
+                    self.fault(half.connection, error)
             if later:
                 timers.run(time.monotonic())
             if writer.sequence != published:
@@ -372,14 +372,14 @@ class Relay:
         self.emit(RelayFault(connection.number, _described(error)))
         connection.abort()
 
-    def drained(self, lane: Lane) -> None:
+    def drained(self, half: HalfConnection) -> None:
         """The sink takes bytes again: first what waits, then the source may go on."""
-        lane.flush()
-        if not lane.pending and lane.open:
-            connection = lane.connection
-            if lane.readable:
-                self._ready.append(lane)
-            if lane.direction and connection.inline and connection.request.readable:
+        half.flush()
+        if not half.pending and half.open:
+            connection = half.connection
+            if half.readable:
+                self._ready.append(half)
+            if half.direction and connection.inline and connection.request.readable:
                 self._ready.append(connection.request)
 
     def _tick(self, now: float) -> None:

@@ -1,6 +1,6 @@
 """Which socket is whose: what the loop looks up for every event of the kernel.
 
-Every socket is registered once for everything; what can be done is remembered per lane.
+Every socket is registered once for everything; what can be done is remembered per half.
 """
 
 from __future__ import annotations
@@ -10,16 +10,16 @@ from collections.abc import Callable
 
 from . import polling
 from .connection import Connection
-from .lane import Lane
+from .half_connection import HalfConnection
 
 
 class Sockets:
-    """`ends`: file descriptor -> (the lane that reads it, the lane that writes to it); `others`: what to call for all
+    """`ends`: file descriptor -> (the half that reads it, the half that writes to it); `others`: what to call for all
     others. `forgotten` is told of each that is about to be closed."""
 
     def __init__(self, forgotten: Callable[[int], None] | None) -> None:
         self.poll = polling.make_poll(self._interest)
-        self.ends: dict[int, tuple[Lane, Lane]] = {}
+        self.ends: dict[int, tuple[HalfConnection, HalfConnection]] = {}
         self.others: dict[int, Callable[[int], None]] = {}
         self._forgotten = forgotten
 
@@ -33,14 +33,14 @@ class Sockets:
         self.poll.modify(fd, polling.READ | polling.EDGE)
 
     def attend(self, fd: int, handler: Callable[[], None]) -> None:
-        """Call `handler` for every edge of a socket that is not (or not yet) an end of two lanes."""
+        """Call `handler` for every edge of a socket that is not (or not yet) an end of two halves."""
         known = fd in self.others
         self.others[fd] = lambda _: handler()
         if not known:
             self.poll.register(fd, polling.ALL)
 
     def stand(self, connection: Connection, upstream: socket.socket) -> None:
-        """Both sockets of a connection are ends of its lanes from now on."""
+        """Both sockets of a connection are ends of its halves from now on."""
         request, response = connection.request, connection.response
         self.others.pop(upstream.fileno(), None)
         self.ends[upstream.fileno()] = (response, request)
@@ -51,7 +51,7 @@ class Sockets:
         self.poll.modify(upstream.fileno(), polling.ALL)
 
     def suspend(self, fd: int) -> None:
-        """Take a socket from the lanes, until it stands again."""
+        """Take a socket from the halves, until it stands again."""
         self.others[fd] = self.others.get(fd, lambda _: None)
         self.ends.pop(fd, None)
 
@@ -68,7 +68,7 @@ class Sockets:
             pass
 
     def _interest(self, fd: int) -> int | None:
-        """What the lanes of a socket wait for (`polling.Interest`)."""
+        """What the halves of a socket wait for (`polling.Interest`)."""
         end = self.ends.get(fd)
         if end is None:
             return None

@@ -2,8 +2,8 @@
 
 The beginning of the frame (`snaplen`) goes through the ring as everything else. What follows goes through a pipe
 (`splice(2)`), unseen, and the ring's readers are told how much it was (`Kind.SKIPPED`). Bytes that the sink does not take
-stay in the pipe; a few of them are taken out of it into `pending`, so that everybody who looks there sees a lane that
-waits. Where `splice` is missing or refuses, the lane copies as before.
+stay in the pipe; a few of them are taken out of it into `pending`, so that everybody who looks there sees a half that
+waits. Where `splice` is missing or refuses, the half copies as before.
 """
 
 from __future__ import annotations
@@ -12,9 +12,13 @@ import errno
 import fcntl
 import os
 import socket
+import struct
+from typing import TYPE_CHECKING
 
 from .ring.ring import Kind
-from .sift import SIZE, Sifting
+
+if TYPE_CHECKING:
+    from .half_connection import HalfConnection
 
 LEAST = 64 * 1024
 """Fewer bytes cost less when they are copied."""
@@ -28,11 +32,13 @@ KEPT_OUT = 4096
 _SKIPPED = int(Kind.SKIPPED)
 _NONBLOCK = getattr(os, "SPLICE_F_NONBLOCK", 2) | getattr(os, "SPLICE_F_MOVE", 1)
 
+_SIZE = struct.Struct(">I").unpack_from
+
 Pipe = tuple[int, int]
 
 
 class Pipes:
-    """Pipes that lanes borrow while bytes are in them. `snaplen`: bytes of a frame that are wanted; 0: all."""
+    """Pipes that halves borrow while bytes are in them. `snaplen`: bytes of a frame that are wanted; 0: all."""
 
     def __init__(self, snaplen: int) -> None:
         self.wanted = snaplen + 4 if snaplen and hasattr(os, "splice") else 0
@@ -72,16 +78,30 @@ class Pipes:
         self.wanted = 0
 
 
-class Splicing(Sifting):
-    """What a lane knows of the bytes that it moves without seeing them."""
+class Splicer:
+    """What a half-connection knows of the bytes that it moves without seeing them."""
 
-    __slots__ = ()
+    __slots__ = ("_half", "_pipe", "_pipes", "kept", "piped", "was_large")
+
+    def __init__(self, half: HalfConnection, pipes: Pipes) -> None:
+        self._half = half
+        self._pipes = pipes
+        self._pipe: Pipe | None = None
+        self.kept = 0
+        """At least so many bytes of the current frame have gone through the ring."""
+        self.was_large = False
+        """The last frame that was large was spliced, and nothing but large ones has come since."""
+        self.piped = 0
+        """Bytes in the pipe; some of those in front of them are in `pending` then."""
+
+    def forget(self) -> None:
+        """Frames come one by one again."""
+        self.kept, self.was_large = 0, False
 
     def note_kept(self, data: memoryview, base: int, count: int, first: int) -> None:
         """A chunk has passed through the ring: how much of the frame at its end has. `first`: as published."""
-        if self.left < LEAST:
-            self.kept = 0
-            self.was_large = False
+        if self._half.left < LEAST:
+            self.forget()
             return
         end = base + count
         if first < 0 or first >= count:
@@ -89,105 +109,105 @@ class Splicing(Sifting):
             return
         at = base + first
         while end - at >= 4:
-            after = at + 4 + SIZE(data, at)[0]
+            after = at + 4 + _SIZE(data, at)[0]
             if after >= end:
                 break
             at = after
         self.kept = end - at
 
-    def unseen(self, sifting: bool) -> int:
-        """How many of the next bytes nobody wants. `sifting`: the frame's last byte is for `sift`."""
-        wanted = self.connection.relay.pipes.wanted
-        if not wanted or self.kept < wanted or self._part or self._carry or self.opaque:
+    def unseen(self, filtering: bool) -> int:
+        """How many of the next bytes nobody wants. `filtering`: the frame's last byte is for `filter_frames`."""
+        half = self._half
+        wanted = self._pipes.wanted
+        if not wanted or self.kept < wanted or half.split_head or half.waits_for_more or half.opaque:
             return 0
-        if type(self.source) is not socket.socket or type(self.sink) is not socket.socket:
+        if type(half.source) is not socket.socket or type(half.sink) is not socket.socket:
             return 0
-        rest = self.left - sifting
-        return rest if self.tail is None else min(self.left - 1, self.tail.skipping)
+        rest = half.left - filtering
+        return rest if half.tail is None else min(half.left - 1, half.tail.skipping)
 
     def splice(self, most: int, now: int) -> int | None:
         """Move up to `most` bytes unseen: how many came (0: none for now, or no more ever). None: it cannot be done,
         and nothing was."""
-        connection = self.connection
-        pipes = connection.relay.pipes
-        pipe = self.pipe or pipes.take()
+        half = self._half
+        connection = half.connection
+        pipe = self._pipe or self._pipes.take()
         if pipe is None:
             return None
-        self.pipe = pipe
+        self._pipe = pipe
         try:
-            count = os.splice(self.source.fileno(), pipe[1], min(most, PIPE_BYTES), flags=_NONBLOCK)
+            count = os.splice(half.source.fileno(), pipe[1], min(most, PIPE_BYTES), flags=_NONBLOCK)
         except BlockingIOError:
-            self.readable = False
-            self._free_pipe()
+            half.readable = False
+            self._free()
             return 0
         except OSError as error:
-            self._free_pipe()
+            self._free()
             if error.errno in (errno.EINVAL, errno.ENOSYS, errno.EPERM):
-                pipes.refuse()
+                self._pipes.refuse()
                 return None
-            self.readable = False
+            half.readable = False
             connection.abort()
             return 0
         if not count:
-            self._free_pipe()
-            self.readable = False
-            self.ended(now)
+            self._free()
+            half.readable = False
+            half.ended(now)
             return 0
-        self.left -= count
-        if self.tail is not None:
-            self.tail.skip(count)
-        connection.relay.writer.take(_SKIPPED, connection.number, self.direction, now, 0, count, self.position)
-        self.position += count
+        half.left -= count
+        if half.tail is not None:
+            half.tail.skip(count)
+        connection.relay.writer.take(_SKIPPED, connection.number, half.direction, now, 0, count, half.position)
+        half.position += count
         self.piped = count
         self.was_large = True
-        self.drain_pipe()
+        self.drain()
         return count
 
-    def drain_pipe(self) -> None:
+    def drain(self) -> None:
         """Send what is in the pipe; what the sink does not take waits."""
-        pipe = self.pipe
+        pipe, half = self._pipe, self._half
         if pipe is None:
             return
         try:
-            while self.piped and not self.pending:
-                if type(self.sink) is not socket.socket:
-                    self.empty_pipe()
+            while self.piped and not half.pending:
+                if type(half.sink) is not socket.socket:
+                    self.empty()
                     return
-                self.piped -= os.splice(pipe[0], self.sink.fileno(), self.piped, flags=_NONBLOCK)
+                self.piped -= os.splice(pipe[0], half.sink.fileno(), self.piped, flags=_NONBLOCK)
         except BlockingIOError:
-            self._wait_out(pipe, KEPT_OUT)
+            self._take_out(pipe, KEPT_OUT)
             return
         except OSError:
-            self.drop_pipe()
-            self.connection.sink_failed(self)
+            self.drop()
+            half.connection.sink_failed(half)
             return
         if not self.piped:
-            self._free_pipe()
+            self._free()
 
-    def empty_pipe(self) -> None:
+    def empty(self) -> None:
         """Take everything out of the pipe into `pending`: something is to go behind it."""
-        pipe = self.pipe
+        pipe = self._pipe
         if pipe is not None:
             while self.piped:
-                self._wait_out(pipe, self.piped)
-            self._free_pipe()
+                self._take_out(pipe, self.piped)
+            self._free()
 
-    def _wait_out(self, pipe: Pipe, most: int) -> None:
+    def _take_out(self, pipe: Pipe, most: int) -> None:
         data = os.read(pipe[0], min(most, self.piped))
         self.piped -= len(data)
-        self.pending += data
+        self._half.pending += data
 
-    def _free_pipe(self) -> None:
-        pipe, self.pipe = self.pipe, None
+    def _free(self) -> None:
+        pipe, self._pipe = self._pipe, None
         if pipe is not None:
-            self.connection.relay.pipes.give(pipe)
+            self._pipes.give(pipe)
 
-    def drop_pipe(self) -> None:
+    def drop(self) -> None:
         """The connection ends: what is in the pipe goes nowhere."""
-        pipe, self.pipe, piped, self.piped = self.pipe, None, self.piped, 0
+        pipe, self._pipe, piped, self.piped = self._pipe, None, self.piped, 0
         if pipe is not None:
-            pipes = self.connection.relay.pipes
             if piped:
-                pipes.discard(pipe)
+                self._pipes.discard(pipe)
             else:
-                pipes.give(pipe)
+                self._pipes.give(pipe)

@@ -1,12 +1,12 @@
-/* What a part of the stream holds, before it goes on: `_glance`, `_glance_requests` and `_scan` of proxy/lane.py in C. What is
+/* What a part of the stream holds, before it goes on: `_scan_responses`, `_scan_requests` and `_note_frames` of proxy/half_connection.py in C. What is
    not plain is asked of these. */
 #include "lanes.h"
 #include "cursor.h"
 #ifdef __linux__
 
-#define HEAD_KEPT 128    /* as proxy/switching.py */
-#define IN_FLIGHT 8192   /* as proxy/inflight.py */
-#define KEPT 4096        /* as proxy/lane.py */
+#define HEAD_KEPT 128    /* as proxy/tracking_mode.py */
+#define IN_FLIGHT 8192   /* as proxy/correlation.py */
+#define KEPT 4096        /* as proxy/half_connection.py */
 #define ENDPOINT_LIMIT 16384 /* as proxy/interception/frame_editor.py */
 
 static PyObject *s_follow, *s_glance, *s_glance_requests, *s_scan, *s_asked, *s_table;
@@ -34,10 +34,8 @@ static int ask(Mover *mover, LaneState *lane, PyObject *name, Part *part, int64_
 static Chunk frames_of(const Mover *mover, const LaneState *lane, const Pair *pair, const Part *part) {
     Chunk c = {.start = mover->pen->data, .at = part->offset + lane->left, .end = part->offset + part->count,
                .most = mover->most, .queue = (Queue *)pair->in_flight};
-    if (PyBytes_CheckExact(pair->watch)) {
-        c.chosen.buf = PyBytes_AS_STRING(pair->watch);
-        c.chosen.len = PyBytes_GET_SIZE(pair->watch);
-    }
+    c.chosen.buf = PyBytes_AS_STRING(c.queue->watch);
+    c.chosen.len = PyBytes_GET_SIZE(c.queue->watch);
     return c;
 }
 
@@ -58,7 +56,7 @@ static Py_buffer table_of(PyObject *bytes) {
     return (Py_buffer){.buf = PyBytes_AS_STRING(bytes), .len = PyBytes_GET_SIZE(bytes)};
 }
 
-/* Requests where rules stand: `Lane._glance_requests`, which is asked where a dialect is spoken. */
+/* Requests where rules stand: `HalfConnection._scan_requests`, which is asked where a dialect is spoken. */
 int lane_glance_requests(Mover *mover, LaneState *lane, Pair *pair, Part *part) {
     Chunk c = frames_of(mover, lane, pair, part);
     if (c.at >= c.end) {
@@ -75,7 +73,7 @@ int lane_glance_requests(Mover *mover, LaneState *lane, Pair *pair, Part *part) 
     if (done) {
         c.chosen = table_of(PyTuple_GET_ITEM(asked, 0));
         Py_buffer heads = table_of(table), keeping = {.len = 0};
-        if (is_none(pair->unsure))
+        if (!c.queue->unsure)
             keeping = table_of(PyTuple_GET_ITEM(asked, 1));
         c.now = part->now;
         c.bones = PyTuple_GET_ITEM(asked, 3);
@@ -94,7 +92,7 @@ int lane_glance_requests(Mover *mover, LaneState *lane, Pair *pair, Part *part) 
     return 0;
 }
 
-/* What follows a response is given what is here of it, from `start` on: `Lane._follow`. 1: nothing is here behind that. -1: an
+/* What follows a response is given what is here of it, from `start` on: `HalfConnection._follow`. 1: nothing is here behind that. -1: an
    exception is set. */
 static int follow(Mover *mover, LaneState *lane, const Pair *pair, Part *part, int64_t start) {
     int64_t here = lane->left < part->count - start ? lane->left : part->count - start;
@@ -155,7 +153,7 @@ static int follow_from(Mover *mover, LaneState *lane, const Pair *pair, Part *pa
     return follow(mover, lane, pair, part, start);
 }
 
-/* Responses while some are awaited: `Lane._glance`, which is asked as soon as there is one to be looked at. */
+/* Responses while some are awaited: `HalfConnection._scan_responses`, which is asked as soon as there is one to be looked at. */
 int lane_glance(Mover *mover, LaneState *lane, const Pair *pair, Part *part) {
     if (!is_none(lane->tail)) {
         if (!PyObject_TypeCheck(lane->tail, Tail_type))
@@ -216,7 +214,7 @@ int lane_glance(Mover *mover, LaneState *lane, const Pair *pair, Part *part) {
     return 0;
 }
 
-/* The frames of a part that has passed: `Lane._scan`, which is asked where heads are not whole. */
+/* The frames of a part that has passed: `HalfConnection._note_frames`, which is asked where heads are not whole. */
 int lane_scan(Mover *mover, LaneState *lane, Pair *pair, Part *part) {
     if (lane->opaque) {
         part->first = 0;
@@ -231,7 +229,7 @@ int lane_scan(Mover *mover, LaneState *lane, Pair *pair, Part *part) {
         int64_t begin = c.at, place = -1, last, doubtful = -1;
         if (lane->direction)
             last = stride_over(&c);
-        else if (!stride_over_watched(&c, pair->changes ? 0 : IN_FLIGHT, &place, &last, &doubtful))
+        else if (!stride_over_watched(&c, c.queue->objects ? 0 : IN_FLIGHT, &place, &last, &doubtful))
             return -1;
         if (last >= 0)
             lane->last_id = last;
@@ -244,7 +242,7 @@ int lane_scan(Mover *mover, LaneState *lane, Pair *pair, Part *part) {
                 Py_XSETREF(lane->last_head, head);
             }
             if (doubtful >= 0)
-                pair->doubtful = doubtful;
+                c.queue->doubtful = doubtful;
         }
         part->first = begin - part->offset;
         if (c.at >= c.end) {
@@ -276,9 +274,9 @@ int glances_ready(void) {
         const char *text;
     } names[] = {
         {&s_follow, "follow"},
-        {&s_glance, "_glance"},
-        {&s_glance_requests, "_glance_requests"},
-        {&s_scan, "_scan"},
+        {&s_glance, "_scan_responses"},
+        {&s_glance_requests, "_scan_requests"},
+        {&s_scan, "_note_frames"},
         {&s_asked, "asked"},
         {&s_table, "table"},
     };

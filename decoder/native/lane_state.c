@@ -1,4 +1,4 @@
-/* What lanes.c has to know of the relay's connections: attributes of Python's Lane and Connection that stand in C structs. */
+/* What lanes.c has to know of the relay's connections: attributes of Python's HalfConnection and Connection that stand in C structs. */
 #include "relay.h"
 #ifdef __linux__
 #include <structmember.h>
@@ -15,7 +15,7 @@ void lane_object_free(PyObject *self, int (*clear)(PyObject *)) {
 
 static PyObject **objects_of(LaneState *lane, int number) {
     PyObject **all[] = {&lane->connection, &lane->source,    &lane->sink,    &lane->pending, &lane->hold, &lane->tail,
-                        &lane->skeleton,   &lane->pipe,      &lane->last_head, &lane->foreign, &lane->part, &lane->carry};
+                        &lane->skeleton,   &lane->last_head, &lane->foreign, &lane->part,    &lane->carry};
     return number < (int)(sizeof all / sizeof *all) ? all[number] : NULL;
 }
 
@@ -101,20 +101,16 @@ static PyMemberDef LaneState_members[] = {
     MEMBER("opaque", opaque, T_BOOL),
     MEMBER("paused", paused, T_BOOL),
     MEMBER("_begun", begun, T_BOOL),
-    MEMBER("was_large", was_large, T_BOOL),
     MEMBER("direction", direction, T_INT),
     MEMBER("waits", waits, T_INT),
     MEMBER("position", position, T_LONGLONG),
     MEMBER("left", left, T_LONGLONG),
     MEMBER("hold_left", hold_left, T_LONGLONG),
-    MEMBER("kept", kept, T_LONGLONG),
-    MEMBER("piped", piped, T_LONGLONG),
     MEMBER("connection", connection, T_OBJECT),
     MEMBER("pending", pending, T_OBJECT),
     MEMBER("hold", hold, T_OBJECT),
     MEMBER("tail", tail, T_OBJECT),
     MEMBER("skeleton", skeleton, T_OBJECT),
-    MEMBER("pipe", pipe, T_OBJECT),
     MEMBER("last_head", last_head, T_OBJECT),
     MEMBER("foreign", foreign, T_OBJECT),
     MEMBER("_part", part, T_OBJECT),
@@ -130,8 +126,7 @@ static PyType_Spec LaneState_spec = {"barnabas.decoder._native.LaneState", sizeo
                                      Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_BASETYPE, LaneState_slots};
 
 static PyObject **shared_object(Pair *pair, int number) {
-    PyObject **all[] = {&pair->in_flight, &pair->overtaken, &pair->watch, &pair->blinded,
-                        &pair->unsure,    &pair->dialect,   &pair->heads, &pair->response};
+    PyObject **all[] = {&pair->in_flight, &pair->blinded, &pair->dialect, &pair->heads, &pair->response};
     return number < (int)(sizeof all / sizeof *all) ? all[number] : NULL;
 }
 
@@ -157,14 +152,9 @@ static PyMemberDef Pair_members[] = {
     SHARED("inline", inlined, T_BOOL),
     SHARED("draining", draining, T_BOOL),
     SHARED("number", number, T_LONGLONG),
-    SHARED("changes", changes, T_LONGLONG),
-    SHARED("doubtful", doubtful, T_LONGLONG),
     SHARED("answer_bytes", answer_bytes, T_LONGLONG),
     SHARED("in_flight", in_flight, T_OBJECT),
-    SHARED("overtaken", overtaken, T_OBJECT),
-    SHARED("watch", watch, T_OBJECT),
     SHARED("blinded", blinded, T_OBJECT),
-    SHARED("unsure", unsure, T_OBJECT),
     SHARED("dialect", dialect, T_OBJECT),
     SHARED("heads", heads, T_OBJECT),
     SHARED("response", response, T_OBJECT),

@@ -1,4 +1,4 @@
-/* From socket to socket: what proxy/lane.py does for connections of which nobody has asked anything, in C. Everything else is
+/* From socket to socket: what proxy/half_connection.py does for connections of which nobody has asked anything, in C. Everything else is
    left to it, at any chunk. */
 #define _GNU_SOURCE
 #include "lanes.h"
@@ -6,10 +6,10 @@
 #include <errno.h>
 #include <sys/socket.h>
 
-#define TURN 4       /* as proxy/lane.py has it */
-#define OWED 1048576 /* bytes, as proxy/lane.py */
+#define TURN 4       /* as proxy/half_connection.py has it */
+#define OWED 1048576 /* bytes, as proxy/half_connection.py */
 
-static PyObject *s_abort, *s_ended, *s_sift, *s_not_kafka, *s_sink_failed, *s_tell_blinded, *s_fileno;
+static PyObject *s_abort, *s_ended, *s_filter, *s_not_kafka, *s_sink_failed, *s_tell_blinded, *s_fileno;
 
 /* Call a method for what it does. 0, or -1: an exception is set. `a` and `b` are given away; both may be NULL. */
 static int call(Mover *mover, void *object, PyObject *name, PyObject *a, PyObject *b) {
@@ -31,7 +31,7 @@ static int keep_pending(LaneState *lane, const uint8_t *data, Py_ssize_t size) {
 
 enum { PASS, GLANCE, SIFT };
 
-/* As `Lane._way`. */
+/* As `HalfConnection._way`. */
 static int way_of(const LaneState *lane, const Pair *pair) {
     if (lane->opaque)
         return PASS;
@@ -39,11 +39,12 @@ static int way_of(const LaneState *lane, const Pair *pair) {
         return SIFT;
     int sound = lane->begun && !length(lane->part);
     if (lane->direction) {
-        if (is_none(pair->overtaken) || PyObject_Size(pair->overtaken))
+        const Queue *queue = (Queue *)pair->in_flight;
+        if (queue->out_of_order)
             return SIFT;
-        if (!((Queue *)pair->in_flight)->count && !length(lane->carry) && is_none(lane->tail))
+        if (!queue->count && !length(lane->carry) && is_none(lane->tail))
             return PASS;
-        return sound && !pair->changes ? GLANCE : SIFT;
+        return sound && !queue->objects ? GLANCE : SIFT;
     }
     if (pair->inlined)
         return sound ? GLANCE : SIFT;
@@ -163,8 +164,7 @@ static int move_chunk(Mover *mover, LaneState *lane, Pair *pair) {
         }
     }
     if (rest) {
-        lane->kept = lane->was_large = 0;
-        if (call(mover, lane, s_sift, rest, PyLong_FromLongLong(part.now)) < 0)
+        if (call(mover, lane, s_filter, rest, PyLong_FromLongLong(part.now)) < 0)
             return -1;
         if (!lane->open || lane->paused)
             return REST;
@@ -180,7 +180,10 @@ int lane_pump(Mover *mover, LaneState *lane) {
     if (!lane->connection || !PyObject_TypeCheck(lane->connection, Pair_type))
         return LEFT;
     Pair *pair = (Pair *)lane->connection;
-    if (!pair->in_flight || !PyObject_TypeCheck(pair->in_flight, Queue_type) || !pair->watch || !PyBytes_CheckExact(pair->watch))
+    if (!pair->in_flight || !PyObject_TypeCheck(pair->in_flight, Queue_type))
+        return LEFT;
+    PyObject *watch = ((Queue *)pair->in_flight)->watch;
+    if (!watch || !PyBytes_CheckExact(watch))
         return LEFT;
     int state = MORE;
     Py_INCREF(lane); /* what is called may end the connection */
@@ -199,7 +202,7 @@ int lanes_ready(void) {
     } names[] = {
         {&s_abort, "abort"},
         {&s_ended, "ended"},
-        {&s_sift, "sift"},
+        {&s_filter, "filter_frames"},
         {&s_not_kafka, "not_kafka"},
         {&s_sink_failed, "sink_failed"},
         {&s_tell_blinded, "tell_blinded"},

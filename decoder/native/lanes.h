@@ -25,7 +25,7 @@ enum { MORE, REST, LEFT }; /* there is more; not now; for Python. -1: an excepti
 typedef struct {
     int64_t offset, count, now;
     int64_t cut, first; /* bytes that go on, and where the first frame begins in them, or -1 */
-    int keep;           /* the rest waits for more of it; else it is for `sift` */
+    int keep;           /* the rest waits for more of it; else it is for `filter_frames` */
 } Part;
 
 static inline int is_none(const PyObject *object) { return !object || object == Py_None; }
@@ -36,13 +36,13 @@ static inline Py_ssize_t length(PyObject *object) {
            : PyByteArray_CheckExact(object) ? PyByteArray_GET_SIZE(object) : PY_SSIZE_T_MAX;
 }
 
-/* glances.c. Each is as in proxy/lane.py: 0, or -1 with an exception set. */
+/* glances.c. Each is as in proxy/half_connection.py: 0, or -1 with an exception set. */
 int lane_glance_requests(Mover *mover, LaneState *lane, Pair *pair, Part *part);
 int lane_glance(Mover *mover, LaneState *lane, const Pair *pair, Part *part);
 int lane_scan(Mover *mover, LaneState *lane, Pair *pair, Part *part);
 int glances_ready(void);
 
-/* lanes.c. As `Lane.pump`; LEFT: that has to go on. */
+/* lanes.c. As `HalfConnection.pump`; LEFT: that has to go on. */
 int lane_pump(Mover *mover, LaneState *lane);
 int64_t clock_ns(clockid_t which);
 int lanes_ready(void);

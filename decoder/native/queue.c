@@ -1,6 +1,7 @@
 /* A queue with the manners of collections.deque, whose numbers need no objects. */
 #include "queue.h"
 #include "cursor.h"
+#include <structmember.h>
 
 PyTypeObject *Queue_type;
 
@@ -155,6 +156,7 @@ static int64_t kept_by(const Entry *entry) {
 static Entry leave(Queue *queue) {
     Entry entry = *queue_entry(queue, 0);
     queue->kept -= kept_by(&entry);
+    queue->objects -= entry.more != NULL;
     queue->head = (queue->head + 1) & (queue->capacity - 1);
     if (!--queue->count && queue->capacity > 1024) { /* give back what a burst took */
         PyMem_Free(queue->entries);
@@ -219,6 +221,7 @@ static PyObject *Queue_append(PyObject *self, PyObject *value) {
     }
     *queue_entry(queue, queue->count++) = entry;
     queue->kept += kept_by(&entry);
+    queue->objects += entry.more != NULL;
     Py_RETURN_NONE;
 }
 
@@ -235,6 +238,7 @@ static PyObject *Queue_appendleft(PyObject *self, PyObject *value) {
     queue->count++;
     *queue_entry(queue, 0) = entry;
     queue->kept += kept_by(&entry);
+    queue->objects += entry.more != NULL;
     Py_RETURN_NONE;
 }
 
@@ -258,6 +262,7 @@ static int empty(PyObject *self) {
     queue->entries = NULL;
     queue->capacity = queue->head = queue->count = 0;
     queue->kept = 0;
+    queue->objects = 0;
     for (Py_ssize_t i = 0; i < count; i++) {
         Py_XDECREF(entries[(head + i) & (capacity - 1)].more);
         Py_XDECREF(entries[(head + i) & (capacity - 1)].frame);
@@ -265,6 +270,11 @@ static int empty(PyObject *self) {
     PyMem_Free(entries);
     forget_quiet(queue);
     return 0;
+}
+
+static int Queue_gc_clear(PyObject *self) {
+    Py_CLEAR(((Queue *)self)->watch);
+    return empty(self);
 }
 
 static PyObject *Queue_clear(PyObject *self, PyObject *nothing) {
@@ -288,6 +298,7 @@ static int Queue_traverse(PyObject *self, visitproc visit, void *arg) {
     Queue *queue = (Queue *)self;
     Py_VISIT(Py_TYPE(self));
     Py_VISIT(queue->alike_for);
+    Py_VISIT(queue->watch);
     for (Py_ssize_t i = 0; i < queue->count; i++)
         Py_VISIT(queue_entry(queue, i)->more);
     return 0;
@@ -296,7 +307,7 @@ static int Queue_traverse(PyObject *self, visitproc visit, void *arg) {
 static void Queue_dealloc(PyObject *self) {
     PyTypeObject *type = Py_TYPE(self);
     PyObject_GC_UnTrack(self);
-    empty(self);
+    Queue_gc_clear(self);
     type->tp_free(self);
     Py_DECREF(type);
 }
@@ -347,10 +358,30 @@ static PyMethodDef Queue_methods[] = {
     {NULL, NULL, 0, NULL},
 };
 
+static PyMemberDef Queue_members[] = {
+    {"objects", T_PYSSIZET, offsetof(Queue, objects), READONLY, NULL},
+    {"watch", T_OBJECT, offsetof(Queue, watch), 0, NULL},
+    {"doubtful", T_LONGLONG, offsetof(Queue, doubtful), 0, NULL},
+    {"out_of_order", T_BOOL, offsetof(Queue, out_of_order), 0, NULL},
+    {"unsure", T_BOOL, offsetof(Queue, unsure), 0, NULL},
+    {NULL, 0, 0, 0, NULL},
+};
+
+static PyObject *Queue_new(PyTypeObject *type, PyObject *arguments, PyObject *keywords) {
+    (void)arguments;
+    (void)keywords;
+    Queue *queue = (Queue *)type->tp_alloc(type, 0);
+    if (queue)
+        queue->doubtful = -1;
+    return (PyObject *)queue;
+}
+
 static PyType_Slot Queue_slots[] = {
+    {Py_tp_new, Queue_new},
+    {Py_tp_members, Queue_members},
     {Py_tp_methods, Queue_methods},
     {Py_tp_traverse, Queue_traverse},
-    {Py_tp_clear, empty},
+    {Py_tp_clear, Queue_gc_clear},
     {Py_tp_dealloc, Queue_dealloc},
     {Py_sq_length, Queue_length},
     {Py_sq_item, Queue_item},

@@ -27,6 +27,11 @@ typedef struct {
     Entry *entries;
     Py_ssize_t capacity, head, count; /* capacity: a power of two, or 0 */
     int64_t kept;                     /* bytes of requests that entries keep */
+    Py_ssize_t objects;               /* entries with an object */
+    /* What whoever moves bytes has to know of the order; see proxy/correlation.py. */
+    PyObject *watch;                  /* a selection: requests whose responses may have to be held */
+    long long doubtful;               /* id of the last request of which it is not known whether it gets a response, or -1 */
+    char out_of_order, unsure;
     Alike *alike[ALIKES];
     PyObject *alike_for;              /* by what they were judged */
     uint32_t alike_next, idle, wait;

@@ -99,22 +99,22 @@ int ring_snapshot_wanted(RingPen *pen, int forget);
 /* lane_state.c */
 #define UNSEEN -2 /* of a socket: it was not asked yet for its file descriptor */
 
-/* What is known of a direction; the attributes are described in proxy/lane.py. */
+/* What is known of a direction; the attributes are described in proxy/half_connection.py. */
 typedef struct {
     PyObject_HEAD
-    char open, readable, hangup, eof, done, opaque, paused, begun, was_large;
+    char open, readable, hangup, eof, done, opaque, paused, begun;
     int direction, waits, source_fd, sink_fd; /* -1: no plain socket, UNSEEN: not looked at yet */
-    long long position, left, hold_left, kept, piped;
+    long long position, left, hold_left;
     long long last_id; /* -1: none */
-    PyObject *connection, *source, *sink, *pending, *hold, *tail, *skeleton, *pipe, *last_head, *foreign, *part, *carry;
+    PyObject *connection, *source, *sink, *pending, *hold, *tail, *skeleton, *last_head, *foreign, *part, *carry;
 } LaneState;
 
-/* What both directions of a connection share; see proxy/inflight.py. */
+/* What both directions of a connection share; see proxy/connection.py. */
 typedef struct {
     PyObject_HEAD
     char inlined, draining;
-    long long number, changes, doubtful, answer_bytes;
-    PyObject *in_flight, *overtaken, *watch, *blinded, *unsure, *dialect, *heads, *response;
+    long long number, answer_bytes;
+    PyObject *in_flight, *blinded, *dialect, *heads, *response;
 } Pair;
 
 extern PyTypeObject *LaneState_type, *Pair_type;

@@ -16,52 +16,52 @@ from ..clock import now_ns
 from .impaired_sockets import Nowhere, Paced
 
 if TYPE_CHECKING:
-    from ..lane import Lane
-    from .response_orderer import Answering
+    from ..connection import Connection
+    from ..half_connection import HalfConnection
 
 SENT_WITHIN = 5.0
 """Seconds for what stands before a cut to be taken by its receiver."""
 LOOK_AGAIN_NS = 2_000_000
 
 
-def wait(lane: Lane, ns: int, then: Callable[[int], None], since: int | None = None, size: int = 0) -> None:
-    """Stop a lane for so long, then call `then` with the time and let the lane go on. `since`: when that began, with what
+def wait(half: HalfConnection, ns: int, then: Callable[[int], None], since: int | None = None, size: int = 0) -> None:
+    """Stop a half for so long, then call `then` with the time and let the half go on. `since`: when that began, with what
     was done in between being part of it; None: now. `size`: bytes of frames that are held meanwhile."""
     if since is not None:
         ns -= min(max(now_ns() - since, 0), ns)  # the clock may have been set
-    lane.connection.relay.timers.after(ns, pause(lane, then, size))
+    half.connection.relay.timers.after(ns, pause(half, then, size))
 
 
-def pause(lane: Lane, then: Callable[[int], None], size: int = 0) -> Callable[[], None]:
-    """Stop a lane until the function that this returns is called: that calls `then` with the time and lets the lane go on."""
-    connection = lane.connection
-    lane.paused = True
-    lane.waits += 1
+def pause(half: HalfConnection, then: Callable[[int], None], size: int = 0) -> Callable[[], None]:
+    """Stop a half until the function that this returns is called: that calls `then` with the time and lets the half go on."""
+    connection = half.connection
+    half.paused = True
+    half.waits += 1
     connection.relay.held += size
 
     def over() -> None:
         connection.relay.held -= size
         if connection.closed:
             return
-        lane.waits -= 1
+        half.waits -= 1
         now = now_ns()
         then(now)
-        go_on(lane, now)
+        go_on(half, now)
 
     return over
 
 
-def go_on(lane: Lane, now: int) -> None:
-    """The lane goes on, if nothing else stops it."""
-    connection = lane.connection
-    if lane.waits or not lane.open or connection.relay.intercepts.holds(lane):
+def go_on(half: HalfConnection, now: int) -> None:
+    """The half goes on, if nothing else stops it."""
+    connection = half.connection
+    if half.waits or not half.open or connection.relay.intercepts.holds(half):
         return
-    lane.paused = False
-    if lane.direction:
-        connection.deliver(now)
-    if lane.open and not lane.paused:
-        lane.sift(b"", now)
-        connection.relay.wake(lane)
+    half.paused = False
+    if half.direction:
+        connection.answers.deliver(now)
+    if half.open and not half.paused:
+        half.filter_frames(b"", now)
+        connection.relay.wake(half)
 
 
 def count_in(fate: Fate, since: int) -> None:
@@ -74,14 +74,14 @@ def _nothing(now: int) -> None:
     pass
 
 
-def cut(connection: Answering, how: Cut, lane: Lane) -> None:
-    """End the connection, as soon as what the lane has to send is sent."""
+def cut(connection: Connection, how: Cut, half: HalfConnection) -> None:
+    """End the connection, as soon as what the half has to send is sent."""
     deadline = time.monotonic() + SENT_WITHIN
 
     def look() -> None:
         if connection.closed:
             return
-        if lane.pending and lane.open and time.monotonic() < deadline:
+        if half.pending and half.open and time.monotonic() < deadline:
             connection.relay.timers.after(LOOK_AGAIN_NS, look)
         else:
             connection.close("rst" if how.reset else "fin")
@@ -89,7 +89,7 @@ def cut(connection: Answering, how: Cut, lane: Lane) -> None:
     look()
 
 
-def before_the_broker(connection: Answering, fate: Fate, frame: bytes, original: bytes, now: int) -> bool:
+def before_the_broker(connection: Connection, fate: Fate, frame: bytes, original: bytes, now: int) -> bool:
     """What happens before a request goes on; whether it does not go on after that."""
     if fate.rates != (0, 0):
         pace(connection, fate.rates)
@@ -115,7 +115,7 @@ def before_the_broker(connection: Answering, fate: Fate, frame: bytes, original:
     return False
 
 
-def silence(connection: Answering, fate: Fate, then: Callable[[int], None], size: int = 0) -> None:
+def silence(connection: Connection, fate: Fate, then: Callable[[int], None], size: int = 0) -> None:
     """Let nothing pass for a while, then call `then` and go on."""
     if fate.silent[1]:
         wait(connection.response, fate.silence, _nothing)
@@ -125,24 +125,24 @@ def silence(connection: Answering, fate: Fate, then: Callable[[int], None], size
         then(now_ns())
 
 
-def pace(connection: Answering, rates: tuple[int, int]) -> None:
+def pace(connection: Connection, rates: tuple[int, int]) -> None:
     """Limit the bytes a second of the connection's directions."""
     relay = connection.relay
-    for lane, rate in zip((connection.request, connection.response), rates, strict=True):
+    for half, rate in zip((connection.request, connection.response), rates, strict=True):
         if not rate:
             continue
-        if isinstance(lane.sink, Paced):
-            lane.sink.rate = rate
+        if isinstance(half.sink, Paced):
+            half.sink.rate = rate
             continue
 
-        def later(seconds: float, lane: Lane = lane) -> None:
-            relay.timers.after(int(seconds * 1e9), lambda: relay.drained(lane))
+        def later(seconds: float, half: HalfConnection = half) -> None:
+            relay.timers.after(int(seconds * 1e9), lambda: relay.drained(half))
 
-        lane.sink = Paced(lane.sink, rate, later)  # type: ignore[assignment]
+        half.sink = Paced(half.sink, rate, later)  # type: ignore[assignment]
 
 
 def respond(
-    connection: Answering, fate: Fate, exchange: Exchange, original: bytes | None, frame: bytes, note: str, now: int
+    connection: Connection, fate: Fate, exchange: Exchange, original: bytes | None, frame: bytes, note: str, now: int
 ) -> None:
     """Give the client its response as the fate wants it. `original`: the broker's, None if it was made here. With sizes."""
     if fate.response_delay:
@@ -158,7 +158,7 @@ def respond(
 
 
 def _respond(
-    connection: Answering, fate: Fate, exchange: Exchange, original: bytes | None, frame: bytes, note: str, now: int
+    connection: Connection, fate: Fate, exchange: Exchange, original: bytes | None, frame: bytes, note: str, now: int
 ) -> None:
     at = fate.cut.at if fate.cut is not None else None
     data = damaged(frame, fate.damage) if fate.damage else frame
@@ -169,7 +169,7 @@ def _respond(
     if data:
         connection.response.last_id = int.from_bytes(frame[4:8], "big")
     if data and not fate.damage and at is None:
-        connection.respond(original, data, note, now)
+        connection.answers.respond(original, data, note, now)
     else:
         if original is not None and data != original:
             connection.broker_leg(1, original, note, now)

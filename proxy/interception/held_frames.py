@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from ...decoder.filter import Filter
 
 if TYPE_CHECKING:
+    from ..connection import Connection
     from .intercepts import Intercepts
-    from .response_orderer import Answering
 
 
 @dataclass(slots=True)
@@ -63,7 +63,7 @@ class Held:
 
     number: int
     intercept: Intercept
-    connection: Answering
+    connection: Connection
     direction: int
     api_key: int
     api_version: int

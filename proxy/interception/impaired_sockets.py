@@ -1,4 +1,4 @@
-"""Where a lane's bytes go when a rule has made its way narrow or blind: sockets to the lane, but for `send`."""
+"""Where a half's bytes go when a rule has made its way narrow or blind: sockets to the half, but for `send`."""
 
 from __future__ import annotations
 

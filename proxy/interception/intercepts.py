@@ -24,11 +24,10 @@ from .held_frames import Held, Intercept, Kept
 from .request_frames import exchange_of
 
 if TYPE_CHECKING:
-    from ..inflight import InFlight
-    from ..lane import Lane
+    from ..connection import Connection
+    from ..correlation import InFlight
+    from ..half_connection import HalfConnection
     from ..relay import Relay
-    from ..sift import Sifting
-    from .response_orderer import Answering
 
 HELD_BYTES = 32 << 20
 """Most bytes of frames that wait for a decision, and of requests that are kept for their responses."""
@@ -129,7 +128,7 @@ class Intercepts:
 
     # -- what the connections ask ----------------------------------------------------------------------------
 
-    def hold_request(self, connection: Answering, frame: bytes, now: int, original: bytes = b"") -> bool:
+    def hold_request(self, connection: Connection, frame: bytes, now: int, original: bytes = b"") -> bool:
         """Whether a request (with its size) is held: then the connection's requests wait. `original`: as the client sent
         it, if plugins have changed it."""
         if not self._all or connection.request.paused:
@@ -140,7 +139,7 @@ class Intercepts:
                 return self._hold(intercept, connection, exchange, original or frame, frame, now)
         return False
 
-    def keep(self, connection: Answering, frame: bytes, now: int) -> Kept | None:
+    def keep(self, connection: Connection, frame: bytes, now: int) -> Kept | None:
         """The request, if its response may have to be held."""
         key = int.from_bytes(frame[4:6], "big")
         for intercept in self._all.values():
@@ -156,7 +155,7 @@ class Intercepts:
         return None
 
     def hold_response(
-        self, connection: Answering, entry: InFlight, original: bytes, frame: bytes, note: str, now: int
+        self, connection: Connection, entry: InFlight, original: bytes, frame: bytes, note: str, now: int
     ) -> bool:
         """Whether a response is held; `frame` is what the client would get."""
         kept = entry.kept
@@ -179,7 +178,7 @@ class Intercepts:
     def _hold(
         self,
         intercept: Intercept,
-        connection: Answering,
+        connection: Connection,
         exchange: Exchange,
         original: bytes,
         frame: bytes,
@@ -232,8 +231,8 @@ class Intercepts:
         if intercept.left is not None:
             intercept.left -= 1
         self.held[held.number] = held
-        lane = connection.response if direction else connection.request
-        lane.paused = True
+        half = connection.response if direction else connection.request
+        half.paused = True
         relay.emit(
             InterceptHeld(
                 held.number, connection.number, direction, held.api_key, held.correlation, intercept.number
@@ -262,7 +261,7 @@ class Intercepts:
         elif action == "drop":
             self._drop(held)
         elif action == "answer" and not held.direction:
-            if held.connection.unsure is not None:
+            if held.connection.correlation.unsure:
                 return "the order of responses on this connection is not known yet: resume it, or close the connection"
             self._go_on(held, "answered", answer=frame)
         else:
@@ -273,8 +272,8 @@ class Intercepts:
         del self.held[held.number]
         self.bytes -= len(held.original) + len(held.frame)
         held.intercept.held -= 1
-        lane = held.connection.response if held.direction else held.connection.request
-        lane.paused = bool(lane.waits)
+        half = held.connection.response if held.direction else held.connection.request
+        half.paused = bool(half.waits)
         self._relay.commands.tell({"notice": "released", "id": held.number, "how": how})
         self._relay.emit(
             InterceptReleased(
@@ -284,25 +283,25 @@ class Intercepts:
 
     def _go_on(self, held: Held, how: str, frame: bytes = b"", answer: bytes = b"") -> None:
         connection = held.connection
-        lane = connection.response if held.direction else connection.request
+        half = connection.response if held.direction else connection.request
         self._let_go(held, how)
         now = now_ns()
         if held.direction:
             note = held.note
             if frame and frame != held.frame:
                 note = f"{note}, {EDITED_BY_HAND}" if note else EDITED_BY_HAND
-            connection.respond(held.original, frame or held.frame, note, now)
-            connection.deliver(now)
+            connection.answers.respond(held.original, frame or held.frame, note, now)
+            connection.answers.deliver(now)
         elif answer:
-            connection.answer(held.original, answer, f"{ANSWERED_BY_HAND}, not forwarded", now)
+            connection.answers.answer(held.original, answer, f"{ANSWERED_BY_HAND}, not forwarded", now)
         else:
-            connection.judge(frame or held.frame, held.original, now)
-        self._lane_goes_on(lane, now)
+            connection.requests.judge(frame or held.frame, held.original, now)
+        self._half_goes_on(half, now)
 
-    def _lane_goes_on(self, lane: Lane, now: int) -> None:
-        if lane.open and not lane.paused:
-            lane.sift(b"", now)
-            self._relay.wake(lane)
+    def _half_goes_on(self, half: HalfConnection, now: int) -> None:
+        if half.open and not half.paused:
+            half.filter_frames(b"", now)
+            self._relay.wake(half)
 
     def extend(self, number: int, seconds: float) -> bool:
         """Hold a frame for so long from now on; whether it waits."""
@@ -313,29 +312,29 @@ class Intercepts:
 
     def _drop(self, held: Held) -> None:
         connection = held.connection
-        lane = connection.response if held.direction else connection.request
+        half = connection.response if held.direction else connection.request
         self._let_go(held, "dropped")
         now = now_ns()
         note = DROPPED_BY_HAND
         if held.direction:
             connection.broker_leg(1, held.original, f"{held.note}, {note}" if held.note else note, now)
-            connection.deliver(now)
+            connection.answers.deliver(now)
         else:
             connection.note(held.correlation & 0xFFFFFFFF, f"{note}, not forwarded", now)
             connection.publish_request(held.original, now)
-        self._lane_goes_on(lane, now)
+        self._half_goes_on(half, now)
 
-    def holds(self, lane: Sifting) -> bool:
-        """Whether a frame of this lane waits for a decision."""
+    def holds(self, half: HalfConnection) -> bool:
+        """Whether a frame of this half waits for a decision."""
         return any(
-            each.connection is lane.connection and each.direction == lane.direction for each in self.held.values()
+            each.connection is half.connection and each.direction == half.direction for each in self.held.values()
         )
 
-    def gone(self, connection: Answering) -> None:
+    def gone(self, connection: Connection) -> None:
         """The connection ends; nothing of it can go on."""
         for held in [each for each in self.held.values() if each.connection is connection]:
             self._let_go(held, "connection closed")
 
-    def free(self, connection: Answering) -> None:
+    def free(self, connection: Connection) -> None:
         """The connection's frames go on as they came."""
         self.release((each for each in self.held.values() if each.connection is connection), "connection changed")

@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ...decoder import Exchange
 from ...decoder.exchange import State
 from ...decoder.filter.patterns import PatternTimeout
+from ...decoder.skeleton import Skeleton, fleshed
+from ...decoder.strides import is_quiet
+from ...plugins.book import RuleBook
 from ...plugins.fate import Fate
 from ..addressing.node_endpoint_scanner import Tail, blind
-from ..events import Capped, RuleHit, Undecoded
-from ..inflight import CORRELATION, InFlight, entry_id, key_and_version
+from ..correlation import CORRELATION, REQUEST, InFlight, entry_id, key_and_version
+from ..events import Capped, Undecoded
 from ..negotiation import version_adapter
 from ..plugged.own_request import OwnRequest
-from ..sift import Sifting
 from . import fault_executor
-from .frame_editor import API_VERSIONS, ENDPOINT_APIS, framed, names_brokers
+from .frame_editor import ADDRESS_APIS, API_VERSIONS, ENDPOINT_APIS, ENDPOINT_LIMIT, framed, names_brokers
 from .request_frames import exchange_of
-from .response_orderer import Answering
+
+if TYPE_CHECKING:
+    from ..connection import Connection
+    from ..half_connection import HalfConnection
+
+SEEN_THROUGH = 4096
+"""Bytes of a frame that have to be missing, to be looked at before they are there."""
 
 
-def kept_exchange(connection: Responses, kept: tuple[bytes, int, int], answer: int) -> Exchange:
+def kept_exchange(connection: Connection, kept: tuple[bytes, int, int], answer: int) -> Exchange:
     """The exchange that a request has begun which was kept (`strides.PythonQueue.kept`). `answer`: its response's size."""
     frame, came, size = kept
     exchange = exchange_of(connection, frame, came)
@@ -27,98 +37,114 @@ def kept_exchange(connection: Responses, kept: tuple[bytes, int, int], answer: i
     return exchange
 
 
-class Responses(Answering):
-    """What a connection does with responses. `Holding` adds requests."""
+def decide_early(half: HalfConnection, kind: str, api_key: int, api_version: int, missing: int) -> None:
+    """A frame is held; perhaps no rule is about it, and that is seen before it is all there. `missing`: bytes of it."""
+    rules = half.connection.relay.editor.rules
+    if missing > SEEN_THROUGH and fleshed(kind, api_key, api_version) and rules.skeletal(api_key):
+        half.skeleton = Skeleton(kind, api_key, api_version)
 
-    def _held_response(self, frame: bytes, now: int) -> None:
-        if not self.in_flight or entry_id(self.in_flight[0]) != CORRELATION(frame, 4)[0]:
-            self.give(None, frame, "", now)  # so many requests came meanwhile that its own was forgotten
+
+class ResponseInterceptor:
+    """What a connection does with responses that are held, or followed to their end."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self.followed: int | InFlight = 0
+        """The request of the response that passes and is followed to its end (`HalfConnection.tail`)."""
+
+    def held(self, frame: bytes, now: int) -> None:
+        """A held response is complete."""
+        connection = self._connection
+        if not connection.in_flight or entry_id(connection.in_flight[0]) != CORRELATION(frame, 4)[0]:
+            connection.answers.give(None, frame, "", now)  # so many requests came meanwhile that its own was forgotten
             return
-        kept = self.in_flight.kept()
-        entry = self.take()
+        kept = connection.in_flight.kept()
+        entry = connection.correlation.take()
         key, version = key_and_version(entry)
         plugged = entry.plugged if isinstance(entry, InFlight) else None
         if isinstance(plugged, OwnRequest):
-            if self.relay.plugged is not None:
-                self.relay.plugged.answered(plugged, frame, now)
+            if connection.relay.plugged is not None:
+                connection.relay.plugged.answered(plugged, frame, now)
             return
         heard = frame
         if isinstance(entry, InFlight) and entry.asked is not None:
-            spoken = version_adapter.responded(self, entry, frame, now)
+            spoken = version_adapter.responded(connection, entry, frame, now)
             if spoken is None:
                 return
             frame = spoken
         fate = entry.fate if isinstance(entry, InFlight) else None
         exchange = entry.exchange if isinstance(entry, InFlight) else None
         if kept is not None:
-            exchange = kept_exchange(self, kept, len(frame) - 4)
-        unknown = self.relay.editor.unknown_names(frame, key, version) if names_brokers(key, version) else ()
+            exchange = kept_exchange(connection, kept, len(frame) - 4)
+        unknown = connection.relay.editor.unknown_names(frame, key, version) if names_brokers(key, version) else ()
 
         def go_on(later: int) -> None:
-            self._seen = plugged
-            self._known_response(entry, heard, frame, fate, exchange, later)
+            connection.answers.seen = plugged
+            self._known(entry, heard, frame, fate, exchange, later)
 
         if unknown:
-            self.relay.prober.look_up(unknown, fault_executor.pause(self.response, go_on, len(frame)))
+            connection.relay.prober.look_up(unknown, fault_executor.pause(connection.response, go_on, len(frame)))
         else:
             go_on(now)
 
-    def _known_response(
+    def _known(
         self, entry: int | InFlight, heard: bytes, frame: bytes, fate: Fate | None, exchange: Exchange | None, now: int
     ) -> None:
         """A response whose names of brokers are known, or took too long. `heard`: as the broker sent it."""
+        connection = self._connection
         key, version = key_and_version(entry)
         changed: bytes | None = None
         unread = False
         note = "addresses"
         try:
             if names_brokers(key, version):
-                named = len(self.relay.editor.rules.seen.topics)
-                changed = self.relay.editor.readdress(frame, key, version, self.local_host)
-                if len(self.relay.editor.rules.seen.topics) > named:
-                    self.relay.topics_named()
-            elif key == API_VERSIONS and self.relay.rewrites:
+                named = len(connection.relay.editor.rules.seen.topics)
+                changed = connection.relay.editor.readdress(frame, key, version, connection.local_host)
+                if len(connection.relay.editor.rules.seen.topics) > named:
+                    connection.relay.topics_named()
+            elif key == API_VERSIONS and connection.relay.rewrites:
                 note = "versions"
-                changed, capped = self.relay.editor.cap(frame, version)
+                changed, capped = connection.relay.editor.cap(frame, version)
                 for api_key, offered, now_offered in capped:
-                    self.relay.emit_once(Capped(api_key, offered, now_offered))
+                    connection.relay.emit_once(Capped(api_key, offered, now_offered))
             if exchange is not None:
                 exchange.response, exchange.response_time_ns = (changed or frame)[4:], now
                 exchange.state = State.PAIRED
-                self.about.learn(exchange)
+                connection.about.learn(exchange)
                 judged = False
                 try:
-                    if fate is None and (fate := self.relay.editor.judge(exchange)) is not None:
+                    if fate is None and (fate := connection.relay.editor.judge(exchange)) is not None:
                         judged = True
-                        fault_executor.pace(self, fate.rates)
+                        fault_executor.pace(connection, fate.rates)
                 except PatternTimeout as error:  # as if no rule had matched: the addresses are changed all the same
-                    self.relay.emit(Undecoded(self.number, key, version, str(error)))
+                    connection.relay.emit(Undecoded(connection.number, key, version, str(error)))
                 if fate is not None:
                     changed = self._as_wanted(fate, exchange)
                     note = fate.note
                     if judged:
-                        self.fired(fate, exchange, now)
+                        connection.fired(fate, exchange, now)
                     elif fate.corrected:
-                        self.relay.rules.corrected(fate)
-                        self.note(exchange.correlation_id & 0xFFFFFFFF, note, now)
+                        connection.relay.rules.corrected(fate)
+                        connection.note(exchange.correlation_id & 0xFFFFFFFF, note, now)
         except Exception as error:
-            self.relay.emit(Undecoded(self.number, key, version, str(error) or type(error).__name__))
+            connection.relay.emit(Undecoded(connection.number, key, version, str(error) or type(error).__name__))
             changed, unread, fate = None, True, None
         if changed is None or changed == frame:
             changed, note = frame, "" if frame == heard else version_adapter.NOTE
-        if self.relay.plugged is not None:
-            self.relay.plugged.learn(self, key, version, changed)
+        if connection.relay.plugged is not None:
+            connection.relay.plugged.learn(connection, key, version, changed)
         if fate is not None and exchange is not None and fate.late:
-            fault_executor.respond(self, fate, exchange, heard, changed, note or fate.note, now)
-        elif not isinstance(entry, InFlight) or not self.relay.intercepts.hold_response(
-            self, entry, heard, changed, note, now
+            fault_executor.respond(connection, fate, exchange, heard, changed, note or fate.note, now)
+        elif not isinstance(entry, InFlight) or not connection.relay.intercepts.hold_response(
+            connection, entry, heard, changed, note, now
         ):
-            self.respond(heard, changed, note, now)
+            connection.answers.respond(heard, changed, note, now)
         if unread:
-            self.overtake(entry)  # perhaps not the response that was meant: the next with its id is tried, too
+            connection.correlation.leave_unanswered(entry)  # perhaps not the response that was meant: the next with its id is tried, too
 
     def _as_wanted(self, fate: Fate, exchange: Exchange) -> bytes:
         """The response as a fate wants it; as it is if that cannot be: with the proxy's addresses, in any case."""
+        connection = self._connection
         frame = exchange.response or b""
         try:
             return framed(fate.respond(exchange, frame))
@@ -126,37 +152,84 @@ class Responses(Answering):
             why = f"{fate.rule!r} cannot change it: {str(error) or type(error).__name__}"
             fate.notes.append(f"not changed: {str(error) or type(error).__name__}")
             fate.corrected = True
-            self.relay.emit(Undecoded(self.number, exchange.api_key, exchange.api_version, why))
+            connection.relay.emit(Undecoded(connection.number, exchange.api_key, exchange.api_version, why))
             return framed(frame)
 
     def held_tail(self, rest: bytes, tail: Tail) -> bytes:
         """The end of a response that was too large to be held: any node endpoints in it become unusable."""
-        key, version = key_and_version(self._followed)
+        connection = self._connection
+        key, version = key_and_version(self.followed)
         try:
             changed = blind(rest, tail.tagged)
         except ValueError as error:
-            self.relay.emit(Undecoded(self.number, key, version, f"its end cannot be read: {error}"))
+            connection.relay.emit(Undecoded(connection.number, key, version, f"its end cannot be read: {error}"))
             return rest
         if changed is None:
             return rest
-        self.blinded = entry_id(self._followed)
+        connection.blinded = entry_id(self.followed)
         return changed
 
     def tell_blinded(self, now: int) -> None:
         """Note that a response's endpoints were made unusable. Not before its bytes are taken into the ring."""
-        correlation, self.blinded = self.blinded, None
+        connection = self._connection
+        correlation, connection.blinded = connection.blinded, None
         if correlation is not None:
-            self.note(correlation, "node endpoints made unusable: the response is too large to be held", now)
+            connection.note(correlation, "node endpoints made unusable: the response is too large to be held", now)
 
-    def follow(self, lane: Sifting) -> None:
+    def follow(self, half: HalfConnection) -> None:
         """The response to the request at the head passes, and is followed to where its node endpoints are, if it can have any."""
-        self._followed = self.take()
-        key, version = key_and_version(self._followed)
-        lane.tail = Tail(key, version) if key in ENDPOINT_APIS else None
+        connection = self._connection
+        self.followed = connection.correlation.take()
+        key, version = key_and_version(self.followed)
+        half.tail = Tail(key, version) if key in ENDPOINT_APIS else None
 
-    def fired(self, fate: Fate, exchange: Exchange, now: int) -> None:
-        """Tell that a rule has fired."""
-        correlation = exchange.correlation_id
-        self.relay.rules.fired(fate, exchange, now)
-        self.relay.emit(RuleHit(fate.rule, self.number, exchange.api_key, exchange.api_version, correlation, fate.hits))
-        self.note(correlation & 0xFFFFFFFF, fate.note, now)
+    def holds(self, data: bytes, at: int, size: int) -> bool:
+        """Whether the response whose head stands at `at` is held."""
+        connection = self._connection
+        (correlation,) = CORRELATION(data, at + 4) if size >= 4 else (-1,)
+        before, connection.response.last_id = connection.response.last_id, correlation
+        entry = connection.correlation.find(correlation)
+        if entry is None:
+            return False
+        if connection.in_flight.kept() is not None:
+            decide_early(connection.response, "response", *key_and_version(entry), at + size + 4 - len(data))
+            return True
+        if isinstance(entry, InFlight):
+            if connection.asking and isinstance(entry.plugged, OwnRequest):
+                connection.response.last_id = before  # the client has nothing to do with it
+            return True  # stays at the head until the frame is complete
+        key, version = entry >> 48, entry >> 32 & 0xFFFF
+        if key in ADDRESS_APIS and names_brokers(key, version):
+            return True
+        if entry >> 32 in connection.relay.watch:
+            if size <= ENDPOINT_LIMIT:
+                return True
+            self.follow(connection.response)
+            return False
+        connection.in_flight.popleft()
+        return False
+
+    def passes(self, rules: RuleBook, half: HalfConnection, skeleton: bytes, held: bytes, now: int) -> bool:
+        """Whether no rule is about a response of which this is the skeleton, so that it may pass. `held`: what is there of it."""
+        connection = self._connection
+        kept = connection.in_flight.kept()
+        if kept is None:
+            return False
+        _, key, version, _ = REQUEST(kept[0])
+        size = int.from_bytes(held[:4], "big")
+        if not is_quiet(connection.relay.editor.keeping.quiet, key << 16 | version, skeleton, now - kept[1], size):
+            exchange = kept_exchange(connection, kept, size)
+            exchange.response, exchange.response_time_ns, exchange.state = skeleton[4:], now, State.PAIRED
+            exchange.marks["sizes"] = kept[2], size
+            if exchange.response_message is None or rules.concerns(exchange, late=True):
+                return False
+        tail: Tail | None = None
+        if key << 16 | version in connection.relay.watch:
+            if key not in ENDPOINT_APIS:
+                return False
+            tail = Tail(key, version)
+            if tail.feed(memoryview(held)[4:]) >= 0:
+                return False
+        self.followed = connection.correlation.take()
+        half.tail = tail
+        return True

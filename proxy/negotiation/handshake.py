@@ -111,7 +111,7 @@ class Security:
     def _connect(self, connection: Connection) -> None:
         connection.stage = ""
         connection.started = time.monotonic()
-        self.relay.resolver.resolve(*connection.broker, connection.resolved)
+        connection.look_up()
 
     def connected(self, connection: Connection) -> bool:
         """The connection to the broker stands. True: `Connection.stand` is called when the rest is done."""
@@ -260,8 +260,8 @@ class Security:
 
 def _between_frames(connection: Connection) -> bool:
     """Whether closing now cuts no frame in two."""
-    lanes = connection.request, connection.response
-    return all(lane.at_boundary() and not lane.pending for lane in lanes)
+    halves = connection.request, connection.response
+    return all(half.at_boundary() and not half.pending for half in halves)
 
 
 class Login:

@@ -47,9 +47,9 @@ class Learning:
         to be asked on this connection."""
         self._then = then
         connection = self._connection
-        lane = connection.request
-        lane.paused = True
-        lane.waits += 1
+        half = connection.request
+        half.paused = True
+        half.waits += 1
         if possible(connection.relay):
             self._aside = True
             self._spoken.inquire(connection, self._go_on)
@@ -71,10 +71,10 @@ class Learning:
             connection.close("fin")
             return
         self._spoken.renew(connection)
-        lane, now = connection.request, now_ns()
-        lane.waits -= 1
+        half, now = connection.request, now_ns()
+        half.waits -= 1
         then(now)
-        fault_executor.go_on(lane, now)
+        fault_executor.go_on(half, now)
 
     def _overdue(self) -> None:
         if self._then is None or self._connection.closed:

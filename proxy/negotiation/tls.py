@@ -1,10 +1,10 @@
-"""A TLS connection with the manners of a non-blocking socket, so that a lane need not know about it.
+"""A TLS connection with the manners of a non-blocking socket, so that a half need not know about it.
 
 `TlsSocket` keeps what the relay's loop relies on:
 
 - `recv_into` that returns fewer bytes than asked for means: the kernel has nothing more, and nothing decrypted is
   left in here either, so the next edge may be waited for. Where an end or an error is still to be told, the reading
-  lane is marked (`hangup`), so that it does not trust a short read.
+  half is marked (`hangup`), so that it does not trust a short read.
 - `send` takes nothing that it could not hand to the kernel: bytes whose ciphertext waits in here are not reported
   as sent. They come again at the head of the next call, as with any short write.
 - `shutdown` sends close_notify and FIN; reading goes on. close_notify and FIN of the peer are both the end of its
@@ -35,7 +35,7 @@ class TlsFault(ConnectionError):
 
 
 class Reader(Protocol):
-    """The lane that reads from this socket."""
+    """The half that reads from this socket."""
 
     hangup: bool
 

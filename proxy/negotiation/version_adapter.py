@@ -14,8 +14,8 @@ from ...decoder.strides import selection
 from ...plugins.fate import FOREVER, At, Cut, Fate
 from ...plugins.versions.dialect import Answer, Asked, Close, Dialect, Forward, Silence, Stacked
 from ...plugins.versions.pretence import Pretence
+from ..correlation import REQUEST, InFlight
 from ..events import NotTranslated, Undecoded
-from ..inflight import REQUEST, InFlight
 from ..interception import fault_executor
 from ..interception.frame_editor import API_VERSIONS, HIGHEST_VERSION, KNOWN, framed
 from .api_versions_probe import ASKING
@@ -24,8 +24,8 @@ from .learning import ABOUT, learning
 if TYPE_CHECKING:
     from typing import Any
 
-    from ..interception.response_orderer import Answering
-    from ..sift import Sifting
+    from ..connection import Connection
+    from ..half_connection import HalfConnection
 
 OWN_IDS = 0x7F000000
 """Correlation ids of requests that are the proxy's own begin here; clients count from 0 or 1."""
@@ -33,8 +33,8 @@ NOTE = "as the client's version has it"
 _OWN = "asked by the proxy itself"
 
 
-def speak(connection: Answering, dialect: Dialect) -> None:
-    """Let a connection on which no request has passed, or that is followed (`Answering.inline`), speak a dialect."""
+def speak(connection: Connection, dialect: Dialect) -> None:
+    """Let a connection on which no request has passed, or that is followed (`Connection.inline`), speak a dialect."""
     if connection.dialect is dialect:
         return
     connection.dialect = dialect
@@ -57,7 +57,7 @@ def settles_versions(dialect: Dialect | None) -> bool:
     return isinstance(dialect.outer if isinstance(dialect, Stacked) else dialect, Pretence)
 
 
-def passing(connection: Answering, dialect: Dialect) -> Any:
+def passing(connection: Connection, dialect: Dialect) -> Any:
     """The requests that pass at a glance (`strides.selection`): those that neither a rule nor the dialect wants."""
     held = connection.relay.editor.held
     if connection.free is None or connection.free[0] is not held:
@@ -71,7 +71,7 @@ def passing(connection: Answering, dialect: Dialect) -> Any:
     return connection.free[1]
 
 
-def learns(connection: Answering, then: Callable[[int], None], now: int) -> bool:
+def learns(connection: Connection, then: Callable[[int], None], now: int) -> bool:
     """Whether a request has to wait until it is known what the broker offers; `then` goes on with it."""
     teacher = learning(connection.dialect)
     if teacher is None:
@@ -81,14 +81,14 @@ def learns(connection: Answering, then: Callable[[int], None], now: int) -> bool
     return True
 
 
-def ended(connection: Answering) -> None:
+def ended(connection: Connection) -> None:
     """The broker has ended the connection."""
     teacher = learning(connection.dialect)
     if teacher is not None:
         teacher.ended()
 
 
-def asked(connection: Answering, entry: InFlight, sent: bytes, original: bytes, answered: bool, now: int) -> bool:
+def asked(connection: Connection, entry: InFlight, sent: bytes, original: bytes, answered: bool, now: int) -> bool:
     """Do with a request what the dialect says; False if it has nothing to say. `sent`: what the broker would get,
     `original`: what the client sent, both with sizes. `answered`: whether the client expects a response."""
     dialect = connection.dialect
@@ -107,7 +107,7 @@ def asked(connection: Answering, entry: InFlight, sent: bytes, original: bytes, 
     if isinstance(step, Answer):
         if answered:
             entry.answer = framed(step.frame)
-            connection.stand_in(entry, original, now)
+            connection.answers.stand_in(entry, original, now)
         else:
             connection.publish_request(original, now)
     elif isinstance(step, Close):
@@ -115,20 +115,20 @@ def asked(connection: Answering, entry: InFlight, sent: bytes, original: bytes, 
     elif isinstance(step, Silence) and step.onwards:
         connection.publish_request(original, now)
     elif isinstance(step, Silence):
-        connection.wait_for_response(entry)  # whatever would be answered behind it has to wait
+        connection.correlation.wait_for(entry)  # whatever would be answered behind it has to wait
         fate = Fate("", 0, silence=FOREVER, silent=(True, False))
         fault_executor.before_the_broker(connection, fate, sent, original, now)
     return True
 
 
-def _forward(connection: Answering, entry: InFlight, step: Forward, original: bytes, answered: bool, now: int) -> None:
+def _forward(connection: Connection, entry: InFlight, step: Forward, original: bytes, answered: bool, now: int) -> None:
     correlation = entry.correlation - (1 << 32) if entry.correlation >> 31 else entry.correlation
     entry.asked = Asked(entry.api_key, entry.api_version, correlation, step.memo)
     entry.dialect, entry.sent = connection.dialect, int.from_bytes(step.frame[:4], "big")
     for place, own in enumerate(step.before):
         _ask(connection, entry.asked, place, own, now)
     if answered:
-        connection.wait_for_response(entry, original)
+        connection.correlation.wait_for(entry, original)
     frame = framed(step.frame)
     if frame == original:
         connection.request.emit(frame, now)
@@ -138,29 +138,29 @@ def _forward(connection: Answering, entry: InFlight, step: Forward, original: by
     connection.request.push(frame)
 
 
-def _ask(connection: Answering, about: Asked, place: int, own: bytes, now: int) -> None:
+def _ask(connection: Connection, about: Asked, place: int, own: bytes, now: int) -> None:
     """Send a request of the dialect's own."""
     connection.own_requests = (connection.own_requests + 1) & 0xFFFFFF
     frame = framed(own[:4] + (OWN_IDS + connection.own_requests).to_bytes(4, "big") + own[8:])
     _, key, version, correlation = REQUEST(frame)
     entry = InFlight(key, version, correlation)
     entry.asked, entry.before, entry.dialect = about, place, connection.dialect
-    connection.wait_for_response(entry)
+    connection.correlation.wait_for(entry)
     connection.broker_leg(0, frame, _OWN, now)
     connection.request.push(frame)
 
 
-def _close(connection: Answering, entry: InFlight, step: Close, original: bytes, now: int) -> None:
+def _close(connection: Connection, entry: InFlight, step: Close, original: bytes, now: int) -> None:
     """An answer without bytes stands in the queue, and the end comes with its turn. Nothing more is read until then."""
     connection.request.paused = True
     connection.request.waits += 1
     entry.fate = Fate("", 0, cut=Cut(At.BEFORE_RESPONSE, step.reset))
     entry.exchange = Exchange(api_key=entry.api_key, api_version=entry.api_version)
     entry.answer = b""
-    connection.stand_in(entry, original, now)
+    connection.answers.stand_in(entry, original, now)
 
 
-def responded(connection: Answering, entry: InFlight, frame: bytes, now: int) -> bytes | None:
+def responded(connection: Connection, entry: InFlight, frame: bytes, now: int) -> bytes | None:
     """A broker's response (with its size) as the client gets it; None if nothing goes to the client."""
     dialect, about = entry.dialect, entry.asked
     if dialect is None or about is None:
@@ -185,15 +185,15 @@ def responded(connection: Answering, entry: InFlight, frame: bytes, now: int) ->
         return None
 
 
-def unfit(connection: Answering, lane: Sifting, entry: int | InFlight | None, why: str) -> bool:
+def unfit(connection: Connection, half: HalfConnection, entry: int | InFlight | None, why: str) -> bool:
     """Whether a frame that cannot be held must not pass either, as its receiver could not read it: then the connection
-    is ended. `entry`: what a response answers, None for a request, whose head is the lane's last."""
-    if lane.direction:
+    is ended. `entry`: what a response answers, None for a request, whose head is the half's last."""
+    if half.direction:
         if not isinstance(entry, InFlight) or entry.asked is None or (_same(entry) and entry.before is None):
             return False
         key, version = entry.api_key, entry.api_version
     else:
-        key, version = (int.from_bytes(lane.last_head[at : at + 2], "big", signed=True) for at in (4, 6))
+        key, version = (int.from_bytes(half.last_head[at : at + 2], "big", signed=True) for at in (4, 6))
         if not wants(connection.dialect, key, version):
             return False
     _end(connection, key, version, why)
@@ -205,12 +205,12 @@ def _same(entry: InFlight) -> bool:
     return entry.sent == entry.api_key << 16 | entry.api_version
 
 
-def _end(connection: Answering, key: int, version: int, why: str) -> None:
+def _end(connection: Connection, key: int, version: int, why: str) -> None:
     connection.relay.emit(NotTranslated(connection.number, key, version, why))
     connection.close("fin")
 
 
-def _tell(connection: Answering, entry: InFlight, error: Exception) -> None:
+def _tell(connection: Connection, entry: InFlight, error: Exception) -> None:
     connection.relay.emit(Undecoded(connection.number, entry.api_key, entry.api_version, _why(error)))
 
 

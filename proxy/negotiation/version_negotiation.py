@@ -22,7 +22,6 @@ from .version_adapter import speak
 if TYPE_CHECKING:
     from ..addressing.resolver import SocketAddress
     from ..connection import Connection
-    from ..interception.response_orderer import Answering
     from ..relay import Relay
 
 Offers = Mapping[int, tuple[int, int]]
@@ -131,7 +130,7 @@ class Spoken:
         if wanted and possible(self._relay) and broker not in self._offers and broker not in self._inquiries:
             self._inquire(broker, at)
 
-    def with_profile(self, connection: Answering, pretence: Pretence) -> Dialect:
+    def with_profile(self, connection: Connection, pretence: Pretence) -> Dialect:
         """What a connection speaks when a rule wants a profile for it."""
         inner = connection.dialect
         if isinstance(inner, Stacked):

@@ -13,11 +13,11 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from ..clock import now_ns
-from ..inflight import InFlight, entry_id
+from ..correlation import InFlight, entry_id
 from .own_request import OwnRequest
 
 if TYPE_CHECKING:
-    from ..interception.response_orderer import Answering
+    from ..connection import Connection
     from ..relay import Relay
     from .plugged import Plugged
 
@@ -55,13 +55,13 @@ class Asks:
     def _try(self, asked: OwnRequest) -> None:
         """Send it as soon as no other frame is in the middle of being sent."""
         connection = asked.connection
-        lane = connection.request
+        half = connection.request
         if asked.over:
             return
-        if connection.closed or lane.opaque or lane.eof or self._relay.draining:
+        if connection.closed or half.opaque or half.eof or self._relay.draining:
             self._fail(asked, "the connection ends", ended=True)
             return
-        if not connection.established or connection.draining or lane.left or lane.split_head or not lane.open:
+        if not connection.established or connection.draining or half.left or half.split_head or not half.open:
             self._relay.timers.after(LOOK_AGAIN_NS, lambda: self._try(asked))
             return
         correlation = self._free(connection)
@@ -69,13 +69,13 @@ class Asks:
         key, version = int.from_bytes(frame[:2], "big"), int.from_bytes(frame[2:4], "big")
         entry = InFlight(key, version, correlation)
         entry.plugged = asked
-        connection.wait_for_response(entry, asked.frame)
+        connection.correlation.wait_for(entry, asked.frame)
         connection.asking += 1
         whole = len(frame).to_bytes(4, "big") + frame
         connection.broker_leg(0, whole, f"plugin {asked.by!r} asks", now_ns())
-        lane.push(whole)
+        half.push(whole)
 
-    def _free(self, connection: Answering) -> int:
+    def _free(self, connection: Connection) -> int:
         taken = {entry_id(entry) for entry in connection.in_flight}
         while True:
             found, self._next = self._next, FIRST if self._next >= LAST else self._next + 1
@@ -91,7 +91,7 @@ class Asks:
             self._over(asked)
             self._plugged.answer(asked.host, asked.number, asked.question, "", frame[4:])
 
-    def gone(self, connection: Answering) -> None:
+    def gone(self, connection: Connection) -> None:
         """A connection ends."""
         for asked in [each for each in self._waiting if each.connection is connection]:
             self._fail(asked, "the connection has ended", ended=True)

@@ -1,6 +1,6 @@
 """Plugins in the relay: which messages they see, and what becomes of those.
 
-A message that a hook is for waits in its lane, as one that a rule delays does (`fault_executor.wait`): its direction of its
+A message that a hook is for waits in its half, as one that a rule delays does (`fault_executor.wait`): its direction of its
 connection stops, nothing else does. It goes on as the host says, or as it came when its budget is spent. Requests come
 here before rules see them, responses when rules are done with them.
 """
@@ -16,8 +16,8 @@ from ...decoder.filter import compile
 from ...plugins import fetch_sessions
 from ...plugins.fetch_sessions import FETCH
 from ..clock import now_ns
+from ..correlation import REQUEST
 from ..events import PluginLate, RelayFault, show
-from ..inflight import REQUEST
 from ..interception import fault_executor
 from ..interception.frame_editor import API_VERSIONS, METADATA, framed
 from ..interception.request_frames import gets_response
@@ -29,8 +29,7 @@ from .questions import Question, Questions, Seen, Verdict
 
 if TYPE_CHECKING:
     from ..connection import Connection
-    from ..interception.response_orderer import Answering
-    from ..lane import Lane
+    from ..half_connection import HalfConnection
     from ..relay import Relay
 
 WAITING_BYTES = 48 << 20
@@ -102,15 +101,15 @@ class Plugged:
 
     # -- requests --------------------------------------------------------------------------------------------
 
-    def hold_request(self, connection: Answering, frame: bytes, now: int) -> bool:
+    def hold_request(self, connection: Connection, frame: bytes, now: int) -> bool:
         """Whether a request (with its size) waits for its hooks."""
         key = int.from_bytes(frame[4:6], "big")
-        if key not in self._requests or connection.unsure is not None:
+        if key not in self._requests or connection.correlation.unsure:
             return False
         head = {"do": "request", "c": connection.number, "t": now}
         return self._ask(head, frame[4:], connection, connection.request, partial(self._requested, connection, frame))
 
-    def _requested(self, connection: Answering, original: bytes, verdict: Verdict, changed: bytes, now: int) -> None:
+    def _requested(self, connection: Connection, original: bytes, verdict: Verdict, changed: bytes, now: int) -> None:
         """What the hooks say to a request."""
         if delay := verdict.get("d"):
             rest = {name: value for name, value in verdict.items() if name != "d"}
@@ -128,13 +127,13 @@ class Plugged:
         elif kind == "drop" or (kind == "respond" and not gets_response(original)):
             connection.publish_request(original, now)
         elif kind == "respond":
-            connection.answer(original, framed(changed), "", now)
+            connection.answers.answer(original, framed(changed), "", now)
         else:
             frame = framed(changed) if verdict.get("f") else original
-            connection.plugin_note = note if frame is not original else ""
-            connection.past_plugins(frame, original, now)
+            connection.requests.plugin_note = note if frame is not original else ""
+            connection.requests.past_plugins(frame, original, now)
 
-    def keep(self, connection: Answering, frame: bytes, now: int, answered: bool, hooks: bool = True) -> Seen | None:
+    def keep(self, connection: Connection, frame: bytes, now: int, answered: bool, hooks: bool = True) -> Seen | None:
         """The request, if a hook is for its response or for the exchange. `answered`: whether a response will come;
         `hooks`: whether the hook for it is to see it."""
         key = int.from_bytes(frame[4:6], "big")
@@ -150,7 +149,7 @@ class Plugged:
     # -- responses -------------------------------------------------------------------------------------------
 
     def hold_response(
-        self, connection: Answering, seen: Seen, original: bytes | None, frame: bytes, note: str, now: int
+        self, connection: Connection, seen: Seen, original: bytes | None, frame: bytes, note: str, now: int
     ) -> bool:
         """Whether a response waits for its hooks. `original`: as the broker sent it, None if it was made here."""
         if not seen.response:
@@ -161,7 +160,7 @@ class Plugged:
 
     def _responded(
         self,
-        connection: Answering,
+        connection: Connection,
         seen: Seen,
         original: bytes | None,
         frame: bytes,
@@ -189,10 +188,10 @@ class Plugged:
             return
         if verdict.get("f"):
             frame = framed(changed)
-        connection.give(original, frame, note, now)
+        connection.answers.give(original, frame, note, now)
         self.tell(connection, seen, frame, now)
 
-    def tell(self, connection: Answering, seen: Seen, frame: bytes, now: int) -> None:
+    def tell(self, connection: Connection, seen: Seen, frame: bytes, now: int) -> None:
         """An exchange is complete (`frame`: the response as the client got it, empty: there is none)."""
         host = self.hosts.current
         if not seen.exchange or host is None:
@@ -205,16 +204,16 @@ class Plugged:
 
     # -- questions -------------------------------------------------------------------------------------------
 
-    def _ask(self, head: dict[str, Any], data: bytes, connection: Answering, lane: Lane, then: Any) -> bool:
+    def _ask(self, head: dict[str, Any], data: bytes, connection: Connection, half: HalfConnection, then: Any) -> bool:
         if self._gone:
             return False
         if self._questions.bytes + len(data) > WAITING_BYTES:
             self._late += 1
             return False
         number = next(self._numbers)
-        question = Question(number, head | {"q": number}, data, connection, lane, then, time.monotonic() + self._budget)
-        lane.paused = True
-        lane.waits += 1
+        question = Question(number, head | {"q": number}, data, connection, half, then, time.monotonic() + self._budget)
+        half.paused = True
+        half.waits += 1
         self._questions.add(question)
         if self.hosts.current is not None:
             self.hosts.current.send(question.head, data)
@@ -224,14 +223,14 @@ class Plugged:
         """It waits no more."""
         if self._questions.take(question.number) is None or question.connection.closed:
             return
-        lane = question.lane
-        lane.waits -= 1
-        lane.paused = bool(lane.waits)
+        half = question.half
+        half.waits -= 1
+        half.paused = bool(half.waits)
         now = now_ns()
         try:
             question.then(verdict, data, now)
             if not question.connection.closed:
-                fault_executor.go_on(lane, now)
+                fault_executor.go_on(half, now)
         except Exception as error:  # it may cost this connection, and nothing else
             self._relay.emit(RelayFault(question.connection.number, f"{type(error).__name__}: {error}"))
             question.connection.close("rst")
@@ -321,7 +320,7 @@ class Plugged:
 
     # -- connections -----------------------------------------------------------------------------------------
 
-    def learn(self, connection: Answering, api_key: int, api_version: int, frame: bytes) -> None:
+    def learn(self, connection: Connection, api_key: int, api_version: int, frame: bytes) -> None:
         """A response (with size) that names topics or offers versions: also hosts that come later are told."""
         if api_key not in (METADATA, API_VERSIONS):
             return
@@ -337,7 +336,7 @@ class Plugged:
         if self.hosts.current is not None:
             self.hosts.current.send(_opened(connection))
 
-    def gone(self, connection: Answering) -> None:
+    def gone(self, connection: Connection) -> None:
         """A connection has ended: nothing of it can go on."""
         for question in self._questions.of(connection):
             self._questions.take(question.number)
@@ -345,7 +344,7 @@ class Plugged:
         if self.hosts.current is not None:
             self.hosts.current.send({"do": "closed", "c": connection.number})
 
-    def free(self, connection: Answering) -> None:
+    def free(self, connection: Connection) -> None:
         """A connection carries no Kafka any more: what waits goes on as it came."""
         for question in self._questions.of(connection):
             self._go_on(question)

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ..interception.response_orderer import Answering
-    from ..lane import Lane
+    from ..connection import Connection
+    from ..half_connection import HalfConnection
 
 Verdict = dict[str, Any]
 Then = Callable[[Verdict, bytes, int], None]
@@ -34,8 +34,8 @@ class Question:
     number: int
     head: dict[str, Any]
     data: bytes
-    connection: Answering
-    lane: Lane
+    connection: Connection
+    half: HalfConnection
     then: Then
     deadline: float
     asks: int = 0
@@ -71,7 +71,7 @@ class Questions:
             self.bytes -= len(question.data)
         return question
 
-    def of(self, connection: Answering) -> list[Question]:
+    def of(self, connection: Connection) -> list[Question]:
         return [each for each in self.pending.values() if each.connection is connection]
 
     def restart(self) -> None:

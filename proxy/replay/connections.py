@@ -30,7 +30,7 @@ class Line:
 
 class Connections:
     """`answered` is given every frame that comes, `lost` a connection that is gone with the calls that waited on it.
-    `folded`: how many lanes the recorded connections share; 0 for one each."""
+    `folded`: how many halves the recorded connections share; 0 for one each."""
 
     def __init__(
         self,

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from barnabas.proxy import events
-from barnabas.proxy.lane import Lane
+from barnabas.proxy.half_connection import HalfConnection
 from barnabas.proxy.processes.beginning import ACCEPTING
 from barnabas.proxy.processes.worker_shared_state import Board
 from barnabas.proxy.relay import Relay
@@ -50,13 +50,13 @@ def test_a_fault_costs_one_connection(testbed: Testbed, monkeypatch: pytest.Monk
         assert wire.read_frame(steady) == wire.response(1, b"ok")
         with monkeypatch.context() as broken:
 
-            def fail(self: Lane, chunk: bytes, now: int) -> Any:
+            def fail(self: HalfConnection, chunk: bytes, now: int) -> Any:
                 if b"victim" not in chunk:  # bytes are sent before they are looked at: these may be the other client's
                     return sift(self, chunk, now)
                 raise RuntimeError("out of luck")
 
-            sift = Lane.sift
-            broken.setattr(Lane, "sift", fail)
+            sift = HalfConnection.filter_frames
+            broken.setattr(HalfConnection, "filter_frames", fail)
             victim = testbed.client(address)
             victim.sendall(wire.request(18, 0, 1, b"victim"))
             with pytest.raises(ConnectionResetError):

@@ -153,7 +153,7 @@ def test_a_stalled_broker_stalls_one_connection_and_loses_nothing(testbed: Testb
 
 
 def test_it_copies_where_splice_is_refused(testbed: Testbed, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a pipe the lane goes on as if there were no snap length."""
+    """Without a pipe the half goes on as if there were no snap length."""
     pipes = splicing.Pipes(SNAPLEN)
     borrowed = [pipes.take() for _ in range(splicing.MOST_PIPES)]
     assert all(borrowed) and pipes.take() is None

@@ -19,8 +19,9 @@ from barnabas.decoder.frame import MAX_FRAME, foreign_protocol
 from barnabas.plugins.rules import Rule
 from barnabas.proxy.addressing.address_map import AddressMap
 from barnabas.proxy.connection import Connection
+from barnabas.proxy.connection_state import ConnectionState
 from barnabas.proxy.events import Address, Event, NotKafka
-from barnabas.proxy.lane import Lane
+from barnabas.proxy.half_connection import HalfConnection
 from barnabas.proxy.processes.worker_shared_state import Board
 from barnabas.proxy.relay import Relay
 from barnabas.proxy.ring.reader import Lost, Record, RingReader
@@ -135,8 +136,8 @@ class Desk(Relay):
     def established(self, connection: Connection) -> None:
         connection.request.readable = connection.response.readable = True
 
-    def wake(self, lane: Lane) -> None:
-        lane.readable = True
+    def wake(self, half: HalfConnection) -> None:
+        half.readable = True
 
     def session(self) -> Session:
         """A connection that stands, nothing sent yet; `events` begin anew with it."""
@@ -146,6 +147,7 @@ class Desk(Relay):
         connection.upstream = broker  # type: ignore[assignment]
         self.connections[connection.number] = connection
         self.counted()
+        connection.state = ConnectionState.CONNECTING
         connection.connected()
         return Session(self, connection, client, broker)
 
@@ -175,28 +177,28 @@ class Session:
         self.client = client
         self.broker = broker
 
-    def _pump(self, lane: Lane) -> None:
-        lane.readable = True
-        while lane.readable and lane.pump():
+    def _pump(self, half: HalfConnection) -> None:
+        half.readable = True
+        while half.readable and half.pump():
             pass
 
     def pump(self) -> None:
         """Move everything that can be moved, as the loop would."""
         for _ in range(10_000):
             before = self._state()
-            for lane in (self.connection.request, self.connection.response):
-                if lane.pending and lane.open:
-                    lane.flush()
-                self._pump(lane)
+            for half in (self.connection.request, self.connection.response):
+                if half.pending and half.open:
+                    half.flush()
+                self._pump(half)
             if self._state() == before:
                 return
         raise AssertionError("the relay does not come to rest")
 
     def _state(self) -> tuple[Any, ...]:
         ends = (self.client, self.broker)
-        lanes = (self.connection.request, self.connection.response)
+        halves = (self.connection.request, self.connection.response)
         return tuple((len(end.got), len(end.inbox), end.shut, end.closed) for end in ends) + tuple(
-            (lane.position, lane.eof, lane.done) for lane in lanes
+            (half.position, half.eof, half.done) for half in halves
         )
 
     def from_client(self, data: bytes) -> None:

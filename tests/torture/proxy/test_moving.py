@@ -1,4 +1,4 @@
-"""What the accelerator moves from socket to socket is what the lanes in Python would have: the same bytes, the same chunks
+"""What the accelerator moves from socket to socket is what the halves in Python would have: the same bytes, the same chunks
 in the ring, the same state behind every segment."""
 
 from __future__ import annotations
@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 from barnabas import decoder
 from barnabas.plugins.rules import Rule
-from barnabas.proxy.lane import Lane
+from barnabas.proxy.half_connection import MOVES, HalfConnection
 from barnabas.proxy.ring.reader import Record
 from barnabas.proxy.ring.ring import Kind
-from barnabas.proxy.sift import MOVES
 from harness.slices import only, thin
 from torture.proxy.desk import BROKER, cut
 from torture.proxy.test_correlation import RULES, heartbeat
@@ -67,11 +66,12 @@ def test_every_split_position(desks: Any, name: str, rules: str, lossless: bool)
 def state(session: WiredSession) -> list[Any]:
     connection = session.connection
     return [
-        *((lane.left, lane.position, lane.last_id, lane.last_head, lane._part, lane._carry, lane.eof, lane.opaque, lane.hold and b"".join(lane.hold))
-          for lane in (connection.request, connection.response)),
+        *((half.left, half.position, half.last_id, half.last_head, half._part, half._carry, half.eof, half.opaque, half.hold and b"".join(half.hold))
+          for half in (connection.request, connection.response)),
         [entry if isinstance(entry, int) else entry.correlation for entry in connection.in_flight],
         connection.in_flight.kept() and connection.in_flight.kept()[0],
-        connection.doubtful, connection.changes, connection.answer_bytes, len(connection.overtaken), connection.blinded, connection.closed,
+        *(getattr(connection.in_flight, name) for name in ("doubtful", "objects", "out_of_order", "unsure")),
+        connection.answer_bytes, connection.blinded, connection.closed,
     ]  # fmt: skip
 
 
@@ -127,17 +127,17 @@ def test_the_accelerator_is_what_moves_them(desks: Any, rules: str, monkeypatch:
     for number in range(3):
         session.from_client(heartbeat(number).request)
         session.from_broker(heartbeat(number).response)
-    for name in ("sift", "_glance", "_glance_requests", "_scan"):
-        monkeypatch.setattr(Lane, name, None)
-    lanes = session.connection.request, session.connection.response
-    for lane, end, other, data in (
-        (lanes[0], session.client, session.broker, heartbeat(4).request + heartbeat(5).request),
-        (lanes[1], session.broker, session.client, heartbeat(4).response + heartbeat(5).response),
+    for name in ("filter_frames", "_scan_responses", "_scan_requests", "_note_frames"):
+        monkeypatch.setattr(HalfConnection, name, None)
+    halves = session.connection.request, session.connection.response
+    for half, end, other, data in (
+        (halves[0], session.client, session.broker, heartbeat(4).request + heartbeat(5).request),
+        (halves[1], session.broker, session.client, heartbeat(4).response + heartbeat(5).response),
     ):
         for part in (data, data[:-3], data[-3:]):
             end.far.send(part)
-            lane.readable = True
-            assert desk.mover.pump(lane) is False and not lane.readable
+            half.readable = True
+            assert desk.mover.pump(half) is False and not half.readable
         assert other.far.recv(1000).endswith(data + data)
     large = bulk(FETCH, 16, 300_000, False, None)
     before = len(session.client.got)

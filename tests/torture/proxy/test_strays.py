@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from barnabas.proxy.inflight import OVERTAKEN_REACH
+from barnabas.proxy.correlation import LATE_REACH
 from torture.proxy.desk import BROKER, Desk, Session, cut
 from torture.proxy.test_correlation import RULES, heartbeat, list_offsets
 from torture.proxy.traffic import FETCH, METADATA, Author, Exchange, naming, response
@@ -30,7 +30,7 @@ def talk(session: Session, asked: list[Exchange], answers: list[bytes], pieces: 
 def ended(session: Session) -> bytes:
     """What the client got. Nothing is awaited any more."""
     assert list(session.connection.in_flight) == []
-    assert session.connection.changes == 0
+    assert session.connection.in_flight.objects == 0
     session.finish()
     assert session.check_ring()[1] == bytes(session.client.got)
     return bytes(session.client.got)
@@ -97,10 +97,10 @@ def test_it_is_not_waited_for_without_end(desks: Callable[..., Desk], rules: str
     session = desks(RULES[rules]).session()
     left_out, later = naming(METADATA, 12, 1), naming(METADATA, 12, 2)
     talk(session, [left_out, later], [later.response or b""], "whole")
-    assert len(session.connection.overtaken) == 1
-    for number in range(10, 11 + OVERTAKEN_REACH):
+    assert session.connection.in_flight.out_of_order
+    for number in range(10, 11 + LATE_REACH):
         beat = heartbeat(number)
         session.from_client(beat.request)
         session.from_broker(beat.response or b"")
-    assert not session.connection.overtaken
+    assert not session.connection.in_flight.out_of_order
     ended(session)

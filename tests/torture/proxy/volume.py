@@ -139,7 +139,7 @@ def run(gigabytes: float, seed: int, tell: Callable[[str], Any], **options: Any)
     volume = Volume(seed)
     wrong: list[BaseException] = []
 
-    def lane(address: tuple[str, int], stories: list[int]) -> None:
+    def half(address: tuple[str, int], stories: list[int]) -> None:
         number = 0
         while volume.moved < gigabytes * 1e9 and not wrong:
             try:
@@ -149,17 +149,17 @@ def run(gigabytes: float, seed: int, tell: Callable[[str], Any], **options: Any)
             number += 1
 
     with Broker(volume.broker) as broker, Proxy(ProxyConfig(upstream=broker.address, probe=False, **options)) as proxy:
-        lanes = [
-            threading.Thread(target=lane, args=(proxy.address, list(range(STORIES))[n::LANES])) for n in range(LANES)
+        halves = [
+            threading.Thread(target=half, args=(proxy.address, list(range(STORIES))[n::LANES])) for n in range(LANES)
         ]
-        for each in lanes:
+        for each in halves:
             each.start()
-        while alive := [each for each in lanes if each.is_alive()]:
+        while alive := [each for each in halves if each.is_alive()]:
             alive[0].join(5)
             while proxy.next_event(0) is not None:
                 pass  # so many connections tell much
             tell(f"{volume.moved / 1e9:.1f} GB, {volume.connections} connections, {volume.cuts} broken off")
-        for each in lanes:
+        for each in halves:
             each.join()
     if wrong:
         raise wrong[0]

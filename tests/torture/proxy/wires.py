@@ -15,9 +15,10 @@ from barnabas.decoder.frame import MAX_FRAME
 from barnabas.decoder.strides import selection_table
 from barnabas.plugins.rules import Rule
 from barnabas.proxy.connection import Connection
+from barnabas.proxy.connection_state import ConnectionState
 from barnabas.proxy.events import Address
+from barnabas.proxy.half_connection import HalfConnection
 from barnabas.proxy.interception.frame_editor import ENDPOINT_APIS, watched
-from barnabas.proxy.lane import Lane
 from torture.proxy.desk import BROKER, OWN_HOST, Desk, Session
 
 
@@ -91,21 +92,21 @@ class End:
 
 
 class WiredSession(Session):
-    def _pump(self, lane: Lane) -> None:
-        source, sink = (self.broker, self.client) if lane.direction else (self.client, self.broker)
-        lane.readable = True
+    def _pump(self, half: HalfConnection) -> None:
+        source, sink = (self.broker, self.client) if half.direction else (self.client, self.broker)
+        half.readable = True
         while True:
-            while lane.readable and lane.pump():
+            while half.readable and half.pump():
                 pass
-            if sink.collect() or lane.pending:  # type: ignore[attr-defined]
-                if lane.pending and lane.open:
-                    before = len(lane.pending)
-                    lane.flush()
-                    if len(lane.pending) == before:
+            if sink.collect() or half.pending:  # type: ignore[attr-defined]
+                if half.pending and half.open:
+                    before = len(half.pending)
+                    half.flush()
+                    if len(half.pending) == before:
                         return
-                lane.readable = True
-            elif lane.open and source.deliver():  # type: ignore[attr-defined]
-                lane.readable = True
+                half.readable = True
+            elif half.open and source.deliver():  # type: ignore[attr-defined]
+                half.readable = True
             else:
                 return
 
@@ -130,6 +131,7 @@ class WiredDesk(Desk):
         self.ends += client, broker
         connection = Connection(self, next(self._numbers), client.wire, ("127.0.0.1", 50000), BROKER)
         connection.upstream = broker.wire
+        connection.state = ConnectionState.CONNECTING
         connection.connected()
         return WiredSession(self, connection, client, broker)  # type: ignore[arg-type]
 

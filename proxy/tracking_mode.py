@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from .correlation import ANY_API
 from .interception.frame_editor import HIGHEST_VERSION, KNOWN, PRODUCE, produce_acks
 
 if TYPE_CHECKING:
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
 
 HEAD_KEPT = 128
 """Bytes of the last request that are kept to see whether it gets a response."""
-ANY_API = 0x7FFF
-"""Stands for an API that nobody watches."""
 
 
 def switch(connection: Connection, inline: bool) -> None:
@@ -40,14 +39,14 @@ def switch(connection: Connection, inline: bool) -> None:
     if last is None or (not connection.in_flight and last == connection.response.last_id and _settled(connection)):
         return
     remembered = {entry & 0xFFFFFFFF if isinstance(entry, int) else entry.correlation for entry in connection.in_flight}
-    if connection.doubtful in remembered:
-        connection.mark_unsure()
+    if connection.in_flight.doubtful in remembered:
+        connection.correlation.mark_unsure()
     elif last in remembered or (last == connection.response.last_id and _settled(connection)):
         pass  # what is not remembered was answered before what is
     elif _gets_response(connection.request.last_head, last):
-        connection.in_flight.append((ANY_API << 16) << 32 | last)
+        connection.correlation.add(ANY_API, 0, last)
     else:
-        connection.mark_unsure()
+        connection.correlation.mark_unsure()
 
 
 def _settled(connection: Connection) -> bool:

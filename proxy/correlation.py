@@ -1,0 +1,243 @@
+"""The requests of one connection that wait for their responses, in the order they were sent.
+
+Without rules only requests whose response may have to be held are remembered (`expect`); where a connection is followed request
+by request (`Connection.inline`) every request that gets a response is, and an answer made here stands in the queue like a response
+to come: it is delivered when everything before it has been. A request of which nothing else is to be remembered is a number: api
+key (16 bits), version (16), correlation id (32).
+
+Brokers answer in order. So a response whose request is not the first says that those before it get none, and they
+leave the queue. As a stray response could say that too, their own are still recognised for a while: no broker's address may
+pass. A response whose id nobody knows passes as it is.
+
+Invariants: `entries.objects` counts the entries that are an `InFlight`; `entries.out_of_order` is true exactly as long as requests
+are remembered that have left the queue without a response; `entries.unsure` exactly as long as the order is not known.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import deque
+from collections.abc import Callable
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from ..decoder.acks import acks_end
+from ..decoder.strides import PythonQueue, Queue, place_of, selection
+from ..plugins.fate import Fate
+from ..plugins.versions.dialect import Asked, Dialect
+from .clock import now_ns
+from .interception.frame_editor import PRODUCE
+
+if TYPE_CHECKING:
+    from ..decoder import Exchange
+    from .interception.held_frames import Kept
+    from .plugged.own_request import OwnRequest
+    from .plugged.questions import Seen
+
+IN_FLIGHT_LIMIT = 8192
+"""Most requests that are remembered without rules: some may never get a response."""
+LATE = 16
+"""Most requests whose response is still recognised although a later one's has come."""
+LATE_REACH = 256
+"""So many more responses of the connection."""
+ANY_API = 0x7FFF
+"""Stands for an API that nobody watches."""
+ENTRY_BYTES = 1024
+"""Of memory that a request takes of which more is remembered than a number, without its own bytes."""
+
+REQUEST = struct.Struct(">IhhI").unpack_from
+CORRELATION = struct.Struct(">I").unpack_from
+_HEAD = struct.Struct(">IQ").unpack_from
+
+
+def entry_id(entry: int | InFlight) -> int:
+    return entry & 0xFFFFFFFF if isinstance(entry, int) else entry.correlation
+
+
+def key_and_version(entry: int | InFlight) -> tuple[int, int]:
+    return (entry >> 48, entry >> 32 & 0xFFFF) if isinstance(entry, int) else (entry.api_key, entry.api_version)
+
+
+@cache
+def watching(numbers: frozenset[int]) -> Any:
+    """Requests (api key << 16 | version) as the loops over frames take them (`strides.selection`)."""
+    return selection(numbers)
+
+
+class InFlight:
+    """A request with a response of its own. `answer`: the response made here; `fate`: what is to happen to the response;
+    `exchange`: the request, for rules; `kept`: the request, if its response may be held for a decision; `plugged`: the
+    request for plugins, or the one that a plugin made; `asked`, `before`, `dialect`, `sent`: see `version_adapter`; `weight`: bytes
+    of memory that all of it takes, known when it is put into the queue."""
+
+    __slots__ = (
+        "answer", "api_key", "api_version", "asked", "before", "correlation", "dialect", "exchange", "fate", "kept",
+        "plugged", "rule", "sent", "weight",
+    )  # fmt: skip
+
+    def __init__(self, api_key: int, api_version: int, correlation: int) -> None:
+        self.api_key = api_key
+        self.api_version = api_version
+        self.correlation = correlation
+        self.answer: bytes | None = None
+        self.fate: Fate | None = None
+        self.exchange: Exchange | None = None
+        self.kept: Kept | None = None
+        self.plugged: Seen | OwnRequest | None = None
+        self.rule = ""
+        self.asked: Asked | None = None
+        self.before: int | None = None
+        self.dialect: Dialect | None = None
+        self.sent = 0
+        """Api key << 16 | version as the broker has it."""
+        self.weight = ENTRY_BYTES
+
+
+class CorrelationQueue:
+    """The queue of one connection. `watched`: requests whose responses may have to be held. `deliver`: gives the client the
+    answers that are next in the queue."""
+
+    def __init__(self, watched: frozenset[int], deliver: Callable[[int], None]) -> None:
+        self.entries: PythonQueue = Queue()
+        """What waits, in order; the accelerator reads and fills it, too."""
+        self.entries.watch = watching(watched)
+        self._watched = watched
+        self._deliver = deliver
+        self._unsure: InFlight | None = None
+        self._late: deque[int | InFlight] = deque(maxlen=LATE)
+        """Left the queue without a response, or with one that could not be read."""
+        self._late_for = 0
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    @property
+    def unsure(self) -> bool:
+        """Whether the order of responses is not known, so that nothing may be answered here (see `tracking_mode`)."""
+        return self._unsure is not None
+
+    def clear(self) -> None:
+        """Forget all of it: the streams hold no frames any more."""
+        self.entries.clear()
+        self._late.clear()
+        self.entries.out_of_order = False
+
+    # -- requests --------------------------------------------------------------------------------------------
+
+    def expect(self, data: bytes | memoryview, at: int, end: int, inline: bool) -> None:
+        """A request passes whose response may have to be held. At least 12 bytes of its frame stand at `at`."""
+        size, head = _HEAD(data, at)
+        if size < 8:
+            return
+        doubtful = False
+        if head >> 48 == PRODUCE:
+            place = acks_end(data, at, end)
+            if place > min(end, at + size + 4):
+                doubtful = True
+                self.entries.doubtful = head & 0xFFFFFFFF
+            elif data[place - 2] == 0 == data[place - 1]:
+                return  # acks=0 gets no response
+        if len(self.entries) >= IN_FLIGHT_LIMIT and not self.entries.objects:
+            self.entries.popleft()
+        self.entries.append(head)
+        if doubtful and inline:
+            self.mark_unsure()
+
+    def add(self, api_key: int, api_version: int, correlation: int) -> None:
+        """A request of which nothing but this is to be remembered."""
+        self.entries.append((api_key << 16 | api_version) << 32 | correlation)
+
+    def wait_for(self, entry: InFlight, *kept: bytes) -> None:
+        """Put a request into the queue; `kept`: its bytes that are kept with it."""
+        entry.weight += sum(map(len, kept))
+        self.entries.append(entry)
+
+    def mark_unsure(self) -> None:
+        """What is in flight is not known exactly: answer nothing before that is over."""
+        self._unsure = InFlight(-1, -1, -1)
+        self.entries.unsure = True
+        self.wait_for(self._unsure)
+
+    # -- responses -------------------------------------------------------------------------------------------
+
+    def passed(self, correlation: int) -> None:
+        """The head of a response has passed in pieces."""
+        head = self.entries[0] if self.entries else None
+        if isinstance(head, int) and head >> 48 == ANY_API and head & 0xFFFFFFFF == correlation:
+            self.entries.popleft()
+
+    def is_overdue(self, data: bytes, at: int) -> bool:
+        """Whether the response whose head stands at `at` is not the one that is next, so that answers may be due."""
+        if not self.entries.objects or len(data) - at < 8:
+            return False
+        (correlation,) = CORRELATION(data, at + 4)
+        return place_of(self.entries, correlation) > 0
+
+    def find(self, correlation: int) -> int | InFlight | None:
+        """The request that a response belongs to, at the head of the queue now; None if it was not remembered."""
+        queue = self.entries
+        behind = self._entries_from(correlation)
+        if self._late:
+            self._late_for -= 1
+            if not behind and self._is_late(correlation):
+                return self._head()
+            if self._late_for <= 0:
+                self._late.clear()
+                self.entries.out_of_order = False
+        if not behind:
+            return None
+        while len(queue) > behind:  # these get no response any more; answers among them are due now
+            first = queue[0]
+            if isinstance(first, InFlight) and first.answer is not None:
+                before = len(queue)
+                self._deliver(now_ns())
+                if len(queue) >= before:
+                    return None  # they cannot be delivered: the connection is ending
+            else:
+                self.leave_unanswered(self.take())
+        return self._head()
+
+    def take(self) -> int | InFlight:
+        """Take the head of the queue."""
+        entry: int | InFlight = self.entries.popleft()
+        return entry
+
+    def next_answer(self) -> bytes | None:
+        """The answer at the head of the queue; None: a response has to come first."""
+        if not self.entries.objects:
+            return None
+        head = self.entries[0]
+        return head.answer if isinstance(head, InFlight) else None
+
+    def leave_unanswered(self, entry: int | InFlight) -> None:
+        """It has left the queue, but its response may still come, if what was taken for it, or for a later one, was not."""
+        if isinstance(entry, InFlight):
+            entry.kept = None
+        if entry is self._unsure:
+            self._unsure = None
+            self.entries.unsure = False
+        elif isinstance(entry, InFlight) or entry >> 32 in self._watched:
+            self._late.append(entry)
+            self._late_for = LATE_REACH
+            self.entries.out_of_order = True
+
+    def _head(self) -> int | InFlight:
+        head: int | InFlight = self.entries[0]
+        return head
+
+    def _entries_from(self, correlation: int) -> int:
+        """How many entries there are from the one that awaits this response to the end of the queue; 0: none does."""
+        for index, entry in enumerate(self.entries):
+            if entry_id(entry) == correlation and not (isinstance(entry, InFlight) and entry.answer is not None):
+                return len(self.entries) - index
+        return 0
+
+    def _is_late(self, correlation: int) -> bool:
+        """Whether this is the response to a request that left the queue without one; that is at its head then."""
+        for entry in self._late:
+            if entry_id(entry) == correlation:
+                self._late.remove(entry)
+                self.entries.out_of_order = bool(self._late)
+                self.entries.appendleft(entry)
+                return True
+        return False

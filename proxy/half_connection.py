@@ -1,0 +1,759 @@
+"""One direction of one connection: from a socket through the ring to the other socket.
+
+`HalfConnection.pump` is the hot path: receive into the ring, send the same memory on, note where frames begin, publish. It
+looks at no more than sizes (and, in requests, at api keys that are watched). When a frame of this direction has to
+be held, or the order of responses matters, the same bytes go through `filter_frames` instead: frame by frame, still
+forwarding everything that was not asked for before it is complete. Which frames are held is the connection's decision
+(`Connection.holds`), made from their first bytes.
+
+Where it can be, `pump` is done in C (`native/halves.c`, see `moving`): both share the fields of `State`, and a half-connection may
+change between the two with every chunk.
+
+What it can be: `open` (both sockets stand), `pending` (bytes the sink did not take: nothing is read until it does), `paused` (a
+frame waits for a decision, or as a rule wants it), `eof` (source ended), `done` (end passed on), `opaque` (no Kafka: bytes only).
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+from typing import TYPE_CHECKING
+
+from ..decoder.accelerator import native
+from ..decoder.acks import ACKS_REACH, acks_end
+from ..decoder.frame import MAX_FRAME as MAX_FRAME  # `limits` may lower it
+from ..decoder.frame import Direction, foreign_protocol
+from ..decoder.skeleton import Skeleton
+from ..decoder.strides import (
+    FOLLOWED,
+    KEPT_LARGEST,
+    PASSED,
+    WATCHED,
+    stride,
+    stride_requests,
+    stride_responses,
+    stride_watched,
+)
+from .addressing.node_endpoint_scanner import Tail
+from .clock import now_ns
+from .correlation import IN_FLIGHT_LIMIT, key_and_version
+from .interception.frame_editor import ADDRESS_APIS, ENDPOINT_LIMIT, PRODUCE
+from .ring.ring import CAREFUL_CHUNK, CHUNK, NONE, Kind
+from .splicing import BEGINNING, LEAST, Splicer
+from .tracking_mode import HEAD_KEPT
+
+if TYPE_CHECKING:
+    from .connection import Connection
+
+TURN = 4
+"""Chunks one half-connection may move before the others get their turn."""
+OWED_LIMIT = 1 << 20
+"""Bytes of answers a client may leave unread before its next requests are not read."""
+KEPT = 4096
+"""A response of up to this size that has to be looked at is kept until it is there as a whole."""
+HEAD = (12, 8)
+"""Bytes of a frame, size included, that tell what it is, by direction."""
+PASS, SCAN, FILTER = range(3)
+"""The ways of a chunk; see `HalfConnection._way`."""
+
+SIZE = struct.Struct(">I").unpack_from
+REQUEST = struct.Struct(">IhhI").unpack_from
+CORRELATION = struct.Struct(">I").unpack_from
+_SIZE_ID = struct.Struct(">II").unpack_from
+"""A frame's size and the four bytes behind it: a response's correlation id, or a request's key and version."""
+
+_now = now_ns
+_DATA = int(Kind.DATA)
+
+
+class PlainState:
+    """The fields of a half-connection that the accelerator knows, too: its type for them is `native.LaneState`."""
+
+    __slots__ = (
+        "_begun",
+        "_carry",
+        "_part",
+        "connection",
+        "direction",
+        "done",
+        "eof",
+        "foreign",
+        "hangup",
+        "hold",
+        "hold_left",
+        "last_head",
+        "last_id",
+        "left",
+        "opaque",
+        "open",
+        "paused",
+        "pending",
+        "position",
+        "readable",
+        "sink",
+        "skeleton",
+        "source",
+        "tail",
+        "waits",
+    )
+
+
+MOVES = native is not None and hasattr(native, "Mover")
+"""Whether the accelerator can move bytes from socket to socket (native/halves.c)."""
+if TYPE_CHECKING or not MOVES:
+    State = PlainState
+else:
+    State = native.LaneState
+
+
+class HalfConnection(State):
+    """See the module. Everything here runs on the relay's one thread."""
+
+    __slots__ = ("splicer",)
+
+    connection: Connection
+    direction: int
+    source: socket.socket
+    sink: socket.socket
+    last_id: int | None
+
+    def __init__(self, connection: Connection, direction: Direction) -> None:
+        self.connection = connection
+        self.direction = int(direction)
+        self.open = self.readable = self.hangup = False
+        self.eof = self.done = self.opaque = False
+        self.pending = bytearray()
+        self.position = 0
+        """Bytes of the client leg so far."""
+        self.left = 0
+        """Bytes of the current frame that are still to come (and simply pass)."""
+        self.hold: list[bytes] | None = None
+        self.hold_left = 0
+        self.tail: Tail | None = None
+        """Follows the current frame to its end, if that end may have to be changed."""
+        self.skeleton: Skeleton | None = None
+        """Of the frame that is held, if it may turn out in the middle of it that it need not be."""
+        self.splicer = Splicer(self, connection.relay.pipes) if connection.relay.pipes.wanted else None
+        """Moves the rest of large frames unseen, where a snap length says that nobody wants it."""
+        self.last_id: int | None = None
+        """Correlation id of the last frame seen (only the last one of a chunk is looked at)."""
+        self.last_head = b""
+        """The beginning of the last request that passed, where it may be asked for (`tracking_mode`)."""
+        self.paused = False
+        """A frame waits, for a decision (`intercepts`) or as a rule wants it (`fault_executor`): nothing behind it is read or sent."""
+        self.waits = 0
+        """How many rules let it wait."""
+        self.foreign: bytes | None = None
+        """The bytes that are no frame, until the connection has dealt with them."""
+        self._begun = False
+        self._part = b""  # start of a frame's head that has been forwarded already
+        self._carry = b""  # start of a frame's head that waits for the decision whether to hold it
+
+    # -- the hot path ----------------------------------------------------------------------------------------
+
+    def pump(self) -> bool:
+        """Move what can be moved. True: there is more, come back after the others."""
+        if not self.open or self.pending or self.eof or self.paused:
+            return False
+        connection = self.connection
+        relay = connection.relay
+        if relay.mover is not None and (moved := relay.mover.pump(self)) is not None:
+            return bool(moved)
+        writer = relay.writer
+        data = writer.data
+        direction = self.direction
+        receive = self.source.recv_into
+        splicer = self.splicer if relay.pipes.wanted else None
+        for _ in range(TURN):
+            if not writer.has_room():
+                relay.wait_for_room(self)
+                return False
+            way = self._way()
+            want = CHUNK
+            kept = 0
+            filtering = way == FILTER
+            if filtering:
+                want = CHUNK if self.hold_left > CHUNK else CAREFUL_CHUNK
+                if self.left > CAREFUL_CHUNK:
+                    # Inside a large frame that passes there is nothing to look at; its last byte is for `filter_frames` again.
+                    jump = self.left if self.tail is None else min(self.left, self.tail.skipping)
+                    if jump > CAREFUL_CHUNK:
+                        way, want = PASS, min(CHUNK, jump - 1)
+            elif way == SCAN:
+                kept = len(self._carry)
+                if relay.lossless:
+                    want = CAREFUL_CHUNK + kept
+            if not direction:
+                if connection.inline and (connection.answers.owes() > OWED_LIMIT or relay.crowded(connection)):
+                    return False
+                if connection.draining:
+                    if self._at_frame_start() or self.opaque:
+                        return False
+                    want = min(want, (self.left or self.hold_left or 1) + kept)
+            if splicer is not None and self.left > LEAST and (unseen := splicer.unseen(filtering)) >= LEAST:
+                moved = splicer.splice(unseen, _now())
+                if moved == 0 or self.pending or not self.open:
+                    return False
+                if moved is not None:
+                    if connection.blinded is not None:
+                        connection.tell_blinded(_now())
+                    continue
+            if splicer is not None and splicer.was_large and not self.left:
+                want = min(want, max(BEGINNING, relay.pipes.wanted) + kept)
+            offset, room = writer.space(want)
+            if kept:
+                # What was kept back of a frame that is not complete yet comes in front of its rest.
+                data[offset : offset + kept] = self._carry
+                room -= kept
+            view = data[offset + kept : offset + kept + room]
+            try:
+                count = receive(view)
+            except BlockingIOError:
+                self.readable = False
+                return False
+            except OSError:
+                self.readable = False
+                connection.abort()
+                return False
+            now = _now()
+            if not count:
+                self.readable = False
+                self.ended(now)
+                return False
+            if way == FILTER:
+                if splicer is not None:
+                    splicer.forget()
+                self.filter_frames(bytes(view[:count]), now)
+                if not self.open or self.paused:
+                    return False
+            else:
+                rest = b""
+                cut = count
+                if way == SCAN:
+                    scan = self._scan_responses if direction else self._scan_requests
+                    count += kept
+                    first, cut, keep = scan(offset, count)
+                    if cut < count:
+                        rest = bytes(data[offset + cut : offset + count])
+                    if keep:
+                        self._carry, rest = rest, b""
+                    else:
+                        self._carry = b""
+                if cut:
+                    whole = data[offset : offset + cut]
+                    try:
+                        sent = self.sink.send(whole)
+                    except BlockingIOError:
+                        sent = 0
+                    except OSError:
+                        sent = -1
+                    if 0 <= sent < cut:
+                        # A copy: the ring comes round whether or not the sink reads.
+                        self.pending += whole[sent:]
+                    if way == PASS:
+                        if self.tail is not None:
+                            self.tail.skip(cut)  # a jump
+                        first = 0 if self.opaque else self._note_frames(data, offset, cut)
+                    writer.take(_DATA, connection.number, direction, now, cut, first, self.position)
+                    self.position += cut
+                    if splicer is not None:
+                        splicer.note_kept(data, offset, cut, first if first != NONE else -1)
+                    if connection.blinded is not None:
+                        connection.tell_blinded(now)
+                    if self.foreign is not None:
+                        connection.not_kafka(self, now)
+                        if not self.open:
+                            return False
+                    if sent < 0:
+                        connection.sink_failed(self)
+                        return False
+                if rest:
+                    if splicer is not None:
+                        splicer.forget()
+                    self.filter_frames(rest, now)
+                    if not self.open or self.paused:
+                        return False
+            if count - kept < room and not self.hangup:
+                self.readable = False
+                return False
+            if self.pending:
+                return False
+        return True
+
+    def _way(self) -> int:
+        """How the next chunk goes: unseen, frame by frame at a glance, or through `filter_frames`."""
+        connection = self.connection
+        if self.opaque:
+            return PASS
+        if self.direction:
+            if self.hold is not None:
+                return FILTER
+            if connection.in_flight.out_of_order:
+                return FILTER
+            if not connection.in_flight and not self._carry and self.tail is None:
+                return PASS
+            return SCAN if self._begun and not self._part and not connection.in_flight.objects else FILTER
+        if not connection.inline:
+            # The first requests of a connection settle the versions of all others; see `editing.refuses`.
+            return PASS if self._begun and self.hold is None and not self._carry else FILTER
+        return SCAN if self._begun and not self._part and self.hold is None else FILTER
+
+    def _at_frame_start(self) -> bool:
+        return not self.left and self.hold is None and not self._part and not self._carry
+
+    def _scan_responses(self, base: int, count: int) -> tuple[int, int, bool]:
+        """Responses while some are awaited: (first frame start, how much of the chunk may pass as it is, whether
+        to keep the rest until more of its frame is there; otherwise it is for `filter_frames`)."""
+        connection = self.connection
+        data = connection.relay.writer.data
+        end = base + count
+        at = base + self.left
+        if self.tail is not None:
+            place = self._follow(base, at, end)
+            if place >= 0:
+                return NONE, place - base, False
+        if at >= end:
+            self.left = at - end
+            return NONE, count, False
+        begin = at
+        keep = False
+        asked = connection.relay.editor.asked if connection.inline else None
+        quiet, bones = (asked[2], asked[4]) if asked is not None else ((), ())
+        now = _now() if quiet else 0
+        while at < end:
+            at, last, why = stride_responses(
+                data, at, end, MAX_FRAME, connection.in_flight, connection.in_flight.watch, quiet, now, bones
+            )
+            if last >= 0:
+                self.last_id = last
+            if why not in (WATCHED, FOLLOWED):
+                keep = why == PASSED
+                break
+            size, correlation = _SIZE_ID(data, at)
+            stop = at + size + 4
+            kept = why == WATCHED and connection.in_flight.kept() is not None
+            if why == FOLLOWED and size <= ENDPOINT_LIMIT:
+                keep = True
+                break
+            keep = stop > end and size <= (KEPT_LARGEST if kept else KEPT)
+            if kept or size <= ENDPOINT_LIMIT or key_and_version(connection.in_flight[0])[0] in ADDRESS_APIS:
+                break
+            self.last_id = correlation
+            connection.follow(self)
+            place = self._follow(at + 4, stop, end)
+            if place >= 0:
+                return begin - base, place - base, False
+            at = stop
+        self.left = max(at - end, 0)
+        return (begin - base if at > begin else NONE), min(at, end) - base, keep
+
+    def _follow(self, at: int, stop: int, end: int) -> int:
+        """Follow the frame that ends at `stop` through what is here of it, from `at` to `end` at most.
+
+        Its end is put right where it stands; the place of its beginning is given if the rest is not here yet, so
+        that it has to be held (`filter_frames` goes on with it), else -1.
+        """
+        tail = self.tail
+        if tail is None:
+            return -1
+        data = self.connection.relay.writer.data
+        place = tail.feed(data[at : min(stop, end)])
+        if place >= 0 and stop > end:
+            self.hold, self.hold_left, self.left = [], stop - at - place, 0
+            return at + place
+        if stop <= end:
+            self.tail = None
+            if place >= 0:
+                data[at + place : stop] = self.connection.held_tail(bytes(data[at + place : stop]), tail)
+        return -1
+
+    def _scan_requests(self, base: int, count: int) -> tuple[int, int, bool]:
+        """Requests where rules stand, remembered so that answers find their place; the result as of `_scan_responses`."""
+        connection = self.connection
+        end = base + count
+        at = begin = base + self.left
+        if at >= end:
+            self.left = at - end
+            return NONE, count, False
+        data = connection.relay.writer.data
+        queue, passing, heads = connection.in_flight, connection.requests.passing(), connection.requests.known_heads()
+        keeping = connection.relay.editor.keeping
+        if keeping.apis and not connection.in_flight.unsure and connection.dialect is None:
+            own = keeping.selection, _now(), keeping.bones[0]
+            at, last, keep = stride_requests(data, at, end, MAX_FRAME, queue, passing, heads, *own)
+        else:
+            at, last, keep = stride_requests(data, at, end, MAX_FRAME, queue, passing, heads)
+        if last >= 0:
+            self.last_id = last
+        self.left = max(at - end, 0)
+        return (begin - base if at > begin else NONE), min(at, end) - base, keep
+
+    def _note_frames(self, data: memoryview, base: int, count: int) -> int:
+        """Note the frames of a chunk that passes; the offset of the first frame start, or NONE."""
+        at = base
+        end = base + count
+        first = NONE
+        if self._part or not self._begun:
+            if not self._part:
+                first = 0
+            at += self.head_complete(data, base, count)
+            if self.opaque or self._part:
+                return first
+        at += self.left
+        if at >= end:
+            self.left = at - end
+            return first
+        if first:
+            first = at - base
+        if self.direction:
+            needed = 8
+            at, last = stride(data, at, end, MAX_FRAME)
+            if last >= 0:
+                self.last_id = last
+        else:
+            needed = 12
+            connection = self.connection
+            at, place, last, doubtful = stride_watched(
+                data,
+                at,
+                end,
+                MAX_FRAME,
+                connection.in_flight,
+                connection.in_flight.watch,
+                0 if connection.in_flight.objects else IN_FLIGHT_LIMIT,
+            )
+            if place >= 0:
+                self.last_id = last
+                if connection.relay.switchable:
+                    self.last_head = bytes(data[place : min(place + HEAD_KEPT, end)])
+                if doubtful >= 0:
+                    connection.in_flight.doubtful = doubtful
+        if at >= end:
+            self.left = at - end
+            return first
+        self.left = 0
+        if at + needed <= end and SIZE(data, at)[0] > MAX_FRAME:
+            self.not_frames(bytes(data[at : at + 8]))
+        else:
+            # the head of the last frame is not complete
+            self.head_complete(data, at, end - at)
+        return first
+
+    # -- frame by frame ---------------------------------------------------------------------------------------
+
+    def filter_frames(self, chunk: bytes, now: int) -> None:
+        """The chunk frame by frame: pass, hold, or wait for the head."""
+        connection = self.connection
+        data = self._carry + chunk if self._carry else chunk
+        self._carry = b""
+        at = start = 0
+        end = len(data)
+        first = NONE
+        if self._part:
+            at = self.head_complete(memoryview(data), 0, end)
+            if self.opaque:
+                self._pass(data, now, 0)
+                connection.not_kafka(self, now)
+                return
+        while at < end:
+            if not self.open:
+                return  # what was sent on just now found nobody, and that has ended the connection
+            if self.hold is not None:
+                taken = min(self.hold_left, end - at)
+                part = data[at : at + taken]
+                self.hold.append(part)
+                self.hold_left -= taken
+                at += taken
+                start, first = at, NONE
+                connection.relay.held += taken
+                if self.skeleton is not None and self._seen_through(part, now):
+                    continue
+                if not self.hold_left:
+                    self._held(now)
+                    if not self.open:
+                        return
+                    if self.paused:
+                        self._carry = data[at:]  # behind a frame that waits for a decision
+                        return
+                    if self.opaque:
+                        self._pass(data[at:], now, 0)
+                        return
+                elif connection.relay.held > connection.relay.hold_limit:
+                    connection.let_go(self)
+                    if not self.open:
+                        return
+                    self._let_go(now)
+                continue
+            if self.left:
+                passed = min(self.left, end - at)
+                if self.tail is not None:
+                    place = self.tail.feed(data[at : at + passed])
+                    if place >= 0:
+                        at += place
+                        self.left -= place
+                        self._pass(data[start:at], now, first)
+                        start, first = at, NONE
+                        self._hold_tail()
+                        continue
+                self.left -= passed
+                at += passed
+                if not self.left:
+                    self.tail = None
+                    if self.direction and connection.answers.is_next():
+                        self._pass(data[start:at], now, first)
+                        start, first = at, NONE
+                        connection.answers.deliver(now)
+                        if self.paused:
+                            self._carry = data[at:]  # behind an answer that is delayed
+                            return
+                continue
+            available = end - at
+            size = SIZE(data, at)[0] if available >= 4 else 0
+            if available >= 4 and (size > MAX_FRAME or (not self._begun and foreign_protocol(data[at : at + 4]))):
+                self._pass(data[start:at], now, first)
+                rest = data[at:]
+                self.not_frames(rest[:8])
+                self._pass(rest, now, 0)
+                connection.not_kafka(self, now)
+                return
+            if available < 4 or available < self._head_size(data, at, end):
+                break
+            self._begun = True
+            if at > start and self.direction and connection.correlation.is_overdue(data, at):
+                self._pass(data[start:at], now, first)  # answers that are due go behind it
+                start, first = at, NONE
+            if first == NONE:
+                first = at - start
+            held = connection.holds(self, data, at, size)
+            if not self.open:
+                return
+            if self.paused:
+                self._pass(data[start:at], now, first)
+                self._carry = data[at:]  # an answer in front of it is delayed
+                return
+            if held:
+                if at > start:
+                    self._pass(data[start:at], now, first)
+                    if not self.open:
+                        return
+                start, first = at, NONE
+                self.hold, self.hold_left = [], size + 4
+            elif self.tail is not None:
+                # The size goes by; the rest is followed.
+                at += 4
+                self.left = size
+            else:
+                self.left = size + 4
+        if at > start:
+            self._pass(data[start:at], now, first)
+        self._carry = data[at:]
+
+    def _seen_through(self, part: bytes, now: int) -> bool:
+        """Whether the rest of a frame that is held need not be seen, and what is there of it has passed."""
+        skeleton = self.skeleton
+        if skeleton is None or self.hold is None or not self.hold_left or skeleton.failed:
+            self.skeleton = None
+            return False
+        if not skeleton.feed(part):
+            return False
+        self.skeleton = None
+        held = b"".join(self.hold)
+        self.hold = [held]
+        if not self.connection.of_no_concern(self, skeleton.frame, held, now):
+            return False
+        self.take_held()
+        self.left, self.hold_left = self.hold_left, 0
+        self._pass(held, now, 0)
+        return True
+
+    def _hold_tail(self) -> None:
+        """The end of a frame, whose beginning has passed, is held back."""
+        if self.left:
+            self.hold, self.hold_left, self.left = [], self.left, 0
+        else:
+            self.tail = None
+
+    def _held(self, now: int) -> None:
+        """What was held is complete."""
+        self.skeleton = None
+        frame = self.take_held()
+        if self.tail is None:
+            self.connection.held_frame(self, frame, now)
+            return
+        tail, self.tail = self.tail, None
+        changed = self.connection.held_tail(frame, tail)
+        self.connection.tell_blinded(now)
+        self._pass(changed, now, NONE)
+        if self.open and self.direction:
+            self.connection.answers.deliver(now)
+
+    def take_held(self) -> bytes:
+        """What is held of a frame, which is held no longer."""
+        held = b"".join(self.hold or ())
+        self.hold = None
+        self.connection.relay.held -= len(held)
+        return held
+
+    def head_complete(self, data: memoryview, at: int, count: int) -> int:
+        """Read on in a frame's head that is being forwarded: how many bytes of the chunk belong to heads.
+
+        Afterwards `left` is what follows of the frame, or `_part` holds the incomplete head. Frames that are
+        shorter than a head are passed over here as well.
+        """
+        used = 0
+        head = self._part
+        want = self._head_size(head, 0, len(head))
+        while used < count:
+            take = min(want - len(head), count - used)
+            head += bytes(data[at + used : at + used + take])
+            used += take
+            if len(head) < want:
+                break
+            if len(head) == 4:
+                (size,) = SIZE(head)
+                if size > MAX_FRAME or (not self._begun and foreign_protocol(head)):
+                    self._begun = True
+                    self._part = b""
+                    self.not_frames(head)
+                    return used
+            self._begun = True
+            want = self._head_size(head, 0, len(head))
+            if len(head) < want:
+                continue
+            (size,) = SIZE(head)
+            if self.direction:
+                if size >= 4:
+                    (self.last_id,) = CORRELATION(head, 4)
+                    self.connection.correlation.passed(self.last_id)
+            elif size >= 8:
+                _, key, version, self.last_id = REQUEST(head)
+                self.last_head = head
+                if (key << 16 | version) in self.connection.relay.watch or self.connection.inline:
+                    self.connection.correlation.expect(head, 0, len(head), self.connection.inline)
+            self.left = size + 4 - want
+            head = b""
+            if self.left:
+                break
+            want = 4
+        self._part = head
+        return used
+
+    def _head_size(self, data: bytes | memoryview, at: int, end: int) -> int:
+        """How many bytes of the frame at `at` tell what it is, as far as those up to `end` say: for a Produce, whether
+        it gets a response has to be known, too."""
+        if end - at < 4:
+            return 4
+        whole: int = SIZE(data, at)[0] + 4
+        size = HEAD[self.direction]
+        if not self.direction and end - at >= size <= whole and data[at + 4] == 0 and data[at + 5] == PRODUCE:
+            reach = acks_end(data, at, end) - at
+            if reach <= ACKS_REACH:
+                size = reach
+        return min(size, whole)
+
+    def _pass(self, data: bytes, now: int, first: int) -> None:
+        if data:
+            self.connection.relay.writer.write(
+                Kind.DATA, self.connection.number, self.direction, now, data, first, self.position
+            )
+            self.position += len(data)
+            self.push(data)
+
+    def at_boundary(self) -> bool:
+        """Whether a whole frame can be put in here (what waits in `_carry` has not been sent)."""
+        return not self.left and self.hold is None and not self._part and not self.opaque and not self.paused
+
+    @property
+    def split_head(self) -> bool:
+        """Whether a part of a frame's head has passed, so that it is not known yet what the frame is."""
+        return bool(self._part)
+
+    @property
+    def waits_for_more(self) -> bool:
+        """Whether the beginning of a frame is kept back until more of it is there."""
+        return bool(self._carry)
+
+    def emit(self, data: bytes, now: int) -> None:
+        """Send whole frames on and publish them as bytes of the client leg."""
+        self._pass(data, now, 0)
+
+    def _let_go(self, now: int) -> None:
+        """Give up holding the current frame: forward what is there and let the rest pass."""
+        self.skeleton = None
+        if self.hold is None:
+            return
+        held = self.take_held()
+        self.left, self.hold_left = self.hold_left, 0
+        first = 0 if self.tail is None else NONE
+        self.tail = None
+        self._pass(held, now, first)
+
+    def spill(self, now: int) -> None:
+        """Forward whatever is kept back, as it came."""
+        self._let_go(now)
+        carry, self._carry = self._carry, b""
+        self._pass(carry, now, NONE)
+
+    def not_frames(self, head: bytes) -> None:
+        """The stream holds no frames from here on."""
+        self.opaque, self.foreign = True, head
+
+    # -- the sink --------------------------------------------------------------------------------------------
+
+    def push(self, data: bytes) -> None:
+        """Send, or keep what the sink does not take."""
+        if self.pending or self.done:
+            if self.splicer is not None and self.splicer.piped:
+                self.splicer.empty()
+            self.pending += data
+            return
+        try:
+            sent = self.sink.send(data)
+        except BlockingIOError:
+            sent = 0
+        except OSError:
+            self.connection.sink_failed(self)
+            return
+        if sent < len(data):
+            self.pending += memoryview(data)[sent:]
+
+    def flush(self) -> None:
+        """The sink can take bytes again."""
+        pending = self.pending
+        try:
+            while pending:
+                with memoryview(pending) as view:
+                    sent = self.sink.send(view[:CHUNK])
+                del pending[:sent]
+        except BlockingIOError:
+            return
+        except OSError:
+            self.connection.sink_failed(self)
+            return
+        if self.splicer is not None and self.splicer.piped:
+            self.splicer.drain()
+            if self.pending or not self.open:
+                return
+        if len(pending) == 0:
+            self.pending = bytearray()  # give the memory back
+        if self.eof:
+            self._pass_end()
+
+    def ended(self, now: int) -> None:
+        self.eof = True
+        self.spill(now)
+        if self.direction and self.open:
+            self.connection.answers.deliver_all(now)
+        if not self.pending and self.open:
+            self._pass_end()
+
+    def _pass_end(self) -> None:
+        """Pass the end of the stream on: FIN as FIN, the other direction stays open."""
+        if self.done:
+            return
+        self.done = True
+        try:
+            self.sink.shutdown(socket.SHUT_WR)
+        except OSError:
+            pass
+        self.connection.half_done()
