@@ -13,14 +13,14 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..decoder.frame import MAX_FRAME
-from . import half_connection
 from .addressing.address_map import EXPIRY_SECONDS, MOST_BROKERS
 from .addressing.destinations import Allowed
 from .events import ConnectionsFull, FewFiles, FilesUsedUp, IdleClosed
+from .relay import half_connection
 
 if TYPE_CHECKING:
-    from .connection import Connection
-    from .relay import Relay
+    from .relay.connection import Connection
+    from .relay.loop import Relay
 
 OVERSIZE = ("pass", "close")
 FEW = 1000

@@ -20,7 +20,7 @@ ELSEWHERE = {"captures/spark/session.py"}
 
 
 def test_the_command_is_safe() -> None:
-    assert python("proxy.relay", "7") == [sys.executable, "-P", "-m", "barnabas.proxy.relay", "7"]
+    assert python("proxy.relay.loop", "7") == [sys.executable, "-P", "-m", "barnabas.proxy.relay.loop", "7"]
     assert python("", "ui") == [sys.executable, "-P", "-m", "barnabas", "ui"]
 
 
@@ -41,7 +41,7 @@ def test_nothing_else_starts_an_interpreter(repository: Path) -> None:
     assert found == []
 
 
-@pytest.mark.parametrize("module", ["ui.tui.far_story", "ui.demo.cluster", "proxy.relay", "proxy.processes.fork_server", ""])
+@pytest.mark.parametrize("module", ["ui.tui.far_story", "ui.demo.cluster", "proxy.relay.loop", "proxy.processes.fork_server", ""])
 def test_a_hostile_folder_runs_nothing(tmp_path: Path, module: str) -> None:
     """Modules in the current folder that have the names of the standard library's, and of ours."""
     mark = tmp_path / "was here"

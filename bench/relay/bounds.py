@@ -49,7 +49,7 @@ def _children(module: str) -> set[int]:
 @contextmanager
 def _proxy(upstream: int, **settings: Any) -> Iterator[tuple[int, int, int]]:
     """A proxy in front of a port here: (its port, the relay's pid, the observer's)."""
-    modules = ("barnabas.proxy.relay", "barnabas.proxy.observers.observer")
+    modules = ("barnabas.proxy.relay.loop", "barnabas.proxy.observers.observer")
     before = [_children(module) for module in modules]
     with Proxy(ProxyConfig(upstream=("127.0.0.1", upstream), probe=False, **settings)) as proxy:
         pids = [(_children(module) - old).pop() for module, old in zip(modules, before, strict=True)]

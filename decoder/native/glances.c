@@ -1,12 +1,12 @@
-/* What a part of the stream holds, before it goes on: `_scan_responses`, `_scan_requests` and `_note_frames` of proxy/half_connection.py in C. What is
+/* What a part of the stream holds, before it goes on: `_scan_responses`, `_scan_requests` and `_note_frames` of proxy/relay/half_connection.py in C. What is
    not plain is asked of these. */
 #include "lanes.h"
 #include "cursor.h"
 #ifdef __linux__
 
-#define HEAD_KEPT 128    /* as proxy/tracking_mode.py */
-#define IN_FLIGHT 8192   /* as proxy/correlation.py */
-#define KEPT 4096        /* as proxy/half_connection.py */
+#define HEAD_KEPT 128    /* as proxy/relay/tracking_mode.py */
+#define IN_FLIGHT 8192   /* as proxy/relay/correlation.py */
+#define KEPT 4096        /* as proxy/relay/half_connection.py */
 #define ENDPOINT_LIMIT 16384 /* as proxy/interception/frame_editor.py */
 
 static PyObject *s_follow, *s_glance, *s_glance_requests, *s_scan, *s_asked, *s_table;

@@ -1,4 +1,4 @@
-/* From socket to socket: what proxy/half_connection.py does for connections of which nobody has asked anything, in C. Everything else is
+/* From socket to socket: what proxy/relay/half_connection.py does for connections of which nobody has asked anything, in C. Everything else is
    left to it, at any chunk. */
 #define _GNU_SOURCE
 #include "lanes.h"
@@ -6,8 +6,8 @@
 #include <errno.h>
 #include <sys/socket.h>
 
-#define TURN 4       /* as proxy/half_connection.py has it */
-#define OWED 1048576 /* bytes, as proxy/half_connection.py */
+#define TURN 4       /* as proxy/relay/half_connection.py has it */
+#define OWED 1048576 /* bytes, as proxy/relay/half_connection.py */
 
 static PyObject *s_abort, *s_ended, *s_filter, *s_not_kafka, *s_sink_failed, *s_tell_blinded, *s_fileno;
 

@@ -36,7 +36,7 @@ static inline Py_ssize_t length(PyObject *object) {
            : PyByteArray_CheckExact(object) ? PyByteArray_GET_SIZE(object) : PY_SSIZE_T_MAX;
 }
 
-/* glances.c. Each is as in proxy/half_connection.py: 0, or -1 with an exception set. */
+/* glances.c. Each is as in proxy/relay/half_connection.py: 0, or -1 with an exception set. */
 int lane_glance_requests(Mover *mover, LaneState *lane, Pair *pair, Part *part);
 int lane_glance(Mover *mover, LaneState *lane, const Pair *pair, Part *part);
 int lane_scan(Mover *mover, LaneState *lane, Pair *pair, Part *part);

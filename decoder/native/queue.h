@@ -28,7 +28,7 @@ typedef struct {
     Py_ssize_t capacity, head, count; /* capacity: a power of two, or 0 */
     int64_t kept;                     /* bytes of requests that entries keep */
     Py_ssize_t objects;               /* entries with an object */
-    /* What whoever moves bytes has to know of the order; see proxy/correlation.py. */
+    /* What whoever moves bytes has to know of the order; see proxy/relay/correlation.py. */
     PyObject *watch;                  /* a selection: requests whose responses may have to be held */
     long long doubtful;               /* id of the last request of which it is not known whether it gets a response, or -1 */
     char out_of_order, unsure;

@@ -99,7 +99,7 @@ int ring_snapshot_wanted(RingPen *pen, int forget);
 /* lane_state.c */
 #define UNSEEN -2 /* of a socket: it was not asked yet for its file descriptor */
 
-/* What is known of a direction; the attributes are described in proxy/half_connection.py. */
+/* What is known of a direction; the attributes are described in proxy/relay/half_connection.py. */
 typedef struct {
     PyObject_HEAD
     char open, readable, hangup, eof, done, opaque, paused, begun;
@@ -109,7 +109,7 @@ typedef struct {
     PyObject *connection, *source, *sink, *pending, *hold, *tail, *skeleton, *last_head, *foreign, *part, *carry;
 } LaneState;
 
-/* What both directions of a connection share; see proxy/connection.py. */
+/* What both directions of a connection share; see proxy/relay/connection.py. */
 typedef struct {
     PyObject_HEAD
     char inlined, draining;

@@ -1,4 +1,4 @@
-/* The relay's loop over sockets, as far as Python need not look: what the loop of proxy/relay.py does, in C. */
+/* The relay's loop over sockets, as far as Python need not look: what the loop of proxy/relay/loop.py does, in C. */
 #define _GNU_SOURCE
 #include "lanes.h"
 #ifndef __linux__

@@ -16,8 +16,8 @@ from ..events import Address, BrokersDown, show
 from .resolver import Answer
 
 if TYPE_CHECKING:
-    from ..connection import Connection
-    from ..relay import Relay
+    from ..relay.connection import Connection
+    from ..relay.loop import Relay
 
 
 def refused() -> OSError:

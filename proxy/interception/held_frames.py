@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ...decoder.filter import Filter
 
 if TYPE_CHECKING:
-    from ..connection import Connection
+    from ..relay.connection import Connection
     from .intercepts import Intercepts
 
 

@@ -24,10 +24,10 @@ from .held_frames import Held, Intercept, Kept
 from .request_frames import exchange_of
 
 if TYPE_CHECKING:
-    from ..connection import Connection
-    from ..correlation import InFlight
-    from ..half_connection import HalfConnection
-    from ..relay import Relay
+    from ..relay.connection import Connection
+    from ..relay.correlation import InFlight
+    from ..relay.half_connection import HalfConnection
+    from ..relay.loop import Relay
 
 HELD_BYTES = 32 << 20
 """Most bytes of frames that wait for a decision, and of requests that are kept for their responses."""

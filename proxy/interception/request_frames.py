@@ -11,7 +11,7 @@ from ..events import show
 from .frame_editor import PRODUCE, produce_acks
 
 if TYPE_CHECKING:
-    from ..connection import Connection
+    from ..relay.connection import Connection
 
 
 _HEAD = struct.Struct(">hhih").unpack_from

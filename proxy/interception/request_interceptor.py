@@ -14,10 +14,10 @@ from ...plugins import fetch_sessions
 from ...plugins.fate import Fate, damaged
 from ...plugins.fetch_sessions import FETCH
 from ..clock import now_ns
-from ..correlation import REQUEST, InFlight
 from ..events import Capped, Undecoded
 from ..negotiation import version_adapter
-from ..tracking_mode import HEAD_KEPT
+from ..relay.correlation import REQUEST, InFlight
+from ..relay.tracking_mode import HEAD_KEPT
 from . import fault_executor
 from .frame_editor import (
     ADDRESS_REQUESTS,
@@ -36,8 +36,8 @@ from .response_interceptor import decide_early
 
 if TYPE_CHECKING:
     from ...plugins.book import RuleBook
-    from ..connection import Connection
-    from ..half_connection import HalfConnection
+    from ..relay.connection import Connection
+    from ..relay.half_connection import HalfConnection
 
 
 def _signed(correlation: int) -> int:

@@ -12,17 +12,17 @@ from ...decoder.strides import is_quiet
 from ...plugins.book import RuleBook
 from ...plugins.fate import Fate
 from ..addressing.node_endpoint_scanner import Tail, blind
-from ..correlation import CORRELATION, REQUEST, InFlight, entry_id, key_and_version
 from ..events import Capped, Undecoded
 from ..negotiation import version_adapter
 from ..plugged.own_request import OwnRequest
+from ..relay.correlation import CORRELATION, REQUEST, InFlight, entry_id, key_and_version
 from . import fault_executor
 from .frame_editor import ADDRESS_APIS, API_VERSIONS, ENDPOINT_APIS, ENDPOINT_LIMIT, framed, names_brokers
 from .request_frames import exchange_of
 
 if TYPE_CHECKING:
-    from ..connection import Connection
-    from ..half_connection import HalfConnection
+    from ..relay.connection import Connection
+    from ..relay.half_connection import HalfConnection
 
 SEEN_THROUGH = 4096
 """Bytes of a frame that have to be missing, to be looked at before they are there."""

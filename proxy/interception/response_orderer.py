@@ -9,13 +9,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...plugins.answers import METADATA
-from ..correlation import REQUEST, InFlight
 from ..negotiation import version_adapter
 from ..plugged.questions import Seen
+from ..relay.correlation import REQUEST, InFlight
 from . import fault_executor
 
 if TYPE_CHECKING:
-    from ..connection import Connection
+    from ..relay.connection import Connection
 
 
 class ResponseOrderer:

@@ -18,7 +18,7 @@ from ..interception.frame_editor import framed
 
 if TYPE_CHECKING:
     from ..events import Address
-    from ..relay import Relay
+    from ..relay.loop import Relay
 
 ANSWERED_WITHIN = 3_000_000_000
 """Nanoseconds for a broker to answer ApiVersions."""

@@ -29,8 +29,8 @@ from .security import ServerContexts, TlsConfig, client_context, restore
 from .tls import TlsFault, TlsSocket
 
 if TYPE_CHECKING:
-    from ..connection import Connection
-    from ..relay import Relay
+    from ..relay.connection import Connection
+    from ..relay.loop import Relay
 
 RENEW_AT = (0.80, 0.90)
 """The part of a session after which to log in again: some jitter, as Kafka's own clients have it."""

@@ -18,7 +18,7 @@ from ..interception.frame_editor import API_VERSIONS
 from .api_versions_probe import ANSWERED_WITHIN, CLOSES, IS_SILENT, possible
 
 if TYPE_CHECKING:
-    from ..connection import Connection
+    from ..relay.connection import Connection
     from .version_negotiation import Spoken
 
 ABOUT = Asked(API_VERSIONS, 0, 0)

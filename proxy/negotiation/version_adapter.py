@@ -14,18 +14,18 @@ from ...decoder.strides import selection
 from ...plugins.fate import FOREVER, At, Cut, Fate
 from ...plugins.versions.dialect import Answer, Asked, Close, Dialect, Forward, Silence, Stacked
 from ...plugins.versions.pretence import Pretence
-from ..correlation import REQUEST, InFlight
 from ..events import NotTranslated, Undecoded
 from ..interception import fault_executor
 from ..interception.frame_editor import API_VERSIONS, HIGHEST_VERSION, KNOWN, framed
+from ..relay.correlation import REQUEST, InFlight
 from .api_versions_probe import ASKING
 from .learning import ABOUT, learning
 
 if TYPE_CHECKING:
     from typing import Any
 
-    from ..connection import Connection
-    from ..half_connection import HalfConnection
+    from ..relay.connection import Connection
+    from ..relay.half_connection import HalfConnection
 
 OWN_IDS = 0x7F000000
 """Correlation ids of requests that are the proxy's own begin here; clients count from 0 or 1."""

@@ -21,8 +21,8 @@ from .version_adapter import speak
 
 if TYPE_CHECKING:
     from ..addressing.resolver import SocketAddress
-    from ..connection import Connection
-    from ..relay import Relay
+    from ..relay.connection import Connection
+    from ..relay.loop import Relay
 
 Offers = Mapping[int, tuple[int, int]]
 BELIEVED_FOR = 60.0

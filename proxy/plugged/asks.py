@@ -13,12 +13,12 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from ..clock import now_ns
-from ..correlation import InFlight, entry_id
+from ..relay.correlation import InFlight, entry_id
 from .own_request import OwnRequest
 
 if TYPE_CHECKING:
-    from ..connection import Connection
-    from ..relay import Relay
+    from ..relay.connection import Connection
+    from ..relay.loop import Relay
     from .plugged import Plugged
 
 FIRST, LAST = 0xB000_0000, 0xBFFF_FFFF

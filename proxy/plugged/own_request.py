@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ..connection import Connection
+    from ..relay.connection import Connection
 
 
 @dataclass(slots=True)

@@ -16,11 +16,11 @@ from ...decoder.filter import compile
 from ...plugins import fetch_sessions
 from ...plugins.fetch_sessions import FETCH
 from ..clock import now_ns
-from ..correlation import REQUEST
 from ..events import PluginLate, RelayFault, show
 from ..interception import fault_executor
 from ..interception.frame_editor import API_VERSIONS, METADATA, framed
 from ..interception.request_frames import gets_response
+from ..relay.correlation import REQUEST
 from .asks import Asks
 from .config import PluginsConfig
 from .hosts import Hosts
@@ -28,9 +28,9 @@ from .own_request import OwnRequest
 from .questions import Question, Questions, Seen, Verdict
 
 if TYPE_CHECKING:
-    from ..connection import Connection
-    from ..half_connection import HalfConnection
-    from ..relay import Relay
+    from ..relay.connection import Connection
+    from ..relay.half_connection import HalfConnection
+    from ..relay.loop import Relay
 
 WAITING_BYTES = 48 << 20
 """Most bytes of messages that wait, and of those that were only to be told; what is beyond passes."""

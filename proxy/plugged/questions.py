@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ..connection import Connection
-    from ..half_connection import HalfConnection
+    from ..relay.connection import Connection
+    from ..relay.half_connection import HalfConnection
 
 Verdict = dict[str, Any]
 Then = Callable[[Verdict, bytes, int], None]

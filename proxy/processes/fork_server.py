@@ -34,7 +34,7 @@ MOST_FDS = 250
 START_SECONDS = 60.0
 _PROXY = __package__.rpartition(".")[0]
 _MODULES = {"control": "control.server"}
-_LOADED = ("relay", "observers.observer", "observers.inspector", "control.server")
+_LOADED = ("relay.loop", "observers.observer", "observers.inspector", "control.server")
 
 
 class ForkServerGone(OSError):

@@ -221,7 +221,7 @@ class Proxy:
         settings["rule_serials"] = [self._serials.of(rule) for rule in self._rules]
         name = self._relays[worker]
         settings |= self._crew.for_worker(worker) | commands
-        self._processes.start(name, "relay", settings, [*self._crew.worker_fds(worker), *fds])
+        self._processes.start(name, "relay.loop", settings, [*self._crew.worker_fds(worker), *fds])
 
     def _start_child(self, name: str, settings: dict[str, Any], fds: Sequence[int]) -> None:
         self._processes.start(name, MODULES[name], settings, fds)

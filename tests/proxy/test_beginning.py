@@ -27,10 +27,10 @@ class Starter:
 
     def start(self, module: str, fds: Sequence[int]) -> subprocess.Popen[bytes]:
         command = [sys.executable, "-P", "-m", f"barnabas.proxy.{module}", str(fds[0])]
-        if module == "relay":
+        if module == "relay.loop":
             command = self._change(command)
         child = subprocess.Popen(command, pass_fds=fds, stdin=subprocess.DEVNULL, process_group=0)
-        if module == "relay":
+        if module == "relay.loop":
             self.relay = child
         return child
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from itertools import product
 
 import pytest
-from barnabas.proxy.connection import Connection
-from barnabas.proxy.connection_state import FLOWING, TRANSITIONS, ConnectionState, WrongState, follow
+from barnabas.proxy.relay.connection import Connection
+from barnabas.proxy.relay.connection_state import FLOWING, TRANSITIONS, ConnectionState, WrongState, follow
 from torture.proxy.desk import BROKER, Desk
 
 ACCEPTED, CONNECTING, SECURING, OPEN, BREAKING, UNREACHED, CLOSED = ConnectionState

@@ -27,7 +27,7 @@ from barnabas.proxy.events import (
 )
 from barnabas.proxy.limits import Limits
 from barnabas.proxy.processes.worker_shared_state import Board
-from barnabas.proxy.relay import Relay
+from barnabas.proxy.relay.loop import Relay
 from harness import wire
 from harness.testbed import Testbed, next_event
 from harness.waiting import PATIENCE, until
@@ -329,7 +329,7 @@ def test_nothing_on_the_relays_thread_asks_the_name_service() -> None:
             if isinstance(function, ast.FunctionDef) and function.name != allowed.get(path.name):
                 named = {node.attr for node in ast.walk(function) if isinstance(node, ast.Attribute)}
                 assert not named & asking or (path.name in ("resolver.py",) and function.name == "_work"), (path.name, function.name)
-    assert Relay.__module__ == "barnabas.proxy.relay"
+    assert Relay.__module__ == "barnabas.proxy.relay.loop"
 
 
 def test_20_names_on_a_slow_resolver_cost_other_connections_nothing(testbed: Testbed) -> None:

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 from barnabas.proxy import events
-from barnabas.proxy.half_connection import HalfConnection
 from barnabas.proxy.processes.beginning import ACCEPTING
 from barnabas.proxy.processes.worker_shared_state import Board
-from barnabas.proxy.relay import Relay
+from barnabas.proxy.relay.half_connection import HalfConnection
+from barnabas.proxy.relay.loop import Relay
 from barnabas.proxy.ring.ring import Ring
 from harness import wire
 from harness.scripted import answering

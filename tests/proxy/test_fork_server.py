@@ -103,4 +103,4 @@ def test_it_ends_with_its_owner() -> None:
     server.close()
     assert server._process.returncode == 0
     with pytest.raises(ForkServerGone):
-        server.start("relay", [0])
+        server.start("relay.loop", [0])

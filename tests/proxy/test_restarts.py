@@ -236,7 +236,7 @@ def relay_of(parent: int) -> int:
     for task in Path(f"/proc/{parent}/task").glob("*/children"):
         try:
             for child in task.read_text().split():
-                if b"barnabas.proxy.relay" in Path(f"/proc/{child}/cmdline").read_bytes().split(b"\0"):
+                if b"barnabas.proxy.relay.loop" in Path(f"/proc/{child}/cmdline").read_bytes().split(b"\0"):
                     return int(child)
         except OSError:
             pass  # it has just ended

@@ -17,8 +17,9 @@ from barnabas import decoder
 from barnabas.captures import open_capture
 from barnabas.captures.verifying import verify
 from barnabas.plugins.rules import Rule
-from barnabas.proxy import Proxy, splicing
+from barnabas.proxy import Proxy
 from barnabas.proxy.events import ConnectionClosed, Counts
+from barnabas.proxy.relay import splicing
 from barnabas.proxy.ring.reader import Lost, RingReader
 from barnabas.proxy.ring.ring import NONE, Kind, Ring, RingWriter
 from harness import wire

@@ -17,7 +17,6 @@ import pytest
 from barnabas import captures, decoder
 from barnabas.plugins.rules import Rule
 from barnabas.proxy import Proxy, ProxyError
-from barnabas.proxy.accepting import Acceptor
 from barnabas.proxy.addressing.transparent import Interception, NotIntercepted
 from barnabas.proxy.control import Control, ControlConfig
 from barnabas.proxy.events import (
@@ -41,6 +40,7 @@ from barnabas.proxy.limits import Limits
 from barnabas.proxy.negotiation.security import TlsConfig
 from barnabas.proxy.processes.worker_pool import Voices
 from barnabas.proxy.processes.worker_shared_state import Board
+from barnabas.proxy.relay.acceptor import Acceptor
 from barnabas.proxy.ring import merged_rings
 from barnabas.proxy.ring.merged_rings import SeveralRings, resume
 from barnabas.proxy.ring.reader import RingReader

@@ -18,12 +18,12 @@ from typing import Any
 from barnabas.decoder.frame import MAX_FRAME, foreign_protocol
 from barnabas.plugins.rules import Rule
 from barnabas.proxy.addressing.address_map import AddressMap
-from barnabas.proxy.connection import Connection
-from barnabas.proxy.connection_state import ConnectionState
 from barnabas.proxy.events import Address, Event, NotKafka
-from barnabas.proxy.half_connection import HalfConnection
 from barnabas.proxy.processes.worker_shared_state import Board
-from barnabas.proxy.relay import Relay
+from barnabas.proxy.relay.connection import Connection
+from barnabas.proxy.relay.connection_state import ConnectionState
+from barnabas.proxy.relay.half_connection import HalfConnection
+from barnabas.proxy.relay.loop import Relay
 from barnabas.proxy.ring.reader import Lost, Record, RingReader
 from barnabas.proxy.ring.ring import NONE, Kind, Ring
 

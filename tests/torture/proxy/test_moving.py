@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from barnabas import decoder
 from barnabas.plugins.rules import Rule
-from barnabas.proxy.half_connection import MOVES, HalfConnection
+from barnabas.proxy.relay.half_connection import MOVES, HalfConnection
 from barnabas.proxy.ring.reader import Record
 from barnabas.proxy.ring.ring import Kind
 from harness.slices import only, thin

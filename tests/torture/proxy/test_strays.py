@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from barnabas.proxy.correlation import LATE_REACH
+from barnabas.proxy.relay.correlation import LATE_REACH
 from torture.proxy.desk import BROKER, Desk, Session, cut
 from torture.proxy.test_correlation import RULES, heartbeat, list_offsets
 from torture.proxy.traffic import FETCH, METADATA, Author, Exchange, naming, response

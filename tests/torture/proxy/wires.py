@@ -1,4 +1,4 @@
-"""A desk whose connections have real sockets, so that the accelerator moves their bytes (proxy/moving.py).
+"""A desk whose connections have real sockets, so that the accelerator moves their bytes (proxy/relay/native.py).
 
 A session is used as one of `desk`: a segment is put into the socket when its turn has come, so each `recv` gets one at
 most; `room` is what the other side reads, behind a socket that takes no more than a few thousand bytes at a time.
@@ -14,11 +14,11 @@ from barnabas.decoder.accelerator import native
 from barnabas.decoder.frame import MAX_FRAME
 from barnabas.decoder.strides import selection_table
 from barnabas.plugins.rules import Rule
-from barnabas.proxy.connection import Connection
-from barnabas.proxy.connection_state import ConnectionState
 from barnabas.proxy.events import Address
-from barnabas.proxy.half_connection import HalfConnection
 from barnabas.proxy.interception.frame_editor import ENDPOINT_APIS, watched
+from barnabas.proxy.relay.connection import Connection
+from barnabas.proxy.relay.connection_state import ConnectionState
+from barnabas.proxy.relay.half_connection import HalfConnection
 from torture.proxy.desk import BROKER, OWN_HOST, Desk, Session
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import socket
 from collections.abc import Callable
 
-from . import polling
+from .. import polling
 from .connection import Connection
 from .half_connection import HalfConnection
 

@@ -15,8 +15,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..interception.frame_editor import HIGHEST_VERSION, KNOWN, PRODUCE, produce_acks
 from .correlation import ANY_API
-from .interception.frame_editor import HIGHEST_VERSION, KNOWN, PRODUCE, produce_acks
 
 if TYPE_CHECKING:
     from .connection import Connection

@@ -15,7 +15,7 @@ import socket
 import struct
 from typing import TYPE_CHECKING
 
-from .ring.ring import Kind
+from ..ring.ring import Kind
 
 if TYPE_CHECKING:
     from .half_connection import HalfConnection

@@ -9,11 +9,11 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from ..decoder import facts, peek_request
-from ..decoder.frame import Framer, NotFrames
-from .clock import now_ns
-from .events import ClientTried
-from .ring.ring import NONE, Kind
+from ...decoder import facts, peek_request
+from ...decoder.frame import Framer, NotFrames
+from ..clock import now_ns
+from ..events import ClientTried
+from ..ring.ring import NONE, Kind
 
 if TYPE_CHECKING:
     from .connection import Connection

@@ -15,14 +15,14 @@ import socket
 from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
-from .addressing.transparent import NotIntercepted, plain
+from ..addressing.transparent import NotIntercepted, plain
+from ..events import Address, ClientRefused
+from ..processes.worker_shared_state import Board
+from ..ring.wakeup import hush, sound
 from .connection import Connection
-from .events import Address, ClientRefused
-from .processes.worker_shared_state import Board
-from .ring.wakeup import hush, sound
 
 if TYPE_CHECKING:
-    from .relay import Relay
+    from .loop import Relay
 
 Entry = tuple[socket.socket, Address]
 

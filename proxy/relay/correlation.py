@@ -21,18 +21,18 @@ from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from ..decoder.acks import acks_end
-from ..decoder.strides import PythonQueue, Queue, place_of, selection
-from ..plugins.fate import Fate
-from ..plugins.versions.dialect import Asked, Dialect
-from .clock import now_ns
-from .interception.frame_editor import PRODUCE
+from ...decoder.acks import acks_end
+from ...decoder.strides import PythonQueue, Queue, place_of, selection
+from ...plugins.fate import Fate
+from ...plugins.versions.dialect import Asked, Dialect
+from ..clock import now_ns
+from ..interception.frame_editor import PRODUCE
 
 if TYPE_CHECKING:
-    from ..decoder import Exchange
-    from .interception.held_frames import Kept
-    from .plugged.own_request import OwnRequest
-    from .plugged.questions import Seen
+    from ...decoder import Exchange
+    from ..interception.held_frames import Kept
+    from ..plugged.own_request import OwnRequest
+    from ..plugged.questions import Seen
 
 IN_FLIGHT_LIMIT = 8192
 """Most requests that are remembered without rules: some may never get a response."""

@@ -1,6 +1,6 @@
 """The relay process: plain edge-triggered epoll between clients and brokers.
 
-    python -m barnabas.proxy.relay FD        FD: the supervisor's control socket; settings come as its first packet
+    python -m barnabas.proxy.relay.loop FD        FD: the supervisor's control socket; settings come as its first packet
 
 Every socket is registered once for everything; what can be done is remembered per half, so that no call to the
 kernel is needed to change interest. The relay ends when the control socket does.
@@ -19,45 +19,45 @@ import time
 from functools import partial
 from typing import Any
 
-from ..plugins.book import RuleBook
-from ..plugins.rules import Rule
-from . import polling
-from .accepting import Acceptor
-from .addressing.bootstrap import Bootstrap
-from .addressing.destinations import Destinations
-from .addressing.down_brokers import DownBrokers
-from .addressing.mapping import make_address_map
-from .addressing.probing import Prober
-from .addressing.resolver import Resolver
-from .addressing.transparent import Interception
-from .channel import Channel
-from .clock import CLOCK, now_ns
+from ...plugins.book import RuleBook
+from ...plugins.rules import Rule
+from .. import polling
+from ..addressing.bootstrap import Bootstrap
+from ..addressing.destinations import Destinations
+from ..addressing.down_brokers import DownBrokers
+from ..addressing.mapping import make_address_map
+from ..addressing.probing import Prober
+from ..addressing.resolver import Resolver
+from ..addressing.transparent import Interception
+from ..channel import Channel
+from ..clock import CLOCK, now_ns
+from ..events import Address, ClockSet, Event, ReaderStuck, RelayFault
+from ..interception.frame_editor import METADATA, Editor, watched
+from ..interception.intercepts import Intercepts
+from ..interception.live_rules import LiveRules
+from ..limits import Guard
+from ..negotiation.handshake import Security
+from ..negotiation.version_negotiation import Spoken
+from ..plugged.plugged import Plugged
+from ..processes.child import Parent
+from ..processes.child import receive_settings as receive_settings
+from ..processes.event_sender import Teller
+from ..processes.shared_counters import Tally
+from ..processes.worker_shared_state import Board
+from ..ring.merged_rings import resume
+from ..ring.ring import Kind, Ring, RingWriter
+from ..ring.wakeup import hush, sound
+from ..timers import Timers
+from .acceptor import Acceptor
 from .commands import Commands
 from .connection import Connection
-from .events import Address, ClockSet, Event, ReaderStuck, RelayFault
 from .half_connection import HalfConnection
-from .interception.frame_editor import METADATA, Editor, watched
-from .interception.intercepts import Intercepts
-from .interception.live_rules import LiveRules
-from .limits import Guard
-from .moving import make_mover, make_turn
-from .negotiation.handshake import Security
-from .negotiation.version_negotiation import Spoken
-from .orders import Orders
-from .plugged.plugged import Plugged
-from .processes.child import Parent
-from .processes.child import receive_settings as receive_settings
-from .processes.event_sender import Teller
-from .processes.shared_counters import Tally
-from .processes.worker_shared_state import Board
-from .ring.merged_rings import resume
-from .ring.ring import Kind, Ring, RingWriter
-from .ring.wakeup import hush, sound
+from .native import make_mover, make_turn
 from .sockets import Sockets
 from .splicing import Pipes
-from .timers import Timers
+from .supervisor_commands import Orders
 from .tracking_mode import switch
-from .unreached import LastWords
+from .unreachable_broker import LastWords
 
 _WRITE = polling.WRITE  # a global is faster than an attribute
 _READ = polling.READ | polling.READ_HANGUP | polling.HANGUP | polling.ERROR

@@ -11,12 +11,12 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from ..decoder.filter import FilterError
-from .channel import Channel
-from .interception.live_rules import NoSuchRule, RuleExists, Standing
+from ...decoder.filter import FilterError
+from ..channel import Channel
+from ..interception.live_rules import NoSuchRule, RuleExists, Standing
 
 if TYPE_CHECKING:
-    from .relay import Relay
+    from .loop import Relay
 
 Answer = dict[str, Any]
 

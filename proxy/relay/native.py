@@ -12,14 +12,14 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ..decoder.accelerator import native
-from ..decoder.strides import selection_table
-from . import polling
+from ...decoder.accelerator import native
+from ...decoder.strides import selection_table
+from .. import polling
+from ..interception.frame_editor import ENDPOINT_APIS
 from .half_connection import MOVES
-from .interception.frame_editor import ENDPOINT_APIS
 
 if TYPE_CHECKING:
-    from .relay import Relay
+    from .loop import Relay
 
 
 def make_mover(relay: Relay) -> Any:

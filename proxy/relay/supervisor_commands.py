@@ -6,11 +6,11 @@ import json
 import socket
 from typing import TYPE_CHECKING, Any
 
-from .events import Address, RulesKept, RulesReplaced
-from .processes.child import PACKET
+from ..events import Address, RulesKept, RulesReplaced
+from ..processes.child import PACKET
 
 if TYPE_CHECKING:
-    from .relay import Relay
+    from .loop import Relay
 
 DRAIN_SECONDS = 5.0
 

@@ -15,33 +15,33 @@ import struct
 import time
 from typing import TYPE_CHECKING, Any
 
-from ..decoder.about import About
-from ..decoder.accelerator import native
-from ..decoder.frame import MAX_FRAME, Direction, foreign_protocol
-from .addressing.address_map import reason
-from .addressing.down_brokers import refused
-from .addressing.resolver import Answer as Resolved
-from .addressing.resolver import SocketAddress
-from .clock import now_ns
+from ...decoder.about import About
+from ...decoder.accelerator import native
+from ...decoder.frame import MAX_FRAME, Direction, foreign_protocol
+from ..addressing.address_map import reason
+from ..addressing.down_brokers import refused
+from ..addressing.resolver import Answer as Resolved
+from ..addressing.resolver import SocketAddress
+from ..clock import now_ns
+from ..events import Address, ConnectionClosed, ConnectionOpened, NotKafka, RuleHit, Undecoded, UpstreamFailed
+from ..interception.pass_cache import Heads
+from ..interception.request_interceptor import RequestInterceptor
+from ..interception.response_interceptor import ResponseInterceptor
+from ..interception.response_orderer import ResponseOrderer
+from ..negotiation import version_adapter
+from ..negotiation.tls import TlsSocket
+from ..ring.ring import NONE, Kind
 from .connection_state import FLOWING, ConnectionState, follow
 from .correlation import CorrelationQueue, key_and_version
-from .events import Address, ConnectionClosed, ConnectionOpened, NotKafka, RuleHit, Undecoded, UpstreamFailed
 from .half_connection import MOVES, HalfConnection
-from .interception.pass_cache import Heads
-from .interception.request_interceptor import RequestInterceptor
-from .interception.response_interceptor import ResponseInterceptor
-from .interception.response_orderer import ResponseOrderer
-from .negotiation import version_adapter
-from .negotiation.tls import TlsSocket
-from .ring.ring import NONE, Kind
-from .unreached import LastWords
+from .unreachable_broker import LastWords
 
 if TYPE_CHECKING:
-    from ..decoder import Exchange
-    from ..plugins.fate import Fate
-    from ..plugins.versions.dialect import Dialect
-    from .addressing.node_endpoint_scanner import Tail
-    from .relay import Relay
+    from ...decoder import Exchange
+    from ...plugins.fate import Fate
+    from ...plugins.versions.dialect import Dialect
+    from ..addressing.node_endpoint_scanner import Tail
+    from .loop import Relay
 
 if TYPE_CHECKING or not MOVES:
     Link = object

@@ -19,12 +19,12 @@ import socket
 import struct
 from typing import TYPE_CHECKING
 
-from ..decoder.accelerator import native
-from ..decoder.acks import ACKS_REACH, acks_end
-from ..decoder.frame import MAX_FRAME as MAX_FRAME  # `limits` may lower it
-from ..decoder.frame import Direction, foreign_protocol
-from ..decoder.skeleton import Skeleton
-from ..decoder.strides import (
+from ...decoder.accelerator import native
+from ...decoder.acks import ACKS_REACH, acks_end
+from ...decoder.frame import MAX_FRAME as MAX_FRAME  # `limits` may lower it
+from ...decoder.frame import Direction, foreign_protocol
+from ...decoder.skeleton import Skeleton
+from ...decoder.strides import (
     FOLLOWED,
     KEPT_LARGEST,
     PASSED,
@@ -34,11 +34,11 @@ from ..decoder.strides import (
     stride_responses,
     stride_watched,
 )
-from .addressing.node_endpoint_scanner import Tail
-from .clock import now_ns
+from ..addressing.node_endpoint_scanner import Tail
+from ..clock import now_ns
+from ..interception.frame_editor import ADDRESS_APIS, ENDPOINT_LIMIT, PRODUCE
+from ..ring.ring import CAREFUL_CHUNK, CHUNK, NONE, Kind
 from .correlation import IN_FLIGHT_LIMIT, key_and_version
-from .interception.frame_editor import ADDRESS_APIS, ENDPOINT_LIMIT, PRODUCE
-from .ring.ring import CAREFUL_CHUNK, CHUNK, NONE, Kind
 from .splicing import BEGINNING, LEAST, Splicer
 from .tracking_mode import HEAD_KEPT
 
