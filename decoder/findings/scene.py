@@ -261,6 +261,8 @@ class Scene:
                 self._touched.add((link.client_host, exchange.client_id))
         elif link.rules and exchange.state is State.NO_RESPONSE and not expects_no_response(exchange):
             marks[RULES] = link.rules  # it waited behind what they did
+        elif link.rules and exchange.state is State.ORPHAN:
+            marks[RULES] = link.rules  # they give answers other correlation ids, or let requests go elsewhere
         elif self._touched and (link.client_host, exchange.client_id) in self._touched:
             marks[AFTER_RULES] = True
 

@@ -23,6 +23,7 @@ FAULTS: list[tuple[dict[str, Any], int]] = [
     ({"api": "Produce", "error": "NOT_ENOUGH_REPLICAS"}, 3),
     ({"api": "Produce", "disconnect": "before-response"}, 2),
     ({"api": "Metadata", "error": "LEADER_NOT_AVAILABLE"}, 2),
+    ({"api": "Produce", "do": {"corrupt": "correlation"}}, 1),
 ]
 
 

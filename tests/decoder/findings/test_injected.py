@@ -102,3 +102,28 @@ def test_a_request_that_a_rule_left_without_an_answer(injected: bool) -> None:
     inspector.feed(Closed(1, 120 * SECOND, "fin", "client"))
     findings = [each for each in inspector.findings() if each.severity.rank >= 2]
     assert findings and all(each.injected is injected for each in findings), findings
+
+
+@pytest.mark.parametrize("injected", [True, False])
+def test_an_answer_that_a_rule_gave_another_correlation_id(injected: bool) -> None:
+    inspector = Inspector()
+    inspector.feed(Opened(1, "10.0.0.1:5000", "10.0.1.1:9092", SECOND))
+    first, exchange = heartbeats(2, "NONE")
+    inspector.look(first)
+    if injected:
+        exchange.marks["notes"] = [hit_note("corrupt", 1, "correlation damaged")]
+    answer, exchange.response, exchange.state = exchange.response, None, State.PENDING
+    inspector.request(exchange)
+    inspector.done(
+        Exchange(
+            connection=1,
+            client="10.0.0.1:5000",
+            broker="10.0.1.1:9092",
+            correlation_id=0x40000002,
+            response=answer,
+            response_time_ns=3 * SECOND,
+            state=State.ORPHAN,
+        )
+    )
+    findings = [each for each in inspector.findings() if each.id == "odd-correlation-ids"]
+    assert findings and all(each.injected is injected for each in findings)
