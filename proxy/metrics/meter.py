@@ -29,8 +29,11 @@ from ..clock import now_ns
 from ..events import Address, show
 from ..feed import layout as feed_layout
 from ..feed.sender import FeedSender, FeedServer
-from ..observers.observer import LAST_SECONDS, Consumer, Observer
+from ..observers.observer_loop import SupervisorLink
+from ..observers.ring_feed import RingFeed
 from ..processes.child import receive_settings
+from ..ring.merged_rings import open_reader
+from ..ring.ring import NONE
 from .registry import Metrics
 from .scrape import Scrape
 from .statsd import StatsD, StatsDSender
@@ -67,10 +70,6 @@ class Gauge:
         self._connections: dict[int, _Followed] = {}
         self._topics = decoder.Topics()
 
-    @property
-    def counts(self) -> dict[str, int]:
-        return {}
-
     def opened(
         self,
         conn: int,
@@ -89,7 +88,9 @@ class Gauge:
         self._connections[conn] = _Followed(followed, time_ns)
         self.metrics.connections = len(self._connections)
 
-    def data(self, conn: int, direction: int, time_ns: int, data: bytes | memoryview) -> None:
+    def data(
+        self, conn: int, direction: int, time_ns: int, data: bytes | memoryview, first_frame: int = NONE
+    ) -> None:
         self.metrics.stream_bytes[direction] += len(data)
         followed = self._connections.get(conn)
         if followed is None:
@@ -173,10 +174,6 @@ class Gauge:
         self._take(followed, followed.decoder.close(time_ns))
         self.sender.forget(conn)
 
-    def flush(self) -> None: ...
-
-    def close(self) -> None: ...
-
     def totals(self) -> feed_layout.Totals:
         """The totals of now, with the rates since the last call."""
         rates, self._rates = self._rates, {}
@@ -199,23 +196,25 @@ class Gauge:
         )
 
 
-class Meter(Observer):
-    """An observer in an asyncio loop, which serves what it counts."""
+class Meter:
+    """The meter's loop, in asyncio: reads the ring, and serves what is counted."""
 
-    def _make_consumer(self, settings: dict[str, Any]) -> Consumer:
+    def __init__(self, link: SupervisorLink, settings: dict[str, Any]) -> None:
+        self._link = link
         self._settings = settings
         self._bell: int = settings["bell"]
+        self._reader = open_reader(settings)
         self.metrics = Metrics(settings["by"])
         self.sender = FeedSender(settings["feed_token"], now_ns(), datagram=settings["datagram"])
         statsd = None
         if settings["statsd"] is not None:
             statsd = StatsD(self.metrics, settings["statsd_prefix"], settings["statsd_tags"])
         self.gauge = Gauge(self.metrics, self.sender, statsd)
+        self._feed = RingFeed(self.gauge)
         self._server: FeedServer | None = None
         self._scrape: Scrape | None = None
         self._statsd: StatsDSender | None = None
         self._gone = False
-        return self.gauge
 
     def run(self) -> None:
         """Until the relay says that nothing follows, or the supervisor is gone."""
@@ -224,14 +223,14 @@ class Meter(Observer):
     async def _run(self) -> None:
         loop = asyncio.get_running_loop()
         await self._start()
-        self._control.setblocking(False)
-        loop.add_reader(self._control.fileno(), self._commanded)
+        self._link.control.setblocking(False)
+        loop.add_reader(self._link.control.fileno(), self._hear)
         rang = asyncio.Event()
         loop.add_reader(self._bell, rang.set)
         gc.collect()
         gc.freeze()
         next_second = time.monotonic() + 1.0
-        while not self._finished and not self._gone:
+        while not self._feed.finished and not self._gone:
             worked = self._read()
             now = self.gauge.now = time.monotonic()
             if self.sender.due(now):
@@ -255,7 +254,7 @@ class Meter(Observer):
         while True:
             count = 0
             for record in self._reader.read(8):
-                self._take(record)
+                self._feed.take(record)
                 count += 1
             worked = worked or count > 0
             if not count or time.monotonic() > until:
@@ -281,8 +280,7 @@ class Meter(Observer):
         )
         if self._statsd is not None:
             await self._statsd.send()
-        if self._parent.gone or (self._stop_at is not None and now >= self._stop_at):
-            self._gone = True
+        self._gone = self._gone or self._link.gone(now)
 
     async def _start(self) -> None:
         settings = self._settings
@@ -304,30 +302,23 @@ class Meter(Observer):
         if self._statsd is not None:
             self._statsd.stop()
 
-    def _commanded(self) -> None:
+    def _hear(self) -> None:
         """A word of the supervisor, or its end."""
-        try:
-            packet = self._control.recv(65536)
-        except BlockingIOError:
-            return
-        except OSError:
-            packet = b""
-        if not packet:
+        word, now = self._link.hear(), time.monotonic()
+        if self._link.gone(now):
             self._gone = True
-            asyncio.get_running_loop().remove_reader(self._control.fileno())
-            return
-        command = json.loads(packet)
-        if command["do"] == "heard":
-            self.metrics.heard.take(events.decode(json.dumps(command["event"]).encode()))
-        elif command["do"] == "stop":
-            self._stop_at = time.monotonic() + LAST_SECONDS
+            asyncio.get_running_loop().remove_reader(self._link.control.fileno())
+        elif word is not None and word.said["do"] == "heard":
+            self.metrics.heard.take(events.decode(json.dumps(word.said["event"]).encode()))
+        elif word is not None and word.said["do"] == "stop":
+            self._link.stop(now)
 
 
 def main() -> None:
     control, settings = receive_settings(int(sys.argv[1]))
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     os.nice(NICE)
-    Meter(control, settings).run()
+    Meter(SupervisorLink(control), settings).run()
 
 
 if __name__ == "__main__":

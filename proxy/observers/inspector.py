@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import sys
 import time
 from collections.abc import Iterable, Iterator
@@ -22,10 +21,12 @@ from ...decoder.connection import Event as Told
 from ...decoder.findings import Finding, Inspector, Severity
 from ...decoder.happening import Closed, Happening, Missing, Opened, Stray
 from ..clock import now_ns
-from ..events import Address, Event, FindingSeen, NotInspected, encode, show
+from ..events import Address, FindingSeen, NotInspected, show
 from ..processes.child import receive_settings
+from ..ring.ring import NONE
 from .flight import Tripwire
-from .observer import Consumer, Observer
+from .observer_loop import ObserverLoop, SupervisorLink
+from .ring_feed import RingFeed
 from .watcher import Watcher
 
 NICE = 15
@@ -61,10 +62,6 @@ class Inspection:
         self._early: dict[int, dict[int, list[str]]] = {}
         """By connection and correlation id: notes of requests that have not come yet."""
 
-    @property
-    def counts(self) -> dict[str, int]:
-        return {}
-
     def _feed(self, happenings: Iterable[Happening]) -> None:
         for happening in happenings:
             try:
@@ -94,7 +91,9 @@ class Inspection:
             self._connections[conn] = decoder.Connection(conn, *ends, topics=self._topics)
         self._feed([Opened(conn, *ends, time_ns, not failed, tls=tls)])
 
-    def data(self, conn: int, direction: int, time_ns: int, data: bytes | memoryview) -> None:
+    def data(
+        self, conn: int, direction: int, time_ns: int, data: bytes | memoryview, first_frame: int = NONE
+    ) -> None:
         connection = self._connections.get(conn)
         if connection is None:
             return
@@ -169,10 +168,6 @@ class Inspection:
         how = self._failed.pop(conn, how)
         self._feed([Closed(conn, time_ns, "" if how == "lost" else how, by)])
 
-    def flush(self) -> None: ...
-
-    def close(self) -> None: ...
-
 
 def _told(conn: int, events: Iterable[Told]) -> Iterator[Happening]:
     for event in events:
@@ -215,92 +210,84 @@ def _identity(finding: Finding) -> object:
     return finding.id, str(about.get("client", "")).rpartition(":")[0], *(str(about.get(name)) for name in _WHO)
 
 
-class InspectingObserver(Observer):
-    """An observer that tells findings instead of counts."""
+class InspectingTask:
+    """Tells what is found wrong, and answers for the control API what the inspector knows (`observer_loop.Task`)."""
 
-    def _make_consumer(self, settings: dict[str, Any]) -> Consumer:
-        self._inspection = Inspection()
+    def __init__(self, link: SupervisorLink, settings: dict[str, Any]) -> None:
+        self._link = link
+        self.inspection = Inspection()
         self._news = News(Severity(settings["findings_from"]))
         self._missed = 0
         self._missed_at = 0.0
         self._tells = bool(settings.get("findings", True))
         self._watcher: Watcher | None = None
         if settings.get("watch") is not None:
-            inspection = self._inspection
+            inspection = self.inspection
             self._watcher = inspection.watcher = Watcher(
                 inspection.in_flight, lambda: list(inspection.inspector.findings()), **settings["watch"]
             )
-        self._inspection.tripwire = self._tripwire = Tripwire.of(settings, self._pass_on, News)
+        self.inspection.tripwire = self._tripwire = Tripwire.of(settings, link.emit, News)
         if self._tripwire is not None and not self._tells and self._watcher is None:
-            self._inspection.inspects = self._tripwire.inspects
-        return self._inspection
+            self.inspection.inspects = self._tripwire.inspects
 
-    def _pass_on(self, event: Event) -> bool:
-        """Whether the supervisor's end took it."""
-        try:
-            self._control.send(encode(event), socket.MSG_DONTWAIT)
-        except OSError:  # no room now
-            return False
-        return True
-
-    def _command(self, message: dict[str, Any]) -> dict[str, Any] | None:
+    def command(self, message: dict[str, Any], loop: ObserverLoop) -> dict[str, Any] | None:
         if self._watcher is None:
-            return super()._command(message)
-        commands, asked = self._commands, message.get("id")
-
-        def reply(answer: dict[str, Any]) -> None:
-            if commands is not None:
-                commands.send({"id": asked, **answer})
-
-        answer = self._watcher.command(message, reply)
+            return {"error": "invalid", "text": f"no such command: {message.get('do')!r}"}
+        number = message.get("id")
+        answer = self._watcher.command(message, lambda later: loop.answer(number, later))
         if answer is not None and message["do"] == "kept":
-            answer |= {"lost_bytes": self._reader.lost_bytes, "lost_chunks": self._reader.lost_chunks}
+            answer |= {"lost_bytes": loop.reader.lost_bytes, "lost_chunks": loop.reader.lost_chunks}
         return answer
 
-    def _nap(self, idle: bool) -> float:
+    def word(self, said: dict[str, Any], link: SupervisorLink, now: float) -> None:
+        """To stop: the supervisor says nothing else here."""
+        link.stop(now)
+
+    def pause(self, loop: ObserverLoop) -> float | None:
         watcher = self._watcher
         if watcher is None or not watcher.asked:
-            return super()._nap(idle)
-        if self._commands is None:
+            return None
+        if not loop.controlled:
             watcher.forget()
-            return super()._nap(idle)
+            return None
         watcher.step()
-        if watcher.busy:
-            return 0.0
-        return min(super()._nap(idle), ASKED_SECONDS)  # so that what waits is answered when its time is up
+        return 0.0 if watcher.busy else ASKED_SECONDS  # so that what waits is answered when its time is up
 
-    def _report(self) -> None:
-        inspector = self._inspection.inspector
-        if self._idle:
+    def report(self, loop: ObserverLoop) -> None:
+        inspector, finished = self.inspection.inspector, loop.feed.finished
+        if loop.idle:
             # Only who has read everything may say that something has not come by now.
             inspector.scene.at(now_ns())
         if self._tripwire is not None:
             self._tripwire.tick(inspector.findings)
         if not self._tells:
             return
-        news = self._news.of(inspector.findings(), everything=self._finished)
-        for finding, number, key in news if self._finished else islice(news, TOLD_IN_SECOND):
+        news = self._news.of(inspector.findings(), everything=finished)
+        for finding, number, key in news if finished else islice(news, TOLD_IN_SECOND):
             if not self._send(finding, number):
                 break
             self._news.tell(key, finding, number)
-        missed, now = self._reader.lost_bytes, time.monotonic()
-        if missed > self._missed and (self._finished or now - self._missed_at > MISSED_SECONDS):
+        missed, now = loop.reader.lost_bytes, time.monotonic()
+        if missed > self._missed and (finished or now - self._missed_at > MISSED_SECONDS):
             self._missed, self._missed_at = missed, now
-            self._emit(NotInspected(missed))
+            self._link.emit(NotInspected(missed))
+
+    def close(self) -> None: ...
 
     def _send(self, finding: Finding, number: int) -> bool:
         """Whether the supervisor's end took it."""
-        event = FindingSeen(
-            finding.id,
-            str(finding.severity),
-            finding.seen[:_TEXT],
-            finding.why[:_TEXT],
-            finding.remedy[:_TEXT],
-            finding.count,
-            {name: _short(value) for name, value in finding.about.items()},
-            number,
+        return self._link.emit(
+            FindingSeen(
+                finding.id,
+                str(finding.severity),
+                finding.seen[:_TEXT],
+                finding.why[:_TEXT],
+                finding.remedy[:_TEXT],
+                finding.count,
+                {name: _short(value) for name, value in finding.about.items()},
+                number,
+            )
         )
-        return self._pass_on(event)
 
 
 def _short(value: Any) -> Any:
@@ -313,7 +300,9 @@ def main() -> None:
     control, settings = receive_settings(int(sys.argv[1]))
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     os.nice(NICE)
-    InspectingObserver(control, settings).run()
+    link = SupervisorLink(control)
+    task = InspectingTask(link, settings)
+    ObserverLoop(link, settings, RingFeed(task.inspection), task).run()
 
 
 if __name__ == "__main__":

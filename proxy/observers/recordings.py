@@ -40,7 +40,7 @@ class Recordings:
         self,
         directory: str | None,
         idle: Callable[[], Any],
-        emit: Callable[[Event], None],
+        emit: Callable[[Event], object],
         recording: dict[str, Any] | None = None,
         flight: dict[str, Any] | None = None,
         snaplen: int | None = None,

@@ -19,7 +19,7 @@ TELL_SECONDS = 60.0
 class Retainer:
     """Keeps the directory that is recorded into within its limits. `emit` hears of it; nothing is raised."""
 
-    def __init__(self, emit: Callable[[Event], None], clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, emit: Callable[[Event], object], clock: Callable[[], float] = time.monotonic) -> None:
         self._emit, self._clock = emit, clock
         self._retention: Retention | None = None
         self._is_ring = self._told_short = False

@@ -91,7 +91,7 @@ class Traffic:
         self.answer(self.ask(key, version, asked, **options), key, version, answered, after_ns=after_ns)
 
     def close(self) -> None:
-        for each in self.both:
+        for each in self.both[1:]:
             each.close()
 
     @property

@@ -1,0 +1,185 @@
+"""The loop of a process that reads the ring beside the relay, at its own pace: whatever happens there, traffic goes on.
+
+    while the relay has not said that nothing follows, and the supervisor is there:
+        read the ring into the consumer (`ring_feed`); once a second let the task report; answer commands
+
+What is done with what is read is a `Task`: recording (`observer`), finding (`inspector`). The meter (`metrics.meter`) serves
+sockets of its own and has its own loop, over the same feed and the same link to the supervisor.
+"""
+
+from __future__ import annotations
+
+import json
+import select
+import socket
+import sys
+import time
+from typing import Any, NamedTuple, Protocol
+
+from ..channel import Channel
+from ..events import Event, encode
+from ..processes.child import PACKET, Parent
+from ..ring.merged_rings import open_reader
+from ..ring.reader import Straight
+from .ring_feed import RingFeed
+
+LAST_SECONDS = 25.0
+"""After the relay has ended, what is left in the ring is read for so long at most."""
+
+
+class Word(NamedTuple):
+    """What the supervisor says: a command, with the socket of another control server where it is about one."""
+
+    said: dict[str, Any]
+    commands: int | None = None
+
+
+class SupervisorLink:
+    """The control socket: events go out, words come in."""
+
+    def __init__(self, control: socket.socket) -> None:
+        self.control = control
+        self._parent = Parent()
+        self._ended = False
+        self.stop_at: float | None = None
+        """When to end at the latest (monotonic seconds), once the supervisor has said so."""
+
+    def emit(self, event: Event) -> bool:
+        """Send an event. Whether the supervisor's end took it: it may be full, or gone, which `gone` says."""
+        try:
+            self.control.send(encode(event), socket.MSG_DONTWAIT)
+        except OSError:
+            return False
+        return True
+
+    def hear(self) -> Word | None:
+        """The next word, if there is one."""
+        try:
+            # Not `socket.recv_fds`: that forgets its flags, and would wait.
+            packet, sent, _, _ = self.control.recvmsg(PACKET, socket.CMSG_LEN(4), socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return None
+        except OSError:
+            packet, sent = b"", []
+        if sent:
+            return Word({}, int.from_bytes(sent[0][2][:4], sys.byteorder))
+        if not packet:
+            self._ended = True
+            return None
+        return Word(json.loads(packet))
+
+    def stop(self, now: float) -> None:
+        """The supervisor wants an end."""
+        self.stop_at = now + LAST_SECONDS
+
+    def gone(self, now: float) -> bool:
+        """Whether to end now: the supervisor is gone, or its time is up."""
+        return self._ended or self._parent.gone or (self.stop_at is not None and now >= self.stop_at)
+
+
+class Task(Protocol):
+    """What a process does with what it reads from the ring."""
+
+    def report(self, loop: ObserverLoop) -> None:
+        """About once a second, and at the end (`loop.feed.finished`)."""
+
+    def command(self, message: dict[str, Any], loop: ObserverLoop) -> dict[str, Any] | None:
+        """The answer to a command of the control server; None if it comes later (`loop.answer`)."""
+
+    def word(self, said: dict[str, Any], link: SupervisorLink, now: float) -> None:
+        """The supervisor says something."""
+
+    def pause(self, loop: ObserverLoop) -> float | None:
+        """Do what there is besides the ring; how long to wait for the ring at most (seconds), None for as long as usual."""
+
+    def close(self) -> None:
+        """Nothing follows."""
+
+
+class ObserverLoop:
+    """Reads the ring into a feed, for a task."""
+
+    def __init__(
+        self,
+        link: SupervisorLink,
+        settings: dict[str, Any],
+        feed: RingFeed,
+        task: Task,
+        straight: Straight | None = None,
+    ) -> None:
+        """`straight`: takes plain chunks from the ring without a call for each (`ring.reader`)."""
+        self.link = link
+        self.reader = open_reader(settings)
+        self.feed = feed
+        self._task = task
+        self._straight = straight
+        commands = settings.get("commands")
+        self._commands = Channel(socket.socket(fileno=commands)) if commands is not None else None
+        """To the control server, which rings the reader's bell behind every command."""
+        self.idle = False
+        """Whether everything that was in the ring has been taken."""
+
+    @property
+    def controlled(self) -> bool:
+        """Whether a control server is there."""
+        return self._commands is not None
+
+    def answer(self, number: object, answer: dict[str, Any]) -> None:
+        """Answer a command of the control server, if it is still there."""
+        if self._commands is not None:
+            self._commands.send({"id": number, **answer})
+
+    def run(self) -> None:
+        """Until the relay says that nothing follows, or the supervisor is gone."""
+        next_report = time.monotonic() + 1.0
+        while not self.feed.finished:
+            worked = False
+            for record in self.reader.read(straight=self._straight):
+                self.feed.take(record)
+                worked = True
+            now = time.monotonic()
+            if now >= next_report:
+                next_report = now + 1.0
+                self._task.report(self)
+                self._hear(now)
+                if self.link.gone(now):
+                    break
+            self.idle = not worked
+            if self._commands is not None:
+                self._serve(self._commands)
+            nap = self._nap(not worked)
+            if not worked and nap:
+                self.reader.wait(max(min(next_report - now, nap), 0.0))
+        self._task.close()
+        self._task.report(self)
+
+    def _serve(self, commands: Channel) -> None:
+        """Answer the control server."""
+        commands.flush()
+        for message, _ in commands.receive():
+            try:
+                answer = self._task.command(message, self)
+            except Exception as error:  # a command may fail; what is observed goes on
+                answer = {"error": "failed", "text": f"{type(error).__name__}: {error}"}
+            if answer is not None:
+                commands.send({"id": message.get("id"), **answer})
+        if commands.closed:
+            self._commands = None
+
+    def _nap(self, idle: bool) -> float:
+        """How long to wait for the ring's bell at most (seconds)."""
+        pause = self._task.pause(self)
+        if self._commands is not None and self._commands.pending:
+            if idle and pause != 0.0:
+                select.select([], [self._commands], [], 0.05)
+            return 0.0
+        return 1.0 if pause is None else pause
+
+    def _hear(self, now: float) -> None:
+        word = self.link.hear()
+        if word is None:
+            return
+        if word.commands is not None:  # another control server stands in the place of one that ended
+            self._commands = Channel(socket.socket(fileno=word.commands))
+        else:
+            self._task.word(word.said, self.link, now)

@@ -1,0 +1,117 @@
+"""From records of the ring to the calls of a consumer: what every process beside the relay does with what it reads."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Protocol
+
+from ..events import Address
+from ..ring.reader import Lost, Record
+from ..ring.ring import NONE, Kind
+
+_DATA = Kind.DATA  # looked up once: this is done for every chunk
+
+
+class Consumer(Protocol):
+    """What is fed: `Recordings`, `inspector.Inspection`, or `metrics.meter.Gauge`.
+
+    Times are nanoseconds since the epoch; directions are 0 (requests) and 1 (responses).
+    """
+
+    def opened(
+        self,
+        conn: int,
+        time_ns: int,
+        client: Address,
+        broker: Address,
+        upstream: Address | None = None,
+        failed: str = "",
+        tls: frozenset[str] = frozenset(),
+    ) -> None:
+        """A connection begins. `failed`: how its broker was not reached, if it was not; `tls`: the legs that are TLS."""
+
+    def data(
+        self, conn: int, direction: int, time_ns: int, data: bytes | memoryview, first_frame: int = NONE
+    ) -> None:
+        """Bytes of the client leg. `first_frame`: where the first frame begins in them."""
+
+    def skipped(self, conn: int, direction: int, time_ns: int, nbytes: int) -> None:
+        """So many bytes passed unseen."""
+
+    def broker_leg(self, conn: int, direction: int, time_ns: int, frame: bytes, note: str = "") -> None:
+        """A frame of the broker leg (with its size), where it is not what the client has."""
+
+    def note(self, conn: int, correlation_id: int, text: str) -> None:
+        """A comment on an exchange."""
+
+    def lost(self, conn: int, direction: int, nbytes: int) -> None:
+        """So many bytes were overwritten before they were read."""
+
+    def closed(self, conn: int, time_ns: int, how: str = "fin", by: str = "") -> None:
+        """A connection ends: "fin", "rst" or "lost", first by "client" or "broker"."""
+
+
+class RingFeed:
+    """Gives a consumer what the ring says, and counts connections and bytes."""
+
+    def __init__(self, consumer: Consumer) -> None:
+        self._consumer = consumer
+        self._legs: dict[int, bytearray] = {}
+        self.open = 0
+        """Connections that are open now."""
+        self.opened = 0
+        """Connections whose broker was reached, so far."""
+        self.bytes = [0, 0]
+        """Of requests and of responses, so far."""
+        self.finished = False
+        """Whether the relay has said that nothing follows."""
+
+    def take(self, record: Record | Lost) -> None:
+        """One record of the ring."""
+        consumer = self._consumer
+        if isinstance(record, Lost):
+            consumer.lost(record.connection, record.direction, record.nbytes)
+            return
+        kind, conn, direction, time_ns, data, first = record
+        if kind is _DATA:
+            self.bytes[direction] += len(data)
+            consumer.data(conn, direction, time_ns, data, first)
+        elif kind == Kind.OPENED:
+            self._opened(conn, time_ns, json.loads(bytes(data)))
+        elif kind == Kind.CLOSED:
+            self.open -= 1
+            self._legs.pop(conn, None)
+            said = json.loads(bytes(data))
+            consumer.closed(conn, time_ns, said["how"], said.get("by", ""))
+        elif kind == Kind.NOTE:
+            consumer.note(conn, first - (1 << 32) if first >> 31 else first, bytes(data).decode())
+        elif kind == Kind.BROKER_LEG:
+            self._broker_leg(record)
+        elif kind == Kind.SKIPPED:
+            self.bytes[direction] += first
+            consumer.skipped(conn, direction, time_ns, first)
+        elif kind == Kind.STOP:
+            self.finished = True
+
+    def _opened(self, conn: int, time_ns: int, said: dict[str, Any]) -> None:
+        failed = said.get("failed", "")
+        self.open += 1
+        self.opened += 0 if failed else 1
+        client, broker, upstream = (tuple(said[name]) for name in ("client", "broker", "upstream"))
+        tls = frozenset(said.get("tls", ()))
+        self._consumer.opened(conn, time_ns, client, broker, None if failed else upstream, failed, tls)
+
+    def _broker_leg(self, record: Record) -> None:
+        """Collect the pieces of a changed frame; `first_frame` counts the bytes still to come."""
+        collected = self._legs.setdefault(record.connection, bytearray())
+        collected += record.data
+        if record.first_frame:
+            return
+        whole = bytes(self._legs.pop(record.connection))
+        note = 2 + int.from_bytes(whole[:2], "big")
+        frame = whole[note:]
+        # a piece may have been lost with the ring; half a frame would be taken for a whole one
+        if len(frame) >= 8 and int.from_bytes(frame[:4], "big") + 4 == len(frame):
+            self._consumer.broker_leg(
+                record.connection, record.direction, record.time_ns, frame, whole[2:note].decode()
+            )
