@@ -6,6 +6,7 @@ connections that ended are forgotten by it (a detector may hold on to a `Link`).
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import Any, NamedTuple
 
 from .. import facts
@@ -20,6 +21,8 @@ from .finding import AFTER_RULES, RULES
 
 MOST_TOUCHED = 10_000
 """Clients of which it is remembered that rules did something to them."""
+MOST_WAITING = 32
+"""Requests of a connection that are looked at when an answer belongs to none of them."""
 _NOTES = "notes", "broker_request_notes", "broker_response_notes"
 """Marks with notes; of a response that was not given, only the broker's leg has one."""
 _METADATA = facts.api_key("Metadata")
@@ -176,6 +179,13 @@ class Cluster:
         self._node_ids[address] = node
 
 
+def _causes_of_waiting(link: Link) -> tuple[str, ...]:
+    """The rules and plugins that did something to requests that still wait, the `MOST_WAITING` that have waited longest."""
+    asked = islice(link.waiting.values(), MOST_WAITING)
+    notes = (each.marks[name] for each in asked for name in _NOTES if name in each.marks)
+    return tuple(dict.fromkeys(cause for note in notes for cause in causes_in(note)))
+
+
 def brokers_of(message: MessageView) -> list[tuple[int, str]]:
     """(node id, ``host:port``) of every broker that a Metadata response names."""
     nodes, hosts, ports = message.lists_at(*_BROKERS)
@@ -261,8 +271,8 @@ class Scene:
                 self._touched.add((link.client_host, exchange.client_id))
         elif link.rules and exchange.state is State.NO_RESPONSE and not expects_no_response(exchange):
             marks[RULES] = link.rules  # it waited behind what they did
-        elif link.rules and exchange.state is State.ORPHAN:
-            marks[RULES] = link.rules  # they give answers other correlation ids, or let requests go elsewhere
+        elif exchange.state is State.ORPHAN and (waiting := _causes_of_waiting(link)):
+            marks[RULES] = waiting  # they gave an answer, or its request, another correlation id
         elif self._touched and (link.client_host, exchange.client_id) in self._touched:
             marks[AFTER_RULES] = True
 

@@ -49,7 +49,7 @@ class RecordingTask:
         return self._recordings.command(message)
 
     def word(self, said: dict[str, Any], link: SupervisorLink, now: float) -> None:
-        """To stop, or a command whose answer nobody waits for."""
+        """To stop, or a command that needs no answer."""
         if said.get("do") == "stop":
             link.stop(now)
             return

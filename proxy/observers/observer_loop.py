@@ -1,4 +1,5 @@
-"""The loop of a process that reads the ring beside the relay, at its own pace: whatever happens there, traffic goes on.
+"""The loop of a process that reads the ring beside the relay, at its own pace. Traffic never waits for it or stops with it,
+except for a lossless recorder.
 
     while the relay has not said that nothing follows, and the supervisor is there:
         read the ring into the consumer (`ring_feed`); once a second let the task report; answer commands

@@ -7,7 +7,7 @@ key (16 bits), version (16), correlation id (32).
 
 Brokers answer in order. So a response whose request is not the first says that those before it get none, and they
 leave the queue. As a stray response could say that too, their own are still recognised for a while: no broker's address may
-pass. A response whose id nobody knows passes as it is.
+pass. A response with an unknown id passes unchanged.
 
 Invariants: `entries.objects` counts the entries that are an `InFlight`; `entries.out_of_order` is true exactly as long as requests
 are remembered that have left the queue without a response; `entries.unsure` exactly as long as the order is not known.
@@ -41,7 +41,7 @@ LATE = 16
 LATE_REACH = 256
 """So many more responses of the connection."""
 ANY_API = 0x7FFF
-"""Stands for an API that nobody watches."""
+"""Stands for an API whose responses never have to be held."""
 ENTRY_BYTES = 1024
 """Of memory that a request takes of which more is remembered than a number, without its own bytes."""
 
@@ -107,9 +107,6 @@ class CorrelationQueue:
         self._late: deque[int | InFlight] = deque(maxlen=LATE)
         """Left the queue without a response, or with one that could not be read."""
         self._late_for = 0
-
-    def __len__(self) -> int:
-        return len(self.entries)
 
     @property
     def unsure(self) -> bool:

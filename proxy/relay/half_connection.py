@@ -6,7 +6,7 @@ be held, or the order of responses matters, the same bytes go through `filter_fr
 forwarding everything that was not asked for before it is complete. Which frames are held is the connection's decision
 (`Connection.holds`), made from their first bytes.
 
-Where it can be, `pump` is done in C (`native/halves.c`, see `moving`): both share the fields of `State`, and a half-connection may
+Where it can be, `pump` is done in C (`decoder/native/lanes.c`, see `native`): both share the fields of `State`, and a half-connection may
 change between the two with every chunk.
 
 What it can be: `open` (both sockets stand), `pending` (bytes the sink did not take: nothing is read until it does), `paused` (a
@@ -38,7 +38,7 @@ from ..addressing.node_endpoint_scanner import Tail
 from ..clock import now_ns
 from ..interception.frame_editor import ADDRESS_APIS, ENDPOINT_LIMIT, PRODUCE
 from ..ring.ring import CAREFUL_CHUNK, CHUNK, NONE, Kind
-from .correlation import IN_FLIGHT_LIMIT, key_and_version
+from .correlation import CORRELATION, IN_FLIGHT_LIMIT, REQUEST, key_and_version
 from .splicing import BEGINNING, LEAST, Splicer
 from .tracking_mode import HEAD_KEPT
 
@@ -57,8 +57,6 @@ PASS, SCAN, FILTER = range(3)
 """The ways of a chunk; see `HalfConnection._way`."""
 
 SIZE = struct.Struct(">I").unpack_from
-REQUEST = struct.Struct(">IhhI").unpack_from
-CORRELATION = struct.Struct(">I").unpack_from
 _SIZE_ID = struct.Struct(">II").unpack_from
 """A frame's size and the four bytes behind it: a response's correlation id, or a request's key and version."""
 
@@ -99,7 +97,7 @@ class PlainState:
 
 
 MOVES = native is not None and hasattr(native, "Mover")
-"""Whether the accelerator can move bytes from socket to socket (native/halves.c)."""
+"""Whether the accelerator can move bytes from socket to socket (`decoder/native/lanes.c`)."""
 if TYPE_CHECKING or not MOVES:
     State = PlainState
 else:
@@ -281,7 +279,7 @@ class HalfConnection(State):
         return True
 
     def _way(self) -> int:
-        """How the next chunk goes: unseen, frame by frame at a glance, or through `filter_frames`."""
+        """How the next chunk goes: with only frame sizes looked at, scanned for requests or responses, or through `filter_frames`."""
         connection = self.connection
         if self.opaque:
             return PASS

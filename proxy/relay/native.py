@@ -1,5 +1,5 @@
-"""The accelerator's part of the relay: it waits for sockets and moves bytes from one to the other in C (native/halves.c, turns.c),
-for connections of which nobody has asked anything.
+"""The accelerator's part of the relay: it waits for sockets and moves bytes from one to the other in C
+(`decoder/native/lanes.c`, `turns.c`), as long as no frame has to be held.
 
 All that is not plain stays with `HalfConnection.pump` and the loop of `Relay`, which are the reference and do everything where the
 accelerator is missing. A half may change between the two with every chunk: its state is the same for both.
