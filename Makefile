@@ -22,7 +22,7 @@ BIN := $(VENV)/bin
 CACHE := .cache
 PRODUCT := decoder captures plugins proxy ui
 # the accelerator is built by the installation: a newer one is installed again
-NATIVE := setup.py $(wildcard decoder/native/*.[ch])
+NATIVE := setup.py $(wildcard */native/*.[ch]) $(wildcard */native/*.py)
 APT_GET = $$( [ "$$(id -u)" = 0 ] || echo sudo ) env DEBIAN_FRONTEND=noninteractive apt-get -qq
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1

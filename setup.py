@@ -1,7 +1,8 @@
-"""Flags that harden the accelerator, as far as this compiler and linker take them. All else is in pyproject.toml."""
+"""The accelerator's shared constants, and flags that harden it, as far as this compiler and linker take them. All else is in pyproject.toml."""
 
 from __future__ import annotations
 
+import runpy
 import tempfile
 from pathlib import Path
 
@@ -9,6 +10,8 @@ from setuptools import setup
 from setuptools.command.build_ext import build_ext
 from setuptools.command.build_py import build_py
 
+ROOT = Path(__file__).parent
+CONSTANTS = runpy.run_path(str(ROOT / "decoder" / "native" / "constants.py"))
 PROGRAM = "#include <string.h>\nint fill(char *to, const char *from, unsigned size) { memcpy(to, from, size); return to[0]; }\n"
 COMPILING = (
     ("-fstack-protector-strong",),
@@ -32,6 +35,8 @@ class Hardened(build_ext):
                     taken += flags
             linked = [flag for flags in LINKING if self._links(source, flags) for flag in flags]
         for extension in self.extensions:
+            folder = extension.name.split(".")[1]
+            extension.include_dirs += [str(ROOT), str(CONSTANTS["write"](folder, ROOT, Path(self.build_temp)))]
             extension.extra_compile_args += taken
             extension.extra_link_args += linked
         super().build_extensions()

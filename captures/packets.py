@@ -9,8 +9,8 @@ import struct
 from functools import lru_cache
 from typing import NamedTuple
 
-from ..decoder.accelerator import native
 from . import tunnels
+from .accelerator import native
 from .pcapng import LINKTYPE_ETHERNET, enhanced_packet
 
 FIN, SYN, RST, PSH, ACK = 0x01, 0x02, 0x04, 0x08, 0x10

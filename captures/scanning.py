@@ -13,8 +13,8 @@ from collections import Counter
 from collections.abc import Callable, Collection
 from typing import Any, Protocol
 
-from ..decoder.accelerator import native
 from . import packets
+from .accelerator import native
 from .flows import Closed, Data, Flow, Gap, Opened
 from .packets import ACK, FIN, RST, SYN
 from .pcapng import LINKTYPE_ETHERNET, Packet

@@ -20,8 +20,8 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
-from ..decoder.accelerator import native
 from . import packets, pcapng
+from .accelerator import native
 from .packets import ACK, FIN, PSH, RST, SYN, Address
 from .regular import open_file
 

@@ -13,7 +13,6 @@ from collections.abc import Callable
 from typing import Any
 
 from ..decoder import Exchange, State, facts
-from ..decoder.accelerator import native
 from ..decoder.beginning import first_error_in
 from ..decoder.codec import decode_request_header
 from ..decoder.connection import expects_no_response, plausible_request
@@ -21,6 +20,7 @@ from ..decoder.decode import FAULTS
 from ..decoder.errors import DecodeError
 from ..decoder.frame import MAX_FRAME, foreign_protocol
 from ..decoder.skim import Skim, first_code, skim
+from .accelerator import native
 from .index import CUT, MAX_STRING, RECORD, STATES, SURPLUS, UNDECODED, IndexEncoder
 from .pieces import Pieces
 from .talks import Asked, PlainAsked, Talk, Way

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from typing import TYPE_CHECKING, Any
 
-from ..decoder.accelerator import native
+from .accelerator import native
 
 
 class PlainAsked:

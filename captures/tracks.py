@@ -15,10 +15,10 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from ..decoder import Connection, Direction, Exchange, RequestSeen, facts, secrets
-from ..decoder.accelerator import native
 from ..decoder.exchange import State
 from ..decoder.plan import API_VERSIONS
 from ..decoder.skim import skim
+from .accelerator import native
 from .index import CARRIED, STATES, IndexEncoder, Record
 from .packets import show_address
 from .recording import Recording

@@ -1,11 +1,13 @@
 """The optional C accelerator: whether it is there, and plans in the form that it takes.
 
 It is built when the package is installed where a compiler is, and does the same as the pure Python code, which stays
-the reference: every test of the decoder runs with both. ``BARNABAS_PURE=1`` leaves it out.
+the reference: every test of the decoder runs with both. ``BARNABAS_PURE=1`` leaves it out. There are three extensions, layered as
+the packages are: of the decoder (bytes and plans), of captures (packets, framing, recording) and of the proxy (ring and relay).
 """
 
 from __future__ import annotations
 
+import importlib
 import os
 from collections.abc import Mapping
 from types import ModuleType
@@ -13,14 +15,18 @@ from typing import Any
 
 from .plan import FieldPlan, StructPlan
 
-native: ModuleType | None
-"""The extension module, or None."""
-try:
-    from . import _native as native
-except ImportError:
-    native = None
-if os.environ.get("BARNABAS_PURE"):
-    native = None
+
+def extension(package: str) -> ModuleType | None:
+    """The extension module of a top-level package, or None."""
+    if os.environ.get("BARNABAS_PURE"):
+        return None
+    try:
+        return importlib.import_module(f"barnabas.{package}._native")
+    except ImportError:
+        return None
+
+
+native = extension("decoder")
 
 _TYPES = {
     name: number

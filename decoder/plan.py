@@ -19,6 +19,10 @@ from .notation import Definition, Field
 ZERO_UUID = bytes(16)
 
 
+SIZES = {"bool": 1, "int8": 1, "int16": 2, "uint16": 2, "int32": 4, "uint32": 4, "int64": 8, "float64": 8, "uuid": 16}
+"""Bytes of the types whose size is fixed."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class FieldPlan:
     """A field as it stands at one version. ``type`` is a primitive's name or ``"struct"``."""

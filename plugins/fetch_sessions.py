@@ -20,8 +20,7 @@ from ..decoder.filter.scope import leaves
 from ..decoder.filter.tree import Search
 from ..decoder.hit_notes import FOR_TOPICS
 from ..decoder.message import Message
-from ..decoder.plan import plan
-from ..decoder.skeleton import SIZES
+from ..decoder.plan import SIZES, plan
 
 FETCH = facts.api_key("Fetch")
 SINCE = 7

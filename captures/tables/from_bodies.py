@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ...decoder import Exchange
-from ...decoder.accelerator import native
+from ..accelerator import native
 from ..capture import Capture
 from ..damage import Span, spans
 from ..index import CLOSED

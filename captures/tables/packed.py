@@ -14,10 +14,12 @@ from typing import Any, NamedTuple
 import crc32c
 
 from ...decoder import Topics, facts
-from ...decoder.accelerator import description, native
+from ...decoder.accelerator import description
+from ...decoder.accelerator import native as decoder_native
 from ...decoder.plan import StructPlan, plan
 from ...decoder.records import codecs
 from ...decoder.records.batch import CODEC_MASK, CONTROL, CRC_FROM, LOG_APPEND, TRANSACTIONAL
+from ..accelerator import native
 from ..index import Index
 from . import bodies, record_batches, throttles
 from .arrow import numpy, pyarrow, schema_of
@@ -37,7 +39,7 @@ ROW = (
     *((name, "i2") for name in ("producer_epoch", "acks")),
     *((name, "u1") for name in ("magic", "attributes", "cut", "unused")),
 )
-"""A row as decoder/native/batches.c writes it."""
+"""A row as captures/native/batches.c writes it."""
 _FRAME = (("start", "i8"), ("size", "i4"), ("reader", "i4"))
 _TOPIC, _TOPIC_ID, _PARTITION, _ACKS, _THROTTLE, _AREA = range(6)
 _NAMES = {"topic": _TOPIC, "topic_id": _TOPIC_ID, "partition": _PARTITION}
@@ -151,9 +153,9 @@ def _way(request: bool, api_key: int, api_version: int, areas: bool, throttled: 
         sinks[throttles.FIELD] = _THROTTLE
     if any(field.tag is not None and field.name in sinks for field in of.root.fields):
         return None
-    if not sinks or native is None:
+    if not sinks or native is None or decoder_native is None:
         return False
-    return native.Reader(description(of.root, sinks), len(sinks)), request, of.header_version, api_key, api_version
+    return decoder_native.Reader(description(of.root, sinks), len(sinks)), request, of.header_version, api_key, api_version
 
 
 def _sinks(shape: bodies.Shape, struct: StructPlan, prefix: str, sinks: dict[str, int]) -> bool:

@@ -2,7 +2,7 @@
 
 A filter that asks what the response says mostly asks for something unusual: an error, a throttle time, a long latency. So
 it is asked once what it says of an exchange whose response says nothing of the kind. If that is "false" whatever the rest of
-the exchange is, a look at those few fields settles most responses (`decoder.strides`).
+the exchange is, a look at those few fields settles most responses.
 """
 
 from __future__ import annotations

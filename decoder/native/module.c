@@ -1,10 +1,6 @@
-/* The optional accelerator: the same plans as the pure Python decoder, run in C. Built when a compiler is there. */
-#include "batches.h"
+/* The optional accelerator: the same plans as the pure Python decoder, run in C, and records. Built when a compiler is there.
+   A Reader owns its plan (free_struct). What does not fit raises Bad; other exceptions are Python's own (no memory, no UTF-8). */
 #include "cursor.h"
-#include "flows.h"
-#include "queue.h"
-#include "recording.h"
-#include "relay.h"
 #include <structmember.h>
 
 static PyObject *Bad;
@@ -207,13 +203,14 @@ static PyType_Spec Reader_spec = {
 static PyMethodDef methods[] = {
     {"scan", (PyCFunction)(void (*)(void))records_scan, METH_FASTCALL, NULL},
     {"index", (PyCFunction)(void (*)(void))records_index, METH_FASTCALL, NULL},
-    {"packet", (PyCFunction)(void (*)(void))packets_packet, METH_FASTCALL, NULL},
-    {"batches", batches_read, METH_VARARGS, NULL},
-    {"reserve", (PyCFunction)(void (*)(void))buffer_reserve, METH_FASTCALL, NULL},
     {NULL, NULL, 0, NULL},
 };
 
 static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "_native", NULL, -1, methods, NULL, NULL, NULL, NULL};
+
+static DecoderApi api = {
+    .size = sizeof api, .bad = bad, .read_uvarint = read_uvarint, .is_text = is_text, .project_struct = project_struct,
+};
 
 PyMODINIT_FUNC PyInit__native(void) {
     PyObject *self = PyModule_Create(&module);
@@ -226,11 +223,11 @@ PyMODINIT_FUNC PyInit__native(void) {
         Py_DECREF(self);
         return NULL;
     }
-    Reader_type = (PyTypeObject *)type;
-    if (!flows_ready(self) || !frames_ready(self) || !strides_ready(self) || !ring_ready(self) ||
-        !turns_ready(self) || !recording_ready(self) || !ring_feed_ready(self)) {
-        Py_DECREF(self);
-        return NULL;
+    api.Reader_type = Reader_type = (PyTypeObject *)type;
+    PyObject *capsule = PyCapsule_New(&api, DECODER_API, NULL);
+    if (!capsule || PyModule_AddObject(self, "api", capsule) < 0) {
+        Py_XDECREF(capsule);
+        Py_CLEAR(self);
     }
     return self;
 }

@@ -34,10 +34,11 @@ struct Struct {
     Field *fields;
 };
 
-typedef struct {
+typedef struct Cursor {
     const uint8_t *start, *at, *end;
     PyObject **sinks;
-    struct Areas *areas; /* instead of lists: batches.c takes what is asked for */
+    int (*keep)(const Field *field, struct Cursor *cursor); /* instead of lists: takes what is asked for */
+    void *into; /* for `keep` */
     int16_t *codes; /* instead of lists: the first value of each sink that is not 0; only for int16 fields; of int32 fields 1 */
     Py_ssize_t items; /* that may still be read */
     Py_ssize_t more;  /* bytes of the message that are known to be missing behind `end` */
@@ -64,7 +65,19 @@ typedef struct {
 /* records.c */
 PyObject *records_scan(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *records_index(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
-PyObject *packets_packet(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
-PyObject *buffer_reserve(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
+
+extern PyTypeObject *Reader_type;
+
+/* What other extensions call of this one (imported.h), by a capsule. */
+typedef struct {
+    size_t size; /* of this struct: another one is refused */
+    PyTypeObject *Reader_type;
+    int (*bad)(void);
+    int (*read_uvarint)(Cursor *cursor, uint64_t *value);
+    int (*is_text)(const uint8_t *text, Py_ssize_t size);
+    int (*project_struct)(const Struct *plan, Cursor *cursor);
+} DecoderApi;
+
+#define DECODER_API "barnabas.decoder._native"
 
 #endif

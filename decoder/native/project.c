@@ -1,5 +1,4 @@
 /* Projection: the values of some fields, everything else passed over without making objects of it. */
-#include "batches.h"
 #include "cursor.h"
 
 static int pass_struct(const Struct *plan, Cursor *c);
@@ -89,7 +88,7 @@ static int project_default(const Field *field, PyObject *value, Cursor *c) {
         return !PyErr_Occurred();
     }
     if (field->sink >= 0)
-        return c->areas ? bad() : PyList_Append(c->sinks[field->sink], value) == 0;
+        return c->keep ? bad() : PyList_Append(c->sinks[field->sink], value) == 0;
     if (field->array || value == Py_None)
         return 1; /* no default holds items */
     for (Py_ssize_t i = 0; i < field->sub->count; i++)
@@ -149,8 +148,8 @@ static int pass_struct(const Struct *plan, Cursor *c) {
 }
 
 static int keep(const Field *field, Cursor *c) {
-    if (c->areas)
-        return keep_area(field, c);
+    if (c->keep)
+        return c->keep(field, c);
     if (c->codes) {
         Py_ssize_t size = field->type == INT32 ? 4 : 2;
         if ((field->type != INT16 && field->type != INT32) || field->array || left(c) < size)

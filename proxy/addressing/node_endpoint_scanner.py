@@ -9,21 +9,53 @@ the client overlook them, and it asks Metadata instead, as clients did before KI
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Generator
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from ...decoder.accelerator import description, native
-from ...decoder.plan import FieldPlan, StructPlan, plan
-from ...decoder.skeleton import SIZES
-from ...decoder.strides import ends_clean as ends_clean
+from ...decoder import facts
+from ...decoder.accelerator import description
+from ...decoder.accelerator import native as decoder_native
+from ...decoder.plan import SIZES, FieldPlan, StructPlan, plan
+from ..accelerator import native
 
 ENDPOINTS = "node_endpoints"
 _UNUSED_TAG = 0x7F
 """A tag that no message has. Readers pass over tags that they do not know."""
 _UNUSED_NODE = 0x7FFFFF00
+_PRODUCE = facts.api_key("Produce")
+_FETCH = facts.api_key("Fetch")
+_LEAST = 30
+"""A smaller Fetch response has no room for an endpoint: header 5, throttle time 4, error 2, session 4, an empty list
+1; then tags with one endpoint 4, its node id 4, a host of one letter 2, port 4, rack 1, tags 1."""
+_SHORT_INT = struct.Struct(">HI").unpack_from
+_ENDING = struct.Struct(">HHH").unpack_from
 Need = Generator[int, bytes, None]
 """Asks for bytes: positive, so many of them; negative, so many to be passed over."""
+
+
+def ends_clean(api_key: int, data: Any, end: int, size: int) -> bool:
+    """Whether the response of `size` bytes that ends at `end` surely has no node endpoints (KIP-951); False says
+    nothing.
+
+    The last endpoint ends with its port (4 bytes, of which the first two are 0 and the others are not both), its rack
+    (one 0 for null, else a length and letters) and a 0 for its tags. A Produce response without endpoints ends with a
+    0 for its last topic's tags, the throttle time and a 0 for the body's tags: with six zeros there is no port. A
+    Fetch response without endpoints ends with records and three zeros; if the one in the middle were a rack, the port
+    in front of it would begin with two zeros.
+    """
+    if api_key == _PRODUCE:
+        if size < 6:
+            return False
+        one, two = _SHORT_INT(data, end - 6)
+        return bool(one == 0 and two == 0)
+    if api_key == _FETCH:
+        if size < _LEAST:
+            return True
+        high, _, low = _ENDING(data, end - 6)
+        return bool(high != 0 and low == 0)
+    return False
 
 
 class PlainTail:
@@ -80,7 +112,7 @@ def _shape(api_key: int, api_version: int) -> tuple[StructPlan, bool]:
     return root, any(f.name == ENDPOINTS and f.tag is not None for f in root.fields)
 
 
-if TYPE_CHECKING or native is None or not hasattr(native, "Tail"):
+if TYPE_CHECKING or native is None or decoder_native is None:
     Tail = PlainTail
 else:
 
@@ -88,7 +120,7 @@ else:
     def _way(api_key: int, api_version: int) -> tuple[Any, int, bool]:
         root, tagged = _shape(api_key, api_version)
         names = [field.name for field in root.fields[: root.untagged]]
-        return native.Reader(description(root)), len(names) if tagged else names.index(ENDPOINTS), tagged
+        return decoder_native.Reader(description(root)), len(names) if tagged else names.index(ENDPOINTS), tagged
 
     class Tail(native.Tail):
         """The same in C."""

@@ -8,21 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cache, cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 from ... import decoder
 from ...decoder import Exchange, State, facts
 from ...decoder.acks import produce_acks as produce_acks
 from ...decoder.plan import StructPlan, plan
-from ...decoder.skeleton import Bones
-from ...decoder.strides import Quiet, selection
 from ...plugins.answers import with_cluster
 from ...plugins.book import RuleBook
 from ...plugins.fate import Fate
 from ..addressing.address_map import AddressMap
 from ..addressing.node_endpoint_scanner import ENDPOINTS
 from ..events import Address
-from .response_interest import Keeping
+from .api_version_bitmap import api_version_bitmap
+from .header_prefix import Bones
+from .response_interest import Keeping, Quiet
 
 ADDRESS_APIS = frozenset(facts.api_key(name) for name in ("Metadata", "FindCoordinator", "DescribeCluster"))
 """Responses that tell a client where brokers are."""
@@ -75,6 +75,20 @@ def framed(frame: bytes) -> bytes:
     return len(frame).to_bytes(4, "big") + frame
 
 
+class ScanRules(NamedTuple):
+    """What rules ask of frames, as the accelerator's frame scanner reads it (`frame_scanner.c`)."""
+
+    passing: bytes
+    """Requests that pass: an `api_version_bitmap`."""
+    kept: bytes
+    """Requests of which the bytes are kept for when the response is there."""
+    quiet: Quiet
+    """When responses to kept requests are of no concern."""
+    request_prefixes: Bones
+    """Requests of which the header prefix does."""
+    response_prefixes: Bones
+
+
 class Editor:
     """Decodes held frames and changes them; one for all connections of the relay."""
 
@@ -105,13 +119,11 @@ class Editor:
         self.__dict__.pop("asked", None)
 
     @cached_property
-    def asked(self) -> tuple[Any, Any, Quiet, Bones, Bones]:
-        """What the loops over frames have to know of all connections where every request is followed (`strides`): requests
-        that pass, those that are kept, when responses to these are of no concern, and of which requests and responses a skeleton
-        does. The accelerator reads it, too."""
+    def asked(self) -> ScanRules:
+        """What the frame scanner has to know about connections where every request is followed."""
         free = KNOWN - self.unkept
-        passing = selection(key << 16 | version for key in free for version in range(HIGHEST_VERSION + 1))
-        return passing, self.keeping.selection, self.keeping.quiet, *self.keeping.bones
+        passing = api_version_bitmap(key << 16 | version for key in free for version in range(HIGHEST_VERSION + 1))
+        return ScanRules(passing, self.keeping.selection, self.keeping.quiet, *self.keeping.bones)
 
     def unknown_names(self, data: bytes, api_key: int, api_version: int) -> list[Address]:
         """The names in a response that have to be looked up before `readdress`."""

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from ...decoder import Exchange, facts
 from ...decoder.hit_notes import EDITED_BY_HAND
-from ...decoder.strides import ANSWERED, SILENT, UNKNOWN, known_head
 from ...plugins import fetch_sessions
 from ...plugins.fate import Fate, damaged
 from ...plugins.fetch_sessions import FETCH
@@ -31,6 +30,7 @@ from .frame_editor import (
     refusal,
     refuses,
 )
+from .pass_cache import ANSWERED, SILENT, UNKNOWN, known_head
 from .request_frames import exchange_of, gets_response
 from .response_interceptor import decide_early
 
@@ -145,7 +145,7 @@ class RequestInterceptor:
         return connection.dialect is None and key not in editor.others and key != API_VERSIONS
 
     def passing(self) -> Any:
-        """The requests that pass at a glance (`strides.selection`)."""
+        """The requests that pass without being held, as an `api_version_bitmap`."""
         connection = self._connection
         if connection.dialect is not None:
             return version_adapter.passing(connection, connection.dialect)
@@ -170,7 +170,7 @@ class RequestInterceptor:
             connection.in_flight.append(number)
 
     def known_heads(self) -> bytes:
-        """How requests begin that may pass although rules want to see their API, as `strides` takes it."""
+        """How requests begin that may pass although rules want to see their API, as `pass_cache.known_head` takes it."""
         connection = self._connection
         return connection.heads.table if connection.dialect is None else b""
 

@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING
 from ...decoder import Exchange
 from ...decoder.exchange import State
 from ...decoder.filter.patterns import PatternTimeout
-from ...decoder.skeleton import Skeleton, fleshed
-from ...decoder.strides import is_quiet
 from ...plugins.book import RuleBook
 from ...plugins.fate import Fate
 from ..addressing.node_endpoint_scanner import Tail, blind
@@ -18,7 +16,9 @@ from ..plugged.own_request import OwnRequest
 from ..relay.correlation import CORRELATION, REQUEST, InFlight, entry_id, key_and_version
 from . import fault_executor
 from .frame_editor import ADDRESS_APIS, API_VERSIONS, ENDPOINT_APIS, ENDPOINT_LIMIT, framed, names_brokers
+from .header_prefix import Skeleton, fleshed
 from .request_frames import exchange_of
+from .response_interest import is_quiet
 
 if TYPE_CHECKING:
     from ..relay.connection import Connection
@@ -29,7 +29,7 @@ SEEN_THROUGH = 4096
 
 
 def kept_exchange(connection: Connection, kept: tuple[bytes, int, int], answer: int) -> Exchange:
-    """The exchange that a request has begun which was kept (`strides.PythonQueue.kept`). `answer`: its response's size."""
+    """The exchange that a request has begun which was kept (`correlation.PlainQueue.kept`). `answer`: its response's size."""
     frame, came, size = kept
     exchange = exchange_of(connection, frame, came)
     if size + 4 != len(frame):  # its skeleton

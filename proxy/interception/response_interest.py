@@ -1,7 +1,7 @@
 """Requests that are kept until their responses are there, because rules ask what these say.
 
-Such a request passes like any other, and its bytes stay in the queue of requests in flight. Most responses are seen in the
-loop over frames to be of no concern (`decoder.filter.quiet`), and pass. Any other is held and judged, with its request.
+Such a request passes like any other, and its bytes stay in the queue of requests in flight. Most responses are seen
+to be of no concern by the accelerator, or `is_quiet` (`decoder.filter.quiet`), and pass. Any other is held and judged, with its request.
 
 Why this exists: confluent-kafka, one record at a time, under a rule about an error that does not come (real broker, medians of 7
 interleaved rounds against no rule): 1.14 times as long with it, 1.84 times without.
@@ -9,19 +9,25 @@ interleaved rounds against no rule): 1.14 times as long with it, 1.84 times with
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from ...decoder import facts
+from ...decoder.decode import FAULTS
 from ...decoder.errors import DecodeError
 from ...decoder.filter.places import places
-from ...decoder.filter.quiet import Quiet
+from ...decoder.filter.quiet import Quiet as QuietFilter
 from ...decoder.plan import plan
 from ...decoder.project import error_paths, reader
-from ...decoder.skeleton import Bones, asked_paths, fleshed
-from ...decoder.strides import selection
 from ...plugins.book import RuleBook
+from .api_version_bitmap import api_version_bitmap
+from .header_prefix import Bones, asked_paths, fleshed
 
-NOTHING = selection(())
+NOTHING = api_version_bitmap(())
+Quiet = tuple[tuple[tuple[Callable[[bytes, int], Any] | None, int, int, int] | None, ...] | None, ...]
+"""By api key and version: (reader, header version, latency, size). A response to a request that was kept is of no concern if
+it comes within this latency (nanoseconds), is not larger than this size, and if all that the reader (see `skim`) finds is 0;
+without reader, nothing needs to be read."""
 
 
 class Keeping:
@@ -32,20 +38,20 @@ class Keeping:
         """Api keys of requests that are kept."""
         self.free = frozenset(key for key in self.apis if not book.early(key))
         """Those of which no rule asks for the request alone."""
-        self.selection: Any = (
-            selection(key << 16 | version for key in self.apis for version in range(highest + 1))
+        self.selection = (
+            api_version_bitmap(key << 16 | version for key in self.apis for version in range(highest + 1))
             if self.apis
             else NOTHING
         )
         rows = {key: _row(key, found) for key in self.apis if (found := book.quiet(key)) is not None}
         self.quiet = tuple(rows.get(key) for key in range(max(rows, default=-1) + 1))
-        """See `strides.Quiet`."""
+        """See `Quiet`."""
         thin = frozenset(key for key in self.apis if book.skeletal(key))
         self.bones = _bones("request", thin), _bones("response", thin)
-        """Of which requests and responses a skeleton does (see `skeleton.Bones`)."""
+        """Of which requests and responses a skeleton does (see `header_prefix.Bones`)."""
 
 
-def _row(key: int, wanted: Quiet) -> tuple[Any, ...]:
+def _row(key: int, wanted: QuietFilter) -> tuple[Any, ...]:
     """For every version: how its responses are seen to be quiet, or None."""
     return tuple(way(key, version, wanted) for version in range((facts.api(key).versions.high or 0) + 1))
 
@@ -62,8 +68,8 @@ def _bones(kind: str, keys: frozenset[int]) -> Bones:
     return tuple(rows.get(key) for key in range(max(rows, default=-1) + 1))
 
 
-def way(key: int, version: int, wanted: Quiet) -> Any:
-    """One item of `strides.Quiet`; None for a version that is not known."""
+def way(key: int, version: int, wanted: QuietFilter) -> Any:
+    """One item of `Quiet`; None for a version that is not known."""
     try:
         of = plan("response", key, version)
     except DecodeError:
@@ -72,3 +78,25 @@ def way(key: int, version: int, wanted: Quiet) -> Any:
     paths += places(of, "throttle") if wanted.throttle else ()
     # Bytes that cannot be read are for others to tell of, so they are read in any case.
     return reader(of, paths), of.header_version, wanted.latency, wanted.size
+
+
+def is_quiet(quiet: Quiet, keyver: int, frame: bytes, latency: int, size: int | None = None) -> bool:
+    """Whether a response (size first) is of no concern: see `Quiet`. False says nothing. `size`: if it is not the frame's,
+    as that of a `skeleton`."""
+    key, version = keyver >> 16, keyver & 0xFFFF
+    row = quiet[key] if key < len(quiet) else None
+    way = row[version] if row and version < len(row) else None
+    if way is None:
+        return False
+    reader, header, patience, largest = way
+    if latency > patience or (len(frame) - 4 if size is None else size) > largest:
+        return False
+    if reader is None:
+        return True
+    if len(frame) < 8 + header or (header and frame[8]):
+        return False
+    try:
+        found, _ = reader(frame, 8 + header)
+    except FAULTS:
+        return False
+    return not any(any(values) for values in found)

@@ -1,8 +1,12 @@
-"""Asking a broker what it offers on a connection of the proxy's own, while the clients that need to know it wait.
+"""Asking a broker what it offers (ApiVersions) before a client's first request goes on, while the clients that need it wait.
+
+It is asked on a connection of the proxy's own where that is possible (`ApiVersionsProbe`), so that a broker without ApiVersions
+spoils no client's; where a connection needs TLS or a login, or the kernel brings clients here, on the client's, behind its login
+(`VersionsPending`). If the broker does not answer there, or closes, the client loses its connection; it comes again, and by then
+it is known.
 
 A broker that has no ApiVersions shows that: 0.8 closes the connection (that is believed the second time: brokers close
-connections for other reasons, too), 0.9 never answers. Only where a connection needs neither TLS nor a login, and the kernel
-does not bring clients here: there `learning` asks on the client's own.
+connections for other reasons, too), 0.9 never answers.
 """
 
 from __future__ import annotations
@@ -12,13 +16,18 @@ import socket
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ...decoder import api_versions
+from ...decoder import api_versions, releases
+from ...plugins.versions.dialect import Asked, Dialect, Step
 from ..addressing.resolver import SocketAddress
-from ..interception.frame_editor import framed
+from ..clock import now_ns
+from ..interception import fault_executor
+from ..interception.frame_editor import API_VERSIONS, framed
 
 if TYPE_CHECKING:
     from ..events import Address
+    from ..relay.connection import Connection
     from ..relay.loop import Relay
+    from .version_negotiation import Spoken
 
 ANSWERED_WITHIN = 3_000_000_000
 """Nanoseconds for a broker to answer ApiVersions."""
@@ -27,6 +36,8 @@ AGAIN_AFTER = 300_000_000
 CLOSES, IS_SILENT = "0.8.2", "0.9.0"
 """Which brokers close the connection at an ApiVersions request, and which do not answer it."""
 ASKING = api_versions.request(correlation_id=0, client_id="barnabas")
+ABOUT = Asked(API_VERSIONS, 0, 0)
+"""What is asked on a client's connection, as its dialect is told."""
 _LARGEST = 1 << 20
 
 
@@ -35,7 +46,7 @@ def possible(relay: Relay) -> bool:
     return relay.security is None and relay.interception is None
 
 
-class Inquiry:
+class ApiVersionsProbe:
     """One question. `relay.spoken` hears the answer; everyone in `waiting` is called when it is over, answered or not."""
 
     def __init__(self, relay: Relay, broker: Address, at: SocketAddress) -> None:
@@ -126,3 +137,81 @@ class Inquiry:
         self._relay.spoken.answered(self._broker)
         for each in waiting:
             each()
+
+
+class VersionsPending:
+    """Stands in for the dialect of a connection until it is known what its broker offers."""
+
+    def __init__(self, spoken: Spoken, connection: Connection) -> None:
+        self._spoken = spoken
+        self._connection = connection
+        self._then: Callable[[int], None] | None = None
+        self._aside = False
+
+    def wants(self, api_key: int, api_version: int) -> bool:
+        return True
+
+    def request(self, frame: bytes) -> Step:
+        raise AssertionError("the first request waits")
+
+    def response(self, asked: Asked, frame: bytes) -> bytes:
+        raise AssertionError("no request has gone on")
+
+    def begin(self, then: Callable[[int], None]) -> bool:
+        """Let the client's requests wait until the broker has answered; `then` goes on with the first. Whether the broker is
+        to be asked on this connection."""
+        self._then = then
+        connection = self._connection
+        half = connection.request
+        half.paused = True
+        half.waits += 1
+        if possible(connection.relay):
+            self._aside = True
+            self._spoken.inquire(connection, self._go_on)
+            return False
+        connection.relay.timers.after(ANSWERED_WITHIN, self._overdue)
+        return True
+
+    def response_before(self, asked: Asked, place: int, frame: bytes) -> None:
+        self._spoken.heard(self._connection.broker, frame, 0)
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """It is known, or cannot be known."""
+        connection = self._connection
+        then, self._then = self._then, None
+        if then is None or connection.closed:
+            return
+        if not self._spoken.knows(connection.broker):
+            connection.close("fin")
+            return
+        self._spoken.renew(connection)
+        half, now = connection.request, now_ns()
+        half.waits -= 1
+        then(now)
+        fault_executor.go_on(half, now)
+
+    def _overdue(self) -> None:
+        if self._then is None or self._connection.closed:
+            return
+        self._then = None
+        self._spoken.taken_for(self._connection.broker, IS_SILENT)
+        self._connection.close("fin")
+
+    def ended(self) -> None:
+        """The broker has closed the connection."""
+        if self._then is None or self._aside:
+            return
+        self._then = None
+        self._spoken.hung_up(self._connection.broker, CLOSES)
+        self._connection.close("fin")
+
+
+def offers_of(release: str) -> dict[int, tuple[int, int]]:
+    """What brokers of a release offer, or read, if they have no ApiVersions."""
+    return dict(releases.release(release).offered)
+
+
+def pending(dialect: Dialect | None) -> VersionsPending | None:
+    """The dialect, if it is one that has not learned yet."""
+    return dialect if isinstance(dialect, VersionsPending) else None

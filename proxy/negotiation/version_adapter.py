@@ -10,16 +10,15 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ...decoder import Exchange
-from ...decoder.strides import selection
 from ...plugins.fate import FOREVER, At, Cut, Fate
 from ...plugins.versions.dialect import Answer, Asked, Close, Dialect, Forward, Silence, Stacked
 from ...plugins.versions.pretence import Pretence
 from ..events import NotTranslated, Undecoded
 from ..interception import fault_executor
+from ..interception.api_version_bitmap import api_version_bitmap
 from ..interception.frame_editor import API_VERSIONS, HIGHEST_VERSION, KNOWN, framed
 from ..relay.correlation import REQUEST, InFlight
-from .api_versions_probe import ASKING
-from .learning import ABOUT, learning
+from .api_versions_probe import ABOUT, ASKING, pending
 
 if TYPE_CHECKING:
     from typing import Any
@@ -58,7 +57,7 @@ def settles_versions(dialect: Dialect | None) -> bool:
 
 
 def passing(connection: Connection, dialect: Dialect) -> Any:
-    """The requests that pass at a glance (`strides.selection`): those that neither a rule nor the dialect wants."""
+    """The requests that pass without being held, as an `api_version_bitmap`: those that neither a rule nor the dialect wants."""
     held = connection.relay.editor.held
     if connection.free is None or connection.free[0] is not held:
         numbers = (
@@ -67,13 +66,13 @@ def passing(connection: Connection, dialect: Dialect) -> Any:
             for version in range(HIGHEST_VERSION + 1)
             if not dialect.wants(key, version)
         )
-        connection.free = held, selection(numbers)
+        connection.free = held, api_version_bitmap(numbers)
     return connection.free[1]
 
 
 def learns(connection: Connection, then: Callable[[int], None], now: int) -> bool:
     """Whether a request has to wait until it is known what the broker offers; `then` goes on with it."""
-    teacher = learning(connection.dialect)
+    teacher = pending(connection.dialect)
     if teacher is None:
         return False
     if teacher.begin(then):
@@ -83,7 +82,7 @@ def learns(connection: Connection, then: Callable[[int], None], now: int) -> boo
 
 def ended(connection: Connection) -> None:
     """The broker has ended the connection."""
-    teacher = learning(connection.dialect)
+    teacher = pending(connection.dialect)
     if teacher is not None:
         teacher.ended()
 

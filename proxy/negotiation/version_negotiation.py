@@ -15,8 +15,7 @@ from ...plugins.versions.dialect import Dialect, Stacked
 from ...plugins.versions.pretence import Pretence, offers
 from ...plugins.versions.profile import Profile
 from ..events import Address, NotHonoured, OffersLearned
-from .api_versions_probe import Inquiry, possible
-from .learning import Learning, offers_of
+from .api_versions_probe import ApiVersionsProbe, VersionsPending, offers_of, possible
 from .version_adapter import speak
 
 if TYPE_CHECKING:
@@ -59,7 +58,7 @@ class Spoken:
         self._doubtful: dict[Address, float] = {}
         self._hung_up: set[Address] = set()
         self._said: set[Address] = set()
-        self._inquiries: dict[Address, Inquiry] = {}
+        self._inquiries: dict[Address, ApiVersionsProbe] = {}
         self.make: Callable[[Connection], Dialect | None] = self._make
         """The dialect of a connection that begins."""
 
@@ -75,7 +74,7 @@ class Spoken:
             return pretence
         known = self._known(connection)
         if known is None:
-            return Learning(self, connection)
+            return VersionsPending(self, connection)
         served = served_by(known)
         if pretence is None:
             return Translating(served)
@@ -86,7 +85,7 @@ class Spoken:
         """A connection has learned what its broker offers, or that it does not say."""
         dialect = self.make(connection)
         connection.dialect = connection.free = None
-        if dialect is not None and not isinstance(dialect, Learning):
+        if dialect is not None and not isinstance(dialect, VersionsPending):
             speak(connection, dialect)
 
     def knows(self, broker: Address) -> bool:
@@ -117,7 +116,7 @@ class Spoken:
             done()
 
     def _inquire(self, broker: Address, at: SocketAddress) -> None:
-        inquiry = self._inquiries[broker] = Inquiry(self._relay, broker, at)
+        inquiry = self._inquiries[broker] = ApiVersionsProbe(self._relay, broker, at)
         inquiry.begin()
 
     def answered(self, broker: Address) -> None:

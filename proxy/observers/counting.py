@@ -10,9 +10,9 @@ from functools import partial
 from typing import Any
 
 from ... import decoder
+from ...captures.accelerator import native
 from ...captures.tracks import Patience, give_rests, hold_rests, shape
 from ...decoder import Direction, ExchangeDone
-from ...decoder.accelerator import native
 from ..events import Address
 
 _NEVER = 1 << 62
@@ -38,7 +38,7 @@ class Counting:
         self._connections: dict[int, _Followed] = {}
         self._tracks: dict[int, Any] = {}
         self._tape: Any = None
-        if native is not None and hasattr(native, "Mover"):  # one that was built before cannot only count
+        if native is not None:
             self._tape = native.Tape(partial(shape, False))
             self._tape.counting = 1
 

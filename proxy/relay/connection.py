@@ -16,8 +16,8 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from ...decoder.about import About
-from ...decoder.accelerator import native
 from ...decoder.frame import MAX_FRAME, Direction, foreign_protocol
+from ..accelerator import native
 from ..addressing.address_map import reason
 from ..addressing.down_brokers import refused
 from ..addressing.resolver import Answer as Resolved
@@ -31,9 +31,9 @@ from ..interception.response_orderer import ResponseOrderer
 from ..negotiation import version_adapter
 from ..negotiation.tls import TlsSocket
 from ..ring.ring import NONE, Kind
-from .connection_state import FLOWING, ConnectionState, follow
 from .correlation import CorrelationQueue, key_and_version
 from .half_connection import MOVES, HalfConnection
+from .states import FLOWING, ConnectionState, HalfConnectionState, follow
 from .unreachable_broker import LastWords
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 if TYPE_CHECKING or not MOVES:
     Link = object
 else:
-    Link = native.Pair  # what the accelerator has to know of a connection
+    Link = native.ConnectionFields  # what the accelerator has to know of a connection
 
 _RESET = struct.pack("ii", 1, 0)
 _DECIDED = frozenset({ConnectionState.OPEN, ConnectionState.BREAKING, ConnectionState.UNREACHED, ConnectionState.CLOSED})
@@ -226,7 +226,8 @@ class Connection(Link):
         self.relay.spoken.begin(self)
         self.request.source = self.response.sink = self.client
         self.request.sink = self.response.source = sock
-        self.request.open = self.response.open = True
+        for half in (self.request, self.response):
+            half.enter(HalfConnectionState.FLOWING)
         self._announce(self.describe())
         self.relay.established(self)
         self.relay.emit(ConnectionOpened(self.number, self.peer, self.broker))
@@ -325,7 +326,11 @@ class Connection(Link):
         if not version_adapter.unfit(self, half, entry, why):
             self.relay.emit(Undecoded(self.number, key, version, why))
 
-    # The accelerator asks a connection for these three.
+    # The accelerator asks a connection for these four.
+
+    def passing(self) -> Any:
+        """See `RequestInterceptor`."""
+        return self.requests.passing()
 
     def follow(self, half: HalfConnection) -> None:
         """See `ResponseInterceptor`."""
@@ -444,8 +449,7 @@ class Connection(Link):
         if flowed:
             self.ended_by = self.ended_by or self._who_ended()
         for half in (self.request, self.response):
-            if flowed:
-                half.open = False
+            half.enter(HalfConnectionState.CLOSED)
             half.take_held()
             half.pending = bytearray()
             if half.splicer is not None:

@@ -17,15 +17,16 @@ from __future__ import annotations
 
 import struct
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from ...decoder.acks import acks_end
-from ...decoder.strides import PythonQueue, Queue, place_of, selection
 from ...plugins.fate import Fate
 from ...plugins.versions.dialect import Asked, Dialect
+from ..accelerator import native
 from ..clock import now_ns
+from ..interception.api_version_bitmap import api_version_bitmap
 from ..interception.frame_editor import PRODUCE
 
 if TYPE_CHECKING:
@@ -42,6 +43,8 @@ LATE_REACH = 256
 """So many more responses of the connection."""
 ANY_API = 0x7FFF
 """Stands for an API whose responses never have to be held."""
+_NUMBER_BYTES = 40
+"""Of memory that a number takes in a queue."""
 ENTRY_BYTES = 1024
 """Of memory that a request takes of which more is remembered than a number, without its own bytes."""
 
@@ -58,10 +61,85 @@ def key_and_version(entry: int | InFlight) -> tuple[int, int]:
     return (entry >> 48, entry >> 32 & 0xFFFF) if isinstance(entry, int) else (entry.api_key, entry.api_version)
 
 
+def place_of(queue: Iterable[Any], correlation: int) -> int:
+    """Where the first entry of a queue with this correlation id (unsigned) stands, or -1."""
+    for place, entry in enumerate(queue):
+        if (entry & 0xFFFFFFFF if entry.__class__ is int else entry.correlation) == correlation:
+            return place
+    return -1
+
+
 @cache
-def watching(numbers: frozenset[int]) -> Any:
-    """Requests (api key << 16 | version) as the loops over frames take them (`strides.selection`)."""
-    return selection(numbers)
+def watching(numbers: frozenset[int]) -> bytes:
+    """`api_version_bitmap`, made once for all connections."""
+    return api_version_bitmap(numbers)
+
+
+class PlainQueue(deque[Any]):
+    """The queue where there is no accelerator: entries are numbers, or objects with an attribute `correlation`."""
+
+    watch = b""
+    doubtful = -1
+    out_of_order = unsure = False
+    """What whoever moves bytes has to know of the order: see the module."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.objects = 0
+        """Entries that are no number."""
+        self._first = 0
+        """The first entry's place among all that have been here: two requests may have the same number."""
+        self._frames: deque[tuple[int, tuple[bytes, int, int]]] = deque()
+        """What was kept, with the places of the entries."""
+        self._kept = 0
+
+    def append_kept(self, number: int, frame: bytes, time_ns: int, size: int) -> None:
+        """A number with its request (size first) or that one's header prefix, when it came, and its size."""
+        self._frames.append((self._first + len(self), (frame, time_ns, size)))
+        self._kept += len(frame)
+        self.append(number)
+
+    def kept(self) -> tuple[bytes, int, int] | None:
+        """The request of the first entry, if it was kept, when it came, and its size."""
+        return self._frames[0][1] if self._frames and self._frames[0][0] == self._first else None
+
+    def popleft(self) -> Any:
+        entry = super().popleft()
+        self._kept -= _weight(entry)
+        self.objects -= entry.__class__ is not int
+        if self._frames and self._frames[0][0] == self._first:
+            self._kept -= len(self._frames.popleft()[1][0])
+        self._first += 1
+        return entry
+
+    def appendleft(self, entry: Any) -> None:
+        super().appendleft(entry)
+        self._kept += _weight(entry)
+        self.objects += entry.__class__ is not int
+        self._first -= 1
+
+    def clear(self) -> None:
+        super().clear()
+        self._frames.clear()
+        self._kept = self.objects = 0
+
+    def memory(self) -> int:
+        """Bytes of memory that what waits here takes, with the requests that are kept. What an object keeps it says in an
+        attribute `weight`, which stays as it is while it waits."""
+        return self._kept + _NUMBER_BYTES * len(self)
+
+    def append(self, entry: Any) -> None:
+        super().append(entry)
+        self._kept += _weight(entry)
+        self.objects += entry.__class__ is not int
+
+
+def _weight(entry: Any) -> int:
+    return 0 if entry.__class__ is int else getattr(entry, "weight", 0)
+
+
+Queue: Callable[[], PlainQueue] = PlainQueue if native is None else native.Queue
+"""An empty queue."""
 
 
 class InFlight:
@@ -98,7 +176,7 @@ class CorrelationQueue:
     answers that are next in the queue."""
 
     def __init__(self, watched: frozenset[int], deliver: Callable[[int], None]) -> None:
-        self.entries: PythonQueue = Queue()
+        self.entries: PlainQueue = Queue()
         """What waits, in order; the accelerator reads and fills it, too."""
         self.entries.watch = watching(watched)
         self._watched = watched

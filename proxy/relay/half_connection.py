@@ -6,11 +6,11 @@ be held, or the order of responses matters, the same bytes go through `filter_fr
 forwarding everything that was not asked for before it is complete. Which frames are held is the connection's decision
 (`Connection.holds`), made from their first bytes.
 
-Where it can be, `pump` is done in C (`decoder/native/lanes.c`, see `native`): both share the fields of `State`, and a half-connection may
+Where it can be, `pump` is done in C (`native/lanes.c`, see `moving`): both share the fields of `State`, and a half-connection may
 change between the two with every chunk.
 
-What it can be: `open` (both sockets stand), `pending` (bytes the sink did not take: nothing is read until it does), `paused` (a
-frame waits for a decision, or as a rule wants it), `eof` (source ended), `done` (end passed on), `opaque` (no Kafka: bytes only).
+Its life is a `HalfConnectionState`. Beside that: nothing is read while bytes are `pending` (the sink did not take them) or it is
+`paused` (a frame waits for a decision, or as a rule wants it); an `opaque` stream is no Kafka, its bytes pass as they come.
 """
 
 from __future__ import annotations
@@ -19,28 +19,18 @@ import socket
 import struct
 from typing import TYPE_CHECKING
 
-from ...decoder.accelerator import native
 from ...decoder.acks import ACKS_REACH, acks_end
 from ...decoder.frame import MAX_FRAME as MAX_FRAME  # `limits` may lower it
 from ...decoder.frame import Direction, foreign_protocol
-from ...decoder.skeleton import Skeleton
-from ...decoder.strides import (
-    FOLLOWED,
-    KEPT_LARGEST,
-    PASSED,
-    WATCHED,
-    stride,
-    stride_requests,
-    stride_responses,
-    stride_watched,
-)
+from ..accelerator import native
 from ..addressing.node_endpoint_scanner import Tail
 from ..clock import now_ns
-from ..interception.frame_editor import ADDRESS_APIS, ENDPOINT_LIMIT, PRODUCE
+from ..interception.frame_editor import PRODUCE
+from ..interception.header_prefix import Skeleton
 from ..ring.ring import CAREFUL_CHUNK, CHUNK, NONE, Kind
-from .correlation import CORRELATION, IN_FLIGHT_LIMIT, REQUEST, key_and_version
+from .correlation import CORRELATION, REQUEST
 from .splicing import BEGINNING, LEAST, Splicer
-from .tracking_mode import HEAD_KEPT
+from .states import HalfConnectionState, follow
 
 if TYPE_CHECKING:
     from .connection import Connection
@@ -53,19 +43,20 @@ KEPT = 4096
 """A response of up to this size that has to be looked at is kept until it is there as a whole."""
 HEAD = (12, 8)
 """Bytes of a frame, size included, that tell what it is, by direction."""
-PASS, SCAN, FILTER = range(3)
+PASS, JUMP, SCAN, FILTER = range(4)
 """The ways of a chunk; see `HalfConnection._way`."""
 
 SIZE = struct.Struct(">I").unpack_from
 _SIZE_ID = struct.Struct(">II").unpack_from
 """A frame's size and the four bytes behind it: a response's correlation id, or a request's key and version."""
 
+FLOWING = HalfConnectionState.FLOWING
 _now = now_ns
 _DATA = int(Kind.DATA)
 
 
 class PlainState:
-    """The fields of a half-connection that the accelerator knows, too: its type for them is `native.LaneState`."""
+    """The fields of a half-connection that the accelerator knows, too: its type for them is `native.HalfConnectionFields`."""
 
     __slots__ = (
         "_begun",
@@ -73,8 +64,6 @@ class PlainState:
         "_part",
         "connection",
         "direction",
-        "done",
-        "eof",
         "foreign",
         "hangup",
         "hold",
@@ -83,7 +72,6 @@ class PlainState:
         "last_id",
         "left",
         "opaque",
-        "open",
         "paused",
         "pending",
         "position",
@@ -91,17 +79,22 @@ class PlainState:
         "sink",
         "skeleton",
         "source",
+        "state",
         "tail",
         "waits",
     )
 
 
-MOVES = native is not None and hasattr(native, "Mover")
-"""Whether the accelerator can move bytes from socket to socket (`decoder/native/lanes.c`)."""
+def _fields(of: type) -> set[str]:
+    return {name for name in dir(of) if not name.startswith("__")}
+
+
+MOVES = native is not None and hasattr(native, "Mover") and _fields(native.HalfConnectionFields) == set(PlainState.__slots__)
+"""Whether the accelerator can move bytes from socket to socket (native/lanes.c): it is there, and no older one with other fields."""
 if TYPE_CHECKING or not MOVES:
     State = PlainState
 else:
-    State = native.LaneState
+    State = native.HalfConnectionFields
 
 
 class HalfConnection(State):
@@ -113,13 +106,14 @@ class HalfConnection(State):
     direction: int
     source: socket.socket
     sink: socket.socket
+    state: int
     last_id: int | None
 
     def __init__(self, connection: Connection, direction: Direction) -> None:
         self.connection = connection
         self.direction = int(direction)
-        self.open = self.readable = self.hangup = False
-        self.eof = self.done = self.opaque = False
+        self.state = HalfConnectionState.WAITING
+        self.readable = self.hangup = self.opaque = False
         self.pending = bytearray()
         self.position = 0
         """Bytes of the client leg so far."""
@@ -147,15 +141,34 @@ class HalfConnection(State):
         self._part = b""  # start of a frame's head that has been forwarded already
         self._carry = b""  # start of a frame's head that waits for the decision whether to hold it
 
+    @property
+    def open(self) -> bool:
+        """Whether both sockets stand."""
+        return HalfConnectionState.WAITING < self.state < HalfConnectionState.CLOSED
+
+    @property
+    def eof(self) -> bool:
+        """Whether the source has ended."""
+        return self.state in (HalfConnectionState.ENDED, HalfConnectionState.DONE)
+
+    @property
+    def done(self) -> bool:
+        """Whether the end was passed on."""
+        return self.state == HalfConnectionState.DONE
+
+    def enter(self, state: HalfConnectionState) -> None:
+        """Go over to another state."""
+        self.state = follow(HalfConnectionState(self.state), state)
+
     # -- the hot path ----------------------------------------------------------------------------------------
 
     def pump(self) -> bool:
         """Move what can be moved. True: there is more, come back after the others."""
-        if not self.open or self.pending or self.eof or self.paused:
+        if self.state != FLOWING or self.pending or self.paused:
             return False
         connection = self.connection
         relay = connection.relay
-        if relay.mover is not None and (moved := relay.mover.pump(self)) is not None:
+        if relay.moves and (moved := relay.mover.pump(self)) is not None:
             return bool(moved)
         writer = relay.writer
         data = writer.data
@@ -176,7 +189,7 @@ class HalfConnection(State):
                     # Inside a large frame that passes there is nothing to look at; its last byte is for `filter_frames` again.
                     jump = self.left if self.tail is None else min(self.left, self.tail.skipping)
                     if jump > CAREFUL_CHUNK:
-                        way, want = PASS, min(CHUNK, jump - 1)
+                        way, want = JUMP, min(CHUNK, jump - 1)
             elif way == SCAN:
                 kept = len(self._carry)
                 if relay.lossless:
@@ -228,9 +241,8 @@ class HalfConnection(State):
                 rest = b""
                 cut = count
                 if way == SCAN:
-                    scan = self._scan_responses if direction else self._scan_requests
                     count += kept
-                    first, cut, keep = scan(offset, count)
+                    first, cut, keep = relay.mover.scan(self, offset, count)
                     if cut < count:
                         rest = bytes(data[offset + cut : offset + count])
                     if keep:
@@ -248,10 +260,13 @@ class HalfConnection(State):
                     if 0 <= sent < cut:
                         # A copy: the ring comes round whether or not the sink reads.
                         self.pending += whole[sent:]
-                    if way == PASS:
+                    if way == JUMP:
+                        self.left -= cut
                         if self.tail is not None:
-                            self.tail.skip(cut)  # a jump
-                        first = 0 if self.opaque else self._note_frames(data, offset, cut)
+                            self.tail.skip(cut)
+                        first = NONE
+                    elif way == PASS:
+                        first = 0 if self.opaque else relay.mover.note(self, offset, cut)
                     writer.take(_DATA, connection.number, direction, now, cut, first, self.position)
                     self.position += cut
                     if splicer is not None:
@@ -279,10 +294,12 @@ class HalfConnection(State):
         return True
 
     def _way(self) -> int:
-        """How the next chunk goes: with only frame sizes looked at, scanned for requests or responses, or through `filter_frames`."""
+        """How the next chunk goes: unseen, scanned for what may pass as it is (in C), or through `filter_frames`."""
         connection = self.connection
         if self.opaque:
             return PASS
+        if connection.relay.mover is None:
+            return FILTER
         if self.direction:
             if self.hold is not None:
                 return FILTER
@@ -298,144 +315,6 @@ class HalfConnection(State):
 
     def _at_frame_start(self) -> bool:
         return not self.left and self.hold is None and not self._part and not self._carry
-
-    def _scan_responses(self, base: int, count: int) -> tuple[int, int, bool]:
-        """Responses while some are awaited: (first frame start, how much of the chunk may pass as it is, whether
-        to keep the rest until more of its frame is there; otherwise it is for `filter_frames`)."""
-        connection = self.connection
-        data = connection.relay.writer.data
-        end = base + count
-        at = base + self.left
-        if self.tail is not None:
-            place = self._follow(base, at, end)
-            if place >= 0:
-                return NONE, place - base, False
-        if at >= end:
-            self.left = at - end
-            return NONE, count, False
-        begin = at
-        keep = False
-        asked = connection.relay.editor.asked if connection.inline else None
-        quiet, bones = (asked[2], asked[4]) if asked is not None else ((), ())
-        now = _now() if quiet else 0
-        while at < end:
-            at, last, why = stride_responses(
-                data, at, end, MAX_FRAME, connection.in_flight, connection.in_flight.watch, quiet, now, bones
-            )
-            if last >= 0:
-                self.last_id = last
-            if why not in (WATCHED, FOLLOWED):
-                keep = why == PASSED
-                break
-            size, correlation = _SIZE_ID(data, at)
-            stop = at + size + 4
-            kept = why == WATCHED and connection.in_flight.kept() is not None
-            if why == FOLLOWED and size <= ENDPOINT_LIMIT:
-                keep = True
-                break
-            keep = stop > end and size <= (KEPT_LARGEST if kept else KEPT)
-            if kept or size <= ENDPOINT_LIMIT or key_and_version(connection.in_flight[0])[0] in ADDRESS_APIS:
-                break
-            self.last_id = correlation
-            connection.follow(self)
-            place = self._follow(at + 4, stop, end)
-            if place >= 0:
-                return begin - base, place - base, False
-            at = stop
-        self.left = max(at - end, 0)
-        return (begin - base if at > begin else NONE), min(at, end) - base, keep
-
-    def _follow(self, at: int, stop: int, end: int) -> int:
-        """Follow the frame that ends at `stop` through what is here of it, from `at` to `end` at most.
-
-        Its end is put right where it stands; the place of its beginning is given if the rest is not here yet, so
-        that it has to be held (`filter_frames` goes on with it), else -1.
-        """
-        tail = self.tail
-        if tail is None:
-            return -1
-        data = self.connection.relay.writer.data
-        place = tail.feed(data[at : min(stop, end)])
-        if place >= 0 and stop > end:
-            self.hold, self.hold_left, self.left = [], stop - at - place, 0
-            return at + place
-        if stop <= end:
-            self.tail = None
-            if place >= 0:
-                data[at + place : stop] = self.connection.held_tail(bytes(data[at + place : stop]), tail)
-        return -1
-
-    def _scan_requests(self, base: int, count: int) -> tuple[int, int, bool]:
-        """Requests where rules stand, remembered so that answers find their place; the result as of `_scan_responses`."""
-        connection = self.connection
-        end = base + count
-        at = begin = base + self.left
-        if at >= end:
-            self.left = at - end
-            return NONE, count, False
-        data = connection.relay.writer.data
-        queue, passing, heads = connection.in_flight, connection.requests.passing(), connection.requests.known_heads()
-        keeping = connection.relay.editor.keeping
-        if keeping.apis and not connection.in_flight.unsure and connection.dialect is None:
-            own = keeping.selection, _now(), keeping.bones[0]
-            at, last, keep = stride_requests(data, at, end, MAX_FRAME, queue, passing, heads, *own)
-        else:
-            at, last, keep = stride_requests(data, at, end, MAX_FRAME, queue, passing, heads)
-        if last >= 0:
-            self.last_id = last
-        self.left = max(at - end, 0)
-        return (begin - base if at > begin else NONE), min(at, end) - base, keep
-
-    def _note_frames(self, data: memoryview, base: int, count: int) -> int:
-        """Note the frames of a chunk that passes; the offset of the first frame start, or NONE."""
-        at = base
-        end = base + count
-        first = NONE
-        if self._part or not self._begun:
-            if not self._part:
-                first = 0
-            at += self.head_complete(data, base, count)
-            if self.opaque or self._part:
-                return first
-        at += self.left
-        if at >= end:
-            self.left = at - end
-            return first
-        if first:
-            first = at - base
-        if self.direction:
-            needed = 8
-            at, last = stride(data, at, end, MAX_FRAME)
-            if last >= 0:
-                self.last_id = last
-        else:
-            needed = 12
-            connection = self.connection
-            at, place, last, doubtful = stride_watched(
-                data,
-                at,
-                end,
-                MAX_FRAME,
-                connection.in_flight,
-                connection.in_flight.watch,
-                0 if connection.in_flight.objects else IN_FLIGHT_LIMIT,
-            )
-            if place >= 0:
-                self.last_id = last
-                if connection.relay.switchable:
-                    self.last_head = bytes(data[place : min(place + HEAD_KEPT, end)])
-                if doubtful >= 0:
-                    connection.in_flight.doubtful = doubtful
-        if at >= end:
-            self.left = at - end
-            return first
-        self.left = 0
-        if at + needed <= end and SIZE(data, at)[0] > MAX_FRAME:
-            self.not_frames(bytes(data[at : at + 8]))
-        else:
-            # the head of the last frame is not complete
-            self.head_complete(data, at, end - at)
-        return first
 
     # -- frame by frame ---------------------------------------------------------------------------------------
 
@@ -700,7 +579,7 @@ class HalfConnection(State):
 
     def push(self, data: bytes) -> None:
         """Send, or keep what the sink does not take."""
-        if self.pending or self.done:
+        if self.pending or self.state == HalfConnectionState.DONE:
             if self.splicer is not None and self.splicer.piped:
                 self.splicer.empty()
             self.pending += data
@@ -738,7 +617,7 @@ class HalfConnection(State):
             self._pass_end()
 
     def ended(self, now: int) -> None:
-        self.eof = True
+        self.enter(HalfConnectionState.ENDED)
         self.spill(now)
         if self.direction and self.open:
             self.connection.answers.deliver_all(now)
@@ -747,9 +626,9 @@ class HalfConnection(State):
 
     def _pass_end(self) -> None:
         """Pass the end of the stream on: FIN as FIN, the other direction stays open."""
-        if self.done:
+        if self.state != HalfConnectionState.ENDED:
             return
-        self.done = True
+        self.enter(HalfConnectionState.DONE)
         try:
             self.sink.shutdown(socket.SHUT_WR)
         except OSError:

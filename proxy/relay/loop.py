@@ -131,6 +131,8 @@ class Relay:
         self._orders = Orders(self)
         self.editor.topics = self.rules.book.seen.topics if self.switchable or self.rules.book.interest() else None
         self.mover = make_mover(self)
+        self.moves = self.mover is not None and not self.pipes.wanted
+        """Whether the accelerator moves bytes by itself: not with a snap length, whose large frames need care."""
         if self.mover is not None:
             self.mover.clock = CLOCK.offset
         self.lingering: list[LastWords] = []
@@ -288,7 +290,7 @@ class Relay:
         poll, ends, others = self.sockets.poll.poll, self.sockets.ends, self.sockets.others
         writer = self.writer
         security, timers, later = self.security, self.timers, self.timers.heap
-        turn = make_turn(self.mover, self.sockets.poll)
+        turn = make_turn(self.mover, self.sockets.poll) if self.moves else None
         next_tick = time.monotonic() + 1.0
         published = writer.sequence
         self._teller.begin()

@@ -1,5 +1,5 @@
-"""The accelerator's part of the relay: it waits for sockets and moves bytes from one to the other in C
-(`decoder/native/lanes.c`, `turns.c`), as long as no frame has to be held.
+"""The accelerator's part of the relay: it waits for sockets and moves bytes from one to the other in C (proxy/native/mover.c),
+for connections of which nobody has asked anything.
 
 All that is not plain stays with `HalfConnection.pump` and the loop of `Relay`, which are the reference and do everything where the
 accelerator is missing. A half may change between the two with every chunk: its state is the same for both.
@@ -12,10 +12,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ...decoder.accelerator import native
-from ...decoder.strides import selection_table
 from .. import polling
-from ..interception.frame_editor import ENDPOINT_APIS
+from ..accelerator import native
+from ..interception.api_version_bitmap import api_version_bitmap
+from ..interception.frame_editor import ADDRESS_APIS
 from .half_connection import MOVES
 
 if TYPE_CHECKING:
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 
 def make_mover(relay: Relay) -> Any:
-    """`pump(half)`: as `HalfConnection.pump`, or None if that has to do it. None where there is no such thing, or with a snap length,
-    whose halves need care."""
-    if native is None or not MOVES or relay.pipes.wanted:
+    """`pump(half)`: as `HalfConnection.pump`, or None if that has to do it; `scan` and `note`: what is in a chunk that was received.
+    None where there is no accelerator."""
+    if native is None or not MOVES:
         return None
     writer, most = relay.writer, relay.guard.limits.max_frame
-    bulk = selection_table(number for number in relay.watch if number >> 16 in ENDPOINT_APIS)
+    bulk = api_version_bitmap(number for number in relay.watch if number >> 16 not in ADDRESS_APIS)
     how = relay.lossless, relay.switchable, most, relay.editor, bulk
     return native.Mover(writer, writer.data, relay.fault, socket.socket, *how)
 

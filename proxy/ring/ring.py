@@ -25,7 +25,7 @@ import struct
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
-from ...decoder.accelerator import native
+from ..accelerator import native
 from .wakeup import shared_memory, sound
 
 CHUNK = 256 * 1024
@@ -288,7 +288,7 @@ class PlainPen:
         return wanted
 
 
-if TYPE_CHECKING or native is None or not hasattr(native, "RingPen"):
+if TYPE_CHECKING or native is None:
     Pen = PlainPen
 else:
 

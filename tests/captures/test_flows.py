@@ -12,13 +12,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from barnabas.captures import scanning, walking
+from barnabas.captures import accelerator, scanning, walking
 from barnabas.captures.foreign import ForeignIndex
 from barnabas.captures.importing import Importer
 from barnabas.captures.pcapng import CaptureReader
 from barnabas.captures.segment import check
 from barnabas.captures.sources import Source
-from barnabas.decoder import accelerator
 from retold.packets import Packet, as_pcapng, traffic
 
 LINKS: dict[int, Callable[[bytes], bytes]] = {

@@ -4,8 +4,8 @@ import random
 
 import pytest
 from barnabas.captures import packets, pcapng
+from barnabas.captures.accelerator import native
 from barnabas.captures.packets import ACK, MAX_PAYLOAD, SYN, build, endpoint, parse
-from barnabas.decoder.accelerator import native
 from scapy.layers.inet import IP, TCP, UDP
 from scapy.layers.inet6 import IPv6, IPv6ExtHdrDestOpt
 from scapy.layers.l2 import CookedLinux, CookedLinuxV2, Dot1Q, Ether, Loopback

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 from barnabas.captures import Recorder, open_capture, trail
+from barnabas.captures.accelerator import native
 from barnabas.captures.segment import check
-from barnabas.decoder.accelerator import native
 from harness.recordings import metadata_answer, metadata_request
 
 MIB = 1 << 20

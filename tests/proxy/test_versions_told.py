@@ -14,7 +14,7 @@ from barnabas.plugins.translation.dialect import Translating
 from barnabas.plugins.versions.pretence import offers
 from barnabas.plugins.versions.profile import Profile
 from barnabas.proxy.events import Event, NotHonoured, OffersLearned
-from barnabas.proxy.negotiation.learning import ABOUT
+from barnabas.proxy.negotiation.api_versions_probe import ABOUT
 from barnabas.proxy.negotiation.version_negotiation import Spoken, VersionsConfig
 from barnabas.proxy.timers import Timers
 from barnabas.ui.cli.failure import Failure

@@ -5,13 +5,15 @@
     PYTHONPATH=tests python -m torture.decoder.sanitized no-memory              every allocation fails once
     PYTHONPATH=tests python -m torture.decoder.sanitized all --count 100000     all of it
 
-Builds decoder/native/*.c into a folder of its own, beside the one that is installed, and stops at the first report.
+Builds the three extensions into a folder of its own, beside the one that is installed, and stops at the first report.
 """
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import os
+import runpy
 import shutil
 import subprocess
 import sys
@@ -20,7 +22,8 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).parents[3]
-NAME = "barnabas.decoder._native"
+FOLDERS = "decoder", "captures", "proxy"
+"""In the order in which they import each other."""
 
 
 def library(name: str) -> str | None:
@@ -38,15 +41,15 @@ def missing() -> str:
 
 
 def build(folder: Path) -> Path:
-    """The extension, with sanitizers."""
-    out = folder / "_native.so"
+    """The extensions, with sanitizers: FOLDER.so of each, in this folder."""
+    constants = runpy.run_path(str(ROOT / "decoder" / "native" / "constants.py"))
     flags = ["-shared", "-fPIC", "-O1", "-g", "-fno-omit-frame-pointer", "-fsanitize=address,undefined"]
-    sources = sorted(str(p) for p in (ROOT / "decoder" / "native").glob("*.c"))
-    include = f"-I{sysconfig.get_path('include')}"
-    subprocess.run(
-        ["gcc", *flags, "-fno-sanitize-recover=all", include, *sources, "-o", str(out)], check=True
-    )
-    return out
+    for each in FOLDERS:
+        sources = sorted(str(p) for p in (ROOT / each / "native").glob("*.c"))
+        includes = [f"-I{path}" for path in (sysconfig.get_path("include"), ROOT, constants["write"](each, ROOT, folder))]
+        command = ["gcc", *flags, "-fno-sanitize-recover=all", *includes, *sources, "-o", str(folder / f"{each}.so")]
+        subprocess.run(command, check=True)
+    return folder
 
 
 def environment() -> dict[str, str]:
@@ -62,13 +65,15 @@ def environment() -> dict[str, str]:
     }
 
 
-def load(path: str) -> None:
-    """Put the built extension where the decoder looks for its accelerator."""
-    spec = importlib.util.spec_from_file_location(NAME, path)
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[NAME] = module
-    spec.loader.exec_module(module)
+def load(folder: str) -> None:
+    """Put what was built where its packages look for their accelerators."""
+    for each in FOLDERS:
+        name = f"barnabas.{each}._native"
+        spec = importlib.util.spec_from_file_location(name, Path(folder, f"{each}.so"))
+        assert spec and spec.loader
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[name] = module
+        spec.loader.exec_module(module)
 
 
 def main(arguments: list[str]) -> int:
@@ -80,8 +85,7 @@ def main(arguments: list[str]) -> int:
 
             return targets.main(arguments[3:])
         if arguments[2] == "no-memory":
-            sys.path.insert(0, str(ROOT / "tests" / "decoder" / "native"))
-            import no_memory
+            from torture.native import no_memory
 
             no_memory.main()
             return 0

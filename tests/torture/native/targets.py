@@ -25,16 +25,19 @@ from typing import Any
 
 from barnabas import decoder
 from barnabas.captures import NotACapture, open_capture
+from barnabas.captures.accelerator import native as recording
 from barnabas.captures.tracks import shape
-from barnabas.decoder import records, strides
-from barnabas.decoder.accelerator import native
+from barnabas.decoder import records
 from barnabas.decoder.plan import plan
 from barnabas.decoder.project import reader
-from barnabas.decoder.skeleton import asked_paths, skeleton_of
 from barnabas.plugins.book import RuleBook
 from barnabas.plugins.rules import Rule
+from barnabas.proxy.accelerator import native
 from barnabas.proxy.addressing.node_endpoint_scanner import PlainTail, Tail
+from barnabas.proxy.interception.api_version_bitmap import api_version_bitmap
+from barnabas.proxy.interception.header_prefix import Skeleton, asked_paths
 from barnabas.proxy.interception.response_interest import Keeping
+from harness.frame_scan import FrameScan
 from torture.decoder.mutate import mutated
 
 CORPUS = Path(__file__).with_name("corpus")
@@ -62,8 +65,9 @@ def skeletons(data: bytes) -> Any:
     """A frame (with its size) without its records, of any message, also of those that have none."""
     kind, key, version, frame = chosen(data)
     of = plan(kind, key, version)
-    made = native.skeleton(reader(of, asked_paths(of)), of.header_version, kind == "request", frame)
-    assert made == skeleton_of(kind, key, version, frame), "not what Python makes"
+    made = native.header_prefix(reader(of, asked_paths(of)), of.header_version, kind == "request", frame)
+    prefix = Skeleton(kind, key, version)
+    assert made == (prefix.frame if prefix.feed(frame) else None), "not what Python makes"
     return made
 
 
@@ -85,13 +89,14 @@ def streams(data: bytes) -> Any:
     """Requests, then responses, as the relay goes over them under rules. The first two bytes: how long the requests are."""
     cut = 2 + int.from_bytes(data[:2].ljust(2, b"\0"), "big")
     asked, given = data[2:cut], data[cut:]
-    rules, queue = _rules(), native.Queue()
-    passing = strides.selection_table(key << 16 | version for key in (0, 1, 12) for version in range(20))
-    one = native.stride_requests(asked, 0, len(asked), MOST, queue, passing, b"", rules.selection, 5, rules.bones[0])
-    kept = queue.kept(), len(queue), queue.memory()
-    two = native.stride_responses(given, 0, len(given), MOST, queue, passing, rules.quiet, 9, rules.bones[1])
-    watched = native.stride_watched(asked, 0, len(asked), MOST, native.Queue(), passing, 4)
-    return one, kept, two, watched, native.stride(given, 0, len(given), MOST)
+    rules = _rules()
+    passing = api_version_bitmap(key << 16 | version for key in (0, 1, 12) for version in range(20))
+    scan = FrameScan(passing, passing, rules, most=MOST, bulk=passing)
+    one = scan.requests(asked)
+    kept = scan.queue.kept(), len(scan.queue), scan.queue.memory()
+    two = scan.responses(given)
+    plain = FrameScan(passing, most=MOST)
+    return one, kept, two, plain.note(0, asked), plain.note(1, given)
 
 
 def tails(data: bytes) -> Any:
@@ -116,9 +121,9 @@ def tracks(data: bytes) -> Any:
     """A connection as a recorder takes it. The first byte: whether it only counts, and how pieces are cut; a piece's first byte
     says whose it is."""
     how, at = data[0] if data else 0, 1
-    tape = native.Tape(lambda *asked: shape(False, *asked), 64 if how & 2 else 0)
+    tape = recording.Tape(lambda *asked: shape(False, *asked), 64 if how & 2 else 0)
     tape.counting = how & 1
-    track, buffer, rows = native.Track(tape, 7), native.Buffer(), bytearray()
+    track, buffer, rows = recording.Track(tape, 7), recording.Buffer(), bytearray()
     if not how & 1:
         track.attach(array("Q", [1, 1]), bytes(54), bytes(54), buffer, rows, lambda text: 1)
     step = (how >> 2) + 1

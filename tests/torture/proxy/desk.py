@@ -21,9 +21,9 @@ from barnabas.proxy.addressing.address_map import AddressMap
 from barnabas.proxy.events import Address, Event, NotKafka
 from barnabas.proxy.processes.worker_shared_state import Board
 from barnabas.proxy.relay.connection import Connection
-from barnabas.proxy.relay.connection_state import ConnectionState
 from barnabas.proxy.relay.half_connection import HalfConnection
 from barnabas.proxy.relay.loop import Relay
+from barnabas.proxy.relay.states import ConnectionState
 from barnabas.proxy.ring.reader import Lost, Record, RingReader
 from barnabas.proxy.ring.ring import NONE, Kind, Ring
 

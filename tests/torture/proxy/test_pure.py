@@ -19,7 +19,7 @@ HERE = Path(__file__).parent
 )
 def test_without_the_accelerator(module: str, chosen: str) -> None:
     program = (
-        "import sys, pytest; from barnabas.decoder.strides import Queue, PythonQueue; assert Queue is PythonQueue;"
+        "import sys, pytest; from barnabas.proxy.relay.correlation import Queue, PlainQueue; assert Queue is PlainQueue;"
         "sys.exit(pytest.main(['-q', '-n', '0', '-p', 'no:cacheprovider', '-m', '', *sys.argv[1:]]))"
     )
     done = subprocess.run(

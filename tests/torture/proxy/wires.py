@@ -10,15 +10,15 @@ import socket
 from collections import deque
 from typing import Any
 
-from barnabas.decoder.accelerator import native
 from barnabas.decoder.frame import MAX_FRAME
-from barnabas.decoder.strides import selection_table
 from barnabas.plugins.rules import Rule
+from barnabas.proxy.accelerator import native
 from barnabas.proxy.events import Address
-from barnabas.proxy.interception.frame_editor import ENDPOINT_APIS, watched
+from barnabas.proxy.interception.api_version_bitmap import api_version_bitmap
+from barnabas.proxy.interception.frame_editor import ADDRESS_APIS, watched
 from barnabas.proxy.relay.connection import Connection
-from barnabas.proxy.relay.connection_state import ConnectionState
 from barnabas.proxy.relay.half_connection import HalfConnection
+from barnabas.proxy.relay.states import ConnectionState
 from torture.proxy.desk import BROKER, OWN_HOST, Desk, Session
 
 
@@ -112,16 +112,19 @@ class WiredSession(Session):
 
 
 class WiredDesk(Desk):
-    """Its relay moves bytes by the accelerator, as far as that goes; `moves=False`: without it."""
+    """Its relay moves bytes by the accelerator, as far as that goes; `moves=False`: Python receives and sends them, and the
+    accelerator says what may pass; `scans=False`: Python does everything, frame by frame."""
 
-    def __init__(self, rules: list[Rule] | None = None, lossless: bool = False, moves: bool = True) -> None:
+    def __init__(
+        self, rules: list[Rule] | None = None, lossless: bool = False, moves: bool = True, scans: bool = True
+    ) -> None:
         super().__init__(rules, lossless)
         self.ends: list[End] = []
         self.switchable = True  # more is remembered then
-        self.mover = None
-        if moves:
+        self.mover, self.moves = None, moves and scans
+        if scans:
             assert native is not None
-            bulk = selection_table(number for number in watched() if number >> 16 in ENDPOINT_APIS)
+            bulk = api_version_bitmap(number for number in watched() if number >> 16 not in ADDRESS_APIS)
             more = lossless, self.switchable, MAX_FRAME, self.editor, bulk
             self.mover = native.Mover(self.writer, self.writer.data, self.fault, Wire, *more)
 

@@ -1,0 +1,106 @@
+/* What reading foreign captures has in common: connections, their two ways, requests that wait. */
+#ifndef BARNABAS_IMPORT_H
+#define BARNABAS_IMPORT_H
+
+#include "recording.h"
+
+/* One direction of a TCP connection, as captures/flows.py keeps it. */
+typedef struct {
+    PyObject_HEAD
+    long long next; /* -1: not known */
+    char synced, finished, quick;
+    long long skipped, waiting_bytes;
+    long long acked, acked_first, empty, empty_first; /* -1: none */
+    PyObject *waiting, *way;
+} Side;
+
+/* The rest is of captures/skimming.py: a connection, one way of it, a request that waits. */
+typedef struct {
+    PyObject_HEAD
+    long long number;
+    char began, raw_sasl;
+    PyObject *waiting, *ids, *ways;
+    PyObject *name; /* the client id that it said last, and its number */
+    long long named;
+    /* For who writes frames: pens.c. */
+    char lossy; /* a loss is to be told with the next frame */
+    char attached;
+    long long segment; /* that this is attached to */
+    Py_buffer next;    /* two uint64: the next sequence numbers of both ways */
+    uint8_t heads[2][ETHERNET + 60];
+    Py_ssize_t head_size;
+    long long known_client, client_number; /* its id here, and in the index of the segment */
+} Talk;
+
+typedef struct {
+    PyObject_HEAD
+    Talk *talk;
+    int direction;
+    char began, opaque, holed;
+    uint8_t head[4], have;
+    long long missing, size, started_ns;
+    PyObject *pieces;
+} Way;
+
+typedef struct {
+    PyObject_HEAD
+    long long time_ns, place, size, row;
+    int correlation_id, api_key, api_version, flags;
+    long long client_id;
+    PyObject *kept;
+} Asked;
+
+#define MOST_KEYS 128
+#define MOST_VERSIONS 32
+
+typedef struct {
+    char known; /* 0: not asked for yet; 1: `reader` skims it; 2: only Python reads it */
+    int header_version;
+    Reader *reader;
+} How;
+
+typedef struct {
+    int unit; /* nanoseconds of one tick; 0: to be counted in Python */
+    long long added_ns;
+    int linktype;
+} Stamp;
+
+/* Takes streams: see `Frames` in _native.pyi. */
+typedef struct {
+    PyObject_HEAD
+    PyObject *owner;   /* the Python Skimmer, for all that is rare */
+    PyObject *records; /* a bytearray that takes index records; None: the owner is told of every frame, or `writes` */
+    char writes;       /* frames go into segments */
+    PyObject *index;   /* of the segment: its records */
+    Buffer *buffer;    /* its bytes that are not flushed */
+    long long segment, flushed, stop, frames, exchanges;
+    long long rows;
+    long long most_waiting, most_frame, most_name;
+    How *how;
+    Stamp *stamps;
+    Py_ssize_t stamp_count, stamp_room;
+    PyObject *window; /* while it is walked */
+    long long base;
+} Frames;
+
+extern PyTypeObject *Side_type, *Way_type, *Talk_type;
+
+int flows_ready(PyObject *module);
+int frames_ready(PyObject *module);
+/* The next bytes of a way, which stand at `offset` of the file. 0: an exception is set. */
+int frames_feed(Frames *frames, Way *way, long long time_ns, const uint8_t *data, Py_ssize_t size, long long offset);
+/* pens.c */
+int pen_ready(Frames *frames, Talk *talk); /* 1: frames of it may be written; 0: not here; -1: an exception is set */
+long long pen_write(Frames *frames, Talk *talk, int direction, long long time_ns, const uint8_t *data, Py_ssize_t size);
+int pen_record(Frames *frames, Talk *talk, Asked *asked, int state, long long time_ns, long long place, Py_ssize_t size,
+               int error, int flags);
+PyObject *Frames_write_to(PyObject *self, PyObject *arguments);
+PyObject *Frames_attach(PyObject *self, PyObject *arguments);
+void pen_release(Talk *talk);
+/* frames.c: an index record, appended to a bytearray */
+int record_add(PyObject *records, Talk *talk, Asked *asked, int state, long long time_ns, long long place, Py_ssize_t size,
+               int error, int flags, long long client_id);
+
+PyObject *Frames_walk(PyObject *self, PyObject *const *arguments, Py_ssize_t count);
+
+#endif

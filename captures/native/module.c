@@ -1,0 +1,29 @@
+/* What recordings and captures do with many frames: packets, framing, pairing and recording (decoder/native reads the bytes). Built
+   where a compiler is; captures/ does the same in Python. The module and its types live as long as the process. */
+#include "captures/native/import.h"
+#include "captures/native/recording.h"
+#include "decoder/native/imported.h"
+
+static CapturesApi api = {.size = sizeof api, .feed = track_feed, .missing = track_missing, .unseen = track_unseen};
+
+static PyMethodDef methods[] = {
+    {"packet", (PyCFunction)(void (*)(void))packets_packet, METH_FASTCALL, NULL},
+    {"batches", batches_read, METH_VARARGS, NULL},
+    {"reserve", (PyCFunction)(void (*)(void))buffer_reserve, METH_FASTCALL, NULL},
+    {NULL, NULL, 0, NULL},
+};
+
+static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, "_native", NULL, -1, methods, NULL, NULL, NULL, NULL};
+
+PyMODINIT_FUNC PyInit__native(void) {
+    PyObject *module = import_decoder() ? PyModule_Create(&definition) : NULL;
+    if (!module)
+        return NULL;
+    PyObject *capsule = flows_ready(module) && frames_ready(module) && recording_ready(module) ? PyCapsule_New(&api, CAPTURES_API, NULL) : NULL;
+    api.Track_type = Track_type;
+    if (!capsule || PyModule_AddObject(module, "api", capsule) < 0) {
+        Py_XDECREF(capsule);
+        Py_CLEAR(module);
+    }
+    return module;
+}

@@ -1,0 +1,151 @@
+/* One packet of a recording as a pcapng block: what captures/packets.py and captures/pcapng.py do, in one go. */
+#include "recording.h"
+
+static inline void put16(uint8_t *p, uint32_t value) {
+    p[0] = (uint8_t)(value >> 8);
+    p[1] = (uint8_t)value;
+}
+
+static inline void put32(uint8_t *p, uint32_t value) {
+    put16(p, value >> 16);
+    put16(p + 2, value);
+}
+
+static inline void little32(uint8_t *p, uint32_t value) {
+    for (int i = 0; i < 4; i++)
+        p[i] = (uint8_t)(value >> 8 * i);
+}
+
+/* One's complement addition: a carry comes back in at the other end, whatever the width of the words. */
+static inline uint64_t plus(uint64_t total, uint64_t word) {
+    total += word;
+    return total + (total < word);
+}
+
+static inline uint32_t folded(uint64_t total) {
+    total = (total & 0xFFFFFFFF) + (total >> 32);
+    while (total >> 16)
+        total = (total & 0xFFFF) + (total >> 16);
+    uint16_t word = (uint16_t)total; /* as it stands in memory: its byte order does not matter until now */
+    uint8_t bytes[2];
+    memcpy(bytes, &word, 2);
+    return (uint32_t)bytes[0] << 8 | bytes[1];
+}
+
+/* The sum of 16-bit words (RFC 1071), folded; with `to`, the bytes are copied there in the same pass. */
+static inline uint32_t sum(uint8_t *to, const uint8_t *p, Py_ssize_t size) {
+    uint64_t a = 0, b = 0, c = 0, d = 0, w[4];
+    for (; size >= 32; p += 32, size -= 32) {
+        memcpy(w, p, 32);
+        if (to) {
+            memcpy(to, w, 32);
+            to += 32;
+        }
+        a = plus(a, w[0]);
+        b = plus(b, w[1]);
+        c = plus(c, w[2]);
+        d = plus(d, w[3]);
+    }
+    memset(w, 0, 32);
+    memcpy(w, p, size);
+    if (to)
+        memcpy(to, p, size);
+    a = plus(plus(a, w[0]), plus(c, w[2]));
+    b = plus(plus(b, w[1]), plus(d, w[3]));
+    return folded(plus(a, b));
+}
+
+static uint32_t checksum(uint64_t total) {
+    while (total >> 16)
+        total = (total & 0xFFFF) + (total >> 16);
+    return 0xFFFF - (uint32_t)total;
+}
+
+/* What IPv6 needs for a length of TCP that its header has no room for: a jumbogram (RFC 2675). */
+static Py_ssize_t jumbo_of(Py_ssize_t head_size, Py_ssize_t length) {
+    return head_size == ETHERNET + 60 && length > MAX_LENGTH ? 8 : 0;
+}
+
+Py_ssize_t packet_block(Py_ssize_t head_size, Py_ssize_t payload, Py_ssize_t cut) {
+    Py_ssize_t jumbo = jumbo_of(head_size, 20 + payload + cut);
+    return 28 + ((head_size + jumbo + payload + 3) & ~(Py_ssize_t)3) + 12 + 4;
+}
+
+void packet_put(uint8_t *p, const Packet *what) {
+    Py_ssize_t length = 20 + what->size + what->cut; /* of the TCP segment */
+    Py_ssize_t jumbo = jumbo_of(what->head_size, length), head = what->head_size + jumbo, size = head + what->size;
+    Py_ssize_t padded = (size + 3) & ~(Py_ssize_t)3;
+    uint32_t whole = (uint32_t)packet_block(what->head_size, what->size, what->cut);
+    uint8_t *packet = p + 28, *tcp = packet + head - 20;
+    little32(p, 6);
+    little32(p + 4, whole);
+    little32(p + 8, what->interface);
+    little32(p + 12, (uint32_t)((uint64_t)what->time_ns >> 32));
+    little32(p + 16, (uint32_t)what->time_ns);
+    little32(p + 20, (uint32_t)size);
+    little32(p + 24, (uint32_t)(size + what->cut));
+    memcpy(packet, what->head, what->head_size - 20);
+    memcpy(tcp, what->head + what->head_size - 20, 20);
+    memset(packet + size, 0, padded - size);
+    uint8_t *ip = packet + ETHERNET;
+    /* The pseudo header: protocol and length, then the addresses. */
+    uint64_t total = 6 + (uint64_t)(length & 0xFFFF) + (uint64_t)(length >> 16);
+    if (what->head_size == ETHERNET + 40) {
+        put16(ip + 2, 20 + length > MAX_LENGTH ? 0 : (uint32_t)(20 + length));
+        put16(ip + 10, 0);
+        put16(ip + 10, checksum(sum(NULL, ip, 20)));
+        total += sum(NULL, ip + 12, 8);
+    } else {
+        put16(ip + 4, jumbo ? 0 : (uint32_t)length);
+        if (jumbo) {
+            ip[6] = 0; /* hop-by-hop options, with the length in them */
+            memcpy(ip + 40, "\6\0\xC2\4", 4);
+            put32(ip + 44, (uint32_t)(length + 8));
+        }
+        total += sum(NULL, ip + 8, 32);
+    }
+    put32(tcp + 4, what->sequence);
+    put32(tcp + 8, what->acknowledged);
+    tcp[13] = what->flags;
+    put16(tcp + 16, 0);
+    total += sum(NULL, tcp, 20);
+    total += sum(packet + head, what->payload, what->size);
+    put16(tcp + 16, checksum(total));
+    uint8_t *options = packet + padded;
+    memcpy(options, "\2\0\4\0", 4);
+    little32(options + 4, what->direction);
+    little32(options + 8, 0);
+    little32(options + 12, whole);
+}
+
+/* packet(head, sequence, acknowledged, flags, payload, interface, time_ns, direction) -> block */
+PyObject *packets_packet(PyObject *module, PyObject *const *a, Py_ssize_t given) {
+    (void)module;
+    if (given != 8 || !PyBytes_Check(a[0]) || !PyBytes_Check(a[4])) {
+        PyErr_SetString(PyExc_TypeError, "expected bytes, 3 numbers, bytes and 3 numbers");
+        return NULL;
+    }
+    uint64_t numbers[8] = {0};
+    for (int i = 1; i < 8; i++)
+        if (i != 4) {
+            numbers[i] = PyLong_AsUnsignedLongLongMask(a[i]);
+            if (numbers[i] == (uint64_t)-1 && PyErr_Occurred())
+                return NULL;
+        }
+    Py_ssize_t head = PyBytes_GET_SIZE(a[0]), payload = PyBytes_GET_SIZE(a[4]);
+    if ((head != ETHERNET + 40 && head != ETHERNET + 60) || payload > MAX_PAYLOAD) {
+        PyErr_SetString(PyExc_ValueError, "no head of a packet, or too large a payload");
+        return NULL;
+    }
+    PyObject *block = PyBytes_FromStringAndSize(NULL, packet_block(head, payload, 0));
+    if (!block)
+        return NULL;
+    Packet what = {
+        .head = (const uint8_t *)PyBytes_AS_STRING(a[0]), .head_size = head,
+        .payload = (const uint8_t *)PyBytes_AS_STRING(a[4]), .size = payload,
+        .sequence = (uint32_t)numbers[1], .acknowledged = (uint32_t)numbers[2], .flags = (uint8_t)numbers[3],
+        .interface = (uint32_t)numbers[5], .time_ns = (int64_t)numbers[6], .direction = (uint32_t)numbers[7],
+    };
+    packet_put((uint8_t *)PyBytes_AS_STRING(block), &what);
+    return block;
+}

@@ -1,0 +1,221 @@
+/* What the tracks of one recording share: how the messages of each API and version are read, and the counts. */
+#include "recording.h"
+#include <structmember.h>
+
+PyTypeObject *Tape_type;
+
+#define SMALL_ALL (4 << 20) /* bytes that are kept of a size */
+#define SPARE_MOST (64 << 20) /* of all together */
+
+/* Small frames come and go by the hundred thousand: their memory is of a few sizes, and lies in lists of its own. */
+static int small_of(Py_ssize_t size) {
+    int which = 0;
+    while ((Py_ssize_t)SMALL_LEAST << which < size)
+        which++;
+    return which;
+}
+
+Memory tape_memory(Tape *tape, Py_ssize_t size) {
+    if (size <= SMALL_MOST) {
+        int which = small_of(size);
+        Small *list = &tape->small[which];
+        void *found = list->first;
+        if (found) {
+            memcpy(&list->first, found, sizeof(void *));
+            list->count--;
+        } else
+            found = PyMem_RawMalloc((size_t)SMALL_LEAST << which);
+        return (Memory){found, (Py_ssize_t)SMALL_LEAST << which};
+    }
+    for (int i = tape->spares - 1; i >= 0; i--)
+        if (tape->spare[i].room >= size && tape->spare[i].room / 2 <= size) {
+            Memory found = tape->spare[i]; /* the one that was used last, as the processor may still have it */
+            tape->spares--;
+            memmove(&tape->spare[i], &tape->spare[i + 1], (size_t)(tape->spares - i) * sizeof(Memory));
+            tape->spared -= found.room;
+            return found;
+        }
+    return (Memory){PyMem_RawMalloc(size), size};
+}
+
+void tape_back(Tape *tape, uint8_t *bytes, Py_ssize_t room) {
+    if (bytes && room <= SMALL_MOST && room >= SMALL_LEAST) {
+        int which = small_of(room);
+        Small *list = &tape->small[which];
+        if ((Py_ssize_t)SMALL_LEAST << which == room && (list->count + 1) * room <= SMALL_ALL) {
+            memcpy(bytes, &list->first, sizeof(void *));
+            list->first = bytes;
+            list->count++;
+            return;
+        }
+    } else if (bytes && room > SMALL_MOST && tape->spares < SPARES && tape->spared + room <= SPARE_MOST) {
+        tape->spare[tape->spares++] = (Memory){bytes, room};
+        tape->spared += room;
+        return;
+    }
+    PyMem_RawFree(bytes);
+}
+
+Shape *tape_shape(Tape *tape, int direction, int key, int version) {
+    if (key < 0 || key >= MOST_KEYS || version < 0 || version >= MOST_VERSIONS)
+        return NULL;
+    Shape **row = &tape->rows[direction][key];
+    if (!*row && !(*row = PyMem_RawCalloc(MOST_VERSIONS, sizeof(Shape))))
+        return NULL;
+    Shape *shape = &(*row)[version];
+    if (shape->known)
+        return shape->known > 0 ? shape : NULL;
+    shape->known = -1;
+    PyObject *found = PyObject_CallFunction(tape->find, "iii", direction, key, version), *reader;
+    int header, acks;
+    if (found && found != Py_None && PyArg_ParseTuple(found, "iOp", &header, &reader, &acks) &&
+        Py_TYPE(reader) == Reader_type && ((Reader *)reader)->sinks >= 0 && ((Reader *)reader)->sinks <= MOST_CODES) {
+        *shape = (Shape){.known = 1, .header = (uint8_t)header, .acks = (uint8_t)acks, .reader = (Reader *)Py_NewRef(reader)};
+    }
+    Py_XDECREF(found);
+    PyErr_Clear(); /* what cannot be found needs care, whatever the reason */
+    return shape->known > 0 ? shape : NULL;
+}
+
+/* knows(api key, api version): whether requests and responses of it need no care */
+static PyObject *Tape_knows(PyObject *self, PyObject *const *a, Py_ssize_t given) {
+    if (given != 2) {
+        PyErr_SetString(PyExc_TypeError, "knows takes 2 numbers");
+        return NULL;
+    }
+    long key = PyLong_AsLong(a[0]), version = PyLong_AsLong(a[1]);
+    if (PyErr_Occurred())
+        return NULL;
+    if (key < 0 || key >= MOST_KEYS || version < 0 || version >= MOST_VERSIONS)
+        Py_RETURN_FALSE;
+    Tape *tape = (Tape *)self;
+    return PyBool_FromLong(tape_shape(tape, 0, (int)key, (int)version) && tape_shape(tape, 1, (int)key, (int)version));
+}
+
+typedef struct {
+    uint8_t bytes[20];
+    uint64_t offset;
+} Entry;
+
+static int by_offset(const void *a, const void *b) {
+    uint64_t x = ((const Entry *)a)->offset, y = ((const Entry *)b)->offset;
+    return x < y ? -1 : x > y;
+}
+
+static void little(uint8_t *p, uint64_t value, int size) {
+    for (int i = 0; i < size; i++)
+        p[i] = (uint8_t)(value >> 8 * i);
+}
+
+/* waiting(tracks): the requests in flight as the entries of a sync block (docs/formats.md), in the order of the file */
+static PyObject *Tape_waiting(PyObject *self, PyObject *tracks) {
+    (void)self;
+    if (!PyList_Check(tracks)) {
+        PyErr_SetString(PyExc_TypeError, "expected a list of tracks");
+        return NULL;
+    }
+    Py_ssize_t count = 0;
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(tracks); i++) {
+        if (Py_TYPE(PyList_GET_ITEM(tracks, i)) != Track_type) {
+            PyErr_SetString(PyExc_TypeError, "expected a list of tracks");
+            return NULL;
+        }
+        count += ((Track *)PyList_GET_ITEM(tracks, i))->count;
+    }
+    Entry *entries = PyMem_Malloc((count ? count : 1) * sizeof(Entry)), *entry = entries;
+    PyObject *packed = PyBytes_FromStringAndSize(NULL, count * 20);
+    if (!entries || !packed) {
+        PyMem_Free(entries);
+        Py_XDECREF(packed);
+        return PyErr_NoMemory();
+    }
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(tracks); i++) {
+        Track *track = (Track *)PyList_GET_ITEM(tracks, i);
+        for (Py_ssize_t n = 0; n < track->count; n++, entry++) {
+            const Waiting *w = waiting_at(track, n);
+            little(entry->bytes, track->number, 4);
+            little(entry->bytes + 4, (uint32_t)w->id, 4);
+            little(entry->bytes + 8, (uint16_t)w->key, 2);
+            little(entry->bytes + 10, (uint16_t)w->version, 2);
+            little(entry->bytes + 12, (uint64_t)w->offset, 8);
+            entry->offset = (uint64_t)w->offset;
+        }
+    }
+    qsort(entries, count, sizeof(Entry), by_offset);
+    for (Py_ssize_t n = 0; n < count; n++)
+        memcpy(PyBytes_AS_STRING(packed) + 20 * n, entries[n].bytes, 20);
+    PyMem_Free(entries);
+    return packed;
+}
+
+static PyObject *Tape_new(PyTypeObject *type, PyObject *arguments, PyObject *keywords) {
+    (void)keywords;
+    PyObject *find;
+    Py_ssize_t keep = 0;
+    if (!PyArg_ParseTuple(arguments, "O|n", &find, &keep))
+        return NULL;
+    Tape *self = (Tape *)type->tp_alloc(type, 0);
+    if (self) {
+        self->find = Py_NewRef(find);
+        self->keep = keep;
+    }
+    return (PyObject *)self;
+}
+
+static void Tape_dealloc(PyObject *self) {
+    PyTypeObject *type = Py_TYPE(self);
+    Tape *tape = (Tape *)self;
+    for (int direction = 0; direction < 2; direction++)
+        for (int key = 0; key < MOST_KEYS; key++) {
+            Shape *row = tape->rows[direction][key];
+            for (int version = 0; row && version < MOST_VERSIONS; version++)
+                Py_XDECREF(row[version].reader);
+            PyMem_RawFree(row);
+        }
+    for (int which = 0; which < SMALLS; which++)
+        while (tape->small[which].first) {
+            void *first = tape->small[which].first;
+            memcpy(&tape->small[which].first, first, sizeof(void *));
+            PyMem_RawFree(first);
+        }
+    while (tape->spares)
+        PyMem_RawFree(tape->spare[--tape->spares].bytes);
+    Py_XDECREF(tape->find);
+    type->tp_free(self);
+    Py_DECREF(type);
+}
+
+static PyMethodDef methods[] = {
+    {"knows", (PyCFunction)(void (*)(void))Tape_knows, METH_FASTCALL, NULL},
+    {"waiting", Tape_waiting, METH_O, NULL},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyMemberDef members[] = {
+    {"frames", T_PYSSIZET, offsetof(Tape, frames), READONLY, NULL},
+    {"exchanges", T_PYSSIZET, offsetof(Tape, exchanges), READONLY, NULL},
+    {"errors", T_PYSSIZET, offsetof(Tape, errors), READONLY, NULL},
+    {"reason", T_INT, offsetof(Tape, reason), READONLY, NULL},
+    {"counting", T_INT, offsetof(Tape, counting), 0, NULL},
+    {NULL, 0, 0, 0, NULL},
+};
+
+static PyType_Slot slots[] = {
+    {Py_tp_new, Tape_new}, {Py_tp_dealloc, Tape_dealloc}, {Py_tp_methods, methods}, {Py_tp_members, members}, {0, NULL},
+};
+
+static PyType_Spec spec = {"barnabas.captures._native.Tape", sizeof(Tape), 0, Py_TPFLAGS_DEFAULT, slots};
+
+PyTypeObject *tape_type(void) { return Tape_type = (PyTypeObject *)PyType_FromSpec(&spec); }
+
+int recording_ready(PyObject *module) {
+    struct {
+        const char *name;
+        PyTypeObject *type;
+    } made[] = {{"Buffer", buffer_type()}, {"Tape", tape_type()}, {"Track", track_type()}};
+    for (int i = 0; i < 3; i++) {
+        if (!made[i].type || PyModule_AddObjectRef(module, made[i].name, (PyObject *)made[i].type) < 0)
+            return 0; /* the types are kept for as long as the process lives, as the module is */
+    }
+    return 1;
+}

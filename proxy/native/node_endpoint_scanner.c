@@ -1,0 +1,227 @@
+/* What follows a bulk response to its node endpoints, in pieces as they come: what proxy/addressing/node_endpoint_scanner.py's PlainTail does, in C. */
+#include "decoder/native/cursor.h"
+#include "relay.h"
+
+PyTypeObject *Tail_type;
+
+/* What the next number is; PRESENT is a byte as it stands. */
+enum { COUNT, LENGTH, PRESENT, TAGS, TAG, TAG_SIZE };
+
+#define BEYOND ((int64_t)1 << 50) /* more than any frame: nothing that is counted may overflow */
+
+static void begin(Tail *tail, int what) {
+    tail->what = what;
+    tail->number = 0;
+    tail->shift = 0;
+}
+
+static void pass_over(Tail *tail, int64_t size) {
+    if (size > 0)
+        tail->skip = size < BEYOND - tail->skip ? tail->skip + size : BEYOND;
+}
+
+/* A value that is no array and is there. Whether a number has to be read before it goes on. */
+static int begin_value(Tail *tail, const Field *field) {
+    if (field->type == STRUCT)
+        tail->levels[tail->depth++] = (TailLevel){.plan = field->sub};
+    else if (field->type < STRING)
+        pass_over(tail, SIZE[field->type]);
+    else
+        begin(tail, LENGTH);
+    return field->type > UUID && field->type != STRUCT;
+}
+
+/* To the next number, or to the end. */
+static void go_on(Tail *tail) {
+    for (;;) {
+        TailLevel *level = &tail->levels[tail->depth - 1];
+        if (level->items) {
+            level->items--;
+            if (begin_value(tail, level->array))
+                return;
+            continue;
+        }
+        if (tail->depth == 1 && level->at == tail->stop) {
+            tail->done = 1;
+            return;
+        }
+        if (level->at == level->plan->untagged) {
+            begin(tail, TAGS);
+            return;
+        }
+        const Field *field = &level->plan->fields[level->at++];
+        level->array = field;
+        if (field->array || (field->type == STRUCT && field->nullable)) {
+            begin(tail, field->array ? COUNT : PRESENT);
+            return;
+        }
+        if (begin_value(tail, field))
+            return;
+    }
+}
+
+/* The number is whole. */
+static void take_number(Tail *tail) {
+    int64_t number = tail->number;
+    TailLevel *level = &tail->levels[tail->depth - 1];
+    switch (tail->what) {
+    case COUNT:
+        if (level->array->type < STRING)
+            pass_over(tail, (number - 1) * SIZE[level->array->type]);
+        else if (number > 1)
+            level->items = number - 1;
+        go_on(tail);
+        return;
+    case PRESENT:
+        if (number & 0x80 || !begin_value(tail, level->array))
+            go_on(tail);
+        return;
+    case LENGTH:
+        pass_over(tail, number - 1);
+        go_on(tail);
+        return;
+    case TAGS:
+        tail->tags = number;
+        break;
+    case TAG:
+        begin(tail, TAG_SIZE);
+        return;
+    default:
+        pass_over(tail, number);
+        tail->tags--;
+    }
+    if (tail->tags) {
+        begin(tail, TAG);
+        return;
+    }
+    if (tail->header)
+        tail->header = 0;
+    else
+        tail->depth--;
+    go_on(tail);
+}
+
+int64_t tail_feed(Tail *tail, const uint8_t *data, int64_t size) {
+    int64_t at = 0;
+    while (at < size) {
+        if (tail->skip) {
+            int64_t passed = tail->skip < size - at ? tail->skip : size - at;
+            at += passed;
+            tail->skip -= passed;
+        } else if (!tail->done) {
+            uint8_t byte = data[at++];
+            if (tail->what == PRESENT)
+                tail->number = byte;
+            else {
+                tail->number |= (int64_t)(byte & 0x7F) << tail->shift;
+                tail->shift += 7;
+                if (byte >= 0x80 && tail->shift <= 35)
+                    continue;
+            }
+            take_number(tail);
+        }
+        if (tail->done && !tail->skip)
+            return at;
+    }
+    return -1;
+}
+
+/* ---- for Python */
+
+static PyObject *Tail_feed(PyObject *self, PyObject *data) {
+    Py_buffer view;
+    if (PyObject_GetBuffer(data, &view, PyBUF_SIMPLE) < 0)
+        return NULL;
+    int64_t at = tail_feed((Tail *)self, view.buf, view.len);
+    PyBuffer_Release(&view);
+    return PyLong_FromLongLong(at);
+}
+
+static PyObject *Tail_skip(PyObject *self, PyObject *count) {
+    Tail *tail = (Tail *)self;
+    long long size = PyLong_AsLongLong(count);
+    if (size == -1 && PyErr_Occurred())
+        return NULL;
+    if (size < 0 || size > tail->skip) {
+        PyErr_SetString(PyExc_ValueError, "there is something to be looked at");
+        return NULL;
+    }
+    tail->skip -= size;
+    Py_RETURN_NONE;
+}
+
+static PyObject *Tail_skipping(PyObject *self, void *closure) {
+    (void)closure;
+    return PyLong_FromLongLong(((Tail *)self)->skip);
+}
+
+static PyObject *Tail_tagged(PyObject *self, void *closure) {
+    (void)closure;
+    return PyBool_FromLong(((Tail *)self)->tagged);
+}
+
+static int depth_of(const Struct *plan) {
+    int most = 0;
+    for (Py_ssize_t i = 0; i < plan->untagged; i++) {
+        int depth = plan->fields[i].type == STRUCT ? depth_of(plan->fields[i].sub) : 0;
+        most = depth > most ? depth : most;
+    }
+    return most + 1;
+}
+
+/* Tail(reader, number of the field at which it ends: the endpoints, or behind the last where they are tagged; tagged) */
+static PyObject *Tail_new(PyTypeObject *type, PyObject *arguments, PyObject *keywords) {
+    (void)keywords;
+    PyObject *reader;
+    Py_ssize_t stop;
+    int tagged;
+    if (!PyArg_ParseTuple(arguments, "O!np", Reader_type, &reader, &stop, &tagged))
+        return NULL;
+    const Struct *root = ((Reader *)reader)->root;
+    if (stop < 0 || stop > root->untagged || depth_of(root) > TAIL_LEVELS) {
+        PyErr_SetString(PyExc_ValueError, "this cannot be followed");
+        return NULL;
+    }
+    Tail *self = (Tail *)type->tp_alloc(type, 0);
+    if (!self)
+        return NULL;
+    self->reader = Py_NewRef(reader);
+    self->tagged = tagged;
+    self->stop = stop;
+    self->skip = 4; /* correlation id */
+    self->header = self->depth = 1;
+    self->levels[0].plan = root;
+    begin(self, TAGS);
+    return (PyObject *)self;
+}
+
+static void Tail_dealloc(PyObject *self) {
+    PyTypeObject *type = Py_TYPE(self);
+    Py_XDECREF(((Tail *)self)->reader);
+    type->tp_free(self);
+    Py_DECREF(type);
+}
+
+static PyMethodDef methods[] = {
+    {"feed", Tail_feed, METH_O, NULL},
+    {"skip", Tail_skip, METH_O, NULL},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyGetSetDef getset[] = {
+    {"skipping", Tail_skipping, NULL, NULL, NULL},
+    {"tagged", Tail_tagged, NULL, NULL, NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
+static PyType_Slot slots[] = {
+    {Py_tp_new, Tail_new}, {Py_tp_dealloc, Tail_dealloc}, {Py_tp_methods, methods}, {Py_tp_getset, getset}, {0, NULL},
+};
+
+static PyType_Spec spec = {"barnabas.proxy._native.Tail", sizeof(Tail), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, slots};
+
+int node_endpoint_scanner_ready(PyObject *module) {
+    PyObject *type = PyType_FromSpec(&spec);
+    Tail_type = (PyTypeObject *)type; /* kept for good */
+    return type && PyModule_AddObjectRef(module, "Tail", type) == 0;
+}

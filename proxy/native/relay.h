@@ -1,0 +1,88 @@
+/* What the files of the relay share: the types of mover.c, half_connection.c, header_prefix.c, node_endpoint_scanner.c and ring.c. */
+#ifndef BARNABAS_RELAY_H
+#define BARNABAS_RELAY_H
+
+#include "constants.h"
+#include "correlation_queue.h"
+
+/* header_prefix.c */
+/* Of the frame of which `here` bytes are at `p`; NULL, perhaps without an exception: there is none. */
+PyObject *header_prefix_of(PyObject *readers, int request, uint32_t keyver, const uint8_t *p, int64_t here);
+int header_prefix_ready(PyObject *module);
+
+/* node_endpoint_scanner.c: as proxy/addressing/node_endpoint_scanner.py has it */
+#define TAIL_LEVELS 8
+
+typedef struct {
+    const Struct *plan;
+    Py_ssize_t at;      /* the next of its fields */
+    const Field *array; /* the last one that was begun */
+    int64_t items;      /* of it that are still to come */
+} TailLevel;
+
+typedef struct {
+    PyObject_HEAD
+    PyObject *reader;
+    int tagged, done, header; /* header: its tags come first */
+    int what, shift, depth;
+    Py_ssize_t stop;
+    int64_t number, tags, skip;
+    TailLevel levels[TAIL_LEVELS];
+} Tail;
+
+extern PyTypeObject *Tail_type;
+int64_t tail_feed(Tail *tail, const uint8_t *data, int64_t size); /* the place where the endpoints begin, or -1 */
+int node_endpoint_scanner_ready(PyObject *module);
+
+/* ring.c: the writer's side of proxy/ring/ring.py */
+
+typedef struct {
+    PyObject_HEAD
+    Py_buffer map;
+    uint64_t *words;
+    uint8_t *slots, *data;
+    uint64_t size, mask;
+    uint64_t sequence, position, total;
+    uint64_t limit_position, limit_sequence, overrun_until, ask_again, read_until, rewound_to;
+    int bells, bell_word[RING_READERS], bell[RING_READERS];
+} RingPen;
+
+extern PyTypeObject *RingPen_type;
+int ring_has_room(RingPen *pen);
+uint64_t ring_space(RingPen *pen, uint64_t size, uint64_t *room); /* the offset in `data` */
+void ring_take(RingPen *pen, uint64_t kind, uint64_t connection, uint64_t direction, uint64_t time_ns, uint64_t length,
+               uint64_t first, uint64_t stream);
+void ring_sound(RingPen *pen);
+int ring_snapshot_wanted(RingPen *pen, int forget);
+
+/* half_connection.c: what Python and C know of connections */
+#define UNSEEN -2 /* of a socket: it was not asked yet for its file descriptor */
+
+/* What is known of a direction; the attributes are described in proxy/relay/half_connection.py. */
+typedef struct {
+    PyObject_HEAD
+    char state, readable, hangup, opaque, paused, begun; /* state: as proxy/relay/states.py */
+    int direction, waits, source_fd, sink_fd; /* -1: no plain socket, UNSEEN: not looked at yet */
+    long long position, left, hold_left;
+    long long last_id; /* -1: none */
+    PyObject *connection, *source, *sink, *pending, *hold, *tail, *skeleton, *last_head, *foreign, *part, *carry;
+} HalfConnection;
+
+/* What both directions of a connection share; see proxy/relay/connection.py. */
+typedef struct {
+    PyObject_HEAD
+    char inlined, draining;
+    long long number, answer_bytes;
+    PyObject *in_flight, *blinded, *dialect, *heads, *response;
+} Connection;
+
+extern PyTypeObject *HalfConnection_type, *Connection_type;
+void object_free(PyObject *self, int (*clear)(PyObject *));
+
+/* 0: an exception is set */
+int ring_ready(PyObject *module);
+int half_connection_ready(PyObject *module);
+int mover_ready(PyObject *module);
+int ring_feed_ready(PyObject *module); /* ring_feed.c: the way back out of the ring */
+
+#endif
