@@ -22,7 +22,7 @@ BIN := $(VENV)/bin
 CACHE := .cache
 PRODUCT := decoder captures plugins proxy ui
 # the accelerator is built by the installation: a newer one is installed again
-NATIVE := setup.py $(wildcard */native/*.[ch]) $(wildcard */native/*.py)
+NATIVE := setup.py $(wildcard */native/*.[ch])
 APT_GET = $$( [ "$$(id -u)" = 0 ] || echo sudo ) env DEBIAN_FRONTEND=noninteractive apt-get -qq
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
@@ -85,7 +85,7 @@ lint: $(VENV)/.test ## ruff, mypy and the layer rules
 	cd $(CACHE)/types && ../../$(BIN)/mypy --config-file ../../pyproject.toml --cache-dir ../../.mypy_cache \
 		$(addprefix barnabas/,$(PRODUCT)); status=$$?; wait; exit $$status
 	@echo "==> layers"
-	@$(BIN)/lint-imports
+	@PYTHONPATH=tests $(BIN)/lint-imports
 
 broker: $(CACHE)/.broker $(CACHE)/broker/classes.jsa ## fetch Apache Kafka for the tests (Java 17, Maven)
 

@@ -6,32 +6,14 @@ the frame size in the comparison that is made anyway.
 
 from __future__ import annotations
 
-import os
-import resource
-import time
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..decoder.frame import MAX_FRAME
 from .addressing.address_map import EXPIRY_SECONDS, MOST_BROKERS
 from .addressing.destinations import Allowed
-from .events import ConnectionsFull, FewFiles, FilesUsedUp, IdleClosed
-from .relay import half_connection
-
-if TYPE_CHECKING:
-    from .relay.connection import Connection
-    from .relay.loop import Relay
 
 OVERSIZE = ("pass", "close")
-FEW = 1000
-"""Without --max-connections: warn when there are files for fewer connections than this."""
-FULL_EVERY = 10.0
-"""Seconds between two events that say there is no room for more clients."""
-_SPARE_FILES = 8
-"""For listeners of brokers that are not known yet."""
-_NEXT_FILES = 4
-"""A client is accepted if so many files can be had: its own, the one to the broker, and some for what else may come."""
-
 
 @dataclass(frozen=True, slots=True)
 class Limits:
@@ -68,87 +50,3 @@ class Limits:
 
     def settings(self) -> dict[str, Any]:
         return asdict(self)
-
-
-class Guard:
-    """Keeps the limits in a relay."""
-
-    def __init__(self, relay: Relay, settings: dict[str, Any]) -> None:
-        self.limits = Limits(**settings)
-        self._relay = relay
-        self._moved: dict[int, tuple[int, float]] = {}
-        """Connection -> (bytes so far, since when it is so many)."""
-        self._told_full = self._told_short = -FULL_EVERY
-        # The halves compare with this number once per frame: a name of their module is the quickest to look up.
-        half_connection.MAX_FRAME = self.limits.max_frame
-
-    def warn_of_few_files(self, workers: int = 1) -> None:
-        """Each connection takes two files. The soft limit, of each worker, has been raised to the hard one by now."""
-        files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-        if files == resource.RLIM_INFINITY:
-            return
-        try:
-            spare = len(os.listdir("/dev/fd")) + _SPARE_FILES
-        except OSError:
-            spare = 4 * _SPARE_FILES
-        possible = max((files - spare) // 2, 0) * workers
-        if possible < (self.limits.max_connections or FEW):
-            self._relay.emit(FewFiles(files, possible, self.limits.max_connections))
-
-    def most_brokers(self) -> int:
-        """How many listeners brokers may have: half of the files are for connections."""
-        files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-        most = self.limits.max_brokers
-        return most if files == resource.RLIM_INFINITY else max(min(most, files // 2), 1)
-
-    def full(self, connections: int) -> bool:
-        """Whether no more clients may be accepted now."""
-        return 0 < self.limits.max_connections <= connections
-
-    def tell_full(self) -> None:
-        """Say so, but not for every client."""
-        now = time.monotonic()
-        if now - self._told_full > FULL_EVERY:
-            self._told_full = now
-            self._relay.emit(ConnectionsFull(self.limits.max_connections))
-
-    def short_of_files(self, listener: int) -> bool:
-        """Whether the system would refuse the files of another connection: a client that was accepted then would only
-        be turned away. It is tried, as pipes, listeners and all else that is open change the number that is left."""
-        tried: list[int] = []
-        try:
-            while len(tried) < _NEXT_FILES:
-                tried.append(os.dup(listener))
-        except OSError:
-            return True
-        finally:
-            for file in tried:
-                os.close(file)
-        return False
-
-    def tell_short_of_files(self) -> None:
-        """Say so, but not for every client."""
-        now = time.monotonic()
-        if now - self._told_short > FULL_EVERY:
-            self._told_short = now
-            files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-            self._relay.emit(FilesUsedUp(len(self._relay.connections), files))
-
-    def tick(self, now: float, connections: list[Connection]) -> None:
-        """About once a second: close what is idle."""
-        longest = self.limits.idle_seconds
-        if not longest:
-            return
-        before, self._moved = self._moved, {}
-        for connection in connections:
-            if not connection.established:
-                continue
-            moved = connection.request.position + connection.response.position
-            known, since = before.get(connection.number, (-1, now))
-            if moved != known:
-                since = now
-            elif now - since >= longest:
-                self._relay.emit(IdleClosed(connection.number, connection.peer, longest))
-                connection.close("fin")
-                continue
-            self._moved[connection.number] = (moved, since)

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from barnabas.decoder import accelerator
+from harness.import_contracts import strongly_connected
 from harness.waiting import PATIENCE
 
 NOT_PACKED = {"tests", "bench", "docs"}
@@ -190,3 +191,8 @@ def test_the_wheel_installs_and_every_module_imports(tree, repository, tmp_path)
     modules = {path.with_suffix("") for path in map(Path, zipfile.ZipFile(wheel).namelist()) if path.suffix == ".py"}
     names = {".".join(path.parts).removesuffix(".__init__") for path in modules if path.name != "__main__"}
     assert set(imported) >= names - {"barnabas"}
+
+
+def test_circles_of_imports_are_found():
+    graph = {"a": ["b"], "b": ["c", "d"], "c": ["a"], "d": ["e"], "e": ["d"], "f": ["a", "f"], "g": []}
+    assert sorted(strongly_connected(graph)) == [["a", "b", "c"], ["d", "e"], ["f"], ["g"]]

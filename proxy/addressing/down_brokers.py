@@ -16,8 +16,7 @@ from ..events import Address, BrokersDown, show
 from .resolver import Answer
 
 if TYPE_CHECKING:
-    from ..relay.connection import Connection
-    from ..relay.loop import Relay
+    from ..relay.interfaces import Connection, Relay
 
 
 def refused() -> OSError:

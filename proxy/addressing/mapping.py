@@ -11,7 +11,7 @@ from .sni_address_map import NamedBrokers
 from .transparent import Unchanged
 
 if TYPE_CHECKING:
-    from ..relay.loop import Relay
+    from ..relay.interfaces import Relay
 
 
 def make_address_map(relay: Relay, own: Address, settings: dict[str, Any]) -> AddressMap:

@@ -13,7 +13,7 @@ from .address_map import reason
 from .resolver import Answer
 
 if TYPE_CHECKING:
-    from ..relay.loop import Relay
+    from ..relay.interfaces import Relay
 
 NAMES_SECONDS = 1.0
 """How long a response waits at most for the names in it to be looked up, all together."""

@@ -5,13 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from .api import Handler
 from .bounds import LINE, NUMBER_IN_PATH, Bounds
 from .schemas import SCHEMAS, ref
-
-if TYPE_CHECKING:
-    from .routes import Route
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +52,21 @@ ERRORS = {
     500: "A fault of this program.",
     503: "The process that would have to answer does not run, or too much is being asked.",
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """One endpoint. `gives`: the name of the answer's schema in `schemas.SCHEMAS`, or a media type with a slash."""
+
+    method: str
+    path: str
+    handler: Handler
+    summary: str
+    gives: str
+    queries: tuple[Query, ...] = ()
+    body: Body | None = None
+    status: tuple[int, ...] = (200,)
+    errors: tuple[int, ...] = ()
 
 
 def document(routes: Iterable[Route], version: str) -> dict[str, Any]:

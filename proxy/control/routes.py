@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from aiohttp import web
 
 from . import openapi, seeing, steering
-from .api import Api, Handler, answer
+from .api import Api, answer
 from .bounds import CURSOR, HITS, HITS_SEEN, HITS_TIMEOUT, LIMIT, WAIT
-from .openapi import Body, Query
+from .openapi import Body, Query, Route
 
 _FILTER = Query("filter", "string", "The filter language; all exchanges without.")
 _SINCE = Query("since", "integer", "A cursor (`next` of the last answer): only what is newer.", bounds=CURSOR)
@@ -19,21 +18,6 @@ _WAIT = Query("wait", "number", "Wait so many seconds for something to come.", b
 _BODIES = Query("bodies", "boolean", "Decoded requests and responses, too.")
 _KINDS = Query("kinds", "string", "Names of events, separated by commas; all without.")
 _LAST = Query("Last-Event-ID", "string", "The id of the last event that was read: the stream goes on behind it.", "header")
-
-
-@dataclass(frozen=True, slots=True)
-class Route:
-    """One endpoint. `gives`: the name of the answer's schema in `schemas.SCHEMAS`, or a media type with a slash."""
-
-    method: str
-    path: str
-    handler: Handler
-    summary: str
-    gives: str
-    queries: tuple[Query, ...] = ()
-    body: Body | None = None
-    status: tuple[int, ...] = (200,)
-    errors: tuple[int, ...] = ()
 
 
 async def _described(api: Api, request: web.Request) -> web.Response:

@@ -16,8 +16,7 @@ from ..clock import now_ns
 from .impaired_sockets import Nowhere, Paced
 
 if TYPE_CHECKING:
-    from ..relay.connection import Connection
-    from ..relay.half_connection import HalfConnection
+    from ..relay.interfaces import Connection, HalfConnection
 
 SENT_WITHIN = 5.0
 """Seconds for what stands before a cut to be taken by its receiver."""

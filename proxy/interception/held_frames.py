@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ...decoder.filter import Filter
 
 if TYPE_CHECKING:
-    from ..relay.connection import Connection
-    from .intercepts import Intercepts
+    from ..relay.interfaces import Connection
 
 
 @dataclass(slots=True)
@@ -42,13 +41,19 @@ class Intercept:
         }
 
 
+class Budget(Protocol):
+    """What counts the bytes of kept requests (`Intercepts`)."""
+
+    bytes: int
+
+
 @dataclass(slots=True)
 class Kept:
     """A request that is kept until its response comes. Frames with their sizes."""
 
     frame: bytes
     time_ns: int
-    budget: Intercepts
+    budget: Budget
 
     def __post_init__(self) -> None:
         self.budget.bytes += len(self.frame)

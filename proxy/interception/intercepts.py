@@ -24,10 +24,8 @@ from .held_frames import Held, Intercept, Kept
 from .request_frames import exchange_of
 
 if TYPE_CHECKING:
-    from ..relay.connection import Connection
     from ..relay.correlation import InFlight
-    from ..relay.half_connection import HalfConnection
-    from ..relay.loop import Relay
+    from ..relay.interfaces import Connection, HalfConnection, Relay
 
 HELD_BYTES = 32 << 20
 """Most bytes of frames that wait for a decision, and of requests that are kept for their responses."""
@@ -159,7 +157,7 @@ class Intercepts:
     ) -> bool:
         """Whether a response is held; `frame` is what the client would get."""
         kept = entry.kept
-        if kept is None or not self._all or connection.response.paused:
+        if not isinstance(kept, Kept) or not self._all or connection.response.paused:
             return False
         exchange = exchange_of(connection, kept.frame, kept.time_ns)
         exchange.response, exchange.response_time_ns, exchange.state = frame[4:], now, State.PAIRED

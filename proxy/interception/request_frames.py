@@ -11,7 +11,7 @@ from ..events import show
 from .frame_editor import PRODUCE, produce_acks
 
 if TYPE_CHECKING:
-    from ..relay.connection import Connection
+    from ..relay.interfaces import Connection
 
 
 _HEAD = struct.Struct(">hhih").unpack_from

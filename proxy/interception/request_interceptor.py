@@ -36,8 +36,7 @@ from .response_interceptor import decide_early
 
 if TYPE_CHECKING:
     from ...plugins.book import RuleBook
-    from ..relay.connection import Connection
-    from ..relay.half_connection import HalfConnection
+    from ..relay.interfaces import Connection, HalfConnection
 
 
 def _signed(correlation: int) -> int:

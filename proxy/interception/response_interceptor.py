@@ -12,8 +12,8 @@ from ...plugins.fate import Fate
 from ..addressing.node_endpoint_scanner import Tail, blind
 from ..events import Capped, Undecoded
 from ..negotiation import version_adapter
-from ..plugged.own_request import OwnRequest
 from ..relay.correlation import CORRELATION, REQUEST, InFlight, entry_id, key_and_version
+from ..relay.interfaces import OwnRequest, Seen
 from . import fault_executor
 from .frame_editor import ADDRESS_APIS, API_VERSIONS, ENDPOINT_APIS, ENDPOINT_LIMIT, framed, names_brokers
 from .header_prefix import Skeleton, fleshed
@@ -21,8 +21,7 @@ from .request_frames import exchange_of
 from .response_interest import is_quiet
 
 if TYPE_CHECKING:
-    from ..relay.connection import Connection
-    from ..relay.half_connection import HalfConnection
+    from ..relay.interfaces import Connection, HalfConnection
 
 SEEN_THROUGH = 4096
 """Bytes of a frame that have to be missing, to be looked at before they are there."""
@@ -79,7 +78,7 @@ class ResponseInterceptor:
         unknown = connection.relay.editor.unknown_names(frame, key, version) if names_brokers(key, version) else ()
 
         def go_on(later: int) -> None:
-            connection.answers.seen = plugged
+            connection.answers.seen = plugged if isinstance(plugged, Seen) else None
             self._known(entry, heard, frame, fate, exchange, later)
 
         if unknown:

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 from ...plugins.answers import METADATA
 from ..negotiation import version_adapter
-from ..plugged.questions import Seen
 from ..relay.correlation import REQUEST, InFlight
+from ..relay.interfaces import Seen
 from . import fault_executor
 
 if TYPE_CHECKING:
-    from ..relay.connection import Connection
+    from ..relay.interfaces import Connection
 
 
 class ResponseOrderer:

@@ -1,6 +1,9 @@
 """`GET /metrics`, and nothing else: the smallest HTTP server that a scraper needs, inside the meter's loop.
 
 It holds no secrets and takes nothing, so it asks for no token. Everything is bounded: clients, their requests, time.
+
+Why not a library: `prometheus_client` serves with a thread for each client and bounds neither; `aiohttp` waits for a request's head
+without end, and would add 12 MiB to the process's 37 and half again to its start (0.46 s of CPU for 0.30 s).
 """
 
 from __future__ import annotations

@@ -25,9 +25,7 @@ from ..interception.frame_editor import API_VERSIONS, framed
 
 if TYPE_CHECKING:
     from ..events import Address
-    from ..relay.connection import Connection
-    from ..relay.loop import Relay
-    from .version_negotiation import Spoken
+    from ..relay.interfaces import Connection, Relay, VersionNegotiation
 
 ANSWERED_WITHIN = 3_000_000_000
 """Nanoseconds for a broker to answer ApiVersions."""
@@ -142,7 +140,7 @@ class ApiVersionsProbe:
 class VersionsPending:
     """Stands in for the dialect of a connection until it is known what its broker offers."""
 
-    def __init__(self, spoken: Spoken, connection: Connection) -> None:
+    def __init__(self, spoken: VersionNegotiation, connection: Connection) -> None:
         self._spoken = spoken
         self._connection = connection
         self._then: Callable[[int], None] | None = None

@@ -15,6 +15,7 @@ from __future__ import annotations
 import random
 import socket
 import time
+from collections.abc import Collection
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -29,8 +30,7 @@ from .security import ServerContexts, TlsConfig, client_context, restore
 from .tls import TlsFault, TlsSocket
 
 if TYPE_CHECKING:
-    from ..relay.connection import Connection
-    from ..relay.loop import Relay
+    from ..relay.interfaces import Connection, Relay
 
 RENEW_AT = (0.80, 0.90)
 """The part of a session after which to log in again: some jitter, as Kafka's own clients have it."""
@@ -216,7 +216,7 @@ class Security:
             self.relay.emit(UpstreamFailed(connection.number, connection.broker, connection.stage))
             connection.give_up("login" if "login" in connection.stage else "tls")
 
-    def tick(self, now: float, connections: list[Connection]) -> None:
+    def tick(self, now: float, connections: Collection[Connection]) -> None:
         """About once a second."""
         if self.tls is not None and self.tls.brokers and self.tls.broker_insecure and now - self._reminded > REMIND_SECONDS:
             self._reminded = now

@@ -23,8 +23,8 @@ from .api_versions_probe import ABOUT, ASKING, pending
 if TYPE_CHECKING:
     from typing import Any
 
-    from ..relay.connection import Connection
-    from ..relay.half_connection import HalfConnection
+    from ..relay.interfaces import Connection, HalfConnection
+
 
 OWN_IDS = 0x7F000000
 """Correlation ids of requests that are the proxy's own begin here; clients count from 0 or 1."""

@@ -20,8 +20,7 @@ from .version_adapter import speak
 
 if TYPE_CHECKING:
     from ..addressing.resolver import SocketAddress
-    from ..relay.connection import Connection
-    from ..relay.loop import Relay
+    from ..relay.interfaces import Connection, Relay
 
 Offers = Mapping[int, tuple[int, int]]
 BELIEVED_FOR = 60.0

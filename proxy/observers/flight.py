@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...decoder import Exchange, ExchangeDone, facts
 from ...decoder.filter import Filter, compile
@@ -16,9 +16,7 @@ from ...decoder.findings import Finding, Severity
 from ...decoder.happening import Happening
 from ..clock import now_ns
 from ..events import FlightWanted
-
-if TYPE_CHECKING:
-    from .inspector import News
+from .news import News
 
 _SEVERITIES = frozenset(str(severity) for severity in Severity)
 _TEXT = 300

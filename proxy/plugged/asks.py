@@ -10,16 +10,14 @@ what the client has asked before, as a long poll; its time is limited.
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ..clock import now_ns
 from ..relay.correlation import InFlight, entry_id
-from .own_request import OwnRequest
+from ..relay.interfaces import OwnRequest
 
 if TYPE_CHECKING:
-    from ..relay.connection import Connection
-    from ..relay.loop import Relay
-    from .plugged import Plugged
+    from ..relay.interfaces import Connection, Relay
 
 FIRST, LAST = 0xB000_0000, 0xBFFF_FFFF
 """Their correlation ids, as unsigned numbers."""
@@ -28,10 +26,18 @@ MOST = 64
 """Of one connection at one time."""
 
 
+class Hears(Protocol):
+    """Who tells a host what came of its request (`plugged.Plugged`)."""
+
+    def answer(
+        self, host: int, number: int, question_number: int, error: str, frame: bytes, *, ended: bool = False
+    ) -> None: ...
+
+
 class Asks:
     """All of them. One per relay."""
 
-    def __init__(self, relay: Relay, plugged: Plugged) -> None:
+    def __init__(self, relay: Relay, plugged: Hears) -> None:
         self._relay = relay
         self._plugged = plugged
         self._waiting: list[OwnRequest] = []

@@ -19,7 +19,7 @@ from .host import RUNNING
 from .nursing import Host, Nursing
 
 if TYPE_CHECKING:
-    from ..relay.loop import Relay
+    from ..relay.interfaces import Relay
 
 LOAD_SECONDS = 20.0
 """A version that has not loaded within so long does not work."""

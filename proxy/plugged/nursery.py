@@ -8,6 +8,9 @@ here.
 
 From the relay: ``start`` (with a host's channel and cell), ``accept``, ``kill``. To the relay: ``changed`` (a file),
 ``failed`` (a file that cannot be read), ``ended`` (a host, and how).
+
+Why not `processes.fork_server`: see there. A host that is started as a fresh interpreter takes half a second, for which the
+traffic of a connection would wait after every fault of a plugin.
 """
 
 from __future__ import annotations

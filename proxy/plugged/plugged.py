@@ -21,16 +21,14 @@ from ..interception import fault_executor
 from ..interception.frame_editor import API_VERSIONS, METADATA, framed
 from ..interception.request_frames import gets_response
 from ..relay.correlation import REQUEST
+from ..relay.interfaces import OwnRequest, Seen
 from .asks import Asks
 from .config import PluginsConfig
 from .hosts import Hosts
-from .own_request import OwnRequest
-from .questions import Question, Questions, Seen, Verdict
+from .questions import Question, Questions, Verdict
 
 if TYPE_CHECKING:
-    from ..relay.connection import Connection
-    from ..relay.half_connection import HalfConnection
-    from ..relay.loop import Relay
+    from ..relay.interfaces import Connection, HalfConnection, Relay
 
 WAITING_BYTES = 48 << 20
 """Most bytes of messages that wait, and of those that were only to be told; what is beyond passes."""
@@ -81,6 +79,10 @@ class Plugged:
             if each["match"] is not None and FETCH in (*each["request"], *each["exchange"])
         )
         return self._requests | self._responses | self._exchanges
+
+    def reload(self) -> None:
+        """Start hosts with the plugins as their files are now."""
+        self.hosts.reload()
 
     def listed(self) -> list[dict[str, Any]]:
         """Every plugin: name, source, state, hooks, calls of its hooks, faults, the last fault if it is disabled."""

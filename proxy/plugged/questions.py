@@ -8,22 +8,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ..relay.connection import Connection
-    from ..relay.half_connection import HalfConnection
+    from ..relay.interfaces import Connection, HalfConnection
 
 Verdict = dict[str, Any]
 Then = Callable[[Verdict, bytes, int], None]
 """(what the host says: "k" and so on, nothing if all stays as it is; the message instead; the time)."""
-
-
-@dataclass(slots=True)
-class Seen:
-    """A request, kept because a hook is for its response, or for the exchange. `frame`: with size, as the client sent it."""
-
-    frame: bytes
-    time_ns: int
-    response: bool
-    exchange: bool
 
 
 @dataclass(slots=True)

@@ -5,6 +5,11 @@ needs half a second. For those who start a great many proxies, such as tests; Li
 
 A request is one packet: the module, the numbers that its descriptors have here, and the descriptors themselves. The answer
 has the fork's pid and a pidfd. The fork server is the parent of all, so their exit codes are asked of it.
+
+Why not `multiprocessing`'s forkserver: a proxy's processes get their descriptors under the numbers that their settings name, the
+settings by a socket, and a process group of their own; what forks there is a function of a pickled main module, ends with a
+resource tracker, and frees what was loaded object by object. Why not `plugged.nursery`: that one must not have run any code but its
+own before it forks, keeps the plugins' sources, and ends its forks with itself; these go on.
 """
 
 from __future__ import annotations

@@ -19,10 +19,9 @@ from ..addressing.transparent import NotIntercepted, plain
 from ..events import Address, ClientRefused
 from ..processes.worker_shared_state import Board
 from ..ring.wakeup import hush, sound
-from .connection import Connection
 
 if TYPE_CHECKING:
-    from .loop import Relay
+    from .interfaces import Relay
 
 Entry = tuple[socket.socket, Address]
 
@@ -170,12 +169,4 @@ class Acceptor:
                 return
         number = self._first + (self._count - 1) * self._step
         bootstrap = entry is self.listeners[0] and relay.interception is None
-        connection = Connection(relay, number, client, peer[:2], relay.bootstrap.first() if bootstrap else broker)
-        if bootstrap:
-            connection.tried = []
-        relay.connections[number] = connection
-        relay.counted()
-        if relay.security is None:
-            connection.look_up()
-        else:
-            relay.security.accepted(connection)
+        relay.accepted(number, client, peer[:2], None if bootstrap else broker)

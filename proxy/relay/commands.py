@@ -16,7 +16,7 @@ from ..channel import Channel
 from ..interception.live_rules import NoSuchRule, RuleExists, Standing
 
 if TYPE_CHECKING:
-    from .loop import Relay
+    from .interfaces import Relay
 
 Answer = dict[str, Any]
 

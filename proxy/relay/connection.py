@@ -31,6 +31,7 @@ from ..interception.response_orderer import ResponseOrderer
 from ..negotiation import version_adapter
 from ..negotiation.tls import TlsSocket
 from ..ring.ring import NONE, Kind
+from . import interfaces
 from .correlation import CorrelationQueue, key_and_version
 from .half_connection import MOVES, HalfConnection
 from .states import FLOWING, ConnectionState, HalfConnectionState, follow
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     from ...plugins.fate import Fate
     from ...plugins.versions.dialect import Dialect
     from ..addressing.node_endpoint_scanner import Tail
-    from .loop import Relay
+    from .interfaces import Relay
 
 if TYPE_CHECKING or not MOVES:
     Link = object
@@ -284,7 +285,7 @@ class Connection(Link):
 
     # -- frames ----------------------------------------------------------------------------------------------
 
-    def holds(self, half: HalfConnection, data: bytes, at: int, size: int) -> bool:
+    def holds(self, half: interfaces.HalfConnection, data: bytes, at: int, size: int) -> bool:
         """Whether the frame whose head stands at `at` is held."""
         wanted = self.responses.holds(data, at, size) if half.direction else self.requests.holds(half, data, at, size)
         if wanted and size + 4 > self.relay.hold_limit:
@@ -294,7 +295,7 @@ class Connection(Link):
             return False
         return wanted
 
-    def held_frame(self, half: HalfConnection, frame: bytes, now: int) -> None:
+    def held_frame(self, half: interfaces.HalfConnection, frame: bytes, now: int) -> None:
         """A held frame is complete."""
         if half.direction:
             self.responses.held(frame, now)
@@ -302,7 +303,7 @@ class Connection(Link):
         else:
             self.requests.held(frame, now)
 
-    def of_no_concern(self, half: HalfConnection, skeleton: bytes, held: bytes, now: int) -> bool:
+    def of_no_concern(self, half: interfaces.HalfConnection, skeleton: bytes, held: bytes, now: int) -> bool:
         """Whether no rule is about a frame of which this is the `decoder.skeleton`, so that it may pass. `held`: what is
         there of it."""
         rules = self.relay.editor.rules
@@ -313,7 +314,7 @@ class Connection(Link):
         except Exception:
             return False  # whoever reads it when it is all there tells what is wrong with it
 
-    def let_go(self, half: HalfConnection) -> None:
+    def let_go(self, half: interfaces.HalfConnection) -> None:
         """A frame is too large to be held."""
         entry = None
         if half.direction and half.tail is not None:
@@ -332,7 +333,7 @@ class Connection(Link):
         """See `RequestInterceptor`."""
         return self.requests.passing()
 
-    def follow(self, half: HalfConnection) -> None:
+    def follow(self, half: interfaces.HalfConnection) -> None:
         """See `ResponseInterceptor`."""
         self.responses.follow(half)
 
@@ -371,7 +372,7 @@ class Connection(Link):
 
     # -- trouble ---------------------------------------------------------------------------------------------
 
-    def not_kafka(self, half: HalfConnection, now: int) -> None:
+    def not_kafka(self, half: interfaces.HalfConnection, now: int) -> None:
         """Give up on frames in both directions; bytes go on as they come."""
         head, half.foreign = half.foreign or b"", None
         known = foreign_protocol(head)
@@ -406,7 +407,7 @@ class Connection(Link):
         if close:
             self.abort()
 
-    def sink_failed(self, half: HalfConnection) -> None:
+    def sink_failed(self, half: interfaces.HalfConnection) -> None:
         """A socket takes no more bytes because its peer is gone. What the peer sent before still counts."""
         if self.state is not ConnectionState.OPEN:
             return

@@ -31,9 +31,6 @@ from ..interception.frame_editor import PRODUCE
 
 if TYPE_CHECKING:
     from ...decoder import Exchange
-    from ..interception.held_frames import Kept
-    from ..plugged.own_request import OwnRequest
-    from ..plugged.questions import Seen
 
 IN_FLIGHT_LIMIT = 8192
 """Most requests that are remembered without rules: some may never get a response."""
@@ -160,8 +157,8 @@ class InFlight:
         self.answer: bytes | None = None
         self.fate: Fate | None = None
         self.exchange: Exchange | None = None
-        self.kept: Kept | None = None
-        self.plugged: Seen | OwnRequest | None = None
+        self.kept: object | None = None
+        self.plugged: object | None = None
         self.rule = ""
         self.asked: Asked | None = None
         self.before: int | None = None

@@ -20,7 +20,6 @@ import struct
 from typing import TYPE_CHECKING
 
 from ...decoder.acks import ACKS_REACH, acks_end
-from ...decoder.frame import MAX_FRAME as MAX_FRAME  # `limits` may lower it
 from ...decoder.frame import Direction, foreign_protocol
 from ..accelerator import native
 from ..addressing.node_endpoint_scanner import Tail
@@ -33,7 +32,7 @@ from .splicing import BEGINNING, LEAST, Splicer
 from .states import HalfConnectionState, follow
 
 if TYPE_CHECKING:
-    from .connection import Connection
+    from .interfaces import Connection
 
 TURN = 4
 """Chunks one half-connection may move before the others get their turn."""
@@ -321,6 +320,7 @@ class HalfConnection(State):
     def filter_frames(self, chunk: bytes, now: int) -> None:
         """The chunk frame by frame: pass, hold, or wait for the head."""
         connection = self.connection
+        most = connection.relay.guard.limits.max_frame
         data = self._carry + chunk if self._carry else chunk
         self._carry = b""
         at = start = 0
@@ -386,7 +386,7 @@ class HalfConnection(State):
                 continue
             available = end - at
             size = SIZE(data, at)[0] if available >= 4 else 0
-            if available >= 4 and (size > MAX_FRAME or (not self._begun and foreign_protocol(data[at : at + 4]))):
+            if available >= 4 and (size > most or (not self._begun and foreign_protocol(data[at : at + 4]))):
                 self._pass(data[start:at], now, first)
                 rest = data[at:]
                 self.not_frames(rest[:8])
@@ -488,7 +488,8 @@ class HalfConnection(State):
                 break
             if len(head) == 4:
                 (size,) = SIZE(head)
-                if size > MAX_FRAME or (not self._begun and foreign_protocol(head)):
+                most = self.connection.relay.guard.limits.max_frame
+                if size > most or (not self._begun and foreign_protocol(head)):
                     self._begun = True
                     self._part = b""
                     self.not_frames(head)

@@ -22,6 +22,7 @@ from typing import Any
 from ...plugins.book import RuleBook
 from ...plugins.rules import Rule
 from .. import polling
+from ..addressing.address_map import AddressMap
 from ..addressing.bootstrap import Bootstrap
 from ..addressing.destinations import Destinations
 from ..addressing.down_brokers import DownBrokers
@@ -35,7 +36,6 @@ from ..events import Address, ClockSet, Event, ReaderStuck, RelayFault
 from ..interception.frame_editor import METADATA, Editor, watched
 from ..interception.intercepts import Intercepts
 from ..interception.live_rules import LiveRules
-from ..limits import Guard
 from ..negotiation.handshake import Security
 from ..negotiation.version_negotiation import Spoken
 from ..plugged.plugged import Plugged
@@ -48,13 +48,14 @@ from ..ring.merged_rings import resume
 from ..ring.ring import Kind, Ring, RingWriter
 from ..ring.wakeup import hush, sound
 from ..timers import Timers
+from . import interfaces
 from .acceptor import Acceptor
 from .commands import Commands
 from .connection import Connection
-from .half_connection import HalfConnection
+from .guard import Guard
 from .native import make_mover, make_turn
+from .pipes import Pipes
 from .sockets import Sockets
-from .splicing import Pipes
 from .supervisor_commands import Orders
 from .tracking_mode import switch
 from .unreachable_broker import LastWords
@@ -115,7 +116,7 @@ class Relay:
         self.destinations = Destinations(
             [(str(host), int(port), str(what)) for host, port, what in settings.get("reserved", ())], self.guard.limits.upstream_allow
         )
-        self.addresses = make_address_map(self, own, settings)
+        self.addresses: AddressMap = make_address_map(self, own, settings)
         self.down = DownBrokers(self)
         secured = settings.get("security")
         self.security = Security(self, secured) if secured else None
@@ -141,9 +142,9 @@ class Relay:
         self.connections: dict[int, Connection] = {}
         """By their numbers, which are never used twice."""
         self.timers = Timers()
-        self._ready: list[HalfConnection] = []
-        self._waiting_for_room: list[HalfConnection] = []
-        self._crowded: list[Connection] = []
+        self._ready: list[interfaces.HalfConnection] = []
+        self._waiting_for_room: list[interfaces.HalfConnection] = []
+        self._crowded: list[interfaces.Connection] = []
         self._last_snapshot = 0.0
         self._snapshot_due = False
         self._parent = Parent()
@@ -202,10 +203,22 @@ class Relay:
         """The address map has given up a listener."""
         self.acceptor.remove(broker)
 
-    def await_connect(self, connection: Connection, sock: socket.socket) -> None:
+    def accepted(self, number: int, client: socket.socket, peer: Address, broker: Address | None) -> None:
+        """A client is there. `broker`: whom it wants; None: any of the bootstrap brokers."""
+        connection = Connection(self, number, client, peer, broker or self.bootstrap.first())
+        if broker is None:
+            connection.tried = []
+        self.connections[number] = connection
+        self._counted()
+        if self.security is None:
+            connection.look_up()
+        else:
+            self.security.accepted(connection)
+
+    def await_connect(self, connection: interfaces.Connection, sock: socket.socket) -> None:
         self.attend(sock.fileno(), connection.connected)
 
-    def established(self, connection: Connection) -> None:
+    def established(self, connection: interfaces.Connection) -> None:
         """Both sockets stand: let bytes flow."""
         upstream = connection.upstream
         if upstream is None:
@@ -215,22 +228,22 @@ class Relay:
         request.readable = response.readable = True
         self._ready += (response, request)
 
-    def suspend(self, connection: Connection) -> None:
+    def suspend(self, connection: interfaces.Connection) -> None:
         """Nothing is in flight: take the broker's socket from the halves until `established` is called again."""
         if connection.upstream is not None:
             self.sockets.suspend(connection.upstream.fileno())
 
-    def gone(self, connection: Connection) -> None:
+    def gone(self, connection: interfaces.Connection) -> None:
         self.connections.pop(connection.number, None)
-        self.counted()
+        self._counted()
         self.acceptor.freed()
 
-    def counted(self) -> None:
+    def _counted(self) -> None:
         """There is another number of connections: each has another share of what may be kept."""
         if self.mover is not None:
             self.mover.share = self.hold_limit // max(len(self.connections), 1)
 
-    def crowded(self, connection: Connection) -> bool:
+    def crowded(self, connection: interfaces.Connection) -> bool:
         """Whether a connection's next requests have to wait: too much of those that are in flight is kept, of all connections,
         and it has more than its share. Then its half is woken when that has changed."""
         if not self._too_much(connection):
@@ -239,7 +252,7 @@ class Relay:
             self._crowded.append(connection)
         return True
 
-    def _too_much(self, connection: Connection) -> bool:
+    def _too_much(self, connection: interfaces.Connection) -> bool:
         if connection.in_flight.memory() * len(self.connections) <= self.hold_limit:
             return False
         kept = sum(each.in_flight.memory() for each in self.connections.values())
@@ -255,14 +268,14 @@ class Relay:
             else:
                 self.wake(connection.request)
 
-    def wake(self, half: HalfConnection) -> None:
+    def wake(self, half: interfaces.HalfConnection) -> None:
         """What kept this half from reading may be over."""
         if half.readable:
             self._ready.append(half)
 
     # -- lossless observers ----------------------------------------------------------------------------------
 
-    def wait_for_room(self, half: HalfConnection) -> None:
+    def wait_for_room(self, half: interfaces.HalfConnection) -> None:
         """A reader that must not lose anything is behind: read nothing until it has caught up."""
         self._waiting_for_room.append(half)
         self.writer.blocked(True)
@@ -369,12 +382,12 @@ class Relay:
                 last.end()
         self.lingering = [last for last in self.lingering if not last.over]
 
-    def fault(self, connection: Connection, error: Exception) -> None:
+    def fault(self, connection: interfaces.Connection, error: Exception) -> None:
         """Something is wrong in here: it may cost one connection, never the relay."""
         self.emit(RelayFault(connection.number, _described(error)))
         connection.abort()
 
-    def drained(self, half: HalfConnection) -> None:
+    def drained(self, half: interfaces.HalfConnection) -> None:
         """The sink takes bytes again: first what waits, then the source may go on."""
         half.flush()
         if not half.pending and half.open:

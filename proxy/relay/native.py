@@ -19,7 +19,7 @@ from ..interception.frame_editor import ADDRESS_APIS
 from .half_connection import MOVES
 
 if TYPE_CHECKING:
-    from .loop import Relay
+    from .interfaces import Relay
 
 
 def make_mover(relay: Relay) -> Any:

@@ -9,8 +9,7 @@ import socket
 from collections.abc import Callable
 
 from .. import polling
-from .connection import Connection
-from .half_connection import HalfConnection
+from .interfaces import Connection, HalfConnection
 
 
 class Sockets:

@@ -26,7 +26,7 @@ class ConnectionState(Enum):
 
 
 class HalfConnectionState(IntEnum):
-    """What one direction is doing. The accelerator has the same numbers (`decoder/native/constants.py`)."""
+    """What one direction is doing. The accelerator has the same numbers (`setup.py`)."""
 
     WAITING = 0
     """For the connection to be open."""

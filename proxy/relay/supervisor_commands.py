@@ -10,7 +10,7 @@ from ..events import Address, RulesKept, RulesReplaced
 from ..processes.child import PACKET
 
 if TYPE_CHECKING:
-    from .loop import Relay
+    from .interfaces import Relay
 
 DRAIN_SECONDS = 5.0
 
@@ -46,7 +46,7 @@ class Orders:
             relay.control_again(socket.socket(fileno=fds[0]))
         elif order["do"] == "plugins.reload":
             if relay.plugged is not None:
-                relay.plugged.hosts.reload()
+                relay.plugged.reload()
         elif order["do"] == "listen":
             listener = socket.socket(fileno=fds[0])
             if relay.draining:

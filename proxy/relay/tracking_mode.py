@@ -19,7 +19,7 @@ from ..interception.frame_editor import HIGHEST_VERSION, KNOWN, PRODUCE, produce
 from .correlation import ANY_API
 
 if TYPE_CHECKING:
-    from .connection import Connection
+    from .interfaces import Connection
 
 HEAD_KEPT = 128
 """Bytes of the last request that are kept to see whether it gets a response."""

@@ -16,7 +16,7 @@ from ..events import ClientTried
 from ..ring.ring import NONE, Kind
 
 if TYPE_CHECKING:
-    from .connection import Connection
+    from .interfaces import Connection
 
 LINGER_SECONDS = 0.5
 LIMIT = 64 * 1024

@@ -179,7 +179,7 @@ def test_25_000_brokers_take_as_many_files_as_are_allowed_and_clients_are_served
 
 
 def test_half_of_the_files_stay_for_connections() -> None:
-    from barnabas.proxy.limits import Guard
+    from barnabas.proxy.relay.guard import Guard
 
     files = resource.getrlimit(resource.RLIMIT_NOFILE)
     relay: Any = None

@@ -21,7 +21,8 @@ from barnabas.proxy.events import (
     decode,
     encode,
 )
-from barnabas.proxy.observers.inspector import Inspection, News
+from barnabas.proxy.observers.inspector import Inspection
+from barnabas.proxy.observers.news import News
 from harness import wire
 from harness.scripted import answering
 from harness.testbed import Testbed, next_event

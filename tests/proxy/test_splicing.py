@@ -19,7 +19,7 @@ from barnabas.captures.verifying import verify
 from barnabas.plugins.rules import Rule
 from barnabas.proxy import Proxy
 from barnabas.proxy.events import ConnectionClosed, Counts
-from barnabas.proxy.relay import splicing
+from barnabas.proxy.relay import pipes
 from barnabas.proxy.ring.reader import Lost, RingReader
 from barnabas.proxy.ring.ring import NONE, Kind, Ring, RingWriter
 from harness import wire
@@ -155,18 +155,18 @@ def test_a_stalled_broker_stalls_one_connection_and_loses_nothing(testbed: Testb
 
 def test_it_copies_where_splice_is_refused(testbed: Testbed, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a pipe the half goes on as if there were no snap length."""
-    pipes = splicing.Pipes(SNAPLEN)
-    borrowed = [pipes.take() for _ in range(splicing.MOST_PIPES)]
-    assert all(borrowed) and pipes.take() is None
+    lent = pipes.Pipes(SNAPLEN)
+    borrowed = [lent.take() for _ in range(pipes.MOST_PIPES)]
+    assert all(borrowed) and lent.take() is None
     for pipe in borrowed:
-        pipes.give(pipe)
-    assert pipes.take() is not None
-    pipes.refuse()
-    assert pipes.wanted == 0
+        lent.give(pipe)
+    assert lent.take() is not None
+    lent.refuse()
+    assert lent.wanted == 0
     for pipe in borrowed:
-        pipes.discard(pipe)
+        lent.discard(pipe)
     monkeypatch.delattr(os, "splice")
-    assert splicing.Pipes(SNAPLEN).wanted == 0
+    assert pipes.Pipes(SNAPLEN).wanted == 0
 
 
 @pytest.fixture

@@ -209,7 +209,7 @@ def _summary(look: _Look, found: list[Finding], shown: list[Finding], number: in
 
 
 def _follow(path: Path, wanted: set[str], least: Severity, as_json: bool, injected: bool) -> list[Finding]:
-    from ...proxy.observers.inspector import News
+    from ...proxy.observers.news import News
 
     look, news = _Look(path, wanted), News(least, injected)
     console = plain_or_colours()

@@ -42,11 +42,11 @@ def missing() -> str:
 
 def build(folder: Path) -> Path:
     """The extensions, with sanitizers: FOLDER.so of each, in this folder."""
-    constants = runpy.run_path(str(ROOT / "decoder" / "native" / "constants.py"))
+    constants = runpy.run_path(str(ROOT / "setup.py"))
     flags = ["-shared", "-fPIC", "-O1", "-g", "-fno-omit-frame-pointer", "-fsanitize=address,undefined"]
     for each in FOLDERS:
         sources = sorted(str(p) for p in (ROOT / each / "native").glob("*.c"))
-        includes = [f"-I{path}" for path in (sysconfig.get_path("include"), ROOT, constants["write"](each, ROOT, folder))]
+        includes = [f"-I{path}" for path in (sysconfig.get_path("include"), ROOT, constants["write_constants"](each, folder))]
         command = ["gcc", *flags, "-fno-sanitize-recover=all", *includes, *sources, "-o", str(folder / f"{each}.so")]
         subprocess.run(command, check=True)
     return folder

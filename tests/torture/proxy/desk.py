@@ -146,7 +146,7 @@ class Desk(Relay):
         connection = Connection(self, next(self._numbers), client, client.peer, BROKER)  # type: ignore[arg-type]
         connection.upstream = broker  # type: ignore[assignment]
         self.connections[connection.number] = connection
-        self.counted()
+        self._counted()
         connection.state = ConnectionState.CONNECTING
         connection.connected()
         return Session(self, connection, client, broker)
