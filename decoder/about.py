@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from . import facts
+from .message import MessagePair
 from .project import values_at
-
-if TYPE_CHECKING:
-    from .exchange import Exchange
 
 _API_VERSIONS = facts.api_key("ApiVersions")
 _REQUEST = ("client_software_name", "client_software_version")
@@ -29,7 +25,7 @@ class About:
         self.software_version = ""
         self.offered: dict[int, tuple[int, int]] | None = None
 
-    def learn(self, exchange: Exchange) -> None:
+    def learn(self, exchange: MessagePair) -> None:
         """Take what an ApiVersions exchange tells; every other one is passed over."""
         if exchange.api_key != _API_VERSIONS:
             return

@@ -6,6 +6,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from . import facts, secrets
+from .about import About
 from .beginning import first_error_in
 from .codec import decode_request, decode_response, guess_request
 from .errors import BadUtf8, DecodeError, TrailingBytes, UnknownVersion
@@ -14,10 +15,9 @@ from .message import Message
 from .message_view import MessageView
 from .present import Presenter, payloads
 from .project import first_error
+from .topics import Topics
 
 if TYPE_CHECKING:
-    from .about import About
-    from .topics import Topics
     from .values import SchemaSource
 
 

@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Iterator, Mapping
 from functools import cache
 from operator import itemgetter
-from typing import Any
+from typing import Any, Protocol
 
 from . import facts
 from .encode import UNKNOWN_TAGS, value_from
@@ -256,3 +256,16 @@ def is_error_code(field: FieldPlan) -> bool:
 def error_names(message: Message) -> list[tuple[str, str]]:
     """`Message.errors` with names instead of numbers."""
     return [(path, facts.error_name(code)) for path, code in message.errors()]
+
+
+class MessagePair(Protocol):
+    """A request and its response as messages, as an `Exchange` has them; None for one that is not there or cannot be read."""
+
+    @property
+    def api_key(self) -> int: ...
+    @property
+    def response(self) -> bytes | None: ...
+    @property
+    def request_message(self) -> Message | None: ...
+    @property
+    def response_message(self) -> Message | None: ...

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from . import facts
+from .message import MessagePair
 from .project import values_at
-
-if TYPE_CHECKING:
-    from .exchange import Exchange
 
 # By API: where its response holds pairs of name and id.
 _SOURCES = {"Metadata": "topics", "CreateTopics": "topics", "DescribeTopicPartitions": "topics"}
@@ -21,7 +17,7 @@ class Topics:
     def __init__(self) -> None:
         self._names: dict[bytes, str] = {}
 
-    def learn(self, exchange: Exchange) -> None:
+    def learn(self, exchange: MessagePair) -> None:
         """Take the names and ids that a response tells."""
         path = _KEYS.get(exchange.api_key)
         message = exchange.response_message if path is not None and exchange.response is not None else None

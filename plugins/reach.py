@@ -6,17 +6,14 @@ All of it is decided from the text of the filters, on the safe side: what is sai
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import Protocol, TypeVar
 
 from ..decoder import facts
 from ..decoder.filter import Filter
 from ..decoder.filter.predicates import predicate
 from ..decoder.filter.scope import apis, leaves
 from ..decoder.filter.tree import And, FieldValue, Node, Op, Pairs, Test
-from .when import ALWAYS
-
-if TYPE_CHECKING:
-    from .rules import Rule
+from .when import ALWAYS, When
 
 
 def _terms(node: Node) -> Iterator[Node]:
@@ -77,7 +74,21 @@ def _span(numbers: Sequence[int]) -> str:
     return f"{numbers[0]} to {numbers[-1]}" if len(numbers) > 1 else str(numbers[0])
 
 
-def shadowed(rules: Sequence[Rule]) -> list[tuple[Rule, Rule]]:
+class Rule(Protocol):
+    """What of a rule says when it fires: see `rules.Rule`."""
+
+    @property
+    def when(self) -> When: ...
+    @property
+    def late(self) -> bool: ...
+    @property
+    def filter(self) -> Filter: ...
+
+
+R = TypeVar("R", bound=Rule)
+
+
+def shadowed(rules: Sequence[R]) -> list[tuple[R, R]]:
     """(a rule, one before it that always fires where it would): the first that fires decides, so it never does."""
     found = []
     for number, rule in enumerate(rules):

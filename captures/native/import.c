@@ -1,5 +1,7 @@
 /* From byte streams to index records: what captures/skimming.py does with ordinary frames. Whatever is rare is left
-   to the methods of the Python Skimmer, which shares the connections and the requests that wait with this one. */
+   to the methods of the Python Skimmer, which shares the connections and the requests that wait with this one.
+   Invariants: a frame is taken whole or not at all; requests that wait are Python objects, in a deque of their connection. Memory:
+   Talk, Way and Asked are Python's own; nothing else is kept. Errors: what the owner raises, MemoryError. */
 #include "import.h"
 #include "decoder/native/cursor.h"
 #include <structmember.h>

@@ -22,7 +22,7 @@ typedef struct {
     PyObject *waiting, *ids, *ways;
     PyObject *name; /* the client id that it said last, and its number */
     long long named;
-    /* For who writes frames: pens.c. */
+    /* For who writes frames: segment_writer.c. */
     char lossy; /* a loss is to be told with the next frame */
     char attached;
     long long segment; /* that this is attached to */
@@ -89,7 +89,7 @@ int flows_ready(PyObject *module);
 int frames_ready(PyObject *module);
 /* The next bytes of a way, which stand at `offset` of the file. 0: an exception is set. */
 int frames_feed(Frames *frames, Way *way, long long time_ns, const uint8_t *data, Py_ssize_t size, long long offset);
-/* pens.c */
+/* segment_writer.c */
 int pen_ready(Frames *frames, Talk *talk); /* 1: frames of it may be written; 0: not here; -1: an exception is set */
 long long pen_write(Frames *frames, Talk *talk, int direction, long long time_ns, const uint8_t *data, Py_ssize_t size);
 int pen_record(Frames *frames, Talk *talk, Asked *asked, int state, long long time_ns, long long place, Py_ssize_t size,
@@ -97,7 +97,7 @@ int pen_record(Frames *frames, Talk *talk, Asked *asked, int state, long long ti
 PyObject *Frames_write_to(PyObject *self, PyObject *arguments);
 PyObject *Frames_attach(PyObject *self, PyObject *arguments);
 void pen_release(Talk *talk);
-/* frames.c: an index record, appended to a bytearray */
+/* import.c: an index record, appended to a bytearray */
 int record_add(PyObject *records, Talk *talk, Asked *asked, int state, long long time_ns, long long place, Py_ssize_t size,
                int error, int flags, long long client_id);
 

@@ -1,6 +1,9 @@
 /* One connection of a recording in the fast way: its bytes are cut into frames, and those go to exchange.c. Whatever is
    not plain needs care and is left to captures/recorder.py, which does all of it; captures/tracks.py changes between
-   the two. Nothing is taken of a frame that is left. */
+   the two.
+   Invariants: nothing is taken of a frame that is left (CARE) or that the segment has to be looked after for first (STOP); of a
+   frame that is not all there, `held` has the beginning. Memory: a Track owns what is held and what waits, from its recorder context.
+   Errors: FAILED with MemoryError, or with none set, which the caller turns into MemoryError. */
 #include "decoder/native/cursor.h"
 #include "recording.h"
 #include <structmember.h>

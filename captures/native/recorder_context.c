@@ -1,4 +1,7 @@
-/* What the tracks of one recording share: how the messages of each API and version are read, and the counts. */
+/* What the tracks of one recording share: how the messages of each API and version are read, the counts, and memory that large
+   frames give back.
+   Invariants: `spared` is the sum of the rooms of `spare`, at most SPARE_MOST. Memory: a Tape owns spares, shapes and a reference to
+   `find`. Errors: what `find` raises makes care needed, and is cleared. */
 #include "recording.h"
 #include <structmember.h>
 

@@ -1,4 +1,4 @@
-/* What the files of the recorder's fast way share: buffer.c, packets.c, tape.c, track.c. */
+/* What the files of the recorder's fast way share: buffer.c, packets.c, exchange.c, recorder_context.c, native_recorder.c. */
 #ifndef BARNABAS_RECORDING_H
 #define BARNABAS_RECORDING_H
 
@@ -34,7 +34,7 @@ PyObject *batches_read(PyObject *module, PyObject *arguments); /* batches.c */
 Py_ssize_t packet_block(Py_ssize_t head_size, Py_ssize_t payload, Py_ssize_t cut); /* bytes of the block */
 void packet_put(uint8_t *block, const Packet *packet);
 
-/* tape.c: what is known about the messages of each API and version, and what was counted */
+/* recorder_context.c: what is known about the messages of each API and version, and what was counted */
 typedef struct {
     int8_t known; /* 0: not asked for yet, 1: fast, -1: needs care */
     uint8_t header, acks;
@@ -79,7 +79,7 @@ Memory tape_memory(Tape *tape, Py_ssize_t size);      /* at least `size` bytes; 
 void tape_back(Tape *tape, uint8_t *bytes, Py_ssize_t room);
 Shape *tape_shape(Tape *tape, int direction, int key, int version); /* NULL where care is needed */
 
-/* track.c: one connection */
+/* native_recorder.c: one connection */
 typedef struct {
     uint8_t *frame; /* with its size bytes */
     Py_ssize_t size, room, cut; /* of the frame `size` bytes were kept, and `cut` were not */

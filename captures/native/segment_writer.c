@@ -1,6 +1,8 @@
 /* Frames of foreign captures into segments of a recording: what `Recording.write` does where nothing is to be cared for.
    The Python owner is asked (`_pen`) whenever the segment is to be looked after, and for connections that it does not
-   know yet. */
+   know yet.
+   Invariants: a frame's packets and its record are written together. Memory: the segment's buffer and records are Python's; an
+   attached Talk holds a view of its sequence numbers until `pen_release`. Errors: what the owner raises, MemoryError. */
 #include "import.h"
 
 void pen_release(Talk *talk) {

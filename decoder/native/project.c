@@ -1,4 +1,6 @@
-/* Projection: the values of some fields, everything else passed over without making objects of it. */
+/* Projection: the values of some fields, everything else passed over without making objects of it.
+   Invariants: as read.c; a field that nobody asked for is passed over with its lengths checked. Memory: values go into the caller's
+   lists, or through `keep`; nothing is kept here. Errors: Bad, and Python's own. */
 #include "cursor.h"
 
 static int pass_struct(const Struct *plan, Cursor *c);

@@ -1,5 +1,6 @@
 /* The records of a magic 2 batch: all of them as Record tuples, or as a table of where their parts lie.
-   Both stop at the first record that does not fit and say where it starts; what is wrong with it is found in Python. */
+   Invariants: both stop at the first record that does not fit and say where it starts; what is wrong with it is found in Python.
+   Memory: results are new references, bytes are borrowed. Errors: MemoryError, and what `read_headers` raises. */
 #include "plan.h"
 
 typedef struct {

@@ -1,4 +1,7 @@
-/* What follows a bulk response to its node endpoints, in pieces as they come: what proxy/addressing/node_endpoint_scanner.py's PlainTail does, in C. */
+/* What follows a bulk response to its node endpoints (KIP-951), in pieces as they come: what `PlainTail` of
+   proxy/addressing/node_endpoint_scanner.py does, in C.
+   Invariants: what is counted stays below BEYOND, so that nothing overflows; depth stays below TAIL_LEVELS. Memory: a Tail holds its
+   reader, whose plan `levels` point into. Errors: none while it is fed; TypeError and ValueError when it is made. */
 #include "decoder/native/cursor.h"
 #include "relay.h"
 

@@ -1,5 +1,8 @@
 /* From the ring onto tracks: what proxy/ring/reader.py, the observer and captures/tracks.py (or proxy/observers/counting.py) do, for
-   chunks of connections that are on a track and go on where they were. In front of any other chunk it stops. */
+   chunks of connections that are on a track and go on where they were. In front of any other chunk it stops.
+   Invariants: a chunk is published when all of it was taken; one that may be overwritten is copied, and looked at again behind
+   that, before it counts. Memory: a RingFeed holds views of the mapping and one chunk's room. Errors: TypeError; what a track raises
+   is given with the rest of its chunk, not set. */
 #include "decoder/native/cursor.h"
 #include "captures/native/recording.h"
 #include "relay.h"
@@ -191,7 +194,7 @@ static PyObject *RingFeed_feed(PyObject *self, PyObject *const *a, Py_ssize_t gi
             if (!(there = stands(feed, d)))
                 break;
         }
-        if (state != DONE && !awaited) { /* Python gets all the rest; see `hold` in track.c of what is not copied */
+        if (state != DONE && !awaited) { /* Python gets all the rest; see `hold` in native_recorder.c of what is not copied */
             memset(feed->copy + begun, 0, unseen < done - begun ? unseen : done - begun);
             copy_part(feed, d, done, 0, length);
             there = stands(feed, d);
