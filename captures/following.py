@@ -197,7 +197,7 @@ class Follower:
         how, by = event.how, event.by
         if self._own:
             # The order of synthetic packets says nothing, only the comment does.
-            how, by = stream.failed or how, _said(event.comments, ENDED_COMMENT, ("client", "broker"))
+            how, by = stream.failed or how, _ended_by(event.comments)
         yield Closed(number, event.time_ns, how, by)
 
     # bytes
@@ -350,6 +350,12 @@ def _opaque(data: Data, reason: str) -> Opaque:
     if reason == _TOKEN and int.from_bytes(content[:4], "big") == len(content) - 4:
         return Opaque(direction, content[4:], data.time_ns, reason, framed=True)
     return Opaque(direction, content, data.time_ns, reason)
+
+
+def _ended_by(comments: tuple[str, ...]) -> str:
+    """Who ended a connection: see `Closed`."""
+    found = next((each.removeprefix(ENDED_COMMENT) for each in comments if each.startswith(ENDED_COMMENT)), "")
+    return found if found in ("client", "broker", "control API") or found.startswith("plugin ") else ""
 
 
 def _said(comments: tuple[str, ...], start: str, words: tuple[str, ...]) -> str:

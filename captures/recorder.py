@@ -216,8 +216,8 @@ class Recorder:
         self._recording.write(tracked.open, CLIENT_LEG, direction, time_ns, b"", (), lost, unread=unread)
 
     def closed(self, conn: int, time_ns: int, how: str = "fin", by: str = "") -> None:
-        """The connection ended: "fin" or "rst" (anything else is written as a FIN); `by`: "client" or "broker", ""
-        when not known, or when it was the proxy."""
+        """The connection ended: "fin" or "rst" (anything else is written as a FIN); `by`: who
+        ended it (`Closed`), "" when not known, or when it was the proxy."""
         tracked = self._tracked.get(conn)
         if tracked is None:
             return

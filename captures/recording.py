@@ -314,7 +314,7 @@ class Recording:
         return self.index.exchange(exchange)
 
     def end(self, connection: OpenConnection, time_ns: int, how: str, by: str) -> None:
-        """Write the end of a connection; `by`: "client" or "broker", "" when neither is known to have ended it. `how` is ""
+        """Write the end of a connection; `by`: who ended it (`Closed`), "" when that is not known. `how` is ""
         where the end was not captured: then none is written."""
         segment = self.ready()
         if segment:

@@ -53,7 +53,8 @@ class Closed:
     """A connection ended.
 
     `how`: "fin", "rst", "refused" (RST in answer to the SYN), "unreached" (no answer to the SYN), "login" or "tls" (see `IN_VAIN`), or "" when what
-    was captured ends before the connection does. `by`: who ended it, "client" or "broker", "" when not known.
+    was captured ends before the connection does. `by`: who ended it, "client" or "broker", "plugin NAME" or
+    "control API" where that told the proxy to, "" when not known.
     """
 
     connection: int

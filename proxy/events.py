@@ -120,7 +120,7 @@ class ConnectionOpened(Event):
 @dataclass(frozen=True, slots=True)
 class ConnectionClosed(Event):
     """`how`: "fin" or "rst"; `sent`, `received`: bytes from and to the client; `by`: "client" or "broker", whose end
-    came first, "" when the proxy ended it; `awaited`: requests whose responses were still looked for."""
+    came first, "plugin NAME" or "control API" where that asked for it, "" when the proxy ended it; `awaited`: requests whose responses were still looked for."""
 
     connection: int
     how: str

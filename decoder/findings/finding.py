@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from ..exchange import Exchange
+from ..exchange import Exchange, State
 from ..facts import error_name
 
 RULES, AFTER_RULES = "rules", "after_rules"
@@ -71,9 +71,9 @@ class Finding:
 
     def link(self, exchange: Exchange | None, time_ns: int | None = None, rules: Iterable[str] = ()) -> None:
         """Add evidence: the exchange (the first `KEPT` are kept), or the time of something that is none. `rules`: what did the
-        latter; of an exchange that is known."""
+        latter, or ended the connection before the exchange was answered."""
         if exchange is not None:
-            rules = exchange.marks.get(RULES, ())
+            rules = exchange.marks.get(RULES, ()) or (tuple(rules) if exchange.state is State.NO_RESPONSE else ())
             self.others += not rules and not exchange.marks.get(AFTER_RULES, False)
             time_ns = exchange.request_time_ns if exchange.request_time_ns is not None else exchange.response_time_ns
             if len(self.exchanges) < KEPT:

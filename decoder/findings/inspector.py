@@ -66,7 +66,8 @@ class Inspector:
             ended = self.scene.links.get(happening.connection)
             if ended is not None:
                 self.scene.closed(ended, happening.time_ns, happening.how, happening.by)
-                self.scene.causes = ended.rules if happening.by == "" else ()
+                by = happening.by
+                self.scene.causes = ended.rules if not by else () if by in ("client", "broker") else (by,)
                 self._tell(self._on_closed, lambda d: d.closed(ended))
                 self.scene.causes = ()
         elif isinstance(happening, Stray):

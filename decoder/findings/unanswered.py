@@ -85,7 +85,7 @@ class UnansweredRequest(Detector):
             waited = min(waited, shown_ns(link, first))
         allowed = own_wait_ns(first) + self.BEYOND_NS if first.api_key in LONG_POLLS else 0
         if waited >= max(self.GIVEN_UP_NS if link.how else self.LATE_NS, allowed):
-            who = "the broker" if link.by == "broker" else "the client" if link.by == "client" else "one of the two"
+            who = "the broker" if link.by == "broker" else "the client" if link.by == "client" else link.by or "one of the two"
             how = f"until {who} ended the connection" if link.how else "until the capture ended"
             at_ns = at_ns if link.how or link.complete else (first.request_time_ns or at_ns) + waited
             self._report(link, first, at_ns, how, len(unanswered) - 1)

@@ -75,8 +75,8 @@ class Surroundings:
     version: Version
     say: Callable[[str, str], None]
     """(plugin, text): a line for people."""
-    close: Callable[[int, bool], None]
-    """(connection, as a reset): end it."""
+    close: Callable[[str, int, bool], None]
+    """(plugin, connection, as a reset): end it."""
 
 
 @dataclass(slots=True)
@@ -141,7 +141,7 @@ class Context:
             self._decide("close", None)
             self.outcome.reset = reset
         else:
-            self.around.close(number if number is not None else self.connection.number, reset)  # type: ignore[union-attr]
+            self.around.close(self.plugin, number if number is not None else self.connection.number, reset)  # type: ignore[union-attr]
 
     # -- around it -------------------------------------------------------------------------------------------
 

@@ -275,8 +275,8 @@ class Host:
     def _say(self, plugin: str, text: str) -> None:
         self._channel.send({"say": "log", "plugin": plugin, "text": text[:2000]})
 
-    def _close(self, connection: int, reset: bool) -> None:
-        self._channel.send({"say": "close", "c": connection, "reset": reset})
+    def _close(self, plugin: str, connection: int, reset: bool) -> None:
+        self._channel.send({"say": "close", "plugin": plugin, "c": connection, "reset": reset})
 
     def _exchange(self, message: dict[str, Any], frame: bytes) -> Exchange:
         peer = self._connections.get(message["c"])

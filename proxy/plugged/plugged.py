@@ -277,7 +277,7 @@ class Plugged:
         elif message.get("say") == "close":
             connection = self._relay.connections.get(message["c"])
             if connection is not None:
-                connection.close("rst" if message["reset"] else "fin")
+                connection.close("rst" if message["reset"] else "fin", f"plugin {message['plugin']}")
 
     def host_ready(self) -> None:
         """Tell it what it has to know, and what waits."""

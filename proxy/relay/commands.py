@@ -170,7 +170,7 @@ class Commands:
         connection = self._relay.connections.get(int(message["connection"]))
         if connection is None:
             return {"error": "missing", "text": f"no connection {message['connection']} is open"}
-        connection.close(how)
+        connection.close(how, "control API")
         return {"closed": message["connection"], "how": how}
 
     # -- intercepts ------------------------------------------------------------------------------------------

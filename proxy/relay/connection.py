@@ -109,7 +109,7 @@ class Connection(Link):
         """What `negotiation` waits for, in words for when it does not come."""
         self.renew_at = 0.0
         """When to log in again (monotonic seconds; 0: never)."""
-        self.ended_by = ""  # "client" or "broker": whose end was the first
+        self.ended_by = ""  # "client" or "broker": whose end was the first; or who else asked for it
         self.started = time.monotonic()
         self.failed = ""  # how the broker was not reached: see `decoder.happening.IN_VAIN`
         self.tried: list[Address] | None = None
@@ -438,10 +438,11 @@ class Connection(Link):
         if self.request.done and self.response.done:
             self.close("fin")
 
-    def close(self, how: str) -> None:
-        """Close both sockets: with "rst" so that the peers see a reset."""
+    def close(self, how: str, by: str = "") -> None:
+        """Close both sockets: with "rst" so that the peers see a reset. `by`: who asked for it, if not a peer (`Closed`)."""
         if self.closed:
             return
+        self.ended_by = by or self.ended_by
         flowed = self.established
         self._enter(ConnectionState.CLOSED)
         self.relay.intercepts.gone(self)

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from barnabas import __version__, decoder
 from barnabas.captures import open_capture
+from barnabas.decoder.happening import Closed
 from barnabas.proxy.control import ControlConfig, ControlError
 from barnabas.proxy.control.routes import ROUTES, described
 from barnabas.proxy.events import ShutdownAsked
@@ -78,6 +79,20 @@ def test_connections_and_closing_them(desk: Desk, testbed: Testbed) -> None:
     assert desk.call("DELETE", "/v1/connections/1")[0] == 404
     assert desk.call("DELETE", "/v1/connections/2?how=never")[0] == 422
     assert until(lambda: desk.control.connections() == [])
+
+
+def test_a_recording_says_that_a_connection_was_closed_from_here(desk: Desk, testbed: Testbed, tmp_path: Path) -> None:
+    directory = tmp_path / "recording"
+    desk.call("POST", "/v1/recording/start", {"directory": str(directory)})
+    client = testbed.client(desk.proxy.address)
+    client.sendall(heartbeat(1))
+    assert wire.read_frame(client)
+    (number,) = (each["connection"] for each in until(lambda: desk.control.connections()))
+    assert desk.call("DELETE", f"/v1/connections/{number}")[0] == 200
+    assert client.recv(1) == b""
+    desk.call("POST", "/v1/recording/stop")
+    with open_capture(directory) as capture:
+        assert [(each.how, each.by) for each in capture.happenings() if isinstance(each, Closed)] == [("fin", "control API")]
 
 
 def test_brokers(make_desk: MakeDesk, testbed: Testbed) -> None:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 from barnabas.captures import open_capture
-from barnabas.decoder import Exchange, ExchangeDone, facts
+from barnabas.decoder import Exchange, ExchangeDone, RequestSeen, State, encode_request, facts
 from barnabas.decoder.findings import Inspector
+from barnabas.decoder.happening import Closed, Opened
 from barnabas.decoder.hit_notes import causes_in, hit_note, plugin_note, plugins_in, rules_in
-from barnabas.proxy.events import FindingSeen
+from barnabas.proxy.events import ConnectionClosed, FindingSeen
 
 HEARTBEAT = facts.api_key("Heartbeat")
 PLUGIN = """
@@ -96,6 +98,47 @@ def test_a_recording_says_whose_doing_it_is(recorded: tuple[Path, list[Any]], by
 
 def test_findings_while_it_runs_leave_it_out(recorded: tuple[Path, list[Any]]) -> None:
     assert not [e for e in recorded[1] if isinstance(e, FindingSeen) and e.severity in ("high", "medium")]
+
+
+ENDING = """
+class Ender:
+    apis = {"Heartbeat"}
+
+    def exchange(self, exchange, ctx):
+        ctx.close(reset=exchange.request_message["group_id"] == "reset")
+"""
+
+
+def test_a_connection_that_a_plugin_ends_is_ended_by_it(make_stage: Any, tmp_path: Path) -> None:
+    """By a hook that is not for a message: nothing in an exchange could say so."""
+    stage = make_stage(record=tmp_path / "r")
+    stage.load(ENDING)
+    for what in ("reset", "closed"):
+        client = stage.client()
+        client.ask(what)
+        with suppress(ConnectionResetError):
+            assert client.sock.recv(1) == b""
+    stage.proxy.stop()
+    said = [(each.how, each.by) for each in stage.proxy.events() if isinstance(each, ConnectionClosed)]
+    assert said == [("rst", "plugin Ender"), ("fin", "plugin Ender")]
+    with open_capture(tmp_path / "r") as capture:
+        found = [(each.how, each.by) for each in capture.happenings() if isinstance(each, Closed)]
+    assert found == said
+
+
+@pytest.mark.parametrize("by", ["plugin Ender", "control API", "", "broker"])
+def test_what_a_closed_connection_leaves_unanswered_is_the_doing_of_who_closed_it(by: str) -> None:
+    inspector = Inspector()
+    inspector.feed(Opened(1, "10.0.0.1:5", "b:9092", 1))
+    frame = encode_request(HEARTBEAT, 4, {}, correlation_id=1, client_id="c")
+    exchange = Exchange(api_key=HEARTBEAT, api_version=4, request=frame, request_time_ns=1, connection=1, client_id="c", correlation_id=1)
+    inspector.feed(RequestSeen(exchange))
+    exchange.state = State.NO_RESPONSE
+    inspector.feed(ExchangeDone(exchange))
+    inspector.feed(Closed(1, 600 * 10**9, "fin", by))
+    found = [each for each in inspector.findings() if each.id == "unanswered-request"]
+    assert found and all(each.injected == (by not in ("", "broker")) for each in found), found
+    assert by in ("", "broker") or found[0].rules == [by]
 
 
 @pytest.mark.parametrize(
