@@ -13,7 +13,7 @@ def batches(
     topic_ids: dict[bytes, int],
     /,
 ) -> tuple[bytes, bytes, bytes]:
-    """See captures/tables/packed.py."""
+    """See captures/tables/bulk_batches.py."""
 
 class Buffer:
     """Bytes that gather until they are written; keeps its memory when it is cleared."""

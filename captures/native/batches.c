@@ -1,6 +1,6 @@
 /* The record batches and the throttle times of many frames at once, as rows of a fixed layout: no object is made of a frame, a
    field or a batch. What is odd in any way (bytes that do not fit, bytes left over, old message sets, null names) is left to
-   Python, which is the reference: captures/tables/packed.py has the layout of the rows and says who takes what.
+   Python, which is the reference: captures/tables/bulk_batches.py has the layout of the rows and says who takes what.
    Memory: the rows lie in memory that is freed here, and are copied into the bytes that are given. Errors: MemoryError, TypeError. */
 #include "recording.h"
 #include "decoder/native/cursor.h"

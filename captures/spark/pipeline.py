@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import tables
 from ..storage import Place, Remote, StorageError, place, text
-from ..tables.folder import DEFAULT, Folder, FolderError, todo
-from ..tables.manifest import Done
+from ..tables.folder import DEFAULT, Done, Folder, FolderError, todo
 from . import PipelineError
 from .connect import SCHEME
 from .holding import held

@@ -26,7 +26,7 @@ from pyspark.sql.types import StructType
 from ...decoder.filter import Filter, FilterError, compile
 from .. import tables
 from ..storage import Place, Remote, place
-from ..tables.remote import fetched
+from ..tables.segments import fetched
 from . import offsets, pushdown
 
 try:

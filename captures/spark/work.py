@@ -18,8 +18,7 @@ from pyspark.sql.types import StructType
 
 from .. import tables
 from ..storage import Remote, place, text
-from ..tables.folder import Folder, todo
-from ..tables.manifest import Done
+from ..tables.folder import Done, Folder, todo
 from .source import ReadMaxFiles, SupportsTriggerAvailableNow, ddl, rested
 
 NAME = "barnabas-pipeline"

@@ -15,8 +15,8 @@ from typing import Any
 from ...decoder.filter import Filter
 from .arrow import BATCH_ROWS, MissingLibrary, schema_of
 from .columns import Column, Table
-from .reading import TABLES as _ALL
-from .reading import Options, Rows
+from .rows import TABLES as _ALL
+from .rows import Options, Rows
 from .segments import Found, Segment, find_segments
 from .unit import Unit
 

@@ -13,9 +13,8 @@ from ..index import CUT, STATE_MASK, STATES
 from ..outline import Outline, Unlike
 from .arrow import numpy
 from .columns import Column, Table
-from .settling import settled
 
-TABLE = Table(
+CONNECTIONS = Table(
     "connections",
     "connection, in the order in which they ended",
     (
@@ -47,7 +46,7 @@ TABLE = Table(
         Column("missing_bytes", "int64", "bytes that were not captured"),
     ),
 )
-_COUNTS = [column.name for column in TABLE.columns[TABLE.columns.index(TABLE.column("exchanges")) :]]
+_COUNTS = [column.name for column in CONNECTIONS.columns[CONNECTIONS.columns.index(CONNECTIONS.column("exchanges")) :]]
 _DUE = State.NO_RESPONSE, State.PENDING
 _API_VERSIONS, _PRODUCE = facts.api_key("ApiVersions"), facts.api_key("Produce")
 
@@ -56,7 +55,7 @@ class _Connection:
     """A connection that is open."""
 
     def __init__(self, capture_id: str, number: int) -> None:
-        self.row: dict[str, Any] = {column.name: None for column in TABLE.columns}
+        self.row: dict[str, Any] = {column.name: None for column in CONNECTIONS.columns}
         self.row |= {"capture_id": capture_id, "connection": number, "client": "", "broker": "", "established": True}
         self.row |= dict.fromkeys(_COUNTS, 0)
         self.wanted = False
@@ -90,12 +89,36 @@ def _wants_none(exchange: Exchange) -> bool:
     return asked is not None and asked["acks"] == 0
 
 
+class Settling:
+    """Adds an `ExchangeDone` for each request that was still in flight when its connection, or the capture, ended."""
+
+    def __init__(self) -> None:
+        self._flying: dict[int, dict[int, Exchange]] = {}
+
+    def feed(self, happening: Happening) -> Iterator[Happening]:
+        """The happening, behind what it settles."""
+        flying = self._flying
+        if isinstance(happening, RequestSeen):
+            exchange = happening.exchange
+            flying.setdefault(exchange.connection, {})[id(exchange)] = exchange
+        elif isinstance(happening, ExchangeDone):
+            flying.get(happening.exchange.connection, {}).pop(id(happening.exchange), None)
+        elif isinstance(happening, (Opened, Closed)):
+            yield from map(ExchangeDone, flying.pop(happening.connection, {}).values())
+        yield happening
+
+    def rest(self) -> Iterator[Happening]:
+        """What the end of the capture settles."""
+        for left in self._flying.values():
+            yield from map(ExchangeDone, left.values())
+
+
 class Connections:
-    """The rows, of settled happenings; with `wanted`, of the connections of which an exchange passes. Figures are of the
-    whole connection."""
+    """The rows; with `wanted`, of the connections of which an exchange passes. Figures are of the whole connection."""
 
     def __init__(self, capture_id: str, wanted: Callable[[Exchange], bool] | None = None) -> None:
         self._capture_id, self._wanted = capture_id, wanted
+        self._settling = Settling()
         self._still: dict[int, _Connection] = {}
 
     def _of(self, number: int) -> _Connection:
@@ -109,6 +132,10 @@ class Connections:
 
     def feed(self, happening: Happening) -> Iterator[dict[str, Any]]:
         """The rows of connections that ended by it."""
+        for each in self._settling.feed(happening):
+            yield from self._settled(each)
+
+    def _settled(self, happening: Happening) -> Iterator[dict[str, Any]]:
         if isinstance(happening, ExchangeDone):
             exchange = happening.exchange
             here = self._of(exchange.connection)
@@ -145,22 +172,25 @@ class Connections:
 
     def rest(self) -> Iterator[dict[str, Any]]:
         """The rows of those that did not end."""
-        return (here.row for here in self._still.values() if self._shown(here))
+        for each in self._settling.rest():
+            yield from self._settled(each)
+        yield from (here.row for here in self._still.values() if self._shown(here))
 
 
-def rows(
+def connection_rows(
     happenings: Iterable[Happening], capture_id: str, wanted: Callable[[Exchange], bool] | None = None
 ) -> Iterator[dict[str, Any]]:
     """The rows; see `Connections`."""
     found = Connections(capture_id, wanted)
-    for happening in settled(happenings):
+    for happening in happenings:
         yield from found.feed(happening)
     yield from found.rest()
 
 
-def of_outline(outline: Outline, capture: Capture, capture_id: str) -> Iterator[dict[str, Any]]:
-    """The rows of one closed segment: counted in its index; only requests by which clients ask for versions, and those that
-    nobody answered, are read. Raises `Unlike` for a segment that is not as it should be, before the first row."""
+def connections_of_index(outline: Outline, capture: Capture, capture_id: str) -> Iterator[dict[str, Any]]:
+    """The rows of one closed segment: counted in its index (of 40,000 exchanges in 0.1 s of CPU instead of 4.5 s with
+    `connection_rows`); only requests by which clients ask for versions, and those that nobody answered, are read. Raises
+    `Unlike` for a segment that is not as it should be, before the first row."""
     asides = list(outline.asides())
     figures = _figures(outline, capture)
     found = Connections(capture_id)

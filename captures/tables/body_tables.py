@@ -1,0 +1,317 @@
+"""The tables of what bodies say: `errors`, `batches`, `records`, `groups` and `throttles`, exchange by exchange.
+
+Each has a function that gives the rows of one exchange: the columns behind those of `KEY`. These are the reference; of a
+sound segment `bulk_batches` makes the rows of `batches` and `throttles` many exchanges at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from typing import Any, NamedTuple
+
+from ...decoder import Exchange, Message, facts, records
+from ...decoder.plan import plan
+from ...decoder.present import RECORD_APIS, Presenter
+from ...decoder.values import SchemaSource
+from . import bodies
+from .columns import KEY, Column, Table
+
+ERRORS = Table(
+    "errors",
+    "error code that is not 0, anywhere in a response",
+    (
+        *KEY,
+        Column("path", "string", "where in the response it stands, such as `topics[0].partitions[1].error_code`"),
+        *bodies.TOPIC,
+        Column("group_id", "string", "the group that it is about, also where only the request names it", null=True),
+        Column("resource", "string", "a config's resource, a transactional id, a coordinator's key", null=True),
+        Column("error_code", "int16", "Kafka's number"),
+        Column("error", "string", "its name"),
+        Column("error_message", "string", "what the broker says beside it", null=True),
+    ),
+)
+SIDE = Column("direction", "string", "`request` (produced) or `response` (fetched)")
+BATCHES = Table(
+    "batches",
+    "record batch, or message of an old message set, in a request or response",
+    (
+        *KEY,
+        SIDE,
+        *bodies.TOPIC,
+        Column("acks", "int16", "of a Produce request: 0, 1 or -1 (all)", null=True),
+        Column("base_offset", "int64", "of the first record, as the bytes say", null=True),
+        Column("last_offset", "int64", "of the last record", null=True),
+        Column("magic", "int16", "format: 0, 1 or 2", null=True),
+        Column("codec", "string", "`none`, `gzip`, `snappy`, `lz4` or `zstd`", null=True),
+        Column("record_count", "int32", "as the batch says; null for a compressed message set", null=True),
+        Column("size_bytes", "int64", "of the whole batch, compressed as it is"),
+        Column("timestamp_type", "string", "`create` or `log_append`", null=True),
+        Column("base_timestamp_ms", "int64", "milliseconds since the epoch", null=True),
+        Column("max_timestamp_ms", "int64", "milliseconds since the epoch", null=True),
+        Column("producer_id", "int64", "-1 without idempotence", null=True),
+        Column("producer_epoch", "int16", "", null=True),
+        Column("base_sequence", "int32", "", null=True),
+        Column("transactional", "bool", "", null=True),
+        Column("control", "bool", "a transaction's marker", null=True),
+        Column("crc_ok", "bool", "the sum fits the bytes", null=True),
+        Column("problem", "string", "why it cannot be read, or that it is cut off", null=True),
+    ),
+)
+RECORDS = Table(
+    "records",
+    "record that was produced or fetched; a record that was fetched twice is there twice",
+    (
+        *KEY,
+        SIDE,
+        *bodies.TOPIC,
+        Column("offset", "int64", "as the bytes say: of a producer's batch counted from 0"),
+        Column("timestamp_ms", "int64", "milliseconds since the epoch; null in magic 0", null=True),
+        Column("codec", "string", "`none`, `gzip`, `snappy`, `lz4` or `zstd`"),
+        Column("control", "string", "what a marker says: `commit`, `abort`, `leader_change` ...", null=True),
+        Column("key_bytes", "int32", "size of the key; null without one", null=True),
+        Column("value_bytes", "int32", "size of the value; null for a tombstone", null=True),
+        Column("header_count", "int32", ""),
+        Column("key", "json", "text, or what a schema made of it; `hex` for other bytes", True, True, True),
+        Column("value", "json", "likewise", True, True, True),
+        Column("headers", "json", "a list of `key` and `value`", True, True, True),
+        Column("key_raw", "bytes", "the key's bytes", True, True, True),
+        Column("value_raw", "bytes", "the value's bytes", True, True, True),
+    ),
+)
+GROUPS = Table(
+    "groups",
+    "JoinGroup, SyncGroup and LeaveGroup, and ConsumerGroupHeartbeat that joins, leaves, fails or brings a new epoch",
+    (
+        *KEY,
+        Column("group_id", "string", "the group"),
+        Column("event", "string", "`join`, `sync`, `leave` or `heartbeat`"),
+        Column("member_id", "string", "as the broker says it, or else the request; null if neither does", null=True),
+        Column("group_instance_id", "string", "of a static member", null=True),
+        Column("generation", "int32", "the generation, or the member's epoch, that the answer tells", null=True),
+        Column("protocol", "string", "the assignor that was chosen", null=True),
+        Column("members", "int32", "how many there are: the leader of a group is told when it joins", null=True),
+        Column("latency_ns", "int64", "how long the answer took; a join waits for the others", null=True),
+        Column("error_code", "int16", "of the answer as a whole"),
+        Column("error", "string", "its name; null for 0", null=True),
+    ),
+)
+THROTTLES = Table(
+    "throttles",
+    "response with a throttle time above 0",
+    (
+        *KEY,
+        Column(
+            "throttle_ms", "int32", "how long the client is to wait, milliseconds; brokers hold it back for as long"
+        ),
+        Column("request_size", "int32", "value of the 4 size bytes; null without a request", null=True),
+        Column("response_size", "int32", "value of the 4 size bytes"),
+    ),
+)
+RECORD_API_KEYS = frozenset(facts.api_key(name) for name in RECORD_APIS)
+_EVENTS = {"JoinGroup": "join", "SyncGroup": "sync", "LeaveGroup": "leave", "ConsumerGroupHeartbeat": "heartbeat"}
+GROUP_APIS = frozenset(facts.api_key(name) for name in _EVENTS)
+_JOINS_OR_LEAVES = (0, -1, -2)  # the member epochs of KIP-848 that are no epochs
+THROTTLE_TIME = "throttle_time_ms"
+SHOWN = ("key", "value", "headers")
+"""The columns that showing values adds."""
+
+
+def error_rows(exchange: Exchange) -> Iterator[dict[str, Any]]:
+    """The rows of `errors`."""
+    answered = exchange.response_message
+    if answered is None:
+        return
+    asked = None
+    for leaf in bodies.errors(answered):
+        if asked is None:
+            asked = _group_of_request(exchange)
+        about = {**asked, **leaf.about}
+        yield {
+            "path": leaf.path,
+            **bodies.named(about, exchange),
+            "group_id": about.get("group_id"),
+            "resource": about.get("resource"),
+            "error_code": leaf.value,
+            "error": facts.error_name(leaf.value),
+            "error_message": leaf.message,
+        }
+
+
+def _group_of_request(exchange: Exchange) -> dict[str, Any]:
+    """The group that the request names as a whole: its answer may not say it again."""
+    group = _value(exchange.request_message, "group_id")
+    return {"group_id": group} if isinstance(group, str) else {}
+
+
+class Area(NamedTuple):
+    """Records in a body: of which side, and what they are about."""
+
+    direction: str
+    data: bytes
+    about: dict[str, Any]
+
+
+def areas(exchange: Exchange) -> Iterator[Area]:
+    """The record areas of an exchange."""
+    if exchange.api not in RECORD_APIS:
+        return
+    for kind in ("request", "response"):
+        if not bodies.has_records(kind, exchange.api_key, exchange.api_version):
+            continue  # and need not be decoded
+        message = exchange.request_message if kind == "request" else exchange.response_message
+        if message is None:
+            continue
+        for leaf in bodies.record_areas(message):
+            yield Area(message.plan.kind, leaf.value, bodies.named(leaf.about, exchange))
+
+
+def batch_rows(exchange: Exchange) -> Iterator[dict[str, Any]]:
+    """The rows of `batches`."""
+    empty = {column.name: None for column in BATCHES.columns[len(KEY) :]}
+    for area in areas(exchange):
+        known = {**empty, "direction": area.direction, **area.about}
+        end = 0
+        if area.direction == "request" and exchange.request_message is not None:
+            known["acks"] = exchange.request_message["acks"]
+        try:
+            for entry in records.batches(area.data):
+                end = entry.end
+                yield {**known, **_batch_or_message(entry)}
+        except records.RecordsError as error:
+            yield {**known, "size_bytes": len(area.data) - end, "problem": str(error)}
+
+
+def _batch_or_message(entry: records.Batch | records.Message | records.Partial) -> dict[str, Any]:
+    size = entry.end - entry.start
+    if isinstance(entry, records.Partial):
+        return {"base_offset": entry.base_offset, "magic": entry.magic, "size_bytes": size, "problem": "cut off"}
+    if isinstance(entry, records.Message):
+        return {
+            "base_offset": entry.offset,
+            "last_offset": entry.offset,
+            "magic": entry.magic,
+            "codec": entry.codec_name,
+            "record_count": None if entry.codec else 1,
+            "size_bytes": size,
+            "timestamp_type": entry.timestamp_type,
+            "base_timestamp_ms": entry.timestamp,
+            "max_timestamp_ms": entry.timestamp,
+            "crc_ok": entry.crc_ok,
+        }
+    last = entry.last_offset
+    return {
+        "base_offset": entry.base_offset,
+        "last_offset": last if -(1 << 63) <= last < 1 << 63 else None,
+        "magic": entry.magic,
+        "codec": entry.codec_name,
+        "record_count": entry.record_count,
+        "size_bytes": size,
+        "timestamp_type": entry.timestamp_type,
+        "base_timestamp_ms": entry.base_timestamp,
+        "max_timestamp_ms": entry.max_timestamp,
+        "producer_id": entry.producer_id,
+        "producer_epoch": entry.producer_epoch,
+        "base_sequence": entry.base_sequence,
+        "transactional": entry.transactional,
+        "control": entry.control,
+        "crc_ok": entry.crc_ok,
+    }
+
+
+def record_rows(
+    exchange: Exchange, columns: frozenset[str], values: bool = False, schemas: SchemaSource | None = None
+) -> Iterator[dict[str, Any]]:
+    """The rows of `records`; of the payload only `columns`, and null unless `values` are asked for.
+
+    What cannot be read of an area is left out: the table `batches` says why.
+    """
+    presenter = Presenter(values, None, schemas)
+    raw, payload = columns & {"key_raw", "value_raw"}, columns & set(SHOWN)
+    for area in areas(exchange):
+        try:
+            for entry in records.batches(area.data):
+                if isinstance(entry, records.Partial):
+                    continue
+                codec = entry.codec_name
+                for record in entry.records():
+                    row = {
+                        "direction": area.direction,
+                        **area.about,
+                        "offset": record.offset,
+                        "timestamp_ms": record.timestamp,
+                        "codec": codec,
+                        "control": record.control.name if record.control is not None else None,
+                        "key_bytes": None if record.key is None else len(record.key),
+                        "value_bytes": None if record.value is None else len(record.value),
+                        "header_count": len(record.headers),
+                    }
+                    if payload and values:
+                        shown = presenter.record(record, area.about["topic"])
+                        row |= {name: shown.get(name) for name in SHOWN}
+                    elif payload:
+                        row |= dict.fromkeys(SHOWN)
+                    if raw:
+                        row["key_raw"] = record.key if values else None
+                        row["value_raw"] = record.value if values else None
+                    yield row
+        except records.RecordsError:
+            continue
+
+
+def group_rows(exchange: Exchange) -> Iterator[dict[str, Any]]:
+    """The rows of `groups`."""
+    asked, said = exchange.request_message, exchange.response_message
+    if asked is None:
+        return
+    event, generation, members = _EVENTS[exchange.api], None, None
+    error = _value(said, "error_code") or 0
+    if event == "join":
+        generation, members = _value(said, "generation_id"), len(_value(said, "members") or ()) or None
+    elif event == "sync":
+        generation = _value(asked, "generation_id")
+    elif event == "heartbeat":
+        generation = _value(said, "member_epoch")
+        before = asked["member_epoch"]
+        if not error and before not in _JOINS_OR_LEAVES and generation in (None, before):
+            return
+        event = "leave" if before < 0 else "join" if before == 0 else event
+    yield {
+        "group_id": asked["group_id"],
+        "event": event,
+        "member_id": _value(said, "member_id") or _value(asked, "member_id") or None,
+        "group_instance_id": _value(asked, "group_instance_id") or _value(asked, "instance_id"),
+        "generation": generation,
+        "protocol": _value(said, "protocol_name") or None,
+        "members": members,
+        "latency_ns": exchange.latency_ns,
+        "error_code": error,
+        "error": facts.error_name(error) if error else None,
+    }
+
+
+def _value(message: Message | None, name: str) -> Any:
+    """A field at the top of a message; None where this version does not have it."""
+    if message is None:
+        return None
+    for field, value in zip(message.plan.root.fields, message.values, strict=False):
+        if field.name == name:
+            return value
+    return None
+
+
+def throttle_rows(exchange: Exchange) -> Iterator[dict[str, Any]]:
+    """The rows of `throttles`."""
+    message = exchange.response_message
+    if message is not None and has_throttle_time(exchange.api_key, exchange.api_version) and message[THROTTLE_TIME] > 0:
+        sizes = {"request_size": exchange.request_size, "response_size": exchange.response_size}
+        yield {"throttle_ms": message[THROTTLE_TIME], **sizes}
+
+
+@cache
+def has_throttle_time(api_key: int, api_version: int) -> bool:
+    """Whether the response of this version has a throttle time."""
+    try:
+        return any(field.name == THROTTLE_TIME for field in plan("response", api_key, api_version).root.fields)
+    except Exception:  # a version that is not known
+        return False
