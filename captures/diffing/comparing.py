@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from ...decoder import Exchange, facts
-from ..replay.left_out import SHARE_GROUPS
+from ..replay.comparing import SHARE_GROUPS
 from ..replay.policy import administrative
 from ..replay.roles import Role
 from ..serving.offsets import NATURAL

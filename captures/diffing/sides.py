@@ -13,7 +13,7 @@ from ...decoder import Exchange, Topics, facts, records
 from ...decoder.records import Batch
 from ..replay.rewriting import tree_of, visit
 from ..replay.roles import Role
-from ..serving.asking import only_reads, touches
+from ..serving.questions import only_reads, touches
 from .report import Latency, Side
 
 _DIGITS = re.compile(r"\d+")

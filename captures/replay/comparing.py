@@ -1,21 +1,260 @@
-"""Whether the target answered as the recorded broker did: differences by field, what always differs left out by rule."""
+"""Whether the target answered as the recorded broker did: differences by field, what always differs left out by rule.
+
+Topics that the target says it has not (`Absent`) are waited for once, because they may be in the making, and not each time.
+
+`LeftOut` knows the differences that come of what was left out: requests that alter or delete are not sent unless the user asks
+for it, and what they would have changed is then otherwise at the target. A share group, for one, begins at the end of its
+topics unless its `share.auto.offset.reset` was set.
+
+Records (`FetchedRecords`): a fetch is answered sooner or later, and with more or fewer records, as it happens, so single
+answers are not compared. At the end, every batch that was fetched when recorded has to have been fetched again, at the offset
+that belongs to it.
+"""
 
 from __future__ import annotations
 
+import zlib
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...decoder import Exchange, facts
 from ...decoder.message import Message, is_error_code, jsonable, shown_value
 from ...decoder.plan import FieldPlan
-from .fetched import FetchedRecords
+from ...decoder.records import Batch, Partial, RecordsError, batches
+from ...decoder.records.batch import CONTROL, HEADER_SIZE
 from .mapping import IdMapping, question
 from .partly import PRODUCE, passing, rest
 from .preparing import Preparer
-from .rewriting import Meant, Pair, pairs
+from .rewriting import Meant, Pair, pairs, read
 from .roles import Role
 from .versions import API_VERSIONS, answer_at, folds
+
+_ABSENT = frozenset(facts.error_code(name) for name in ("UNKNOWN_TOPIC_OR_PARTITION", "UNKNOWN_TOPIC_ID"))
+_CREATE = facts.api_key("CreateTopics")
+_TOPIC_FIELDS = ("name", "topic", "topic_id", "topic_name")
+
+
+def absent_topics(answer: Message) -> frozenset[Any]:
+    """The topics, by name or id, that an answer says are not there."""
+    rows = {path.partition(".")[0] for path, code in answer.errors() if code in _ABSENT}
+    return frozenset(_topic(answer, row) for row in rows)
+
+
+def _topic(answer: Message, row: str) -> Any:
+    for name in _TOPIC_FIELDS:
+        try:
+            return answer[f"{row}.{name}"]
+        except KeyError:
+            continue
+    return None
+
+
+class Absent:
+    """What has been waited for in vain."""
+
+    def __init__(self) -> None:
+        self._topics: frozenset[Any] = frozenset()
+
+    def in_vain(self, answer: Message) -> None:
+        """The target was asked for as long as patience lasts, and this is what it says still."""
+        self._topics |= absent_topics(answer)
+
+    def hopeless(self, answer: Message) -> bool:
+        """Whether nothing but such topics stands in the way of an answer."""
+        if not self._topics or any(passing(code) and code not in _ABSENT for _, code in answer.errors()):
+            return False
+        absent = absent_topics(answer)
+        return bool(absent) and absent <= self._topics
+
+    def answered(self, answer: Message) -> None:
+        """Topics may be there from now on."""
+        if answer.api_key == _CREATE:
+            self._topics = frozenset()
+
+
+_NAMES = frozenset({Role.TOPIC, Role.GROUP, Role.TRANSACTIONAL_ID, Role.RESOURCE_NAME})
+_SHOWN = 3
+SHARE_GROUPS = " (a share group begins at the end of its topics unless its share.auto.offset.reset was set)"
+
+
+class LeftOut:
+    """Takes what was left out because it alters or deletes, then what differed. `topics`: names by the recorded ids."""
+
+    def __init__(self, topics: Mapping[bytes, str]) -> None:
+        self._topics = topics
+        self._by_name: dict[str, Counter[str]] = {}
+        self._differing: Counter[str] = Counter()
+        self._count = 0
+        self._share_groups: set[str] = set()
+
+    def left_out(self, exchange: Exchange) -> None:
+        """A request that is not sent."""
+        for name in set(self._names(exchange.request_message)):
+            self._by_name.setdefault(name, Counter())[exchange.api] += 1
+
+    def concerned(self, exchange: Exchange) -> frozenset[str]:
+        """The names in a request that something was left out about before."""
+        if not self._by_name:
+            return frozenset()
+        message = exchange.request_message
+        if exchange.api.startswith("Share"):
+            self._share_groups.update(value for role, value, _, _ in read(message) if role is Role.GROUP and value)
+        return frozenset(name for name in self._names(message) if name in self._by_name)
+
+    def differs(self, names: Collection[str]) -> None:
+        """An answer, or a batch that was fetched, is otherwise; `names` are those that it concerns."""
+        self._differing.update(names)
+        self._count += bool(names)
+
+    def explanation(self) -> str | None:
+        """Why answers differ, and what to do; None if nothing that was left out explains any."""
+        if not self._count:
+            return None
+        apis: Counter[str] = Counter()
+        for name in self._differing:
+            apis |= self._by_name[name]
+        names = [name for name, _ in self._differing.most_common()]
+        shown = ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
+        of_share_group = not self._share_groups.isdisjoint(self._differing)
+        return (
+            f"{self._count} difference{' concerns' if self._count == 1 else 's concern'} {shown}, which "
+            f"{' and '.join(sorted(apis))} changed in the recording and not at the target, because what alters or deletes is left "
+            f"out; --include-admin sends it{SHARE_GROUPS if of_share_group else ''}"
+        )
+
+    def _names(self, message: Message | None) -> Iterator[str]:
+        for role, value, _, _ in read(message):
+            name = self._topics.get(value) if role is Role.TOPIC_ID else value if role in _NAMES else None
+            if name:
+                yield name
+
+
+Digests = dict[int, int]
+_LEADING = 4
+
+
+class Unlike(NamedTuple):
+    """A batch that the replay did not fetch as it was recorded. `got` is False where it was not fetched at all."""
+
+    topic: str
+    partition: int
+    offset: int
+    target_offset: int
+    got: bool
+
+
+class FetchedRecords:
+    """Keeps a number for each batch, by partition and offset, not the records."""
+
+    def __init__(self, mapping: IdMapping) -> None:
+        self._mapping = mapping
+        self._recorded: dict[tuple[str, int], Digests] = {}
+        self._got: dict[tuple[str, int], Digests] = {}
+        self._single: set[tuple[str, int]] = set()
+
+    def answers(self, exchange: Exchange, recorded: Message, got: Message) -> None:
+        """Take the records of a recorded answer, and of the target's to the same request."""
+        names = {self._mapping.names.topic(name): name for name in self._names(recorded)}
+        single = exchange.api_version < _LEADING  # message sets then; the target may have batches
+        self._take(recorded, self._recorded, None, single)
+        self._take(got, self._got, names, single)
+
+    def again(self, got: Message, recorded: Message, single: bool = False) -> None:
+        """Take the records of an answer that was asked for once more."""
+        self._take(got, self._got, {self._mapping.names.topic(n): n for n in self._names(recorded)}, single)
+
+    def _names(self, message: Message) -> Iterator[str]:
+        for role, _, scope, _ in read(message):
+            if role is Role.PARTITION:
+                name = self._mapping.topic_of(scope)
+                if name is not None:
+                    yield name
+
+    def _take(
+        self, message: Message, into: dict[tuple[str, int], Digests], names: dict[str, str] | None, single: bool
+    ) -> None:
+        for role, value, scope, _ in read(message):
+            if role is not Role.RECORDS or not value:
+                continue
+            topic = self._topic(scope, names)
+            partition = scope.get(Role.PARTITION)
+            if topic is None or partition is None:
+                continue
+            kept = into.setdefault((topic, partition), {})
+            kept.update(_single(value) if single else _batches(value))
+
+    def _topic(self, scope: dict[Role, object] | object, names: dict[str, str] | None) -> str | None:
+        assert isinstance(scope, dict)
+        if names is None:
+            return self._mapping.topic_of(scope)
+        name = scope.get(Role.TOPIC)
+        if not name:
+            there = scope.get(Role.TOPIC_ID)
+            name = next((n for n, i in self._mapping.topics.items() if i == there), None)
+            if name is None:
+                recorded = next((r for r, t in self._mapping.topic_ids.items() if t == there), None)
+                return self._mapping.recorded.topics.get(recorded) if recorded is not None else None
+        back = {target: recorded for recorded, target in self._mapping.names.topics.items()}
+        return names.get(str(name)) or back.get(str(name), str(name))
+
+    def places(self, recorded: Message) -> Iterator[tuple[str, int]]:
+        """The partitions that a recorded answer has records of."""
+        for role, value, scope, _ in read(recorded):
+            if role is Role.RECORDS and value:
+                topic, partition = self._topic(scope, None), scope.get(Role.PARTITION)
+                if topic is not None and partition is not None:
+                    yield topic, partition
+
+    def unlike(self) -> Iterator[Unlike]:
+        """What was fetched when recorded, and not, or otherwise, now."""
+        for (topic, partition), recorded in self._recorded.items():
+            got = self._got.get((topic, partition), {})
+            offsets = self._mapping.offsets_of(topic, partition)
+            for offset, digest in sorted(recorded.items()):
+                there = offsets.target(offset)
+                if got.get(there) != digest:
+                    yield Unlike(topic, partition, offset, there, there in got)
+
+    @property
+    def counts(self) -> tuple[int, int]:
+        """How many batches were fetched: (recorded, replayed)."""
+        return sum(map(len, self._recorded.values())), sum(map(len, self._got.values()))
+
+
+def _batches(data: bytes) -> Iterator[tuple[int, int]]:
+    """(base offset, number) of every whole batch; the producer, the times of appending and the CRC over them count not."""
+    try:
+        for entry in batches(data):
+            if isinstance(entry, Partial):
+                return
+            if not isinstance(entry, Batch):
+                yield from _of_records(entry)
+            elif entry.attributes & CONTROL:
+                yield entry.base_offset, -1  # its value holds an epoch of the coordinator
+            else:
+                payload = memoryview(data)[entry.start + HEADER_SIZE : entry.end]
+                yield entry.base_offset, zlib.crc32(payload, entry.record_count)
+    except RecordsError:
+        return
+
+
+def _single(data: bytes) -> Iterator[tuple[int, int]]:
+    try:
+        for entry in batches(data):
+            if not isinstance(entry, Partial):
+                yield from _of_records(entry)
+    except RecordsError:
+        return
+
+
+def _of_records(entry: object) -> Iterator[tuple[int, int]]:
+    assert not isinstance(entry, Partial)
+    for record in entry.records():  # type: ignore[attr-defined]
+        yield record.offset, zlib.crc32(record.value or b"", zlib.crc32(record.key or b""))
+
 
 FETCHES = frozenset(facts.api_key(name) for name in ("Fetch", "ShareFetch"))
 ERROR = "error"

@@ -1,18 +1,147 @@
-"""What the target calls what the recording named: ids, epochs, generations, offsets; learnt from pairs of answers."""
+"""What the target calls what the recording named: ids, epochs, generations, offsets; learnt from pairs of answers.
+
+`Names` are those that the user wants otherwise at the target (topics, groups, transactional ids, client ids); an `OffsetMap`
+has for every offset of a recorded partition the one in the target's log.
+"""
 
 from __future__ import annotations
 
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Mapping
 from collections.abc import Mapping as MappingType
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...decoder import facts
+from ...decoder import embedded, facts
+from ...decoder.embedded.payload import leading_int16
+from ...decoder.errors import DecodeError, EncodeError
 from ...decoder.message import Message
 from ...decoder.plan import ZERO_UUID
-from .names import Names
-from .offsets import OffsetMap
 from .rewriting import Scope, pairs
 from .roles import Role
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """Recorded name -> name at the target; what is not listed keeps its name."""
+
+    topics: Mapping[str, str] = field(default_factory=dict)
+    groups: Mapping[str, str] = field(default_factory=dict)
+    transactional_ids: Mapping[str, str] = field(default_factory=dict)
+    client_ids: Mapping[str, str] = field(default_factory=dict)
+
+    def topic(self, name: str) -> str:
+        return self.topics.get(name, name)
+
+    def group(self, name: str) -> str:
+        return self.groups.get(name, name)
+
+    def transactional_id(self, name: str) -> str:
+        return self.transactional_ids.get(name, name)
+
+    def client_id(self, name: str | None) -> str | None:
+        return name if name is None else self.client_ids.get(name, name)
+
+    def subscription(self, data: bytes) -> bytes:
+        """A member's subscription with its topics renamed; bytes of other protocols stay."""
+        return self._renamed(data, "ConsumerProtocolSubscription") if self.topics and data else data
+
+    def assignment(self, data: bytes) -> bytes:
+        """A member's assignment with its topics renamed; bytes of other protocols stay."""
+        return self._renamed(data, "ConsumerProtocolAssignment") if self.topics and data else data
+
+    def _renamed(self, data: bytes, name: str) -> bytes:
+        read = embedded.subscription if name.endswith("Subscription") else embedded.assignment
+        try:
+            fields = read(data)
+            version = leading_int16(data, name)
+        except DecodeError:
+            return data
+        layout = fields.pop("layout_version", fields.pop("version"))
+        fields.pop("version", None)
+        if "surplus_bytes" in fields or not self._rename(fields):
+            return data
+        try:
+            return version.to_bytes(2, "big") + embedded.encode(name, layout, fields)
+        except (EncodeError, KeyError):
+            return data
+
+    def _rename(self, fields: dict[str, Any]) -> bool:
+        """Whether a name was changed."""
+        before = [list(fields.get("topics") or ()), [e["topic"] for e in _partitions(fields)]]
+        if isinstance(fields.get("topics"), list):
+            fields["topics"] = [self.topic(name) for name in fields["topics"]]
+        for entry in _partitions(fields):
+            entry["topic"] = self.topic(entry["topic"])
+        return before != [list(fields.get("topics") or ()), [e["topic"] for e in _partitions(fields)]]
+
+
+def _partitions(fields: dict[str, Any]) -> list[dict[str, Any]]:
+    found = fields.get("owned_partitions") or fields.get("assigned_partitions") or []
+    return [entry for entry in found if isinstance(entry, dict) and "topic" in entry]
+
+
+class OffsetMap:
+    """One partition. Points are learnt from answers; between two points, offsets go on as they did when recorded.
+
+    `start` is the distance from the recording's log to the target's before anything was learnt.
+    """
+
+    __slots__ = ("_implied", "_points", "_recorded", "shifts", "start")
+
+    def __init__(self, start: int = 0) -> None:
+        self.start = start
+        self.shifts = 0
+        self._recorded: list[int] = []
+        self._points: list[int] = []
+        self._implied = array("q")  # what was learnt and follows from the point before it
+
+    def __bool__(self) -> bool:
+        return bool(self._recorded)
+
+    def point(self, recorded: int, target: int) -> None:
+        """What lay at `recorded` lies at `target`."""
+        if recorded < 0 or target < 0:
+            return
+        at = bisect_right(self._recorded, recorded)
+        distance = target - recorded
+        if at and self._points[at - 1] - self._recorded[at - 1] == distance:
+            self._imply(recorded)  # nothing new: the points stay few
+            return
+        if (at or self.start is not None) and distance != self._distance(at):
+            self.shifts += 1
+        self._keep_next(at, recorded)
+        if at and self._recorded[at - 1] == recorded:
+            self._points[at - 1] = target
+            return
+        self._recorded.insert(at, recorded)
+        self._points.insert(at, target)
+
+    def _imply(self, recorded: int) -> None:
+        at = bisect_left(self._implied, recorded)
+        if at == len(self._implied) or self._implied[at] != recorded:
+            self._implied.insert(at, recorded)
+
+    def _keep_next(self, at: int, recorded: int) -> None:
+        """A point at `recorded` comes before what followed from the one before it: the first of that is a point now."""
+        nearest = bisect_right(self._implied, recorded)
+        if at and nearest < len(self._implied):
+            implied = self._implied[nearest]
+            if at == len(self._recorded) or implied < self._recorded[at]:
+                self._recorded.insert(at, implied)
+                self._points.insert(at, implied + self._distance(at))
+
+    def _distance(self, at: int) -> int:
+        return self._points[at - 1] - self._recorded[at - 1] if at else self.start
+
+    def target(self, recorded: int) -> int:
+        """Where an offset of the recording is; negative numbers (-1: none) stay."""
+        if recorded < 0:
+            return recorded
+        at = bisect_right(self._recorded, recorded)
+        return max(0, recorded + self._distance(at))
+
 
 _TOPIC_RESOURCES = frozenset({2})
 _GROUP_RESOURCES = frozenset({3, 32})

@@ -15,18 +15,16 @@ from typing import Any
 from ... import decoder
 from ...decoder import Exchange, facts
 from ...decoder.message_view import MessageView
-from .asked import Ask, Later, Missed, Reply, Session
-from .cluster import Cluster
-from .consumer_groups import ConsumerGroups
-from .groups import Groups
+from .cluster import API_VERSIONS, Cluster, Offer, Offers
+from .groups import ConsumerGroups, Groups
 from .logs import Logs
 from .memory import Memory
 from .names import Names
-from .offers import API_VERSIONS, Offer, Offers
 from .offsets import Offsets
 from .partitions import Partitions
 from .produced import Content, Produced
 from .recall import Recall, Story
+from .requests import Ask, Later, Missed, Reply, Session
 from .transactions import Transactions
 from .usage import Usage
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from ...decoder import Exchange, Message, State, facts
 from ...decoder.message_view import MessageView
-from .asking import touches
+from .questions import touches
 
 PRODUCE = facts.api_key("Produce")
 

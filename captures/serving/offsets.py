@@ -6,8 +6,8 @@ from collections import defaultdict
 from collections.abc import Callable
 from typing import Any
 
-from .asked import Ask, Missed, Outcomes, Reply, codes
 from .memory import Memory
+from .requests import Ask, Missed, Outcomes, Reply, codes
 from .restating import fitting
 
 Committed = tuple[int, int, str | None]

@@ -14,8 +14,7 @@ from typing import Any
 
 from ...decoder import records
 from ...decoder.records import Partial, Record
-from .log import Entry
-from .logs import Partition
+from .logs import Entry, Partition
 
 Content = Callable[[Record], Any]
 """What is compared of a record: equal values are the same content."""

@@ -13,9 +13,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from ...decoder import Message, facts
-from .asked import Ask, Missed, Reply
-from .asking import entries, identity, items_of, only_reads, touches
 from .memory import Kept, Memory
+from .questions import entries, identity, items_of, only_reads, touches
+from .requests import Ask, Missed, Reply
 from .restating import Lost, fitting, restate, restate_item
 
 KEPT_UP = frozenset(

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...decoder import facts
-from .asked import Ask, Missed, Outcomes, Reply
 from .logs import Logs, Partition
 from .memory import Kept, Memory
 from .offsets import Committed, Offsets
+from .requests import Ask, Missed, Outcomes, Reply
 from .restating import fitting
 
 _BUMPS_FROM = 5

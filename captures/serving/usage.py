@@ -18,12 +18,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...decoder import Message, facts
-from .asked import Outcomes, Reply
-from .asking import identity, only_reads, touches
 from .logs import Logs
 from .memory import PRODUCE, Kept, Memory
 from .produced import Produced
+from .questions import identity, only_reads, touches
 from .recall import KEPT_UP, Story, describe
+from .requests import Outcomes, Reply
 
 
 @dataclass(frozen=True, slots=True)

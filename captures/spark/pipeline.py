@@ -2,12 +2,16 @@
 
 `run` reads what is new or has changed since the last run, on Spark, or with the master `none` in this process alone. A run
 that is killed leaves a folder that every reader can read; the next one completes it. `stream` goes on with what is
-recorded, from checkpoint to checkpoint.
+recorded, from checkpoint to checkpoint. One run at a time writes to a folder: a lock where files have locks, in a store an
+object that is kept fresh.
 """
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -20,11 +24,74 @@ from ..storage import Place, Remote, StorageError, place, text
 from ..tables.folder import DEFAULT, Done, Folder, FolderError, todo
 from . import PipelineError
 from .connect import SCHEME
-from .holding import held
 from .session import check_installed, check_master, session, watched
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+LOCK = ".barnabas.lock"
+_FRESH_SECONDS = 60.0
+"""An object that nobody has written to for so long is a killed run's."""
+_REFRESH_SECONDS = 10.0
+
+
+@contextmanager
+def held(output: Place) -> Iterator[None]:
+    """Hold the folder, made if need be. Raises `PipelineError` where another run holds it."""
+    with _lock(output) if isinstance(output, Path) else _lease(output / LOCK):
+        yield
+
+
+@contextmanager
+def _lock(output: Path) -> Iterator[None]:
+    try:
+        output.mkdir(mode=0o700, parents=True, exist_ok=True)
+        lock = os.open(output / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+    except OSError as error:
+        raise PipelineError(f"cannot write to {output}: {error.strerror}; choose another --output") from error
+    try:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise PipelineError(f"{output}: another pipeline run is writing there; wait for it") from error
+        yield
+    finally:
+        os.close(lock)
+
+
+@contextmanager
+def _lease(lock: Remote) -> Iterator[None]:
+    """A store has no locks. Of two that start within a moment the one whose object was overwritten gives up."""
+    mine = os.urandom(16).hex().encode()
+    for each in lock.parent.files(deep=False):
+        if each.path == lock and time.time() - each.modified_ns / 1e9 < _FRESH_SECONDS:
+            raise PipelineError(
+                f"{lock.parent}: another pipeline run is writing there; wait for it, or, if it was killed, for "
+                f"{_FRESH_SECONDS:.0f} seconds"
+            )
+    lock.write(mine)
+    over = threading.Event()
+
+    def refresh() -> None:
+        while not over.wait(_REFRESH_SECONDS):
+            try:
+                if lock.read() == mine:
+                    lock.write(mine)
+            except OSError:  # the run itself finds out
+                continue
+
+    thread = threading.Thread(target=refresh, name="pipeline-lease", daemon=True)
+    thread.start()
+    try:
+        if lock.read() != mine:
+            raise PipelineError(f"{lock.parent}: another pipeline run has begun to write there; wait for it")
+        yield
+    finally:
+        over.set()
+        thread.join()
+        if lock.read() == mine:
+            lock.unlink(missing_ok=True)
+
 
 Progress = Callable[[str], None]
 Work = list[tuple[tables.Segment, Done | None]]

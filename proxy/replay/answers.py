@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from ...captures.replay.absent import Absent
-from ...captures.replay.comparing import FETCHES, Comparer, Difference, lacking
-from ...captures.replay.left_out import LeftOut
+from ...captures.replay.comparing import FETCHES, Absent, Comparer, Difference, LeftOut, lacking
 from ...captures.replay.partly import PRODUCE, rest, united, without
 from ...captures.replay.policy import forbidden_null
 from ...captures.replay.preparing import Preparer

@@ -10,8 +10,7 @@ from pathlib import Path
 from types import FrameType
 
 from ...captures.happenings import Happenings
-from ...captures.replay.mapping import IdMapping
-from ...captures.replay.names import Names
+from ...captures.replay.mapping import IdMapping, Names
 from ...captures.replay.policy import Policy
 from ...captures.replay.preparing import Preparer
 from ...captures.replay.report import Report

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from barnabas.captures import open_capture
-from barnabas.captures.replay.names import Names
+from barnabas.captures.replay.mapping import Names
 from barnabas.captures.replay.policy import Policy
 from barnabas.captures.replay.report import Report
 from barnabas.proxy import ProxyConfig

@@ -108,7 +108,7 @@ def hook(event, args):
 
 from barnabas.ui.cli.command_line import make_app
 from barnabas.captures import open_capture
-from barnabas.captures.serving.asked import Later, Missed, Session
+from barnabas.captures.serving.requests import Later, Missed, Session
 from barnabas.captures.serving.engine import Engine
 from barnabas.decoder import DecodeError
 import barnabas.captures.exporting, pyarrow.parquet, numpy  # what libraries do when they are loaded is not the capture's

@@ -14,8 +14,7 @@ import typer
 from ...captures import NotACapture
 from ...captures.exporting.text import json_visible
 from ...captures.replay.dry import plan_of
-from ...captures.replay.mapping import IdMapping
-from ...captures.replay.names import Names
+from ...captures.replay.mapping import IdMapping, Names
 from ...captures.replay.policy import Policy
 from ...captures.replay.preparing import Preparer
 from ...captures.replay.report import Report

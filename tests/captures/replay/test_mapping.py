@@ -6,14 +6,11 @@ import uuid
 from typing import Any
 
 import pytest
-from barnabas.captures.replay.mapping import IdMapping, NotKnown, Recorded
-from barnabas.captures.replay.names import Names
-from barnabas.captures.replay.offsets import OffsetMap
-from barnabas.captures.replay.preparing import Preparer
+from barnabas.captures.replay.mapping import IdMapping, Names, NotKnown, OffsetMap, Recorded
+from barnabas.captures.replay.preparing import FetchSessions, Preparer
 from barnabas.captures.replay.rewriting import changed, read
 from barnabas.captures.replay.roles import Role
 from barnabas.captures.replay.script import Call
-from barnabas.captures.replay.sessions import FetchSessions
 from barnabas.decoder import Exchange, decode_body, decode_request, embedded, encode_body, encode_request, facts
 from barnabas.decoder.message import Message
 from barnabas.decoder.records import Record, batches, encode_batch

@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from barnabas.captures.spark import scratch as made
+from barnabas.captures.spark import session as made
 from harness.lines import line
 
 

@@ -16,7 +16,7 @@ import pytest
 from barnabas.captures import storage, tables
 from barnabas.captures.reports import make
 from barnabas.captures.reports.duck import Duck
-from barnabas.captures.spark import PipelineError, holding, pipeline
+from barnabas.captures.spark import PipelineError, pipeline
 from harness.processes import listens
 from harness.recordings import heartbeats
 from harness.waiting import PATIENCE, until
@@ -128,14 +128,14 @@ def test_a_run_that_was_killed_is_completed(s3: str, captures: Path) -> None:
     first.unlink()
     (out / ".unfinished").write(b"")
     (out / "exchanges/date=2001-01-01/left-000000.parquet").write(b"PAR1")
-    (out / holding.LOCK).write(b"somebody")
+    (out / pipeline.LOCK).write(b"somebody")
     with pytest.raises(PipelineError, match=r"s3://fleet/killed-out: another pipeline run is writing there"):
         pipeline.run(f"{s3}/killed-in", f"{s3}/killed-out", pipeline.NO_SPARK, names=["exchanges"])
-    holding_seconds, holding._FRESH_SECONDS = holding._FRESH_SECONDS, 0.0
+    fresh_seconds, pipeline._FRESH_SECONDS = pipeline._FRESH_SECONDS, 0.0
     try:
         done = pipeline.run(f"{s3}/killed-in", f"{s3}/killed-out", pipeline.NO_SPARK, names=["exchanges"])
     finally:
-        holding._FRESH_SECONDS = holding_seconds
+        pipeline._FRESH_SECONDS = fresh_seconds
     assert done.read == 1 and rows(read(f"{s3}/killed-out/exchanges")) == before
 
 

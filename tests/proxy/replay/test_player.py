@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from barnabas.captures.replay.names import Names
+from barnabas.captures.replay.mapping import Names
 from barnabas.captures.replay.policy import Policy
 from barnabas.decoder import facts
 from barnabas.decoder.records import Record, batches, encode_batch
