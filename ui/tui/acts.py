@@ -4,72 +4,69 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from . import side_screens
-
 if TYPE_CHECKING:
     from ...captures import Row
-    from ...decoder import Exchange
     from .app import BarnabasApp
     from .copying import Form
 
 
-class RowActs:
-    """The actions of a screen with an exchange under the cursor: `acting_on`."""
+def dialogue(app: BarnabasApp, row: Row | None) -> None:
+    """The connection of a row."""
+    from .dialogue import DialogueScreen
 
-    @property
-    def barnabas(self) -> BarnabasApp:
-        """The application, typed."""
-        raise NotImplementedError
+    if row is not None:
+        app.push_screen(DialogueScreen(app.session.capture, row))
 
-    def acting_on(self) -> Row | None:
-        """The exchange that is meant, if there is one."""
-        raise NotImplementedError
 
-    def shown_values(self) -> bool:
-        """Whether keys and values of records are shown."""
-        return False
+def compare(app: BarnabasApp, row: Row | None) -> None:
+    """Choose one side of a comparison; with the second one, show it. The same one twice: with the one before of its API."""
+    from .compare import CompareScreen, before_it
 
-    def shown_rows(self) -> tuple[str, int]:
-        """The filter of what is shown, and how many exchanges that are; ("", all) where no list is."""
-        return "", len(self.barnabas.session.capture.rows())
+    if row is None:
+        return
+    session = app.session
+    first, session.chosen = session.chosen, None
+    if first is None:
+        session.chosen = row
+        app.notify(f"#{row.number + 1} is chosen: d on another one compares, d again compares with the one before.", timeout=4)
+        return
+    if first.number == row.number:
+        found = before_it(session.capture, row)
+        if found is None:
+            app.notify("There is no exchange of this API before it.", timeout=3)
+            return
+        first = found
+    app.push_screen(CompareScreen(session.capture, first, row))
 
-    def copy_here(self) -> list[Form]:
-        """What can be copied of what is under the cursor, besides the whole exchange."""
-        return []
 
-    def _exchange(self, row: Row) -> Exchange:
-        return self.barnabas.session.capture.exchange(row)
+def compare_here(app: BarnabasApp, row: Row | None) -> None:
+    """From an exchange that is open: with the one that was chosen, else at once with the one before."""
+    if app.session.chosen is None:
+        app.session.chosen = row
+    compare(app, row)
 
-    def action_dialogue(self) -> None:
-        row = self.acting_on()
-        if row is not None:
-            side_screens.dialogue(self.barnabas, row)
 
-    def action_compare(self) -> None:
-        row = self.acting_on()
-        if row is not None:
-            side_screens.compare(self.barnabas, row)
+def send_again(app: BarnabasApp, row: Row | None) -> None:
+    """A copy of its request, to be changed first if need be."""
+    from .resend import resend
 
-    def action_resend(self) -> None:
-        from .resend import resend
+    if row is not None:
+        resend(app, row, app.session.capture.exchange(row))
 
-        row = self.acting_on()
-        if row is not None:
-            resend(self.barnabas, row, self._exchange(row))
 
-    def action_export(self) -> None:
-        from .exporting import export, forms
+def export_row(app: BarnabasApp, row: Row | None, values: bool, shown: str, count: int) -> None:
+    """As a file; or all that a list shows: the filter `shown`, and how many exchanges that are. `values`: with keys and values
+    of records."""
+    from .exporting import export, forms
 
-        row = self.acting_on()
-        if row is not None:
-            shown, count = self.shown_rows()
-            values, capture = self.shown_values(), self.barnabas.session.capture
-            export(self.barnabas, forms(capture, row, self._exchange(row), values, shown, count))
+    if row is not None:
+        capture = app.session.capture
+        export(app, forms(capture, row, capture.exchange(row), values, shown, count))
 
-    def action_copy_as(self) -> None:
-        from .copying import copy_one, of_exchange
 
-        row = self.acting_on()
-        if row is not None:
-            whole = of_exchange(row, self._exchange(row), self.shown_values())
-            copy_one(self.barnabas, [*self.copy_here(), *whole])
+def copy_row(app: BarnabasApp, row: Row | None, values: bool, here: list[Form]) -> None:
+    """To the clipboard: what is under the cursor (`here`), or the whole exchange."""
+    from .copying import copy_one, of_exchange
+
+    if row is not None:
+        copy_one(app, [*here, *of_exchange(row, app.session.capture.exchange(row), values)])

@@ -22,9 +22,9 @@ from textual.app import App
 from textual.binding import BindingType
 from textual.screen import Screen
 
-from .ascii import AsciiFilter
 from .keys import bindings, help_words
 from .opening import Opened, Opening
+from .painted import AsciiFilter
 from .palette import THEMES
 from .safe import visible, visible_lines
 from .session import Session
@@ -198,8 +198,7 @@ class BarnabasApp(App[None]):
         if current is None:
             return
         until = perf_counter() + WANTED_SLICE
-        search_on = getattr(current, "search_on", None)
-        more = bool(search_on()) if search_on is not None else False
+        more = current.search_on()
         moved = self._unseen
         if current.wants_survey and session.survey.behind:
             session.survey.step(max(until - perf_counter(), 0.005))
@@ -322,14 +321,6 @@ class BarnabasApp(App[None]):
         stop, self._stop = self._stop, None
         if stop is not None:
             stop()
-
-
-class Searching:
-    """A view that searches in slices."""
-
-    def search_on(self) -> bool:
-        """Search for a while; whether there is more to do."""
-        raise NotImplementedError
 
 
 def _collect_again() -> None:

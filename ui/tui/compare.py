@@ -11,12 +11,11 @@ from textual.screen import Screen
 from ...captures import Capture, Row
 from ...captures.diffing.pairing import Pair, pairs
 from ..times import clock
-from .bars import Bar, KeyBar
 from .columns import Cell, api, client_name, duration, result
 from .keys import bar_words, bindings
 from .line_list import LineList
+from .painted import Bar, KeyBar, Titles
 from .safe import fit, visible
-from .titles import Titles
 
 if TYPE_CHECKING:
     from .app import BarnabasApp

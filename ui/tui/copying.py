@@ -12,8 +12,8 @@ from ...captures import Row
 from ...captures.exporting.hidden import masked
 from ...decoder import Direction, Exchange
 from ...decoder.payload_bytes import payload_ranges
-from .asking import Pick
 from .columns import Column
+from .dialogs import Pick
 from .field_list import Field
 from .safe import fit, visible
 from .terms import cell_term

@@ -1,44 +1,136 @@
-"""The detail screen: one exchange, its request and its response as field trees, and the bytes."""
+"""The detail screen: one exchange, its request and its response as field trees, and the bytes; why it went as it did, and the
+exchanges that belong to it: what was tried again, what stands before and behind it on its connection.
+"""
 
 from __future__ import annotations
 
 import json
+import textwrap
 from typing import TYPE_CHECKING, ClassVar
 
+from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Container
 from textual.screen import Screen
 
 from ...captures import Capture, Row
-from ...decoder import Exchange, facts
+from ...captures.selection import select
+from ...decoder import Exchange, explain, facts
+from ...decoder.filter import compile
 from ..times import clock
-from .acts import RowActs
-from .asking import Ask, Pages, Pick
-from .bars import Bar, KeyBar
+from . import acts
 from .columns import Cell, api, client_name, duration, result
+from .dialogs import Ask, Pages, Pick
 from .field_list import Tree, field_at
 from .field_tree import FieldTree
 from .fields import request_tree, response_tree
 from .hex_view import HexView
 from .keys import bar_words, bindings
-from .related import related
-from .row_words import brief, notes_on
-from .rows import RowView
+from .painted import Bar, KeyBar
+from .palette import Palette
+from .rows import RowView, brief, notes_on
 from .safe import fit, visible
-from .side_screens import compare_here
 from .terms import api_term, both, field_term
-from .why import why
 
 if TYPE_CHECKING:
     from .app import BarnabasApp
-    from .copying import Form
+
+AROUND = 3000
+"""Rows that are looked at on either side."""
+_API_VERSIONS = facts.api_key("ApiVersions")
+
+
+def related(capture: Capture, row: Row) -> list[tuple[str, int]]:
+    """(what it is, row number), the most telling first."""
+    rows = capture.rows()
+    before = rows[max(row.number - AROUND, 0) : row.number]
+    behind = rows[row.number + 1 : row.number + 1 + AROUND]
+    found: list[tuple[str, int]] = []
+
+    def add(what: str, row_found: Row | None) -> None:
+        if row_found is not None and row_found.number not in (number for _, number in found):
+            found.append((what, row_found.number))
+
+    same = [r for r in behind if r.api_key == row.api_key and r.client_id == row.client_id]
+    later = [r for r in same if r.time_ns > row.time_ns]
+    if row.error or row.state == "no_response":
+        for again in later[:1]:
+            add(f"tried again{'' if again.error or again.state != 'paired' else ', with success'}", again)
+        add("tried again, with success", next((r for r in later if not r.error and r.state == "paired"), None))
+        if row.api_key != _API_VERSIONS:
+            add("tried again with another version", next((r for r in later if r.api_version != row.api_version), None))
+    else:
+        failed = [r for r in before if r.error and r.api_key == row.api_key and r.client_id == row.client_id]
+        add("failed before", failed[-1] if failed else None)
+    on = row.connection
+    add("before it on this connection", next((r for r in reversed(before) if r.connection == on), None))
+    add("behind it on this connection", next((r for r in behind if r.connection == on), None))
+    add("the error before, anywhere", next((r for r in reversed(before) if r.error), None))
+    add("the next error, anywhere", next((r for r in behind if r.error), None))
+    first = next(iter(select(capture, compile(f"conn == {on} and api == ApiVersions"))), None)
+    if first is not None and first != row.number:
+        add("what this connection was offered", rows[first])
+    return found
+
+
+def why(exchange: Exchange, palette: Palette, width: int) -> Text:
+    """The explanation, wrapped to `width` cells; the texts are those of ``barnabas explain``."""
+    text = Text()
+    codes = dict.fromkeys([exchange.error, *_codes(exchange)])
+    for code in [c for c in codes if c][:4]:
+        _error(text, code, exchange.api, palette, width)
+    if exchange.api_key in facts.api_keys():
+        found = explain.api(exchange.api_key)
+        text.append(f"{found.name}", palette.title)
+        text.append(f"  API {found.key}, sent by {', '.join(found.senders)}\n", palette.muted)
+        text.append(_wrapped(found.purpose, width))
+        for note in (*([found.waits] if found.waits else []), *found.notes):
+            text.append(_wrapped(note, width, "  - "))
+        of = {fact.version: fact for fact in found.versions}.get(exchange.api_version)
+        if of is not None:
+            since = f"since Kafka {of.since}" if of.since else "in no release"
+            text.append(f"  - v{of.version}: {since}{f', gone in {of.removed}' if of.removed else ''}\n")
+    else:
+        text.append(f"API {exchange.api_key} is not known: newer than what this knows, or no Kafka.\n")
+    return text
+
+
+def _codes(exchange: Exchange) -> list[int]:
+    said = exchange.response_message
+    return [code for _, code in said.errors()] if said is not None else []
+
+
+def _error(text: Text, code: int, api: str, palette: Palette, width: int) -> None:
+    if code not in facts.errors():
+        text.append(f"{code}: an error code of no known release\n\n", palette.error)
+        return
+    found = explain.error(code)
+    text.append(f"{found.name} ({code})", palette.error)
+    again = "clients may try again" if found.retriable else "trying again gives the same"
+    text.append(f"  {again}\n", palette.muted)
+    text.append(_wrapped(found.what, width))
+    causes = [c for c in found.causes if c.api in (None, api)]
+    for title, lines in (("Why it comes", [c.text for c in causes]), ("What to do", found.do)):
+        if lines:
+            text.append(f"{title}\n", palette.name)
+            for line in lines:
+                text.append(_wrapped(line, width, "  - "))
+    if found.kips:
+        text.append(f"  see {', '.join(found.kips)}\n", palette.muted)
+    text.append("\n")
+
+
+def _wrapped(text: str, width: int, mark: str = "") -> str:
+    lines = textwrap.wrap(visible(text), width, initial_indent=mark, subsequent_indent=" " * len(mark))
+    return "\n".join(lines) + "\n"
+
 
 STACKED_BELOW = 100
 """Columns; narrower than this, the response stands below the request."""
 
 
-class DetailScreen(Screen[int], RowActs):
+class DetailScreen(Screen[int]):
     """Shows the exchange at a position of a `RowView`; gives back the position it was left at."""
 
     DEFAULT_CSS = """
@@ -322,21 +414,23 @@ class DetailScreen(Screen[int], RowActs):
         if self.row is not None:
             self.app.call_later(self.barnabas.show_exchanges, f"conn == {self.row.connection}", self.row.number)
 
-    def acting_on(self) -> Row | None:
-        return self.row
-
-    def shown_values(self) -> bool:
-        return self.values_shown
-
-    def copy_here(self) -> list[Form]:
-        from .copying import of_field
-
-        return of_field(self.chosen.current, self._term())
+    def action_dialogue(self) -> None:
+        acts.dialogue(self.barnabas, self.row)
 
     def action_compare(self) -> None:
         """With the exchange that was chosen before, else at once with the one before of its API."""
-        if self.row is not None:
-            compare_here(self.barnabas, self.row)
+        acts.compare_here(self.barnabas, self.row)
+
+    def action_resend(self) -> None:
+        acts.send_again(self.barnabas, self.row)
+
+    def action_export(self) -> None:
+        acts.export_row(self.barnabas, self.row, self.values_shown, "", len(self.barnabas.session.capture.rows()))
+
+    def action_copy_as(self) -> None:
+        from .copying import of_field
+
+        acts.copy_row(self.barnabas, self.row, self.values_shown, of_field(self.chosen.current, self._term()))
 
     def action_copy(self, whole: int) -> None:
         """Put the field's value, or the exchange, into the terminal's clipboard. What is hidden stays hidden."""

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from textual.app import App, SuspendNotSupported
 
-from .asking import Write
+from .dialogs import Write
 from .safe import visible, visible_lines
 
 _REMARK = "# "

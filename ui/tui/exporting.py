@@ -18,7 +18,7 @@ from ...captures.exporting.text import json_visible
 from ...decoder import Exchange
 from ...decoder.filter import compile
 from ..times import zone
-from .asking import Ask, Confirm, Pick
+from .dialogs import Ask, Confirm, Pick
 from .safe import fit, visible
 
 if TYPE_CHECKING:

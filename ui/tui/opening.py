@@ -10,8 +10,8 @@ from textual.app import ComposeResult
 from textual.screen import Screen
 from textual.widgets import Static
 
-from .bars import Bar, KeyBar, TabLine
 from .keys import bar_words
+from .painted import Bar, KeyBar, TabLine
 from .views import PLACES
 
 if TYPE_CHECKING:

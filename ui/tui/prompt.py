@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
-from textual.screen import Screen
+from textual.app import ComposeResult
+from textual.screen import ModalScreen, Screen
 from textual.widgets import Input
 
 from ...decoder.filter import FilterError
-from .choosing import Choosing
 from .columns import Cell
+from .dialogs import ChoiceBox
 from .keys import KEYS, Key, shown
 from .palette import THEMES
 from .safe import fit, visible
@@ -81,7 +82,7 @@ COMMANDS: tuple[Command, ...] = (
 """What takes words; everything else is an action of `KEYS`."""
 
 
-class Prompt(Choosing[None]):
+class Prompt(ModalScreen[None]):
     """Type a part of a name; Enter does the first that fits."""
 
     DEFAULT_CSS = """
@@ -92,7 +93,7 @@ class Prompt(Choosing[None]):
     """
 
     def __init__(self, below: Screen[object]):
-        super().__init__("Do", "a part of a name, or: filter err", "Enter: do it  Esc: back")
+        super().__init__()
         self._below = below
         context = getattr(below, "context", "")
         usual = ("detail", "tree", "app") if context == "detail" else (context, "list", "view", "app")
@@ -100,12 +101,15 @@ class Prompt(Choosing[None]):
         self._actions = [key for key in KEYS if key.context in contexts and key.id not in ("app.prompt", "app.palette")]
         self._found: list[Command | Key] = []
 
+    def compose(self) -> ComposeResult:
+        yield ChoiceBox("Do", "a part of a name, or: filter err", "Enter: do it  Esc: back", self._fitting, self._take)
+
     @property
     def barnabas(self) -> BarnabasApp:
         """The application, typed."""
         return self.app  # type: ignore[return-value]
 
-    def fitting(self, text: str) -> list[list[Cell]]:
+    def _fitting(self, text: str) -> list[list[Cell]]:
         word, _, rest = text.strip().partition(" ")
         wanted = text.lower().split()
         self._found = list[Command | Key](
@@ -126,7 +130,7 @@ class Prompt(Choosing[None]):
                              (f" {each.words}", "muted")])  # fmt: skip
         return rows
 
-    def take(self, position: int) -> None:
+    def _take(self, position: int) -> None:
         if position >= len(self._found):
             return
         chosen, app = self._found[position], self.barnabas

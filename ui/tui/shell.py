@@ -13,9 +13,9 @@ from textual.screen import Screen
 from textual.widget import Widget
 from textual.widgets import Static
 
-from .bars import Bar, KeyBar, TabLine
 from .held_queue import held_cells
 from .keys import bar_words, bindings
+from .painted import Bar, KeyBar, TabLine
 from .safe import visible
 from .session import Session
 
@@ -68,6 +68,10 @@ class View(Screen[None]):
 
     def take_in(self) -> None:
         """Show what is new."""
+
+    def search_on(self) -> bool:
+        """Of a view that searches in slices: search for a while; whether there is more to do."""
+        return False
 
     def empty_text(self) -> str:
         """What to say where there is nothing to show; "" where there is something."""

@@ -10,11 +10,9 @@ from barnabas import decoder
 from barnabas.captures import Capture
 from barnabas.decoder import Exchange, State, facts, records
 from barnabas.decoder.records import Record
-from barnabas.ui.tui import fields, frame_fields
+from barnabas.ui.tui import fields
 from barnabas.ui.tui.field_list import Field, Tree, field_at, visible_fields
-from barnabas.ui.tui.fields import request_tree, response_tree
-from barnabas.ui.tui.meanings import meaning
-from barnabas.ui.tui.record_fields import record_fields
+from barnabas.ui.tui.fields import meaning, record_fields, request_tree, response_tree
 from harness.recordings import produce
 from harness.story import PRIVATE, batch
 
@@ -301,7 +299,7 @@ def test_a_byte_of_a_large_message_leads_to_its_field(
     many_topics: Exchange, many: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     everything = response_tree(many_topics)
-    monkeypatch.setattr(frame_fields, "MANY", many)
+    monkeypatch.setattr(fields, "MANY", many)
     size = len(everything.frame)
     for byte in (5, size // 3, size // 2, size - 30):
         tree = lazily(many_topics, monkeypatch)
@@ -316,7 +314,7 @@ def test_a_byte_of_a_large_message_leads_to_its_field(
 
 def test_items_that_are_not_open_say_what_is_in_them(many_topics: Exchange, monkeypatch: pytest.MonkeyPatch) -> None:
     everything = {each.path: each.value for each in response_tree(many_topics).fields}
-    monkeypatch.setattr(frame_fields, "MANY", 5)
+    monkeypatch.setattr(fields, "MANY", 5)
     tree = lazily(many_topics, monkeypatch)
     tree.reveal("topics[3]")
     shown = [tree.telling(at) for at, each in enumerate(tree.fields) if each.path in ("topics[0]", "topics[7]")]

@@ -8,7 +8,7 @@ import pytest
 from barnabas.captures import Capture
 from barnabas.decoder.filter import FilterError, compile
 from barnabas.decoder.filter.lexer import TokenKind, tokens
-from barnabas.ui.tui.history import History
+from barnabas.ui.tui.filter_bar import History
 from barnabas.ui.tui.rows import RowView
 from barnabas.ui.tui.settings import parse_settings
 from barnabas.ui.tui.terms import both, cell_term, field_term, meant, quoted, without

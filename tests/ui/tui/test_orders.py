@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from barnabas.captures import Capture
-from barnabas.ui.tui import orders
-from barnabas.ui.tui.row_words import SORTS
-from barnabas.ui.tui.rows import RowView
+from barnabas.captures import Capture, selection
+from barnabas.ui.tui.rows import SORTS, RowView, sort
 
 
 @pytest.mark.parametrize("title", SORTS)
@@ -16,16 +14,16 @@ def test_every_column_orders_as_its_rows_compare(
 ) -> None:
     if columns:
         pytest.importorskip("numpy")
-    monkeypatch.setattr(orders, "has_numpy", lambda: columns)
+    monkeypatch.setattr(selection, "has_numpy", lambda: columns)
     rows = list(story.rows())
     for descending in (False, True):
         for wanted in (None, [row.number for row in rows if row.number % 3], []):
             view = RowView(story.rows(), wanted)
-            orders.sort(view, story, (title, descending))
+            sort(view, story, (title, descending))
             shown = rows if wanted is None else [rows[n] for n in wanted]
             expected = [row.number for row in sorted(shown, key=SORTS[title], reverse=descending)]
             assert [view.number(i) for i in range(len(view))] == expected, (descending, wanted)
     view = RowView(story.rows())
-    orders.sort(view, story, (title, True))
-    orders.sort(view, story, None)
+    sort(view, story, (title, True))
+    sort(view, story, None)
     assert [view.number(i) for i in range(len(view))] == [row.number for row in rows]

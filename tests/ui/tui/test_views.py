@@ -10,10 +10,9 @@ from barnabas import decoder
 from barnabas.captures import Capture, open_capture
 from barnabas.decoder.findings.group_members import Member
 from barnabas.decoder.findings.scene import Link, Scene
-from barnabas.ui.tui.member_timeline import timeline
 from barnabas.ui.tui.shell import View
 from barnabas.ui.tui.views import PLACES
-from barnabas.ui.tui.views.groups import GroupsScreen
+from barnabas.ui.tui.views.groups import GroupsScreen, timeline
 from barnabas.ui.tui.views.latency import LatencyScreen
 from barnabas.ui.tui.views.problems import ProblemsScreen
 from harness.recordings import Fields, RecordingBuilder

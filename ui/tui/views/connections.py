@@ -9,16 +9,16 @@ from textual.binding import BindingType
 from textual.widget import Widget
 
 from ...times import clock
+from ..acts import dialogue
 from ..columns import Cell, duration, size
-from ..finding_rows import finder
 from ..keys import bindings
 from ..line_list import LineList, Table
+from ..painted import Titles
+from ..rows import finder
 from ..safe import fit, visible
 from ..shell import View
-from ..side_screens import dialogue
 from ..survey import ConnectionCount
 from ..terms import quoted
-from ..titles import Titles
 
 _MOST = 2000
 

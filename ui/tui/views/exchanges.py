@@ -9,27 +9,23 @@ from typing import TYPE_CHECKING, ClassVar
 from textual.binding import BindingType
 from textual.widget import Widget
 
-from ..acts import RowActs
-from ..app import Searching
+from .. import acts
 from ..columns import TITLES, Cell, is_problem
-from ..empty import nothing_yet
 from ..exchange_list import ColumnTitles, ExchangeList
 from ..filter_bar import FilterBar
-from ..finding_rows import Look, Looks, finder, is_slow
 from ..keys import bindings
 from ..line_list import LineList
-from ..row_words import about_row
-from ..rows import RowView
+from ..rows import Look, Looks, RowView, about_row, finder, is_slow
 from ..safe import visible
+from ..session import Session
 from ..shell import View
 from ..terms import PROBLEMS, both, cell_term, meant, without
 
 if TYPE_CHECKING:
     from ....captures import Row
-    from ..copying import Form
 
 
-class ExchangesScreen(View, Searching, RowActs):
+class ExchangesScreen(View):
     """Rows of the capture through a filter."""
 
     BINDINGS: ClassVar[list[BindingType]] = bindings("exchanges")
@@ -185,7 +181,7 @@ class ExchangesScreen(View, Searching, RowActs):
 
     def _sort(self, by: tuple[str, bool] | None) -> None:
         here = self._here()
-        from ..orders import sort
+        from ..rows import sort
 
         sort(self.view, self.capture, by)
         self.list.sorted_by = by
@@ -197,7 +193,7 @@ class ExchangesScreen(View, Searching, RowActs):
         self.describe()
 
     def action_columns(self) -> None:
-        from ..asking import Choose
+        from ..dialogs import Choose
 
         def chosen(titles: list[str] | None) -> None:
             if titles:
@@ -218,7 +214,7 @@ class ExchangesScreen(View, Searching, RowActs):
             self.describe()
 
     def action_comment(self) -> None:
-        from ..asking import Ask
+        from ..dialogs import Ask
 
         row = self.list.current
         if row is None:
@@ -327,19 +323,23 @@ class ExchangesScreen(View, Searching, RowActs):
         if row is not None:
             self.show_filter(f"conn == {row.connection}", None)
 
-    def acting_on(self) -> Row | None:
-        return self.list.current
+    def action_dialogue(self) -> None:
+        acts.dialogue(self.barnabas, self.list.current)
 
-    def shown_rows(self) -> tuple[str, int]:
-        return self._meant(), len(self.view)
+    def action_compare(self) -> None:
+        acts.compare(self.barnabas, self.list.current)
 
-    def copy_here(self) -> list[Form]:
-        row, column = self.list.current, self.list.column
-        if row is None or column is None:
-            return []
+    def action_resend(self) -> None:
+        acts.send_again(self.barnabas, self.list.current)
+
+    def action_export(self) -> None:
+        acts.export_row(self.barnabas, self.list.current, False, self._meant(), len(self.view))
+
+    def action_copy_as(self) -> None:
         from ..copying import of_cell
 
-        return of_cell(row, column)
+        row, column = self.list.current, self.list.column
+        acts.copy_row(self.barnabas, row, False, [] if row is None or column is None else of_cell(row, column))
 
     def show_filter(self, text: str, number: int | None) -> None:
         """Show what `text` selects ("" changes nothing), with the cursor on row `number` of the capture."""
@@ -389,3 +389,18 @@ class ExchangesScreen(View, Searching, RowActs):
         self.look()
         if self.view.searching:
             self.barnabas.work()
+
+
+def nothing_yet(session: Session) -> str:
+    """For a proxy that nobody has spoken to yet, or a capture without a request."""
+    if session.live and not session.grows and session.capture.live:
+        return f"No exchange so far; it is still being read.\n\n{visible(str(session.capture.path))}"
+    if session.grows:
+        return (
+            f"Listening, 0 exchanges so far.\n\n{session.title}\n\n"
+            "Set your client's bootstrap.servers to the proxy's address.\n"
+            "Answers that name brokers are rewritten, so clients stay on the proxy.\n"
+            "Plain TCP only, unless the proxy was given certificates: a client that\n"
+            "speaks TLS to a plain port shows up as not Kafka."
+        )
+    return f"No exchange in this capture.\n\n{visible(str(session.capture.path))}"

@@ -12,14 +12,13 @@ from textual.widget import Widget
 from ....decoder import facts
 from ...times import clock
 from ..columns import Cell, duration
-from ..graph import bars, side_bar
 from ..keys import bindings
 from ..line_list import LineList, Table
+from ..painted import Picture, Titles, bars, side_bar
 from ..safe import fit
 from ..shell import View
 from ..survey import ALL, BUCKETS, ApiCount, Bin, Histogram, bucket_ns
 from ..terms import api_term, both, stamp
-from ..titles import Picture, Titles
 
 GRAPHS = ("rate", "p99", "errors")
 _LABEL = 9

@@ -19,11 +19,10 @@ from ..columns import Cell
 from ..detail import DetailScreen
 from ..keys import bindings
 from ..line_list import LineList, Table
-from ..row_words import brief
-from ..rows import RowView
+from ..painted import Picture, Titles
+from ..rows import RowView, brief
 from ..safe import fit, visible
 from ..shell import View
-from ..titles import Picture, Titles
 
 ROLES = {"high": "error", "medium": "undecoded", "low": "waiting", "info": "muted"}
 

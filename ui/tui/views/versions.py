@@ -16,10 +16,10 @@ from ....decoder.compat.seen import API_VERSIONS, NEWEST_OLD_FORMAT, PRODUCE
 from ..columns import Cell
 from ..keys import bindings
 from ..line_list import LineList, Table
+from ..painted import Picture, Titles
 from ..safe import fit, visible
 from ..shell import View
 from ..terms import api_term, quoted
-from ..titles import Picture, Titles
 
 _CELL = 18
 

@@ -1,11 +1,12 @@
-"""Small dialogues: a line of text, a choice of several, yes or no, a text of many lines."""
+"""Small dialogues: a line of text, a choice of several, one of many names, yes or no, a text of many lines."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import ClassVar
+from collections.abc import Callable, Iterable, Sequence
+from typing import ClassVar, NamedTuple
 
 from rich.text import Text
+from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical, VerticalScroll
@@ -14,7 +15,96 @@ from textual.widgets import Input, Static, TextArea
 
 from .columns import Cell
 from .line_list import LineList, Table
-from .safe import visible
+from .safe import fit, visible
+
+MOST = 14
+"""Rows that are seen at once."""
+
+
+class ChoiceBox(Vertical):
+    """A line to type a part of a name into, and below it what fits: the arrows move, Enter takes the row under the cursor.
+
+    `fitting` gives the rows for what was typed; `take` is told the position of the row that was taken, where there may be none.
+    """
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "give_up", "Back", show=False),
+        Binding("up", "move(-1)", "Up", show=False, priority=True),
+        Binding("down", "move(1)", "Down", show=False, priority=True),
+    ]
+
+    def __init__(
+        self, title: str, hint: str, keys: str, fitting: Callable[[str], list[list[Cell]]], take: Callable[[int], None]
+    ):
+        self._table = Table()
+        super().__init__(Input(placeholder=hint), self._table)
+        self.border_title, self.border_subtitle = Text(title), keys
+        self._fitting, self._take = fitting, take
+
+    def on_mount(self) -> None:
+        self._table.can_focus = False
+        self._look("")
+
+    @on(Input.Changed)
+    def _changed(self, event: Input.Changed) -> None:
+        self._look(event.value)
+
+    def _look(self, text: str) -> None:
+        rows = self._fitting(text)
+        self._table.styles.height = max(1, min(len(rows), MOST))
+        self._table.cursor = 0
+        self._table.show(rows or [[(f"nothing is called {visible(text)!r}", "error")]])
+        self._table.move_to(0)
+
+    def action_move(self, step: int) -> None:
+        self._table.move_to(self._table.cursor + step)
+
+    def on_line_list_opened(self, event: LineList.Opened) -> None:
+        event.stop()
+        self._take(self._table.cursor)
+
+    @on(Input.Submitted)
+    def _submitted(self) -> None:
+        self._take(self._table.cursor)
+
+    def action_give_up(self) -> None:
+        self.screen.dismiss(None)
+
+
+class Name(NamedTuple):
+    """A name, and what it means."""
+
+    name: str
+    words: str = ""
+
+
+class Find(ModalScreen[str | None]):
+    """The name that was taken, or None."""
+
+    DEFAULT_CSS = """
+    Find { align: center middle; }
+    Find Vertical { width: 90%; max-width: 110; height: auto; background: $panel; border: round $primary; }
+    Find Input, Find Input:focus { border: none; height: 1; background: $panel; }
+    """
+
+    def __init__(self, question: str, names: Sequence[Name]):
+        super().__init__()
+        self.question, self.names = visible(question), names
+        self._found: list[Name] = list(names)
+
+    def compose(self) -> ComposeResult:
+        yield ChoiceBox(self.question, "a part of the name", "Enter: this one  Esc: back", self._fitting, self._take)
+
+    def _fitting(self, text: str) -> list[list[Cell]]:
+        wanted = text.lower().replace(" ", "_")
+        named = [each for each in self.names if wanted in each.name.lower()]
+        self._found = named or [each for each in self.names if text.lower() in each.words.lower()]
+        wide = max((len(each.name) for each in self.names), default=0) + 2
+        return [[(fit(visible(each.name), wide), "name"), (visible(each.words), "muted")] for each in self._found]
+
+    def _take(self, position: int) -> None:
+        if position < len(self._found):
+            self.dismiss(self._found[position].name)
 
 
 class Ask(ModalScreen[str | None]):
