@@ -14,6 +14,7 @@ from collections.abc import Collection
 
 from .flows import Closed, Flow, Opened
 from .index import HEADER, RECORD, Head, Index, IndexEncoder, Record
+from .packet_windows import WINDOW
 from .packets import show_address
 from .pieces import Pieces
 from .reassembly import KAFKA_PORTS, Reassembler
@@ -21,7 +22,6 @@ from .scanning import Scanner
 from .skimming import Skimmer
 from .sources import Source
 from .talks import Talk, Way
-from .walking import WINDOW
 
 FIRST_SECONDS = 0.5
 _IDENTITY = "0" * 32
@@ -96,9 +96,9 @@ class ForeignIndex:
         self._failed = ""
         self._encoder = IndexEncoder()
         self.pieces = Pieces()
-        self._skimmer = Skimmer(self._encoder, self.pieces, lambda pieces: self.scanner.read(pieces))
+        self._skimmer = Skimmer(self._encoder, self.pieces, lambda pieces: self.scanner.windows.read(pieces))
         self.scanner = Scanner(_Taker(self._encoder, self._skimmer), ports)
-        self.scanner.begin(source.file, name)
+        self.scanner.windows.begin(source.file, name)
         self._records, self._strings = _memory(), _memory()
         os.write(self._records, Head(0, 0, _IDENTITY, -1, -1, -1).pack())
         self.index = Index.of_files(self._records, self._strings)
@@ -111,8 +111,8 @@ class ForeignIndex:
 
     def advance(self) -> bool:
         """Read on; False when nothing new is there: then what waits has its (pending) rows."""
-        self._source.fill(self.scanner.offset + WINDOW)
-        more = self.scanner.advance()
+        self._source.fill(self.scanner.windows.offset + WINDOW)
+        more = self.scanner.windows.advance()
         if not more:
             self.scanner.finish()
             self._skimmer.show_pending()
@@ -167,17 +167,17 @@ class ForeignIndex:
         """Bytes that were read, and all bytes (0: not known), of the file as it stands there."""
         known = self._source.known
         if self._source.plain:
-            return self.scanner.offset, os.fstat(self._source.file.fileno()).st_size
+            return self.scanner.windows.offset, os.fstat(self._source.file.fileno()).st_size
         return self._source.read, known
 
     def notes(self) -> list[str]:
         """What is to be said of the capture, as far as it was read."""
         scanner = self.scanner
-        notes = [note for note in (self._source.note, scanner.note, self._failed) if note]
+        notes = [note for note in (self._source.note, scanner.windows.note, self._failed) if note]
         notes += foreign_notes(scanner.reassembler, scanner.lost, scanner.unread_so_far, self._ports)
         if scanner.cut_packets:
             notes.append(f"{scanner.cut_packets} packets were cut when they were captured (tcpdump -s 0 keeps them whole)")
-        if scanner.secrets:
+        if scanner.windows.secrets:
             notes.append("it holds TLS secrets: barnabas import decrypts with them")
         notes += unread_notes(scanner)
         if (self.index.count or scanner.unread_so_far) and not self.reading and not self._has_requests():
@@ -193,7 +193,7 @@ class ForeignIndex:
         if not self.reading:
             if self._thread is not None:
                 self._thread = None
-            elif os.fstat(self._source.file.fileno()).st_size > self.scanner.offset and not self.scanner.damaged:
+            elif os.fstat(self._source.file.fileno()).st_size > self.scanner.windows.offset and not self.scanner.windows.damaged:
                 while self.advance():
                     pass
         return self.index.refresh()

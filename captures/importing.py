@@ -11,12 +11,12 @@ from pathlib import Path
 
 from .foreign import foreign_notes, unread_notes
 from .indexing import read_identity
+from .packet_windows import WINDOW
 from .reassembly import KAFKA_PORTS
 from .recording import SEGMENT_BYTES, Recording
 from .scanning import Scanner
 from .sources import Source
 from .transcribing import Taker, Transcriber, Wanted
-from .walking import WINDOW
 
 
 class OwnRecording(ValueError):
@@ -56,7 +56,7 @@ class Importer:
         )
         self._writer.recording = self._recording
         self.scanner = Scanner(Taker(self._writer), ports)
-        self._writer.read_pieces = self.scanner.read
+        self._writer.read_pieces = self.scanner.windows.read
 
     def _heard(self, kind: str, text: str) -> None:
         if self._on_trouble is not None and kind in ("paused", "resumed", "error"):
@@ -80,7 +80,7 @@ class Importer:
         if source is None:
             return 0, 0
         if source.plain:
-            return self.scanner.offset, source.path.stat().st_size
+            return self.scanner.windows.offset, source.path.stat().st_size
         return source.read, source.known
 
     def begin(self, source: Source) -> None:
@@ -88,14 +88,14 @@ class Importer:
         self._end_file()
         if read_identity(source.file, str(source.path)) is not None:
             raise OwnRecording(f"{source.path}: this is a recording already, open it as it is")
-        self.scanner.begin(source.file, str(source.path))
+        self.scanner.windows.begin(source.file, str(source.path))
         self._source, self._writer.decrypted = source, source.decrypted
 
     def advance(self) -> bool:
         """Read and write some of the file; False when nothing new is in it."""
         assert self._source is not None
-        self._source.fill(self.scanner.offset + WINDOW)
-        more = self.scanner.advance()
+        self._source.fill(self.scanner.windows.offset + WINDOW)
+        more = self.scanner.windows.advance()
         self._writer.count_frames()
         self._recording.tick()
         self._writer.look_after()
@@ -111,7 +111,7 @@ class Importer:
     def _end_file(self) -> None:
         if self._source is not None:
             name = self._source.path.name
-            self.notes += [f"{name}: {note}" for note in (self._source.note, self.scanner.note) if note]
+            self.notes += [f"{name}: {note}" for note in (self._source.note, self.scanner.windows.note) if note]
             self._source = None
 
     def close(self, finished: bool = True) -> None:

@@ -123,7 +123,7 @@ class CaptureFile:
         """What is not right with the bytes of the file, or None; of a foreign capture without what it does not hold."""
         if self._foreign is None:
             return self._note
-        return "; ".join(note for note in (self._source.note, self._foreign.scanner.note) if note) or None
+        return "; ".join(note for note in (self._source.note, self._foreign.scanner.windows.note) if note) or None
 
     @property
     def stream(self) -> BinaryIO:

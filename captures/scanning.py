@@ -1,6 +1,6 @@
 """The fast road through a foreign capture: packets in large reads, no object per packet.
 
-`Scanner` reads a file window by window. The bytes of a packet that continues a Kafka connection in order go straight
+`Scanner` takes the packets of a file window by window (`PacketWindows`). The bytes of a packet that continues a Kafka connection in order go straight
 to whoever takes them (`Taker`); every other packet (handshakes, ends, losses, packets out of order, unusual headers,
 other traffic) goes through `packets.parse` and `Reassembler.feed`, the careful road, which shares its state with the
 fast one: `side.next` is the next byte's sequence number on both.
@@ -16,10 +16,10 @@ from typing import Any, Protocol
 from . import packets
 from .accelerator import native
 from .flows import Closed, Data, Flow, Gap, Opened
+from .packet_windows import PacketWindows
 from .packets import ACK, FIN, RST, SYN
 from .pcapng import LINKTYPE_ETHERNET, Packet
 from .reassembly import KAFKA_PORTS, UNANSWERED_NS, Reassembler
-from .walking import Walker
 
 _ENDS = SYN | FIN | RST
 _FULL, _HALF = (1 << 32) - 1, 1 << 31
@@ -51,15 +51,15 @@ class Taker(Protocol):
     def awaits(self, flow: Flow, correlation_id: int) -> bool: ...
 
 
-class Scanner(Walker):
-    """Gives the streams of one file after the other to `taker`. `finish` ends the capture.
+class Scanner:
+    """Gives the streams of one file after the other, read by its `windows`, to `taker`. `finish` ends the capture.
 
     `fragments`: IP fragments, which are not put together; `lost`: bytes that are not in the capture; `unread_bytes`: those
     that are, but belong to frames whose beginning is not; `cut_packets`: packets that were cut when they were captured; `unread`: packets of link types that are not known, by link type.
     """
 
     def __init__(self, taker: Taker, ports: Collection[int] = KAFKA_PORTS) -> None:
-        super().__init__()
+        self.windows = PacketWindows(self._scan)
         self.taker = taker
         self.reassembler = Reassembler(taker.awaits, ports, cuts=True)
         self.fragments = self.lost = self.unread_bytes = self.now_ns = self.cut_packets = 0
@@ -67,11 +67,6 @@ class Scanner(Walker):
         self.unread: Counter[int] = Counter()
         self._sides: dict[bytes, Any] = {}
         self._frames: Any = None if native is None else getattr(taker, "frames", None)
-
-    @property
-    def secrets(self) -> bool:
-        """The file holds decryption secrets."""
-        return self.reader.secrets
 
     @property
     def unread_so_far(self) -> int:
@@ -96,14 +91,14 @@ class Scanner(Walker):
     def _scan(self, window: bytes) -> int:
         if self._frames is not None:
             return self._scan_quickly(window)
-        base = self._base
+        base = self.windows.base
         find, take, cut = self._sides.get, self.taker.data, self.taker.cut
         opening = self.reassembler.opening
         linktype_before, header = -1, 0
         four: Callable[[bytes, int], tuple[Any, ...]] | None = None
         six: Callable[[bytes, int], tuple[Any, ...]]
         time_ns = self.now_ns
-        for time_ns, start, end, size, linktype in self._places(window):
+        for time_ns, start, end, size, linktype in self.windows.places(window):
             if linktype != linktype_before:
                 linktype_before = linktype
                 how = _NETWORK_START.get(linktype)
@@ -155,13 +150,14 @@ class Scanner(Walker):
             elif (sequence + length - side.next - 1) & _FULL < _HALF:
                 self._careful(time_ns, start, end, size, linktype)
         self.now_ns = time_ns
-        return self._used
+        return self.windows.used
 
     def _scan_quickly(self, window: bytes) -> int:
         """`_scan` with the accelerator, which takes everything that is ordinary."""
-        reader, walk, sides, opening = self.reader, self._frames.walk, self._sides, self.reassembler.opening
+        windows, walk, sides, opening = self.windows, self._frames.walk, self._sides, self.reassembler.opening
+        reader = windows.reader
         order, unit_ns = reader.classic or ("", 0)
-        at, linktype, known = self._begin, reader.interfaces[0].linktype if unit_ns else 0, (-1, -1)
+        at, linktype, known = windows.first, reader.interfaces[0].linktype if unit_ns else 0, (-1, -1)
         cut = self._cut_off
         while True:
             if not unit_ns:
@@ -169,11 +165,11 @@ class Scanner(Walker):
                 now = len(reader.interfaces), reader.first_interface
                 if known != now:  # a section has begun, or there are more interfaces in it
                     had = known[0] - known[1] if known[1] == now[1] else 0
-                    self._frames.interfaces(had, [self._stamp(i) for i in range(had, now[0] - now[1])])
+                    self._frames.interfaces(had, [windows.stamp(i) for i in range(had, now[0] - now[1])])
                     known = now
             due_ns = next(iter(opening.values())).opened_ns + UNANSWERED_NS if opening else _NEVER_NS
             why, at, time_ns, start, end, size, link = walk(
-                window, at, self._base, order == ">", unit_ns, linktype, due_ns, sides, cut
+                window, at, windows.base, order == ">", unit_ns, linktype, due_ns, sides, cut
             )
             if time_ns >= 0:
                 self.now_ns = time_ns
@@ -184,12 +180,12 @@ class Scanner(Walker):
                 self._due(time_ns)
                 continue
             # Another block, or the last packet, which is not whole.
-            for place in self._records(window, at) if unit_ns else self._blocks(window, at, once=True):
+            for place in windows.records(window, at) if unit_ns else windows.blocks(window, at, once=True):
                 self._due(place[0])
                 self._careful(*place)
-            if self._used == at or self.damaged:
-                return self._used
-            at = self._used
+            if windows.used == at or windows.damaged:
+                return windows.used
+            at = windows.used
 
     def _due(self, time_ns: int) -> None:
         """Tell of connections that were tried in vain by then."""
@@ -210,7 +206,7 @@ class Scanner(Walker):
         self.now_ns = time_ns
         if end - start < packets.LEAST and linktype in packets.LINKTYPES:
             return
-        data = self._window[start:end]
+        data = self.windows.window[start:end]
         segment = packets.parse(linktype, data, size)
         if segment is None:
             if linktype in packets.LINKTYPES:
@@ -218,7 +214,7 @@ class Scanner(Walker):
             else:
                 self.unread[linktype] += 1
             return
-        at = self._base + start
+        at = self.windows.base + start
         packet = Packet(0, linktype, time_ns, data, at, at, size, ())
         shown = self.reassembler.show(segment)
         for event in self.reassembler.feed(packet, segment):

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from barnabas.captures import accelerator, scanning, walking
+from barnabas.captures import accelerator, packet_windows, scanning
 from barnabas.captures.foreign import ForeignIndex
 from barnabas.captures.importing import Importer
 from barnabas.captures.pcapng import CaptureReader
@@ -38,7 +38,7 @@ def read(path: Path) -> list[object]:
     made.read_all()
     index, scanner = made.index, made.scanner
     try:
-        told = [index.connections, index.lost, made.notes(), scanner.offset, scanner.cut_packets, scanner.now_ns]
+        told = [index.connections, index.lost, made.notes(), scanner.windows.offset, scanner.cut_packets, scanner.now_ns]
         strings = [index.string(number) for number in range(1, 6)]
         return [index.records(0, index.count).hex(), repr(told), strings]
     finally:
@@ -88,7 +88,7 @@ needs_native = pytest.mark.skipif(accelerator.native is None, reason="the accele
 def test_the_walk_is_the_same(tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "made"
     path.write_bytes(random_capture(seed))
-    monkeypatch.setattr(walking, "WINDOW", 3000 + 997 * (seed % 5))
+    monkeypatch.setattr(packet_windows, "WINDOW", 3000 + 997 * (seed % 5))
     quick = read(path)
     monkeypatch.setattr(scanning, "native", None)
     assert quick == read(path)
@@ -152,7 +152,7 @@ def blocks(order: str) -> bytes:
 def test_blocks_of_every_kind(tmp_path: Path, order: str, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "made.pcapng"
     path.write_bytes(blocks(order))
-    monkeypatch.setattr(walking, "WINDOW", 4000)
+    monkeypatch.setattr(packet_windows, "WINDOW", 4000)
     quick = read(path)
     monkeypatch.setattr(scanning, "native", None)
     assert quick == read(path)
@@ -184,7 +184,7 @@ def imported(path: Path, folder: Path, redact: bool) -> list[object]:
 def test_imports_are_the_same(tmp_path: Path, seed: int, redact: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "made"
     path.write_bytes(random_capture(seed + 200))
-    monkeypatch.setattr(walking, "WINDOW", 5000 + 997 * (seed % 5))
+    monkeypatch.setattr(packet_windows, "WINDOW", 5000 + 997 * (seed % 5))
     quick = imported(path, tmp_path / "quick", redact)
     monkeypatch.setattr(scanning, "native", None)
     assert quick == imported(path, tmp_path / "plain", redact)

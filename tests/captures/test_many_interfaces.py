@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from barnabas import decoder
 from barnabas.captures import open_capture, pcapng
-from barnabas.captures.walking import Walker
+from barnabas.captures.packet_windows import PacketWindows
 from barnabas.decoder import facts
 from harness.wire import with_size
 
@@ -44,8 +44,8 @@ def segment(sequence: int, data: bytes, flags: int = 0x18) -> bytes:
 def test_interfaces_between_packets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sections: int) -> None:
     """A new one in front of every packet, which was quadratic: 10,000 took 41 s. Counted, not timed."""
     asked: list[int] = []
-    stamp = Walker._stamp
-    monkeypatch.setattr(Walker, "_stamp", lambda self, number: asked.append(number) or stamp(self, number))
+    stamp = PacketWindows.stamp
+    monkeypatch.setattr(PacketWindows, "stamp", lambda self, number: asked.append(number) or stamp(self, number))
     blocks, sequence, seconds = [], 1, 1_700_000_000
     expected = []
     for number in range(COUNT):

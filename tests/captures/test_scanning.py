@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from barnabas.captures import RECORD, foreign, indexing, open_capture, walking
+from barnabas.captures import RECORD, foreign, indexing, open_capture, packet_windows
 from barnabas.captures.foreign import ForeignIndex
 from barnabas.captures.index import Index, Record
 from barnabas.captures.packets import build
@@ -68,7 +68,7 @@ def test_captures_of_every_kind(path: Path) -> None:
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("how", ["as sent", "reordered", "doubled", "lost", "late"])
 def test_made_traffic(tmp_path: Path, how: str, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(walking, "WINDOW", 3000)  # frames and packets reach over windows
+    monkeypatch.setattr(packet_windows, "WINDOW", 3000)  # frames and packets reach over windows
     found = traffic(seed, how)
     path = tmp_path / "made.pcap"
     path.write_bytes(as_pcap(found))
@@ -204,7 +204,7 @@ def test_a_file_that_grows(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("seconds", [PATIENCE, slow(0)])
 def test_in_the_background(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
-    monkeypatch.setattr(walking, "WINDOW", 20_000)
+    monkeypatch.setattr(packet_windows, "WINDOW", 20_000)
     monkeypatch.setattr(foreign, "FIRST_SECONDS", seconds)
     path = tmp_path / "large.pcap"
     path.write_bytes(as_pcap([p for seed in range(60) for p in traffic(seed)]))

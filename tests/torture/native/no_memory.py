@@ -290,19 +290,19 @@ def scanning() -> int:
             file.write(begins)
             file.flush()
             encoder = IndexEncoder()
-            skimmer = Skimmer(encoder, Pieces(), lambda pieces: scanner.read(pieces))  # noqa: B023
+            skimmer = Skimmer(encoder, Pieces(), lambda pieces: scanner.windows.read(pieces))  # noqa: B023
             scanner = Scanner(_Taker(encoder, skimmer))
-            scanner.begin(file, "capture")
-            scanner.advance()
+            scanner.windows.begin(file, "capture")
+            scanner.windows.advance()
             file.seek(0, os.SEEK_END)
             file.write(rest)
             file.flush()
             if not whole:
-                scanner.advance()
+                scanner.windows.advance()
                 whole = bytes(encoder.records)
                 assert len(whole) == 20 * RECORD.size
                 continue
-            raised, _ = failing(number, scanner.advance)
+            raised, _ = failing(number, scanner.windows.advance)
             failed, quiet, number = failed + raised, 0 if raised else quiet + 1, number + 1
             records_made = bytes(encoder.records)
             assert whole.startswith(records_made) and len(records_made) % RECORD.size == 0, "something was written in part"

@@ -1,13 +1,13 @@
 """The packets of a capture file, window by window: where each one stands, and its time.
 
-`Walker` holds a window of the file in memory and finds the packets in it; who derives from it takes them (`_scan`).
+`PacketWindows` holds a window of the file in memory and finds the packets in it; who is given them says how many bytes they are.
 """
 
 from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import BinaryIO
 
 from .pcapng import ENHANCED_PACKET, TORN, Block, CaptureReader, possible_ns
@@ -21,14 +21,17 @@ Place = tuple[int, int, int, int, int]
 """A packet: time, start and end in the window, size on the wire, link type."""
 
 
-class Walker:
+class PacketWindows:
     """`advance` reads the next window of `file`; `begin` goes on with another file, as the next part of the same capture.
     Raises `NotACapture`.
 
-    `offset`: bytes that were read; `note`: why the reading stopped before the end of the file, or None.
+    `scan` takes the packets of a window, from `first` on, and returns how many bytes they are. `offset`: bytes that were read;
+    `note`: why the reading stopped before the end of the file, or None. `base`: the file offset of the window; `used`: where in
+    it the last packet ends that was whole.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, scan: Callable[[bytes], int]) -> None:
+        self._scan = scan
         self._files: list[BinaryIO] = []
 
     def begin(self, file: BinaryIO, name: str) -> None:
@@ -40,7 +43,7 @@ class Walker:
         self.offset = 0
         self.damaged = False
         self.note: str | None = None
-        self._window, self._base = b"", self._origin
+        self.window, self.base = b"", self._origin
         self._want = WINDOW
 
     @property
@@ -56,7 +59,7 @@ class Walker:
         self.note = None
         if not window:
             return False
-        self._window, self._base = window, self._origin + self.offset
+        self.window, self.base = window, self._origin + self.offset
         if self.reader.classic is not None and self.offset == 0 and not self.reader.classic_head():
             self.note = self.reader.note
             return False
@@ -77,7 +80,7 @@ class Walker:
 
     def read(self, pieces: list[tuple[int, int]]) -> bytes:
         """The bytes at (offset, length): of this window, or read again."""
-        window, base = self._window, self._base
+        window, base = self.window, self.base
         out = []
         for offset, length in pieces:
             at = offset - base
@@ -88,26 +91,23 @@ class Walker:
                 out.append(os.pread(file.fileno(), length, offset & (1 << _FILE_BITS) - 1))
         return b"".join(out)
 
-    def _scan(self, window: bytes) -> int:
-        """Take the packets of this window, from its `_begin` on; returns how many bytes they are."""
-        raise NotImplementedError
-
     @property
-    def _begin(self) -> int:
+    def first(self) -> int:
+        """Where in the window the first packet may stand: behind the head of a classic pcap."""
         return 24 if self.reader.classic is not None and self.offset == 0 else 0
 
-    def _places(self, window: bytes) -> Iterator[Place]:
-        """The packets of a window; behind the last one that is whole, `_used` is where it ends."""
-        return self._blocks(window, 0) if self.reader.classic is None else self._records(window, self._begin)
+    def places(self, window: bytes) -> Iterator[Place]:
+        """The packets of a window; behind the last one that is whole, `used` is where it ends."""
+        return self.blocks(window, 0) if self.reader.classic is None else self.records(window, self.first)
 
-    def _records(self, window: bytes, at: int) -> Iterator[Place]:
+    def records(self, window: bytes, at: int) -> Iterator[Place]:
         """The packets of a classic pcap, from a place in the window on."""
         assert self.reader.classic is not None
         order, unit_ns = self.reader.classic
         record = struct.Struct(order + "IIII").unpack_from
         linktype = self.reader.interfaces[0].linktype
         end = len(window)
-        self._used = at
+        self.used = at
         while at + 16 <= end:
             seconds, fraction, captured, size = record(window, at)
             start = at + 16
@@ -116,10 +116,10 @@ class Walker:
                 if captured > MOST_PACKET:
                     self._damage(start - 16, f"a packet of {captured} bytes")
                 return
-            self._used = at
+            self.used = at
             yield seconds * 1_000_000_000 + fraction * unit_ns, start, at, size, linktype
 
-    def _blocks(self, window: bytes, at: int, once: bool = False) -> Iterator[Place]:
+    def blocks(self, window: bytes, at: int, once: bool = False) -> Iterator[Place]:
         """The packets of a pcapng, from a place in the window on. `once`: of the block that stands there, and of those behind
         it that are not for the accelerator either."""
         reader, end, first = self.reader, len(window), at
@@ -127,7 +127,7 @@ class Walker:
         enhanced = struct.Struct(order + "IIIIIII").unpack_from
         head = struct.Struct(order + "II").unpack_from
         last = struct.Struct(order + "I").unpack_from
-        self._used = at
+        self.used = at
         stamps: dict[int, tuple[int, int, int]] = {}  # by interface: nanoseconds per tick, seconds to add, link type
         while at + 28 <= end:
             kind, length, number, high, low, captured, size = enhanced(window, at)
@@ -138,7 +138,7 @@ class Walker:
                     if reader.first_interface + number >= len(reader.interfaces):
                         self._damage(at, f"no interface {number}")
                         return
-                    found = stamps[number] = self._stamp(number)
+                    found = stamps[number] = self.stamp(number)
                 unit, seconds, linktype = found
                 if once and unit and at != first:
                     return
@@ -147,7 +147,7 @@ class Walker:
                     time_ns = possible_ns(ticks * unit + seconds)
                 else:
                     time_ns = reader.interfaces[reader.first_interface + number].time_ns(ticks)
-                self._used = at = behind
+                self.used = at = behind
                 yield time_ns, start, start + captured, size, linktype
                 continue
             if window[at : at + 4] == b"\x0a\x0d\x0d\x0a":
@@ -168,7 +168,7 @@ class Walker:
             if self.damaged:
                 return
             at += length
-            self._used = at
+            self.used = at
         # Blocks of less than 28 bytes may stand at the end.
         while at + 12 <= end:
             kind, length = head(window, at)
@@ -178,11 +178,11 @@ class Walker:
             if self.damaged:
                 return
             at += length
-            self._used = at
+            self.used = at
 
     def _block(self, at: int, kind: int, length: int, order: str) -> Iterator[Place]:
         """Any block, the careful way."""
-        window = self._window
+        window = self.window
         if struct.unpack_from(order + "I", window, at + length - 4)[0] != length:
             self._damage(at, "its two lengths differ")
             return
@@ -195,7 +195,7 @@ class Walker:
             start = packet.data_offset - self.offset
             yield packet.time_ns, start, start + len(packet.data), packet.size, packet.linktype
 
-    def _stamp(self, number: int) -> tuple[int, int, int]:
+    def stamp(self, number: int) -> tuple[int, int, int]:
         """Of an interface of this section: nanoseconds of a tick (0: no whole number), nanoseconds to add, link type."""
         interface = self.reader.interfaces[self.reader.first_interface + number]
         per_tick, rest = divmod(1_000_000_000, interface.units_per_second)
