@@ -1,4 +1,4 @@
-"""The compatibility report as a page (HTML, nothing from elsewhere) and as Markdown.
+"""The compatibility report as a page (HTML) and as Markdown.
 
 Client ids and software names are whatever a client sent: made visible, then escaped for where they stand.
 """
@@ -6,11 +6,11 @@ Client ids and software names are whatever a client sent: made visible, then esc
 from __future__ import annotations
 
 import re
-from html import escape
 
 from ...decoder.compat import ClientReport, ClientSeen, Reason, Report, Verdict
 from ..times import moment
 from ..tui.safe import visible
+from .html_page import page, row, table, text
 
 _MARKDOWN = re.compile(r"([\\`*_\[\]|~])")
 
@@ -76,60 +76,35 @@ def markdown(found: Report) -> str:
 
 # --- HTML --------------------------------------------------------------------------------------------------
 
-_STYLE = """
-:root { color-scheme: light dark; --line: #8884; --soft: #8881; --bad: #c2241c; --open: #9a6700; --good: #1a7f37; }
-@media (prefers-color-scheme: dark) { :root { --bad: #ff7b72; --open: #e3b341; --good: #56d364; } }
-body { font: 15px/1.5 system-ui, sans-serif; max-width: 70rem; margin: 2rem auto; padding: 0 1rem; }
-table { border-collapse: collapse; width: 100%; margin: 1rem 0; }
-th, td { text-align: left; padding: .3rem .7rem; border-bottom: 1px solid var(--line); vertical-align: top; }
-td, li { overflow-wrap: anywhere; }
-section { border: 1px solid var(--line); border-radius: .4rem; padding: 0 1rem .6rem; margin: 1rem 0; }
-.verdict { font-weight: 600; white-space: nowrap; }
-.breaks { color: var(--bad); } .may-break { color: var(--open); } .works { color: var(--good); }
-.when { opacity: .75; font-size: .9em; }
-""".strip()
-
-
-def _html(text: str) -> str:
-    return escape(visible(text))
-
 
 def _mark(verdict: Verdict) -> str:
-    return f'<span class="verdict {verdict.text.replace(" ", "-")}">{verdict.text}</span>'
+    return f'<span class="{verdict.text.split()[0]}">{verdict.text}</span>'
 
 
 def html(found: Report) -> str:
-    """The report as one page: no scripts, nothing from elsewhere, readable in light and dark."""
-    title = f"Clients against Kafka {_html(found.against.name)}"
-    rows = "\n".join(_html_row(of) for of in found.clients)
-    sections = "\n".join(_html_section(of) for of in found.clients if of.verdict or of.notes)
-    return (
-        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n"
-        f'<meta name="viewport" content="width=device-width">\n<title>{title}</title>\n<style>\n{_STYLE}\n</style>\n</head>\n'
-        f"<body>\n<h1>{title}</h1>\n<p>{counted(found)}.</p>\n<table>\n<tr><th>verdict</th><th>client id</th>"
-        "<th>software</th><th>address</th><th>requests</th><th>last seen</th></tr>\n"
-        f"{rows}\n</table>\n{sections}\n</body>\n</html>\n"
-    )
+    """The report as one page."""
+    title = f"Clients against Kafka {found.against.name}"
+    heads = ("verdict", "client id", "software", "address", "requests", "last seen")
+    sections = (_html_section(of) for of in found.clients if of.verdict or of.notes)
+    clients = table(heads, map(_html_row, found.clients))
+    return page(title, [f"<h1>{text(title)}</h1>\n<p>{counted(found)}.</p>", clients, *sections])
 
 
 def _html_row(of: ClientReport) -> str:
     client = of.client
     cells = [client.client_id or "(none)", _software(client), client.host, str(client.requests), moment(client.last_ns)]
-    return f"<tr><td>{_mark(of.verdict)}</td>" + "".join(f"<td>{_html(cell)}</td>" for cell in cells) + "</tr>"
+    return row(_mark(of.verdict), *map(text, cells))
 
 
 def _html_section(of: ClientReport) -> str:
     items = [
-        f"<li>{_mark(r.verdict)}: {_html(r.text)}"
-        + (f' <span class="when">({often_when(r)})</span>' if r.use else "")
-        + "</li>"
+        f"<li>{_mark(r.verdict)}: {text(r.text)}" + (f" <span class=dim>({often_when(r)})</span>" if r.use else "")
         for r in of.reasons
     ]
-    items += [f"<li><b>remedy</b>: {_html(remedy)}</li>" for remedy in of.remedies]
-    items += [f"<li>note: {_html(note)}</li>" for note in of.notes]
-    name = _html(of.client.client_id or "(no client id)")
+    items += [f"<li><b>remedy</b>: {text(remedy)}" for remedy in of.remedies]
+    items += [f"<li>note: {text(note)}" for note in of.notes]
+    name = text(of.client.client_id or "(no client id)")
     return (
-        f"<section>\n<h2>{name} {_mark(of.verdict)}</h2>\n<p>{_html(of.certainty)}. "
-        f'<span class="when">{seen_when(of.client)}</span></p>\n<ul>\n' + "\n".join(items) + "\n</ul>\n</section>"
+        f"<section>\n<h2>{name} {_mark(of.verdict)}</h2>\n<p>{text(of.certainty)}. "
+        f"<span class=dim>{seen_when(of.client)}</span></p>\n<ul>\n" + "\n".join(items) + "\n</ul>\n</section>"
     )

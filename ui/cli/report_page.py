@@ -1,13 +1,12 @@
-"""The page of ``barnabas report --html``: one file with tables and charts, everything escaped, nothing loaded, no script."""
+"""The page of ``barnabas report --html``: tables and charts."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from html import escape
 from typing import Any
 
 from ...captures.reports import Report
-from ..tui.safe import visible
+from .html_page import page, row, table, text
 from .report_text import headed, shown
 
 _MOST = 100
@@ -26,46 +25,31 @@ _BARS: dict[str, tuple[tuple[str, ...], str, float, str]] = {
     "findings": (("id",), "captures", 1, "captures"),
 }
 """Bars: whose names, which column, by what it is multiplied, and what that is."""
-_STYLE = """
-body { font: 15px/1.45 system-ui, sans-serif; margin: 2rem auto; max-width: 75rem; padding: 0 1rem; color: #222; }
-h1 { font-size: 1.4rem; } h2 { font-size: 1.1rem; margin-top: 2rem; } .dim { color: #777; }
-table { border-collapse: collapse; width: 100%; display: block; overflow-x: auto; }
-th, td { text-align: left; padding: .25rem .6rem; vertical-align: top; }
-th { border-bottom: 2px solid #999; } td { border-bottom: 1px solid #ddd; overflow-wrap: anywhere; }
-td.number { text-align: right; white-space: nowrap; } svg { width: 100%; height: auto; } svg text { font-size: 11px; fill: #777; }
-.breaks, .high { color: #b00020; font-weight: bold; } .may, .medium { color: #9a6700; font-weight: bold; }
-@media (prefers-color-scheme: dark) { body { background: #181818; color: #ddd; } td { border-color: #444; } }
-"""
 
 
 def html(reports: Sequence[Report], name: str, notes: Sequence[str] = ()) -> str:
     """The page."""
-    parts = [
-        "<!doctype html><html lang=en><meta charset=utf-8><title>barnabas report</title>",
-        "<meta http-equiv=Content-Security-Policy content=\"default-src 'none'; style-src 'unsafe-inline'\">",
-        f"<style>{_STYLE}</style><h1>{_text(name)}</h1>",
-        *(f"<p class=dim>Left out: {_text(note)}" for note in notes),
-    ]
+    parts = [f"<h1>{text(name)}</h1>", *(f"<p class=dim>Left out: {text(note)}" for note in notes)]
     for report in reports:
-        parts.append(f"<h2 id={report.name}>{_text(report.title)}</h2><p class=dim>{_text(report.about)}")
+        parts.append(f"<h2 id={report.name}>{text(report.title)}</h2><p class=dim>{text(report.about)}")
         parts.append(_chart(report) + _table(report) if report.rows else "<p>Nothing.")
-    return "\n".join(parts) + "\n</html>\n"
+    return page("barnabas report", parts)
 
 
 def _table(report: Report) -> str:
-    parts = ["<table><tr>" + "".join(f"<th>{_text(headed(column))}" for column in report.columns)]
-    for row in report.rows[:_MOST]:
-        parts.append("<tr>" + "".join(_cell(column, row[column]) for column in report.columns))
+    rows = (row(*(_cell(column, each[column]) for column in report.columns)) for each in report.rows[:_MOST])
     more = len(report.rows) - _MOST
-    return "".join(parts) + "</table>" + (f"<p class=dim>{more} more rows: see --csv or --json" if more > 0 else "")
+    return table(map(headed, report.columns), rows) + (
+        f"<p class=dim>{more} more rows: see --csv or --json" if more > 0 else ""
+    )
 
 
-def _cell(column: str, value: Any) -> str:
+def _cell(column: str, value: Any) -> tuple[str, str]:
     kind = "number" if isinstance(value, (int, float)) and not isinstance(value, bool) else ""
     if column in ("verdict", "severity"):
         kind = str(value).split()[0]
         kind = kind if kind.isalpha() else ""
-    return f"<td{f' class={kind}' if kind else ''}>{_text(shown(column, value))}"
+    return text(shown(column, value)), kind
 
 
 def _chart(report: Report) -> str:
@@ -73,16 +57,17 @@ def _chart(report: Report) -> str:
     if report.over and report.name in _CHARTED:
         return _lines(_series(report, _CHARTED[report.name]))
     if report.name == "latency":
-        rows = [row for row in report.rows if row["by_what"] == "api" and row["p99_ns"] is not None]
-        return _bars([(row["name"], row["p99_ns"] / 1e6) for row in rows[:12]], "p99, ms")
+        rows = [each for each in report.rows if each["by_what"] == "api" and each["p99_ns"] is not None]
+        return _bars([(each["name"], each["p99_ns"] / 1e6) for each in rows[:12]], "p99, ms")
     if report.name == "talkers":
-        talkers = [(f"{row['client_id']} {row['host']}", (row["request_bytes"] + row["response_bytes"]) / 1e6)
-            for row in report.rows
+        talkers = [
+            (f"{each['client_id']} {each['host']}", (each["request_bytes"] + each["response_bytes"]) / 1e6)
+            for each in report.rows
         ]
         return _bars(sorted(talkers, key=lambda pair: -pair[1])[:12], "MB")
     if report.name in _BARS:
         names, value, factor, unit = _BARS[report.name]
-        pairs = [(" ".join(str(row[name]) for name in names), (row[value] or 0) * factor) for row in report.rows]
+        pairs = [(" ".join(str(each[name]) for name in names), (each[value] or 0) * factor) for each in report.rows]
         return _bars(sorted(pairs, key=lambda pair: -pair[1])[:12], unit)
     return ""
 
@@ -90,10 +75,10 @@ def _chart(report: Report) -> str:
 def _series(report: Report, columns: Sequence[str]) -> dict[str, list[tuple[float, float]]]:
     by = next((column for column in ("error",) if column in report.columns), None)
     found: dict[str, list[tuple[float, float]]] = {}
-    for row in report.rows:
+    for each in report.rows:
         for column in columns:
-            name = str(row[by]) if by else column
-            found.setdefault(name, []).append((row[report.over], row[column]))
+            name = str(each[by]) if by else column
+            found.setdefault(name, []).append((each[report.over], each[column]))
     return dict(sorted(found.items(), key=lambda item: -sum(y for _, y in item[1]))[: len(_COLOURS)])
 
 
@@ -118,10 +103,10 @@ def _lines(series: dict[str, list[tuple[float, float]]]) -> str:
         parts += [f"<circle cx={x:.1f} cy={y:.1f} r=2 fill='{colour}'/>" for x, y in places]
         at = _HEIGHT + 32 + 16 * number
         parts.append(f"<rect x={_LEFT} y={at - 9} width=10 height=10 fill='{colour}'/>")
-        parts.append(f"<text x={_LEFT + 16} y={at}>{_text(name)}</text>")
-    parts.append(f"<text x={_LEFT} y={_HEIGHT + 14}>{_text(shown('start_ns', int(first)))}</text>")
+        parts.append(f"<text x={_LEFT + 16} y={at}>{text(name)}</text>")
+    parts.append(f"<text x={_LEFT} y={_HEIGHT + 14}>{text(shown('start_ns', int(first)))}</text>")
     parts.append(
-        f"<text x={_WIDTH} y={_HEIGHT + 14} text-anchor=end>{_text(shown('start_ns', int(last)))}</text></svg>"
+        f"<text x={_WIDTH} y={_HEIGHT + 14} text-anchor=end>{text(shown('start_ns', int(last)))}</text></svg>"
     )
     return "".join(parts)
 
@@ -133,11 +118,7 @@ def _bars(pairs: Sequence[tuple[str, float]], unit: str) -> str:
     parts = [f"<svg viewBox='0 0 {_WIDTH} {20 * len(pairs) + 4}' role=img>"]
     for number, (name, value) in enumerate(pairs):
         y = 20 * number
-        parts.append(f"<text x=280 y={y + 14} text-anchor=end>{_text(str(name)[:44])}</text>")
+        parts.append(f"<text x=280 y={y + 14} text-anchor=end>{text(str(name)[:44])}</text>")
         parts.append(f"<rect x=290 y={y + 3} width={max(value / top * 500, 1):.1f} height=14 fill='{_COLOURS[0]}'/>")
-        parts.append(f"<text x={296 + value / top * 500:.1f} y={y + 14}>{value:,.6g} {_text(unit)}</text>")
+        parts.append(f"<text x={296 + value / top * 500:.1f} y={y + 14}>{value:,.6g} {text(unit)}</text>")
     return "".join(parts) + "</svg>"
-
-
-def _text(value: str) -> str:
-    return escape(visible(value))
