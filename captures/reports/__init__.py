@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from .making import Engine, Report, make
-from .queries import REPORTS
+from .making import Report, make
+from .queries import REPORTS, Engine
 
 __all__ = ["REPORTS", "Engine", "Report", "make"]

@@ -2,26 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from . import verdicts
-from .queries import REPORTS, Query
+from .queries import REPORTS, Engine, Query
 
 _STRETCHES = (1, 10, 60, 600, 3600, 6 * 3600, 86400, 7 * 86400)
 _CHART = 120
 """A chart has about so many stretches of time, at most."""
-
-
-class Engine(Protocol):
-    """Something that knows the tables and SQL."""
-
-    @property
-    def tables(self) -> Collection[str]: ...
-
-    def query(self, sql: str) -> list[dict[str, Any]]:
-        """The rows, as dicts of plain Python values."""
 
 
 @dataclass(slots=True)

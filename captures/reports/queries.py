@@ -6,9 +6,20 @@ a macro. `{bucket}` is a stretch of time in nanoseconds. Rows are ordered afterw
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Collection
+from typing import Any, NamedTuple, Protocol
 
 from ...decoder import facts
+
+
+class Engine(Protocol):
+    """Something that knows the tables and SQL."""
+
+    @property
+    def tables(self) -> Collection[str]: ...
+
+    def query(self, sql: str) -> list[dict[str, Any]]:
+        """The rows, as dicts of plain Python values."""
 
 
 class Query(NamedTuple):

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...decoder import compat, facts
-from .queries import FORMATS, OFFERS, REPORTS
-
-if TYPE_CHECKING:
-    from .making import Engine
+from .queries import FORMATS, OFFERS, REPORTS, Engine
 
 NAME = "compatibility"
 NEEDS = ("exchanges", "connections", "versions", "batches")

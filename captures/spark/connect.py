@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from . import PipelineError
+from .failures import reason
 from .shipping import package
 
 if TYPE_CHECKING:
@@ -59,8 +60,6 @@ def check(remote: str) -> None:
 def connected(remote: str) -> Iterator[SparkSession]:
     """A session there, with the package sent along. Raises `PipelineError`."""
     check(remote)
-    from .session import reason
-
     # What PySpark finds there would have it look for the server once more, or log for itself.
     before = {name: os.environ.pop(name, None) for name in ("SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED")}
     spark: Any = None

@@ -28,6 +28,7 @@ from subprocess import TimeoutExpired
 from typing import TYPE_CHECKING, Any
 
 from . import PipelineError, connect
+from .failures import reason
 from .shipping import package, unpacked
 
 if TYPE_CHECKING:
@@ -128,7 +129,6 @@ def _remove(path: Path) -> None:
 
 _MASTER = re.compile(r"local(\[(\d+|\*)(, *\d+)?\])?|(spark|k8s)://\S+|yarn")
 _STOP_SECONDS = 10.0
-_LOG_TAIL = 1 << 16
 
 
 def check_installed(master: str = "local[2]") -> None:
@@ -347,30 +347,6 @@ class _Jvm:
             process.wait()
         SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None
         SparkSession._instantiatedSession = None
-
-
-_FAULT = re.compile(r"^(?:\[[A-Z_.]+\] )?(?:[\w.]+\.)?(\w*(?:Error|Exception|NotACapture)): (.+)$")
-
-
-def reason(error: BaseException, log: Path | None = None) -> str:
-    """The one line of a Spark failure that tells most: the last exception of the innermost traceback."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    if log is not None and type(error).__name__ == "PySparkRuntimeError":
-        lines += _log_lines(log)
-    for line in reversed(lines):
-        if "UnsupportedClassVersionError" in line:
-            return "Java is too old, Spark needs 17 or newer: apt install openjdk-17-jre-headless (Debian)"
-        if match := _FAULT.match(line):
-            return match[2]
-    return lines[0] if lines else type(error).__name__
-
-
-def _log_lines(log: Path) -> list[str]:
-    try:
-        data = log.read_bytes()[-_LOG_TAIL:]
-    except OSError:
-        return []
-    return [line.strip() for line in data.decode("utf-8", "replace").splitlines() if line.strip()]
 
 
 @contextmanager

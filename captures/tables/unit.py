@@ -27,9 +27,9 @@ from typing import Any
 
 from ...decoder import Exchange, facts
 from ...decoder.about import About
-from ..accelerator import native
 from ...decoder.filter import Filter
 from ...decoder.findings import Inspector
+from ..accelerator import native
 from ..capture import Capture
 from ..damage import Span, spans
 from ..foretelling import Foretelling

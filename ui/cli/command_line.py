@@ -12,7 +12,7 @@ from typer.core import TyperGroup
 
 from ... import __version__
 from ..tui.safe import visible
-from . import COMMANDS
+from .commands import COMMANDS
 from .manual import show, tidy, with_manual
 
 # ClickException, of the click that this release of typer brings or needs.
