@@ -47,9 +47,8 @@ class Exchange:
     frame has no message.
     """
 
-    plain = same = repeated = False  # see findings.foreseen
-
     __slots__ = (
+        "_error",
         "_faults",
         "_messages",
         "_views",
@@ -103,8 +102,9 @@ class Exchange:
         self.about = about
         self.marks: dict[str, Any] = {}
         self._messages: list[Any] = [UNREAD_SIDE, UNREAD_SIDE]
-        self._views: list[MessageView | None] | None = None
+        self._views: list[MessageView | None] = [None, None]
         self._faults: list[DecodeError | None] = [None, None]
+        self._error: int | None = None
 
     def anew(self) -> Exchange:
         """The same exchange with nothing decoded, so that what is decoded goes when this goes. `marks` are shared."""
@@ -167,22 +167,17 @@ class Exchange:
     @property
     def request_view(self) -> MessageView | None:
         """`request_message` as its definition promises it: for conclusions, not for showing (see `message_view`)."""
-        return self._view(0, self.request_message)
+        return self._views[0] or self._view(0, self.request_message)
 
     @property
     def response_view(self) -> MessageView | None:
         """`response_message` as its definition promises it (see `message_view`)."""
-        return self._view(1, self.response_message)
+        return self._views[1] or self._view(1, self.response_message)
 
     def _view(self, which: int, message: Message | None) -> MessageView | None:
-        if message is None:
-            return None
-        if self._views is None:
-            self._views = [None, None]
-        view = self._views[which]
-        if view is None:
-            view = self._views[which] = MessageView(message)
-        return view
+        if message is not None:
+            self._views[which] = MessageView(message)
+        return self._views[which]
 
     def _read_once(self, which: int) -> Message | None:
         if self._messages[which] is UNREAD_SIDE:
@@ -207,10 +202,25 @@ class Exchange:
     def error(self) -> int:
         """The first error code of the response that is not 0 (shallow fields before deep ones), else 0. Of a response that
         was cut: of the codes that were kept."""
+        if self._error is not None:
+            return self._error
         if self.response_cut and self.state is not State.ORPHAN:
             return first_error_in(self.response or b"", self.api_key, self.api_version, self.response_cut)
         message = self.response_message
-        return first_error(message) if message else 0
+        if message is None:
+            return 0
+        self._error = first_error(message)
+        return self._error
+
+    @property
+    def went_well(self) -> bool:
+        """It was answered without an error code, and both frames are whole and decode without surplus bytes."""
+        if self.state is not State.PAIRED:
+            return False
+        asked, answered = self.request_message, self.response_message
+        if asked is None or answered is None or asked.trailing or answered.trailing:
+            return False
+        return not self.error
 
     @property
     def undecoded(self) -> str | None:

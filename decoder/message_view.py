@@ -8,7 +8,7 @@ where there was one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any
 
@@ -25,7 +25,7 @@ class MessageView(Message):
     __slots__ = ("_as_read", "_sound")
 
     def __init__(self, message: Message) -> None:
-        self._sound = _is_sound(message.plan.root, message.values)
+        self._sound = _soundness(message.plan.root)(message.values)
         self._as_read = message
         super().__init__(
             message.plan,
@@ -49,33 +49,38 @@ class MessageView(Message):
 
 
 @cache
-def _structs(plan: StructPlan) -> tuple[tuple[int, bool, StructPlan], ...]:
-    """The fields that hold structs: position, whether an array, the struct."""
-    return tuple((i, f.array, f.struct) for i, f in enumerate(plan.fields) if f.struct is not None)
+def _soundness(plan: StructPlan) -> Callable[[tuple[Any, ...]], bool]:
+    """Tells of a struct's values whether no null is forbidden and nothing is unknown: nearly always."""
+    flexible = plan.flexible
+    never_null = tuple(i for i, f in enumerate(plan.fields) if not f.nullable)
+    # No item of an array may be null, and what has a length may say so.
+    named = tuple(i for i, f in enumerate(plan.fields) if f.array and f.type in ("string", "bytes", "records"))
+    structs = tuple((i, f.array, _soundness(f.struct)) for i, f in enumerate(plan.fields) if f.struct is not None)
 
-
-@cache
-def _named_arrays(plan: StructPlan) -> tuple[int, ...]:
-    """Where arrays stand whose items have a length, which may say null; no item of an array may."""
-    return tuple(i for i, f in enumerate(plan.fields) if f.array and f.type in ("string", "bytes", "records"))
-
-
-def _is_sound(plan: StructPlan, values: tuple[Any, ...]) -> bool:
-    """Whether no null is forbidden and nothing is unknown: nearly always, and this is quick to see."""
-    if plan.flexible and values[-1]:
-        return False
-    if None in values and any(v is None and not f.nullable for f, v in zip(plan.fields, values, strict=False)):
-        return False
-    for at in _named_arrays(plan):
-        if values[at] is not None and None in values[at]:
+    def is_sound(values: tuple[Any, ...]) -> bool:
+        if flexible and values[-1]:
             return False
-    for at, array, struct in _structs(plan):
-        value = values[at]
-        if value is not None:
-            for item in value if array else (value,):
-                if not _is_sound(struct, item):
+        if None in values:
+            for at in never_null:
+                if values[at] is None:
                     return False
-    return True
+        for at in named:
+            if values[at] is not None and None in values[at]:
+                return False
+        for at, array, is_sound_inside in structs:
+            value = values[at]
+            if value is None:
+                continue
+            if not array:
+                if not is_sound_inside(value):
+                    return False
+                continue
+            for item in value:
+                if not is_sound_inside(item):
+                    return False
+        return True
+
+    return is_sound
 
 
 def _sound(plan: StructPlan, values: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -5,13 +5,13 @@ The file is opened once. From there every table has one way to its rows, and a f
     exchanges, frames           index -> columns by NumPy (`index_tables`)
     batches, throttles          frames of a sound, closed segment -> rows by C (`bulk_batches`), else exchange by exchange
     errors, groups, records     exchange by exchange, only those that may have rows (`body_tables`)
-    connections, findings       index of a closed segment (`captures.outline`, `foretelling`), else every packet
+    connections                 index of a closed segment (`captures.segment_map`), else every packet
     versions                    index, and the requests by which clients ask for versions
     segments                    index and sync blocks (`segments`)
-    happenings                  every packet (`happenings`)
+    findings, happenings        every packet (`happenings`)
 
 What the faster ways save of the default tables of a recording of 195 MB (40,000 exchanges), in CPU: batches and throttles 7 of
-12 s; connections by the index 5.7 of 10.8 s (alone 0.1 s instead of 4.5); findings 10 of 15.6 s (alone 4.5 instead of 12.8).
+12 s; connections by the index 5.7 of 10.8 s (alone 0.1 s instead of 4.5).
 
 Connections, findings and happenings that need the packets share one pass. Nothing that a file can hold makes it raise: what
 cannot be read is left out, and the table `segments` says so.
@@ -32,12 +32,11 @@ from ...decoder.findings import Inspector
 from ..accelerator import native
 from ..capture import Capture
 from ..damage import Span, spans
-from ..foretelling import Foretelling
 from ..happenings import Happenings
 from ..index import CLOSED, CONTINUED
-from ..outline import Outline
 from ..pcapng import NotACapture
 from ..reader import CaptureFile
+from ..segment_map import SegmentMap
 from ..selection import Selection, naming_apis
 from . import bodies, bulk_batches
 from .arrow import BATCH_ROWS, Batches, numpy, pyarrow
@@ -185,7 +184,7 @@ class Unit:
             yield from self._gather((VERSIONS.name, row) for row in versions_of_index(index, numbers, abouts, name))
 
     def _of_happenings(self, capture: Capture, name: str) -> Iterator[tuple[str, Any]]:
-        """Connections, findings and happenings; the first two by the index where it is like the file."""
+        """Connections, findings and happenings; connections by the index where it is like the file."""
         asked = [each for each in _OF_HAPPENINGS if each in self._options]
         wanted = None if self._wanted is None else Selection(capture, self._wanted).filter
         if CONNECTIONS.name in asked and wanted is None:
@@ -193,9 +192,6 @@ class Unit:
             if rows is not None:
                 asked.remove(CONNECTIONS.name)
                 yield from self._gather((CONNECTIONS.name, row) for row in rows)
-        if FINDINGS.name in asked and (inspector := _inspected(capture)) is not None:
-            asked.remove(FINDINGS.name)
-            yield from self._gather((FINDINGS.name, row) for row in findings_of(inspector, name, wanted))
         if not asked:
             return
         try:
@@ -232,19 +228,9 @@ class Unit:
 def _connections_of_index(capture: Capture, name: str) -> list[dict[str, Any]] | None:
     """The connections of a segment by its index; None where the packets have to be read."""
     try:
-        return list(connections_of_index(Outline(capture.segments[0]), capture, name))
+        return list(connections_of_index(SegmentMap(capture.segments[0]), capture, name))
     except Exception:  # the index is not what it should be: the packets are the truth
         return None
-
-
-def _inspected(capture: Capture) -> Inspector | None:
-    """An inspector that was told a segment by its index; None where the packets have to be read."""
-    inspector = Inspector()
-    try:
-        Foretelling(Outline(capture.segments[0])).tell(inspector)
-    except Exception:  # the index is not what it should be: the packets are the truth
-        return None
-    return inspector
 
 
 class _BodyTables:

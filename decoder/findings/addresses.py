@@ -12,7 +12,6 @@ from .finding import Finding, Severity
 from .host import is_loopback, is_number, is_private, is_unspecified, same_place, split, told
 from .refusals import DETECTORS as _REFUSALS
 from .scene import Link, Scene, brokers_of
-from .tallies import Bounded
 
 _METADATA = facts.api_key("Metadata")
 _FIND_COORDINATOR = facts.api_key("FindCoordinator")
@@ -107,8 +106,6 @@ class UnreachableAdvertisedAddress(Detector):
         self._seekers: dict[tuple[str, str], _Seeker] = {}
         self._reached: dict[tuple[str, str], None] = {}
         self._tried: dict[tuple[str, str], int] = {}
-        # By connection, API, version and client id: what was answered and whether it leads to work, of recordings.
-        self._said: Bounded[tuple[int, int, int, str | None], tuple[list[tuple[int, str]], bool]] = Bounded(4096)
 
     def opened(self, link: Link) -> None:
         if link.established:
@@ -125,13 +122,7 @@ class UnreachableAdvertisedAddress(Detector):
     def done(self, link: Link, exchange: Exchange) -> None:
         if exchange.api_key not in _NAMING or exchange.state is not State.PAIRED or exchange.error:
             return
-        place = link.number, exchange.api_key, exchange.api_version, exchange.client_id
-        said = self._said.get(place) if exchange.same else None
-        if said is None:
-            said = named(exchange), _wants(exchange)
-            if exchange.plain:
-                self._said[place] = said
-        answers, wants = said
+        answers = named(exchange)
         if not answers:
             return
         key = link.client_host, link.client_id or ""
@@ -140,7 +131,7 @@ class UnreachableAdvertisedAddress(Detector):
             seeker = self._seekers[key] = _Seeker(link)
             if len(self._seekers) > MOST_CLIENTS:
                 del self._seekers[next(iter(self._seekers))]
-        seeker.learn(link, exchange, answers, wants)
+        seeker.learn(link, exchange, answers, _wants(exchange))
         self._silent(seeker)
 
     def closed(self, link: Link) -> None:
@@ -246,9 +237,6 @@ class BrokenBrokerAddress(Detector):
     title = "brokers advertise the same address twice, or an empty host, or port 0"
     apis = _NAMING
 
-    def follows(self, link: Link, exchange: Exchange, same: bool) -> bool:
-        return not same or bool(self._found)
-
     def done(self, link: Link, exchange: Exchange) -> None:
         if exchange.state is not State.PAIRED:
             return
@@ -315,9 +303,6 @@ class FlappingBrokerAddress(Detector):
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
         self._said: dict[tuple[str, str, str, int], tuple[str, str, int]] = {}
-
-    def follows(self, link: Link, exchange: Exchange, same: bool) -> bool:
-        return not same
 
     def done(self, link: Link, exchange: Exchange) -> None:
         if exchange.state is not State.PAIRED:

@@ -301,7 +301,7 @@ class RequestBeforeAuthentication(WatchesEndings):
 
     def ended(self, link: Link, talk: Talk, how: Ending) -> None:
         first = talk.closed_on
-        if how is not Ending.BEFORE_SASL or first is None or self.worked(link):
+        if how is not Ending.BEFORE_SASL or first is None or self.endings.worked(link):
             return
         pair = link.client_host, link.broker
         count = self._rows[pair] = self._rows.get(pair, 0) + 1
@@ -341,9 +341,6 @@ class SaslSessionExpired(_Authenticates):
     EARLY_NS = 1_000_000_000
     """How much before the end a close counts: the session runs from when the broker wrote the answer, and its
     clock is not ours."""
-
-    def follows(self, link: Link, exchange: Exchange, same: bool) -> bool:
-        return link.number in self._states
 
     def request(self, link: Link, exchange: Exchange) -> None:
         state = self._states.get(link.number)

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from .. import facts
 from ..exchange import Exchange
-from .detector import Detector
+from .detector import Detector, Wanted
 from .finding import Finding, Severity
 from .scene import Link
 
@@ -68,9 +68,7 @@ class AuthorizationFailed(Detector):
     id = "authorization-failed"
     severity = Severity.HIGH
     title = "a client asks for what it is not allowed to do"
-
-    def follows(self, link: Link, exchange: Exchange, same: bool) -> bool:
-        return False
+    wanted = Wanted.FAILED
 
     def done(self, link: Link, exchange: Exchange) -> None:
         if exchange.response is None or not exchange.error:

@@ -8,7 +8,7 @@ from functools import partial
 
 from .. import facts
 from ..exchange import Exchange, State
-from .detector import Detector
+from .detector import Detector, Wanted
 from .finding import Finding, Severity
 from .scene import Link, Scene
 from .tallies import Bounded
@@ -79,10 +79,6 @@ class ConnectionChurn(Detector):
             work.routine += 1
         else:
             work.others[exchange.api_key] = work.others.get(exchange.api_key, 0) + 1
-
-    def follows(self, link: Link, exchange: Exchange, same: bool) -> bool:
-        work = self._work.get(link.number)
-        return work is None or sum(work.others.values()) <= self.REQUESTS
 
     def closed(self, link: Link) -> None:
         work = self._work.pop(link.number, None)
@@ -202,6 +198,7 @@ class ManyConnections(Detector):
     id = "many-connections"
     severity = Severity.INFO
     title = "one client that holds very many connections to one broker at the same time"
+    wanted = Wanted.NEW
 
     MANY = 50
     """A client has one to three connections per broker: this is twenty clients, or a pool of them."""
@@ -210,9 +207,6 @@ class ManyConnections(Detector):
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
         self._open: Bounded[tuple[tuple[str, str, str], str], set[int]] = Bounded(4096)
-
-    def follows(self, link: Link, exchange: Exchange, same: bool) -> bool:
-        return link.requests <= 3
 
     def done(self, link: Link, exchange: Exchange) -> None:
         if link.requests > 3:
@@ -250,6 +244,7 @@ class ClosedByBroker(Detector):
     id = "closed-without-answer"
     severity = Severity.LOW
     title = "connections that the broker ended (idle ones too) while a request waited for its answer"
+    wanted = Wanted.NEW
 
     LOGIN = frozenset(facts.api_key(n) for n in ("ApiVersions", "SaslHandshake", "SaslAuthenticate"))
     """A connection that got no further was refused (TLS, SASL, another protocol): other detectors say why."""
@@ -263,9 +258,6 @@ class ClosedByBroker(Detector):
         super().__init__(scene)
         self._without: Bounded[int, list[Exchange]] = Bounded(1024)
         self._served: Bounded[int, bool] = Bounded(8192)
-
-    def follows(self, link: Link, exchange: Exchange, same: bool) -> bool:
-        return False
 
     def done(self, link: Link, exchange: Exchange) -> None:
         if exchange.state is State.NO_RESPONSE:

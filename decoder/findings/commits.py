@@ -6,10 +6,11 @@ from dataclasses import dataclass
 
 from .. import facts
 from ..exchange import Exchange
-from .detector import Detector
+from .detector import Detector, Wanted
 from .finding import Severity
 from .group import Group
 from .group_calls import (
+    COMMIT_APIS,
     FENCED_INSTANCE_ID,
     GONE_CODES,
     REBALANCE_IN_PROGRESS,
@@ -25,6 +26,7 @@ from .wording import SECOND, duration, number, some
 PARTITIONS = 20_000
 """Partitions of groups that a detector remembers an offset of."""
 Place = tuple[Group, str, int]
+OFFSET_COMMIT = facts.api_key("OffsetCommit")
 DELETE_TOPICS = facts.api_key("DeleteTopics")
 
 
@@ -56,6 +58,8 @@ class StaleCommit(GroupDetector):
     id = "stale-commit"
     severity = Severity.MEDIUM
     title = "a commit is refused because it names a generation that is over, or a member that has gone"
+    apis = COMMIT_APIS
+    wanted = Wanted.FAILED
 
     RETRIED = 3
     """Within a minute: consumers of KIP-848 try a commit with a stale epoch again with the new one."""
@@ -65,7 +69,7 @@ class StaleCommit(GroupDetector):
         self._retried: Bounded[object, Pace] = Bounded(2000)
 
     def answered(self, call: Call) -> None:
-        if not call.commits or not is_stale(call):
+        if not is_stale(call):
             return
         group, member = call.group, call.member
         key = group, call.link.identity
@@ -104,9 +108,11 @@ class OutsiderCommit(GroupDetector):
     id = "outsider-commit"
     severity = Severity.HIGH
     title = "a client without membership commits to a group that has members"
+    apis = COMMIT_APIS
+    wanted = Wanted.FAILED
 
     def answered(self, call: Call) -> None:
-        if not call.commits or call.error != UNKNOWN_MEMBER_ID or not from_outside(call):
+        if call.error != UNKNOWN_MEMBER_ID or not from_outside(call):
             return
         group = call.group
         members = some({m.link.who for m in group.live})
@@ -161,6 +167,8 @@ class CommitFailed(GroupDetector):
     id = "commit-failed"
     severity = Severity.MEDIUM
     title = "offset commits are refused"
+    apis = COMMIT_APIS
+    wanted = Wanted.FAILED
 
     DURING_REBALANCE = 3
     """Within a minute: REBALANCE_IN_PROGRESS once or twice is a commit that met a rebalance; clients try again."""
@@ -170,7 +178,7 @@ class CommitFailed(GroupDetector):
         self._met: Bounded[object, Pace] = Bounded(2000)
 
     def answered(self, call: Call) -> None:
-        if not call.commits or not call.error or call.error in _OTHERS or call.error == FENCED_INSTANCE_ID:
+        if not call.error or call.error in _OTHERS or call.error == FENCED_INSTANCE_ID:
             return
         if is_stale(call) or (from_outside(call) and call.error == UNKNOWN_MEMBER_ID):
             return
@@ -217,6 +225,7 @@ class CommitPerRecord(GroupDetector):
     id = "commit-per-record"
     severity = Severity.LOW
     title = "a consumer commits after every record"
+    apis = frozenset({OFFSET_COMMIT})
 
     COMMITS = 20
     """In a row, of one partition."""
@@ -232,7 +241,7 @@ class CommitPerRecord(GroupDetector):
         self._streaks: Bounded[Place, _Streak] = Bounded(PARTITIONS)
 
     def answered(self, call: Call) -> None:
-        if call.api != "OffsetCommit" or call.error or not call.answer:
+        if call.error or not call.answer:
             return
         now = call.answered_ns
         for commit in call.offsets():
@@ -289,7 +298,7 @@ class CommitBackwards(GroupDetector):
     id = "commit-backwards"
     severity = Severity.LOW
     title = "a group's committed offset goes backwards"
-    apis = GroupDetector.apis | {DELETE_TOPICS}
+    apis = frozenset({OFFSET_COMMIT, DELETE_TOPICS})
 
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
@@ -298,11 +307,9 @@ class CommitBackwards(GroupDetector):
     def request(self, link: Link, exchange: Exchange) -> None:
         if exchange.api_key == DELETE_TOPICS:
             self._last.clear()  # a topic that is made anew begins at 0
-        else:
-            super().request(link, exchange)
 
     def answered(self, call: Call) -> None:
-        if call.api != "OffsetCommit" or not call.answer:
+        if not call.answer:
             return
         for commit in call.offsets():
             if commit.error:

@@ -13,7 +13,7 @@ from typing import Any
 from .. import facts
 from ..exchange import Exchange, State
 from . import odd_connections
-from .detector import Detector
+from .detector import Detector, Wanted
 from .finding import Finding, Severity
 from .mixed import VersionOfAnotherBroker
 from .offers import FETCH, METADATA, PRODUCE, Remembered
@@ -152,9 +152,6 @@ class TopicRecreated(Detector):
         super().__init__(scene)
         self._ids: Remembered[tuple[str, str], bytes] = Remembered()
 
-    def follows(self, link: Link, exchange: Exchange, same: bool) -> bool:
-        return not same
-
     def done(self, link: Link, exchange: Exchange) -> None:
         message = exchange.response_view if exchange.api_version >= 10 and exchange.state is State.PAIRED else None
         if message is None:
@@ -193,6 +190,7 @@ class OldTopicId(Detector):
     severity = Severity.HIGH
     title = "a client keeps using a topic id that no longer exists"
     apis = frozenset({PRODUCE, FETCH})
+    wanted = Wanted.FAILED
 
     CODES = frozenset({facts.error_code("UNKNOWN_TOPIC_ID"), facts.error_code("INCONSISTENT_TOPIC_ID")})
     TIMES = 5
@@ -206,9 +204,6 @@ class OldTopicId(Detector):
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
         self._tallies: Remembered[object, _Tally] = Remembered()
-
-    def follows(self, link: Link, exchange: Exchange, same: bool) -> bool:
-        return False
 
     def done(self, link: Link, exchange: Exchange) -> None:
         for topic, topic_id, partition, code in failed(exchange, self.CODES):
@@ -297,9 +292,6 @@ class ProducerIdNotRenewed(Detector):
         super().__init__(scene)
         # By client: tallies by (producer id, epoch).
         self._tallies: Remembered[tuple[str, str], Remembered[tuple[int, int], _Tally]] = Remembered()
-
-    def follows(self, link: Link, exchange: Exchange, same: bool) -> bool:
-        return exchange.api_key == INIT_PRODUCER_ID
 
     def done(self, link: Link, exchange: Exchange) -> None:
         who = link.client_host, link.client_id or ""

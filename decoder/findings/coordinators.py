@@ -137,9 +137,6 @@ class CoordinatorMoved(Detector):
         super().__init__(scene)
         self._answers: Bounded[tuple[str, str], deque[tuple[int, int]]] = Bounded(2000)
 
-    def follows(self, link: Link, exchange: Exchange, same: bool) -> bool:
-        return not same
-
     def done(self, link: Link, exchange: Exchange) -> None:
         for group, error, node, address in coordinators(exchange):
             if error or node < 0:

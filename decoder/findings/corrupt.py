@@ -102,9 +102,7 @@ class CorruptBatches(ProduceDetector):
                     partial(self._make, link, exchange, topic, partition, False),
                 )
                 what = "batch" if isinstance(each.entry, Batch) else "message"
-                finding.seen = (
-                    f"{link.where} sends {link.who} a damaged {what} of {topic}-{partition} at offset {each.offset}: {each.what}"
-                )
+                finding.seen = f"{link.where} sends {link.who} a damaged {what} of {topic}-{partition} at offset {each.offset}: {each.what}"
             most -= len(data)
             if most <= 0:
                 break

@@ -6,7 +6,7 @@ from functools import partial
 
 from ..exchange import Exchange, State
 from ..frame import Direction
-from .detector import Detector
+from .detector import Detector, Wanted
 from .finding import Finding, Severity
 from .scene import Link, Scene
 from .tallies import Bounded
@@ -21,14 +21,12 @@ class NotInTheCapture(Detector):
     id = "not-in-the-capture"
     severity = Severity.INFO
     title = "connections of which the capture lacks one direction, or the end: what was answered is not known"
+    wanted = Wanted.FAILED
 
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
         # Of each connection: a request that is told to have no answer. The connection's end follows at once.
         self._without: Bounded[int, Exchange] = Bounded(1024)
-
-    def follows(self, link: Link, exchange: Exchange, same: bool) -> bool:
-        return False
 
     def done(self, link: Link, exchange: Exchange) -> None:
         if exchange.state is not State.NO_RESPONSE:
@@ -50,7 +48,9 @@ class NotInTheCapture(Detector):
         if link.requests and not link.answers and link.gone[Direction.RESPONSE]:
             self._half(link, "what clients sent", "the answers", "errors, latencies and missing answers are")
         elif link.answers + (link.gone[Direction.RESPONSE] > 0) and not link.requests:
-            self._half(link, "what brokers sent", "the requests", "which requests these answer, and so what they say, is")
+            self._half(
+                link, "what brokers sent", "the requests", "which requests these answer, and so what they say, is"
+            )
         elif not link.how and not link.lost:
             waiting = next((e for e in link.waiting.values() if not awaits_nothing(e)), None)
             first = self._without.get(link.number, waiting)

@@ -8,6 +8,7 @@ before the detector is told, so what is commonly known (versions offered, leader
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from enum import Enum, auto
 from typing import Any, ClassVar
 
 from ..connection import Opaque
@@ -16,23 +17,36 @@ from .finding import Finding, Severity
 from .scene import Link, Scene
 
 
-class Detector:
-    """Subclasses set `id`, `severity`, `title`, perhaps `apis`, and override the calls they need.
+class Wanted(Enum):
+    """Which exchanges `Detector.done` gets. Most go well (`Exchange.went_well`) and are like many before them, and most
+    detectors look for what goes wrong: a call that is not made is what makes an inspection quick."""
 
-    `title`: one line, what it looks for. `apis`: the api keys whose exchanges it wants to see in `request` and
-    `done`; None for all (orphans and unknown APIs too). Times are nanoseconds since the epoch.
+    ALL = auto()
+    NEW = auto()
+    """What `FAILED` gets, and the first that goes well of each API, version and client id on a connection."""
+    FAILED = auto()
+    """Those that did not go well, the next one on the connection that does, and what a connection begins with (ApiVersions,
+    SASL)."""
+
+
+class Listener:
+    """What an `Inspector` tells what happens: subclasses override the calls they need, and perhaps set `apis` and `wanted`.
+
+    `id`: its name. `apis`: the api keys whose exchanges it wants to see in `request` and `done`; None for all (orphans and
+    unknown APIs too). `wanted`: which of these in `done`. Times are nanoseconds since the epoch.
     """
 
     id: ClassVar[str]
-    severity: ClassVar[Severity]
-    title: ClassVar[str]
     apis: ClassVar[frozenset[int] | None] = None
+    wanted: ClassVar[Wanted] = Wanted.ALL
 
     def __init__(self, scene: Scene) -> None:
         self.scene = scene
-        self._found: dict[object, Finding] = {}
 
-    # what happens
+    @classmethod
+    def concerns(cls, api_key: int, version: int) -> bool:
+        """Whether it wants exchanges of this version in `request` and `done`. Asked once per API of `apis` and version."""
+        return True
 
     def opened(self, link: Link) -> None:
         """A connection began (`link.established`: or was tried in vain)."""
@@ -50,15 +64,29 @@ class Detector:
         """A connection ended; `link.how` and `link.by` say how."""
 
     def hears(self, name: str) -> bool:
-        """Whether it has to be told what the method `name` is for: those that it overrides."""
-        return getattr(type(self), name) is not getattr(Detector, name)
+        """Whether the method `name` has to be called: those that it overrides."""
+        return overrides(self, Listener, name)
 
-    def follows(self, link: Link, exchange: Exchange, same: bool) -> bool:
-        """Asked when an exchange of a recording is done that was answered well (`foreseen.Foreseen.plain`): whether this
-        detector has to be told of the next such ones of its API, version and client id on this connection. `same`: of those that
-        say just the same again. `Scene.anew` has all be asked again; so has a request that is not answered.
-        """
-        return True
+
+def overrides(listener: Listener, base: type[Listener], *names: str) -> bool:
+    """Whether a listener has another one of these methods than its base class `base`."""
+    return any(getattr(type(listener), name) is not getattr(base, name) for name in names)
+
+
+class Model(Listener):
+    """What several detectors ask. A scene has one of each kind (`Scene.model`), which is told everything before the detectors
+    are."""
+
+
+class Detector(Listener):
+    """Looks for one thing. Subclasses set `id`, `severity` and `title` (one line, what it looks for)."""
+
+    severity: ClassVar[Severity]
+    title: ClassVar[str]
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self._found: dict[object, Finding] = {}
 
     def finish(self, now_ns: int) -> None:
         """Asked for findings at this time (of the traffic, not of any clock); may be asked again later.

@@ -11,7 +11,7 @@ from .. import facts
 from ..connection import Opaque, expects_no_response
 from ..exchange import Exchange, State
 from ..frame import Direction
-from .detector import Detector
+from .detector import Detector, Model, Wanted, overrides
 from .first_bytes import KEPT, TLS, announced, protocol
 from .scene import Link, Scene
 
@@ -101,24 +101,27 @@ class Talk:
         return Ending.SIZE if not 0 <= announced(asked) <= MOST_REQUEST else Ending.FINE
 
 
-class WatchesEndings(Detector):
-    """Follows connections until they work, and hands over those that end before: override `ended`."""
+class Endings(Model):
+    """Follows connections until they work. `talks`: of those that do not yet, by number. `heard`: the one that has just got bytes
+    that are no frames. `ended`: the one that has just ended. `works_since`: the last answer that was the first real one on its connection."""
+
+    id = "endings"
+    wanted = Wanted.NEW
 
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
-        self._talks: dict[int, Talk] = {}
+        self.talks: dict[int, Talk] = {}
+        self.heard: Talk | None = None
+        self.ended: Talk | None = None
+        self.works_since: Exchange | None = None
         self._worked: dict[tuple[str, str], None] = {}
 
     def opened(self, link: Link) -> None:
         if link.established:
-            self._talks[link.number] = Talk()
-
-    def follows(self, link: Link, exchange: Exchange, same: bool) -> bool:
-        talk = self._talks.get(link.number)
-        return talk is not None and not talk.well
+            self.talks[link.number] = Talk()
 
     def done(self, link: Link, exchange: Exchange) -> None:
-        talk = self._talks.get(link.number)
+        talk = self.talks.get(link.number)
         if talk is None or talk.well:
             return
         if exchange.state is State.PAIRED:
@@ -126,13 +129,15 @@ class WatchesEndings(Detector):
             talk.sasl = talk.sasl or exchange.api_key in _SASL
             if exchange.api_key != _API_VERSIONS and exchange.api_key not in _SASL:
                 self._works(link, talk)
+                self.works_since = exchange
         elif exchange.state is State.ORPHAN or (exchange.api_key == _PRODUCE and expects_no_response(exchange)):
             talk.well = True
         elif talk.closed_on is None:
             talk.closed_on = exchange
 
     def stray(self, link: Link, opaque: Opaque) -> None:
-        talk = self._talks.get(link.number)
+        self.heard = None
+        talk = self.talks.get(link.number)
         if talk is None or talk.well:
             return
         if opaque.framed:
@@ -140,14 +145,13 @@ class WatchesEndings(Detector):
         elif opaque.reason.startswith("not ") or "ended inside" in opaque.reason:
             if not talk.heads[opaque.direction]:
                 talk.heads[opaque.direction] = opaque.data[: 8 * KEPT]
-                self.heard(link, talk)
+                self.heard = talk
         else:
             talk.broken = True  # bytes are missing: whatever comes may be the middle of something
 
     def closed(self, link: Link) -> None:
-        talk = self._talks.pop(link.number, None)
-        if talk is not None and not talk.well:
-            self.ended(link, talk, talk.of(link))
+        talk = self.talks.pop(link.number, None)
+        self.ended = None if talk is None or talk.well else talk
 
     def _works(self, link: Link, talk: Talk) -> None:
         talk.well, talk.heads = True, [b"", b""]
@@ -158,6 +162,30 @@ class WatchesEndings(Detector):
     def worked(self, link: Link) -> bool:
         """Whether that client host ever got a real answer of that broker: then what failed is no wrong listener."""
         return (link.client_host, link.broker) in self._worked
+
+
+_OF_TALKS = {"stray": "heard", "closed": "ended"}
+"""What `WatchesEndings` is told of a connection."""
+
+
+class WatchesEndings(Detector):
+    """A detector of connections that never worked: override `heard` and `ended`."""
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self.endings = scene.model(Endings)
+
+    def hears(self, name: str) -> bool:
+        own = _OF_TALKS.get(name)
+        return super().hears(name) if own is None else overrides(self, WatchesEndings, name, own)
+
+    def stray(self, link: Link, opaque: Opaque) -> None:
+        if self.endings.heard is not None:
+            self.heard(link, self.endings.heard)
+
+    def closed(self, link: Link) -> None:
+        if self.endings.ended is not None:
+            self.ended(link, self.endings.ended, self.endings.ended.of(link))
 
     def heard(self, link: Link, talk: Talk) -> None:
         """Bytes that are no frames came in; the connection goes on."""

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from .. import facts
 from ..exchange import Exchange, State
-from ..plan import API_VERSIONS
 from .detector import Detector
 from .finding import Severity
-from .offers import FETCH, METADATA, PRODUCE, Remembered, offers_of
+from .offers import FETCH, METADATA, PRODUCE, Offers, Remembered
 from .scene import Link, Scene
 
 INIT_PRODUCER_ID = facts.api_key("InitProducerId")
@@ -21,23 +20,13 @@ _MAGIC_AT = 16
 
 
 class _Feature(Detector):
-    """The base: what brokers offer is learned from ApiVersions."""
+    """The base: what brokers offer is asked of `Offers`."""
 
     severity = Severity.INFO
 
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
-        self.offers = offers_of(scene)
-
-    def done(self, link: Link, exchange: Exchange) -> None:
-        if exchange.api_key == API_VERSIONS:
-            self.offers.learn(link)
-        elif exchange.request is not None:
-            self.used(link, exchange)
-
-    def used(self, link: Link, exchange: Exchange) -> None:
-        """An exchange of one of the `apis` is done."""
-        raise AssertionError("each feature says who uses it")
+        self.offers = scene.model(Offers)
 
     def offered(self, link: Link, api_key: int) -> int:
         """The newest version of an API that the broker offers; -1 if it does not, or nobody knows."""
@@ -49,7 +38,7 @@ class IdempotenceUnused(_Feature):
 
     id = "idempotence-unused"
     title = "a producer with acks=all works without idempotence (KIP-98)"
-    apis = frozenset({API_VERSIONS, PRODUCE, INIT_PRODUCER_ID})
+    apis = frozenset({PRODUCE, INIT_PRODUCER_ID})
 
     REQUESTS = 50
     """Produce requests that were looked at and had no producer id."""
@@ -58,7 +47,7 @@ class IdempotenceUnused(_Feature):
         super().__init__(scene)
         self._plain: Remembered[tuple[str, str, str], list[int]] = Remembered()  # requests looked at; -1: idempotent
 
-    def used(self, link: Link, exchange: Exchange) -> None:
+    def done(self, link: Link, exchange: Exchange) -> None:
         tally = self._plain.of(link.identity, lambda: [0])
         if exchange.api_key == INIT_PRODUCER_ID:
             tally[0] = -1
@@ -107,7 +96,7 @@ class StaticMembershipUnused(_Feature):
 
     id = "static-membership-unused"
     title = "consumers leave their group and join it again, without group.instance.id (KIP-345)"
-    apis = frozenset({API_VERSIONS, JOIN_GROUP, LEAVE_GROUP})
+    apis = frozenset({JOIN_GROUP, LEAVE_GROUP})
 
     COMEBACKS = 3
     """New members of one client id after one had left: one is a restart, two may be a deployment."""
@@ -117,7 +106,7 @@ class StaticMembershipUnused(_Feature):
         # By host, client id and group: members that left and did not come back, and how many came back.
         self._moves: Remembered[tuple[str, str, str], list[int]] = Remembered()
 
-    def used(self, link: Link, exchange: Exchange) -> None:
+    def done(self, link: Link, exchange: Exchange) -> None:
         message = exchange.request_view
         if message is None:
             return
@@ -161,7 +150,7 @@ class ClassicGroupProtocol(_Feature):
 
     id = "classic-group-protocol"
     title = "consumer groups use the classic protocol where the new one is there (KIP-848)"
-    apis = frozenset({API_VERSIONS, JOIN_GROUP})
+    apis = frozenset({JOIN_GROUP})
 
     JOINS = 3
     """Rounds of JoinGroup that were completed."""
@@ -173,7 +162,7 @@ class ClassicGroupProtocol(_Feature):
         self._joins: Remembered[object, int] = Remembered()
         self._groups: Remembered[object, dict[str, None]] = Remembered()
 
-    def used(self, link: Link, exchange: Exchange) -> None:
+    def done(self, link: Link, exchange: Exchange) -> None:
         # Version 1 came with 4.0, where the protocol is ready for use.
         message = exchange.request_view
         if exchange.state is not State.PAIRED or message is None or exchange.error:
@@ -233,9 +222,9 @@ class TopicIdsUnused(_FetchFeature):
 
     id = "topic-ids-unused"
     title = "a consumer fetches by topic names where topic ids are offered (KIP-516)"
-    apis = frozenset({API_VERSIONS, FETCH})
+    apis = frozenset({FETCH})
 
-    def used(self, link: Link, exchange: Exchange) -> None:
+    def done(self, link: Link, exchange: Exchange) -> None:
         if exchange.api_version >= 13 or exchange.state is not State.PAIRED or self.offered(link, FETCH) < 13:
             return
         count = self.counted(link)
@@ -266,16 +255,13 @@ class RackUnaware(_FetchFeature):
 
     id = "rack-unaware-fetch"
     title = "a consumer does not say its rack, and brokers are in several (KIP-392)"
-    apis = frozenset({API_VERSIONS, METADATA, FETCH})
+    apis = frozenset({METADATA, FETCH})
 
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
         self._racks: Remembered[str, frozenset[str]] = Remembered()
 
-    def follows(self, link: Link, exchange: Exchange, same: bool) -> bool:
-        return not (same and exchange.api_key == METADATA)
-
-    def used(self, link: Link, exchange: Exchange) -> None:
+    def done(self, link: Link, exchange: Exchange) -> None:
         if exchange.state is not State.PAIRED:
             return
         if exchange.api_key == METADATA:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from ..exchange import Exchange, State
 from ..facts import error_code, error_name
-from .detector import Detector
+from .detector import Detector, Wanted
 from .finding import Severity
 from .produced import PRODUCE, Bounded, ProduceDetector
 from .scene import Link, Scene
@@ -127,6 +127,7 @@ class UnknownProducer(ProduceDetector):
     severity = Severity.MEDIUM
     title = "a broker does not know a producer id any more (UNKNOWN_PRODUCER_ID)"
     apis = TRANSACTIONAL
+    wanted = Wanted.FAILED
 
     _UNKNOWN = error_code("UNKNOWN_PRODUCER_ID")
     _MAPPING = error_code("INVALID_PRODUCER_ID_MAPPING")

@@ -10,12 +10,11 @@ import base64
 from collections.abc import Iterator
 from functools import cache
 from typing import Any, NamedTuple
-from weakref import WeakKeyDictionary
 
 from .. import facts
 from ..exchange import Exchange, State
 from ..plan import StructPlan, plan
-from .detector import Detector
+from .detector import Detector, Model
 from .scene import Link, Scene
 from .tallies import Bounded
 
@@ -136,25 +135,22 @@ def topic_name(exchange: Exchange, told: str | bytes) -> str:
     return known or base64.urlsafe_b64encode(told).decode().rstrip("=")
 
 
-class Fetches:
-    """Reads Fetch exchanges of consumers; one for all detectors of a scene (`of`)."""
+class Fetches(Model):
+    """Reads Fetch exchanges of consumers, once for all detectors of a scene. `fetched`: what the last Fetch that was done says; None if
+    it has no answer, cannot be decoded, or a replica asks (a broker's follower)."""
 
-    def __init__(self) -> None:
+    id = "fetches"
+    apis = frozenset({FETCH})
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
         self._positions: Bounded[int, dict[Place, Asked]] = Bounded(_LINKS)
-        self._last: Fetched | None = None
+        self.fetched: Fetched | None = None
 
-    @staticmethod
-    def of(scene: Scene) -> Fetches:
-        """The one of this scene."""
-        found = _SHARED.get(scene)
-        if found is None:
-            found = _SHARED[scene] = Fetches()
-        return found
+    def done(self, link: Link, exchange: Exchange) -> None:
+        self.fetched = self._read(link, exchange)
 
-    def read(self, link: Link, exchange: Exchange) -> Fetched | None:
-        """What a Fetch says; None if it has no answer, cannot be decoded, or a replica asks (a broker's follower)."""
-        if self._last is not None and self._last.exchange is exchange:
-            return self._last
+    def _read(self, link: Link, exchange: Exchange) -> Fetched | None:
         if exchange.state is not State.PAIRED:
             return None
         asked, answered = exchange.request_view, exchange.response_view
@@ -184,7 +180,6 @@ class Fetches:
         found.new_session_id = root[back.root["session_id"]] if "session_id" in back.root else 0
         found.answered = list(_answered(exchange, root, back))
         found.positions = self._follow(link, found, dict.fromkeys(_forgotten(exchange, values, shape)))
-        self._last = found
         return found
 
     def _follow(self, link: Link, fetched: Fetched, forgotten: dict[Place, None]) -> dict[Place, Asked]:
@@ -198,12 +193,8 @@ class Fetches:
         positions.update(fetched.asked)
         return positions
 
-    def forget(self, link: Link) -> None:
-        """A connection ended."""
+    def closed(self, link: Link) -> None:
         self._positions.pop(link.number, None)
-
-
-_SHARED: WeakKeyDictionary[Scene, Fetches] = WeakKeyDictionary()
 
 
 def _replica(values: tuple[Any, ...], shape: _Shape) -> int:
@@ -255,26 +246,18 @@ def _answered(exchange: Exchange, values: tuple[Any, ...], shape: _Shape) -> Ite
 
 
 class FetchDetector(Detector):
-    """A detector of consumers' fetches: subclasses override `fetched`, and `left` for what ends with a connection."""
+    """A detector of consumers' fetches: subclasses override `fetched`."""
 
     apis = frozenset({FETCH})
 
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
-        self.fetches = Fetches.of(scene)
+        self.fetches = scene.model(Fetches)
 
     def fetched(self, link: Link, fetched: Fetched) -> None:
         """A consumer's Fetch was answered."""
 
-    def left(self, link: Link) -> None:
-        """A connection ended."""
-
     def done(self, link: Link, exchange: Exchange) -> None:
-        if exchange.api_key == FETCH:
-            fetched = self.fetches.read(link, exchange)
-            if fetched is not None:
-                self.fetched(link, fetched)
-
-    def closed(self, link: Link) -> None:
-        self.left(link)
-        self.fetches.forget(link)
+        fetched = self.fetches.fetched
+        if fetched is not None and fetched.exchange is exchange:
+            self.fetched(link, fetched)

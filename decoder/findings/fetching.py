@@ -87,7 +87,7 @@ class EmptyFetchLoop(FetchDetector):
             per_second=0.0,
         )
 
-    def left(self, link: Link) -> None:
+    def closed(self, link: Link) -> None:
         self._paces.pop(link.number, None)
 
 

@@ -37,7 +37,7 @@ class ClosedOnFirstRequest(WatchesEndings):
 
     def ended(self, link: Link, talk: Talk, how: Ending) -> None:
         first = talk.closed_on
-        if how is not Ending.UNANSWERED or first is None or self.worked(link):
+        if how is not Ending.UNANSWERED or first is None or self.endings.worked(link):
             return
         pair = link.client_host, link.broker
         closed = self._closed.of(pair, lambda: [0])
@@ -93,9 +93,6 @@ class ClientTooNew(Detector):
         self._seen: Remembered[tuple[str, str | None, str], _Seen] = Remembered()
         self._releases: Remembered[str, tuple[dict[int, tuple[int, int]], str | None]] = Remembered()
 
-    def follows(self, link: Link, exchange: Exchange, same: bool) -> bool:
-        return (link.client_host, link.client_id, link.broker) in self._seen
-
     def done(self, link: Link, exchange: Exchange) -> None:
         key = link.client_host, link.client_id, link.broker
         if exchange.api_key == _API_VERSIONS:
@@ -117,8 +114,6 @@ class ClientTooNew(Detector):
         release = self._release(link.broker, offered)
         if release is None or release_order(release) >= release_order(need.release):
             return
-        if key not in self._seen:
-            self.scene.anew()
         seen = self._seen.of(key, lambda: _Seen(link, known.text, need, release))
         self.report(key, exchange, partial(self._say, seen, exchange))
 

@@ -26,8 +26,7 @@ class Group:
 
     `generation`: the newest that was seen (epoch for the newer protocols). `assignor`: the protocol name that the
     coordinator chose. `leader`: a member id. `assignments`: what the leader gave to whom in this generation.
-    `rebalances`: the last ones, the newest at the end. `waiting`: JoinGroups without an answer. `given_ns`: when an
-    assignment was last given, `calm_ns`: the last sign of life long after that (of recordings).
+    `rebalances`: the last ones, the newest at the end. `waiting`: JoinGroups without an answer.
     """
 
     def __init__(self, group_id: str, cluster: Cluster) -> None:
@@ -39,7 +38,6 @@ class Group:
         self.rebalances: deque[Rebalance] = deque(maxlen=64)
         self.rebalance: Rebalance | None = None
         self.waiting: dict[int, Call] = {}
-        self.given_ns = self.calm_ns = 0
 
     @property
     def live(self) -> list[Member]:

@@ -34,7 +34,10 @@ PROTOCOLS = {
 """The protocol that an API belongs to."""
 
 COMMITS = ("OffsetCommit", "TxnOffsetCommit")
-GROUP_APIS = frozenset(facts.api_key(name) for name in (*PROTOCOLS, *COMMITS))
+COMMIT_APIS = frozenset(facts.api_key(name) for name in COMMITS)
+GROUP_APIS = COMMIT_APIS | {facts.api_key(name) for name in PROTOCOLS}
+JOINING_APIS = GROUP_APIS - COMMIT_APIS - {facts.api_key(name) for name in ("SyncGroup", "Heartbeat", "LeaveGroup")}
+"""Those that a member joins by, and the newer protocols leave by, too."""
 _NAMES = {key: facts.api_name(key) for key in GROUP_APIS}
 
 UNKNOWN_MEMBER_ID = facts.error_code("UNKNOWN_MEMBER_ID")

@@ -10,7 +10,7 @@ from collections import deque
 from .. import facts
 from ..exchange import Exchange
 from .coordinators import FIND_COORDINATOR, coordinators
-from .detector import Detector
+from .detector import Detector, Wanted
 from .finding import Severity
 from .group import Group
 from .group_calls import FENCED_INSTANCE_ID, GONE_CODES, GROUP_APIS, UNRELEASED_INSTANCE_ID, Call
@@ -29,6 +29,7 @@ class UnknownMember(GroupDetector):
     id = "unknown-member"
     severity = Severity.MEDIUM
     title = "a member is told UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION or a fenced or stale epoch again and again"
+    wanted = Wanted.FAILED
 
     TIMES = 3
     WINDOW_NS = 300 * SECOND
@@ -172,6 +173,7 @@ class InconsistentProtocol(GroupDetector):
     id = "inconsistent-group-protocol"
     severity = Severity.HIGH
     title = "a member has no assignor, or protocol, in common with its group"
+    wanted = Wanted.FAILED
 
     def answered(self, call: Call) -> None:
         if call.error != INCONSISTENT:
@@ -241,6 +243,7 @@ class GroupRefused(GroupDetector):
     severity = Severity.HIGH
     title = "a client is refused by its group's coordinator: session timeout, size of the group, assignor"
     apis = GROUP_APIS | {FIND_COORDINATOR}
+    wanted = Wanted.FAILED
 
     def done(self, link: Link, exchange: Exchange) -> None:
         super().done(link, exchange)

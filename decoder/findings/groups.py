@@ -1,53 +1,45 @@
 """What is known of the groups: their members, what each of them did when, their rebalances and assignments.
 
-One `Groups` per scene (`Groups.of`), told by every detector that asks it and taking each exchange once. A group has
-its members' timelines for whoever draws them. Bounded: so many groups, members, rebalances and steps are kept.
+One `Groups` per scene (`Groups.of`). A group has its members' timelines for whoever draws them. Bounded: so many groups, members, rebalances and steps are kept.
 """
 
 from __future__ import annotations
 
-from typing import Any
-from weakref import WeakKeyDictionary
-
 from .. import facts
 from ..exchange import Exchange
-from .detector import Detector
-from .foreseen import SIGNS
+from .detector import Detector, Model, overrides
 from .group import Group
 from .group_calls import GROUP_APIS, MEMBER_ID_REQUIRED, Call, read_call
-from .group_members import Member, State, Step
+from .group_members import Member, Step
 from .scene import Cluster, Link, Scene
-from .wording import SECOND
 
-CALM_NS = 6 * SECOND
-"""Longer than detectors wait until an assignment counts as settled."""
-SILENT_NS = 10 * SECOND
-"""Silence that is worth a look, whatever the session timeout is."""
 GROUPS = 5000
 """Groups that are kept; the one that was quiet for longest is forgotten."""
 FETCH = facts.api_key("Fetch")
 
 
-class Groups:
-    """All groups of a scene. Members that the coordinator never told an id are none yet."""
+class Groups(Model):
+    """All groups of a scene. Members that the coordinator never told an id are none yet. `call`: the last exchange of
+    `apis` as a member's call, None if it is none; `ended`: the members whose connection has ended now, as they
+    were on it last."""
 
-    def __init__(self) -> None:
+    id = "groups"
+    apis = GROUP_APIS | {FETCH}
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self.call: Call | None = None
+        self.ended: list[tuple[Group, Member]] = []
         self._by_id: dict[str, list[Group]] = {}
         self._open: dict[int, Call] = {}
-        self._last: tuple[str, object, Any] = ("", None, None)
         self._on_link: dict[int, dict[tuple[int, str], tuple[Group, Member]]] = {}
-        self.detectors: list[str] = []  # by id: who tells of what happens
-        self._signs: dict[tuple[int, int, str | None], tuple[Call, Member]] = {}
         self.fetched: dict[tuple[str, str, str], int] = {}
-        """When a client (`Link.identity`) last sent a Fetch; only known while a detector listens to Fetch."""
+        """When a client (`Link.identity`) last sent a Fetch."""
 
     @staticmethod
     def of(scene: Scene) -> Groups:
         """The groups of a scene, the same for all that ask."""
-        found = _SCENES.get(scene)
-        if found is None:
-            found = _SCENES[scene] = Groups()
-        return found
+        return scene.model(Groups)
 
     def all(self) -> list[Group]:
         """Every group, the one that was quiet for longest first."""
@@ -72,30 +64,18 @@ class Groups:
             del self._by_id[next(iter(self._by_id))]
         return group
 
-    def request(self, link: Link, exchange: Exchange) -> Call | None:
-        """A request; every detector may tell of it, it counts once."""
-        if self._last[:2] == ("request", exchange):
-            call: Call | None = self._last[2]
-            return call
-        call = None
-        if exchange.api_key == FETCH:
+    def request(self, link: Link, exchange: Exchange) -> None:
+        self.call = call = read_call(link, exchange)
+        if call is not None:
+            self._open[id(exchange)] = call
+            call.group = self.group(call.group_id, link.cluster)
+            self._find(call)
+            call.group.asked(call)
+        elif exchange.api_key == FETCH:
             self._fetch(link, exchange)
-        else:
-            call = read_call(link, exchange)
-            if call is not None:
-                self._open[id(exchange)] = call
-                call.group = self.group(call.group_id, link.cluster)
-                self._find(call)
-                call.group.asked(call)
-        self._last = "request", exchange, call
-        return call
 
-    def done(self, link: Link, exchange: Exchange) -> Call | None:
-        """An exchange is done."""
-        if self._last[:2] == ("done", exchange):
-            call: Call | None = self._last[2]
-            return call
-        call = self._open.pop(id(exchange), None)
+    def done(self, link: Link, exchange: Exchange) -> None:
+        self.call = call = self._open.pop(id(exchange), None)
         if call is not None:
             call.answered()
             told = call.answer.get("member_id")
@@ -103,57 +83,16 @@ class Groups:
                 call.member_id = told
                 self._find(call, made=True)
             call.group.answered(call)
-            if exchange.plain:
-                self._calm(link, exchange, call)
-        self._last = "done", exchange, call
-        return call
 
-    def _calm(self, link: Link, exchange: Exchange, call: Call) -> None:
-        """Remember a sign of life that was answered well, so that the same again needs not be read."""
-        group, member = call.group, call.member
-        if call.answer.get("assignment") is not None:
-            group.given_ns = call.answered_ns
-        elif exchange.api_key in SIGNS and member is not None and not call.joins and not call.leaves:
-            if call.asked_ns - group.given_ns >= CALM_NS:
-                group.calm_ns = call.asked_ns
-            key = link.number, exchange.api_key, exchange.client_id
-            self._signs[key] = call, member
-            if len(self._signs) > GROUPS:
-                del self._signs[next(iter(self._signs))]
-
-    def sign(self, link: Link, exchange: Exchange) -> bool:
-        """A sign of life that says the same as the one before, and will be answered with the same; whether nothing more is
-        to be told of it, as all is calm."""
-        call, member = self._signs.get((link.number, exchange.api_key, exchange.client_id), (None, None))
-        if call is None or member is None:
-            return False
-        group, now = call.group, exchange.request_time_ns or 0
-        calm = group.rebalance is None and not group.waiting and group.calm_ns > group.given_ns
-        same = member.state is State.STABLE and member.link is link and member.generation == call.generation
-        silence = now - member.seen_ns
-        if not (calm and same) or member.closed_ns or member.torn or not 0 <= silence < SILENT_NS:
-            return False
-        if silence * 3 >= member.session_timeout_ms * 1_000_000 > 0:
-            return False
-        member.seen_ns = member.heartbeat_ns = now
-        member.step(now, Step.HEARTBEAT)
-        return True
-
-    def closed(self, link: Link) -> list[tuple[Group, Member]]:
-        """The members whose connection ended, as they were on it last."""
-        if self._last[:2] == ("closed", link):
-            ended: list[tuple[Group, Member]] = self._last[2]
-            return ended
-        ended = list(self._on_link.pop(link.number, {}).values())
-        for group, member in ended:
+    def closed(self, link: Link) -> None:
+        self.ended = list(self._on_link.pop(link.number, {}).values())
+        for group, member in self.ended:
             member.closed_ns = link.closed_ns or 0
             member.step(member.closed_ns, Step.CLOSED)
             for key in [k for k, call in group.waiting.items() if call.link is link]:
                 del group.waiting[key]
         for key in link.waiting:
             self._open.pop(key, None)
-        self._last = "closed", link, ended
-        return ended
 
     def _find(self, call: Call, made: bool = False) -> None:
         """The member that a call is of, made up where its id is new (`made`: by the coordinator)."""
@@ -182,7 +121,8 @@ class Groups:
             del self.fetched[next(iter(self.fetched))]
 
 
-_SCENES: WeakKeyDictionary[Scene, Groups] = WeakKeyDictionary()
+_OF_CALLS = {"request": "asked", "done": "answered", "closed": "ended"}
+"""What a `GroupDetector` is told instead of exchanges."""
 
 
 class GroupDetector(Detector):
@@ -192,32 +132,24 @@ class GroupDetector(Detector):
 
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
-        self.groups = Groups.of(scene)
-        self.groups.detectors.append(self.id)
+        self.groups = scene.model(Groups)
 
     def hears(self, name: str) -> bool:
-        own = {"request": "asked", "done": "answered", "closed": "ended"}.get(name)
-        if own is None or getattr(type(self), name) is not getattr(GroupDetector, name):
-            return super().hears(name)
-        # What happens has to be told to the groups, if only by one of us.
-        first = self.groups.detectors[:1] == [self.id]
-        return first or getattr(type(self), own) is not getattr(GroupDetector, own)
-
-    def follows(self, link: Link, exchange: Exchange, same: bool) -> bool:
-        return not same  # `Groups.sign` sees to those
+        own = _OF_CALLS.get(name)
+        return super().hears(name) if own is None else overrides(self, GroupDetector, name, own)
 
     def request(self, link: Link, exchange: Exchange) -> None:
-        call = self.groups.request(link, exchange)
-        if call is not None:
+        call = self.groups.call
+        if call is not None and call.exchange is exchange:
             self.asked(call)
 
     def done(self, link: Link, exchange: Exchange) -> None:
-        call = self.groups.done(link, exchange)
-        if call is not None:
+        call = self.groups.call
+        if call is not None and call.exchange is exchange:
             self.answered(call)
 
     def closed(self, link: Link) -> None:
-        for group, member in self.groups.closed(link):
+        for group, member in self.groups.ended:
             self.ended(group, member)
 
     def asked(self, call: Call) -> None:

@@ -6,19 +6,34 @@ Detectors stand beside the traffic: one that raises loses the exchange that it w
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
+from .. import facts
 from ..connection import ExchangeDone, Opaque, RequestSeen
 from ..exchange import Exchange, State
 from ..happening import Closed, Happening, Missing, Opened, Stray
 from .catalogue import detectors
-from .detector import Detector
+from .detector import Listener, Wanted
 from .finding import Finding, Severity
-from .foreseen import Foreseen
-from .routes import Routes
-from .scene import Scene
+from .scene import Link, Scene
 from .wording import times
 
-_EVERY = -2  # stands for all api keys in the tables
+_BEGINNINGS = frozenset(map(facts.api_key, ("ApiVersions", "SaslHandshake", "SaslAuthenticate")))
+"""What connections begin with: every detector of the API hears of it."""
+_MOST_KINDS = 1024
+"""Of a connection, at most so many kinds of exchanges are known; a client may make up client ids."""
+_MOST_ROUTES = 1024
+"""Pairs of API and version, of which a client may make up 2^32."""
+
+
+class _Route(NamedTuple):
+    """Who hears of exchanges of one API and version: of requests, of all that are done, of the first that goes well of its
+    kind on a connection, and of those like it."""
+
+    requests: tuple[Listener, ...]
+    failed: tuple[Listener, ...]
+    new: tuple[Listener, ...]
+    usual: tuple[Listener, ...]
 
 
 class Inspector:
@@ -31,24 +46,31 @@ class Inspector:
         wanted = None if only is None else set(only)
         self.scene = Scene()
         self._detectors = [kind(self.scene) for kind in detectors() if wanted is None or kind.id in wanted]
+        self._listeners: list[Listener] = [*self.scene.models.values(), *self._detectors]
         self._faults: dict[str, Finding] = {}
-        self._routes = Routes(self.scene)
-        self._tables()
-
-    def _tables(self) -> None:
-        """Who wants to hear what, so that a happening costs only those that look at it."""
-        self.scene.anew()
-        self._on_request: dict[int, list[Detector]] = {_EVERY: []}
-        self._on_done: dict[int, list[Detector]] = {_EVERY: []}
-        keys = {key for d in self._detectors for key in d.apis or ()}
-        for name, table in (("request", self._on_request), ("done", self._on_done)):
-            hearing = self._hearing(name)
-            for key in (_EVERY, *keys):
-                table[key] = [d for d in hearing if d.apis is None or key in d.apis]
+        self._routes: dict[tuple[int, int], _Route] = {}
         self._on_opened, self._on_stray, self._on_closed = map(self._hearing, ("opened", "stray", "closed"))
 
-    def _hearing(self, name: str) -> list[Detector]:
-        return [d for d in self._detectors if d.hears(name)]
+    def _route(self, exchange: Exchange) -> _Route:
+        key, version = exchange.api_key, exchange.api_version
+        route = self._routes.get((key, version))
+        if route is None:
+            concerned = [d for d in self._listeners if d.apis is None or key in d.apis]
+            concerned = [d for d in concerned if d.concerns(key, version)]
+            done = [d for d in concerned if d.hears("done")]
+            route = _Route(
+                tuple(d for d in concerned if d.hears("request")),
+                tuple(done),
+                tuple(d for d in done if d.wanted is not Wanted.FAILED),
+                tuple(d for d in done if d.wanted is Wanted.ALL),
+            )
+            if len(self._routes) >= _MOST_ROUTES:
+                self._routes.clear()
+            self._routes[key, version] = route
+        return route
+
+    def _hearing(self, name: str) -> list[Listener]:
+        return [d for d in self._listeners if d.hears(name)]
 
     def feed(self, happening: Happening) -> None:
         """Take one happening."""
@@ -79,16 +101,13 @@ class Inspector:
                 size = happening.size + happening.unread
                 torn.lost += size
                 torn.gone[happening.direction] += size
-                torn.routes.clear()
+                torn.troubled = True
 
     def request(self, exchange: Exchange) -> None:
         """A request is complete."""
         link = self.scene.request(exchange)
         self.scene.blame(link, exchange)
-        following = None
-        if exchange.plain and isinstance(exchange, Foreseen):
-            following = self._routes.requests(link, exchange)
-        for detector in self._hears(self._on_request, exchange) if following is None else following:
+        for detector in self._route(exchange).requests:
             try:
                 detector.request(link, exchange)
             except Exception as error:  # see `_tell`
@@ -98,29 +117,35 @@ class Inspector:
         """An exchange is done."""
         link = self.scene.done(exchange)
         self.scene.blame(link, exchange)
-        following = None
-        if exchange.plain and isinstance(exchange, Foreseen):
-            following = self._routes.answers(link, exchange)
-        for detector in self._hears(self._on_done, exchange) if following is None else following:
+        for detector in self._concerned(link, exchange):
             try:
                 detector.done(link, exchange)
             except Exception as error:  # see `_tell`
                 self._fault(detector, error, exchange)
-        if following is None and isinstance(exchange, Foreseen):
-            self._routes.told(
-                link, exchange, (self._hears(self._on_request, exchange), self._hears(self._on_done, exchange))
-            )
 
-    @staticmethod
-    def _hears(table: dict[int, list[Detector]], exchange: Exchange) -> list[Detector]:
-        return table.get(exchange.api_key) or table[_EVERY]
+    def _concerned(self, link: Link, exchange: Exchange) -> tuple[Listener, ...]:
+        """The detectors that want an exchange that is done."""
+        route = self._route(exchange)
+        if exchange.api_key in _BEGINNINGS or not exchange.went_well:
+            link.troubled = True
+            return route.failed
+        if link.troubled:
+            link.troubled = False
+            link.kinds.clear()
+            return route.failed
+        kind = exchange.api_key, exchange.api_version, exchange.client_id
+        if kind in link.kinds:
+            return route.usual
+        if len(link.kinds) < _MOST_KINDS:
+            link.kinds.add(kind)
+        return route.new
 
     def stray(self, connection: int, opaque: Opaque) -> None:
         """Bytes that are no requests or responses."""
         self.scene.at(opaque.time_ns)
         link = self.scene.links.get(connection)
         if link is not None:
-            link.routes.clear()
+            link.troubled = True
             self._tell(self._on_stray, lambda d: d.stray(link, opaque))
 
     def look(self, exchange: Exchange) -> None:
@@ -130,14 +155,14 @@ class Inspector:
         if exchange.state is not State.PENDING:
             self.done(exchange)
 
-    def _tell(self, wanted: list[Detector], tell: Callable[[Detector], None]) -> None:
+    def _tell(self, wanted: list[Listener], tell: Callable[[Listener], None]) -> None:
         for detector in wanted:
             try:
                 tell(detector)
             except Exception as error:  # a fault of ours must not end the inspection
                 self._fault(detector, error)
 
-    def _fault(self, detector: Detector, error: Exception, exchange: Exchange | None = None) -> None:
+    def _fault(self, detector: Listener, error: Exception, exchange: Exchange | None = None) -> None:
         """A detector raised: it loses what it was told just now, and is told of what follows."""
         found = self._faults.get(detector.id)
         if found is None:

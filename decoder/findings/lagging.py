@@ -110,7 +110,7 @@ class GrowingLag(FetchDetector):
             if link is not None:
                 self._judge(link, tracks)
 
-    def left(self, link: Link) -> None:
+    def closed(self, link: Link) -> None:
         self._judge(link, self._tracks.pop(link.number, {}))
 
     def _judge(self, link: Link, tracks: dict[Place, _Track]) -> None:
@@ -298,7 +298,7 @@ class StalledByTransaction(FetchDetector):
             topic=place[0],
         )
 
-    def left(self, link: Link) -> None:
+    def closed(self, link: Link) -> None:
         self._stalls.pop(link.number, None)
 
 

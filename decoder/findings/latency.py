@@ -8,7 +8,7 @@ from functools import partial
 from .. import facts
 from ..exchange import Exchange, State
 from . import throttling
-from .detector import Detector
+from .detector import Detector, Wanted
 from .finding import Finding, Severity
 from .scene import Link, Scene
 from .tallies import Bounded, Spread
@@ -60,14 +60,11 @@ class HeadOfLine(Detector):
 
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
-        self.waits = Waits.of(scene)
+        self.waits = scene.model(Waits)
         self._waited: dict[object, _Waited] = {}
 
-    def follows(self, link: Link, exchange: Exchange, same: bool) -> bool:
-        return False
-
     def done(self, link: Link, exchange: Exchange) -> None:
-        taken = self.waits.read(link, exchange)
+        taken = self.waits.taken
         if taken is None or taken.behind < self.WAITED_NS:
             return
         key = link.identity, taken.blocker
@@ -105,9 +102,6 @@ class HeadOfLine(Detector):
             behind=facts.api_name(blocker),
         )
 
-    def closed(self, link: Link) -> None:
-        self.waits.forget(link)
-
 
 @dataclass(slots=True)
 class _Late:
@@ -140,18 +134,15 @@ class SlowAnswers(Detector):
 
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
-        self.waits = Waits.of(scene)
+        self.waits = scene.model(Waits)
         self._late: Bounded[tuple[str, int], _Late] = Bounded(4096)
         self._who: Bounded[tuple[str, int], tuple[Link, Exchange]] = Bounded(4096)
-
-    def follows(self, link: Link, exchange: Exchange, same: bool) -> bool:
-        return False
 
     def done(self, link: Link, exchange: Exchange) -> None:
         if exchange.api_key in (JOIN_GROUP, SYNC_GROUP):
             return  # they wait for other members
-        taken = self.waits.read(link, exchange)
-        if taken is None or taken.throttled:
+        taken = self.waits.taken
+        if taken is None or taken.throttle_ms:
             return
         if taken.held >= self.FLOOR_NS:
             self._slow(link, exchange, taken.held, self.waits.spreads[link.broker, exchange.api_key])
@@ -231,9 +222,6 @@ class SlowAnswers(Detector):
             api_version=exchange.api_version,
         )
 
-    def closed(self, link: Link) -> None:
-        self.waits.forget(link)
-
 
 class SlowBroker(Detector):
     """One broker is much slower than the others of its cluster, at the same API."""
@@ -241,6 +229,7 @@ class SlowBroker(Detector):
     id = "slow-broker"
     severity = Severity.LOW
     title = "a broker that is much slower than the others of its cluster"
+    wanted = Wanted.NEW
 
     SAMPLES = 50
     FACTOR = 5
@@ -250,16 +239,12 @@ class SlowBroker(Detector):
 
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
-        self.waits = Waits.of(scene)
+        self.waits = scene.model(Waits)
         self._links: Bounded[str, tuple[Link, Exchange]] = Bounded(1024)
-
-    def follows(self, link: Link, exchange: Exchange, same: bool) -> bool:
-        return False
 
     def done(self, link: Link, exchange: Exchange) -> None:
         if exchange.state is not State.PAIRED:
             return
-        self.waits.read(link, exchange)
         if link.broker not in self._links:
             self._links[link.broker] = link, exchange
 
@@ -301,9 +286,6 @@ class SlowBroker(Detector):
             broker=link.broker,
             api=facts.api_name(api_key),
         )
-
-    def closed(self, link: Link) -> None:
-        self.waits.forget(link)
 
 
 DETECTORS: tuple[type[Detector], ...] = (

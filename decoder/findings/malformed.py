@@ -7,7 +7,7 @@ from functools import partial
 from ..codec import UNSUPPORTED_VERSION
 from ..exchange import Exchange
 from ..plan import API_VERSIONS
-from .detector import Detector
+from .detector import Detector, Wanted
 from .finding import Severity
 from .scene import Link
 
@@ -51,9 +51,7 @@ class SurplusBytes(Detector):
     id = "surplus-bytes"
     severity = Severity.LOW
     title = "bytes are left over behind the end of a message"
-
-    def follows(self, link: Link, exchange: Exchange, same: bool) -> bool:
-        return False
+    wanted = Wanted.FAILED
 
     def done(self, link: Link, exchange: Exchange) -> None:
         for side, surplus, sender in zip(
@@ -88,9 +86,6 @@ class ForbiddenNull(Detector):
     id = "forbidden-null"
     severity = Severity.LOW
     title = "a field is null at a version that does not allow it"
-
-    def follows(self, link: Link, exchange: Exchange, same: bool) -> bool:
-        return not same
 
     def done(self, link: Link, exchange: Exchange) -> None:
         for message, sender in (

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import partial
 
+from .. import facts
 from . import group_refusals
 from .detector import Detector
 from .finding import Finding, Severity
 from .group import Group
-from .group_calls import GROUP_APIS, Call
+from .group_calls import JOINING_APIS, Call
 from .group_members import Member, State, Step
-from .groups import FETCH, GroupDetector
+from .groups import GroupDetector
 from .scene import Scene
 from .tallies import Bounded
 from .wording import SECOND, duration
@@ -116,7 +117,7 @@ class PollIntervalExceeded(GroupDetector):
     id = "poll-interval-exceeded"
     severity = Severity.MEDIUM
     title = "a consumer leaves its group because it was not polled for max.poll.interval.ms"
-    apis = GROUP_APIS | {FETCH}
+    apis = JOINING_APIS | {facts.api_key("LeaveGroup")}
 
     NEARLY = 0.9
     """Of max.poll.interval.ms, that must have passed since the member was last seen to be polled."""

@@ -13,7 +13,7 @@ from ..exchange import Exchange, State
 from ..message_view import MessageView
 from ..plan import StructPlan, plan
 from . import partitions
-from .detector import Detector
+from .detector import Detector, Wanted
 from .fetches import topic_name
 from .finding import Finding, Severity
 from .scene import Link, Scene
@@ -273,6 +273,7 @@ class InvalidTopicName(Detector):
     severity = Severity.HIGH
     title = "a topic name that Kafka does not allow"
     apis = frozenset({METADATA, CREATE_TOPICS})
+    wanted = Wanted.FAILED
 
     LONGEST = 249
     """Characters: org.apache.kafka.common.internals.Topic.MAX_NAME_LENGTH."""

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from .. import facts
 from ..exchange import Exchange
-from ..plan import API_VERSIONS
 from .detector import Detector
 from .finding import Severity
-from .offers import Fit, Judged, OutOfRange, Table, offers_of, spoken
+from .offers import Fit, Judged, Offers, OutOfRange, Table, spoken
 from .scene import Link, Scene
 from .wording import times
 
@@ -28,14 +27,10 @@ class MixedVersions(Detector):
     id = "mixed-broker-versions"
     severity = Severity.INFO
     title = "brokers of one cluster offer different versions, or one changed what it offers"
-    apis = frozenset({API_VERSIONS})
 
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
-        self._offers = offers_of(scene)
-
-    def done(self, link: Link, exchange: Exchange) -> None:
-        self._offers.learn(link)
+        self._offers = scene.model(Offers)
 
     def finish(self, now_ns: int) -> None:
         clusters: dict[int, list[str]] = {}

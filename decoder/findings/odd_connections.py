@@ -7,7 +7,7 @@ from itertools import islice
 
 from ..connection import PRODUCE, expects_no_response
 from ..exchange import Exchange, State
-from .detector import Detector
+from .detector import Detector, Wanted
 from .finding import Severity
 from .scene import Link, Scene
 
@@ -31,6 +31,7 @@ class OddCorrelationIds(Detector):
     id = "odd-correlation-ids"
     severity = Severity.HIGH
     title = "correlation ids do not fit: answers out of order, or without a request, or ids used twice at a time"
+    wanted = Wanted.NEW
 
     IN_FLIGHT = 32
     """How many requests in flight an id is compared with."""
@@ -38,9 +39,6 @@ class OddCorrelationIds(Detector):
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
         self._links: dict[int, _Skipped] = {}
-
-    def follows(self, link: Link, exchange: Exchange, same: bool) -> bool:
-        return False
 
     def request(self, link: Link, exchange: Exchange) -> None:
         number = exchange.correlation_id
@@ -142,6 +140,8 @@ class _Names:
 
         No client id is null or empty: kafka-go writes the one or the other, by the version of the header.
         """
+        if client_id == self.client_id and software == self.software:
+            return False
         differs = [(repr(self.client_id), repr(client_id))] if (client_id or "") != (self.client_id or "") else []
         if self.software and software != self.software:  # before ApiVersions it has not said any
             differs.append((self.software, software))
@@ -167,10 +167,6 @@ class ChangedIdentity(Detector):
         super().__init__(scene)
         self._names: dict[int, _Names] = {}
 
-    def follows(self, link: Link, exchange: Exchange, same: bool) -> bool:
-        names = self._names.get(link.number)
-        return names is None or names.changes > 0
-
     def done(self, link: Link, exchange: Exchange) -> None:
         if exchange.request is None:
             return
@@ -181,7 +177,6 @@ class ChangedIdentity(Detector):
         if not names.now(exchange.client_id, link.software):
             return
         if names.changes < self.CHANGES:
-            link.routes.clear()  # from now on every one counts
             return
         finding = self.report(
             (link.client_host, link.broker),

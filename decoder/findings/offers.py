@@ -1,6 +1,6 @@
 """Which versions the brokers offer, as far as any connection was told, and how a request fits them.
 
-Shared by the detectors of versions: `offers_of(scene)` gives one `Offers` for all of them.
+Shared by the detectors of versions: `scene.model(Offers)`.
 """
 
 from __future__ import annotations
@@ -9,12 +9,11 @@ from collections.abc import Callable, Hashable, Mapping
 from enum import Enum
 from functools import lru_cache
 from typing import NamedTuple, TypeVar
-from weakref import WeakKeyDictionary
 
 from .. import facts, releases
 from ..exchange import Exchange, State
 from ..plan import API_VERSIONS
-from .detector import Detector
+from .detector import Detector, Model
 from .finding import Severity
 from .scene import Link, Scene
 
@@ -98,15 +97,19 @@ def since(api_key: int, version: int) -> str | None:
     return releases.since(api_key, version)
 
 
-class Offers:
+class Offers(Model):
     """What brokers offer, by address; `before`: what an address offered before it changed, and when that was seen."""
 
-    def __init__(self) -> None:
+    id = "offers"
+    apis = frozenset({API_VERSIONS})
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self._judged: tuple[Exchange | None, Judged] = None, Judged(Fit.UNKNOWN)
         self.tables: Remembered[str, Table] = Remembered()
         self.before: Remembered[str, tuple[Table, int]] = Remembered()
 
-    def learn(self, link: Link) -> None:
-        """Take what a connection was told by ApiVersions."""
+    def done(self, link: Link, exchange: Exchange) -> None:
         told = self.told(link)
         known = self.tables.get(link.broker)
         if told is None or known == told:
@@ -115,7 +118,6 @@ class Offers:
             self.before.of(link.broker, lambda: (known, link.last_ns))
         self.tables.pop(link.broker, None)
         self.tables.of(link.broker, lambda: dict(told))
-        link.scene.anew()
 
     @staticmethod
     def told(link: Link) -> Table | None:
@@ -127,8 +129,13 @@ class Offers:
         """What is known of the link's broker, from whatever connection."""
         return self.told(link) or self.tables.get(link.broker)
 
-    def judge(self, link: Link, api_key: int, version: int) -> Judged:
-        """How a version that a client uses fits."""
+    def judge(self, link: Link, exchange: Exchange) -> Judged:
+        """How the version of an exchange fits."""
+        if self._judged[0] is not exchange:
+            self._judged = exchange, self._judge(link, exchange.api_key, exchange.api_version)
+        return self._judged[1]
+
+    def _judge(self, link: Link, api_key: int, version: int) -> Judged:
         told = self.told(link)
         table = told or self.tables.get(link.broker)
         if table is None:
@@ -152,14 +159,6 @@ class Offers:
                 if ends is not None and ends[0] <= version <= ends[1]:
                     return address
         return ""
-
-
-_OFFERS: WeakKeyDictionary[Scene, Offers] = WeakKeyDictionary()
-
-
-def offers_of(scene: Scene) -> Offers:
-    """The one `Offers` of a scene."""
-    return _OFFERS.setdefault(scene, Offers())
 
 
 def spoken(ends: tuple[int, int] | None) -> str:
@@ -197,22 +196,16 @@ class OutOfRange(Detector):
 
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
-        self.offers = offers_of(scene)
+        self.offers = scene.model(Offers)
         # By connection: the first request that did not fit and got no answer. Connections end, and with them this.
         self._unanswered: dict[int, tuple[Exchange, Judged]] = {}
 
-    def follows(self, link: Link, exchange: Exchange, same: bool) -> bool:
-        return self.offers.judge(link, exchange.api_key, exchange.api_version).fit in self.fits
-
     def done(self, link: Link, exchange: Exchange) -> None:
-        if exchange.api_key == API_VERSIONS:
-            self.offers.learn(link)
-            return
-        if exchange.request is None:
+        if exchange.api_key == API_VERSIONS or exchange.request is None:
             return
         if exchange.state is State.PAIRED:
             self._unanswered.pop(link.number, None)
-        judged = self.offers.judge(link, exchange.api_key, exchange.api_version)
+        judged = self.offers.judge(link, exchange)
         if judged.fit not in self.fits:
             return
         if exchange.state is State.PAIRED:

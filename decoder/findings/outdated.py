@@ -18,7 +18,6 @@ from .offers import (
     Remembered,
     Table,
     brokers_version,
-    offers_of,
     refused,
     removal,
     since,
@@ -72,17 +71,16 @@ class RemovedVersions(Detector):
 
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
-        self._offers = offers_of(scene)
+        self._offers = scene.model(Offers)
         self._counts: Remembered[object, Counter[tuple[int, int]]] = Remembered()
 
-    def follows(self, link: Link, exchange: Exchange, same: bool) -> bool:
-        return _dropped(exchange.api_key, exchange.api_version)
+    @classmethod
+    def concerns(cls, api_key: int, version: int) -> bool:
+        return _dropped(api_key, version)
 
     def done(self, link: Link, exchange: Exchange) -> None:
-        if exchange.api_key == API_VERSIONS:
-            self._offers.learn(link)
         at = exchange.api_key, exchange.api_version
-        if not _dropped(*at) or exchange.state is not State.PAIRED or refused(exchange):
+        if exchange.state is not State.PAIRED or refused(exchange):
             return
         if not _dropped(exchange.api_key, brokers_version(exchange)):
             return  # the broker never saw it: what stands between has translated it
@@ -131,23 +129,17 @@ class OldRecordFormat(Detector):
     id = "old-record-format"
     severity = Severity.LOW
     title = "records travel in the formats before Kafka 0.11 (magic 0 and 1), and the broker converts them"
-    apis = frozenset({API_VERSIONS, PRODUCE, FETCH})
+    apis = frozenset({PRODUCE, FETCH})
 
     ENOUGH = 5
     """Messages with old records: one or two may be a tool that looks around."""
 
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
-        self._offers = offers_of(scene)
+        self._offers = scene.model(Offers)
         self._tallies: Remembered[object, list[int]] = Remembered()
 
-    def follows(self, link: Link, exchange: Exchange, same: bool) -> bool:
-        return exchange.api_version < _MAGIC_2.get(exchange.api_key, 1 << 15)
-
     def done(self, link: Link, exchange: Exchange) -> None:
-        if exchange.api_key == API_VERSIONS:
-            self._offers.learn(link)
-            return
         newest = max(exchange.api_version, brokers_version(exchange))
         if newest >= _MAGIC_2[exchange.api_key] or exchange.state is State.NO_RESPONSE:
             return  # or it is a proxy that converts
@@ -206,13 +198,13 @@ class FarBehind(Detector):
 
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
-        self._offers = offers_of(scene)
+        self._offers = scene.model(Offers)
         self._clients: Remembered[object, _Client] = Remembered()
 
     def done(self, link: Link, exchange: Exchange) -> None:
         if exchange.api_key == API_VERSIONS:
-            self._offers.learn(link)
-        elif exchange.state is State.PAIRED and since(exchange.api_key, exchange.api_version) is not None:
+            return
+        if exchange.state is State.PAIRED and since(exchange.api_key, exchange.api_version) is not None:
             client = self._clients.of(link.identity, lambda: _Client(link))
             client.counts[exchange.api_key, exchange.api_version] += 1
             client.table = self._offers.of(link) or client.table
@@ -274,7 +266,7 @@ class CompressionOff(Detector):
     id = "compression-off"
     severity = Severity.LOW
     title = "an old librdkafka cannot compress because the broker's Produce range does not begin at 0"
-    apis = frozenset({API_VERSIONS, PRODUCE})
+    apis = frozenset({PRODUCE})
 
     FIXED = (2, 11, 1)
     """Seen with the libraries themselves: 2.8.0, 2.10.1 and 2.11.0 do it, 2.11.1, 2.12.0, 2.13.0 and 2.16.0 do not."""
@@ -284,22 +276,18 @@ class CompressionOff(Detector):
 
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
-        self._offers = offers_of(scene)
+        self._offers = scene.model(Offers)
         # By client: requests and bytes not compressed here, and whether it compresses where v0 is offered.
         self._tallies: Remembered[object, list[int]] = Remembered()
 
-    def follows(self, link: Link, exchange: Exchange, same: bool) -> bool:
-        return self._concerned(link)
-
-    def _concerned(self, link: Link) -> bool:
-        version = re.search(r"rdkafka[- ]v?(\d+)\.(\d+)\.(\d+)", link.software)
-        return version is not None and tuple(map(int, version.groups())) < self.FIXED
+    @staticmethod
+    @lru_cache(1024)
+    def _concerned(software: str) -> bool:
+        version = re.search(r"rdkafka[- ]v?(\d+)\.(\d+)\.(\d+)", software)
+        return version is not None and tuple(map(int, version.groups())) < CompressionOff.FIXED
 
     def done(self, link: Link, exchange: Exchange) -> None:
-        if exchange.api_key == API_VERSIONS:
-            self._offers.learn(link)
-            return
-        if not self._concerned(link):
+        if not self._concerned(link.software):
             return
         table = Offers.told(link)
         if table is None or PRODUCE not in table:

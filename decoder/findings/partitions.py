@@ -68,9 +68,6 @@ class _PartitionWatch(Detector, ABC):
     def unwell(self, partition: tuple[Any, ...], at: dict[str, int]) -> tuple[Any, ...] | None:
         """What is wrong with a partition of an answer, None if nothing."""
 
-    def follows(self, link: Link, exchange: Exchange, same: bool) -> bool:
-        return not same or bool(self._wards)
-
     def done(self, link: Link, exchange: Exchange) -> None:
         message = exchange.response_view
         if exchange.state is not State.PAIRED or message is None:
@@ -216,7 +213,8 @@ class LeaderNotPreferred(_PartitionWatch):
         finding.severity = Severity.LOW if longest_ns >= self.LONG_NS else Severity.INFO
         finding.seen = (
             f"{len(lasting)} of {ward.seen} partitions are led by another replica than the preferred one: {place[0]}-{place[1]} "
-            f"by broker {leader} instead of broker {preferred}, which is in sync" + (f", for {duration(longest_ns)}" if longest_ns else "")
+            f"by broker {leader} instead of broker {preferred}, which is in sync"
+            + (f", for {duration(longest_ns)}" if longest_ns else "")
         )
         finding.why = (
             "the first replica of an assignment is the preferred leader: with it, leaders are spread as the assignment was "

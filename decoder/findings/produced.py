@@ -11,13 +11,12 @@ from collections import OrderedDict
 from collections.abc import Callable
 from functools import cache
 from typing import Any, Generic, NamedTuple, TypeVar
-from weakref import WeakKeyDictionary
 
 from .. import facts
 from ..exchange import Exchange, State
 from ..plan import Plan, StructPlan
 from ..records import Batch, RecordsError, batches
-from .detector import Detector
+from .detector import Detector, Model
 from .scene import Scene
 
 PRODUCE = facts.api_key("Produce")
@@ -84,10 +83,13 @@ class Bounded(OrderedDict[K, V], Generic[K, V]):
         return found
 
 
-class Reading:
+class Reading(Model):
     """Reads Produce exchanges. The last one of either side is remembered: detectors ask one after the other."""
 
-    def __init__(self) -> None:
+    id = "produced"
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
         self._sent: tuple[Exchange | None, Produced | None] = (None, None)
         self._results: tuple[Exchange | None, list[Result]] = (None, [])
 
@@ -104,15 +106,12 @@ class Reading:
         return self._results[1]
 
 
-_READINGS: WeakKeyDictionary[Scene, Reading] = WeakKeyDictionary()
-
-
 class ProduceDetector(Detector):
     """A detector that looks into Produce exchanges; those of one scene share their `reading`."""
 
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
-        self.reading = _READINGS.setdefault(scene, Reading())
+        self.reading = scene.model(Reading)
 
 
 def unanswered(exchange: Exchange) -> bool:

@@ -11,7 +11,7 @@ from ..exchange import Exchange
 from ..facts import error_code, error_name
 from . import produce_retries, resent
 from .authorization import DENIED
-from .detector import Detector
+from .detector import Detector, Wanted
 from .finding import Finding, Severity
 from .produced import PRODUCE, Bounded, Part, ProduceDetector
 from .scene import Link, Scene
@@ -323,6 +323,7 @@ class Refused(ProduceDetector):
     severity = Severity.HIGH
     title = "a broker refuses what a producer sends: rights, timeouts, storage, invalid records"
     apis = frozenset({PRODUCE})
+    wanted = Wanted.FAILED
 
     PLACES = 100
     """Partitions that are told apart for one client and error."""

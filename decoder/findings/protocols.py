@@ -107,8 +107,7 @@ class TlsHandshakeFailed(WatchesEndings):
     title = "a TLS handshake is refused by an alert"
 
     def stray(self, link: Link, opaque: Opaque) -> None:
-        super().stray(link, opaque)
-        talk = self._talks.get(link.number)
+        talk = self.endings.talks.get(link.number)
         if talk is None or not talk.heads[0] or protocol(talk.heads[0], Direction.REQUEST) != TLS:
             return
         said = alert(opaque.data)
@@ -160,10 +159,6 @@ class ForeignProtocol(WatchesEndings):
 
     def heard(self, link: Link, talk: Talk) -> None:
         self._look(link, talk, talk.of(link))
-
-    def ended(self, link: Link, talk: Talk, how: Ending) -> None:
-        # What ended inside of a frame came at the end, by `heard`; this hears of it once more.
-        pass
 
     def _look(self, link: Link, talk: Talk, how: Ending) -> None:
         if how is not Ending.FOREIGN:
@@ -233,8 +228,7 @@ class FrameSize(WatchesEndings):
     """Bytes: librdkafka's receive.message.max.bytes unless set."""
 
     def stray(self, link: Link, opaque: Opaque) -> None:
-        super().stray(link, opaque)
-        talk = self._talks.get(link.number)
+        talk = self.endings.talks.get(link.number)
         if opaque.framed or talk is None or talk.broken:
             return
         size = announced(opaque.data)
@@ -248,7 +242,6 @@ class FrameSize(WatchesEndings):
                 self._absurd(link, size, side, opaque.time_ns)
 
     def done(self, link: Link, exchange: Exchange) -> None:
-        super().done(link, exchange)
         if exchange.request is not None and len(exchange.request) > MOST_REQUEST:
             self._request(link, len(exchange.request), exchange, None)
         if exchange.response is not None and len(exchange.response) > self.MOST_RESPONSE:

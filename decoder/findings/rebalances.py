@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import Counter, deque
 
+from .. import facts
 from . import assignments, coordinators
 from .detector import Detector
 from .finding import Severity
 from .group import Group
-from .group_calls import Call
+from .group_calls import JOINING_APIS, Call
 from .group_members import Member
 from .groups import GroupDetector
 from .rebalance import Rebalance
@@ -41,6 +42,7 @@ class RebalanceStorm(GroupDetector):
     id = "rebalance-storm"
     severity = Severity.MEDIUM
     title = "a group rebalances again and again"
+    apis = JOINING_APIS
 
     WINDOW_NS = 300 * SECOND
     """A restart of all members, one after the other, is over within minutes."""
@@ -53,7 +55,7 @@ class RebalanceStorm(GroupDetector):
         self._formed: Bounded[Group, deque[Rebalance]] = Bounded(GROUPS)
 
     def answered(self, call: Call) -> None:
-        if call.error or not (call.joins or call.heartbeat):
+        if call.error:
             return
         last = call.group.last_formed()
         known = self._formed.get(call.group)
@@ -201,6 +203,7 @@ class SlowRebalance(GroupDetector):
     id = "slow-rebalance"
     severity = Severity.LOW
     title = "a group's rebalances take long"
+    apis = frozenset({facts.api_key("SyncGroup")})
 
     JOIN_NS = 10 * SECOND
     """group.initial.rebalance.delay.ms (3 s) is waited for in every new group, then a heartbeat interval or two."""
@@ -213,7 +216,7 @@ class SlowRebalance(GroupDetector):
         self._told: deque[Rebalance] = deque(maxlen=200)
 
     def answered(self, call: Call) -> None:
-        if call.api != "SyncGroup" or call.error or not call.answer:
+        if call.error or not call.answer:
             return
         group = call.group
         last = group.last_formed()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from .detector import Detector
+from ..exchange import Exchange
+from .detector import Detector, Wanted
 from .endings import Ending, Talk, WatchesEndings
 from .finding import Severity
 from .host import is_loopback, split
@@ -105,6 +106,7 @@ class ClosedAtOnce(WatchesEndings):
     id = "connection-closed-at-once"
     severity = Severity.HIGH
     title = "a broker takes connections and ends them at once, again and again"
+    wanted = Wanted.NEW
     IN_A_ROW = 5
     """Connections. A broker that stops ends each of its connections once."""
 
@@ -112,12 +114,12 @@ class ClosedAtOnce(WatchesEndings):
         super().__init__(scene)
         self._rows: dict[tuple[str, str], _Row] = {}
 
-    def _works(self, link: Link, talk: Talk) -> None:
-        super()._works(link, talk)
-        self._rows.pop((link.client_host, link.broker), None)
+    def done(self, link: Link, exchange: Exchange) -> None:
+        if self.endings.works_since is exchange:
+            self._rows.pop((link.client_host, link.broker), None)
 
     def ended(self, link: Link, talk: Talk, how: Ending) -> None:
-        reset = how is Ending.UNANSWERED and link.how == "rst" and link.by == "broker" and self.worked(link)
+        reset = how is Ending.UNANSWERED and link.how == "rst" and link.by == "broker" and self.endings.worked(link)
         if how is not Ending.EMPTY and not reset:
             return
         key = link.client_host, link.broker

@@ -6,8 +6,9 @@ connections that ended are forgotten by it (a detector may hold on to a `Link`).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from .. import facts
 from ..about import About
@@ -18,6 +19,8 @@ from ..exchange import Exchange, State
 from ..hit_notes import causes_in
 from ..message_view import MessageView
 from .finding import AFTER_RULES, RULES
+
+M = TypeVar("M")
 
 MOST_TOUCHED = 10_000
 """Clients of which it is remembered that rules did something to them."""
@@ -37,7 +40,9 @@ class Link:
     without an answer, oldest first, by identity. `answers`: responses so far, orphans too. `lost`: bytes of it that were not
     captured or could not be read, so far; `gone`: by direction. `complete`: see `happening.Opened`. `tls`: see `happening.Opened`.
     `client_host`: the client's address without its port. `sign_ns`: the last sign of life, -1 before the first; `pause_ns`: from the one before to
-    the last request that met nobody waiting. `rules`: those that did something to it, by name. `routes`: who follows what goes well on it (see `Inspector`).
+    the last request that met nobody waiting. `rules`: those that did something to it, by name. `muted_ns`:
+    until when a quota keeps the broker from reading it (KIP-219), 0 if none did (see `waits.Waits`).
+    `kinds`: the APIs, versions and client ids of exchanges that went well on it; `troubled`: the last exchange did not.
     """
 
     __slots__ = (
@@ -54,17 +59,19 @@ class Link:
         "established",
         "gone",
         "how",
+        "kinds",
         "last_ns",
         "lost",
+        "muted_ns",
         "number",
         "opened_ns",
         "pause_ns",
         "requests",
-        "routes",
         "rules",
         "scene",
         "sign_ns",
         "tls",
+        "troubled",
         "waiting",
     )
 
@@ -83,21 +90,23 @@ class Link:
         self.last_ns = opened_ns
         self.waiting: dict[int, Exchange] = {}
         self.client_host = client.rpartition(":")[0]
-        self.sign_ns, self.pause_ns = -1, 0
-        self.routes: dict[tuple[int, int, str | None], Any] = {}
+        self.sign_ns, self.pause_ns, self.muted_ns = -1, 0, 0
+        self.kinds: set[tuple[int, int, str | None]] = set()
+        self.troubled = False
         self._identity: tuple[str | None, str, str, tuple[str, str, str]] | None = None
 
     @property
     def software(self) -> str:
         """``"librdkafka 2.3.0"``, or "" when the client has not said."""
-        return f"{self.about.software_name} {self.about.software_version}".strip()
+        return self.identity[2]
 
     @property
     def identity(self) -> tuple[str, str, str]:
         """What makes connections one client's: host, client id, software."""
         about, known = self.about, self._identity
         if known is None or known[:3] != (self.client_id, about.software_name, about.software_version):
-            who = self.client_host, self.client_id or "", self.software
+            software = f"{about.software_name} {about.software_version}".strip()
+            who = self.client_host, self.client_id or "", software
             known = self._identity = self.client_id, about.software_name, about.software_version, who
         return known[3]
 
@@ -202,9 +211,18 @@ class Scene:
         self.links: dict[int, Link] = {}
         self.causes: tuple[str, ...] = ()
         """The rules that did what detectors are told of just now, where that is no exchange."""
+        self.models: dict[Callable[[Scene], Any], Any] = {}
+        """What detectors share, by kind, in the order in which they are told what happens."""
         self._touched: set[tuple[str, str | None]] = set()
         self._clusters: dict[str, Cluster] = {}
         self._by_address: dict[str, Cluster] = {}
+
+    def model(self, kind: Callable[[Scene], M]) -> M:
+        """The model of that kind, the same for all that ask."""
+        found: M | None = self.models.get(kind)
+        if found is None:
+            found = self.models[kind] = kind(self)
+        return found
 
     def at(self, time_ns: int | None) -> None:
         """Time passes."""
@@ -257,14 +275,15 @@ class Scene:
             link.about.learn(exchange)  # nobody followed the connection
         else:
             link.about = exchange.about
-        if exchange.api_key == _METADATA and exchange.state is State.PAIRED and not exchange.same:
+        if exchange.api_key == _METADATA and exchange.state is State.PAIRED:
             self._metadata(link, exchange)
         return link
 
     def blame(self, link: Link, exchange: Exchange) -> None:
         """Mark an exchange that rules or plugins did something to, or to its client before."""
         marks = exchange.marks
-        if found := [cause for name in _NOTES if (notes := marks.get(name)) for cause in causes_in(notes)]:
+        noted = [marks[name] for name in _NOTES if name in marks]
+        if noted and (found := [cause for notes in noted for cause in causes_in(notes)]):
             marks[RULES] = tuple(dict.fromkeys(found))
             link.rules = tuple(dict.fromkeys((*link.rules, *found)))
             if len(self._touched) < MOST_TOUCHED:
@@ -275,11 +294,6 @@ class Scene:
             marks[RULES] = waiting  # they gave an answer, or its request, another correlation id
         elif self._touched and (link.client_host, exchange.client_id) in self._touched:
             marks[AFTER_RULES] = True
-
-    def anew(self) -> None:
-        """Something is known now that may make detectors follow what they did not: they are asked again."""
-        for link in self.links.values():
-            link.routes.clear()
 
     def closed(self, link: Link, time_ns: int, how: str, by: str) -> None:
         """A connection ended."""

@@ -6,7 +6,7 @@ from collections import deque
 from functools import partial
 
 from .. import facts
-from .detector import Detector
+from .detector import Detector, Wanted
 from .fetches import FetchDetector, Fetched
 from .finding import Finding, Severity
 from .scene import Link, Scene
@@ -36,6 +36,7 @@ class FetchSessionRefused(FetchDetector):
     id = "fetch-session-refused"
     severity = Severity.LOW
     title = "fetch sessions that the broker refuses again and again (KIP-227)"
+    wanted = Wanted.FAILED
 
     COUNT = 4
     WITHIN_NS = 60 * SECOND
@@ -146,7 +147,7 @@ class FetchSessionChurn(FetchDetector):
             slots_full=full,
         )
 
-    def left(self, link: Link) -> None:
+    def closed(self, link: Link) -> None:
         self._begun.pop(link.number, None)
 
 
@@ -206,7 +207,7 @@ class FullFetches(FetchDetector):
             partitions=len(fetched.positions),
         )
 
-    def left(self, link: Link) -> None:
+    def closed(self, link: Link) -> None:
         self._sums.pop(link.number, None)
 
 

@@ -11,7 +11,7 @@ from .detector import Detector
 from .finding import Finding, Severity
 from .scene import Link, Scene
 from .tallies import Bounded
-from .waits import kept_back, throttle_ms
+from .waits import Waits, kept_back, throttle_ms
 from .wording import SECOND, duration, size, times
 
 PRODUCE, FETCH = facts.api_key("Produce"), facts.api_key("Fetch")
@@ -55,27 +55,26 @@ class Throttled(Detector):
 
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
+        self.waits = scene.model(Waits)
         self._moved: Bounded[tuple[str, str, str], _Moved] = Bounded(5000)
         self._held: Bounded[tuple[tuple[str, str, str], int], _Held] = Bounded(1000)
-
-    def follows(self, link: Link, exchange: Exchange, same: bool) -> bool:
-        return bool(self._held) or exchange.api_key in (PRODUCE, FETCH)
 
     def done(self, link: Link, exchange: Exchange) -> None:
         if exchange.state is not State.PAIRED:
             return
-        time_ns = exchange.response_time_ns or 0
-        moved = self._moved.get(link.identity)
         if exchange.api_key in (PRODUCE, FETCH):
+            moved = self._moved.get(link.identity)
             if moved is None:
-                moved = self._moved[link.identity] = _Moved(exchange.request_time_ns or time_ns)
+                began_ns = exchange.request_time_ns or exchange.response_time_ns or 0
+                moved = self._moved[link.identity] = _Moved(began_ns)
             if exchange.api_key == PRODUCE:
                 moved.produced += exchange.request_size or 0
             else:
                 moved.fetched += exchange.response_size or 0
         if self._held:
             self._meanwhile(link, exchange)
-        told = throttle_ms(exchange)
+        taken = self.waits.taken
+        told = taken.throttle_ms if taken is not None else throttle_ms(exchange)
         refused = exchange.api_key in MUTATIONS and exchange.error == QUOTA_EXCEEDED
         if told > 0 or refused:
             self._throttled(link, exchange, told, refused)
@@ -99,7 +98,6 @@ class Throttled(Detector):
         held = self._held.get(key)
         if held is None:
             held = self._held[key] = _Held(link, first_ns=time_ns)
-            self.scene.anew()
         covered = held.until.get(link.broker, 0)
         if told > 0 and kept_back(link, exchange, told):
             began, until = time_ns - told * 1_000_000, time_ns

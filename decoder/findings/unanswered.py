@@ -6,7 +6,7 @@ from functools import partial
 
 from .. import facts
 from ..exchange import Exchange, State
-from .detector import Detector
+from .detector import Detector, Wanted
 from .finding import Finding, Severity
 from .scene import Link, Scene
 from .tallies import Bounded
@@ -33,6 +33,7 @@ class UnansweredRequest(Detector):
     id = "unanswered-request"
     severity = Severity.HIGH
     title = "requests that get no answer, for longer than clients wait or until the client gives up"
+    wanted = Wanted.FAILED
 
     LATE_NS = 30 * SECOND
     """request.timeout.ms of Java; librdkafka's socket.timeout.ms is 60 s."""
@@ -43,7 +44,7 @@ class UnansweredRequest(Detector):
 
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
-        self.waits = Waits.of(scene)
+        scene.model(Waits)  # it knows `Link.muted_ns`
         # Of each connection: exchanges that were just told to have no answer. An answer to a later request, or the
         # connection's end, follows at once.
         self._without: Bounded[int, list[Exchange]] = Bounded(1024)
@@ -53,13 +54,9 @@ class UnansweredRequest(Detector):
 
     def _waited_ns(self, link: Link, exchange: Exchange, now_ns: int) -> int:
         """How long a request waits; not while a quota keeps the broker from reading it, which is another finding."""
-        return now_ns - max(exchange.request_time_ns or now_ns, self.waits.muted_ns(link))
-
-    def follows(self, link: Link, exchange: Exchange, same: bool) -> bool:
-        return False
+        return now_ns - max(exchange.request_time_ns or now_ns, link.muted_ns)
 
     def done(self, link: Link, exchange: Exchange) -> None:
-        self.waits.read(link, exchange)
         if exchange.state is State.NO_RESPONSE and not awaits_nothing(exchange):
             waiting = self._without.setdefault(link.number, [])
             if len(waiting) < 100:
@@ -76,11 +73,9 @@ class UnansweredRequest(Detector):
         at_ns = link.closed_ns or 0
         unanswered = self._without.pop(link.number, []) + list(link.waiting.values())
         if not unanswered or link.lost:
-            self.waits.forget(link)
             return
         first = min(unanswered, key=lambda e: e.request_time_ns or 0)
         waited = self._waited_ns(link, first, at_ns)
-        self.waits.forget(link)
         if not link.how and not link.complete:
             waited = min(waited, shown_ns(link, first))
         allowed = own_wait_ns(first) + self.BEYOND_NS if first.api_key in LONG_POLLS else 0

@@ -6,7 +6,7 @@ from functools import partial
 
 from .. import facts
 from ..exchange import Exchange, State
-from .detector import Detector
+from .detector import Detector, Wanted
 from .finding import Finding, Severity
 from .scene import Link
 
@@ -17,9 +17,7 @@ class Undecodable(Detector):
     id = "undecodable-frame"
     severity = Severity.LOW
     title = "frames that cannot be decoded: an unknown API or version, or bytes that break the protocol"
-
-    def follows(self, link: Link, exchange: Exchange, same: bool) -> bool:
-        return False
+    wanted = Wanted.FAILED
 
     def done(self, link: Link, exchange: Exchange) -> None:
         reason = exchange.undecoded if exchange.state is not State.ORPHAN else None

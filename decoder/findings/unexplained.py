@@ -131,11 +131,10 @@ class UnexplainedError(Detector):
         self._open: Bounded[tuple[object, int], dict[int, _Case]] = Bounded(MOST_CASES)
         self._named: frozenset[tuple[str, str]] = frozenset()
 
-    def follows(self, link: Link, exchange: Exchange, same: bool) -> bool:
-        return (link.identity, exchange.api_key) in self._open
-
     def done(self, link: Link, exchange: Exchange) -> None:
         if exchange.state is not State.PAIRED:
+            return
+        if not self._open and not exchange.error:
             return
         at = link.identity, exchange.api_key
         open_cases = self._open.get(at)
@@ -182,7 +181,9 @@ class UnexplainedError(Detector):
 
     def _count(self, link: Link, exchange: Exchange, code: int, subjects: list[Subject]) -> None:
         now = exchange.response_time_ns or 0
-        finding = self.report((link.identity, exchange.api_key, code), exchange, lambda: self._begin(link, exchange, code))
+        finding = self.report(
+            (link.identity, exchange.api_key, code), exchange, lambda: self._begin(link, exchange, code)
+        )
         case = self._cases.get((link.identity, exchange.api_key, code))
         if case is None or case.finding is not finding:
             case = self._cases[link.identity, exchange.api_key, code] = _Case(link, finding)
@@ -208,7 +209,6 @@ class UnexplainedError(Detector):
         open_cases = self._open.get(at)
         if open_cases is None:
             open_cases = self._open[at] = {}
-            link.routes.clear()  # what goes well has to be followed now
         open_cases[code] = case
 
     def _begin(self, link: Link, exchange: Exchange, code: int) -> Finding:
@@ -238,9 +238,7 @@ class UnexplainedError(Detector):
         span = f" within {duration(last - first)}" if last > first else ""
         subjects = f" for {some(about['about'])}" if about["about"] else ""
         end = "it went away: later answers were without it" if gone else "no answer without it since"
-        found.seen = (
-            f"{about['api']} of {link.who} got {about['error']}{subjects} {times(found.count)}{span} from {link.where}; {end}"
-        )
+        found.seen = f"{about['api']} of {link.who} got {about['error']}{subjects} {times(found.count)}{span} from {link.where}; {end}"
         return found
 
 

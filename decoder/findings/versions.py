@@ -11,9 +11,9 @@ from .. import facts
 from ..exchange import Exchange, State
 from ..plan import API_VERSIONS
 from . import mixed, outdated
-from .detector import Detector
+from .detector import Detector, Wanted
 from .finding import Severity
-from .offers import UNSUPPORTED, Fit, Judged, Offers, OutOfRange, Remembered, offers_of, removal, since, spoken
+from .offers import UNSUPPORTED, Fit, Judged, OutOfRange, Remembered, removal, since, spoken
 from .scene import Link, Scene
 from .wording import times
 
@@ -71,10 +71,8 @@ class UnsupportedVersion(OutOfRange):
 
     id = "unsupported-version"
     title = "a broker answers UNSUPPORTED_VERSION"
+    wanted = Wanted.FAILED
     fits = frozenset({Fit.FITS, Fit.UNKNOWN, Fit.OUTSIDE, Fit.NOWHERE})
-
-    def follows(self, link: Link, exchange: Exchange, same: bool) -> bool:
-        return False
 
     def found(self, link: Link, exchange: Exchange, judged: Judged, outcome: str) -> None:
         if outcome != "refused":
@@ -142,10 +140,8 @@ class ClosedOnVersion(OutOfRange):
 
     id = "closed-on-version"
     title = "a broker closes the connection because of a request's version"
+    wanted = Wanted.FAILED
     fits = frozenset({Fit.OUTSIDE, Fit.NOWHERE})
-
-    def follows(self, link: Link, exchange: Exchange, same: bool) -> bool:
-        return False
 
     def found(self, link: Link, exchange: Exchange, judged: Judged, outcome: str) -> None:
         if outcome != "closed":
@@ -244,7 +240,6 @@ class ApiVersionsFallback(Detector):
 
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
-        self._offers: Offers = offers_of(scene)
         self._clients: Remembered[tuple[str, str], _Asking] = Remembered()
         self._refused: dict[int, int] = {}  # by connection: how often
 
@@ -255,7 +250,6 @@ class ApiVersionsFallback(Detector):
         client = self._clients.of(who, _Asking)
         if exchange.response[4:6] != UNSUPPORTED.to_bytes(2, "big"):
             client.went_on = True
-            self._offers.learn(link)
             return
         answer = exchange.response_view
         if answer is None or answer.api_version or answer.trailing:
@@ -341,9 +335,6 @@ class NoApiVersions(Detector):
     def opened(self, link: Link) -> None:
         if link.established:
             self._begun.add(link.number)
-
-    def follows(self, link: Link, exchange: Exchange, same: bool) -> bool:
-        return link.number in self._begun and self._who(link) not in self._asked
 
     def request(self, link: Link, exchange: Exchange) -> None:
         if exchange.api_key == API_VERSIONS:

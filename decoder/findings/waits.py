@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections import deque
 from functools import cache
 from typing import NamedTuple
-from weakref import WeakKeyDictionary
 
 from .. import facts
 from ..codec import UNSUPPORTED_VERSION
 from ..errors import DecodeError
 from ..exchange import Exchange, State
 from ..plan import API_VERSIONS, plan
-from .offers import offers_of
+from .detector import Model
+from .offers import Offers
 from .scene import Link, Scene
 from .tallies import Bounded, Spread
 
@@ -97,7 +97,7 @@ _AT_ONCE_FROM = 6
 def kept_back(link: Link, exchange: Exchange, throttle: int) -> bool:
     """Whether a broker kept an answer back for the throttle time that it names (in ms), as those before Kafka 2.0 do; newer
     ones answer at once and then do not read (KIP-219). By the versions that the broker offers, else by how long it took."""
-    offered = offers_of(link.scene).of(link)
+    offered = link.scene.model(Offers).of(link)
     ends = None if offered is None else offered.get(_PRODUCE)
     if ends is not None:
         return ends[1] < _AT_ONCE_FROM
@@ -109,55 +109,41 @@ def kept_back(link: Link, exchange: Exchange, throttle: int) -> bool:
 class Taken(NamedTuple):
     """What one answer took, in ns. `work`: of that, the time that was the broker's alone (not behind another request,
     not muted for a quota); `held`: `work` without what the request allowed the broker to wait; `behind`: how long it
-    waited for the answer to `blocker`, an api key of `LONG_POLLS` (-1 for none)."""
+    waited for the answer to `blocker`, an api key of `LONG_POLLS` (-1 for none). `throttle_ms`: see the function of that name."""
 
     work: int
     held: int
     behind: int
     blocker: int
-    throttled: bool
+    throttle_ms: int
 
 
-class _Line:
-    """A connection's answers: the last ones (when it came, how long it was worked on, its API), and until when the
-    broker does not listen."""
+class Waits(Model):
+    """Reads each exchange once for all detectors of a scene. `taken`: what the answer of the exchange that is done took, None if
+    there is none. `spreads`: of `held`, by broker and API; without JoinGroup and SyncGroup, which wait for other members, and
+    without answers that a quota held back. Says until when a connection is muted (`Link.muted_ns`)."""
 
-    __slots__ = ("answers", "muted_ns")
+    id = "waits"
 
-    def __init__(self) -> None:
-        self.answers: deque[tuple[int, int, int]] = deque(maxlen=64)
-        self.muted_ns = 0
-
-
-class Waits:
-    """Reads each exchange once for all detectors of a scene (`of`). `spreads`: of `held`, by broker and API; without
-    JoinGroup and SyncGroup, which wait for other members, and without answers that a quota held back."""
-
-    def __init__(self) -> None:
-        self._lines: Bounded[int, _Line] = Bounded(4096)
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        scene.model(Offers)
+        self.taken: Taken | None = None
+        # By connection, the last answers: when each came, how long it was worked on, its API.
+        self._answers: Bounded[int, deque[tuple[int, int, int]]] = Bounded(4096)
         self.spreads: Bounded[tuple[str, int], Spread] = Bounded(4096)
-        self._last: tuple[Exchange, Taken] | None = None
 
-    @staticmethod
-    def of(scene: Scene) -> Waits:
-        """The one of this scene."""
-        found = _SHARED.get(scene)
-        if found is None:
-            found = _SHARED[scene] = Waits()
-        return found
+    def done(self, link: Link, exchange: Exchange) -> None:
+        self.taken = self._read(link, exchange)
 
-    def read(self, link: Link, exchange: Exchange, unthrottled: bool = False) -> Taken | None:
-        """What an answer took; None if there is none. `unthrottled`: it is known to name no throttle time."""
-        if self._last is not None and self._last[0] is exchange:
-            return self._last[1]
+    def _read(self, link: Link, exchange: Exchange) -> Taken | None:
         asked_ns, answered_ns = exchange.request_time_ns, exchange.response_time_ns
         if exchange.state is not State.PAIRED or asked_ns is None or answered_ns is None:
             return None
-        line = self._lines.get(link.number)
-        if line is None:
-            line = self._lines[link.number] = _Line()
-        answers = line.answers
-        free_ns = asked_ns if asked_ns > line.muted_ns else line.muted_ns
+        answers = self._answers.get(link.number)
+        if answers is None:
+            answers = self._answers[link.number] = deque(maxlen=64)
+        free_ns = asked_ns if asked_ns > link.muted_ns else link.muted_ns
         if answers and answers[-1][0] > free_ns:
             free_ns = answers[-1][0]
         work = answered_ns - free_ns if answered_ns > free_ns else 0
@@ -170,28 +156,17 @@ class Waits:
                 if overlap > behind and api in LONG_POLLS:
                     behind, blocker = overlap, api
         answers.append((answered_ns, work, exchange.api_key))
-        throttle = 0 if unthrottled else throttle_ms(exchange)
+        throttle = throttle_ms(exchange)
         if throttle and not kept_back(link, exchange, throttle):
-            line.muted_ns = max(line.muted_ns, answered_ns + throttle * 1_000_000)
+            link.muted_ns = max(link.muted_ns, answered_ns + throttle * 1_000_000)
         held = max(work - own_wait_ns(exchange), 0) if exchange.api_key in LONG_POLLS else work
-        taken = Taken(work, held, behind, blocker, throttle > 0)
         if not throttle and exchange.api_key not in (JOIN_GROUP, SYNC_GROUP):
             key = link.broker, exchange.api_key
             spread = self.spreads.get(key)
             if spread is None:
                 spread = self.spreads[key] = Spread()
             spread.add(held)
-        self._last = exchange, taken
-        return taken
+        return Taken(work, held, behind, blocker, throttle)
 
-    def muted_ns(self, link: Link) -> int:
-        """Until when a quota keeps the broker from reading this connection (KIP-219); 0 if none did."""
-        line = self._lines.get(link.number)
-        return line.muted_ns if line is not None else 0
-
-    def forget(self, link: Link) -> None:
-        """A connection ended."""
-        self._lines.pop(link.number, None)
-
-
-_SHARED: WeakKeyDictionary[Scene, Waits] = WeakKeyDictionary()
+    def closed(self, link: Link) -> None:
+        self._answers.pop(link.number, None)

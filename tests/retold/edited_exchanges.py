@@ -18,7 +18,7 @@ PRODUCE_ERROR = "responses[0].partition_responses[0].error_code"
 PRODUCE_RECORDS = "topic_data[0].partition_data[0].records"
 Edit = Callable[[Exchange], Exchange]
 Fields = Mapping[str, Any]
-_COPIED = [name for name in Exchange.__slots__ if name not in ("_faults", "_messages", "_views", "marks")]
+_COPIED = [name for name in Exchange.__slots__ if name[0] != "_" and name != "marks"]
 
 
 def copied(exchange: Exchange, *, after: float = 0, answered_after: float = 0, **changed: Any) -> Exchange:

@@ -191,6 +191,15 @@ def test_connections_that_end_before_a_word_is_said() -> None:
     assert "before anything was said" in found.seen and "max.connections.per.ip" in found.why
 
 
+def test_a_connection_that_works_ends_the_row_of_those_closed_at_once() -> None:
+    story = Story()
+    for _ in range(2):
+        for _ in range(4):
+            story.close(story.open(), "rst", "broker")
+        story.work(story.open())
+    assert story.findings() == []
+
+
 def test_health_checks_close_by_themselves() -> None:
     story = Story()
     for _ in range(20):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import random
+import weakref
 from collections.abc import Iterable
 from typing import Any
 
@@ -181,14 +182,11 @@ def test_what_is_kept_is_bounded() -> None:
 
 
 def test_the_model_goes_with_its_scene() -> None:
-    from barnabas.decoder.findings import groups as module
-
-    before = len(module._SCENES)
     inspector = Inspector(GROUP_DETECTORS)
-    assert len(module._SCENES) == before + 1
+    model = weakref.ref(Groups.of(inspector.scene))
     del inspector
     gc.collect()
-    assert len(module._SCENES) <= before
+    assert model() is None
 
 
 @pytest.mark.parametrize("name", ["killed-new-protocol", "poll-java", "static-member-closes"])
