@@ -13,7 +13,7 @@ from .. import facts
 from ..embedded import sasl_step
 from ..exchange import Exchange, State
 from .authorization import DETECTORS as _AUTHORIZATION
-from .detector import Detector
+from .detector import Detector, Wanted
 from .endings import Ending, Talk, WatchesEndings
 from .finding import Finding, Severity
 from .host import is_loopback, split
@@ -338,6 +338,7 @@ class SaslSessionExpired(_Authenticates):
     severity = Severity.MEDIUM
     title = "a client does not re-authenticate in time, and the broker closes the connection (KIP-368)"
     apis = None
+    wanted = Wanted.NEW
     EARLY_NS = 1_000_000_000
     """How much before the end a close counts: the session runs from when the broker wrote the answer, and its
     clock is not ours."""
@@ -348,6 +349,7 @@ class SaslSessionExpired(_Authenticates):
             return
         if (exchange.request_time_ns or 0) >= state.ends_ns - self.EARLY_NS:
             state.late = exchange
+            link.tell_again()
 
     def step(self, link: Link, exchange: Exchange, state: _State) -> None:
         answer = exchange.response_view
@@ -360,7 +362,11 @@ class SaslSessionExpired(_Authenticates):
     def done(self, link: Link, exchange: Exchange) -> None:
         super().done(link, exchange)
         state = self._states.get(link.number)
-        if state is not None and exchange is state.late and exchange.state is State.PAIRED:
+        if state is None or state.late is None:
+            return
+        if exchange is not state.late:
+            link.tell_again()  # what is late may be the next one
+        elif exchange.state is State.PAIRED:
             state.late = None  # taken all the same
 
     def ended(self, link: Link, state: _State) -> None:

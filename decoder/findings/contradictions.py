@@ -152,8 +152,12 @@ class TopicRecreated(Detector):
         super().__init__(scene)
         self._ids: Remembered[tuple[str, str], bytes] = Remembered()
 
+    @classmethod
+    def concerns(cls, api_key: int, version: int) -> bool:
+        return version >= 10
+
     def done(self, link: Link, exchange: Exchange) -> None:
-        message = exchange.response_view if exchange.api_version >= 10 and exchange.state is State.PAIRED else None
+        message = exchange.response_view if exchange.state is State.PAIRED else None
         if message is None:
             return
         paths = ("topics.name", "topics.topic_id")

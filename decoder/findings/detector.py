@@ -23,7 +23,8 @@ class Wanted(Enum):
 
     ALL = auto()
     NEW = auto()
-    """What `FAILED` gets, and the first that goes well of each API, version and client id on a connection."""
+    """What `FAILED` gets, and the first that goes well of each API, version and client id on a connection. Who wants to see
+    more of them for a while says so each time: `Link.tell_again`."""
     FAILED = auto()
     """Those that did not go well, the next one on the connection that does, and what a connection begins with (ApiVersions,
     SASL)."""

@@ -224,8 +224,12 @@ class TopicIdsUnused(_FetchFeature):
     title = "a consumer fetches by topic names where topic ids are offered (KIP-516)"
     apis = frozenset({FETCH})
 
+    @classmethod
+    def concerns(cls, api_key: int, version: int) -> bool:
+        return version < 13
+
     def done(self, link: Link, exchange: Exchange) -> None:
-        if exchange.api_version >= 13 or exchange.state is not State.PAIRED or self.offered(link, FETCH) < 13:
+        if exchange.state is not State.PAIRED or self.offered(link, FETCH) < 13:
             return
         count = self.counted(link)
         if count < self.FETCHES:
@@ -261,19 +265,23 @@ class RackUnaware(_FetchFeature):
         super().__init__(scene)
         self._racks: Remembered[str, frozenset[str]] = Remembered()
 
+    @classmethod
+    def concerns(cls, api_key: int, version: int) -> bool:
+        return version >= (1 if api_key == METADATA else 11)
+
     def done(self, link: Link, exchange: Exchange) -> None:
         if exchange.state is not State.PAIRED:
             return
         if exchange.api_key == METADATA:
             answer = exchange.response_view
-            if answer is not None and exchange.api_version >= 1:
+            if answer is not None:
                 found = answer.lists_at("brokers.rack")[0]
                 key = link.cluster.id or link.broker
                 self._racks.pop(key, None)
                 self._racks.of(key, lambda: frozenset(rack for rack in found if rack))
             return
         racks = self._racks.get(link.cluster.id or link.broker, frozenset())
-        if len(racks) < 2 or exchange.api_version < 11:
+        if len(racks) < 2:
             return
         tally = self._fetches.of(link.identity, lambda: [0])
         if tally[0] < self.FETCHES and not self._is_unaware(exchange):

@@ -8,7 +8,7 @@ from .. import facts
 from ..clients import Known, software
 from ..exchange import Exchange, State
 from ..releases import release_of, release_order
-from .detector import Detector
+from .detector import Detector, Wanted
 from .endings import Ending, Talk, WatchesEndings
 from .finding import Finding, Severity
 from .offers import Remembered
@@ -87,6 +87,7 @@ class ClientTooNew(Detector):
     id = "client-too-new"
     severity = Severity.HIGH
     title = "a client whose release needs newer brokers than the one it talks to"
+    wanted = Wanted.NEW
 
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
@@ -114,6 +115,8 @@ class ClientTooNew(Detector):
         release = self._release(link.broker, offered)
         if release is None or release_order(release) >= release_order(need.release):
             return
+        if key not in self._seen:
+            self.scene.tell_again()
         seen = self._seen.of(key, lambda: _Seen(link, known.text, need, release))
         self.report(key, exchange, partial(self._say, seen, exchange))
 

@@ -71,6 +71,7 @@ class Call:
     """
 
     __slots__ = (
+        "_offsets",
         "answer",
         "answered_ns",
         "api",
@@ -109,9 +110,11 @@ class Call:
         self.error = 0
         self.silence_ns = 0
         self.member = None
+        self._offsets: list[Commit] | None = None
 
     def answered(self) -> None:
         """Take the response, if there is one."""
+        self._offsets = None
         self.answered_ns = self.exchange.response_time_ns or 0
         message = self.exchange.response_view
         if message is not None:
@@ -179,8 +182,13 @@ class Call:
             return [(self.member_id, None, None)]
         return [(r["member_id"], r.get("group_instance_id"), r.get("reason")) for r in rows(message, "members")]
 
-    def offsets(self) -> Iterator[Commit]:
+    def offsets(self) -> list[Commit]:
         """What it commits, partition by partition, with the answer's errors."""
+        if self._offsets is None:
+            self._offsets = list(self._commits())
+        return self._offsets
+
+    def _commits(self) -> Iterator[Commit]:
         message = self.exchange.request_view
         answer = self.exchange.response_view
         errors: dict[tuple[str, int], int] = {}

@@ -131,7 +131,7 @@ class Inspector:
             return route.failed
         if link.troubled:
             link.troubled = False
-            link.kinds.clear()
+            link.tell_again()
             return route.failed
         kind = exchange.api_key, exchange.api_version, exchange.client_id
         if kind in link.kinds:

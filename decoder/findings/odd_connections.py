@@ -158,6 +158,7 @@ class ChangedIdentity(Detector):
     id = "client-identity-changes"
     severity = Severity.LOW
     title = "a connection changes its client id or software: several clients share it"
+    wanted = Wanted.NEW
 
     CHANGES = 2
     """Requests with another name than the one before. A client may give no client id while it finds its feet, and
@@ -176,6 +177,7 @@ class ChangedIdentity(Detector):
             return
         if not names.now(exchange.client_id, link.software):
             return
+        link.tell_again()
         if names.changes < self.CHANGES:
             return
         finding = self.report(

@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeVar
 from .. import facts, releases
 from ..exchange import Exchange, State
 from ..plan import API_VERSIONS
-from .detector import Detector, Model
+from .detector import Detector, Model, Wanted
 from .finding import Severity
 from .scene import Link, Scene
 
@@ -118,6 +118,7 @@ class Offers(Model):
             self.before.of(link.broker, lambda: (known, link.last_ns))
         self.tables.pop(link.broker, None)
         self.tables.of(link.broker, lambda: dict(told))
+        self.scene.tell_again()
 
     @staticmethod
     def told(link: Link) -> Table | None:
@@ -192,6 +193,7 @@ class OutOfRange(Detector):
     """
 
     severity = Severity.HIGH
+    wanted = Wanted.NEW
     fits: frozenset[Fit]
 
     def __init__(self, scene: Scene) -> None:
@@ -206,6 +208,8 @@ class OutOfRange(Detector):
         if exchange.state is State.PAIRED:
             self._unanswered.pop(link.number, None)
         judged = self.offers.judge(link, exchange)
+        if judged.fit not in (Fit.FITS, Fit.UNKNOWN):
+            link.tell_again()
         if judged.fit not in self.fits:
             return
         if exchange.state is State.PAIRED:

@@ -139,6 +139,10 @@ class OldRecordFormat(Detector):
         self._offers = scene.model(Offers)
         self._tallies: Remembered[object, list[int]] = Remembered()
 
+    @classmethod
+    def concerns(cls, api_key: int, version: int) -> bool:
+        return version < _MAGIC_2[api_key]
+
     def done(self, link: Link, exchange: Exchange) -> None:
         newest = max(exchange.api_version, brokers_version(exchange))
         if newest >= _MAGIC_2[exchange.api_key] or exchange.state is State.NO_RESPONSE:

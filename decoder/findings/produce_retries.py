@@ -77,6 +77,8 @@ class _Waiting(ProduceDetector, ABC):
                         trouble.asked += 1
                         trouble.blind = 0
             return
+        if not self._open and not exchange.error:
+            return
         for result in self.reading.results(exchange):
             if result.error in self.codes:
                 self._refused(link, exchange, result, now)

@@ -95,6 +95,10 @@ class Link:
         self.troubled = False
         self._identity: tuple[str | None, str, str, tuple[str, str, str]] | None = None
 
+    def tell_again(self) -> None:
+        """The next exchange of each kind that goes well is told as the first one was (`detector.Wanted.NEW`)."""
+        self.kinds.clear()
+
     @property
     def software(self) -> str:
         """``"librdkafka 2.3.0"``, or "" when the client has not said."""
@@ -294,6 +298,11 @@ class Scene:
             marks[RULES] = waiting  # they gave an answer, or its request, another correlation id
         elif self._touched and (link.client_host, exchange.client_id) in self._touched:
             marks[AFTER_RULES] = True
+
+    def tell_again(self) -> None:
+        """On all connections: see `Link.tell_again`."""
+        for link in self.links.values():
+            link.tell_again()
 
     def closed(self, link: Link, time_ns: int, how: str, by: str) -> None:
         """A connection ended."""

@@ -9,7 +9,7 @@ from typing import ClassVar
 from .. import facts
 from ..exchange import Exchange, State
 from ..facts import error_code, error_name
-from .detector import Detector
+from .detector import Detector, Wanted
 from .finding import Finding, Severity
 from .produced import PRODUCE, Bounded, ProduceDetector
 from .scene import Link, Scene
@@ -258,6 +258,7 @@ class TransactionState(ProduceDetector):
     severity = Severity.HIGH
     title = "a request does not fit the state of its transaction (INVALID_TXN_STATE and its like)"
     apis = TRANSACTIONAL
+    wanted = Wanted.FAILED
 
     _MEANS: ClassVar[dict[int, tuple[Severity, str, str]]] = {
         error_code("INVALID_TXN_STATE"): (

@@ -319,6 +319,7 @@ class NoApiVersions(Detector):
     id = "no-api-versions"
     severity = Severity.INFO
     title = "a client speaks fixed versions, without asking ApiVersions (KIP-35)"
+    wanted = Wanted.NEW
 
     ANSWERED = 5
     """Answers that a client must have had; ApiVersions is what a negotiating client asks first."""
@@ -352,6 +353,7 @@ class NoApiVersions(Detector):
             return
         if re.match(r"broker-\d+-fetcher", link.client_id or ""):  # brokers know each other's versions by configuration
             return
+        link.tell_again()
         used = self._used.of(who, dict)
         at = exchange.api_key, exchange.api_version
         used[at] = used.get(at, 0) + 1
