@@ -1,5 +1,5 @@
 /* The fields of a half-connection and of a connection that Python and C share: base types of HalfConnection and Connection in
-   proxy/relay. Their names and numbers are held to the Python side by tests/proxy/test_states.py, and when they are imported.
+   proxy/relay. Their names and numbers are held to the Python side by tests/proxy/relay/test_states.py, and when they are imported.
    Invariants: a new source or sink is asked for its descriptor again (UNSEEN). Memory: all objects are references that the garbage
    collector may clear. Errors: AttributeError for a socket that is not there yet. */
 #include "relay.h"

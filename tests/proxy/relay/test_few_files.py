@@ -14,7 +14,7 @@ from harness.lines import line
 from harness.testbed import Testbed
 from harness.waiting import PATIENCE
 
-from .test_destinations import Brokers, naming, told
+from ..addressing.test_destinations import Brokers, naming, told
 
 FILES = 256
 MANY: Brokers = [(number, f"10.0.{number >> 8}.{number & 255}", 9092) for number in range(700)]
