@@ -43,7 +43,7 @@ SKELETAL = STEADY | {
 """Fields of filters that can be told without records. Sizes stand in front of all else."""
 
 
-def skeletal(wanted: Filter) -> bool:
+def by_header_prefix(wanted: Filter) -> bool:
     """Whether a filter says the same of a message and of its `decoder.skeleton`."""
     for leaf in tests(wanted.tree):
         if isinstance(leaf, Search):
@@ -74,7 +74,7 @@ def steady(wanted: Filter) -> bool:
 class Standing:
     """A rule at work."""
 
-    __slots__ = ("apis", "clock", "random", "rule", "selects", "skeletal", "steady", "whole_fetches")
+    __slots__ = ("apis", "by_header_prefix", "clock", "random", "rule", "selects", "steady", "whole_fetches")
 
     def __init__(self, rule: Rule, count: Counting) -> None:
         self.rule = rule
@@ -86,7 +86,7 @@ class Standing:
         self.random = random.Random(seed ^ 0x5EED)
         self.selects = rule.filter.narrowed()
         self.steady = steady(rule.filter)
-        self.skeletal = skeletal(rule.filter)
+        self.by_header_prefix = by_header_prefix(rule.filter)
         self.whole_fetches = not rule.late and fetch_sessions.names_topics(rule.filter)
 
 
@@ -132,9 +132,9 @@ class RuleBook:
         """Whether a request that concerns no rule tells the same of all that begin like it on its connection."""
         return all(each.steady for each in self._standing if api_key in each.apis and not each.rule.late)
 
-    def skeletal(self, api_key: int) -> bool:
+    def by_header_prefix(self, api_key: int) -> bool:
         """Whether all rules for an API can do with the `decoder.skeleton` of its messages."""
-        return all(each.skeletal for each in self._standing if api_key in each.apis)
+        return all(each.by_header_prefix for each in self._standing if api_key in each.apis)
 
     def concerns(self, exchange: Exchange, late: bool = False) -> bool:
         """Whether a rule is about a request (or `late`, a response): it may fire. Counts nothing."""

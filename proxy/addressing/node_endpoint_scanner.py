@@ -1,9 +1,9 @@
 """Node endpoints (KIP-951) at the end of bulk responses, found without holding the bulk.
 
 Brokers name new leaders, with their addresses, behind everything else in Produce, Fetch, ShareFetch and
-ShareAcknowledge responses. `ends_clean` tells in a moment that a whole frame has none. `Tail` follows the structure
+ShareAcknowledge responses. `ends_clean` tells in a moment that a whole frame has none. `NodeEndpointScanner` follows the structure
 of a frame that is passing, jumps over the records, and says where the endpoints begin; only what comes from there on
-is held back. Its size was promised to the client by then, so addresses cannot be exchanged any more: `blind` makes
+is held back. Its size was promised to the client by then, so addresses cannot be exchanged any more: `neutralize_endpoints` makes
 the client overlook them, and it asks Metadata instead, as clients did before KIP-951.
 """
 
@@ -58,7 +58,7 @@ def ends_clean(api_key: int, data: Any, end: int, size: int) -> bool:
     return False
 
 
-class PlainTail:
+class PlainNodeEndpointScanner:
     """One response that passes. `feed` it the frame's bytes, in order, from the first byte behind the size.
 
     The accelerator has the same (native/tail.c).
@@ -113,7 +113,7 @@ def _shape(api_key: int, api_version: int) -> tuple[StructPlan, bool]:
 
 
 if TYPE_CHECKING or native is None or decoder_native is None:
-    Tail = PlainTail
+    NodeEndpointScanner = PlainNodeEndpointScanner
 else:
 
     @cache
@@ -122,12 +122,12 @@ else:
         names = [field.name for field in root.fields[: root.untagged]]
         return decoder_native.Reader(description(root)), len(names) if tagged else names.index(ENDPOINTS), tagged
 
-    class Tail(native.Tail):
+    class NodeEndpointScanner(native.NodeEndpointScanner):
         """The same in C."""
 
         __slots__ = ()
 
-        def __new__(cls, api_key: int, api_version: int) -> Tail:
+        def __new__(cls, api_key: int, api_version: int) -> NodeEndpointScanner:
             return super().__new__(cls, *_way(api_key, api_version))
 
 
@@ -208,8 +208,8 @@ def _tags() -> Need:
             yield -length
 
 
-def blind(rest: bytes, tagged: bool) -> bytes | None:
-    """The end of a frame from the place that `Tail.feed` gave, with endpoints that nobody can use; the same length.
+def neutralize_endpoints(rest: bytes, tagged: bool) -> bytes | None:
+    """The end of a frame from the place that `NodeEndpointScanner.feed` gave, with endpoints that nobody can use; the same length.
 
     None when there are none. Raises ValueError when these bytes are not what they should be.
     """

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from ...decoder import Exchange
 from ...plugins.fate import FOREVER, At, Cut, Fate, damaged
 from ..clock import now_ns
-from .impaired_sockets import Nowhere, Paced
+from .impaired_sockets import BlackholeSocket, ThrottledSocket
 
 if TYPE_CHECKING:
     from ..relay.interfaces import Connection, HalfConnection
@@ -96,9 +96,9 @@ def before_the_broker(connection: Connection, fate: Fate, frame: bytes, original
         if fate.silent[0]:
             # The client has given up, and nobody else will ever end it.
             given_up = partial(connection.relay.timers.after, 0, partial(connection.close, "fin"))
-            connection.request.sink = Nowhere(connection.request.sink, given_up)  # type: ignore[assignment]
+            connection.request.sink = BlackholeSocket(connection.request.sink, given_up)  # type: ignore[assignment]
         if fate.silent[1]:
-            connection.response.sink = Nowhere(connection.response.sink, lambda: None)  # type: ignore[assignment]
+            connection.response.sink = BlackholeSocket(connection.response.sink, lambda: None)  # type: ignore[assignment]
         if fate.silent[0]:
             connection.publish_request(original, now)
             return True
@@ -130,14 +130,14 @@ def pace(connection: Connection, rates: tuple[int, int]) -> None:
     for half, rate in zip((connection.request, connection.response), rates, strict=True):
         if not rate:
             continue
-        if isinstance(half.sink, Paced):
+        if isinstance(half.sink, ThrottledSocket):
             half.sink.rate = rate
             continue
 
         def later(seconds: float, half: HalfConnection = half) -> None:
             relay.timers.after(int(seconds * 1e9), lambda: relay.drained(half))
 
-        half.sink = Paced(half.sink, rate, later)  # type: ignore[assignment]
+        half.sink = ThrottledSocket(half.sink, rate, later)  # type: ignore[assignment]
 
 
 def respond(

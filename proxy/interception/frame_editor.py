@@ -21,8 +21,8 @@ from ..addressing.address_map import AddressMap
 from ..addressing.node_endpoint_scanner import ENDPOINTS
 from ..events import Address
 from .api_version_bitmap import api_version_bitmap
-from .header_prefix import Bones
-from .response_interest import Keeping, Quiet
+from .header_prefix import PrefixReaders
+from .response_interest import Quiet, ResponseInterest
 
 ADDRESS_APIS = frozenset(facts.api_key(name) for name in ("Metadata", "FindCoordinator", "DescribeCluster"))
 """Responses that tell a client where brokers are."""
@@ -84,9 +84,9 @@ class ScanRules(NamedTuple):
     """Requests of which the bytes are kept for when the response is there."""
     quiet: Quiet
     """When responses to kept requests are of no concern."""
-    request_prefixes: Bones
+    request_prefixes: PrefixReaders
     """Requests of which the header prefix does."""
-    response_prefixes: Bones
+    response_prefixes: PrefixReaders
 
 
 class Editor:
@@ -113,8 +113,8 @@ class Editor:
         self._requests = keys
         self.held = keys | ADDRESS_REQUESTS
         """Api keys whose requests are held where every request is followed."""
-        self.keeping = Keeping(self.rules, self.others, HIGHEST_VERSION)
-        self.unkept = self.held - self.keeping.free
+        self.response_interest = ResponseInterest(self.rules, self.others, HIGHEST_VERSION)
+        self.unkept = self.held - self.response_interest.free
         """Those of them that cannot pass even if they are kept."""
         self.__dict__.pop("asked", None)
 
@@ -123,7 +123,7 @@ class Editor:
         """What the frame scanner has to know about connections where every request is followed."""
         free = KNOWN - self.unkept
         passing = api_version_bitmap(key << 16 | version for key in free for version in range(HIGHEST_VERSION + 1))
-        return ScanRules(passing, self.keeping.selection, self.keeping.quiet, *self.keeping.bones)
+        return ScanRules(passing, self.response_interest.selection, self.response_interest.quiet, *self.response_interest.prefix_readers)
 
     def unknown_names(self, data: bytes, api_key: int, api_version: int) -> list[Address]:
         """The names in a response that have to be looked up before `readdress`."""

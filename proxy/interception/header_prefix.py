@@ -1,9 +1,9 @@
-"""The skeleton of a message that is still coming: everything but its record batches, as soon as the last of these begins.
+"""The header prefix of a message that is still coming: everything but its record batches, as soon as the last of these begins.
 
 Large messages are large for their records. All else that they say (topics, partitions, error codes) stands in front of each
 batch, and counts say how many come. So a walk over the bytes as they arrive knows what a message is about long before its end:
 of a Produce of one partition after its first hundred bytes. The result is a whole, small frame of the same API and version, with
-null for records, and without what may follow them: tags, and fields that say of no error. The accelerator has the same (`native.skeleton`).
+null for records, and without what may follow them: tags, and fields that say of no error. The accelerator has the same (`native.header_prefix`).
 
 Why this exists: confluent-kafka under a rule about an error that does not come (real broker, medians of 7 interleaved rounds
 against no rule): produces at 0.99 and consumes at 0.93 of the speed with it, at 0.69 and 0.63 without.
@@ -20,15 +20,15 @@ from ...decoder.message import is_error_code
 from ...decoder.plan import SIZES, FieldPlan, Plan, StructPlan, plan
 
 MOST = 1 << 20
-"""Bytes of a skeleton; a message that has more is not followed."""
-Bones = tuple[tuple[tuple[Callable[[bytes, int], Any], int] | None, ...] | None, ...]
-"""By api key and version: (reader of `asked_paths`, header version), where a skeleton does for the message."""
+"""Bytes of a prefix; a message that has more is not followed."""
+PrefixReaders = tuple[tuple[tuple[Callable[[bytes, int], Any], int] | None, ...] | None, ...]
+"""By api key and version: (reader of `asked_paths`, header version), where a prefix does for the message."""
 Steps = Generator[int, bytes, bool]
 """Asks for bytes: positive, so many of them; negative, so many are passed over. True: nothing that is asked for follows."""
 
 
 @cache
-def fleshed(kind: str, api_key: int, api_version: int) -> bool:
+def may_have_records(kind: str, api_key: int, api_version: int) -> bool:
     """Whether messages of this kind, API and version may have record batches."""
     try:
         return _has_records(plan(kind, api_key, api_version).root)
@@ -42,7 +42,7 @@ def _has_records(struct: StructPlan) -> bool:
 
 @cache
 def asked_paths(of: Plan) -> tuple[str, ...]:
-    """What a skeleton has wherever it stands (without items, ``"topics.error_code"``): error codes and the throttle time."""
+    """What a prefix has wherever it stands (without items, ``"topics.error_code"``): error codes and the throttle time."""
     return tuple(_asked(of.root, ""))
 
 
@@ -73,8 +73,8 @@ def _empty(field: FieldPlan) -> bytes:
     return b"".join(map(_empty, field.struct.fields[: field.struct.untagged])) + bytes(field.struct.flexible)
 
 
-class Skeleton:
-    """One message. `feed` it the frame's bytes in order, its size first. `frame`: the skeleton, with its own size, when `feed`
+class HeaderPrefix:
+    """One message. `feed` it the frame's bytes in order, its size first. `frame`: the prefix, with its own size, when `feed`
     has said that it is there."""
 
     def __init__(self, kind: str, api_key: int, api_version: int) -> None:
@@ -89,7 +89,7 @@ class Skeleton:
         """It is no such message, or has no end to be seen from here."""
 
     def feed(self, data: bytes | bytearray | memoryview) -> bool:
-        """Whether the skeleton is there. Nothing may be fed after that, or once it has `failed`."""
+        """Whether the prefix is there. Nothing may be fed after that, or once it has `failed`."""
         at = 0
         try:
             while at < len(data):

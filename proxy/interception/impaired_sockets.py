@@ -10,7 +10,7 @@ SLICE = 0.02
 """Seconds: bytes go in portions of so much time."""
 
 
-class Nowhere:
+class BlackholeSocket:
     """Takes everything and sends nothing. The socket below stays open; `ended` is called when there would be an end."""
 
     def __init__(self, sock: Any, ended: Callable[[], None]) -> None:
@@ -27,7 +27,7 @@ class Nowhere:
         return getattr(self._sock, name)
 
 
-class Paced:
+class ThrottledSocket:
     """Sends at most `rate` bytes a second. `later`: called with the seconds after which more may be sent."""
 
     def __init__(self, sock: Any, rate: int, later: Callable[[float], None]) -> None:

@@ -16,7 +16,7 @@ from ...plugins.fate import Fate
 from ...plugins.rules import Rule
 from ...plugins.when import Counting
 from ..clock import now_ns
-from ..processes.shared_counters import Tally, first_serial
+from ..processes.shared_counters import SharedCounters, first_serial
 from .hits import Hits
 
 Heard = Callable[[int], None]
@@ -66,7 +66,7 @@ class LiveRules:
         self,
         rules: Iterable[Rule],
         changed: Callable[[RuleBook], None],
-        tally: Tally | None = None,
+        tally: SharedCounters | None = None,
         serials: Sequence[int] = (),
     ) -> None:
         self._standing = [Standing(rule, rule.source(), origin="file") for rule in rules]

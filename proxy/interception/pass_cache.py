@@ -71,7 +71,7 @@ def beginning(
     return size, frame[8:end], bytes(mask)
 
 
-class Heads:
+class PassCache:
     """Those of one connection. `table`: entries of the form `ENTRY`."""
 
     __slots__ = ("_entries", "_idle", "_wait", "table")

@@ -89,7 +89,7 @@ class RequestInterceptor:
         key = REQUEST(data, at)[1]
         if end > len(data) or connection.correlation.unsure or not self._rules_alone(key):
             return False
-        if key in connection.relay.editor.keeping.free:
+        if key in connection.relay.editor.response_interest.free:
             return True
         if key == FETCH and self._whole_fetches() and fetch_sessions.begins(data, at) is not None:
             return False
@@ -98,22 +98,22 @@ class RequestInterceptor:
             return False
         if key == FETCH and self._whole_fetches() and not fetch_sessions.whole(exchange.request_message):
             return False
-        connection.heads.keep(exchange, connection.relay.editor.rules)
+        connection.pass_cache.keep(exchange, connection.relay.editor.rules)
         return True
 
-    def passes(self, rules: RuleBook, skeleton: bytes, held: bytes, now: int) -> bool:
-        """Whether no rule is about a request of which this is the skeleton, so that it may pass. `held`: what is there of it."""
+    def passes(self, rules: RuleBook, prefix: bytes, held: bytes, now: int) -> bool:
+        """Whether no rule is about a request of which this is the prefix, so that it may pass. `held`: what is there of it."""
         connection = self._connection
         size = int.from_bytes(held[:4], "big")
-        if REQUEST(skeleton)[1] in connection.relay.editor.keeping.free:
-            self.remember(skeleton, 0, size)
+        if REQUEST(prefix)[1] in connection.relay.editor.response_interest.free:
+            self.remember(prefix, 0, size)
             return True
-        exchange = exchange_of(connection, skeleton, now)
+        exchange = exchange_of(connection, prefix, now)
         exchange.marks["sizes"] = size, None
         if exchange.request_message is None or rules.concerns(exchange):
             return False
-        connection.heads.keep(exchange, rules)
-        self.remember(skeleton, 0, size)
+        connection.pass_cache.keep(exchange, rules)
+        self.remember(prefix, 0, size)
         return True
 
     def _whole_fetches(self) -> bool:
@@ -153,11 +153,11 @@ class RequestInterceptor:
     def keeps(self, key: int) -> bool:
         """Whether a request of this API passes with its bytes kept for when its response is there."""
         connection = self._connection
-        return connection.dialect is None and key in connection.relay.editor.keeping.apis and not connection.correlation.unsure
+        return connection.dialect is None and key in connection.relay.editor.response_interest.apis and not connection.correlation.unsure
 
     def remember(self, data: bytes | memoryview, at: int, whole: int = 0) -> None:
         """Where rules stand, a request goes on: its response is awaited, unless it is a Produce that gets none. `whole`: the
-        request's size, if this is its skeleton."""
+        request's size, if this is its prefix."""
         connection = self._connection
         size, key, version, correlation = REQUEST(data, at)
         if key == PRODUCE and produce_acks(data, at, len(data)) == 0:
@@ -171,7 +171,7 @@ class RequestInterceptor:
     def known_heads(self) -> bytes:
         """How requests begin that may pass although rules want to see their API, as `pass_cache.known_head` takes it."""
         connection = self._connection
-        return connection.heads.table if connection.dialect is None else b""
+        return connection.pass_cache.table if connection.dialect is None else b""
 
     def held(self, frame: bytes, now: int) -> None:
         """A held request is complete."""
@@ -227,9 +227,9 @@ class RequestInterceptor:
                         frame = framed(other)
                         exchange = exchange_of(connection, frame, now)
                 fate, answered = editor.decide(exchange)
-                alone = self._rules_alone(key) and key not in editor.keeping.free
+                alone = self._rules_alone(key) and key not in editor.response_interest.free
                 if fate is None and alone and not editor.rules.concerns(exchange):
-                    connection.heads.keep(exchange, editor.rules)
+                    connection.pass_cache.keep(exchange, editor.rules)
         except Exception as error:
             # Fail open: whatever a rule or the decoder does wrong, the request goes on as it came.
             if not isinstance(error, Unreadable) or key in editor.rules.interest():
@@ -278,7 +278,7 @@ class RequestInterceptor:
             entry.rule, entry.exchange = fate.rule, exchange
             entry.fate = fate if fate.late else None
             if fate.dialect is not None:
-                version_adapter.speak(connection, connection.relay.spoken.with_profile(connection, fate.dialect))
+                version_adapter.speak(connection, connection.relay.version_negotiation.with_profile(connection, fate.dialect))
             if fault_executor.before_the_broker(connection, fate, frame, original, now):
                 return
             if fate.answer is not None:

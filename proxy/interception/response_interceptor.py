@@ -9,14 +9,14 @@ from ...decoder.exchange import State
 from ...decoder.filter.patterns import PatternTimeout
 from ...plugins.book import RuleBook
 from ...plugins.fate import Fate
-from ..addressing.node_endpoint_scanner import Tail, blind
+from ..addressing.node_endpoint_scanner import NodeEndpointScanner, neutralize_endpoints
 from ..events import Capped, Undecoded
 from ..negotiation import version_adapter
 from ..relay.correlation import CORRELATION, REQUEST, InFlight, entry_id, key_and_version
 from ..relay.interfaces import OwnRequest, Seen
 from . import fault_executor
 from .frame_editor import ADDRESS_APIS, API_VERSIONS, ENDPOINT_APIS, ENDPOINT_LIMIT, framed, names_brokers
-from .header_prefix import Skeleton, fleshed
+from .header_prefix import HeaderPrefix, may_have_records
 from .request_frames import exchange_of
 from .response_interest import is_quiet
 
@@ -31,7 +31,7 @@ def kept_exchange(connection: Connection, kept: tuple[bytes, int, int], answer: 
     """The exchange that a request has begun which was kept (`correlation.PlainQueue.kept`). `answer`: its response's size."""
     frame, came, size = kept
     exchange = exchange_of(connection, frame, came)
-    if size + 4 != len(frame):  # its skeleton
+    if size + 4 != len(frame):  # its prefix
         exchange.marks["sizes"] = size, answer
     return exchange
 
@@ -39,8 +39,8 @@ def kept_exchange(connection: Connection, kept: tuple[bytes, int, int], answer: 
 def decide_early(half: HalfConnection, kind: str, api_key: int, api_version: int, missing: int) -> None:
     """A frame is held; perhaps no rule is about it, and that is seen before it is all there. `missing`: bytes of it."""
     rules = half.connection.relay.editor.rules
-    if missing > SEEN_THROUGH and fleshed(kind, api_key, api_version) and rules.skeletal(api_key):
-        half.skeleton = Skeleton(kind, api_key, api_version)
+    if missing > SEEN_THROUGH and may_have_records(kind, api_key, api_version) and rules.by_header_prefix(api_key):
+        half.header_prefix = HeaderPrefix(kind, api_key, api_version)
 
 
 class ResponseInterceptor:
@@ -154,12 +154,12 @@ class ResponseInterceptor:
             connection.relay.emit(Undecoded(connection.number, exchange.api_key, exchange.api_version, why))
             return framed(frame)
 
-    def held_tail(self, rest: bytes, tail: Tail) -> bytes:
+    def held_tail(self, rest: bytes, tail: NodeEndpointScanner) -> bytes:
         """The end of a response that was too large to be held: any node endpoints in it become unusable."""
         connection = self._connection
         key, version = key_and_version(self.followed)
         try:
-            changed = blind(rest, tail.tagged)
+            changed = neutralize_endpoints(rest, tail.tagged)
         except ValueError as error:
             connection.relay.emit(Undecoded(connection.number, key, version, f"its end cannot be read: {error}"))
             return rest
@@ -180,7 +180,7 @@ class ResponseInterceptor:
         connection = self._connection
         self.followed = connection.correlation.take()
         key, version = key_and_version(self.followed)
-        half.tail = Tail(key, version) if key in ENDPOINT_APIS else None
+        half.tail = NodeEndpointScanner(key, version) if key in ENDPOINT_APIS else None
 
     def holds(self, data: bytes, at: int, size: int) -> bool:
         """Whether the response whose head stands at `at` is held."""
@@ -208,25 +208,25 @@ class ResponseInterceptor:
         connection.in_flight.popleft()
         return False
 
-    def passes(self, rules: RuleBook, half: HalfConnection, skeleton: bytes, held: bytes, now: int) -> bool:
-        """Whether no rule is about a response of which this is the skeleton, so that it may pass. `held`: what is there of it."""
+    def passes(self, rules: RuleBook, half: HalfConnection, prefix: bytes, held: bytes, now: int) -> bool:
+        """Whether no rule is about a response of which this is the prefix, so that it may pass. `held`: what is there of it."""
         connection = self._connection
         kept = connection.in_flight.kept()
         if kept is None:
             return False
         _, key, version, _ = REQUEST(kept[0])
         size = int.from_bytes(held[:4], "big")
-        if not is_quiet(connection.relay.editor.keeping.quiet, key << 16 | version, skeleton, now - kept[1], size):
+        if not is_quiet(connection.relay.editor.response_interest.quiet, key << 16 | version, prefix, now - kept[1], size):
             exchange = kept_exchange(connection, kept, size)
-            exchange.response, exchange.response_time_ns, exchange.state = skeleton[4:], now, State.PAIRED
+            exchange.response, exchange.response_time_ns, exchange.state = prefix[4:], now, State.PAIRED
             exchange.marks["sizes"] = kept[2], size
             if exchange.response_message is None or rules.concerns(exchange, late=True):
                 return False
-        tail: Tail | None = None
+        tail: NodeEndpointScanner | None = None
         if key << 16 | version in connection.relay.watch:
             if key not in ENDPOINT_APIS:
                 return False
-            tail = Tail(key, version)
+            tail = NodeEndpointScanner(key, version)
             if tail.feed(memoryview(held)[4:]) >= 0:
                 return False
         self.followed = connection.correlation.take()

@@ -21,7 +21,7 @@ from ...decoder.plan import plan
 from ...decoder.project import error_paths, reader
 from ...plugins.book import RuleBook
 from .api_version_bitmap import api_version_bitmap
-from .header_prefix import Bones, asked_paths, fleshed
+from .header_prefix import PrefixReaders, asked_paths, may_have_records
 
 NOTHING = api_version_bitmap(())
 Quiet = tuple[tuple[tuple[Callable[[bytes, int], Any] | None, int, int, int] | None, ...] | None, ...]
@@ -30,7 +30,7 @@ it comes within this latency (nanoseconds), is not larger than this size, and if
 without reader, nothing needs to be read."""
 
 
-class Keeping:
+class ResponseInterest:
     """What is kept under the rules of a book. `others`: api keys whose messages others want to see: nothing is kept there."""
 
     def __init__(self, book: RuleBook, others: frozenset[int], highest: int) -> None:
@@ -46,9 +46,9 @@ class Keeping:
         rows = {key: _row(key, found) for key in self.apis if (found := book.quiet(key)) is not None}
         self.quiet = tuple(rows.get(key) for key in range(max(rows, default=-1) + 1))
         """See `Quiet`."""
-        thin = frozenset(key for key in self.apis if book.skeletal(key))
-        self.bones = _bones("request", thin), _bones("response", thin)
-        """Of which requests and responses a skeleton does (see `header_prefix.Bones`)."""
+        thin = frozenset(key for key in self.apis if book.by_header_prefix(key))
+        self.prefix_readers = _prefix_readers("request", thin), _prefix_readers("response", thin)
+        """Of which requests and responses a prefix does (see `header_prefix.PrefixReaders`)."""
 
 
 def _row(key: int, wanted: QuietFilter) -> tuple[Any, ...]:
@@ -56,9 +56,9 @@ def _row(key: int, wanted: QuietFilter) -> tuple[Any, ...]:
     return tuple(way(key, version, wanted) for version in range((facts.api(key).versions.high or 0) + 1))
 
 
-def _bones(kind: str, keys: frozenset[int]) -> Bones:
+def _prefix_readers(kind: str, keys: frozenset[int]) -> PrefixReaders:
     def at(key: int, version: int) -> Any:
-        if not fleshed(kind, key, version):
+        if not may_have_records(kind, key, version):
             return None
         of = plan(kind, key, version)
         return reader(of, asked_paths(of)), of.header_version
@@ -82,7 +82,7 @@ def way(key: int, version: int, wanted: QuietFilter) -> Any:
 
 def is_quiet(quiet: Quiet, keyver: int, frame: bytes, latency: int, size: int | None = None) -> bool:
     """Whether a response (size first) is of no concern: see `Quiet`. False says nothing. `size`: if it is not the frame's,
-    as that of a `skeleton`."""
+    as that of a header prefix."""
     key, version = keyver >> 16, keyver & 0xFFFF
     row = quiet[key] if key < len(quiet) else None
     way = row[version] if row and version < len(row) else None

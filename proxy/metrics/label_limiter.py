@@ -20,7 +20,7 @@ UNKNOWN = 1 << 15
 """In place of an API key, a version or an error code that Kafka does not know. No number of 16 bits."""
 
 
-class Apart:
+class LabelLimiter:
     """Counts by a name of somebody else's choosing: the first `limit` names have their own, the others share one."""
 
     def __init__(self, limit: int = APART) -> None:

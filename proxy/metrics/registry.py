@@ -30,7 +30,7 @@ from ...decoder.findings.waits import LONG_POLLS
 from ...decoder.plan import Plan
 from .. import events
 from ..events import WorkerEnded
-from .label_limiter import APART, DIRECTIONS, OTHER, UNKNOWN, Apart, api_label, topics_of
+from .label_limiter import APART, DIRECTIONS, OTHER, UNKNOWN, LabelLimiter, api_label, topics_of
 
 BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 """Upper bounds of the latency histograms, in seconds."""
@@ -82,8 +82,8 @@ class Metrics:
         self.subscribers = self.feed_records = self.feed_unsent = 0
         self.heard = Heard()
         wanted = set(by)
-        self.clients = Apart(apart) if "client" in wanted else None
-        self.topics = Apart(apart) if "topic" in wanted else None
+        self.clients = LabelLimiter(apart) if "client" in wanted else None
+        self.topics = LabelLimiter(apart) if "topic" in wanted else None
         self._registry = CollectorRegistry()
         self._registry.register(self)
 

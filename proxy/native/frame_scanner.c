@@ -362,8 +362,8 @@ int scan_requests(Mover *mover, HalfConnection *half, Connection *connection, Pa
     PyObject *asked = asked_of(mover), *passing = NULL, *table = NULL;
     if (asked)
         passing = plain ? Py_NewRef(PyTuple_GET_ITEM(asked, 0)) : PyObject_CallMethodNoArgs((PyObject *)connection, s_passing);
-    if (passing && plain && connection->heads)
-        table = PyObject_GetAttr(connection->heads, s_table);
+    if (passing && plain && connection->pass_cache)
+        table = PyObject_GetAttr(connection->pass_cache, s_table);
     int64_t begin = c.at, last = -1;
     int done = passing && PyBytes_CheckExact(passing) && !PyErr_Occurred();
     if (done) {
@@ -399,8 +399,8 @@ int scan_requests(Mover *mover, HalfConnection *half, Connection *connection, Pa
 static int follow(Mover *mover, HalfConnection *half, const Connection *connection, Part *part, int64_t start) {
     int64_t here = half->left < part->count - start ? half->left : part->count - start;
     uint8_t *data = mover->pen->data + part->offset + start;
-    Tail *tail = (Tail *)half->tail;
-    int64_t place = tail_feed(tail, data, here);
+    NodeEndpointScanner *tail = (NodeEndpointScanner *)half->tail;
+    int64_t place = scan_node_endpoints(tail, data, here);
     part->cut = part->count;
     if (half->left > here) {
         if (place >= 0) { /* the rest is held */
@@ -451,7 +451,7 @@ static int follow_from(Mover *mover, HalfConnection *half, const Connection *con
     c->at += 4 + size;
     if (is_none(half->tail)) /* it has no endpoints: it passes */
         return 0;
-    if (!PyObject_TypeCheck(half->tail, Tail_type)) {
+    if (!PyObject_TypeCheck(half->tail, NodeEndpointScanner_type)) {
         PyErr_SetString(PyExc_TypeError, "nothing follows this response");
         return -1;
     }
@@ -462,8 +462,8 @@ static int follow_from(Mover *mover, HalfConnection *half, const Connection *con
 /* Responses while some are awaited. */
 int scan_responses(Mover *mover, HalfConnection *half, const Connection *connection, Part *part) {
     if (!is_none(half->tail)) {
-        if (!PyObject_TypeCheck(half->tail, Tail_type)) {
-            PyErr_SetString(PyExc_TypeError, "what follows a response is no native.Tail");
+        if (!PyObject_TypeCheck(half->tail, NodeEndpointScanner_type)) {
+            PyErr_SetString(PyExc_TypeError, "what follows a response is no native.NodeEndpointScanner");
             return -1;
         }
         int found = follow(mover, half, connection, part, 0);

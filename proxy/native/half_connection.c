@@ -18,7 +18,7 @@ void object_free(PyObject *self, int (*clear)(PyObject *)) {
 
 static PyObject **objects_of(HalfConnection *half, int number) {
     PyObject **all[] = {&half->connection, &half->source,    &half->sink,    &half->pending, &half->hold, &half->tail,
-                        &half->skeleton,   &half->last_head, &half->foreign, &half->part,    &half->carry};
+                        &half->header_prefix,   &half->last_head, &half->foreign, &half->part,    &half->carry};
     return number < (int)(sizeof all / sizeof *all) ? all[number] : NULL;
 }
 
@@ -111,7 +111,7 @@ static PyMemberDef HalfConnection_members[] = {
     MEMBER("pending", pending, T_OBJECT),
     MEMBER("hold", hold, T_OBJECT),
     MEMBER("tail", tail, T_OBJECT),
-    MEMBER("skeleton", skeleton, T_OBJECT),
+    MEMBER("header_prefix", header_prefix, T_OBJECT),
     MEMBER("last_head", last_head, T_OBJECT),
     MEMBER("foreign", foreign, T_OBJECT),
     MEMBER("_part", part, T_OBJECT),
@@ -127,7 +127,7 @@ static PyType_Spec HalfConnection_spec = {"barnabas.proxy._native.HalfConnection
                                      Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_BASETYPE, HalfConnection_slots};
 
 static PyObject **shared_object(Connection *pair, int number) {
-    PyObject **all[] = {&pair->in_flight, &pair->blinded, &pair->dialect, &pair->heads, &pair->response};
+    PyObject **all[] = {&pair->in_flight, &pair->blinded, &pair->dialect, &pair->pass_cache, &pair->response};
     return number < (int)(sizeof all / sizeof *all) ? all[number] : NULL;
 }
 
@@ -157,7 +157,7 @@ static PyMemberDef Connection_members[] = {
     SHARED("in_flight", in_flight, T_OBJECT),
     SHARED("blinded", blinded, T_OBJECT),
     SHARED("dialect", dialect, T_OBJECT),
-    SHARED("heads", heads, T_OBJECT),
+    SHARED("pass_cache", pass_cache, T_OBJECT),
     SHARED("response", response, T_OBJECT),
     {NULL, 0, 0, 0, NULL},
 };

@@ -1,30 +1,30 @@
-/* What follows a bulk response to its node endpoints (KIP-951), in pieces as they come: what `PlainTail` of
+/* What follows a bulk response to its node endpoints (KIP-951), in pieces as they come: what `PlainNodeEndpointScanner` of
    proxy/addressing/node_endpoint_scanner.py does, in C.
-   Invariants: what is counted stays below BEYOND, so that nothing overflows; depth stays below TAIL_LEVELS. Memory: a Tail holds its
+   Invariants: what is counted stays below BEYOND, so that nothing overflows; depth stays below TAIL_LEVELS. Memory: a NodeEndpointScanner holds its
    reader, whose plan `levels` point into. Errors: none while it is fed; TypeError and ValueError when it is made. */
 #include "decoder/native/cursor.h"
 #include "relay.h"
 
-PyTypeObject *Tail_type;
+PyTypeObject *NodeEndpointScanner_type;
 
 /* What the next number is; PRESENT is a byte as it stands. */
 enum { COUNT, LENGTH, PRESENT, TAGS, TAG, TAG_SIZE };
 
 #define BEYOND ((int64_t)1 << 50) /* more than any frame: nothing that is counted may overflow */
 
-static void begin(Tail *tail, int what) {
+static void begin(NodeEndpointScanner *tail, int what) {
     tail->what = what;
     tail->number = 0;
     tail->shift = 0;
 }
 
-static void pass_over(Tail *tail, int64_t size) {
+static void pass_over(NodeEndpointScanner *tail, int64_t size) {
     if (size > 0)
         tail->skip = size < BEYOND - tail->skip ? tail->skip + size : BEYOND;
 }
 
 /* A value that is no array and is there. Whether a number has to be read before it goes on. */
-static int begin_value(Tail *tail, const Field *field) {
+static int begin_value(NodeEndpointScanner *tail, const Field *field) {
     if (field->type == STRUCT)
         tail->levels[tail->depth++] = (TailLevel){.plan = field->sub};
     else if (field->type < STRING)
@@ -35,7 +35,7 @@ static int begin_value(Tail *tail, const Field *field) {
 }
 
 /* To the next number, or to the end. */
-static void go_on(Tail *tail) {
+static void go_on(NodeEndpointScanner *tail) {
     for (;;) {
         TailLevel *level = &tail->levels[tail->depth - 1];
         if (level->items) {
@@ -64,7 +64,7 @@ static void go_on(Tail *tail) {
 }
 
 /* The number is whole. */
-static void take_number(Tail *tail) {
+static void take_number(NodeEndpointScanner *tail) {
     int64_t number = tail->number;
     TailLevel *level = &tail->levels[tail->depth - 1];
     switch (tail->what) {
@@ -104,7 +104,7 @@ static void take_number(Tail *tail) {
     go_on(tail);
 }
 
-int64_t tail_feed(Tail *tail, const uint8_t *data, int64_t size) {
+int64_t scan_node_endpoints(NodeEndpointScanner *tail, const uint8_t *data, int64_t size) {
     int64_t at = 0;
     while (at < size) {
         if (tail->skip) {
@@ -131,17 +131,17 @@ int64_t tail_feed(Tail *tail, const uint8_t *data, int64_t size) {
 
 /* ---- for Python */
 
-static PyObject *Tail_feed(PyObject *self, PyObject *data) {
+static PyObject *NodeEndpointScanner_feed(PyObject *self, PyObject *data) {
     Py_buffer view;
     if (PyObject_GetBuffer(data, &view, PyBUF_SIMPLE) < 0)
         return NULL;
-    int64_t at = tail_feed((Tail *)self, view.buf, view.len);
+    int64_t at = scan_node_endpoints((NodeEndpointScanner *)self, view.buf, view.len);
     PyBuffer_Release(&view);
     return PyLong_FromLongLong(at);
 }
 
-static PyObject *Tail_skip(PyObject *self, PyObject *count) {
-    Tail *tail = (Tail *)self;
+static PyObject *NodeEndpointScanner_skip(PyObject *self, PyObject *count) {
+    NodeEndpointScanner *tail = (NodeEndpointScanner *)self;
     long long size = PyLong_AsLongLong(count);
     if (size == -1 && PyErr_Occurred())
         return NULL;
@@ -153,14 +153,14 @@ static PyObject *Tail_skip(PyObject *self, PyObject *count) {
     Py_RETURN_NONE;
 }
 
-static PyObject *Tail_skipping(PyObject *self, void *closure) {
+static PyObject *NodeEndpointScanner_skipping(PyObject *self, void *closure) {
     (void)closure;
-    return PyLong_FromLongLong(((Tail *)self)->skip);
+    return PyLong_FromLongLong(((NodeEndpointScanner *)self)->skip);
 }
 
-static PyObject *Tail_tagged(PyObject *self, void *closure) {
+static PyObject *NodeEndpointScanner_tagged(PyObject *self, void *closure) {
     (void)closure;
-    return PyBool_FromLong(((Tail *)self)->tagged);
+    return PyBool_FromLong(((NodeEndpointScanner *)self)->tagged);
 }
 
 static int depth_of(const Struct *plan) {
@@ -172,8 +172,8 @@ static int depth_of(const Struct *plan) {
     return most + 1;
 }
 
-/* Tail(reader, number of the field at which it ends: the endpoints, or behind the last where they are tagged; tagged) */
-static PyObject *Tail_new(PyTypeObject *type, PyObject *arguments, PyObject *keywords) {
+/* NodeEndpointScanner(reader, number of the field at which it ends: the endpoints, or behind the last where they are tagged; tagged) */
+static PyObject *NodeEndpointScanner_new(PyTypeObject *type, PyObject *arguments, PyObject *keywords) {
     (void)keywords;
     PyObject *reader;
     Py_ssize_t stop;
@@ -185,7 +185,7 @@ static PyObject *Tail_new(PyTypeObject *type, PyObject *arguments, PyObject *key
         PyErr_SetString(PyExc_ValueError, "this cannot be followed");
         return NULL;
     }
-    Tail *self = (Tail *)type->tp_alloc(type, 0);
+    NodeEndpointScanner *self = (NodeEndpointScanner *)type->tp_alloc(type, 0);
     if (!self)
         return NULL;
     self->reader = Py_NewRef(reader);
@@ -198,33 +198,33 @@ static PyObject *Tail_new(PyTypeObject *type, PyObject *arguments, PyObject *key
     return (PyObject *)self;
 }
 
-static void Tail_dealloc(PyObject *self) {
+static void NodeEndpointScanner_dealloc(PyObject *self) {
     PyTypeObject *type = Py_TYPE(self);
-    Py_XDECREF(((Tail *)self)->reader);
+    Py_XDECREF(((NodeEndpointScanner *)self)->reader);
     type->tp_free(self);
     Py_DECREF(type);
 }
 
 static PyMethodDef methods[] = {
-    {"feed", Tail_feed, METH_O, NULL},
-    {"skip", Tail_skip, METH_O, NULL},
+    {"feed", NodeEndpointScanner_feed, METH_O, NULL},
+    {"skip", NodeEndpointScanner_skip, METH_O, NULL},
     {NULL, NULL, 0, NULL},
 };
 
 static PyGetSetDef getset[] = {
-    {"skipping", Tail_skipping, NULL, NULL, NULL},
-    {"tagged", Tail_tagged, NULL, NULL, NULL},
+    {"skipping", NodeEndpointScanner_skipping, NULL, NULL, NULL},
+    {"tagged", NodeEndpointScanner_tagged, NULL, NULL, NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 
 static PyType_Slot slots[] = {
-    {Py_tp_new, Tail_new}, {Py_tp_dealloc, Tail_dealloc}, {Py_tp_methods, methods}, {Py_tp_getset, getset}, {0, NULL},
+    {Py_tp_new, NodeEndpointScanner_new}, {Py_tp_dealloc, NodeEndpointScanner_dealloc}, {Py_tp_methods, methods}, {Py_tp_getset, getset}, {0, NULL},
 };
 
-static PyType_Spec spec = {"barnabas.proxy._native.Tail", sizeof(Tail), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, slots};
+static PyType_Spec spec = {"barnabas.proxy._native.NodeEndpointScanner", sizeof(NodeEndpointScanner), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, slots};
 
 int node_endpoint_scanner_ready(PyObject *module) {
     PyObject *type = PyType_FromSpec(&spec);
-    Tail_type = (PyTypeObject *)type; /* kept for good */
-    return type && PyModule_AddObjectRef(module, "Tail", type) == 0;
+    NodeEndpointScanner_type = (PyTypeObject *)type; /* kept for good */
+    return type && PyModule_AddObjectRef(module, "NodeEndpointScanner", type) == 0;
 }

@@ -28,10 +28,10 @@ typedef struct {
     Py_ssize_t stop;
     int64_t number, tags, skip;
     TailLevel levels[TAIL_LEVELS];
-} Tail;
+} NodeEndpointScanner;
 
-extern PyTypeObject *Tail_type;
-int64_t tail_feed(Tail *tail, const uint8_t *data, int64_t size); /* the place where the endpoints begin, or -1 */
+extern PyTypeObject *NodeEndpointScanner_type;
+int64_t scan_node_endpoints(NodeEndpointScanner *tail, const uint8_t *data, int64_t size); /* the place where the endpoints begin, or -1 */
 int node_endpoint_scanner_ready(PyObject *module);
 
 /* ring.c: the writer's side of proxy/ring/ring.py */
@@ -65,7 +65,7 @@ typedef struct {
     int direction, waits, source_fd, sink_fd; /* -1: no plain socket, UNSEEN: not looked at yet */
     long long position, left, hold_left;
     long long last_id; /* -1: none */
-    PyObject *connection, *source, *sink, *pending, *hold, *tail, *skeleton, *last_head, *foreign, *part, *carry;
+    PyObject *connection, *source, *sink, *pending, *hold, *tail, *header_prefix, *last_head, *foreign, *part, *carry;
 } HalfConnection;
 
 /* What both directions of a connection share; see proxy/relay/connection.py. */
@@ -73,7 +73,7 @@ typedef struct {
     PyObject_HEAD
     char inlined, draining;
     long long number, answer_bytes;
-    PyObject *in_flight, *blinded, *dialect, *heads, *response;
+    PyObject *in_flight, *blinded, *dialect, *pass_cache, *response;
 } Connection;
 
 extern PyTypeObject *HalfConnection_type, *Connection_type;

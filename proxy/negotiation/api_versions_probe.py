@@ -45,7 +45,7 @@ def possible(relay: Relay) -> bool:
 
 
 class ApiVersionsProbe:
-    """One question. `relay.spoken` hears the answer; everyone in `waiting` is called when it is over, answered or not."""
+    """One question. `relay.version_negotiation` hears the answer; everyone in `waiting` is called when it is over, answered or not."""
 
     def __init__(self, relay: Relay, broker: Address, at: SocketAddress) -> None:
         self._relay = relay
@@ -104,7 +104,7 @@ class ApiVersionsProbe:
         except OSError:
             ended = True
         if len(heard) > 8 and len(heard) >= 4 + int.from_bytes(heard[:4], "big"):
-            self._relay.spoken.heard(self._broker, bytes(heard[4:]), 0)
+            self._relay.version_negotiation.heard(self._broker, bytes(heard[4:]), 0)
             self._over()
         elif ended:
             self._closed()
@@ -115,12 +115,12 @@ class ApiVersionsProbe:
             self._end()
             self._relay.timers.after(AGAIN_AFTER, self.begin)
             return
-        self._relay.spoken.taken_for(self._broker, CLOSES)
+        self._relay.version_negotiation.taken_for(self._broker, CLOSES)
         self._over()
 
     def _silent(self, sock: socket.socket) -> None:
         if self._sock is sock:
-            self._relay.spoken.taken_for(self._broker, IS_SILENT)
+            self._relay.version_negotiation.taken_for(self._broker, IS_SILENT)
             self._over()
 
     def _end(self) -> None:
@@ -132,7 +132,7 @@ class ApiVersionsProbe:
     def _over(self) -> None:
         self._end()
         waiting, self.waiting = self.waiting, []
-        self._relay.spoken.answered(self._broker)
+        self._relay.version_negotiation.answered(self._broker)
         for each in waiting:
             each()
 

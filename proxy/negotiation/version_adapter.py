@@ -172,7 +172,7 @@ def responded(connection: Connection, entry: InFlight, frame: bytes, now: int) -
             _tell(connection, entry, error)
         return None
     if about.api_key == API_VERSIONS:
-        connection.relay.spoken.heard(connection.broker, frame[4:], entry.sent & 0xFFFF, dialect)
+        connection.relay.version_negotiation.heard(connection.broker, frame[4:], entry.sent & 0xFFFF, dialect)
     try:
         return framed(dialect.response(about, frame[4:]))
     except Exception as error:

@@ -45,7 +45,7 @@ class VersionsConfig:
         return cls(Profile.from_dict(profile) if profile else None, bool(settings["translate"]))
 
 
-class Spoken:
+class VersionNegotiation:
     """One for all connections of a relay. `settings`: of `VersionsConfig`; None for none."""
 
     def __init__(self, relay: Relay, settings: dict[str, Any] | None) -> None:

@@ -12,7 +12,7 @@ from .beginning import ACCEPTING
 EVENTS_PER_SECOND = 200
 
 
-class Teller:
+class EventSender:
     """Sends events. `gone` is called when the supervisor is."""
 
     def __init__(self, control: socket.socket, gone: Callable[[], None]) -> None:

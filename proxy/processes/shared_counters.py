@@ -61,7 +61,7 @@ class SharedCount:
         return self._lock()
 
 
-class Tally:
+class SharedCounters:
     """The table as one worker sees it."""
 
     def __init__(self, memory: memoryview, worker: int, lock: Lock) -> None:

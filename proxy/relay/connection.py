@@ -24,7 +24,7 @@ from ..addressing.resolver import Answer as Resolved
 from ..addressing.resolver import SocketAddress
 from ..clock import now_ns
 from ..events import Address, ConnectionClosed, ConnectionOpened, NotKafka, RuleHit, Undecoded, UpstreamFailed
-from ..interception.pass_cache import Heads
+from ..interception.pass_cache import PassCache
 from ..interception.request_interceptor import RequestInterceptor
 from ..interception.response_interceptor import ResponseInterceptor
 from ..interception.response_orderer import ResponseOrderer
@@ -35,13 +35,13 @@ from . import interfaces
 from .correlation import CorrelationQueue, key_and_version
 from .half_connection import MOVES, HalfConnection
 from .states import FLOWING, ConnectionState, HalfConnectionState, follow
-from .unreachable_broker import LastWords
+from .unreachable_broker import UnreachableBroker
 
 if TYPE_CHECKING:
     from ...decoder import Exchange
     from ...plugins.fate import Fate
     from ...plugins.versions.dialect import Dialect
-    from ..addressing.node_endpoint_scanner import Tail
+    from ..addressing.node_endpoint_scanner import NodeEndpointScanner
     from .interfaces import Relay
 
 if TYPE_CHECKING or not MOVES:
@@ -97,7 +97,7 @@ class Connection(Link):
         """Requests of plugins' own that wait for their responses here."""
         self.about = About()
         """What both ends have said of themselves, where rules ask for it."""
-        self.heads = Heads()
+        self.pass_cache = PassCache()
         self.answer_bytes = 0
         """Of answers that wait in the queue."""
         self.blinded: int | None = None
@@ -224,7 +224,7 @@ class Connection(Link):
         self.stage = ""
         if self.tried is not None:
             self.relay.bootstrap.worked(self.broker)
-        self.relay.spoken.begin(self)
+        self.relay.version_negotiation.begin(self)
         self.request.source = self.response.sink = self.client
         self.request.sink = self.response.source = sock
         for half in (self.request, self.response):
@@ -281,7 +281,7 @@ class Connection(Link):
         if self.relay.draining:
             self.close("fin")
         else:
-            LastWords(self)
+            UnreachableBroker(self)
 
     # -- frames ----------------------------------------------------------------------------------------------
 
@@ -303,14 +303,14 @@ class Connection(Link):
         else:
             self.requests.held(frame, now)
 
-    def of_no_concern(self, half: interfaces.HalfConnection, skeleton: bytes, held: bytes, now: int) -> bool:
-        """Whether no rule is about a frame of which this is the `decoder.skeleton`, so that it may pass. `held`: what is
+    def of_no_concern(self, half: interfaces.HalfConnection, prefix: bytes, held: bytes, now: int) -> bool:
+        """Whether no rule is about a frame of which this is the header prefix, so that it may pass. `held`: what is
         there of it."""
         rules = self.relay.editor.rules
         try:
             if half.direction:
-                return self.responses.passes(rules, half, skeleton, held, now)
-            return self.requests.passes(rules, skeleton, held, now)
+                return self.responses.passes(rules, half, prefix, held, now)
+            return self.requests.passes(rules, prefix, held, now)
         except Exception:
             return False  # whoever reads it when it is all there tells what is wrong with it
 
@@ -337,7 +337,7 @@ class Connection(Link):
         """See `ResponseInterceptor`."""
         self.responses.follow(half)
 
-    def held_tail(self, rest: bytes, tail: Tail) -> bytes:
+    def held_tail(self, rest: bytes, tail: NodeEndpointScanner) -> bytes:
         """See `ResponseInterceptor`."""
         return self.responses.held_tail(rest, tail)
 

@@ -22,10 +22,10 @@ from typing import TYPE_CHECKING
 from ...decoder.acks import ACKS_REACH, acks_end
 from ...decoder.frame import Direction, foreign_protocol
 from ..accelerator import native
-from ..addressing.node_endpoint_scanner import Tail
+from ..addressing.node_endpoint_scanner import NodeEndpointScanner
 from ..clock import now_ns
 from ..interception.frame_editor import PRODUCE
-from ..interception.header_prefix import Skeleton
+from ..interception.header_prefix import HeaderPrefix
 from ..ring.ring import CAREFUL_CHUNK, CHUNK, NONE, Kind
 from .correlation import CORRELATION, REQUEST
 from .splicing import BEGINNING, LEAST, Splicer
@@ -65,6 +65,7 @@ class PlainState:
         "direction",
         "foreign",
         "hangup",
+        "header_prefix",
         "hold",
         "hold_left",
         "last_head",
@@ -76,7 +77,6 @@ class PlainState:
         "position",
         "readable",
         "sink",
-        "skeleton",
         "source",
         "state",
         "tail",
@@ -120,9 +120,9 @@ class HalfConnection(State):
         """Bytes of the current frame that are still to come (and simply pass)."""
         self.hold: list[bytes] | None = None
         self.hold_left = 0
-        self.tail: Tail | None = None
+        self.tail: NodeEndpointScanner | None = None
         """Follows the current frame to its end, if that end may have to be changed."""
-        self.skeleton: Skeleton | None = None
+        self.header_prefix: HeaderPrefix | None = None
         """Of the frame that is held, if it may turn out in the middle of it that it need not be."""
         self.splicer = Splicer(self, connection.relay.pipes) if connection.relay.pipes.wanted else None
         """Moves the rest of large frames unseen, where a snap length says that nobody wants it."""
@@ -343,7 +343,7 @@ class HalfConnection(State):
                 at += taken
                 start, first = at, NONE
                 connection.relay.held += taken
-                if self.skeleton is not None and self._seen_through(part, now):
+                if self.header_prefix is not None and self._seen_through(part, now):
                     continue
                 if not self.hold_left:
                     self._held(now)
@@ -427,16 +427,16 @@ class HalfConnection(State):
 
     def _seen_through(self, part: bytes, now: int) -> bool:
         """Whether the rest of a frame that is held need not be seen, and what is there of it has passed."""
-        skeleton = self.skeleton
-        if skeleton is None or self.hold is None or not self.hold_left or skeleton.failed:
-            self.skeleton = None
+        prefix = self.header_prefix
+        if prefix is None or self.hold is None or not self.hold_left or prefix.failed:
+            self.header_prefix = None
             return False
-        if not skeleton.feed(part):
+        if not prefix.feed(part):
             return False
-        self.skeleton = None
+        self.header_prefix = None
         held = b"".join(self.hold)
         self.hold = [held]
-        if not self.connection.of_no_concern(self, skeleton.frame, held, now):
+        if not self.connection.of_no_concern(self, prefix.frame, held, now):
             return False
         self.take_held()
         self.left, self.hold_left = self.hold_left, 0
@@ -452,7 +452,7 @@ class HalfConnection(State):
 
     def _held(self, now: int) -> None:
         """What was held is complete."""
-        self.skeleton = None
+        self.header_prefix = None
         frame = self.take_held()
         if self.tail is None:
             self.connection.held_frame(self, frame, now)
@@ -557,7 +557,7 @@ class HalfConnection(State):
 
     def _let_go(self, now: int) -> None:
         """Give up holding the current frame: forward what is there and let the rest pass."""
-        self.skeleton = None
+        self.header_prefix = None
         if self.hold is None:
             return
         held = self.take_held()

@@ -20,15 +20,15 @@ from ...plugins.versions.pretence import Pretence
 from ..addressing.address_map import AddressMap
 from ..addressing.bootstrap import Bootstrap
 from ..addressing.destinations import Destinations
-from ..addressing.node_endpoint_scanner import Tail
+from ..addressing.node_endpoint_scanner import NodeEndpointScanner
 from ..addressing.resolver import Resolver, SocketAddress
 from ..addressing.transparent import Interception
 from ..channel import Channel
 from ..events import Address, Event
 from ..interception.frame_editor import Editor
-from ..interception.header_prefix import Skeleton
+from ..interception.header_prefix import HeaderPrefix
 from ..interception.live_rules import LiveRules
-from ..interception.pass_cache import Heads
+from ..interception.pass_cache import PassCache
 from ..limits import Limits
 from ..polling import Poll
 from ..processes.worker_shared_state import Board
@@ -52,8 +52,8 @@ class HalfConnection(Protocol):
     readable: bool
     hangup: bool
     foreign: bytes | None
-    skeleton: Skeleton | None
-    tail: Tail | None
+    header_prefix: HeaderPrefix | None
+    tail: NodeEndpointScanner | None
     sink: socket.socket
     source: socket.socket
     hold: list[bytes] | None
@@ -145,7 +145,7 @@ class Connection(Protocol):
     @property
     def in_flight(self) -> PlainQueue: ...
     @property
-    def heads(self) -> Heads: ...
+    def pass_cache(self) -> PassCache: ...
     @property
     def about(self) -> About: ...
     @property
@@ -168,8 +168,8 @@ class Connection(Protocol):
     def half_done(self) -> None: ...
     def holds(self, half: HalfConnection, data: bytes, at: int, size: int) -> bool: ...
     def held_frame(self, half: HalfConnection, frame: bytes, now: int) -> None: ...
-    def held_tail(self, rest: bytes, tail: Tail) -> bytes: ...
-    def of_no_concern(self, half: HalfConnection, skeleton: bytes, held: bytes, now: int) -> bool: ...
+    def held_tail(self, rest: bytes, tail: NodeEndpointScanner) -> bytes: ...
+    def of_no_concern(self, half: HalfConnection, prefix: bytes, held: bytes, now: int) -> bool: ...
     def let_go(self, half: HalfConnection) -> None: ...
     def passing(self) -> bytes: ...
     def note(self, correlation: int, text: str, now: int) -> None: ...
@@ -253,7 +253,7 @@ class Prober(Protocol):
 
 
 class VersionNegotiation(Protocol):
-    """What brokers offer, and what is spoken with clients: see `negotiation.version_negotiation.Spoken`."""
+    """What brokers offer, and what is spoken with clients: see `negotiation.version_negotiation.VersionNegotiation`."""
 
     def begin(self, connection: Connection) -> None: ...
     def answered(self, broker: Address) -> None: ...
@@ -392,7 +392,7 @@ class Relay(Protocol):
     @property
     def sockets(self) -> Sockets: ...
     @property
-    def spoken(self) -> VersionNegotiation: ...
+    def version_negotiation(self) -> VersionNegotiation: ...
     @property
     def timers(self) -> Timers: ...
     @property

@@ -37,12 +37,12 @@ from ..interception.frame_editor import METADATA, Editor, watched
 from ..interception.intercepts import Intercepts
 from ..interception.live_rules import LiveRules
 from ..negotiation.handshake import Security
-from ..negotiation.version_negotiation import Spoken
+from ..negotiation.version_negotiation import VersionNegotiation
 from ..plugged.plugged import Plugged
 from ..processes.child import Parent
 from ..processes.child import receive_settings as receive_settings
-from ..processes.event_sender import Teller
-from ..processes.shared_counters import Tally
+from ..processes.event_sender import EventSender
+from ..processes.shared_counters import SharedCounters
 from ..processes.worker_shared_state import Board
 from ..ring.merged_rings import resume
 from ..ring.ring import Kind, Ring, RingWriter
@@ -56,9 +56,9 @@ from .guard import Guard
 from .native import make_mover, make_turn
 from .pipes import Pipes
 from .sockets import Sockets
-from .supervisor_commands import Orders
+from .supervisor_commands import SupervisorCommands
 from .tracking_mode import switch
-from .unreachable_broker import LastWords
+from .unreachable_broker import UnreachableBroker
 
 _WRITE = polling.WRITE  # a global is faster than an attribute
 _READ = polling.READ | polling.READ_HANGUP | polling.HANGUP | polling.ERROR
@@ -74,7 +74,7 @@ class Relay:
 
     def __init__(self, control: socket.socket, settings: dict[str, Any]) -> None:
         self.control = control
-        self._teller = Teller(control, self.stop)
+        self._teller = EventSender(control, self.stop)
         self.ring = Ring.attach(settings["ring"])
         self.writer = RingWriter(self.ring, {int(reader): fd for reader, fd in settings["bells"].items()})
         self._room_bell: int = settings["room_bell"]
@@ -121,22 +121,22 @@ class Relay:
         secured = settings.get("security")
         self.security = Security(self, secured) if secured else None
         """TLS and logins, if there are any."""
-        tally = Tally(self.board.tally, self.worker, self.board.locked) if self.workers > 1 else None
+        tally = SharedCounters(self.board.tally, self.worker, self.board.locked) if self.workers > 1 else None
         rules = [Rule.from_dict(rule) for rule in settings["rules"]]
         self.rules = LiveRules(rules, self._rules_changed, tally, settings.get("rule_serials", ()))
         self.intercepts = Intercepts(self)
         self.editor = Editor(self.addresses, self.rules.book)
-        self.spoken = Spoken(self, settings.get("versions"))
+        self.version_negotiation = VersionNegotiation(self, settings.get("versions"))
         commands = Channel(socket.socket(fileno=settings["commands"])) if settings.get("commands") is not None else None
         self.commands = Commands(self, commands)
-        self._orders = Orders(self)
+        self._orders = SupervisorCommands(self)
         self.editor.topics = self.rules.book.seen.topics if self.switchable or self.rules.book.interest() else None
         self.mover = make_mover(self)
         self.moves = self.mover is not None and not self.pipes.wanted
         """Whether the accelerator moves bytes by itself: not with a snap length, whose large frames need care."""
         if self.mover is not None:
             self.mover.clock = CLOCK.offset
-        self.lingering: list[LastWords] = []
+        self.lingering: list[UnreachableBroker] = []
         self.sockets = Sockets(self.interception.forget if self.interception is not None else None)
         self.attend, self.forget = self.sockets.attend, self.sockets.forget
         self.connections: dict[int, Connection] = {}
@@ -458,13 +458,13 @@ class Relay:
         wanted = self.editor.rules.interest() | others
         self.editor.requests = wanted
         for connection in self.connections.values():
-            connection.heads.clear()
+            connection.pass_cache.clear()
             switch(connection, bool(wanted))
 
     def topics_named(self) -> None:
         """Topics that were ids so far have names: requests that concerned no rule may concern one now."""
         for connection in self.connections.values():
-            connection.heads.clear()
+            connection.pass_cache.clear()
 
     def _attend_commands(self, channel: Channel) -> None:
         self.sockets.others[channel.fileno()] = self.commands.ready

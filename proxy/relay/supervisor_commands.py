@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 DRAIN_SECONDS = 5.0
 
 
-class Orders:
+class SupervisorCommands:
     """The relay's end of the control socket."""
 
     def __init__(self, relay: Relay) -> None:

@@ -26,7 +26,7 @@ SHOWN = 5
 _BUFFER = memoryview(bytearray(LIMIT))
 
 
-class LastWords:
+class UnreachableBroker:
     """Reads from a client until it has said something whole, or its time is over."""
 
     def __init__(self, connection: Connection) -> None:

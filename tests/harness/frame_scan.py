@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from barnabas.proxy.accelerator import native
 from barnabas.proxy.interception.api_version_bitmap import api_version_bitmap
 from barnabas.proxy.interception.frame_editor import ScanRules
-from barnabas.proxy.interception.response_interest import Keeping
+from barnabas.proxy.interception.response_interest import ResponseInterest
 from barnabas.proxy.ring.ring import NONE
 
 MOST = 100_000
@@ -50,20 +50,20 @@ if native is not None:
 
 class FrameScan:
     """One connection. `watch`: requests whose responses are held unless they are seen to have no node endpoints. With `passing`
-    (requests that pass) it is one on which every request is followed; `rules`: what is kept of them then, and why. `heads`: the
+    (requests that pass) it is one on which every request is followed; `rules`: what is kept of them then, and why. `beginnings`: the
     table of a `PassCache`. `bulk`: requests whose large responses are followed to their end."""
 
     def __init__(
         self,
         watch: bytes = EMPTY,
         passing: bytes | None = None,
-        rules: Keeping | None = None,
-        heads: bytes = b"",
+        rules: ResponseInterest | None = None,
+        beginnings: bytes = b"",
         most: int = MOST,
         bulk: bytes = EMPTY,
     ) -> None:
         assert native is not None
-        kept = (EMPTY, (), (), ()) if rules is None else (rules.selection, rules.quiet, *rules.bones)
+        kept = (EMPTY, (), (), ()) if rules is None else (rules.selection, rules.quiet, *rules.prefix_readers)
         editor = SimpleNamespace(asked=ScanRules(passing or EMPTY, *kept))
         memory = bytearray(_DATA_AT + _DATA)
         self._data = memoryview(memory)[_DATA_AT:]
@@ -73,7 +73,7 @@ class FrameScan:
         self.queue.watch = watch
         connection = _Connection()
         connection.in_flight, connection.inline = self.queue, passing is not None
-        connection.heads = SimpleNamespace(table=heads)
+        connection.pass_cache = SimpleNamespace(table=beginnings)
         connection.followed = 0
         self.connection = connection
         self._halves = [_Half(), _Half()]

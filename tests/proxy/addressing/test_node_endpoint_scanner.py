@@ -9,7 +9,12 @@ from typing import Any
 import pytest
 from barnabas import decoder
 from barnabas.decoder import facts
-from barnabas.proxy.addressing.node_endpoint_scanner import PlainTail, Tail, blind, ends_clean
+from barnabas.proxy.addressing.node_endpoint_scanner import (
+    NodeEndpointScanner,
+    PlainNodeEndpointScanner,
+    ends_clean,
+    neutralize_endpoints,
+)
 from barnabas.proxy.interception.frame_editor import ENDPOINT_LIMIT, broker_addresses, names_brokers, produce_acks
 from harness import wire
 from harness.examples import times
@@ -62,13 +67,13 @@ def test_the_endpoints_are_found_wherever_the_frame_is_cut(key: int, version: in
     frame = response(key, version, two(rack), topics=2)
     places = set()
     for cut in range(len(frame)):
-        tail = Tail(key, version)
+        tail = NodeEndpointScanner(key, version)
         place = tail.feed(frame[:cut])
         if place < 0:
             place = cut + tail.feed(frame[cut:])
         places.add(place)
     (place,) = places
-    changed = blind(frame[place:], tail.tagged)
+    changed = neutralize_endpoints(frame[place:], tail.tagged)
     assert changed is not None
     told = decoder.decode_response(frame[:place] + changed, api_key=key, api_version=version)
     seen = list(broker_addresses(told))
@@ -89,9 +94,9 @@ def test_the_endpoints_are_found_wherever_the_frame_is_cut(key: int, version: in
 @pytest.mark.parametrize(("key", "version"), BULK)
 def test_a_response_without_endpoints_stays_as_it_is(key: int, version: int) -> None:
     frame = response(key, version, [])
-    tail = Tail(key, version)
+    tail = NodeEndpointScanner(key, version)
     place = tail.feed(frame)
-    assert place > 0 and blind(frame[place:], tail.tagged) is None
+    assert place > 0 and neutralize_endpoints(frame[place:], tail.tagged) is None
 
 
 @times(4)
@@ -146,7 +151,7 @@ def test_the_accelerator_follows_any_bytes_alike(
 ) -> None:
     if sound:
         data = response(*which, two("r") if data[:1] < b"\x02" else [], data, topics=len(data) % 3)
-    walks = Tail(*which), PlainTail(*which)
+    walks = NodeEndpointScanner(*which), PlainNodeEndpointScanner(*which)
     for size, skips in [*parts, (len(data), False)]:
         if skips and all(walk.skipping for walk in walks):
             size = min(size, *(walk.skipping - 1 for walk in walks), len(data))
@@ -163,13 +168,13 @@ def test_the_accelerator_follows_any_bytes_alike(
 @times(3)
 @given(st.binary(max_size=300), st.sampled_from(BULK), st.integers(0, 300))
 def test_any_bytes_may_come(data: bytes, which: tuple[int, int], cut: int) -> None:
-    tail = Tail(*which)
+    tail = NodeEndpointScanner(*which)
     place = tail.feed(data[:cut])
     if place < 0:
         place = tail.feed(data[cut:])
     if place >= 0:
         try:
-            changed = blind(data[place:], tail.tagged)
+            changed = neutralize_endpoints(data[place:], tail.tagged)
         except ValueError:
             return
         assert changed is None or len(changed) == len(data) - place

@@ -1,4 +1,4 @@
-"""A skeleton says what the whole message says, but for its records; and it is there before they are."""
+"""A header prefix says what the whole message says, but for its records; and it is there before they are."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from barnabas.decoder.plan import plan
 from barnabas.decoder.project import reader
 from barnabas.decoder.records import Record, encode_batch
 from barnabas.proxy.accelerator import native
-from barnabas.proxy.interception.header_prefix import Skeleton, asked_paths, fleshed
+from barnabas.proxy.interception.header_prefix import HeaderPrefix, asked_paths, may_have_records
 from harness.wire import with_size
 
 PRODUCE, FETCH, SHARE_FETCH = (facts.api_key(name) for name in ("Produce", "Fetch", "ShareFetch"))
@@ -22,7 +22,7 @@ CASES = [("request", PRODUCE, v) for v in facts.api(PRODUCE).versions.every()] +
     for v in facts.api(key).versions.every()
 ]
 OPEN = ("records", "acquired_records", "node_endpoints")
-"""What a skeleton leaves out."""
+"""What a prefix leaves out."""
 
 
 def without_records(value: Any) -> Any:
@@ -66,27 +66,27 @@ def message(chance: random.Random, kind: str, key: int, version: int, parts: int
 def test_it_says_the_same(kind: str, key: int, version: int, parts: int) -> None:
     chance = random.Random(version * 10 + parts)
     data, fields = message(chance, kind, key, version, parts)
-    skeleton = Skeleton(kind, key, version)
+    prefix = HeaderPrefix(kind, key, version)
     at = 0
     while at < len(data):
         step = chance.choice((1, 2, 7, 90, 2000))
         at += step
-        if skeleton.feed(data[at - step : at]):
+        if prefix.feed(data[at - step : at]):
             break
-    assert skeleton.frame and not skeleton.failed
+    assert prefix.frame and not prefix.failed
     assert at - step < len(data) - 60  # the last batch need not have come
     found = (
-        decoder.decode_request(skeleton.frame[4:])
+        decoder.decode_request(prefix.frame[4:])
         if kind == "request"
-        else decoder.decode_response(skeleton.frame[4:], api_key=key, api_version=version)
+        else decoder.decode_response(prefix.frame[4:], api_key=key, api_version=version)
     )
     assert without_records(found.to_dict()) == without_records(fields)
 
 
 def test_what_has_none() -> None:
-    assert fleshed("request", PRODUCE, 9) and fleshed("response", FETCH, 4) and not fleshed("response", PRODUCE, 9)
-    assert not fleshed("request", PRODUCE, 99)
-    share = Skeleton("response", SHARE_FETCH, 1)
+    assert may_have_records("request", PRODUCE, 9) and may_have_records("response", FETCH, 4) and not may_have_records("response", PRODUCE, 9)
+    assert not may_have_records("request", PRODUCE, 99)
+    share = HeaderPrefix("response", SHARE_FETCH, 1)
     frame = decoder.encode_response(SHARE_FETCH, 1, {"responses": []}, correlation_id=1)
     assert not share.feed(with_size(frame)) and share.failed
 
@@ -99,7 +99,7 @@ def in_c(kind: str, key: int, version: int, data: bytes) -> Any:
 
 def prefix_of(kind: str, key: int, version: int, data: bytes) -> bytes | None:
     """What Python makes of the beginning of a frame; None if it has no prefix, or not yet."""
-    prefix = Skeleton(kind, key, version)
+    prefix = HeaderPrefix(kind, key, version)
     return prefix.frame if prefix.feed(data) else None
 
 
@@ -122,12 +122,12 @@ def test_the_accelerator_makes_the_same(kind: str, key: int, version: int) -> No
 
 @pytest.mark.parametrize("seed", range(30))
 def test_any_bytes(seed: int) -> None:
-    """It never raises, and a skeleton that it gives is a frame."""
+    """It never raises, and a prefix that it gives is a frame."""
     chance = random.Random(seed)
     kind, key, version = chance.choice(CASES)
     data = bytearray(message(chance, kind, key, version, 2)[0])
     for _ in range(chance.randrange(1, 4)):
         data[chance.randrange(4, min(len(data), 120))] = chance.randrange(256)
-    skeleton = Skeleton(kind, key, version)
-    if skeleton.feed(data):
-        assert int.from_bytes(skeleton.frame[:4], "big") == len(skeleton.frame) - 4
+    prefix = HeaderPrefix(kind, key, version)
+    if prefix.feed(data):
+        assert int.from_bytes(prefix.frame[:4], "big") == len(prefix.frame) - 4

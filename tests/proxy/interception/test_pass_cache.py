@@ -14,7 +14,7 @@ from barnabas.plugins.book import RuleBook
 from barnabas.plugins.rules import Rule
 from barnabas.proxy.events import RuleHit
 from barnabas.proxy.interception import pass_cache
-from barnabas.proxy.interception.pass_cache import Heads
+from barnabas.proxy.interception.pass_cache import PassCache
 from harness import wire
 from harness.testbed import Testbed
 from harness.wire import with_size
@@ -79,7 +79,7 @@ def test_what_passes_concerns_no_rule(match: str) -> None:
     learned = [{"name": name, "topic_id": IDS[name]} for name in "ab"]
     brokers = decoder.encode_response(3, 12, {"topics": learned}, correlation_id=1)
     topics.learn(Exchange(api_key=3, api_version=12, response=brokers, state=decoder.State.PAIRED))
-    heads = Heads()
+    cache = PassCache()
     passed = 0
     for number in range(1500):
         frame = request(chance)
@@ -88,21 +88,21 @@ def test_what_passes_concerns_no_rule(match: str) -> None:
         if exchange.api_key not in book.interest():
             continue
         data = with_size(frame)
-        known = pass_cache.known_head(heads.table, data, 0, len(data), len(frame), int.from_bytes(frame[:4], "big"))
+        known = pass_cache.known_head(cache.table, data, 0, len(data), len(frame), int.from_bytes(frame[:4], "big"))
         concerned = book.concerns(exchange)
         if known in (pass_cache.ANSWERED, pass_cache.SILENT):
             passed += 1
             assert not concerned
             assert (known == pass_cache.SILENT) == (exchange.api_key == PRODUCE and exchange.request_message["acks"] == 0)
         elif not concerned and number % 3 == 0:
-            heads._wait = 0  # as often as possible
-            heads.keep(exchange, book)
+            cache._wait = 0  # as often as possible
+            cache.keep(exchange, book)
     assert passed > 5
 
 
 def test_a_fetch_that_has_to_be_changed_never_passes() -> None:
     """Where a rule asks for topics: only requests outside of sessions do, and only those that say so alike."""
-    book, heads = RuleBook([Rule.of("api == Fetch and topic == b", delay="1ms")]), Heads()
+    book, cache = RuleBook([Rule.of("api == Fetch and topic == b", delay="1ms")]), PassCache()
     sessions = (0, 0), (5, 3), (5, -1), (0, -1), (0, 4)
 
     def fetch(session: int, epoch: int) -> tuple[Exchange, bytes]:
@@ -114,11 +114,11 @@ def test_a_fetch_that_has_to_be_changed_never_passes() -> None:
     def passes(session: int, epoch: int) -> bool:
         frame = fetch(session, epoch)[1]
         data = with_size(frame)
-        return pass_cache.known_head(heads.table, data, 0, len(data), len(frame), FETCH << 16 | 12) == pass_cache.ANSWERED
+        return pass_cache.known_head(cache.table, data, 0, len(data), len(frame), FETCH << 16 | 12) == pass_cache.ANSWERED
 
     for each in sessions:
-        heads.clear()
-        heads.keep(fetch(*each)[0], book)
+        cache.clear()
+        cache.keep(fetch(*each)[0], book)
         # Kafka's FetchMetadata: -1 is the final epoch, and session 0 none.
         assert [other for other in sessions if passes(*other)] == ([each] if each[1] == -1 or each == (0, 4) else [])
 

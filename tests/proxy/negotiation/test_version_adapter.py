@@ -81,7 +81,7 @@ class Bed:
 
     def speaks(self, dialect: Scripted | Stacked) -> socket.socket:
         """A client whose connection has this dialect."""
-        self.relay.spoken.make = lambda connection: dialect
+        self.relay.version_negotiation.make = lambda connection: dialect
         return self.testbed.client(self.address)
 
     def events(self) -> str:

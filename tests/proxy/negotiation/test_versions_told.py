@@ -15,7 +15,7 @@ from barnabas.plugins.versions.pretence import offers
 from barnabas.plugins.versions.profile import Profile
 from barnabas.proxy.events import Event, NotHonoured, OffersLearned
 from barnabas.proxy.negotiation.api_versions_probe import ABOUT
-from barnabas.proxy.negotiation.version_negotiation import Spoken, VersionsConfig
+from barnabas.proxy.negotiation.version_negotiation import VersionNegotiation, VersionsConfig
 from barnabas.proxy.timers import Timers
 from barnabas.ui.cli.failure import Failure
 from barnabas.ui.cli.proxy_versions import config
@@ -261,7 +261,7 @@ def test_behind_a_login_the_client_asks_itself(end: str, lost: int, release: str
     """Where only the client's connection can ask, one that cannot say takes that connection with it; what is heard on it
     lets the client go on."""
     relay: Any = Relay()
-    spoken = Spoken(relay, VersionsConfig(translate=True).settings())
+    spoken = VersionNegotiation(relay, VersionsConfig(translate=True).settings())
 
     def begin() -> Any:
         connection: Any = Asked(relay)
@@ -277,7 +277,7 @@ def test_behind_a_login_the_client_asks_itself(end: str, lost: int, release: str
     assert [event.release for event in relay.events] == [release]
     assert isinstance(begin().dialect, Translating)
 
-    spoken = Spoken(relay, VersionsConfig(translate=True).settings())
+    spoken = VersionNegotiation(relay, VersionsConfig(translate=True).settings())
     connection = begin()
     assert connection.dialect.begin(went.append)
     ranges = [{"api_key": key, "min_version": low, "max_version": high} for key, (low, high) in NEWEST.offered.items()]

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 
-from barnabas.proxy.processes.shared_counters import SLOTS, Tally
+from barnabas.proxy.processes.shared_counters import SLOTS, SharedCounters
 from barnabas.proxy.processes.worker_shared_state import Board
 
 EACH = 300
 
 
-def tally(board: Board, worker: int) -> Tally:
-    return Tally(board.tally, worker, board.locked)
+def tally(board: Board, worker: int) -> SharedCounters:
+    return SharedCounters(board.tally, worker, board.locked)
 
 
 def test_processes_count_together() -> None:

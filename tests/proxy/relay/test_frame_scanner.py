@@ -26,7 +26,7 @@ from barnabas.plugins.rules import Rule
 from barnabas.proxy.accelerator import native
 from barnabas.proxy.interception import response_interest
 from barnabas.proxy.interception.api_version_bitmap import api_version_bitmap
-from barnabas.proxy.interception.response_interest import Keeping
+from barnabas.proxy.interception.response_interest import ResponseInterest
 from barnabas.proxy.relay.correlation import PlainQueue
 from harness.frame_scan import MOST, FrameScan
 from harness.slices import thin
@@ -65,7 +65,7 @@ def heartbeat(number: int) -> bytes:
 
 KEPT_KEYS = frozenset({PRODUCE, FETCH, HEARTBEAT})
 KEPT = api_version_bitmap(key << 16 | version for key in KEPT_KEYS for version in range(20))
-LATE = Keeping(RuleBook([Rule.of("api in {Produce, Fetch, Heartbeat} and err", drop="response")]), frozenset(), 40)
+LATE = ResponseInterest(RuleBook([Rule.of("api in {Produce, Fetch, Heartbeat} and err", drop="response")]), frozenset(), 40)
 
 
 @needs_native
@@ -182,7 +182,7 @@ def test_responses_to_kept_requests(seed: int) -> None:
     ways = {key: tuple(response_interest.way(key, version, wanted) for version in range(18)) for key, _ in parts}
     quiet = tuple(ways.get(key) for key in range(max(ways) + 1))
     passed = stopped = 0
-    scan = FrameScan(passing=KEPT, rules=SimpleNamespace(selection=KEPT, quiet=quiet, bones=((), ())))  # type: ignore[arg-type]
+    scan = FrameScan(passing=KEPT, rules=SimpleNamespace(selection=KEPT, quiet=quiet, prefix_readers=((), ())))  # type: ignore[arg-type]
     for number in range(600):
         key, version = chance.choice(parts)
         while scan.queue:

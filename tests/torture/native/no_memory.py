@@ -37,10 +37,10 @@ from barnabas.decoder.records import Record, encode_batch
 from barnabas.plugins.book import RuleBook
 from barnabas.plugins.rules import Rule
 from barnabas.proxy.accelerator import native
-from barnabas.proxy.addressing.node_endpoint_scanner import Tail
+from barnabas.proxy.addressing.node_endpoint_scanner import NodeEndpointScanner
 from barnabas.proxy.interception.api_version_bitmap import api_version_bitmap
 from barnabas.proxy.interception.header_prefix import asked_paths
-from barnabas.proxy.interception.response_interest import Keeping
+from barnabas.proxy.interception.response_interest import ResponseInterest
 from barnabas.proxy.ring.reader import RingReader
 from barnabas.proxy.ring.ring import CHUNK, NONE, Kind, Ring, RingWriter
 from harness.frame_scan import FrameScan
@@ -139,7 +139,7 @@ def header_prefixes() -> tuple[Step, Callable[[], Any]]:
 
 def keeping_requests() -> tuple[Step, Callable[[], Any]]:
     """A chunk of requests that are kept; then the chunk of their responses."""
-    rules = Keeping(RuleBook([Rule.of("(api == Heartbeat or api == Produce) and err", delay="1ms")]), frozenset(), 40)
+    rules = ResponseInterest(RuleBook([Rule.of("(api == Heartbeat or api == Produce) and err", delay="1ms")]), frozenset(), 40)
     asked = b"".join([beat(n) for n in range(20)] + [produce(n, 9000) for n in range(20, 24)])
     answers = b"".join(
         with_size(decoder.encode_response(HEARTBEAT, 4, {"throttle_time_ms": n % 3}, correlation_id=n)) for n in range(20)
@@ -200,7 +200,7 @@ def queueing() -> tuple[Step, Callable[[], Any]]:
 
 def following_a_tail() -> tuple[Step, Callable[[], Any]]:
     body = decoder.encode_response(FETCH, 16, {"responses": [{"partitions": [{"records": batch()}]}]}, correlation_id=1)
-    return lambda: Tail(FETCH, 16).feed(memoryview(body)), nothing
+    return lambda: NodeEndpointScanner(FETCH, 16).feed(memoryview(body)), nothing
 
 
 def tracked(counting: bool) -> tuple[Any, Any, bytearray, array[int], list[tuple[int, bytes]]]:

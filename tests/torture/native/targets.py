@@ -33,10 +33,10 @@ from barnabas.decoder.project import reader
 from barnabas.plugins.book import RuleBook
 from barnabas.plugins.rules import Rule
 from barnabas.proxy.accelerator import native
-from barnabas.proxy.addressing.node_endpoint_scanner import PlainTail, Tail
+from barnabas.proxy.addressing.node_endpoint_scanner import NodeEndpointScanner, PlainNodeEndpointScanner
 from barnabas.proxy.interception.api_version_bitmap import api_version_bitmap
-from barnabas.proxy.interception.header_prefix import Skeleton, asked_paths
-from barnabas.proxy.interception.response_interest import Keeping
+from barnabas.proxy.interception.header_prefix import HeaderPrefix, asked_paths
+from barnabas.proxy.interception.response_interest import ResponseInterest
 from harness.frame_scan import FrameScan
 from torture.decoder.mutate import mutated
 
@@ -66,7 +66,7 @@ def skeletons(data: bytes) -> Any:
     kind, key, version, frame = chosen(data)
     of = plan(kind, key, version)
     made = native.header_prefix(reader(of, asked_paths(of)), of.header_version, kind == "request", frame)
-    prefix = Skeleton(kind, key, version)
+    prefix = HeaderPrefix(kind, key, version)
     assert made == (prefix.frame if prefix.feed(frame) else None), "not what Python makes"
     return made
 
@@ -80,9 +80,9 @@ def bodies(data: bytes) -> Any:
 
 
 @cache
-def _rules() -> Keeping:
+def _rules() -> ResponseInterest:
     rule = Rule.of("(api == Heartbeat or api == Produce or api == Fetch) and (err or latency > 5s)", delay="1ms")
-    return Keeping(RuleBook([rule]), frozenset(), 40)
+    return ResponseInterest(RuleBook([rule]), frozenset(), 40)
 
 
 def streams(data: bytes) -> Any:
@@ -105,7 +105,7 @@ def tails(data: bytes) -> Any:
     key, version = bulk[data[0] % len(bulk)] if data else bulk[0]
     step, frame = (data[1] if len(data) > 1 else 0) + 1, data[2:]
     found = []
-    for tail in (Tail(key, version), PlainTail(key, version)):
+    for tail in (NodeEndpointScanner(key, version), PlainNodeEndpointScanner(key, version)):
         place = -1
         for at in range(0, len(frame), step):
             place = tail.feed(memoryview(frame)[at : at + step])
