@@ -8,7 +8,7 @@ from datetime import tzinfo
 
 from .. import facts
 from ..records import codecs
-from . import fields, literals, paths, syntax, tree
+from . import fields, literals, paths, tree
 from .errors import FilterError, nearest
 from .fields import NUMBERS, Field, Kind, Need, Scope
 from .paths import Path
@@ -25,7 +25,7 @@ _WHOLE = re.compile(r"[+-]?\d{1,20}")
 _I64 = 1 << 63
 
 
-def check(node: syntax.Node, text: str, zone: tzinfo | None = None) -> tree.Node:
+def check(node: tree.Written, text: str, zone: tzinfo | None = None) -> tree.Node:
     """The meaning of a filter; FilterError for names and values that do not fit.
 
     `zone`: of times without an offset; None: the local zone.
@@ -46,26 +46,26 @@ class _Checker:
     def __init__(self, text: str, zone: tzinfo | None) -> None:
         self.text, self.zone = text, zone
 
-    def error(self, message: str, at: syntax.Node | syntax.Word | syntax.Range | syntax.Several) -> FilterError:
+    def error(self, message: str, at: tree.Written | tree.Word | tree.Range | tree.Several) -> FilterError:
         return FilterError(message, self.text, at.start, at.end)
 
-    def node(self, node: syntax.Node) -> tree.Node:
-        if isinstance(node, syntax.Comparison):
+    def node(self, node: tree.Written) -> tree.Node:
+        if isinstance(node, tree.Comparison):
             return self.bare(node)
-        if isinstance(node, syntax.Text):
+        if isinstance(node, tree.Text):
             if not node.word.text:
                 raise self.error("an empty text is in everything", node)
             return tree.Search(node.word.text, node.start, node.end)
-        if isinstance(node, syntax.Quantified):
+        if isinstance(node, tree.Quantified):
             return self.quantified(node)
-        if isinstance(node, syntax.Not):
+        if isinstance(node, tree.Not):
             return tree.Not(self.node(node.term), node.start, node.end)
         terms = tuple(self.node(term) for term in node.terms)
-        if isinstance(node, syntax.Or):
+        if isinstance(node, tree.Or):
             return tree.Or(terms, node.start, node.end)
         return _together(terms, node)
 
-    def bare(self, node: syntax.Comparison) -> tree.Node:
+    def bare(self, node: tree.Comparison) -> tree.Node:
         test = self.test(node)
         if not isinstance(test.field, Path):
             return test
@@ -73,7 +73,7 @@ class _Checker:
             raise self.error(f"{test.field.name} has many values: put the test into any(...) or all(...)", node.field)
         return tree.Some(test, node.start, node.end) if test.negated else test
 
-    def quantified(self, node: syntax.Quantified) -> tree.Node:
+    def quantified(self, node: tree.Quantified) -> tree.Node:
         test = self.test(node.comparison, zero_asks=False)
         if not (isinstance(test.field, Path) or test.field.many):
             raise self.error(
@@ -84,7 +84,7 @@ class _Checker:
             return tree.Every(test, node.start, node.end)
         return tree.Some(test, node.start, node.end) if test.negated else test
 
-    def field(self, word: syntax.Word) -> Field | Path:
+    def field(self, word: tree.Word) -> Field | Path:
         field = fields.lookup(word.text)
         if field is not None:
             return field
@@ -118,7 +118,7 @@ class _Checker:
         what = f"no version of any API has {wrong[:60]!r}"
         return f"{what} in {side}.{good[:-1]}{near}" if good else f"{what} in its {paths.SIDES[side.lower()]}{near}"
 
-    def test(self, node: syntax.Comparison, zero_asks: bool = True) -> Test:
+    def test(self, node: tree.Comparison, zero_asks: bool = True) -> Test:
         field = self.field(node.field)
         op = Op(node.operator) if node.operator else Op.TRUE
         value: tree.Value = None
@@ -132,7 +132,7 @@ class _Checker:
                 op, value, negated = Op.TRUE, None, not negated
         return Test(field, op, value, negated, node.start, node.end)
 
-    def fits(self, field: Field | Path, op: Op, node: syntax.Comparison) -> None:
+    def fits(self, field: Field | Path, op: Op, node: tree.Comparison) -> None:
         """Whether a field's kind has this operator."""
         kind = field.kind
         if kind is Kind.STRUCT:
@@ -144,11 +144,11 @@ class _Checker:
         if op in tree.ON_TEXT and kind not in _TEXTS:
             raise self.error(f"{op} works on texts and names, and {field.name} is {_a(kind)}", node)
 
-    def value(self, field: Field | Path, op: Op, value: syntax.Word | syntax.Range | syntax.Several) -> tree.Value:
+    def value(self, field: Field | Path, op: Op, value: tree.Word | tree.Range | tree.Several) -> tree.Value:
         if op is Op.IN:
-            items = value.items if isinstance(value, syntax.Several) else (value,)
+            items = value.items if isinstance(value, tree.Several) else (value,)
             return tuple(self.item(field, item) for item in items)
-        assert isinstance(value, syntax.Word)
+        assert isinstance(value, tree.Word)
         if op is Op.MATCHES:
             try:
                 return pattern(value.text)
@@ -162,7 +162,7 @@ class _Checker:
                 return self.other(field, other, value)
         return self.scalar(field, value)
 
-    def other(self, field: Field | Path, other: Field, word: syntax.Word) -> tree.FieldValue:
+    def other(self, field: Field | Path, other: Field, word: tree.Word) -> tree.FieldValue:
         if (
             other.many
             or other.kind not in NUMBERS
@@ -171,8 +171,8 @@ class _Checker:
             raise self.error(f"{field.name} ({field.kind}) cannot be compared with {other.name} ({other.kind})", word)
         return tree.FieldValue(other)
 
-    def item(self, field: Field | Path, item: syntax.Word | syntax.Range) -> tree.Scalar | tree.Span:
-        if isinstance(item, syntax.Word):
+    def item(self, field: Field | Path, item: tree.Word | tree.Range) -> tree.Scalar | tree.Span:
+        if isinstance(item, tree.Word):
             return self.scalar(field, item)
         if field.kind not in NUMBERS and field.kind not in _NAMED:
             raise self.error(f"{field.name} is {_a(field.kind)}, which has no ranges: use a set, {{A, B}}", item)
@@ -185,7 +185,7 @@ class _Checker:
             raise self.error("nothing is in this range: it goes from the lower value to the higher", item)
         return tree.Span(low, high)
 
-    def scalar(self, field: Field | Path, word: syntax.Word) -> tree.Scalar:
+    def scalar(self, field: Field | Path, word: tree.Word) -> tree.Scalar:
         kind, text = field.kind, word.text
         if kind is Kind.TEXT:
             return text + word.unit
@@ -213,7 +213,7 @@ class _Checker:
             return identity
         return self.time(word) if kind is Kind.TIME else self.number(field, word)
 
-    def named(self, field: Field | Path, word: syntax.Word) -> int:
+    def named(self, field: Field | Path, word: tree.Word) -> int:
         text, names = word.text, names_of(field.kind)
         if _WHOLE.fullmatch(text):
             return int(self.bounded(int(text), word))
@@ -223,7 +223,7 @@ class _Checker:
         hint = f"; {field.name} alone asks for any" if text.lower() == "any" and field.kind is Kind.ERROR else ""
         raise self.error(f"no {field.kind} is called {text[:60]!r}{nearest(text, names)}{hint}", word)
 
-    def number(self, field: Field | Path, word: syntax.Word) -> int | float:
+    def number(self, field: Field | Path, word: tree.Word) -> int | float:
         kind = field.kind
         found = literals.number(word.text, word.unit)
         if found is None:
@@ -243,12 +243,12 @@ class _Checker:
             value = int(value)
         return self.bounded(value, word)
 
-    def bounded(self, value: int | float, word: syntax.Word) -> int | float:
+    def bounded(self, value: int | float, word: tree.Word) -> int | float:
         if not -_I64 <= value < _I64:
             raise self.error("so large a number is nowhere (64 bits)", word)
         return value
 
-    def time(self, word: syntax.Word) -> int | literals.Clock:
+    def time(self, word: tree.Word) -> int | literals.Clock:
         of_day = literals.clock(word.text)
         if of_day is not None:
             return of_day
@@ -280,7 +280,7 @@ def _positive(node: tree.Node) -> bool:
     return isinstance(node, tree.And | tree.Or) and any(map(_positive, node.terms))
 
 
-def _together(terms: Iterable[tree.Node], node: syntax.And) -> tree.Node:
+def _together(terms: Iterable[tree.Node], node: tree.And[tree.Written]) -> tree.Node:
     """A conjunction, its tests about topic-partitions joined so that one topic-partition must pass all of them."""
     flat: list[tree.Node] = []
     for term in terms:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from .errors import FilterError
 from .lexer import Token, TokenKind, tokens
 from .literals import UNITS
-from .syntax import And, Comparison, Node, Not, Or, Quantified, Range, Several, Text, Word
+from .tree import And, Comparison, Not, Or, Quantified, Range, Several, Text, Word, Written
 
 MAX_DEPTH = 50
 """How deep parentheses and ``not`` may stand within each other."""
@@ -26,7 +26,7 @@ NEGATED = {"!=": "==", "!~": "~"}
 KEYWORDS = frozenset({*WORDS, "and", "or", "not", "in", "any", "all"})
 
 
-def parse(text: str) -> Node:
+def parse(text: str) -> Written:
     """The tree of a filter; FilterError says what is wrong where."""
     return _Parser(text).whole()
 
@@ -59,7 +59,7 @@ class _Parser:
     def shown(self, token: Token) -> str:
         return "the end" if token.kind is TokenKind.END else repr(self.text[token.start : token.end][:60])
 
-    def whole(self) -> Node:
+    def whole(self) -> Written:
         if self.ended:
             raise self.error("the filter is empty; try: api == Produce and err != 0", self.token)
         node = self.either()
@@ -68,14 +68,14 @@ class _Parser:
             raise self.error(f"{self.shown(self.token)} does not belong here; {hint}", self.token)
         return node
 
-    def either(self) -> Node:
+    def either(self) -> Written:
         terms = [self.both()]
         while self.token.is_word("or") or self.token.is_sign("||"):
             self.take()
             terms.append(self.both())
         return terms[0] if len(terms) == 1 else Or(tuple(terms), terms[0].start, terms[-1].end)
 
-    def both(self) -> Node:
+    def both(self) -> Written:
         terms = [self.negation()]
         while self.token.is_word("and") or self.token.is_sign("&&"):
             self.take()
@@ -87,7 +87,7 @@ class _Parser:
         if self.depth > MAX_DEPTH:
             raise self.error(f"more than {MAX_DEPTH} levels of parentheses and not", token)
 
-    def negation(self) -> Node:
+    def negation(self) -> Written:
         token = self.token
         if token.is_word("not") or token.is_sign("!"):
             self.deeper(self.take())
@@ -123,7 +123,7 @@ class _Parser:
             raise self.error(f"expected ) and not {self.shown(wrong)}", wrong)
         return self.take().end
 
-    def test(self) -> Node:
+    def test(self) -> Written:
         token = self.take()
         if token.kind is TokenKind.STRING:
             word = Word(token.value, True, token.start, token.end)

@@ -1,6 +1,7 @@
-"""What a filter means: fields looked up, values typed. The one tree that every back end reads.
+"""The two trees of a filter: as it was written (`Written`, from the parser), and what it means (`Node`, from `check`): fields
+looked up, values typed. `Node` is the one that every back end reads; both have the same `Not`, `And` and `Or`.
 
-Immutable. A `Test` is true of an exchange if any of the field's values passes (a single-valued field has one or none);
+Immutable; nodes know their place. A `Test` is true of an exchange if any of the field's values passes (a single-valued field has one or none);
 `negated` is the opposite of that. Within `Pairs`, tests are about one topic-partition at a time.
 """
 
@@ -8,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, TypeVar, Union
 
 from .literals import Clock, Endpoint
 from .patterns import Pattern
@@ -16,6 +17,107 @@ from .patterns import Pattern
 if TYPE_CHECKING:
     from .fields import Field
     from .paths import Path
+
+
+Term = TypeVar("Term")
+
+
+@dataclass(frozen=True, slots=True)
+class Not(Generic[Term]):
+    term: Term
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class And(Generic[Term]):
+    terms: tuple[Term, ...]
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Or(Generic[Term]):
+    terms: tuple[Term, ...]
+    start: int
+    end: int
+
+
+# as it was written
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """A name, a value or a text. `unit` is a unit that stood apart from its number, as in ``50 ms``."""
+
+    text: str
+    quoted: bool
+    start: int
+    end: int
+    unit: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """``low..high``, both ends within."""
+
+    low: Word
+    high: Word
+
+    @property
+    def start(self) -> int:
+        return self.low.start
+
+    @property
+    def end(self) -> int:
+        return self.high.end
+
+
+@dataclass(frozen=True, slots=True)
+class Several:
+    """``{a, b, 1..3}``"""
+
+    items: tuple[Word | Range, ...]
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """A field alone (`operator` is ``""``) or compared. Operators: ``== < <= > >= ~ contains startswith endswith in``;
+    `negated` for ``!=``, ``!~`` and ``not in``."""
+
+    field: Word
+    operator: str
+    negated: bool
+    value: Word | Range | Several | None
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Quantified:
+    """``any(...)`` or ``all(...)`` around one comparison."""
+
+    every: bool
+    comparison: Comparison
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A text alone: search for it everywhere."""
+
+    word: Word
+    start: int
+    end: int
+
+
+Written = Union[Comparison, Quantified, Text, "Not[Written]", "And[Written]", "Or[Written]"]
+
+
+# what it means
 
 
 class Op(StrEnum):
@@ -108,25 +210,4 @@ class Pairs:
     end: int
 
 
-@dataclass(frozen=True, slots=True)
-class Not:
-    term: Node
-    start: int
-    end: int
-
-
-@dataclass(frozen=True, slots=True)
-class And:
-    terms: tuple[Node, ...]
-    start: int
-    end: int
-
-
-@dataclass(frozen=True, slots=True)
-class Or:
-    terms: tuple[Node, ...]
-    start: int
-    end: int
-
-
-Node = Test | Every | Some | Search | Pairs | Not | And | Or
+Node = Union[Test, Every, Some, Search, Pairs, "Not[Node]", "And[Node]", "Or[Node]"]

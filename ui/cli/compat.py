@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from enum import StrEnum
 from pathlib import Path
@@ -15,7 +14,7 @@ from ...decoder.compat import ClientReport, Reason, Report, Verdict, report
 from ..tui.safe import visible
 from .clients_seen import watch
 from .compat_pages import counted, html, markdown, often_when, seen_when
-from .failure import Failure
+from .failure import Failure, write_text
 from .local import Local
 from .versions import identity, terminal, who
 
@@ -64,12 +63,12 @@ def compat(
     if as_json:
         typer.echo(json.dumps(_as_dict(found)))
     if html_file is not None:
-        _write(html_file, html(found))
+        write_text(html_file, html(found))
     if md_file is not None:
         if str(md_file) == "-":
             typer.echo(markdown(found), nl=False)
         else:
-            _write(md_file, markdown(found))
+            write_text(md_file, markdown(found))
     if not as_json and str(md_file) != "-":
         _print(terminal(), found)
     for note in notes:
@@ -77,14 +76,6 @@ def compat(
     limit = {FailOn.BREAKS: Verdict.BREAKS, FailOn.MAY_BREAK: Verdict.MAY_BREAK}
     if fail_on is not None and found.worst >= limit[fail_on]:
         raise typer.Exit(1)
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
-            file.write(text)
-    except OSError as error:
-        raise Failure(f"{path} cannot be written: {error.strerror or error}") from None
 
 
 def _print(console: Console, found: Report) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Callable
 from enum import StrEnum
@@ -17,7 +16,7 @@ from ...captures.diffing import Difference, Kind, Level, Report, compare
 from ...captures.exporting.text import json_visible
 from ..tui.safe import visible
 from .diff_page import html
-from .failure import Failure
+from .failure import Failure, write_text
 from .versions import terminal
 
 if TYPE_CHECKING:
@@ -76,7 +75,7 @@ def diff(
     if as_json:
         typer.echo(json_visible(json.dumps(report.to_dict(), ensure_ascii=False)))
     if html_file is not None:
-        _write(html_file, html(report, GROUPS[by], everything))
+        write_text(html_file, html(report, GROUPS[by], everything))
     if not as_json:
         _print(terminal(), report, by, everything)
     if fail_on is not None and report.worst >= Level[fail_on.name]:
@@ -101,14 +100,6 @@ def _compare(a: Path, b: Path) -> Report:
     finally:
         for capture in opened:
             capture.close()
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
-            file.write(text)
-    except OSError as error:
-        raise Failure(f"{path} cannot be written: {error.strerror or error}") from None
 
 
 def _print(console: Console, report: Report, by: By, everything: bool) -> None:

@@ -12,7 +12,6 @@ from typing import Annotated, Any
 
 import typer
 
-from ...captures import NotACapture
 from ...captures.exporting.text import json_visible
 from ...captures.happenings import Happenings
 from ...decoder import ExchangeDone
@@ -22,6 +21,7 @@ from ..tui.safe import visible
 from .failure import Failure
 from .finding_lines import counted, in_one_line, indented, plain_or_colours, print_finding, tally
 from .local import Local
+from .opening import cannot_read
 from .progress import Progress
 from .signals import stopping_on_signals
 
@@ -159,14 +159,8 @@ class _Look:
 
 def _open(path: Path) -> Happenings:
     """Raises Failure with the next step if there is no capture."""
-    try:
+    with cannot_read(path):
         return Happenings(path)
-    except NotACapture as error:
-        raise Failure(visible(str(error))) from None
-    except FileNotFoundError:
-        raise Failure(f"{visible(str(path))} does not exist; recordings are made by: barnabas proxy --record DIR") from None
-    except OSError as error:
-        raise Failure(f"{visible(str(path))} cannot be read: {error.strerror or error}") from None
 
 
 def _whole(paths: list[Path], wanted: set[str], least: Severity, as_json: bool, injected: bool) -> list[Finding]:

@@ -9,16 +9,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from rich.segment import Segment
 from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.message import Message
-from textual.strip import Strip
 from textual.widgets import Input
 
-from .painted import Painted
+from .painted import Picture
 from .safe import fit, visible
 
 if TYPE_CHECKING:
@@ -92,14 +90,10 @@ class FilterInput(Input):
         self.post_message(FilterBar.Asked("history", step))
 
 
-class Hints(Painted):
+class Hints(Picture):
     """Below the filter: where it is wrong, and what could stand there."""
 
     DEFAULT_CSS = "Hints { height: auto; background: $panel; }"
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.lines: list[list[Cell]] = []
 
     def show(self, lines: list[list[Cell]]) -> None:
         """Other lines."""
@@ -111,12 +105,6 @@ class Hints(Painted):
 
     def get_content_height(self, container: object, viewport: object, width: int) -> int:
         return len(self.lines)
-
-    def render_line(self, y: int) -> Strip:
-        base = self.rich_style
-        cells = self.lines[y] if y < len(self.lines) else []
-        strip = Strip([Segment(text, base + self.palette.of(role)) for text, role in cells])
-        return strip.crop_extend(0, self.size.width, base)
 
 
 class FilterBar(Vertical):
