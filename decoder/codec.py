@@ -184,7 +184,11 @@ def decode_response(frame: bytes, *, api_key: int, api_version: int) -> Message:
         except DecodeError:
             pass  # some brokers answer the error in the version that was asked; if that fails too, its fault is told
     of = plan("response", api_key, api_version)
-    header, start = read_header("ResponseHeader", of.header_version, frame)
+    if len(frame) > 4 and not (of.header_version and frame[4]):
+        # The usual header, which has no tags, without a walk along its plan.
+        header, start = {"correlation_id": int.from_bytes(frame[:4], "big", signed=True)}, 5 if of.header_version else 4
+    else:
+        header, start = read_header("ResponseHeader", of.header_version, frame)
     return read_message(of, frame, start, header)
 
 

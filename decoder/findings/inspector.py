@@ -20,7 +20,7 @@ from .wording import times
 
 _BEGINNINGS = frozenset(map(facts.api_key, ("ApiVersions", "SaslHandshake", "SaslAuthenticate")))
 """What connections begin with: every detector of the API hears of it."""
-_MOST_KINDS = 1024
+_MOST_KINDS = 256
 """Of a connection, at most so many kinds of exchanges are known; a client may make up client ids."""
 _MOST_ROUTES = 1024
 """Pairs of API and version, of which a client may make up 2^32."""
