@@ -12,8 +12,9 @@ from ..records import RecordsError, compress
 from . import corrupt
 from .detector import Detector
 from .finding import Finding, Severity
-from .produced import PRODUCE, Bounded, Part, Produced, ProduceDetector
+from .produced import PRODUCE, Part, Produced, ProduceDetector
 from .scene import Link, Scene
+from .tallies import Recent
 from .wording import SECOND, number, size, some
 
 _HEADER = 61  # bytes of a batch in front of its records
@@ -61,7 +62,7 @@ class _Volume(ProduceDetector, ABC):
 
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
-        self._windows: Bounded[object, _Window] = Bounded(_CLIENTS)
+        self._windows: Recent[object, _Window] = Recent(_CLIENTS)
 
     def request(self, link: Link, exchange: Exchange) -> None:
         sent = self.reading.sent(exchange)
@@ -232,7 +233,7 @@ class Skew(ProduceDetector):
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
         # By client and topic: records by partition, and under -1 the batches.
-        self._counts: Bounded[tuple[object, str], Counter[int]] = Bounded(self.TOPICS)
+        self._counts: Recent[tuple[object, str], Counter[int]] = Recent(self.TOPICS)
 
     def request(self, link: Link, exchange: Exchange) -> None:
         sent = self.reading.sent(exchange)

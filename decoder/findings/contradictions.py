@@ -16,8 +16,9 @@ from . import odd_connections
 from .detector import Detector, Wanted
 from .finding import Finding, Severity
 from .mixed import VersionOfAnotherBroker
-from .offers import FETCH, METADATA, PRODUCE, Remembered
+from .offers import FETCH, METADATA, PRODUCE
 from .scene import Link, Scene
+from .tallies import Bounded
 
 INIT_PRODUCER_ID = facts.api_key("InitProducerId")
 SECOND = 1_000_000_000
@@ -86,15 +87,15 @@ class MetadataIgnored(Detector):
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
         # By client: when it was last told of a topic.
-        self._told: Remembered[tuple[str, str], Remembered[str, int]] = Remembered()
-        self._tallies: Remembered[object, _Tally] = Remembered()
+        self._told: Bounded[tuple[str, str], Bounded[str, int]] = Bounded()
+        self._tallies: Bounded[object, _Tally] = Bounded()
 
     def done(self, link: Link, exchange: Exchange) -> None:
         who = link.client_host, link.client_id or ""
         if exchange.api_key == METADATA:
             message = exchange.response_view if exchange.state is State.PAIRED else None
             if message is not None and exchange.response_time_ns:
-                told = self._told.of(who, Remembered)
+                told = self._told.of(who, Bounded)
                 for name in message.lists_at("topics.name")[0]:
                     if name:
                         told.pop(name, None)
@@ -106,7 +107,7 @@ class MetadataIgnored(Detector):
     def _refused(self, link: Link, exchange: Exchange, who: tuple[str, str], topic: str, partition: int) -> None:
         cluster = link.cluster
         node, leader = cluster.node_at(link.broker), cluster.leaders.get((topic, partition))
-        told = self._told.of(who, Remembered).get(topic, 0)
+        told = self._told.of(who, Bounded).get(topic, 0)
         sent = exchange.request_time_ns or 0
         if node is None or leader is None or leader.node in (-1, node) or not leader.time_ns <= told < sent:
             return
@@ -150,7 +151,7 @@ class TopicRecreated(Detector):
 
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
-        self._ids: Remembered[tuple[str, str], bytes] = Remembered()
+        self._ids: Bounded[tuple[str, str], bytes] = Bounded()
 
     @classmethod
     def concerns(cls, api_key: int, version: int) -> bool:
@@ -207,7 +208,7 @@ class OldTopicId(Detector):
 
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
-        self._tallies: Remembered[object, _Tally] = Remembered()
+        self._tallies: Bounded[object, _Tally] = Bounded()
 
     def done(self, link: Link, exchange: Exchange) -> None:
         for topic, topic_id, partition, code in failed(exchange, self.CODES):
@@ -295,7 +296,7 @@ class ProducerIdNotRenewed(Detector):
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
         # By client: tallies by (producer id, epoch).
-        self._tallies: Remembered[tuple[str, str], Remembered[tuple[int, int], _Tally]] = Remembered()
+        self._tallies: Bounded[tuple[str, str], Bounded[tuple[int, int], _Tally]] = Bounded()
 
     def done(self, link: Link, exchange: Exchange) -> None:
         who = link.client_host, link.client_id or ""
@@ -307,7 +308,7 @@ class ProducerIdNotRenewed(Detector):
             ids = self._ids(exchange, partition)
             if ids is None:
                 continue
-            tally = self._tallies.of(who, Remembered).of(ids, _Tally)
+            tally = self._tallies.of(who, Bounded).of(ids, _Tally)
             tally.add(exchange.request_time_ns or 0)
             if tally.count >= self.TIMES and tally.span_ns >= self.SPAN_NS:
                 self._state(link, exchange, ids, tally, topic, partition, code)

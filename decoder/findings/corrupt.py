@@ -12,8 +12,9 @@ from ..message_view import MessageView
 from ..records import Batch, Message, Partial, RecordsError, batches
 from .detector import Detector
 from .finding import Finding, Severity
-from .produced import PRODUCE, Bounded, ProduceDetector, at, topic_name
+from .produced import PRODUCE, ProduceDetector, at, topic_name
 from .scene import Link, Scene
+from .tallies import Recent
 from .wording import times
 
 FETCH = api_key("Fetch")
@@ -42,7 +43,7 @@ class CorruptBatches(ProduceDetector):
 
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
-        self._fetches: Bounded[int, int] = Bounded(self.CONNECTIONS)
+        self._fetches: Recent[int, int] = Recent(self.CONNECTIONS)
 
     def closed(self, link: Link) -> None:
         if link.number in self._fetches:

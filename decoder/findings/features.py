@@ -6,8 +6,9 @@ from .. import facts
 from ..exchange import Exchange, State
 from .detector import Detector
 from .finding import Severity
-from .offers import FETCH, METADATA, PRODUCE, Offers, Remembered
+from .offers import FETCH, METADATA, PRODUCE, Offers
 from .scene import Link, Scene
+from .tallies import Bounded
 
 INIT_PRODUCER_ID = facts.api_key("InitProducerId")
 JOIN_GROUP = facts.api_key("JoinGroup")
@@ -45,7 +46,7 @@ class IdempotenceUnused(_Feature):
 
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
-        self._plain: Remembered[tuple[str, str, str], list[int]] = Remembered()  # requests looked at; -1: idempotent
+        self._plain: Bounded[tuple[str, str, str], list[int]] = Bounded()  # requests looked at; -1: idempotent
 
     def done(self, link: Link, exchange: Exchange) -> None:
         tally = self._plain.of(link.identity, lambda: [0])
@@ -104,7 +105,7 @@ class StaticMembershipUnused(_Feature):
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
         # By host, client id and group: members that left and did not come back, and how many came back.
-        self._moves: Remembered[tuple[str, str, str], list[int]] = Remembered()
+        self._moves: Bounded[tuple[str, str, str], list[int]] = Bounded()
 
     def done(self, link: Link, exchange: Exchange) -> None:
         message = exchange.request_view
@@ -159,8 +160,8 @@ class ClassicGroupProtocol(_Feature):
 
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
-        self._joins: Remembered[object, int] = Remembered()
-        self._groups: Remembered[object, dict[str, None]] = Remembered()
+        self._joins: Bounded[object, int] = Bounded()
+        self._groups: Bounded[object, dict[str, None]] = Bounded()
 
     def done(self, link: Link, exchange: Exchange) -> None:
         # Version 1 came with 4.0, where the protocol is ready for use.
@@ -208,7 +209,7 @@ class _FetchFeature(_Feature):
 
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
-        self._fetches: Remembered[tuple[str, str, str], list[int]] = Remembered()
+        self._fetches: Bounded[tuple[str, str, str], list[int]] = Bounded()
 
     def counted(self, link: Link) -> int:
         """One more fetch without the feature; how many there are."""
@@ -263,7 +264,7 @@ class RackUnaware(_FetchFeature):
 
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
-        self._racks: Remembered[str, frozenset[str]] = Remembered()
+        self._racks: Bounded[str, frozenset[str]] = Bounded()
 
     @classmethod
     def concerns(cls, api_key: int, version: int) -> bool:

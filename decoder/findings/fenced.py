@@ -9,8 +9,9 @@ from ..exchange import Exchange, State
 from ..facts import error_code, error_name
 from .detector import Detector, Wanted
 from .finding import Severity
-from .produced import PRODUCE, Bounded, ProduceDetector
+from .produced import PRODUCE, ProduceDetector
 from .scene import Link, Scene
+from .tallies import Recent
 from .transactions import INIT_PRODUCER_ID, TRANSACTIONAL, transactional_id
 from .wording import times
 
@@ -40,7 +41,7 @@ class Fenced(ProduceDetector):
 
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
-        self._owners: Bounded[str, deque[_Owner]] = Bounded(self.IDS)
+        self._owners: Recent[str, deque[_Owner]] = Recent(self.IDS)
 
     def done(self, link: Link, exchange: Exchange) -> None:
         if exchange.state is not State.PAIRED:

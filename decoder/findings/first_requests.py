@@ -11,8 +11,8 @@ from ..releases import release_of, release_order
 from .detector import Detector, Wanted
 from .endings import Ending, Talk, WatchesEndings
 from .finding import Finding, Severity
-from .offers import Remembered
 from .scene import Link, Scene
+from .tallies import Bounded
 from .wording import times
 
 _API_VERSIONS = facts.api_key("ApiVersions")
@@ -33,7 +33,7 @@ class ClosedOnFirstRequest(WatchesEndings):
 
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
-        self._closed: Remembered[tuple[str, str], list[int]] = Remembered()
+        self._closed: Bounded[tuple[str, str], list[int]] = Bounded()
 
     def ended(self, link: Link, talk: Talk, how: Ending) -> None:
         first = talk.closed_on
@@ -91,8 +91,8 @@ class ClientTooNew(Detector):
 
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
-        self._seen: Remembered[tuple[str, str | None, str], _Seen] = Remembered()
-        self._releases: Remembered[str, tuple[dict[int, tuple[int, int]], str | None]] = Remembered()
+        self._seen: Bounded[tuple[str, str | None, str], _Seen] = Bounded()
+        self._releases: Bounded[str, tuple[dict[int, tuple[int, int]], str | None]] = Bounded()
 
     def done(self, link: Link, exchange: Exchange) -> None:
         key = link.client_host, link.client_id, link.broker

@@ -11,8 +11,9 @@ from ..records import Batch
 from . import fenced, transactions
 from .detector import Detector
 from .finding import Finding, Severity
-from .produced import PRODUCE, Bounded, Part, ProduceDetector, Reading
+from .produced import PRODUCE, Part, ProduceDetector, Reading
 from .scene import Link, Scene
+from .tallies import Recent
 from .wording import SECOND, times
 
 _PARTITIONS = 10_000
@@ -43,8 +44,8 @@ class _Sequence:
     def __init__(self) -> None:
         self.epoch = -1
         self.expected: int | None = None
-        self.gaps: Bounded[int, int] = Bounded(16)
-        self.refused: Bounded[int, int] = Bounded(16)
+        self.gaps: Recent[int, int] = Recent(16)
+        self.refused: Recent[int, int] = Recent(16)
 
 
 class OutOfOrder(ProduceDetector):
@@ -61,7 +62,7 @@ class OutOfOrder(ProduceDetector):
 
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
-        self._sequences: Bounded[_Key, _Sequence] = Bounded(_PARTITIONS)
+        self._sequences: Recent[_Key, _Sequence] = Recent(_PARTITIONS)
 
     def request(self, link: Link, exchange: Exchange) -> None:
         for key, _, batch in _idempotent(link, self.reading, exchange):
@@ -175,7 +176,7 @@ class DuplicateSends(ProduceDetector):
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
         # By producer and partition: (connection, epoch, sequence) of what was acknowledged.
-        self._taken: Bounded[_Key, deque[tuple[int, int, int]]] = Bounded(_PARTITIONS)
+        self._taken: Recent[_Key, deque[tuple[int, int, int]]] = Recent(_PARTITIONS)
 
     def request(self, link: Link, exchange: Exchange) -> None:
         for key, part, batch in _idempotent(link, self.reading, exchange):
@@ -239,7 +240,7 @@ class TooManyInFlight(ProduceDetector):
 
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
-        self._flying: Bounded[tuple[int, _Key], int] = Bounded(_PARTITIONS)
+        self._flying: Recent[tuple[int, _Key], int] = Recent(_PARTITIONS)
 
     def request(self, link: Link, exchange: Exchange) -> None:
         for key, part, batch in _idempotent(link, self.reading, exchange):

@@ -5,10 +5,11 @@ Shared by the detectors of versions: `scene.model(Offers)`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from enum import Enum
 from functools import lru_cache
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from .. import facts, releases
 from ..exchange import Exchange, State
@@ -16,6 +17,7 @@ from ..plan import API_VERSIONS
 from .detector import Detector, Model, Wanted
 from .finding import Severity
 from .scene import Link, Scene
+from .tallies import Bounded
 
 Table = Mapping[int, tuple[int, int]]
 """(min, max) by api key."""
@@ -26,28 +28,9 @@ METADATA = facts.api_key("Metadata")
 UNSUPPORTED = facts.error_code("UNSUPPORTED_VERSION")
 _REFUSAL = UNSUPPORTED.to_bytes(2, "big")
 _REFUSAL_BYTES = 1 << 16  # a refusal has no more than an error code for each thing that was asked for
-KEPT_KEYS = 4096
-"""Clients, brokers or partitions that a detector remembers; the oldest are forgotten."""
 AT_ONCE_NS = 5_000_000_000
 """Kafka closes a connection as soon as it has read a version that it does not serve. Where nobody saw who closed it,
 what came later than this is taken for a timeout of the client."""
-
-
-K = TypeVar("K", bound=Hashable)
-V = TypeVar("V")
-
-
-class Remembered(dict[K, V]):
-    """A dict of at most `KEPT_KEYS` entries, the latest."""
-
-    def of(self, key: K, make: Callable[[], V]) -> V:
-        """The value of a key, made when it is new."""
-        found = self.get(key)
-        if found is None:
-            if len(self) >= KEPT_KEYS:
-                del self[next(iter(self))]
-            found = self[key] = make()
-        return found
 
 
 class Fit(Enum):
@@ -106,8 +89,8 @@ class Offers(Model):
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
         self._judged: tuple[Exchange | None, Judged] = None, Judged(Fit.UNKNOWN)
-        self.tables: Remembered[str, Table] = Remembered()
-        self.before: Remembered[str, tuple[Table, int]] = Remembered()
+        self.tables: Bounded[str, Table] = Bounded()
+        self.before: Bounded[str, tuple[Table, int]] = Bounded()
 
     def done(self, link: Link, exchange: Exchange) -> None:
         told = self.told(link)
@@ -185,7 +168,7 @@ def refused(exchange: Exchange) -> bool:
     return exchange.error == UNSUPPORTED
 
 
-class OutOfRange(Detector):
+class OutOfRange(Detector, ABC):
     """The base of those that look at requests which do not fit; each takes the `fits` that are its own.
 
     A version that is not served is either refused (UNSUPPORTED_VERSION), or, as Kafka does for everything but
@@ -224,6 +207,6 @@ class OutOfRange(Detector):
         if link.by or link.closed_ns - (exchange.request_time_ns or 0) <= AT_ONCE_NS:
             self.found(link, exchange, judged, "closed")
 
+    @abstractmethod
     def found(self, link: Link, exchange: Exchange, judged: Judged, outcome: str) -> None:
         """`outcome`: ``refused``, ``closed`` or ``answered``. The link's facts hold, also after its end."""
-        raise AssertionError("each detector says what it finds")

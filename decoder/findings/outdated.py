@@ -15,7 +15,6 @@ from .offers import (
     FETCH,
     PRODUCE,
     Offers,
-    Remembered,
     Table,
     brokers_version,
     refused,
@@ -24,6 +23,7 @@ from .offers import (
     spoken,
 )
 from .scene import Link, Scene
+from .tallies import Bounded
 
 _MAGIC_AT = 16
 _ATTRIBUTES_AT = 22  # the low byte of a batch's attributes
@@ -72,7 +72,7 @@ class RemovedVersions(Detector):
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
         self._offers = scene.model(Offers)
-        self._counts: Remembered[object, Counter[tuple[int, int]]] = Remembered()
+        self._counts: Bounded[object, Counter[tuple[int, int]]] = Bounded()
 
     @classmethod
     def concerns(cls, api_key: int, version: int) -> bool:
@@ -137,7 +137,7 @@ class OldRecordFormat(Detector):
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
         self._offers = scene.model(Offers)
-        self._tallies: Remembered[object, list[int]] = Remembered()
+        self._tallies: Bounded[object, list[int]] = Bounded()
 
     @classmethod
     def concerns(cls, api_key: int, version: int) -> bool:
@@ -203,7 +203,7 @@ class FarBehind(Detector):
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
         self._offers = scene.model(Offers)
-        self._clients: Remembered[object, _Client] = Remembered()
+        self._clients: Bounded[object, _Client] = Bounded()
 
     def done(self, link: Link, exchange: Exchange) -> None:
         if exchange.api_key == API_VERSIONS:
@@ -282,7 +282,7 @@ class CompressionOff(Detector):
         super().__init__(scene)
         self._offers = scene.model(Offers)
         # By client: requests and bytes not compressed here, and whether it compresses where v0 is offered.
-        self._tallies: Remembered[object, list[int]] = Remembered()
+        self._tallies: Bounded[object, list[int]] = Bounded()
 
     @staticmethod
     @lru_cache(1024)

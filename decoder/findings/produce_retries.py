@@ -11,8 +11,9 @@ from ..exchange import Exchange, State
 from ..facts import error_code, error_name
 from .detector import Detector
 from .finding import Finding, Severity
-from .produced import METADATA, PRODUCE, Bounded, ProduceDetector, Result
+from .produced import METADATA, PRODUCE, ProduceDetector, Result
 from .scene import Link, Scene
+from .tallies import Recent
 from .wording import SECOND, duration, some, times
 
 LEADER_ERRORS = frozenset(
@@ -65,8 +66,8 @@ class _Waiting(ProduceDetector, ABC):
 
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
-        self._open: Bounded[tuple[object, str, int], Trouble] = Bounded(self.PARTITIONS)
-        self._burst: Bounded[object, int] = Bounded(self.PARTITIONS)  # by finding: when its last burst began
+        self._open: Recent[tuple[object, str, int], Trouble] = Recent(self.PARTITIONS)
+        self._burst: Recent[object, int] = Recent(self.PARTITIONS)  # by finding: when its last burst began
 
     def done(self, link: Link, exchange: Exchange) -> None:
         now = exchange.response_time_ns or self.scene.now_ns

@@ -7,10 +7,8 @@ at (from v3 on there is just one; before, what follows is more of the same).
 from __future__ import annotations
 
 import base64
-from collections import OrderedDict
-from collections.abc import Callable
 from functools import cache
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from .. import facts
 from ..exchange import Exchange, State
@@ -21,10 +19,6 @@ from .scene import Scene
 
 PRODUCE = facts.api_key("Produce")
 METADATA = facts.api_key("Metadata")
-
-K = TypeVar("K")
-V = TypeVar("V")
-
 
 class Part(NamedTuple):
     """What a Produce request brings for one partition. `size`: bytes of records; `batch`: the first batch, None when
@@ -59,28 +53,6 @@ class Produced(NamedTuple):
     transactional_id: str | None
     timeout_ms: int
     parts: list[Part]
-
-
-class Bounded(OrderedDict[K, V], Generic[K, V]):
-    """A dict of at most `limit` items; what was not asked for the longest goes first."""
-
-    def __init__(self, limit: int) -> None:
-        super().__init__()
-        self._limit = limit
-
-    def __setitem__(self, key: K, value: V) -> None:
-        super().__setitem__(key, value)
-        if len(self) > self._limit:
-            self.popitem(last=False)
-
-    def of(self, key: K, make: Callable[[], V]) -> V:
-        """The value of a key, made when it is not there."""
-        found = self.get(key)
-        if found is None:
-            found = self[key] = make()
-        else:
-            self.move_to_end(key)
-        return found
 
 
 class Reading(Model):

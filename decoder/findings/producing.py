@@ -13,8 +13,9 @@ from . import produce_retries, resent
 from .authorization import DENIED
 from .detector import Detector, Wanted
 from .finding import Finding, Severity
-from .produced import PRODUCE, Bounded, Part, ProduceDetector
+from .produced import PRODUCE, Part, ProduceDetector
 from .scene import Link, Scene
+from .tallies import Recent
 from .wording import SECOND, size, some, times
 
 
@@ -80,7 +81,7 @@ class AcksNone(_Acks):
 
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
-        self._last: Bounded[int, int] = Bounded(self.CONNECTIONS)  # by connection: when it last sent acks=0
+        self._last: Recent[int, int] = Recent(self.CONNECTIONS)  # by connection: when it last sent acks=0
 
     def request(self, link: Link, exchange: Exchange) -> None:
         super().request(link, exchange)
@@ -148,7 +149,7 @@ class TooLarge(ProduceDetector):
 
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
-        self._taken: Bounded[str, int] = Bounded(self.TOPICS)  # by topic: the largest batch that was accepted
+        self._taken: Recent[str, int] = Recent(self.TOPICS)  # by topic: the largest batch that was accepted
 
     def done(self, link: Link, exchange: Exchange) -> None:
         results = self.reading.results(exchange)

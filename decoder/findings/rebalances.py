@@ -8,11 +8,10 @@ from .. import facts
 from . import assignments, coordinators
 from .detector import Detector
 from .finding import Severity
-from .group import Group
+from .group import Group, Rebalance
 from .group_calls import JOINING_APIS, Call
 from .group_members import Member
 from .groups import GroupDetector
-from .rebalance import Rebalance
 from .scene import Scene
 from .tallies import Bounded
 from .wording import SECOND, duration, some

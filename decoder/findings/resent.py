@@ -13,8 +13,9 @@ from ..exchange import Exchange
 from ..facts import error_code, error_name
 from .detector import Detector
 from .finding import Finding, Severity
-from .produced import PRODUCE, Bounded, Part, ProduceDetector, unanswered
+from .produced import PRODUCE, Part, ProduceDetector, unanswered
 from .scene import Link, Scene
+from .tallies import Recent
 from .wording import times
 
 _WRITTEN_ALL_THE_SAME = frozenset(map(error_code, ("REQUEST_TIMED_OUT", "NOT_ENOUGH_REPLICAS_AFTER_APPEND")))
@@ -29,8 +30,8 @@ class _Partition:
     def __init__(self) -> None:
         self.number = 0  # of the batch sent last
         self.last_taken = 0  # the number of the latest batch that was acknowledged
-        self.waiting: Bounded[int, int] = Bounded(32)  # by CRC: the number of a batch without an answer
-        self.failed: Bounded[int, tuple[int, int]] = Bounded(32)  # by CRC: number, and error code
+        self.waiting: Recent[int, int] = Recent(32)  # by CRC: the number of a batch without an answer
+        self.failed: Recent[int, tuple[int, int]] = Recent(32)  # by CRC: number, and error code
 
 
 class Resent(ProduceDetector):
@@ -45,7 +46,7 @@ class Resent(ProduceDetector):
 
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
-        self._partitions: Bounded[tuple[object, str, int], _Partition] = Bounded(self.PARTITIONS)
+        self._partitions: Recent[tuple[object, str, int], _Partition] = Recent(self.PARTITIONS)
 
     def _parts(self, exchange: Exchange) -> Iterable[Part]:
         sent = self.reading.sent(exchange)

@@ -1,10 +1,11 @@
-"""Counting in bounded memory: events per second, a spread of durations, a dict that forgets its oldest entry."""
+"""Counting in bounded memory: events per second, a spread of durations, dicts that forget what is oldest."""
 
 from __future__ import annotations
 
 import math
-from collections import deque
-from typing import Any, TypeVar
+from collections import OrderedDict, deque
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
 
 from .wording import SECOND
 
@@ -15,7 +16,7 @@ V = TypeVar("V")
 class Bounded(dict[K, V]):
     """A dict of at most `limit` entries; the one that was put in first makes place."""
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int = 4096) -> None:
         super().__init__()
         self._limit = limit
 
@@ -23,6 +24,13 @@ class Bounded(dict[K, V]):
         super().__setitem__(key, value)
         if len(self) > self._limit:
             del self[next(iter(self))]
+
+    def of(self, key: K, make: Callable[[], V]) -> V:
+        """The value of a key, made when it is new."""
+        found = self.get(key)
+        if found is None:
+            found = self[key] = make()
+        return found
 
     def setdefault(self, key: K, default: V) -> V:
         """As of a dict, within the bound."""
@@ -34,6 +42,28 @@ class Bounded(dict[K, V]):
         """As of a dict, within the bound."""
         for key, value in dict(*others, **named).items():
             self[key] = value
+
+
+class Recent(OrderedDict[K, V], Generic[K, V]):
+    """A dict of at most `limit` items; what was not asked for the longest goes first."""
+
+    def __init__(self, limit: int) -> None:
+        super().__init__()
+        self._limit = limit
+
+    def __setitem__(self, key: K, value: V) -> None:
+        super().__setitem__(key, value)
+        if len(self) > self._limit:
+            self.popitem(last=False)
+
+    def of(self, key: K, make: Callable[[], V]) -> V:
+        """The value of a key, made when it is not there."""
+        found = self.get(key)
+        if found is None:
+            found = self[key] = make()
+        else:
+            self.move_to_end(key)
+        return found
 
 
 class Pace:

@@ -11,8 +11,9 @@ from ..exchange import Exchange, State
 from ..facts import error_code, error_name
 from .detector import Detector, Wanted
 from .finding import Finding, Severity
-from .produced import PRODUCE, Bounded, ProduceDetector
+from .produced import PRODUCE, ProduceDetector
 from .scene import Link, Scene
+from .tallies import Recent
 from .wording import SECOND, duration, times
 
 INIT_PRODUCER_ID = facts.api_key("InitProducerId")
@@ -81,8 +82,8 @@ class OpenTooLong(ProduceDetector):
 
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
-        self._timeouts: Bounded[str, int] = Bounded(_IDS)
-        self._open: Bounded[str, _Open] = Bounded(_IDS)
+        self._timeouts: Recent[str, int] = Recent(_IDS)
+        self._open: Recent[str, _Open] = Recent(_IDS)
 
     def done(self, link: Link, exchange: Exchange) -> None:
         key = exchange.api_key
@@ -202,7 +203,7 @@ class ConcurrentTransactions(ProduceDetector):
 
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
-        self._since: Bounded[str, tuple[int, int]] = Bounded(_IDS)  # by id: since when, and how often
+        self._since: Recent[str, tuple[int, int]] = Recent(_IDS)  # by id: since when, and how often
 
     def done(self, link: Link, exchange: Exchange) -> None:
         if exchange.state is not State.PAIRED:
@@ -331,7 +332,7 @@ class ManyAborts(Detector):
 
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
-        self._outcomes: Bounded[str, deque[bool]] = Bounded(_IDS)
+        self._outcomes: Recent[str, deque[bool]] = Recent(_IDS)
 
     def done(self, link: Link, exchange: Exchange) -> None:
         name, message = transactional_id(exchange), exchange.request_view

@@ -13,8 +13,9 @@ from ..plan import API_VERSIONS
 from . import mixed, outdated
 from .detector import Detector, Wanted
 from .finding import Severity
-from .offers import UNSUPPORTED, Fit, Judged, OutOfRange, Remembered, removal, since, spoken
+from .offers import UNSUPPORTED, Fit, Judged, OutOfRange, removal, since, spoken
 from .scene import Link, Scene
+from .tallies import Bounded
 from .wording import times
 
 LET_NEGOTIATE = (
@@ -240,7 +241,7 @@ class ApiVersionsFallback(Detector):
 
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
-        self._clients: Remembered[tuple[str, str], _Asking] = Remembered()
+        self._clients: Bounded[tuple[str, str], _Asking] = Bounded()
         self._refused: dict[int, int] = {}  # by connection: how often
 
     def done(self, link: Link, exchange: Exchange) -> None:
@@ -329,8 +330,8 @@ class NoApiVersions(Detector):
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
         # By host and client id: whether it has asked on any connection, else what it used how often.
-        self._asked: Remembered[tuple[str, str], bool] = Remembered()
-        self._used: Remembered[tuple[str, str], dict[tuple[int, int], int]] = Remembered()
+        self._asked: Bounded[tuple[str, str], bool] = Bounded()
+        self._used: Bounded[tuple[str, str], dict[tuple[int, int], int]] = Bounded()
         self._begun: set[int] = set()
 
     def opened(self, link: Link) -> None:

@@ -11,11 +11,10 @@ from typing import Any
 import pytest
 from barnabas.decoder import Exchange, facts
 from barnabas.decoder.findings import Inspector
-from barnabas.decoder.findings.group import GONE, Group
+from barnabas.decoder.findings.group import GONE, Cause, Group
 from barnabas.decoder.findings.group_calls import GROUP_APIS
 from barnabas.decoder.findings.group_members import State
 from barnabas.decoder.findings.groups import GROUPS, Groups
-from barnabas.decoder.findings.rebalance import Cause
 from barnabas.decoder.happening import Happening
 from retold.edited_exchanges import copied, edited
 from retold.made_up import Conversations

@@ -9,7 +9,7 @@ from barnabas.decoder import Exchange, facts
 from barnabas.decoder.exchange import State
 from barnabas.decoder.findings import Finding
 from barnabas.decoder.findings.finding import Severity
-from barnabas.decoder.findings.produced import Bounded
+from barnabas.decoder.findings.tallies import Recent
 from barnabas.decoder.happening import Closed
 from retold.edited_exchanges import (
     PRODUCE_ERROR,
@@ -256,7 +256,7 @@ def test_sending_again_alone_is_no_fault(name: str) -> None:
 
 
 def test_what_is_known_is_bounded() -> None:
-    known: Bounded[int, list[int]] = Bounded(3)
+    known: Recent[int, list[int]] = Recent(3)
     for number in range(5):
         known.of(number, list).append(number)
         known.of(0, list)
