@@ -126,7 +126,11 @@ class Inspector:
     def _concerned(self, link: Link, exchange: Exchange) -> tuple[Listener, ...]:
         """The detectors that want an exchange that is done."""
         route = self._route(exchange)
-        if exchange.api_key in _BEGINNINGS or not exchange.went_well:
+        try:
+            troubled = exchange.api_key in _BEGINNINGS or not exchange.went_well
+        except Exception:  # a fault of the decoder: each detector that meets it says so
+            troubled = True
+        if troubled:
             link.troubled = True
             return route.failed
         if link.troubled:

@@ -68,3 +68,14 @@ def test_odd_traffic(tmp_path: Path, odd: float) -> None:
 def test_every_recording(part: int) -> None:
     for path in ALL[part::4]:
         compare(path)
+
+
+def test_a_fault_while_an_exchange_is_judged_ends_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    PlainTraffic(tmp_path).run(200)
+    findings = found(Inspector(), tmp_path)
+
+    def fails(exchange: Exchange) -> bool:
+        raise RuntimeError("a fault")
+
+    monkeypatch.setattr(Exchange, "went_well", property(fails))
+    assert found(Inspector(), tmp_path) == findings
