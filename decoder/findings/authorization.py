@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Iterator
 from typing import Any
 from uuid import UUID
@@ -12,6 +11,7 @@ from ..exchange import Exchange
 from .detector import Detector, Wanted
 from .finding import Finding, Severity
 from .scene import Link
+from .wording import topic_name
 
 DENIED = {
     facts.error_code(name): resource
@@ -156,8 +156,7 @@ def _named(kind: str, names: dict[str, Any], exchange: Exchange) -> str | None:
     for field in _NAMES.get(kind, ()):
         value = names.get(field)
         if isinstance(value, UUID) and value.int:
-            known = exchange.topics.name(value.bytes) if exchange.topics is not None else None
-            return known or base64.urlsafe_b64encode(value.bytes).rstrip(b"=").decode()
+            return topic_name(exchange, value.bytes)
         if isinstance(value, str) and value:
             return value
     return None

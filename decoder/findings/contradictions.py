@@ -5,7 +5,6 @@ What contradicts itself on a single connection is in `odd_connections`, versions
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
@@ -19,6 +18,7 @@ from .mixed import VersionOfAnotherBroker
 from .offers import FETCH, METADATA, PRODUCE
 from .scene import Link, Scene
 from .tallies import Bounded
+from .wording import topic_id_text, topic_name
 
 INIT_PRODUCER_ID = facts.api_key("InitProducerId")
 SECOND = 1_000_000_000
@@ -32,23 +32,11 @@ def failed(exchange: Exchange, codes: frozenset[int]) -> Iterator[tuple[str, byt
     for topic in message.to_dict()["responses"] if message is not None else ():
         found = topic.get("topic_id")
         topic_id = found.bytes if found is not None else None
-        name = topic.get("name") or topic.get("topic") or _name(exchange, topic_id)
+        name = topic.get("name") or topic.get("topic") or topic_name(exchange, topic_id or "")
         for partition in topic.get("partition_responses", topic.get("partitions", ())):
             if partition["error_code"] in codes:
                 number = partition.get("index", partition.get("partition_index"))
                 yield name, topic_id, number, partition["error_code"]
-
-
-def _name(exchange: Exchange, topic_id: bytes | None) -> str:
-    if topic_id is None:
-        return ""
-    known = exchange.topics.name(topic_id) if exchange.topics is not None else None
-    return known or spoken_id(topic_id)
-
-
-def spoken_id(topic_id: bytes) -> str:
-    """A topic id as Kafka writes it."""
-    return base64.urlsafe_b64encode(topic_id).decode().rstrip("=")
 
 
 class _Tally:
@@ -176,13 +164,13 @@ class TopicRecreated(Detector):
             key,
             exchange,
             lambda: self.finding(
-                f"topic {key[1]!r} has changed its id from {spoken_id(old)} to {spoken_id(new)}, as {link.where} says",
+                f"topic {key[1]!r} has changed its id from {topic_id_text(old)} to {topic_id_text(new)}, as {link.where} says",
                 "the topic was deleted and created again. Its offsets begin anew, committed ones are of the old topic, "
                 "and clients that name topics without their id (Fetch before v13) do not notice.",
                 "if that was wanted: reset the offsets of its groups (kafka-consumer-groups.sh --reset-offsets)",
                 topic=key[1],
-                old_id=spoken_id(old),
-                new_id=spoken_id(new),
+                old_id=topic_id_text(old),
+                new_id=topic_id_text(new),
                 **link.facts,
             ),
         )
@@ -226,13 +214,13 @@ class OldTopicId(Detector):
             finding = self.report(
                 key,
                 exchange,
-                partial(self._made, link, exchange, (topic, spoken_id(topic_id), partition, code), anew),
+                partial(self._made, link, exchange, (topic, topic_id_text(topic_id), partition, code), anew),
             )
             finding.count = tally.count
             finding.seen = (
-                f"{link.who} used the id {spoken_id(topic_id)} of topic {topic!r} {tally.count} times within "
+                f"{link.who} used the id {topic_id_text(topic_id)} of topic {topic!r} {tally.count} times within "
                 f"{tally.span_ns / SECOND:.1f} s and got {facts.error_name(code)}"
-                f"{f'; the topic was made anew and has the id {spoken_id(anew)}' if anew else ''}"
+                f"{f'; the topic was made anew and has the id {topic_id_text(anew)}' if anew else ''}"
             )
 
     def _made(self, link: Link, exchange: Exchange, at: tuple[str, str, int, int], anew: bytes | None) -> Finding:
@@ -262,7 +250,7 @@ class OldTopicId(Detector):
             api_version=exchange.api_version,
             topic=topic,
             topic_id=topic_id,
-            new_id=spoken_id(anew) if anew else None,
+            new_id=topic_id_text(anew) if anew else None,
             recreated=anew is not None,
             partition=partition,
             error=facts.error_name(code),

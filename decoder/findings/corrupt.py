@@ -12,10 +12,10 @@ from ..message_view import MessageView
 from ..records import Batch, Message, Partial, RecordsError, batches
 from .detector import Detector
 from .finding import Finding, Severity
-from .produced import PRODUCE, ProduceDetector, at, topic_name
+from .produced import PRODUCE, ProduceDetector, at
 from .scene import Link, Scene
 from .tallies import Recent
-from .wording import times
+from .wording import times, topic_name
 
 FETCH = api_key("Fetch")
 FORMAT_2 = 3

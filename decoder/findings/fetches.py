@@ -6,7 +6,6 @@ news; what was asked of the others is remembered here, per connection.
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Iterator
 from functools import cache
 from typing import Any, NamedTuple
@@ -17,6 +16,7 @@ from ..plan import StructPlan, plan
 from .detector import Detector, Model
 from .scene import Link, Scene
 from .tallies import Bounded
+from .wording import topic_name
 
 FETCH = facts.api_key("Fetch")
 _LINKS = 4096
@@ -125,14 +125,6 @@ def _shape(kind: str, version: int, topics: str) -> _Shape:
     assert topic is not None
     partition = topic.fields[_at(topic)["partitions"]].struct
     return _Shape(at, _at(topic), _at(partition))
-
-
-def topic_name(exchange: Exchange, told: str | bytes) -> str:
-    """The name of a topic that is told by name or by id; the id as Kafka prints it if its name was not seen."""
-    if isinstance(told, str):
-        return told
-    known = exchange.topics.name(told) if exchange.topics is not None else None
-    return known or base64.urlsafe_b64encode(told).decode().rstrip("=")
 
 
 class Fetches(Model):

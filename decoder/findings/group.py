@@ -13,10 +13,10 @@ from .group_calls import (
     REBALANCE_IN_PROGRESS,
     Call,
     rows,
-    topic_text,
 )
 from .group_members import Assignment, Member, State, Step, assignment_of, settings, subscription
 from .scene import Cluster, Link
+from .wording import topic_name
 
 GONE = 64
 """Members of a group that are kept after they left."""
@@ -306,6 +306,6 @@ class Group:
             member.synced_ns = now
             member.step(now, Step.SYNCED)
             member.assignment = {
-                topic_text(call.exchange, None, row["topic_id"].bytes): tuple(row["partitions"] or ())
+                topic_name(call.exchange, row["topic_id"].bytes): tuple(row["partitions"] or ())
                 for row in message["assignment"]["topic_partitions"] or ()
             }

@@ -6,7 +6,6 @@ KIP-1071 have one heartbeat that joins with epoch 0 and leaves with -1 (a static
 
 from __future__ import annotations
 
-from base64 import urlsafe_b64encode
 from collections.abc import Iterator
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -17,6 +16,7 @@ from ..exchange import Exchange
 from ..message_view import MessageView
 from ..plan import StructPlan
 from .scene import Link
+from .wording import topic_name
 
 if TYPE_CHECKING:
     from .group import Group
@@ -205,19 +205,11 @@ def read_call(link: Link, exchange: Exchange) -> Call | None:
     return Call(link, exchange, message) if message is not None else None
 
 
-def topic_text(exchange: Exchange, name: str | None, topic_id: bytes | None) -> str:
-    """A topic's name, or its id in Kafka's base64 form where no name is known."""
-    if name or not topic_id:
-        return name or ""
-    known = exchange.topics.name(topic_id) if exchange.topics else None
-    return known or urlsafe_b64encode(topic_id).decode().rstrip("=")
-
-
 def _partitions(exchange: Exchange, message: MessageView) -> Iterator[tuple[str, dict[str, Any]]]:
     struct = struct_of(message.plan.root, "topics")
     inner = struct_of(struct, "partitions")
     for topic in rows(message, "topics"):
-        name = topic_text(exchange, topic.get("name"), topic.get("topic_id"))
+        name = topic_name(exchange, topic.get("name") or topic.get("topic_id") or "")
         for partition in topic["partitions"] or ():
             yield name, dict(zip(_names(inner), partition, strict=False))
 

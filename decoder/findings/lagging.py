@@ -10,11 +10,11 @@ from .. import facts
 from ..exchange import Exchange, State
 from ..message_view import MessageView
 from .detector import Detector
-from .fetches import FETCH, FetchDetector, Fetched, Place, topic_name
+from .fetches import FETCH, FetchDetector, Fetched, Place
 from .finding import Finding, Severity
 from .scene import Link, Scene
 from .tallies import Bounded
-from .wording import SECOND, duration, number, several, some
+from .wording import SECOND, duration, number, several, some, topic_name
 
 PRODUCE = facts.api_key("Produce")
 END_TXN = facts.api_key("EndTxn")

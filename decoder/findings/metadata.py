@@ -14,11 +14,10 @@ from ..message_view import MessageView
 from ..plan import StructPlan, plan
 from . import partitions
 from .detector import Detector, Wanted
-from .fetches import topic_name
 from .finding import Finding, Severity
 from .scene import Link, Scene
 from .tallies import Bounded, Pace
-from .wording import SECOND, duration, number, several, size, times
+from .wording import SECOND, duration, number, several, size, times, topic_name
 
 METADATA = facts.api_key("Metadata")
 CREATE_TOPICS = facts.api_key("CreateTopics")

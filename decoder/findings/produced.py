@@ -6,7 +6,6 @@ at (from v3 on there is just one; before, what follows is more of the same).
 
 from __future__ import annotations
 
-import base64
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -16,6 +15,7 @@ from ..plan import Plan, StructPlan
 from ..records import Batch, RecordsError, batches
 from .detector import Detector, Model
 from .scene import Scene
+from .wording import topic_name
 
 PRODUCE = facts.api_key("Produce")
 METADATA = facts.api_key("Metadata")
@@ -89,14 +89,6 @@ class ProduceDetector(Detector):
 def unanswered(exchange: Exchange) -> bool:
     """Whether an answer was due and none came, so that nobody knows whether the records were written."""
     return exchange.state is State.NO_RESPONSE
-
-
-def topic_name(exchange: Exchange, value: str | bytes) -> str:
-    """A topic by name or id; an id whose name was not seen in Kafka's base64 form."""
-    if isinstance(value, str):
-        return value
-    known = exchange.topics.name(value) if exchange.topics is not None else None
-    return known or base64.urlsafe_b64encode(value).decode().rstrip("=")
 
 
 @cache

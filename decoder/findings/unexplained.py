@@ -6,7 +6,6 @@ Every other detector knows some errors well, when they come often enough to matt
 
 from __future__ import annotations
 
-import base64
 import re
 from collections.abc import Iterable, Iterator
 from functools import cache
@@ -20,7 +19,7 @@ from .detector import Detector
 from .finding import Finding, Severity
 from .scene import Link, Scene
 from .tallies import Bounded
-from .wording import SECOND, duration, some, times
+from .wording import SECOND, duration, some, times, topic_name
 
 ORDINARY = frozenset(
     facts.error_code(name)
@@ -277,10 +276,8 @@ def _text(exchange: Exchange, subject: Subject) -> str:
     number = ""
     for part in subject:
         if isinstance(part, bytes):
-            if not any(part):
-                continue
-            known = exchange.topics.name(part) if exchange.topics is not None else None
-            names.append(known or base64.urlsafe_b64encode(part).decode().rstrip("="))
+            if any(part):
+                names.append(topic_name(exchange, part))
         elif isinstance(part, str):
             names.append(part)
         else:

@@ -1,8 +1,11 @@
-"""How numbers are said in findings: durations, sizes, rates, and lists that may be long."""
+"""How things are said in findings: durations, sizes, rates, topics, and lists that may be long."""
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Iterable
+
+from ..exchange import Exchange
 
 SECOND = 1_000_000_000
 """Nanoseconds."""
@@ -46,3 +49,16 @@ def several(count: int, what: str) -> str:
 def times(count: int) -> str:
     """``"once"``, ``"12 times"``."""
     return "once" if count == 1 else f"{count:,} times"
+
+
+def topic_id_text(topic_id: bytes) -> str:
+    """A topic id as Kafka writes it."""
+    return base64.urlsafe_b64encode(topic_id).decode().rstrip("=")
+
+
+def topic_name(exchange: Exchange, told: str | bytes) -> str:
+    """The name of a topic that is told by name or by id; the id as Kafka writes it if its name was not seen."""
+    if isinstance(told, str):
+        return told
+    known = exchange.topics.name(told) if exchange.topics is not None else None
+    return known or topic_id_text(told)
