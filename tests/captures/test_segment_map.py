@@ -15,7 +15,7 @@ from barnabas.captures.happenings import Happenings
 from barnabas.captures.indexing import rebuild
 from barnabas.captures.segment_map import SegmentMap, Unlike
 from barnabas.captures.tables import find_segments
-from barnabas.captures.tables.connections import of_segment_map, rows
+from barnabas.captures.tables.connections import connection_rows, connections_of_index
 from harness.slices import only, thin
 
 from tests.retold.mixed_traffic import MixedTraffic
@@ -34,7 +34,7 @@ def told(path: Path) -> Iterator[Any]:
 def by_index(path: Path) -> list[dict[str, Any]] | None:
     with Capture(path) as capture:
         try:
-            return list(of_segment_map(SegmentMap(capture.segments[0]), capture, "here"))
+            return list(connections_of_index(SegmentMap(capture.segments[0]), capture, "here"))
         except Unlike:
             return None
 
@@ -54,7 +54,7 @@ def compare(path: Path) -> bool:
     """Whether connections could be told by the index; they are what the packets say."""
     connections = by_index(path)
     if connections is not None:
-        assert connections == list(rows(told(path), "here")), path
+        assert connections == list(connection_rows(told(path), "here")), path
     return connections is not None
 
 

@@ -8,7 +8,7 @@ from aiokafka.record.memory_records import _MemoryRecordsPy as AioRecords
 from barnabas.decoder import facts
 from barnabas.decoder import records as R
 from barnabas.decoder.records import Record
-from barnabas.plugins.translation.message_format import ConversionError, SharedCounters, up
+from barnabas.plugins.translation.message_format import ConversionError, Tally, up
 from hypothesis import given
 from hypothesis import strategies as st
 from kafka.record.memory_records import MemoryRecords as KafkaRecords
@@ -39,7 +39,7 @@ def rows_of(data):
 @pytest.mark.parametrize("codec", range(4))
 @pytest.mark.parametrize("magic", [0, 1])
 def test_every_codec(magic, codec):
-    tally = SharedCounters()
+    tally = Tally()
     data = up(R.encode_messages(ROWS, magic=magic, codec=codec), now_ms=NOW, tally=tally)
     batch = one_batch(data)
     assert rows_of(data) == expected(ROWS, magic)
