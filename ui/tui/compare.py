@@ -24,25 +24,22 @@ _WIDE = 100
 """From this width on the values get more room than the names."""
 
 
-class PairList(LineList):
-    """Fields, drawn by line: name, left value, right value. A `str` among them is a heading."""
+class PairLines:
+    """Fields: name, left value, right value. A `str` among them is a heading."""
 
     def __init__(self) -> None:
-        super().__init__()
         self.pairs: list[Pair | str] = []
-
-    def show(self, found: list[Pair | str]) -> None:
-        """Other fields."""
-        self.pairs = found
-        self.restart()
 
     def count(self) -> int:
         return len(self.pairs)
 
-    def state(self, position: int) -> object:
-        return self.pairs[position], self.size.width
+    def state(self, position: int, width: int) -> object:
+        return self.pairs[position], width
 
-    def cells(self, position: int, width: int) -> list[Cell]:
+    def tint(self, position: int) -> str:
+        return ""
+
+    def cells(self, position: int, width: int, chosen: bool) -> list[Cell]:
         pair = self.pairs[position]
         if isinstance(pair, str):
             return [(pair, "title")]
@@ -56,6 +53,25 @@ class PairList(LineList):
             (f"{mark} ", role), (fit(short, name) + " ", "muted" if pair.same or pair.volatile else "name"),
             (fit(visible(pair.a), value) + " ", "muted" if pair.same else role), (fit(visible(pair.b), value), "muted" if pair.same else role),
         ]  # fmt: skip
+
+
+class PairList(LineList):
+    """Two exchanges' fields, drawn by line."""
+
+    source: PairLines
+
+    def __init__(self) -> None:
+        super().__init__(PairLines())
+
+    @property
+    def pairs(self) -> list[Pair | str]:
+        """What is shown."""
+        return self.source.pairs
+
+    def show(self, found: list[Pair | str]) -> None:
+        """Other fields."""
+        self.source.pairs = found
+        self.restart()
 
 
 def widths(width: int) -> tuple[int, int]:

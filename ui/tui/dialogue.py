@@ -93,26 +93,13 @@ def lines_of(rows: list[Row]) -> list[Line]:
     return lines
 
 
-class DialogueList(LineList):
-    """The frames, drawn by line; what a frame is about is read when its line is shown."""
+class DialogueLines:
+    """The frames; what a frame is about is read when its line is shown."""
 
     def __init__(self, capture: Capture):
-        super().__init__()
         self.capture = capture
         self.lines: list[Line] = []
         self._gists: dict[tuple[int, bool, str], tuple[str, str]] = {}
-
-    def show(self, lines: list[Line]) -> None:
-        """Other lines; the cursor stays on its frame."""
-        here = self.lines[self.cursor] if self.cursor < len(self.lines) else None
-        self.lines = lines
-        self._painted.clear()
-        self.rows_changed()
-        if here is not None:
-            same = next((i for i, line in enumerate(lines) if line[:3] == here[:3]), None)
-            if same is not None and not self.following:
-                self.move_to(same)
-        self.refresh()
 
     def count(self) -> int:
         return len(self.lines)
@@ -121,10 +108,13 @@ class DialogueList(LineList):
         """The exchange of a line."""
         return self.capture.rows()[self.lines[position].number]
 
-    def state(self, position: int) -> object:
+    def state(self, position: int, width: int) -> object:
         return self.lines[position], self.row(position)
 
-    def cells(self, position: int, width: int) -> list[Cell]:
+    def tint(self, position: int) -> str:
+        return ""
+
+    def cells(self, position: int, width: int, chosen: bool) -> list[Cell]:
         line, row = self.lines[position], self.row(position)
         outcome, role = result(row)
         slow = line.pause_ns >= _PAUSE_NS
@@ -169,6 +159,36 @@ class DialogueList(LineList):
             message = None if exchange is None else exchange.response_message if line.response else exchange.request_message
             found = self._gists[key] = gist(message)
         return found
+
+
+class DialogueList(LineList):
+    """The frames, drawn by line."""
+
+    source: DialogueLines
+
+    def __init__(self, capture: Capture):
+        super().__init__(DialogueLines(capture))
+
+    @property
+    def lines(self) -> list[Line]:
+        """What is shown."""
+        return self.source.lines
+
+    def show(self, lines: list[Line]) -> None:
+        """Other lines; the cursor stays on its frame."""
+        here = self.lines[self.cursor] if self.cursor < len(self.lines) else None
+        self.source.lines = lines
+        self._painted.clear()
+        self.rows_changed()
+        if here is not None:
+            same = next((i for i, line in enumerate(lines) if line[:3] == here[:3]), None)
+            if same is not None and not self.following:
+                self.move_to(same)
+        self.refresh()
+
+    def row(self, position: int) -> Row:
+        """The exchange of a line."""
+        return self.source.row(position)
 
 
 class DialogueScreen(Screen[None]):

@@ -43,7 +43,7 @@ class ColumnTitles(Painted):
             title = heading(column.title) if column.field == "time" else column.title
             if self.lines.sorted_by and self.lines.sorted_by[0] == column.title:
                 title = ("v" if self.lines.sorted_by[1] else "^") + title
-            style = base + self.palette.title if i == self.lines.cell else base
+            style = base + self.palette.title if i == self.lines.source.cell else base
             segments += [Segment(fit(title, cells, column.right), style), Segment(" ", base)]
         return Strip(segments).crop_extend(0, width, base)
 
@@ -55,64 +55,75 @@ class ColumnTitles(Painted):
             at += cells + 1
 
 
-class ExchangeList(LineList):
-    """`look(row)` gives the role that a row is tinted with ("" for none), `comment(row)` the comment on a marked one."""
+class ExchangeLines:
+    """Rows of a capture: `look(row)` gives the role that a row is tinted with ("" for none), `comment(row)` the comment on a
+    marked one. `cell`: the column under the cursor; -1 while none was chosen."""
 
     def __init__(self, view: RowView):
-        super().__init__()
         self.view = view
         self.wanted: Sequence[str] = USUAL
         self.cell = -1
-        """The column under the cursor; -1 while none was chosen."""
-        self.sorted_by: tuple[str, bool] | None = None
         self.look: Callable[[Row], str] = lambda row: ""
         self.comment: Callable[[Row], str | None] = lambda row: None
 
+    def columns(self, width: int) -> tuple[tuple[Column, int], ...]:
+        """The columns with their widths, for so many cells beside scroll bar and marker."""
+        return layout(width + 2, width + 1, self.wanted)
+
+    def count(self) -> int:
+        return len(self.view)
+
+    def state(self, position: int, width: int) -> object:
+        row = self.view.row(position)
+        return row, self.look(row), self.comment(row)
+
+    def tint(self, position: int) -> str:
+        return self.look(self.view.row(position))
+
+    def cells(self, position: int, width: int, chosen: bool) -> list[Cell]:
+        row, number = self.view.row(position), self.view.number(position) + 1
+        found: list[Cell] = []
+        comment = self.comment(row)
+        for i, (column, cells) in enumerate(self.columns(width)):
+            text, role = column.cell(number, row)
+            if comment is not None and column.width == 0:
+                text = f"{text.rstrip()}  * {comment}"
+            mark = comment is not None and column.title == "No"
+            if chosen and i == self.cell:
+                found += [(fit(text, cells, column.right), "cell"), (" ", "")]
+            else:
+                found.append((fit(text, cells, column.right) + " ", "marked" if mark else role))
+        return found
+
+
+class ExchangeList(LineList):
+    """The list of exchanges."""
+
+    source: ExchangeLines
+
+    def __init__(self, view: RowView):
+        super().__init__(ExchangeLines(view))
+        self.view = view
+        self.sorted_by: tuple[str, bool] | None = None
+
     def columns(self) -> tuple[tuple[Column, int], ...]:
         """The columns with their widths; the list gives one cell to its scroll bar, and one to the marker."""
-        return layout(self.app.size.width, self.app.size.width - 1, self.wanted)
+        return self.source.columns(self.app.size.width - 2)
 
     @property
     def column(self) -> Column | None:
         """The column under the cursor: the result, while none was chosen."""
         columns = self.columns()
-        return columns[min(self.cell, len(columns) - 1)][0] if columns else None
+        return columns[min(self.source.cell, len(columns) - 1)][0] if columns else None
 
     @property
     def current(self) -> Row | None:
         """The row under the cursor."""
         return self.view.row(self.cursor) if self.cursor < len(self.view) else None
 
-    def count(self) -> int:
-        return len(self.view)
-
-    def state(self, position: int) -> object:
-        row = self.view.row(position)
-        return row, self.look(row), self.comment(row)
-
-    def tint(self, position: int) -> Style:
-        role = self.look(self.view.row(position))
-        return self.palette.of(role) if role else Style()
-
-    def cells(self, position: int, width: int) -> list[Cell]:
-        row, number = self.view.row(position), self.view.number(position) + 1
-        found: list[Cell] = []
-        comment = self.comment(row)
-        for i, (column, cells) in enumerate(self.columns()):
-            text, role = column.cell(number, row)
-            if comment is not None and column.width == 0:
-                text = f"{text.rstrip()}  * {comment}"
-            chosen = i == self.cell and position == self.cursor
-            mark = comment is not None and column.title == "No"
-            if chosen:
-                found += [(fit(text, cells, column.right), "cell"), (" ", "")]
-            else:
-                found.append((fit(text, cells, column.right) + " ", "marked" if mark else role))
-        return found
-
     def move_cell(self, step: int) -> None:
         """Choose the next column."""
-        last = len(self.columns()) - 1
-        self.cell = max(0, min((last if self.cell < 0 and step < 0 else self.cell) + step, last))
+        last, cell = len(self.columns()) - 1, self.source.cell
+        self.source.cell = max(0, min((last if cell < 0 and step < 0 else cell) + step, last))
         self.refresh_line(self.cursor)
         self.post_message(self.Moved(self))

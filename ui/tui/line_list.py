@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Protocol
 
 from rich.segment import Segment
 from rich.style import Style
@@ -19,9 +19,24 @@ from .painted import Painted
 from .safe import fit
 
 
+class Lines(Protocol):
+    """What a `LineList` shows."""
+
+    def count(self) -> int:
+        """How many rows there are."""
+
+    def cells(self, position: int, width: int, chosen: bool) -> list[Cell]:
+        """The row as (text, role); texts must be `safe.visible`. `chosen`: the cursor is on it."""
+
+    def state(self, position: int, width: int) -> object:
+        """What the row is painted from; anything that can be compared."""
+
+    def tint(self, position: int) -> str:
+        """The role that is under the whole row, below the cursor; "" for none."""
+
+
 class LineList(ScrollView, Painted, can_focus=True):
-    """Rows with a cursor. A subclass says how many there are (`count`) and what each looks like (`cells`); `state` is
-    what a line is painted from: a line whose state is another one is painted again by `rows_changed`.
+    """Rows with a cursor: those of `source`. A line whose state is another one is painted again by `rows_changed`.
 
     While `following`, the cursor stays on the last row.
     """
@@ -45,8 +60,9 @@ class LineList(ScrollView, Painted, can_focus=True):
             super().__init__()
             self.lines = lines
 
-    def __init__(self, *, id: str | None = None) -> None:
+    def __init__(self, source: Lines, *, id: str | None = None) -> None:
         super().__init__(id=id)
+        self.source = source
         self.cursor = 0
         self.following = False
         self._painted: dict[int, object] = {}
@@ -57,19 +73,7 @@ class LineList(ScrollView, Painted, can_focus=True):
 
     def count(self) -> int:
         """How many rows there are."""
-        raise NotImplementedError
-
-    def cells(self, position: int, width: int) -> list[Cell]:
-        """The row as (text, role); texts must be `safe.visible`."""
-        raise NotImplementedError
-
-    def state(self, position: int) -> object:
-        """What the row is painted from; anything that can be compared."""
-        return self.cells(position, self.size.width)
-
-    def tint(self, position: int) -> Style:
-        """What is under the whole row, below the cursor."""
-        return Style()
+        return self.source.count()
 
     # --- painting ------------------------------------------------------------------------------------------
 
@@ -91,15 +95,15 @@ class LineList(ScrollView, Painted, can_focus=True):
         base = self._base
         if not 0 <= position < self.count():
             return Strip.blank(width, base)
-        self._painted[position] = self.state(position)
-        marker, tint = " ", self.tint(position)
+        self._painted[position] = self.source.state(position, self.size.width)
+        marker, tint = " ", self.source.tint(position)
         if tint:
-            base += tint
+            base += self.palette.of(tint)
         if position == self.cursor:
             base += self.palette.cursor if self.has_focus else self.palette.cursor_away
             marker = ">"
         segments = [Segment(marker, base)]
-        segments += [Segment(text, self._style(base, role)) for text, role in self.cells(position, width - 1)]
+        segments += [Segment(text, self._style(base, role)) for text, role in self.source.cells(position, width - 1, position == self.cursor)]
         strip = Strip(segments)
         if strip.cell_length > width:
             return Strip([*strip.crop(0, width - 1), Segment(fit("…", 1), base)])
@@ -120,7 +124,7 @@ class LineList(ScrollView, Painted, can_focus=True):
         top, bottom = self.scroll_offset.y, self.scroll_offset.y + self.size.height
         self._painted = {p: state for p, state in self._painted.items() if top <= p < min(bottom, count)}
         for position in range(top, min(bottom, count)):
-            if position not in self._painted or self._painted[position] != self.state(position):
+            if position not in self._painted or self._painted[position] != self.source.state(position, self.size.width):
                 self.refresh_line(position)
                 changed = True
                 if position == self.cursor:
@@ -202,25 +206,44 @@ class LineList(ScrollView, Painted, can_focus=True):
         self.refresh_line(self.cursor)
 
 
+class ListedLines:
+    """Rows that are few enough to be lists of cells."""
+
+    def __init__(self) -> None:
+        self.rows: list[list[Cell]] = []
+
+    def count(self) -> int:
+        return len(self.rows)
+
+    def cells(self, position: int, width: int, chosen: bool) -> list[Cell]:
+        return self.rows[position]
+
+    def state(self, position: int, width: int) -> object:
+        return self.rows[position]
+
+    def tint(self, position: int) -> str:
+        return ""
+
+
 class Table(LineList):
-    """Rows that are few enough to be lists of cells: `show` them."""
+    """A `LineList` that is given its rows: `show` them."""
+
+    source: ListedLines
 
     def __init__(self, *, id: str | None = None) -> None:
-        super().__init__(id=id)
-        self.rows: list[list[Cell]] = []
+        super().__init__(ListedLines(), id=id)
+
+    @property
+    def rows(self) -> list[list[Cell]]:
+        """What is shown."""
+        return self.source.rows
 
     def show(self, rows: list[list[Cell]]) -> None:
         """Other rows; the cursor stays where it was as far as it can."""
         if rows == self.rows and self._shown >= 0:
             return
-        self.rows = rows
+        self.source.rows = rows
         self._shown = len(rows)
         self.virtual_size = Size(0, len(rows))
         self.refresh()
         self.move_to(self._shown - 1 if self.following else self.cursor, keep_following=True)
-
-    def count(self) -> int:
-        return len(self.rows)
-
-    def cells(self, position: int, width: int) -> list[Cell]:
-        return self.rows[position]

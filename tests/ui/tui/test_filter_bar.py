@@ -102,7 +102,7 @@ def test_equals_and_exclamation_mark_take_the_value_under_the_cursor(
     async def steps(pilot: Pilot[None]) -> None:
         screen = exchanges(pilot)
         await pilot.press(*["j"] * number)
-        while screen.list.column is None or screen.list.cell < 0 or screen.list.column.title != title:
+        while screen.list.column is None or screen.list.source.cell < 0 or screen.list.column.title != title:
             await pilot.press("right")
         await pilot.press("equals_sign")
         await pilot.pause()
@@ -166,7 +166,7 @@ def test_sorting_and_columns(story: Capture) -> None:
     async def steps(pilot: Pilot[None]) -> None:
         screen = exchanges(pilot)
         view: RowView = screen.view
-        while screen.list.cell < 0 or screen.list.column.title != "API":
+        while screen.list.source.cell < 0 or screen.list.column.title != "API":
             await pilot.press("right")
         await pilot.press("o")
         keys = [view.row(i).api_key for i in range(len(view))]

@@ -141,7 +141,7 @@ def test_highlighting_hides_nothing(story: Capture) -> None:
         screen = exchanges(pilot)
         await pilot.press("H", *"err", "enter", "n")
         await pilot.pause()
-        assert len(screen.view) == 11 and screen.list.look(screen.list.current) == "lit"
+        assert len(screen.view) == 11 and screen.list.source.look(screen.list.current) == "lit"
         first = screen.list.cursor
         await pilot.press("n", "N")
         assert screen.list.cursor == first

@@ -47,9 +47,9 @@ class ExchangesScreen(View):
         self.view = RowView(self.capture.rows())
         self.list = ExchangeList(self.view)
         self.list.following = session.grows
-        self.list.wanted = settings.columns or self.list.wanted
-        self.list.comment = self._comment
-        self.list.look = self._looks()
+        self.list.source.wanted = settings.columns or self.list.source.wanted
+        self.list.source.comment = self._comment
+        self.list.source.look = self._looks()
         self.titles, self.bar = ColumnTitles(self.list), FilterBar(settings.filters)
         return self.bar, self.titles, self.list
 
@@ -165,12 +165,12 @@ class ExchangesScreen(View):
         self.titles.refresh()
 
     def on_column_titles_clicked(self, event: ColumnTitles.Clicked) -> None:
-        self.list.cell = event.column
+        self.list.source.cell = event.column
         self.action_order()
 
     def action_order(self) -> None:
-        if self.list.cell < 0:
-            self.list.cell = 0
+        if self.list.source.cell < 0:
+            self.list.source.cell = 0
         column = self.list.column
         if column is None or self.view.searching:
             self.notify("Still searching: sort when it is done.", timeout=2)
@@ -197,12 +197,12 @@ class ExchangesScreen(View):
 
         def chosen(titles: list[str] | None) -> None:
             if titles:
-                self.list.wanted = titles
-                self.list.cell = -1
+                self.list.source.wanted = titles
+                self.list.source.cell = -1
                 self.list.refresh()
                 self.titles.refresh()
 
-        self.app.push_screen(Choose("Columns", TITLES, list(self.list.wanted)), chosen)
+        self.app.push_screen(Choose("Columns", TITLES, list(self.list.source.wanted)), chosen)
 
     # --- marks and highlights ------------------------------------------------------------------------------
 
@@ -233,7 +233,7 @@ class ExchangesScreen(View):
 
     def action_next(self, step: int) -> None:
         if self._lit:
-            self._go(step, lambda row: self.list.look(row) == "lit", "No highlighted row.")
+            self._go(step, lambda row: self.list.source.look(row) == "lit", "No highlighted row.")
         else:
             self._go(step, is_problem, "No error here.")
 
@@ -270,7 +270,7 @@ class ExchangesScreen(View):
         self.set_focus(self.list)
         if event.mode == "highlight":
             self._lit = meant(event.text, self.bar.saved) if event.text else ""
-            self.list.look = self._looks()
+            self.list.source.look = self._looks()
             self.list.refresh()
             self.bar.leave(False)
         else:
@@ -293,7 +293,7 @@ class ExchangesScreen(View):
             return
         if self._lit and not self.wanted and not self.errors_only:
             self._lit = ""
-            self.list.look = self._looks()
+            self.list.source.look = self._looks()
             self.list.refresh()
         self.errors_only, self.wanted = False, ""
         self.bar.set_text("")
