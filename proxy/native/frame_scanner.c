@@ -104,6 +104,7 @@ static int ends_clean(uint32_t key, const uint8_t *end, uint32_t size) {
     return key == FETCH && (size < 30 || ((end[-6] | end[-5]) && !(end[-2] | end[-1])));
 }
 
+/* Responses of which nothing is awaited: the last correlation id, or -1. */
 static int64_t skip_frames(Chunk *c) {
     int64_t last = -1;
     while (c->at + 8 <= c->end) {
@@ -117,6 +118,9 @@ static int64_t skip_frames(Chunk *c) {
     return last;
 }
 
+/* Requests that have passed: those of the bitmap that get a response go into the queue, whose first gives way at `limit` (0: never).
+   `last`: where the last request stands; `id`: its correlation id; `doubtful`: that of the last one of which it is not known whether it
+   gets a response; each -1 if there is none. It stops in front of a Produce whose acks are still to come. 0: an exception is set. */
 static int remember_requests(Chunk *c, int64_t limit, int64_t *last, int64_t *id, int64_t *doubtful) {
     *last = *id = *doubtful = -1;
     while (c->at + 12 <= c->end) {
@@ -220,6 +224,9 @@ static int is_quiet(Way *way, const Chunk *c, const Entry *asked, uint32_t size)
     return quiet;
 }
 
+/* Responses, whose requests leave the queue; why it stopped. WATCHED: the next one's request is the first in the queue, and the response
+   has to be looked at. AWAITED: its request is in the queue, but not the first, or no number. FOLLOWED: its request was kept, and what
+   is here of a large response is enough to see that it is quiet. */
 static int scan_whole_responses(Chunk *c, int64_t *last) {
     Way way = {.known = 0};
     *last = -1;
@@ -275,6 +282,9 @@ static int known_head(const Py_buffer *table, const uint8_t *p, int64_t here, ui
     return more ? 3 : 0;
 }
 
+/* Requests where rules stand: it stops at one that is not of the bitmap and does not begin as one of `heads` does. Those that get a
+   response go into the queue, with their bytes if they are of `keeping`. `keep`: what is behind them is the beginning of a request of
+   which more is needed. 0: an exception is set. */
 static int scan_whole_requests(Chunk *c, const Py_buffer *heads, const Py_buffer *keeping, int64_t *last, int *keep) {
     *last = -1;
     *keep = 1;

@@ -6,7 +6,7 @@ be held, or the order of responses matters, the same bytes go through `filter_fr
 forwarding everything that was not asked for before it is complete. Which frames are held is the connection's decision
 (`Connection.holds`), made from their first bytes.
 
-Where it can be, `pump` is done in C (`native/lanes.c`, see `moving`): both share the fields of `State`, and a half-connection may
+Where it can be, `pump` is done in C (`proxy/native/mover.c`, see `native`): both share the fields of `State`, and a half-connection may
 change between the two with every chunk.
 
 Its life is a `HalfConnectionState`. Beside that: nothing is read while bytes are `pending` (the sink did not take them) or it is
@@ -89,7 +89,7 @@ def _fields(of: type) -> set[str]:
 
 
 MOVES = native is not None and hasattr(native, "Mover") and _fields(native.HalfConnectionFields) == set(PlainState.__slots__)
-"""Whether the accelerator can move bytes from socket to socket (native/lanes.c): it is there, and no older one with other fields."""
+"""Whether the accelerator can move bytes from socket to socket (`proxy/native/mover.c`): it is there, and no older one with other fields."""
 if TYPE_CHECKING or not MOVES:
     State = PlainState
 else:
