@@ -288,7 +288,7 @@ class PlainPen:
         return wanted
 
 
-if TYPE_CHECKING or native is None:
+if TYPE_CHECKING or not hasattr(native, "RingPen"):  # without a compiler, or on other systems than Linux
     Pen = PlainPen
 else:
 
