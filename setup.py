@@ -28,12 +28,12 @@ LINKING = (("-Wl,-z,relro", "-Wl,-z,now"), ("-Wl,-z,noexecstack",))
 SHARED = {
     "decoder": (),
     "captures": (
-        ("decoder/frame.py", "MAX_FRAME"),
+        ("decoder/wire/frame.py", "MAX_FRAME"),
         ("captures/packets.py", "MAX_LENGTH", "MAX_PAYLOAD", "FIN", "SYN", "RST", "PSH", "ACK"),
         ("captures/index.py", "UNDECODED", "SURPLUS", "CUT"),
     ),
     "proxy": (
-        ("decoder/acks.py", "ACKS_REACH"),
+        ("decoder/wire/acks.py", "ACKS_REACH"),
         ("proxy/interception/frame_editor.py", "ENDPOINT_LIMIT"),
         ("proxy/interception/header_prefix.py", "MOST=PREFIX_MOST"),
         ("proxy/relay/correlation.py", "IN_FLIGHT_LIMIT"),

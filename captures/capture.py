@@ -13,8 +13,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import ClassVar, NamedTuple, overload
 
-from ..decoder import Exchange, State, Topics, facts
-from ..decoder.happening import Happening
+from ..decoder import Exchange, State, Topics
+from ..decoder.connection.events import Happening
+from ..decoder.schema import facts
 from .flight_note import told
 from .happenings import Happenings
 from .index import (

@@ -13,11 +13,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from ..decoder import DecodeError, Direction, Exchange, Message, State, encode_request, encode_response, facts
-from ..decoder.errors import EncodeError
-from ..decoder.plan import FieldPlan, StructPlan
+from ..decoder import DecodeError, Direction, Exchange, Message, State, encode_request, encode_response
+from ..decoder.codec.plan import FieldPlan, StructPlan
+from ..decoder.codec.walk import Span
 from ..decoder.records import Partial, RecordsError, batches
-from ..decoder.walk import Span
+from ..decoder.schema import facts
+from ..decoder.wire.errors import EncodeError
 from .capture import Capture
 from .wireshark import Wireshark, fields
 

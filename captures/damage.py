@@ -15,7 +15,7 @@ from typing import BinaryIO, NamedTuple
 
 from crc32c import crc32c
 
-from ..decoder.frame import MAX_FRAME
+from ..decoder.wire.frame import MAX_FRAME
 from . import packets, pcapng
 from .packets import ACK, FIN, PSH, SYN, TcpSegment
 from .pcapng import Block, CaptureReader, Interface, Packet

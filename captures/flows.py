@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, NamedTuple, Protocol
 
-from .accelerator import native
+from .native.accelerator import native
 from .packets import ACK, SYN, Address, TcpSegment
 
 

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
 from ..decoder import Connection, Direction, Exchange, Opaque, RequestSeen, State, Topics
-from ..decoder.happening import IN_VAIN, Closed, Happening, Missing, Opened, Stray
+from ..decoder.connection.events import IN_VAIN, Closed, Happening, Missing, Opened, Stray
 from . import flows, packets
 from .flows import Data, Flow, Gap, StreamEvent
 from .index import LegFrame

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from ..decoder import Exchange, ExchangeDone, RequestSeen, Topics
-from ..decoder.happening import Closed, Happening
+from ..decoder.connection.events import Closed, Happening
 from .damage import MendingReader
 from .following import Follower, LegSeen, Stream
 from .foreign import foreign_notes

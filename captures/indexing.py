@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from ..decoder import ExchangeDone
-from ..decoder.happening import Happening, Missing, Opened
+from ..decoder.connection.events import Happening, Missing, Opened
 from . import packets
 from .damage import MendingReader, checksums_fit
 from .following import Follower, LegSeen

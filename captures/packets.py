@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from . import tunnels
-from .accelerator import native
+from .native.accelerator import native
 from .pcapng import LINKTYPE_ETHERNET, enhanced_packet
 
 FIN, SYN, RST, PSH, ACK = 0x01, 0x02, 0x04, 0x08, 0x10

@@ -8,8 +8,8 @@ or by what they say (see recognition.py). All queues are bounded.
 from collections.abc import Callable, Collection, Iterator
 from functools import partial
 
-from ..decoder.connection import plausible_request
-from ..decoder.frame import MAX_FRAME, foreign_protocol
+from ..decoder.connection.connection import plausible_request
+from ..decoder.wire.frame import MAX_FRAME, foreign_protocol
 from .flows import Closed, Data, Flow, Gap, Opened, PlainSide, Side, StreamEvent, Verdict, show
 from .packets import ACK, FIN, RST, SYN, Address, TcpSegment, endpoint
 from .pcapng import Packet

@@ -7,22 +7,12 @@ is known.
 
 from __future__ import annotations
 
-from ..decoder import (
-    Connection,
-    DecodeError,
-    Direction,
-    Exchange,
-    ExchangeDone,
-    Message,
-    Opaque,
-    RequestSeen,
-    State,
-    facts,
-)
-from ..decoder.codec import decode_request_header
-from ..decoder.connection import plausible_request
-from ..decoder.frame import MAX_FRAME
-from ..decoder.resync import HEAD, client_id_of_head
+from ..decoder import Connection, DecodeError, Direction, Exchange, ExchangeDone, Message, Opaque, RequestSeen, State
+from ..decoder.codec.codec import decode_request_header
+from ..decoder.connection.connection import plausible_request
+from ..decoder.schema import facts
+from ..decoder.wire.frame import MAX_FRAME
+from ..decoder.wire.resync import HEAD, client_id_of_head
 from .flows import Data, Gap, StreamEvent, Verdict
 
 MOST_KEPT = 4 << 20

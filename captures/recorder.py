@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from ..decoder import Direction, Exchange, ExchangeDone, Opaque, RequestSeen, secrets
+from ..decoder import Direction, Exchange, ExchangeDone, Opaque, RequestSeen
+from ..decoder.codec import secrets
 from .index import UNDECODED, LegFrame
 from .packets import MAX_PAYLOAD, Address
 from .recording import FLUSH_SECONDS, SEGMENT_BYTES, SEGMENT_SECONDS, Recording

@@ -14,8 +14,8 @@ from collections.abc import Callable, Collection
 from typing import Any, Protocol
 
 from . import packets
-from .accelerator import native
 from .flows import Closed, Data, Flow, Gap, Opened
+from .native.accelerator import native
 from .packet_windows import PacketWindows
 from .packets import ACK, FIN, RST, SYN
 from .pcapng import LINKTYPE_ETHERNET, Packet

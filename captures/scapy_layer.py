@@ -19,9 +19,10 @@ from collections import OrderedDict
 from functools import cache
 from typing import Any
 
-from ..decoder import DecodeError, decode_body, encode_body, facts
-from ..decoder.codec import decode_request_header, header_version, read_header
-from ..decoder.plan import StructPlan, plan
+from ..decoder import DecodeError, decode_body, encode_body
+from ..decoder.codec.codec import decode_request_header, header_version, read_header
+from ..decoder.codec.plan import StructPlan, plan
+from ..decoder.schema import facts
 
 try:
     from scapy.fields import EnumField, Field, IntField, SignedIntField, SignedShortField

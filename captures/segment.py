@@ -21,7 +21,7 @@ from typing import NamedTuple
 from crc32c import crc32c
 
 from . import packets, pcapng
-from .accelerator import native
+from .native.accelerator import native
 from .packets import ACK, FIN, PSH, RST, SYN, Address
 from .regular import open_file
 

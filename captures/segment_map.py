@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ..decoder import Direction
-from ..decoder.happening import Closed, Happening, Missing, Opened, Stray
+from ..decoder.connection.events import Closed, Happening, Missing, Opened, Stray
 from .damage import spans
 from .following import Follower, LegSeen, missing
 from .index import CLOSED, DTYPE

@@ -9,10 +9,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from ..decoder import Exchange, Topics, facts
-from ..decoder.about import About
+from ..decoder import Exchange, Topics
+from ..decoder.connection.peers import About
 from ..decoder.filter import ColumnTest, Filter, Layout, Need
 from ..decoder.filter.places import apis as apis_with
+from ..decoder.schema import facts
 from .capture import Capture, Row
 from .index import CARRIED, CHANGED, CUT, NOTED, RECORD, STATE_MASK, STATES, SURPLUS, UNDECODED, Index, Record
 

@@ -12,16 +12,17 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from ..decoder import Exchange, State, facts
-from ..decoder.beginning import first_error_in
-from ..decoder.codec import decode_request_header
-from ..decoder.connection import expects_no_response, plausible_request
-from ..decoder.decode import FAULTS
-from ..decoder.errors import DecodeError
-from ..decoder.frame import MAX_FRAME, foreign_protocol
-from ..decoder.skim import Skim, first_code, skim
-from .accelerator import native
+from ..decoder import Exchange, State
+from ..decoder.codec.codec import decode_request_header
+from ..decoder.codec.decode import FAULTS
+from ..decoder.codec.skim import Skim, first_code, skim
+from ..decoder.connection.connection import expects_no_response, plausible_request
+from ..decoder.schema import facts
+from ..decoder.wire.errors import DecodeError
+from ..decoder.wire.frame import MAX_FRAME, foreign_protocol
+from ..decoder.wire.truncated_frame import first_error_in
 from .index import CUT, MAX_STRING, RECORD, STATES, SURPLUS, UNDECODED, IndexEncoder
+from .native.accelerator import native
 from .pieces import Pieces
 from .talks import Asked, PlainAsked, Talk, Way
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from typing import TYPE_CHECKING, Any
 
-from .accelerator import native
+from .native.accelerator import native
 
 
 class PlainAsked:

@@ -14,12 +14,14 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import Any, NamedTuple
 
-from ..decoder import Connection, Direction, Exchange, RequestSeen, facts, secrets
-from ..decoder.exchange import State
-from ..decoder.plan import API_VERSIONS
-from ..decoder.skim import skim
-from .accelerator import native
+from ..decoder import Connection, Direction, Exchange, RequestSeen
+from ..decoder.codec import secrets
+from ..decoder.codec.plan import API_VERSIONS
+from ..decoder.codec.skim import skim
+from ..decoder.connection.exchange import State
+from ..decoder.schema import facts
 from .index import CARRIED, STATES, IndexEncoder, Record
+from .native.accelerator import native
 from .packets import show_address
 from .recording import Recording
 from .remarks import CARRIED_COMMENT

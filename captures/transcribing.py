@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from ..decoder import Direction, Exchange, State, Topics, secrets
-from ..decoder.about import About
-from ..decoder.happening import IN_VAIN
-from ..decoder.secrets import mask_token
-from ..decoder.skim import Skim
+from ..decoder import Direction, Exchange, State, Topics
+from ..decoder.codec import secrets
+from ..decoder.codec.secrets import mask_token
+from ..decoder.codec.skim import Skim
+from ..decoder.connection.events import IN_VAIN
+from ..decoder.connection.peers import About
 from .flows import Closed, Flow, Opened
 from .index import CARRIED, STATES, SURPLUS, UNDECODED, IndexEncoder
 from .packets import MAX_PAYLOAD, show_address

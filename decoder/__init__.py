@@ -3,8 +3,8 @@
 Frames are given and returned without their 4 size bytes. See docs/architecture.md for the contracts.
 """
 
-from . import drafts, embedded, facts, previews, records, values
-from .codec import (
+from . import embedded, records, values
+from .codec.codec import (
     decode_body,
     decode_request,
     decode_request_header,
@@ -16,8 +16,13 @@ from .codec import (
     peek_request,
     read_response,
 )
-from .connection import Connection, ExchangeDone, Opaque, RequestSeen
-from .errors import (
+from .codec.message import Message
+from .codec.project import project
+from .connection.connection import Connection, ExchangeDone, Opaque, RequestSeen
+from .connection.exchange import Exchange, State
+from .connection.topics import Topics
+from .schema import drafts, facts, previews
+from .wire.errors import (
     BadLength,
     BadUtf8,
     DecodeError,
@@ -28,11 +33,7 @@ from .errors import (
     UnknownApi,
     UnknownVersion,
 )
-from .exchange import Exchange, State
-from .frame import Direction
-from .message import Message
-from .project import project
-from .topics import Topics
+from .wire.frame import Direction
 
 __all__ = [
     "BadLength",

@@ -14,12 +14,13 @@ from functools import cache
 from typing import Any
 
 from .. import decoder
-from ..decoder import Topics, error_places, facts
-from ..decoder.encode import values_from
-from ..decoder.error_places import Place, error_field, has_errors
+from ..decoder import Topics
+from ..decoder.codec.encode import values_from
+from ..decoder.codec.message import Message, is_error_code
+from ..decoder.codec.plan import API_VERSIONS, FieldPlan, StructPlan, plan
 from ..decoder.filter.places import PARTITION, PARTITIONS, Part
-from ..decoder.message import Message, is_error_code
-from ..decoder.plan import API_VERSIONS, FieldPlan, StructPlan, plan
+from ..decoder.schema import error_places, facts
+from ..decoder.schema.error_places import Place, error_field, has_errors
 from .leaves import inside, whole_part
 
 Selects = Callable[[Part], bool]

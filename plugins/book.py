@@ -8,7 +8,7 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 
 from .. import decoder
-from ..decoder import Exchange, facts
+from ..decoder import Exchange
 from ..decoder.filter import Filter
 from ..decoder.filter.fields import Kind, Need
 from ..decoder.filter.paths import Path
@@ -16,6 +16,7 @@ from ..decoder.filter.patterns import within
 from ..decoder.filter.quiet import Quiet
 from ..decoder.filter.scope import leaves as tests
 from ..decoder.filter.tree import FieldValue, Search
+from ..decoder.schema import facts
 from . import fetch_sessions
 from .actions import Scene, Seen
 from .answers import METADATA, cluster_of

@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from ..decoder import Exchange
-from ..decoder.hit_notes import hit_note
+from ..decoder.connection.hit_notes import hit_note
 from .versions.pretence import Pretence
 
 Make = Callable[[Exchange, bytes], bytes]

@@ -12,15 +12,16 @@ from __future__ import annotations
 import struct
 from functools import cache
 
-from ..decoder import encode_response, facts
-from ..decoder.codec import header_version
+from ..decoder import encode_response
+from ..decoder.codec.codec import header_version
+from ..decoder.codec.message import Message
+from ..decoder.codec.plan import SIZES, plan
+from ..decoder.connection.hit_notes import FOR_TOPICS
 from ..decoder.filter import Filter
 from ..decoder.filter.paths import Path
 from ..decoder.filter.scope import leaves
 from ..decoder.filter.tree import Search
-from ..decoder.hit_notes import FOR_TOPICS
-from ..decoder.message import Message
-from ..decoder.plan import SIZES, plan
+from ..decoder.schema import facts
 
 FETCH = facts.api_key("Fetch")
 SINCE = 7

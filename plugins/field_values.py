@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ..decoder import EncodeError, encode_body, facts
-from ..decoder.message import is_error_code
-from ..decoder.plan import FieldPlan, StructPlan, plan
+from ..decoder import EncodeError, encode_body
+from ..decoder.codec.message import is_error_code
+from ..decoder.codec.plan import FieldPlan, StructPlan, plan
+from ..decoder.schema import facts
 from .given import Given
 from .leaves import pattern
 

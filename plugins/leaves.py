@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from ..decoder import Topics
+from ..decoder.codec.message import Message
+from ..decoder.codec.plan import ZERO_UUID, FieldPlan, StructPlan
 from ..decoder.filter.places import PARTITION, Pair, Part
-from ..decoder.message import Message
-from ..decoder.plan import ZERO_UUID, FieldPlan, StructPlan
 
 NOWHERE = Pair(None, None, None, None, None)
 

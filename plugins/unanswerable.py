@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
-from ..decoder import facts
-from ..decoder.message import Message
-from ..decoder.plan import StructPlan, plan
+from ..decoder.codec.message import Message
+from ..decoder.codec.plan import StructPlan, plan
+from ..decoder.schema import facts
 
 PRODUCE = facts.api_key("Produce")
 NAMES = {"topicName": "topic", "groupId": "group", "transactionalId": "transactional id"}

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from functools import lru_cache
 from typing import Any, ClassVar
 
-from ..decoder import facts
+from ..decoder.schema import facts
 
 Address = tuple[str, int]
 _AFTER = {

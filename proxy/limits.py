@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from ..decoder.frame import MAX_FRAME
+from ..decoder.wire.frame import MAX_FRAME
 from .addressing.address_map import EXPIRY_SECONDS, MOST_BROKERS
 from .addressing.destinations import Allowed
 

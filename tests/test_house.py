@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from barnabas.decoder import accelerator
+from barnabas.decoder.native import accelerator
 from harness.import_contracts import strongly_connected
 from harness.waiting import PATIENCE
 

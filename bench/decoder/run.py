@@ -28,10 +28,12 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from barnabas import decoder
 from barnabas.captures import Recorder, open_capture
-from barnabas.decoder import accelerator, facts, records
-from barnabas.decoder.accelerator import description
-from barnabas.decoder.decode import python_decoder
-from barnabas.decoder.plan import plan, snake_case
+from barnabas.decoder import records
+from barnabas.decoder.codec.decode import python_decoder
+from barnabas.decoder.codec.plan import plan, snake_case
+from barnabas.decoder.native import accelerator
+from barnabas.decoder.native.accelerator import description
+from barnabas.decoder.schema import facts
 from frames import Case, cases
 
 SECONDS = 0.08

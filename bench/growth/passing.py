@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from barnabas import decoder
-from barnabas.decoder import facts
+from barnabas.decoder.schema import facts
 from frames import Shape, _fetch, _heartbeat, _produce, _sized
 from measured import Row
 from others import free_port, process

@@ -6,8 +6,8 @@ import os
 from dataclasses import dataclass
 
 from barnabas import decoder
-from barnabas.decoder import facts
 from barnabas.decoder.records import Record, encode_batch
+from barnabas.decoder.schema import facts
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,8 @@ from typing import Any
 
 from barnabas.captures import Recorder
 from barnabas.decoder import encode_request
-from barnabas.decoder.frame import Direction
 from barnabas.decoder.records import Record, encode_batch
+from barnabas.decoder.wire.frame import Direction
 from barnabas.proxy.replay.session import Replay
 from barnabas.proxy.replay.settings import Order, Pace, Settings
 

@@ -6,7 +6,8 @@ import select
 import socket
 import sys
 
-from barnabas.decoder import encode_response, facts
+from barnabas.decoder import encode_response
+from barnabas.decoder.schema import facts
 
 OFFERS = [{"api_key": key, "min_version": 0, "max_version": 15} for key in (0, 3, 12, 18)]
 

@@ -18,8 +18,10 @@ import time
 from collections.abc import Callable
 
 from barnabas import decoder
-from barnabas.decoder import accelerator, facts, releases
 from barnabas.decoder import records as R
+from barnabas.decoder.native import accelerator
+from barnabas.decoder.reference import releases
+from barnabas.decoder.schema import facts
 from barnabas.plugins.translation import Translated, Translator, served_by
 from run import GOAL_MB_S, rows
 

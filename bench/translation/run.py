@@ -19,8 +19,8 @@ import time
 from collections.abc import Callable
 from functools import partial
 
-from barnabas.decoder import accelerator
 from barnabas.decoder import records as R
+from barnabas.decoder.native import accelerator
 from barnabas.plugins.translation.message_format import down, up
 
 GOAL_MB_S = 50.0

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from barnabas import decoder
 from barnabas.captures import Recorder
-from barnabas.decoder import facts
+from barnabas.decoder.schema import facts
 
 CONNECTIONS = 64
 BASE_NS = 1_795_000_000_000_000_000

@@ -14,7 +14,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from typing import Any
 
-from ...decoder import Exchange, facts
+from ...decoder import Exchange
+from ...decoder.schema import facts
 from ..replay.comparing import SHARE_GROUPS
 from ..replay.policy import administrative
 from ..replay.roles import Role

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from ...decoder import Message
-from ...decoder.plan import FieldPlan, StructPlan
+from ...decoder.codec.plan import FieldPlan, StructPlan
 from ..replay.roles import VOLATILE, Role, paths
 from ..serving.questions import Named
 

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from typing import Any
 from zlib import crc32
 
-from ...decoder import Message, facts
-from ...decoder.message import is_error_code, jsonable
-from ...decoder.plan import StructPlan
-from ...decoder.secrets import shown
+from ...decoder import Message
+from ...decoder.codec.message import is_error_code, jsonable
+from ...decoder.codec.plan import StructPlan
+from ...decoder.codec.secrets import shown
+from ...decoder.schema import facts
 from ..replay.roles import Role, Tree, tree
 
 _NAMES = frozenset(

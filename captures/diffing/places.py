@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from ...decoder import Message
-from ...decoder.plan import StructPlan
+from ...decoder.codec.plan import StructPlan
 from .flattening import Flattener, Value
 from .sides import Seen
 

@@ -9,8 +9,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...decoder import Exchange, Topics, facts, records
+from ...decoder import Exchange, Topics, records
 from ...decoder.records import Batch
+from ...decoder.schema import facts
 from ..replay.rewriting import tree_of, visit
 from ..replay.roles import Role
 from ..serving.questions import only_reads, touches

@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 from ...decoder import Message
-from ...decoder.message import jsonable, shown_value
-from ...decoder.plan import StructPlan
+from ...decoder.codec.message import jsonable, shown_value
+from ...decoder.codec.plan import StructPlan
 from ..replay.roles import Role, Tree, tree
 
 _NAMES = frozenset(

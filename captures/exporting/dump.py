@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...decoder import DecodeError, Direction, Exchange, Message
-from ...decoder.codec import header_version
-from ...decoder.payload_bytes import Range, payload_ranges
-from ...decoder.plan import extra_plan
-from ...decoder.walk import Walker
+from ...decoder.codec.codec import header_version
+from ...decoder.codec.plan import extra_plan
+from ...decoder.codec.walk import Walker
+from ...decoder.wire.payload_bytes import Range, payload_ranges
 from .hidden import masked
 
 _PER_LINE = 16

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...decoder import Direction, Exchange
-from ...decoder.secrets import mask
+from ...decoder.codec.secrets import mask
 
 
 def masked(exchange: Exchange, direction: Direction) -> bytes:

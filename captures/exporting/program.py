@@ -12,11 +12,12 @@ import textwrap
 import uuid
 from typing import Any
 
-from ...decoder import Exchange, Message, decode_request, facts, records
-from ...decoder.errors import DecodeError
-from ...decoder.frame import Direction
+from ...decoder import Exchange, Message, decode_request, records
+from ...decoder.codec.secrets import mask, secret_paths
 from ...decoder.records.write_messages import encode_messages_like
-from ...decoder.secrets import mask, secret_paths
+from ...decoder.schema import facts
+from ...decoder.wire.errors import DecodeError
+from ...decoder.wire.frame import Direction
 from .answers import stable
 
 _WIDTH = 100
@@ -41,7 +42,7 @@ def program(exchange: Exchange, values: bool = False) -> str:
             *_imports(["json", "socket", "sys"], _needs_uuid(asked)),
             "from barnabas import decoder",
             *_records_import(asked),
-            *(["from barnabas.decoder.present import present"] if answered else []),
+            *(["from barnabas.decoder.codec.present import present"] if answered else []),
             "",
             *_request_lines(exchange, asked, values),
             "",

@@ -137,6 +137,6 @@ static PyType_Slot slots[] = {
     {0, NULL},
 };
 
-static PyType_Spec spec = {"barnabas.captures._native.Buffer", sizeof(Buffer), 0, Py_TPFLAGS_DEFAULT, slots};
+static PyType_Spec spec = {"barnabas.captures.native._native.Buffer", sizeof(Buffer), 0, Py_TPFLAGS_DEFAULT, slots};
 
 PyTypeObject *buffer_type(void) { return Buffer_type = (PyTypeObject *)PyType_FromSpec(&spec); }

@@ -88,7 +88,7 @@ static PyType_Slot Side_slots[] = {{Py_tp_new, Side_new},           {Py_tp_deall
                                    {Py_tp_traverse, Side_traverse}, {Py_tp_clear, Side_clear},
                                    {Py_tp_members, Side_members},   {Py_tp_getset, Side_getset},
                                    {0, NULL}};
-static PyType_Spec Side_spec = {"barnabas.captures._native.Side", sizeof(Side), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
+static PyType_Spec Side_spec = {"barnabas.captures.native._native.Side", sizeof(Side), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
                                 Side_slots};
 
 int flows_ready(PyObject *module) {

@@ -683,12 +683,12 @@ static PyType_Slot Frames_slots[] = {{Py_tp_new, Frames_new},           {Py_tp_d
                                      {Py_tp_traverse, Frames_traverse}, {Py_tp_clear, Frames_clear},
                                      {Py_tp_members, Frames_members},   {Py_tp_methods, Frames_methods},
                                      {0, NULL}};
-static PyType_Spec Asked_spec = {"barnabas.captures._native.Asked", sizeof(Asked), 0, Py_TPFLAGS_DEFAULT, Asked_slots};
-static PyType_Spec Talk_spec = {"barnabas.captures._native.Talk", sizeof(Talk), 0,
+static PyType_Spec Asked_spec = {"barnabas.captures.native._native.Asked", sizeof(Asked), 0, Py_TPFLAGS_DEFAULT, Asked_slots};
+static PyType_Spec Talk_spec = {"barnabas.captures.native._native.Talk", sizeof(Talk), 0,
                                 Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_BASETYPE, Talk_slots};
-static PyType_Spec Way_spec = {"barnabas.captures._native.Way", sizeof(Way), 0,
+static PyType_Spec Way_spec = {"barnabas.captures.native._native.Way", sizeof(Way), 0,
                                Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_BASETYPE, Way_slots};
-static PyType_Spec Frames_spec = {"barnabas.captures._native.Frames", sizeof(Frames), 0,
+static PyType_Spec Frames_spec = {"barnabas.captures.native._native.Frames", sizeof(Frames), 0,
                                   Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, Frames_slots};
 
 int frames_ready(PyObject *module) {

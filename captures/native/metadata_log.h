@@ -1,4 +1,4 @@
-/* Frames that may carry KRaft's metadata log: credentials in it are masked in Python (decoder/metadata_log.py). */
+/* Frames that may carry KRaft's metadata log: credentials in it are masked in Python (decoder/embedded/metadata_log.py). */
 #ifndef BARNABAS_METADATA_LOG_H
 #define BARNABAS_METADATA_LOG_H
 

@@ -80,7 +80,7 @@ static int hold(Track *track, Held *held, const uint8_t *data, Py_ssize_t size, 
     return 1;
 }
 
-/* A TLS hello reads as a size of 369 MB (decoder/frame.py: foreign_protocol): that needs care. */
+/* A TLS hello reads as a size of 369 MB (decoder/wire/frame.py: foreign_protocol): that needs care. */
 static int is_size(int64_t size) { return size >= 0 && size <= MAX_FRAME && size >> 16 != 0x1603; }
 
 /* Whether the segment is to be looked after before the next frame. */
@@ -506,6 +506,6 @@ static PyType_Slot slots[] = {
     {Py_tp_new, Track_new}, {Py_tp_dealloc, Track_dealloc}, {Py_tp_methods, methods}, {Py_tp_members, members}, {0, NULL},
 };
 
-static PyType_Spec spec = {"barnabas.captures._native.Track", sizeof(Track), 0, Py_TPFLAGS_DEFAULT, slots};
+static PyType_Spec spec = {"barnabas.captures.native._native.Track", sizeof(Track), 0, Py_TPFLAGS_DEFAULT, slots};
 
 PyTypeObject *track_type(void) { return Track_type = (PyTypeObject *)PyType_FromSpec(&spec); }

@@ -207,7 +207,7 @@ static PyType_Slot slots[] = {
     {Py_tp_new, Tape_new}, {Py_tp_dealloc, Tape_dealloc}, {Py_tp_methods, methods}, {Py_tp_members, members}, {0, NULL},
 };
 
-static PyType_Spec spec = {"barnabas.captures._native.Tape", sizeof(Tape), 0, Py_TPFLAGS_DEFAULT, slots};
+static PyType_Spec spec = {"barnabas.captures.native._native.Tape", sizeof(Tape), 0, Py_TPFLAGS_DEFAULT, slots};
 
 PyTypeObject *tape_type(void) { return Tape_type = (PyTypeObject *)PyType_FromSpec(&spec); }
 

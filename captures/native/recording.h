@@ -158,7 +158,7 @@ typedef struct {
     Py_ssize_t (*unseen)(const Track *track, int direction);
 } CapturesApi;
 
-#define CAPTURES_API "barnabas.captures._native"
+#define CAPTURES_API "barnabas.captures.native._native"
 
 static inline Waiting *waiting_at(Track *track, Py_ssize_t n) {
     return &track->queue[(track->first + n) & (track->room - 1)];

@@ -20,11 +20,12 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, NamedTuple
 
-from ...decoder import Exchange, facts
-from ...decoder.message import Message, is_error_code, jsonable, shown_value
-from ...decoder.plan import FieldPlan
+from ...decoder import Exchange
+from ...decoder.codec.message import Message, is_error_code, jsonable, shown_value
+from ...decoder.codec.plan import FieldPlan
 from ...decoder.records import Batch, Partial, RecordsError, batches
 from ...decoder.records.batch import CONTROL, HEADER_SIZE
+from ...decoder.schema import facts
 from .mapping import IdMapping, question
 from .partly import PRODUCE, passing, rest
 from .preparing import Preparer

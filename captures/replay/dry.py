@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ...decoder.message import Message
+from ...decoder.codec.message import Message
 from .mapping import IdMapping, NotKnown
 from .preparing import FIND_COORDINATOR, Preparer
 from .rewriting import read

@@ -13,11 +13,12 @@ from collections.abc import Mapping as MappingType
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...decoder import embedded, facts
+from ...decoder import embedded
+from ...decoder.codec.message import Message
+from ...decoder.codec.plan import ZERO_UUID
 from ...decoder.embedded.payload import leading_int16
-from ...decoder.errors import DecodeError, EncodeError
-from ...decoder.message import Message
-from ...decoder.plan import ZERO_UUID
+from ...decoder.schema import facts
+from ...decoder.wire.errors import DecodeError, EncodeError
 from .rewriting import Scope, pairs
 from .roles import Role
 

@@ -10,9 +10,9 @@ from collections.abc import Set
 from functools import cache
 from typing import Any
 
-from ...decoder import facts
-from ...decoder.message import Message
-from ...decoder.splice import Splicer
+from ...decoder.codec.message import Message
+from ...decoder.codec.splice import Splicer
+from ...decoder.schema import facts
 
 PRODUCE = facts.api_key("Produce")
 Place = tuple[Any, int]

@@ -6,11 +6,12 @@ import re
 from dataclasses import dataclass
 from functools import cache
 
-from ...decoder import Exchange, facts
-from ...decoder.frame import Direction
-from ...decoder.message import Message
-from ...decoder.message_view import MessageView
-from ...decoder.secrets import MASK, secret_paths
+from ...decoder import Exchange
+from ...decoder.codec.message import Message
+from ...decoder.codec.message_view import MessageView
+from ...decoder.codec.secrets import MASK, secret_paths
+from ...decoder.schema import facts
+from ...decoder.wire.frame import Direction
 from .partly import PRODUCE, Place, passing, places_of, refused
 from .rewriting import read
 from .roles import Role

@@ -12,10 +12,10 @@ from typing import Any
 
 import crc32c
 
-from ...decoder import facts
-from ...decoder.codec import decode_request_header, encode_request
-from ...decoder.message import Message
-from ...decoder.splice import Splicer
+from ...decoder.codec.codec import decode_request_header, encode_request
+from ...decoder.codec.message import Message
+from ...decoder.codec.splice import Splicer
+from ...decoder.schema import facts
 from .mapping import IdMapping
 from .partly import only, places_of
 from .rewriting import Scope, changed

@@ -6,7 +6,7 @@ from array import array
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...decoder import facts
+from ...decoder.schema import facts
 from .comparing import Difference
 from .script import Call
 

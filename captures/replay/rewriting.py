@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from ...decoder.message import Message
-from ...decoder.plan import FieldPlan, StructPlan
-from ...decoder.splice import Splicer
+from ...decoder.codec.message import Message
+from ...decoder.codec.plan import FieldPlan, StructPlan
+from ...decoder.codec.splice import Splicer
 from .roles import Branch, Role, Tree, tree
 
 Scope = Mapping[Role, Any]

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
 
-from ...decoder import facts
-from ...decoder.frame import Direction
-from ...decoder.plan import FieldPlan, StructPlan, plan
-from ...decoder.secrets import credential_paths
+from ...decoder.codec.plan import FieldPlan, StructPlan, plan
+from ...decoder.codec.secrets import credential_paths
+from ...decoder.schema import facts
+from ...decoder.wire.frame import Direction
 
 
 class Role(StrEnum):

@@ -7,10 +7,11 @@ from enum import IntEnum
 from functools import cache
 from typing import Any, NamedTuple
 
-from ...decoder import Exchange, ExchangeDone, RequestSeen, State, Topics, facts
-from ...decoder.happening import Closed, Happening, Missing, Opened, Stray
-from ...decoder.message import Message
-from ...decoder.plan import ZERO_UUID
+from ...decoder import Exchange, ExchangeDone, RequestSeen, State, Topics
+from ...decoder.codec.message import Message
+from ...decoder.codec.plan import ZERO_UUID
+from ...decoder.connection.events import Closed, Happening, Missing, Opened, Stray
+from ...decoder.schema import facts
 from .mapping import Recorded, question
 from .partly import Place
 from .policy import Policy, forbidden_null

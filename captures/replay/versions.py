@@ -6,15 +6,16 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
 
-from ...decoder import decode_request, facts
-from ...decoder.codec import encode_request
-from ...decoder.encode import value_from
-from ...decoder.errors import EncodeError
-from ...decoder.message import Message, shown_value
-from ...decoder.notation import Field
-from ...decoder.plan import ZERO_UUID, StructPlan, plan, snake_case
+from ...decoder import decode_request
+from ...decoder.codec.codec import encode_request
+from ...decoder.codec.encode import value_from
+from ...decoder.codec.message import Message, shown_value
+from ...decoder.codec.plan import ZERO_UUID, StructPlan, plan, snake_case
 from ...decoder.records import Message as OldMessage
 from ...decoder.records import RecordsError, batches, encode_batch
+from ...decoder.schema import facts
+from ...decoder.schema.notation import Field
+from ...decoder.wire.errors import EncodeError
 from .roles import Role, Tree, tree
 
 API_VERSIONS, PRODUCE = facts.api_key("ApiVersions"), facts.api_key("Produce")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any, NamedTuple, Protocol
 
-from ...decoder import facts
+from ...decoder.schema import facts
 
 
 class Engine(Protocol):

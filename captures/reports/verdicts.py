@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from ...decoder import compat, facts
+from ...decoder import compat
+from ...decoder.schema import facts
 from .queries import FORMATS, OFFERS, REPORTS, Engine
 
 NAME = "compatibility"

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
-from ...decoder import Exchange, ExchangeDone, RequestSeen, facts
+from ...decoder import Exchange, ExchangeDone, RequestSeen
+from ...decoder.connection.events import Closed, Happening, Missing, Opened, Stray
 from ...decoder.filter import Filter
-from ...decoder.happening import Closed, Happening, Missing, Opened, Stray
+from ...decoder.schema import facts
 from ..happenings import Happenings
 from ..reassembly import KAFKA_PORTS
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
 
-from ...decoder.plan import FieldPlan, StructPlan
+from ...decoder.codec.plan import FieldPlan, StructPlan
 
 
 class Kind(StrEnum):

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ...decoder import Exchange, ExchangeDone, RequestSeen
-from ...decoder.happening import Closed, Happening, Opened, Stray
+from ...decoder.connection.events import Closed, Happening, Opened, Stray
 from ..happenings import Happenings
 from ..packets import show_address
 from ..reassembly import KAFKA_PORTS

@@ -10,18 +10,19 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from ...decoder import Exchange, decode_request_header, facts
-from ...decoder.codec import decode_request
-from ...decoder.decode import Bad, uvarint
+from ...decoder import Exchange, decode_request_header
+from ...decoder.codec.codec import decode_request
+from ...decoder.codec.decode import Bad, uvarint
+from ...decoder.codec.encode import UNKNOWN_TAGS
+from ...decoder.codec.message import Message
+from ...decoder.codec.splice import Splicer
+from ...decoder.connection.topics import Topics
 from ...decoder.embedded import INTERNAL
 from ...decoder.embedded.groups import STREAMS_ASSIGNOR
 from ...decoder.embedded.payload import decode, definition, leading_int16, newest
 from ...decoder.embedded.topics import CLUSTER_METADATA_ID, COORDINATORS, of_control
-from ...decoder.encode import UNKNOWN_TAGS
-from ...decoder.errors import DecodeError, TrailingBytes, Truncated
-from ...decoder.message import Message
-from ...decoder.splice import Splicer
-from ...decoder.topics import Topics
+from ...decoder.schema import facts
+from ...decoder.wire.errors import DecodeError, TrailingBytes, Truncated
 from .batches import BLANK, rewritten
 from .fields import NAMES, Branch, Kind, Means, Place, Tree, tree
 from .pseudonyms import Pseudonyms

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
 from ...decoder import Exchange, ExchangeDone, RequestSeen
-from ...decoder.happening import Happening, Opened, Stray
+from ...decoder.connection.events import Happening, Opened, Stray
 from .fields import NAMES, Kind
 from .messages import Frames
 from .pseudonyms import Pseudonyms

@@ -15,7 +15,7 @@ from itertools import chain
 from pathlib import Path
 
 from ...decoder import ExchangeDone, RequestSeen, records
-from ...decoder.message import Message
+from ...decoder.codec.message import Message
 from ...decoder.records.errors import RecordsError
 from ..happenings import Happenings
 from ..regular import open_file

@@ -11,8 +11,9 @@ import re
 from functools import cache
 from importlib import resources
 
-from ...decoder import explanations, facts
 from ...decoder.embedded import names
+from ...decoder.reference import explanations
+from ...decoder.schema import facts
 from .pseudonyms import IPV4, IPV6, KEPT, Pseudonyms
 
 _TOKEN = re.compile(r"[^\s'\"(),;=\[\]{}<>|`]+")

@@ -14,9 +14,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from ...decoder import Direction, Exchange, ExchangeDone, Opaque, RequestSeen
+from ...decoder.connection.events import IN_VAIN, Closed, Happening, Missing, Opened, Stray
 from ...decoder.findings import first_bytes
-from ...decoder.frame import MAX_FRAME
-from ...decoder.happening import IN_VAIN, Closed, Happening, Missing, Opened, Stray
+from ...decoder.wire.frame import MAX_FRAME
 from ..packets import Address
 from ..reader import files_in
 from ..recorder import Recorder

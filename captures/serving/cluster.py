@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import Any
 from uuid import UUID
 
-from ...decoder import facts
+from ...decoder.schema import facts
 from .memory import Kept, Memory, addresses
 from .recall import Story, describe
 from .requests import Ask, Missed, Reply, Session

@@ -13,8 +13,9 @@ from dataclasses import asdict
 from typing import Any
 
 from ... import decoder
-from ...decoder import Exchange, facts
-from ...decoder.message_view import MessageView
+from ...decoder import Exchange
+from ...decoder.codec.message_view import MessageView
+from ...decoder.schema import facts
 from .cluster import API_VERSIONS, Cluster, Offer, Offers
 from .groups import ConsumerGroups, Groups
 from .logs import Logs

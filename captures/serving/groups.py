@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
-from ...decoder import facts
 from ...decoder.filter.patterns import PatternError, PatternTimeout, pattern, within
+from ...decoder.schema import facts
 from .logs import Logs
 from .memory import Memory
 from .offsets import NATURAL

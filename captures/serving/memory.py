@@ -11,8 +11,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from ...decoder import Exchange, Message, State, facts
-from ...decoder.message_view import MessageView
+from ...decoder import Exchange, Message, State
+from ...decoder.codec.message_view import MessageView
+from ...decoder.schema import facts
 from .questions import touches
 
 PRODUCE = facts.api_key("Produce")

@@ -9,7 +9,8 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...decoder import facts, records
+from ...decoder import records
+from ...decoder.schema import facts
 from .logs import Logs
 from .memory import Kept, Memory
 from .produced import Produced

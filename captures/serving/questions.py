@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any
 
-from ...decoder import Message, facts
-from ...decoder.plan import FieldPlan, StructPlan
+from ...decoder import Message
+from ...decoder.codec.plan import FieldPlan, StructPlan
+from ...decoder.schema import facts
 from ..replay.roles import VOLATILE, Role, paths
 
 Named = Callable[[bytes], str | None]

@@ -12,7 +12,8 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import Any
 
-from ...decoder import Message, facts
+from ...decoder import Message
+from ...decoder.schema import facts
 from .memory import Kept, Memory
 from .questions import entries, identity, items_of, only_reads, touches
 from .requests import Ask, Missed, Reply

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...decoder import Message, facts
+from ...decoder import Message
+from ...decoder.schema import facts
 from .memory import Kept
 
 

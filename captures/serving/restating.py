@@ -11,10 +11,10 @@ from functools import cache
 from typing import Any
 from uuid import UUID
 
-from ...decoder import facts
-from ...decoder.encode import UNKNOWN_TAGS
-from ...decoder.notation import Field
-from ...decoder.plan import FieldPlan, StructPlan, plan, snake_case
+from ...decoder.codec.encode import UNKNOWN_TAGS
+from ...decoder.codec.plan import FieldPlan, StructPlan, plan, snake_case
+from ...decoder.schema import facts
+from ...decoder.schema.notation import Field
 
 
 class Lost(Exception):

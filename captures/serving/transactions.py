@@ -6,7 +6,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...decoder import facts
+from ...decoder.schema import facts
 from .logs import Logs, Partition
 from .memory import Kept, Memory
 from .offsets import Committed, Offsets

@@ -17,7 +17,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from ...decoder import Message, facts
+from ...decoder import Message
+from ...decoder.schema import facts
 from .logs import Logs
 from .memory import PRODUCE, Kept, Memory
 from .produced import Produced

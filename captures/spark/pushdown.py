@@ -9,7 +9,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from ...decoder import facts
+from ...decoder.schema import facts
 
 _OF_EXCHANGE = {"exchanges", "frames", "errors", "batches", "records", "groups", "throttles"}
 _NUMBERS = {"api_version": "ver", "correlation_id": "corr", "connection": "conn"}

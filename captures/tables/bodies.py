@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from ...decoder import Exchange, Message
-from ...decoder.message import is_error_code, jsonable, shown_value
-from ...decoder.plan import FieldPlan, StructPlan
+from ...decoder.codec.message import is_error_code, jsonable, shown_value
+from ...decoder.codec.plan import FieldPlan, StructPlan
 from ..replay.roles import Role, paths
 from .arrow import numpy
 from .columns import Column
@@ -106,7 +106,7 @@ def shown_id(topic_id: bytes) -> str | None:
 
 @cache
 def _shape(kind: str, api_key: int, version: int, wanted: str) -> Shape:
-    from ...decoder.plan import plan
+    from ...decoder.codec.plan import plan
 
     return _of(plan(kind, api_key, version).root, "", paths(kind, api_key, version), wanted)
 

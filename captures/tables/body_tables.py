@@ -10,9 +10,10 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any, NamedTuple
 
-from ...decoder import Exchange, Message, facts, records
-from ...decoder.plan import plan
-from ...decoder.present import RECORD_APIS, Presenter
+from ...decoder import Exchange, Message, records
+from ...decoder.codec.plan import plan
+from ...decoder.codec.present import RECORD_APIS, Presenter
+from ...decoder.schema import facts
 from ...decoder.values import SchemaSource
 from . import bodies
 from .columns import KEY, Column, Table

@@ -16,14 +16,15 @@ from typing import Any, NamedTuple
 
 import crc32c
 
-from ...decoder import Topics, facts
-from ...decoder.accelerator import description
-from ...decoder.accelerator import native as decoder_native
-from ...decoder.plan import StructPlan, plan
+from ...decoder import Topics
+from ...decoder.codec.plan import StructPlan, plan
+from ...decoder.native.accelerator import description
+from ...decoder.native.accelerator import native as decoder_native
 from ...decoder.records import codecs
 from ...decoder.records.batch import CODEC_MASK, CONTROL, CRC_FROM, LOG_APPEND, TRANSACTIONAL
-from ..accelerator import native
+from ...decoder.schema import facts
 from ..index import CARRIED, CHANGED, CUT, NOTED, Index
+from ..native.accelerator import native
 from ..packets import MAX_PAYLOAD
 from . import bodies
 from .arrow import numpy, pyarrow, schema_of

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from ...decoder import Exchange, ExchangeDone, RequestSeen, State, facts
-from ...decoder.about import About
-from ...decoder.happening import Closed, Happening, Missing, Opened, Stray
+from ...decoder import Exchange, ExchangeDone, RequestSeen, State
+from ...decoder.connection.events import Closed, Happening, Missing, Opened, Stray
+from ...decoder.connection.peers import About
+from ...decoder.schema import facts
 from ..capture import Capture
 from ..index import CUT, STATE_MASK, STATES
 from ..segment_map import SegmentMap, Unlike

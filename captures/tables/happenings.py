@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from ...decoder import Exchange, ExchangeDone, RequestSeen, State, facts
+from ...decoder import Exchange, ExchangeDone, RequestSeen, State
+from ...decoder.connection.events import Closed, Happening, Missing, Opened, Stray
 from ...decoder.findings import Inspector
-from ...decoder.happening import Closed, Happening, Missing, Opened, Stray
+from ...decoder.schema import facts
 from .columns import Column, Table
 
 HAPPENINGS = Table(

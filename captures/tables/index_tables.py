@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from ...decoder import State, facts
+from ...decoder import State
+from ...decoder.schema import facts
 from ..capture import Row
 from ..index import CHANGED, LARGEST_SIZE, STATE_MASK, STATES, UNDECODED, Index
 from .arrow import numpy, pyarrow, schema_of

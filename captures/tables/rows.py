@@ -13,8 +13,8 @@ from functools import partial
 from typing import Any
 
 from ...decoder import Exchange
+from ...decoder.codec.present import RECORD_APIS
 from ...decoder.filter import Filter, compile
-from ...decoder.present import RECORD_APIS
 from ...decoder.values import SchemaSource
 from ..capture import Capture, Row
 from ..happenings import Happenings

@@ -25,15 +25,16 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from ...decoder import Exchange, facts
-from ...decoder.about import About
+from ...decoder import Exchange
+from ...decoder.connection.peers import About
 from ...decoder.filter import Filter
 from ...decoder.findings import Inspector
-from ..accelerator import native
+from ...decoder.schema import facts
 from ..capture import Capture
 from ..damage import Span, spans
 from ..happenings import Happenings
 from ..index import CLOSED, CONTINUED
+from ..native.accelerator import native
 from ..pcapng import NotACapture
 from ..reader import CaptureFile
 from ..segment_map import SegmentMap

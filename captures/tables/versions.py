@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from ...decoder import Exchange, ExchangeDone, State, facts
-from ...decoder.about import About
-from ...decoder.happening import Closed, Happening
+from ...decoder import Exchange, ExchangeDone, State
+from ...decoder.connection.events import Closed, Happening
+from ...decoder.connection.peers import About
+from ...decoder.schema import facts
 from ..index import STATE_MASK, STATES, Index
 from .arrow import numpy
 from .columns import Column, Table

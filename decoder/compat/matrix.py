@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from .. import facts, releases
+from ..reference import releases
+from ..schema import facts
 from .seen import API_VERSIONS, ClientSeen, Range, Use
 
 

@@ -12,11 +12,12 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import NamedTuple
 
-from .. import clients, facts
-from ..about import About
-from ..exchange import Exchange, State
+from ..connection.exchange import Exchange, State
+from ..connection.peers import About
 from ..records import RecordsError, batches
-from ..releases import served_from
+from ..reference import clients
+from ..reference.releases import served_from
+from ..schema import facts
 
 API_VERSIONS = facts.api_key("ApiVersions")
 PRODUCE = facts.api_key("Produce")

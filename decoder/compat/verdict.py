@@ -11,9 +11,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import IntEnum
 
-from .. import releases
-from ..clients import Known, Software, parse_version
-from ..releases import Release, release_order
+from ..reference import releases
+from ..reference.clients import Known, Software, parse_version
+from ..reference.releases import Release, release_order
 from .seen import API_VERSIONS, ClientSeen, Negotiation, Range, Use
 
 

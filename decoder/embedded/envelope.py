@@ -8,10 +8,10 @@ from __future__ import annotations
 import ipaddress
 from typing import Any
 
-from ..codec import decode_request, decode_response
-from ..errors import TrailingBytes
-from ..message import Message
-from ..secrets import shown
+from ..codec.codec import decode_request, decode_response
+from ..codec.message import Message
+from ..codec.secrets import shown
+from ..wire.errors import TrailingBytes
 from .payload import decode, fields_of, leading_int16
 
 

@@ -10,9 +10,10 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from .. import facts, records
-from ..errors import DecodeError
-from ..message import Message
+from .. import records
+from ..codec.message import Message
+from ..schema import facts
+from ..wire.errors import DecodeError
 from . import envelope, groups, sasl, telemetry, topics
 from .payload import Payload
 

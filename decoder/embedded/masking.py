@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..metadata_log import SECRET_FIELDS, secret_setting
-from ..settings import SENSITIVE
+from ..reference.settings import SENSITIVE
+from .metadata_log import SECRET_FIELDS, secret_setting
 
 HIDDEN = "********"
 """Stands for a secret of any length."""

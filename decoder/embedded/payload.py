@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any, NamedTuple
 
-from .. import facts
-from ..codec import read_values
-from ..encode import encode_struct, values_from
-from ..errors import Truncated, UnknownApi
-from ..message import Message
-from ..notation import Definition
-from ..plan import extra_plan
+from ..codec.codec import read_values
+from ..codec.encode import encode_struct, values_from
+from ..codec.message import Message
+from ..codec.plan import extra_plan
+from ..schema import facts
+from ..schema.notation import Definition
+from ..wire.errors import Truncated, UnknownApi
 
 
 class Payload(NamedTuple):

@@ -11,11 +11,11 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from .. import facts
-from ..errors import DecodeError, UnknownApi, UnknownVersion
-from ..metadata_log import TOPIC_ID, record_head, types
-from ..notation import Definition
+from ..schema import facts
+from ..schema.notation import Definition
+from ..wire.errors import DecodeError, UnknownApi, UnknownVersion
 from .masking import masked
+from .metadata_log import TOPIC_ID, record_head, types
 from .payload import decode, fields_of, leading_int16, newest
 
 COORDINATORS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})

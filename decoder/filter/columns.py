@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from datetime import tzinfo
 from typing import Any, Protocol
 
-from ..about import About
-from ..exchange import State
+from ..connection.exchange import State
+from ..connection.peers import About
 from . import tree, values
 from .evaluate import Now
 from .literals import DAY, Clock, seconds_of_offset

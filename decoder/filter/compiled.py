@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, tzinfo
 from functools import cached_property
 
-from ..exchange import Exchange
+from ..connection.exchange import Exchange
 from . import evaluate, scope
 from .check import check, needs
 from .columns import Columns, ColumnTest

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
-from .. import facts
+from ..schema import facts
 from . import fields, literals, paths
 from .check import CODECS
 from .errors import FilterError

@@ -7,7 +7,7 @@ from datetime import tzinfo
 from itertools import chain
 from typing import Any
 
-from ..exchange import Exchange, State
+from ..connection.exchange import Exchange, State
 from . import tree, values
 from .fields import Field, Kind
 from .paths import Path

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache
 
-from .. import facts
-from ..message import is_error_code
-from ..plan import FieldPlan, StructPlan, plan
+from ..codec.message import is_error_code
+from ..codec.plan import FieldPlan, StructPlan, plan
+from ..schema import facts
 from .fields import Kind, Need, Scope
 
 SIDES = {"req": "request", "resp": "response"}

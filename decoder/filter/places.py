@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, NamedTuple
 
-from .. import facts
-from ..message import is_error_code
-from ..plan import ZERO_UUID, FieldPlan, Plan, StructPlan, plan
+from ..codec.message import is_error_code
+from ..codec.plan import ZERO_UUID, FieldPlan, Plan, StructPlan, plan
+from ..schema import facts
 
 ENTITIES = {"group": "groupId", "txn": "transactionalId", "producer.id": "producerId"}
 NAMES = {

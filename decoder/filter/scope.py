@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from .. import facts
+from ..schema import facts
 from . import places, tree
 from .check import needs
 from .fields import BY_NAME, Field, Need

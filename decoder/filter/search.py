@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from .. import facts
-from ..exchange import Exchange
-from ..message import error_names
+from ..codec.message import error_names
+from ..connection.exchange import Exchange
+from ..schema import facts
 from . import values
 
 

@@ -7,13 +7,14 @@ from functools import cache, lru_cache
 from itertools import chain
 from typing import Any
 
-from .. import facts, records
-from ..errors import EncodeError
-from ..exchange import Exchange, State
-from ..hit_notes import rules_in
-from ..message import Message
-from ..plan import Plan
-from ..project import field_at, values_at
+from .. import records
+from ..codec.message import Message
+from ..codec.plan import Plan
+from ..codec.project import field_at, values_at
+from ..connection.exchange import Exchange, State
+from ..connection.hit_notes import rules_in
+from ..schema import facts
+from ..wire.errors import EncodeError
 from . import places
 from .fields import Field, Kind
 from .literals import split_endpoint

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from .. import facts
-from ..codec import decode_response
-from ..errors import DecodeError
-from ..exchange import Exchange, State
-from ..message_view import MessageView
+from ..codec.codec import decode_response
+from ..codec.message_view import MessageView
+from ..connection.exchange import Exchange, State
+from ..schema import facts
+from ..wire.errors import DecodeError
 from .detector import Detector
 from .finding import Finding, Severity
 from .host import is_loopback, is_number, is_private, is_unspecified, same_place, split, told

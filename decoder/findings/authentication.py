@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from typing import ClassVar
 
-from .. import facts
+from ..connection.exchange import Exchange, State
 from ..embedded import sasl_step
-from ..exchange import Exchange, State
+from ..schema import facts
 from .authorization import DETECTORS as _AUTHORIZATION
 from .detector import Detector, Wanted
 from .endings import Ending, Talk, WatchesEndings

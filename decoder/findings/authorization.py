@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 from uuid import UUID
 
-from .. import facts
-from ..exchange import Exchange
+from ..connection.exchange import Exchange
+from ..schema import facts
 from .detector import Detector, Wanted
 from .finding import Finding, Severity
 from .scene import Link

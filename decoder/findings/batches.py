@@ -7,7 +7,7 @@ from collections import Counter
 from functools import partial
 from typing import ClassVar
 
-from ..exchange import Exchange
+from ..connection.exchange import Exchange
 from ..records import RecordsError, compress
 from . import corrupt
 from .detector import Detector

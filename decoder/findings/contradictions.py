@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from .. import facts
-from ..exchange import Exchange, State
+from ..connection.exchange import Exchange, State
+from ..schema import facts
 from . import odd_connections
 from .detector import Detector, Wanted
 from .finding import Finding, Severity

@@ -6,8 +6,8 @@ from collections import Counter, deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from .. import facts
-from ..exchange import Exchange
+from ..connection.exchange import Exchange
+from ..schema import facts
 from .detector import Detector
 from .finding import Finding, Severity
 from .group_calls import GROUP_APIS, rows, top

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from functools import partial
 from typing import NamedTuple
 
-from ..exchange import Exchange, State
-from ..facts import api_key, error_code
-from ..message_view import MessageView
+from ..codec.message_view import MessageView
+from ..connection.exchange import Exchange, State
 from ..records import Batch, Message, Partial, RecordsError, batches
+from ..schema.facts import api_key, error_code
 from .detector import Detector
 from .finding import Finding, Severity
 from .produced import PRODUCE, ProduceDetector, at

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from functools import partial
 
-from ..exchange import Exchange, State
-from ..frame import Direction
+from ..connection.exchange import Exchange, State
+from ..wire.frame import Direction
 from .detector import Detector, Wanted
 from .finding import Finding, Severity
 from .scene import Link, Scene

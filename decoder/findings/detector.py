@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable
 from enum import Enum, auto
 from typing import Any, ClassVar
 
-from ..connection import Opaque
-from ..exchange import Exchange
+from ..connection.connection import Opaque
+from ..connection.exchange import Exchange
 from .finding import Finding, Severity
 from .scene import Link, Scene
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from enum import Enum, auto
 
-from .. import facts
-from ..connection import Opaque, expects_no_response
-from ..exchange import Exchange, State
-from ..frame import Direction
+from ..connection.connection import Opaque, expects_no_response
+from ..connection.exchange import Exchange, State
+from ..schema import facts
+from ..wire.frame import Direction
 from .detector import Detector, Model, Wanted, overrides
 from .first_bytes import KEPT, TLS, announced, protocol
 from .scene import Link, Scene

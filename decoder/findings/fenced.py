@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import deque
 from typing import NamedTuple
 
-from ..exchange import Exchange, State
-from ..facts import error_code, error_name
+from ..connection.exchange import Exchange, State
+from ..schema.facts import error_code, error_name
 from .detector import Detector, Wanted
 from .finding import Severity
 from .produced import PRODUCE, ProduceDetector

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any, NamedTuple
 
-from .. import facts
-from ..exchange import Exchange, State
-from ..plan import StructPlan, plan
+from ..codec.plan import StructPlan, plan
+from ..connection.exchange import Exchange, State
+from ..schema import facts
 from .detector import Detector, Model
 from .scene import Link, Scene
 from .tallies import Bounded

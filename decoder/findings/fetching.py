@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import ClassVar
 
-from .. import facts
-from ..exchange import Exchange, State
+from ..connection.exchange import Exchange, State
+from ..schema import facts
 from . import lagging, replicas
 from .authorization import DENIED
 from .detector import Detector

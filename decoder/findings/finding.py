@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from ..exchange import Exchange, State
-from ..facts import error_name
+from ..connection.exchange import Exchange, State
+from ..schema.facts import error_name
 
 RULES, AFTER_RULES = "rules", "after_rules"
 """Marks of exchanges: the rules and plugins that did something to it; whether one did something to its client before."""

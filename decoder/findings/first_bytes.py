@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ..frame import Direction
+from ..wire.frame import Direction
 
 KEPT = 8
 TLS = "TLS"

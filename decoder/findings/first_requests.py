@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from functools import partial
 
-from .. import facts
-from ..clients import Known, software
-from ..exchange import Exchange, State
-from ..releases import release_of, release_order
+from ..connection.exchange import Exchange, State
+from ..reference.clients import Known, software
+from ..reference.releases import release_of, release_order
+from ..schema import facts
 from .detector import Detector, Wanted
 from .endings import Ending, Talk, WatchesEndings
 from .finding import Finding, Severity

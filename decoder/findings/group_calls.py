@@ -10,11 +10,12 @@ from collections.abc import Iterator
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .. import embedded, facts
-from ..errors import DecodeError
-from ..exchange import Exchange
-from ..message_view import MessageView
-from ..plan import StructPlan
+from .. import embedded
+from ..codec.message_view import MessageView
+from ..codec.plan import StructPlan
+from ..connection.exchange import Exchange
+from ..schema import facts
+from ..wire.errors import DecodeError
 from .scene import Link
 from .wording import topic_name
 

@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Any, NamedTuple
 
 from .. import embedded
-from ..errors import DecodeError
+from ..wire.errors import DecodeError
 from .group_calls import Call
 from .scene import Link
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections import deque
 
-from .. import facts
-from ..exchange import Exchange
+from ..connection.exchange import Exchange
+from ..schema import facts
 from .coordinators import FIND_COORDINATOR, coordinators
 from .detector import Detector, Wanted
 from .finding import Severity

@@ -5,8 +5,8 @@ One `Groups` per scene (`Groups.of`). A group has its members' timelines for who
 
 from __future__ import annotations
 
-from .. import facts
-from ..exchange import Exchange
+from ..connection.exchange import Exchange
+from ..schema import facts
 from .detector import Detector, Model, overrides
 from .group import Group
 from .group_calls import GROUP_APIS, MEMBER_ID_REQUIRED, Call, read_call

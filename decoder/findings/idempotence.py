@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import deque
 from functools import partial
 
-from ..exchange import Exchange, State
-from ..facts import error_code, error_name
+from ..connection.exchange import Exchange, State
 from ..records import Batch
+from ..schema.facts import error_code, error_name
 from . import fenced, transactions
 from .detector import Detector
 from .finding import Finding, Severity

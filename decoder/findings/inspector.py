@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from .. import facts
-from ..connection import ExchangeDone, Opaque, RequestSeen
-from ..exchange import Exchange, State
-from ..happening import Closed, Happening, Missing, Opened, Stray
+from ..connection.connection import ExchangeDone, Opaque, RequestSeen
+from ..connection.events import Closed, Happening, Missing, Opened, Stray
+from ..connection.exchange import Exchange, State
+from ..schema import facts
 from .catalogue import detectors
 from .detector import Listener, Wanted
 from .finding import Finding, Severity

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
 
-from .. import facts
-from ..exchange import Exchange, State
-from ..message_view import MessageView
+from ..codec.message_view import MessageView
+from ..connection.exchange import Exchange, State
+from ..schema import facts
 from .detector import Detector
 from .fetches import FETCH, FetchDetector, Fetched, Place
 from .finding import Finding, Severity

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import partial
 
-from .. import facts
-from ..exchange import Exchange, State
+from ..connection.exchange import Exchange, State
+from ..schema import facts
 from . import throttling
 from .detector import Detector, Wanted
 from .finding import Finding, Severity

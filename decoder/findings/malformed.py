@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from functools import partial
 
-from ..codec import UNSUPPORTED_VERSION
-from ..exchange import Exchange
-from ..plan import API_VERSIONS
+from ..codec.codec import UNSUPPORTED_VERSION
+from ..codec.plan import API_VERSIONS
+from ..connection.exchange import Exchange
 from .detector import Detector, Wanted
 from .finding import Severity
 from .scene import Link

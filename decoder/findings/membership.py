@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import partial
 
-from .. import facts
+from ..schema import facts
 from . import group_refusals
 from .detector import Detector
 from .finding import Finding, Severity

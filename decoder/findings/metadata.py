@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from functools import cache, partial
 from typing import Any, NamedTuple
 
-from .. import facts
-from ..exchange import Exchange, State
-from ..message_view import MessageView
-from ..plan import StructPlan, plan
+from ..codec.message_view import MessageView
+from ..codec.plan import StructPlan, plan
+from ..connection.exchange import Exchange, State
+from ..schema import facts
 from . import partitions
 from .detector import Detector, Wanted
 from .finding import Finding, Severity

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from .. import facts
-from ..exchange import Exchange, State
+from ..connection.exchange import Exchange, State
+from ..schema import facts
 from .detector import Detector
 from .finding import Finding, Severity
 from .scene import Link

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from .. import facts
-from ..exchange import Exchange
+from ..connection.exchange import Exchange
+from ..schema import facts
 from .detector import Detector
 from .finding import Severity
 from .offers import Fit, Judged, Offers, OutOfRange, Table, spoken

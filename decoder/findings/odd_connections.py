@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import deque
 from itertools import islice
 
-from ..connection import PRODUCE, expects_no_response
-from ..exchange import Exchange, State
+from ..connection.connection import PRODUCE, expects_no_response
+from ..connection.exchange import Exchange, State
 from .detector import Detector, Wanted
 from .finding import Severity
 from .scene import Link, Scene

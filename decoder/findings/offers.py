@@ -11,9 +11,10 @@ from enum import Enum
 from functools import lru_cache
 from typing import NamedTuple
 
-from .. import facts, releases
-from ..exchange import Exchange, State
-from ..plan import API_VERSIONS
+from ..codec.plan import API_VERSIONS
+from ..connection.exchange import Exchange, State
+from ..reference import releases
+from ..schema import facts
 from .detector import Detector, Model, Wanted
 from .finding import Severity
 from .scene import Link, Scene

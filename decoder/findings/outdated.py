@@ -6,9 +6,10 @@ import re
 from collections import Counter
 from functools import lru_cache
 
-from .. import facts, releases
-from ..exchange import Exchange, State
-from ..plan import API_VERSIONS
+from ..codec.plan import API_VERSIONS
+from ..connection.exchange import Exchange, State
+from ..reference import releases
+from ..schema import facts
 from .detector import Detector
 from .finding import Severity
 from .offers import (

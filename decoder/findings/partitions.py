@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from functools import cache, partial
 from typing import Any
 
-from .. import facts
-from ..exchange import Exchange, State
-from ..plan import plan
+from ..codec.plan import plan
+from ..connection.exchange import Exchange, State
+from ..schema import facts
 from .detector import Detector
 from .finding import Finding, Severity
 from .scene import Link, Scene

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any, ClassVar
 
-from ..exchange import Exchange, State
-from ..facts import error_code, error_name
+from ..connection.exchange import Exchange, State
+from ..schema.facts import error_code, error_name
 from .detector import Detector
 from .finding import Finding, Severity
 from .produced import METADATA, PRODUCE, ProduceDetector, Result

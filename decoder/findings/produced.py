@@ -9,10 +9,10 @@ from __future__ import annotations
 from functools import cache
 from typing import Any, NamedTuple
 
-from .. import facts
-from ..exchange import Exchange, State
-from ..plan import Plan, StructPlan
+from ..codec.plan import Plan, StructPlan
+from ..connection.exchange import Exchange, State
 from ..records import Batch, RecordsError, batches
+from ..schema import facts
 from .detector import Detector, Model
 from .scene import Scene
 from .wording import topic_name

@@ -6,9 +6,9 @@ from abc import ABC, abstractmethod
 from functools import partial
 from typing import ClassVar, NamedTuple
 
-from .. import facts
-from ..exchange import Exchange
-from ..facts import error_code, error_name
+from ..connection.exchange import Exchange
+from ..schema import facts
+from ..schema.facts import error_code, error_name
 from . import produce_retries, resent
 from .authorization import DENIED
 from .detector import Detector, Wanted

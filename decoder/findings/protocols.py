@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ..connection import Opaque
-from ..exchange import Exchange, State
-from ..frame import Direction
+from ..connection.connection import Opaque
+from ..connection.exchange import Exchange, State
+from ..wire.frame import Direction
 from .detector import Detector
 from .endings import MOST_REQUEST, Ending, Talk, WatchesEndings
 from .finding import Severity

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 
-from .. import facts
+from ..schema import facts
 from . import assignments, coordinators
 from .detector import Detector
 from .finding import Severity

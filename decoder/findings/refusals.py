@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ..exchange import Exchange
+from ..connection.exchange import Exchange
 from .detector import Detector, Wanted
 from .endings import Ending, Talk, WatchesEndings
 from .finding import Severity

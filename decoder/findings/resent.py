@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import partial
 
-from ..exchange import Exchange
-from ..facts import error_code, error_name
+from ..connection.exchange import Exchange
+from ..schema.facts import error_code, error_name
 from .detector import Detector
 from .finding import Finding, Severity
 from .produced import PRODUCE, Part, ProduceDetector, unanswered

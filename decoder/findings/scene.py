@@ -10,14 +10,14 @@ from collections.abc import Callable
 from itertools import islice
 from typing import Any, NamedTuple, TypeVar
 
-from .. import facts
-from ..about import About
-from ..codec import decode_response
-from ..connection import expects_no_response
-from ..errors import DecodeError
-from ..exchange import Exchange, State
-from ..hit_notes import causes_in
-from ..message_view import MessageView
+from ..codec.codec import decode_response
+from ..codec.message_view import MessageView
+from ..connection.connection import expects_no_response
+from ..connection.exchange import Exchange, State
+from ..connection.hit_notes import causes_in
+from ..connection.peers import About
+from ..schema import facts
+from ..wire.errors import DecodeError
 from .finding import AFTER_RULES, RULES
 
 M = TypeVar("M")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from functools import partial
 
-from .. import facts
+from ..schema import facts
 from .detector import Detector, Wanted
 from .fetches import FetchDetector, Fetched
 from .finding import Finding, Severity

@@ -6,9 +6,9 @@ from collections import deque
 from functools import partial
 from typing import ClassVar
 
-from .. import facts
-from ..exchange import Exchange, State
-from ..facts import error_code, error_name
+from ..connection.exchange import Exchange, State
+from ..schema import facts
+from ..schema.facts import error_code, error_name
 from .detector import Detector, Wanted
 from .finding import Finding, Severity
 from .produced import PRODUCE, ProduceDetector

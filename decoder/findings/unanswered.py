@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from functools import partial
 
-from .. import facts
-from ..exchange import Exchange, State
+from ..connection.exchange import Exchange, State
+from ..schema import facts
 from .detector import Detector, Wanted
 from .finding import Finding, Severity
 from .scene import Link, Scene

@@ -11,10 +11,11 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import Any, NamedTuple
 
-from .. import explain, facts
-from ..exchange import Exchange, State
-from ..message import is_error_code
-from ..plan import StructPlan
+from ..codec.message import is_error_code
+from ..codec.plan import StructPlan
+from ..connection.exchange import Exchange, State
+from ..reference import explain
+from ..schema import facts
 from .detector import Detector
 from .finding import Finding, Severity
 from .scene import Link, Scene

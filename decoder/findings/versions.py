@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import re
 
-from .. import facts
-from ..exchange import Exchange, State
-from ..plan import API_VERSIONS
+from ..codec.plan import API_VERSIONS
+from ..connection.exchange import Exchange, State
+from ..schema import facts
 from . import mixed, outdated
 from .detector import Detector, Wanted
 from .finding import Severity

@@ -10,11 +10,11 @@ from collections import deque
 from functools import cache
 from typing import NamedTuple
 
-from .. import facts
-from ..codec import UNSUPPORTED_VERSION
-from ..errors import DecodeError
-from ..exchange import Exchange, State
-from ..plan import API_VERSIONS, plan
+from ..codec.codec import UNSUPPORTED_VERSION
+from ..codec.plan import API_VERSIONS, plan
+from ..connection.exchange import Exchange, State
+from ..schema import facts
+from ..wire.errors import DecodeError
 from .detector import Model
 from .offers import Offers
 from .scene import Link, Scene

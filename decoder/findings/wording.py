@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Iterable
 
-from ..exchange import Exchange
+from ..connection.exchange import Exchange
 
 SECOND = 1_000_000_000
 """Nanoseconds."""

@@ -194,7 +194,7 @@ static PyType_Slot Reader_slots[] = {
 };
 
 static PyType_Spec Reader_spec = {
-    .name = "barnabas.decoder._native.Reader",
+    .name = "barnabas.decoder.native._native.Reader",
     .basicsize = sizeof(Reader),
     .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL,
     .slots = Reader_slots,
@@ -216,7 +216,7 @@ PyMODINIT_FUNC PyInit__native(void) {
     PyObject *self = PyModule_Create(&module);
     if (!self)
         return NULL;
-    Bad = PyErr_NewException("barnabas.decoder._native.Bad", NULL, NULL);
+    Bad = PyErr_NewException("barnabas.decoder.native._native.Bad", NULL, NULL);
     PyObject *type = PyType_FromSpec(&Reader_spec);
     if (!Bad || !type || PyModule_AddObjectRef(self, "Bad", Bad) < 0 || PyModule_AddObjectRef(self, "Reader", type) < 0) {
         Py_XDECREF(type);

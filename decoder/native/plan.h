@@ -1,4 +1,4 @@
-/* The decoder's plan in C: what decoder/plan.py says about one message at one version, ready to be run. */
+/* The decoder's plan in C: what decoder/codec/plan.py says about one message at one version, ready to be run. */
 #ifndef BARNABAS_PLAN_H
 #define BARNABAS_PLAN_H
 
@@ -12,7 +12,7 @@ enum Type { BOOL, INT8, INT16, UINT16, INT32, UINT32, INT64, FLOAT64, UUID, STRI
 #define MOST_TAGS 32
 
 /* Items of arrays (numbers are not counted) and tagged fields that are read out of some bytes, as `most_items` in
-   decoder/decode.py. */
+   decoder/codec/decode.py. */
 #define MOST_ITEMS(size) ((Py_ssize_t)24576 + (size) / 8)
 
 typedef struct Struct Struct;
@@ -78,6 +78,6 @@ typedef struct {
     int (*project_struct)(const Struct *plan, Cursor *cursor);
 } DecoderApi;
 
-#define DECODER_API "barnabas.decoder._native"
+#define DECODER_API "barnabas.decoder.native._native"
 
 #endif

@@ -1,4 +1,4 @@
-/* Bytes to values, by plan: what decoder/decode.py makes in pure Python, which stays the reference.
+/* Bytes to values, by plan: what decoder/codec/decode.py makes in pure Python, which stays the reference.
    Invariants: a count or length is checked against the bytes that are there before anything is allocated for it; `at` never passes
    `end`. Memory: values are new references for the caller; bytes are borrowed. Errors: Bad for what does not fit, and Python's own
    (MemoryError, UnicodeDecodeError). */

@@ -6,7 +6,7 @@ from array import array
 from collections.abc import Iterator, Sequence
 from typing import overload
 
-from ..accelerator import native
+from ..native.accelerator import native
 from .batch import CODEC_MASK, HEADER_SIZE, LOG_APPEND, Batch
 from .codecs import DEFAULT_LIMIT
 from .errors import RecordsError

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple, NoReturn
 
-from ..accelerator import native
+from ..native.accelerator import native
 from .errors import BadLength, LimitExceeded, RecordsError, Truncated
 from .varint import int64, read_uvarint, read_varint
 

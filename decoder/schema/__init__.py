@@ -1,1 +1,1 @@
-"""The protocol's facts: one notation file per API, read by barnabas.decoder.notation."""
+"""What the protocol is: message definitions in their notation, APIs, versions and error codes."""

@@ -10,9 +10,9 @@ from enum import Flag, auto
 from typing import Any, ClassVar, Self
 
 from ...decoder import Exchange, Topics, TrailingBytes, decode_response
+from ...decoder.codec.message import Message
 from ...decoder.filter import Filter
 from ...decoder.filter.places import Part
-from ...decoder.message import Message
 from ..fate import Fate
 from ..given import Given
 

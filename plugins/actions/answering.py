@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, ClassVar
 
-from ...decoder import EncodeError, Exchange, facts
+from ...decoder import EncodeError, Exchange
+from ...decoder.codec.message import Message
 from ...decoder.filter import Filter
-from ...decoder.message import Message
+from ...decoder.schema import facts
 from .. import answers
 from ..fate import Fate, Undone
 from ..field_values import value_of

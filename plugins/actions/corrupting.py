@@ -9,9 +9,9 @@ from functools import partial
 from typing import Any, ClassVar
 
 from ...decoder import DecodeError, Exchange, decode_request
+from ...decoder.codec.message import Message
 from ...decoder.filter import Filter
 from ...decoder.filter.places import apis
-from ...decoder.message import Message
 from ..fate import Damage, Fate, Undone
 from ..given import Given
 from ..leaves import leaves

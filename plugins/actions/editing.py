@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, ClassVar
 
-from ...decoder import DecodeError, EncodeError, Exchange, decode_request, facts
+from ...decoder import DecodeError, EncodeError, Exchange, decode_request
+from ...decoder.codec.message import Message
+from ...decoder.codec.plan import API_VERSIONS, StructPlan, plan
 from ...decoder.filter import Filter
-from ...decoder.message import Message
-from ...decoder.plan import API_VERSIONS, StructPlan, plan
+from ...decoder.schema import facts
 from .. import answers, unanswerable
 from ..fate import Fate, Undone
 from ..field_values import value_of

@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
 
-from ...decoder import Exchange, facts, releases
+from ...decoder import Exchange
 from ...decoder.filter import Filter
+from ...decoder.reference import releases
+from ...decoder.schema import facts
 from ..fate import Fate, Undone
 from ..given import Given
 from .action import NO_EFFECT, Action, Effect, Scene, response_of, span

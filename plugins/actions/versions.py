@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from ...decoder import Exchange, facts
+from ...decoder import Exchange
 from ...decoder.filter import Filter
+from ...decoder.schema import facts
 from ..fate import Fate
 from ..given import Given, Wrong
 from ..versions.pretence import Pretence

@@ -12,8 +12,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...decoder import Exchange, Message, decode_request, hit_notes
-from ...decoder.exchange import State
+from ...decoder import Exchange, Message, decode_request
+from ...decoder.connection import hit_notes
+from ...decoder.connection.exchange import State
 from .. import unanswerable
 from .context import Context, Outcome, PeerView, Surroundings
 from .plugin import Plugin

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ... import decoder
-from ...decoder import Exchange, Message, facts
-from ...decoder.message import shown_value
+from ...decoder import Exchange, Message
+from ...decoder.codec.message import shown_value
+from ...decoder.schema import facts
 from .. import answers
 from ..leaves import leaves
 

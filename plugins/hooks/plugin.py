@@ -7,8 +7,9 @@ import inspect
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from ...decoder import Exchange, facts
+from ...decoder import Exchange
 from ...decoder.filter import Filter, FilterError, compile
+from ...decoder.schema import facts
 from ..reach import never
 
 HOOKS = {

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...decoder import facts
-from ...decoder.releases import Release
+from ...decoder.reference.releases import Release
+from ...decoder.schema import facts
 from .fields import lost_by_definition
 from .offering import API_VERSIONS, of_release
 from .steps import boundaries, has_step, meanings, why_droppable, why_impossible

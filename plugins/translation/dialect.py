@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from ...decoder import facts
+from ...decoder.schema import facts
 from ..versions.dialect import Answer, Asked, Close, Forward, Step
 from .translator import API_VERSIONS, Answered, Ranges, Translated, Translator
 

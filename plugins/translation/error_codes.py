@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from functools import cache
 
-from ...decoder import facts, releases
+from ...decoder.reference import releases
+from ...decoder.schema import facts
 
 _NEWEST = {
     "0.8.0": 12, "0.8.2": 20, "0.9.0": 31, "0.10.0": 35, "0.10.1": 43, "0.10.2": 44, "0.11.0": 55, "1.0": 60,

@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any, NamedTuple
 
-from ...decoder import facts
-from ...decoder.encode import UNKNOWN_TAGS
-from ...decoder.message import is_error_code, shown_value
-from ...decoder.notation import Definition, Field
-from ...decoder.plan import FieldPlan, StructPlan, plan, snake_case
+from ...decoder.codec.encode import UNKNOWN_TAGS
+from ...decoder.codec.message import is_error_code, shown_value
+from ...decoder.codec.plan import FieldPlan, StructPlan, plan, snake_case
+from ...decoder.schema import facts
+from ...decoder.schema.notation import Definition, Field
 
 Fields = dict[str, Any]
 

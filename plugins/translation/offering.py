@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ...decoder import facts, releases
+from ...decoder.reference import releases
+from ...decoder.schema import facts
 from .steps import why_impossible
 
 Ranges = Mapping[int, tuple[int, int]]

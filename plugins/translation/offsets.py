@@ -5,7 +5,7 @@ Sources: `KafkaApis.handleListOffsetRequest*`, `OffsetFetchResponse`, `OffsetCom
 
 from __future__ import annotations
 
-from ...decoder import facts
+from ...decoder.schema import facts
 from .fields import Fields
 from .steps import Asked, Unbridgeable, down, droppable, each_partition, impossible, means, split, up
 

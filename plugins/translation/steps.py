@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...decoder import facts
+from ...decoder.schema import facts
 from .fields import Fields
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from ...decoder import facts
+from ...decoder.schema import facts
 from .fields import Fields
 from .steps import Asked, Unbridgeable, down, droppable, each_partition, means, up
 

@@ -11,9 +11,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from ... import decoder
-from ...decoder import DecodeError, EncodeError, Message, facts
-from ...decoder.plan import plan
+from ...decoder import DecodeError, EncodeError, Message
+from ...decoder.codec.plan import plan
 from ...decoder.records import RecordsError
+from ...decoder.schema import facts
 from .. import answers
 from . import error_codes, offering
 from .fields import Fields, Loss, fitted

@@ -11,7 +11,7 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
-from ...decoder.releases import Release, release_order
+from ...decoder.reference.releases import Release, release_order
 
 NO_EPOCH = -1
 

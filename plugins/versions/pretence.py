@@ -10,7 +10,8 @@ from __future__ import annotations
 from typing import Any
 
 from ... import decoder
-from ...decoder import api_versions, facts
+from ...decoder.connection import api_versions
+from ...decoder.schema import facts
 from .dialect import Answer, Asked, Close, Forward, Silence, Step
 from .profile import API_VERSIONS, Profile, Range
 

@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
-from ...decoder import facts, releases
-from ...decoder.releases import Release, release_order, served_from
+from ...decoder.reference import releases
+from ...decoder.reference.releases import Release, release_order, served_from
+from ...decoder.schema import facts
 from .features import Features, of_release
 
 API_VERSIONS = facts.api_key("ApiVersions")

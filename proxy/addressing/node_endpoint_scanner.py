@@ -14,11 +14,11 @@ from collections.abc import Generator
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from ...decoder import facts
-from ...decoder.accelerator import description
-from ...decoder.accelerator import native as decoder_native
-from ...decoder.plan import SIZES, FieldPlan, StructPlan, plan
-from ..accelerator import native
+from ...decoder.codec.plan import SIZES, FieldPlan, StructPlan, plan
+from ...decoder.native.accelerator import description
+from ...decoder.native.accelerator import native as decoder_native
+from ...decoder.schema import facts
+from ..native.accelerator import native
 
 ENDPOINTS = "node_endpoints"
 _UNUSED_TAG = 0x7F

@@ -10,11 +10,11 @@ import time
 from typing import Any
 
 from ... import decoder
-from ...decoder import facts
-from ...decoder.message import Message
-from ...decoder.payload_bytes import Range, payload_ranges
-from ...decoder.present import RECORD_APIS, present
-from ...decoder.secrets import MASK, mask
+from ...decoder.codec.message import Message
+from ...decoder.codec.present import RECORD_APIS, present
+from ...decoder.codec.secrets import MASK, mask
+from ...decoder.schema import facts
+from ...decoder.wire.payload_bytes import Range, payload_ranges
 from ...plugins.answers import error_response
 from .links import Failed
 

@@ -28,7 +28,7 @@ from ...captures.index import (
     Record,
 )
 from ...decoder import State
-from . import layout as layout
+from . import layout
 from .layout import HEADER, RENEW_SECONDS, Header, Hello, Kind, Refusal, Totals
 
 _ASK_AGAIN_SECONDS = 1.0

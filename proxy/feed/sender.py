@@ -18,7 +18,7 @@ import asyncio_dgram
 
 from ...captures.index import RECORD, STRINGS_HEADER, IndexEncoder
 from ...decoder import Exchange
-from . import layout as layout
+from . import layout
 from .layout import HEADER, LEASE_SECONDS, Header, Kind, Refusal, Totals
 
 FLUSH_SECONDS = 0.05

@@ -11,9 +11,10 @@ from functools import cache, cached_property
 from typing import Any, NamedTuple
 
 from ... import decoder
-from ...decoder import Exchange, State, facts
-from ...decoder.acks import produce_acks as produce_acks
-from ...decoder.plan import StructPlan, plan
+from ...decoder import Exchange, State
+from ...decoder.codec.plan import StructPlan, plan
+from ...decoder.schema import facts
+from ...decoder.wire.acks import produce_acks as produce_acks
 from ...plugins.answers import with_cluster
 from ...plugins.book import RuleBook
 from ...plugins.fate import Fate

@@ -15,9 +15,9 @@ from collections.abc import Callable, Generator
 from functools import cache
 from typing import Any
 
-from ...decoder.errors import DecodeError
-from ...decoder.message import is_error_code
-from ...decoder.plan import SIZES, FieldPlan, Plan, StructPlan, plan
+from ...decoder.codec.message import is_error_code
+from ...decoder.codec.plan import SIZES, FieldPlan, Plan, StructPlan, plan
+from ...decoder.wire.errors import DecodeError
 
 MOST = 1 << 20
 """Bytes of a prefix; a message that has more is not followed."""

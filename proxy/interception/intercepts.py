@@ -14,9 +14,9 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from ...decoder import Exchange
-from ...decoder.exchange import State
+from ...decoder.connection.exchange import State
+from ...decoder.connection.hit_notes import ANSWERED_BY_HAND, DROPPED_BY_HAND, EDITED_BY_HAND
 from ...decoder.filter import compile
-from ...decoder.hit_notes import ANSWERED_BY_HAND, DROPPED_BY_HAND, EDITED_BY_HAND
 from ..clock import now_ns
 from ..events import InterceptHeld, InterceptReleased
 from .frame_editor import KNOWN

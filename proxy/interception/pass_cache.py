@@ -18,8 +18,8 @@ import struct
 from typing import Any
 
 from ...decoder import Exchange, Topics
+from ...decoder.codec.message import Message
 from ...decoder.filter.places import NAMES, PARTITION
-from ...decoder.message import Message
 from ...plugins.book import RuleBook
 from ...plugins.fetch_sessions import FETCH, SESSION, whole
 from ...plugins.leaves import leaves

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ...decoder import Exchange, facts
-from ...decoder.hit_notes import EDITED_BY_HAND
+from ...decoder import Exchange
+from ...decoder.connection.hit_notes import EDITED_BY_HAND
+from ...decoder.schema import facts
 from ...plugins import fetch_sessions
 from ...plugins.fate import Fate, damaged
 from ...plugins.fetch_sessions import FETCH

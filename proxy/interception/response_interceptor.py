@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...decoder import Exchange
-from ...decoder.exchange import State
+from ...decoder.connection.exchange import State
 from ...decoder.filter.patterns import PatternTimeout
 from ...plugins.book import RuleBook
 from ...plugins.fate import Fate

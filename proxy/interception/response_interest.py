@@ -12,13 +12,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ...decoder import facts
-from ...decoder.decode import FAULTS
-from ...decoder.errors import DecodeError
+from ...decoder.codec.decode import FAULTS
+from ...decoder.codec.plan import plan
+from ...decoder.codec.project import error_paths, reader
 from ...decoder.filter.places import places
 from ...decoder.filter.quiet import Quiet as QuietFilter
-from ...decoder.plan import plan
-from ...decoder.project import error_paths, reader
+from ...decoder.schema import facts
+from ...decoder.wire.errors import DecodeError
 from ...plugins.book import RuleBook
 from .api_version_bitmap import api_version_bitmap
 from .header_prefix import PrefixReaders, asked_paths, may_have_records

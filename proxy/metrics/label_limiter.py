@@ -8,9 +8,10 @@ from collections.abc import Iterable, Iterator
 from prometheus_client.core import CounterMetricFamily, Metric
 
 from ...captures.index import Record
-from ...decoder import Exchange, facts
+from ...decoder import Exchange
+from ...decoder.codec.message import Message
 from ...decoder.filter.places import pairs_of
-from ...decoder.message import Message
+from ...decoder.schema import facts
 
 APART = 100
 """Most client ids, and most topics, that are counted apart; the later ones are counted as `OTHER`."""

@@ -25,9 +25,10 @@ from prometheus_client.exposition import choose_encoder
 
 from ... import __version__
 from ...captures.index import STATE_MASK, STATES, UNDECODED, Record
-from ...decoder import Exchange, State, facts
+from ...decoder import Exchange, State
+from ...decoder.codec.plan import Plan
 from ...decoder.findings.waits import LONG_POLLS
-from ...decoder.plan import Plan
+from ...decoder.schema import facts
 from .. import events
 from ..events import WorkerEnded
 from .label_limiter import APART, DIRECTIONS, OTHER, UNKNOWN, LabelLimiter, api_label, topics_of

@@ -394,7 +394,7 @@ static PyType_Slot Queue_slots[] = {
 };
 
 static PyType_Spec Queue_spec = {
-    .name = "barnabas.proxy._native.Queue",
+    .name = "barnabas.proxy.native._native.Queue",
     .basicsize = sizeof(Queue),
     .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
     .slots = Queue_slots,

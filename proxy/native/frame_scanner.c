@@ -64,7 +64,7 @@ static int64_t tags_end(const uint8_t *data, int64_t place, int64_t end) {
     return place;
 }
 
-/* Where the acks of a Produce request end; see decoder/acks.py. */
+/* Where the acks of a Produce request end; see decoder/wire/acks.py. */
 static int64_t acks_end(const uint8_t *data, int64_t at, int64_t end) {
     uint32_t version = get16(data + at + 6);
     int64_t place = at + 14;

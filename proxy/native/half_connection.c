@@ -125,7 +125,7 @@ static PyType_Slot HalfConnection_slots[] = {{Py_tp_new, HalfConnection_new},   
                                         {Py_tp_traverse, HalfConnection_traverse}, {Py_tp_clear, HalfConnection_clear},
                                         {Py_tp_members, HalfConnection_members},   {Py_tp_getset, HalfConnection_getset},
                                         {0, NULL}};
-static PyType_Spec HalfConnection_spec = {"barnabas.proxy._native.HalfConnectionFields", sizeof(HalfConnection), 0,
+static PyType_Spec HalfConnection_spec = {"barnabas.proxy.native._native.HalfConnectionFields", sizeof(HalfConnection), 0,
                                      Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_BASETYPE, HalfConnection_slots};
 
 static PyObject **shared_object(Connection *pair, int number) {
@@ -167,7 +167,7 @@ static PyMemberDef Connection_members[] = {
 static PyType_Slot Connection_slots[] = {{Py_tp_new, PyType_GenericNew},     {Py_tp_dealloc, Connection_dealloc},
                                    {Py_tp_traverse, Connection_traverse},    {Py_tp_clear, Connection_clear},
                                    {Py_tp_members, Connection_members},      {0, NULL}};
-static PyType_Spec Connection_spec = {"barnabas.proxy._native.ConnectionFields", sizeof(Connection), 0,
+static PyType_Spec Connection_spec = {"barnabas.proxy.native._native.ConnectionFields", sizeof(Connection), 0,
                                 Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_BASETYPE, Connection_slots};
 
 int half_connection_ready(PyObject *module) {

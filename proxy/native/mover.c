@@ -465,7 +465,7 @@ static PyType_Slot Mover_slots[] = {{Py_tp_new, PyType_GenericNew},       {Py_tp
                                     {Py_tp_dealloc, Mover_dealloc},       {Py_tp_traverse, Mover_traverse},
                                     {Py_tp_clear, Mover_clear},           {Py_tp_methods, Mover_methods},
                                     {0, NULL}};
-static PyType_Spec Mover_spec = {"barnabas.proxy._native.Mover", sizeof(Mover), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
+static PyType_Spec Mover_spec = {"barnabas.proxy.native._native.Mover", sizeof(Mover), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
                                  Mover_slots};
 
 int mover_ready(PyObject *module) {

@@ -221,7 +221,7 @@ static PyType_Slot slots[] = {
     {Py_tp_new, NodeEndpointScanner_new}, {Py_tp_dealloc, NodeEndpointScanner_dealloc}, {Py_tp_methods, methods}, {Py_tp_getset, getset}, {0, NULL},
 };
 
-static PyType_Spec spec = {"barnabas.proxy._native.NodeEndpointScanner", sizeof(NodeEndpointScanner), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, slots};
+static PyType_Spec spec = {"barnabas.proxy.native._native.NodeEndpointScanner", sizeof(NodeEndpointScanner), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, slots};
 
 int node_endpoint_scanner_ready(PyObject *module) {
     PyObject *type = PyType_FromSpec(&spec);

@@ -248,7 +248,7 @@ static PyType_Slot slots[] = {
     {Py_tp_new, PyType_GenericNew}, {0, NULL},
 };
 
-static PyType_Spec spec = {"barnabas.proxy._native.RingPen", sizeof(RingPen), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE,
+static PyType_Spec spec = {"barnabas.proxy.native._native.RingPen", sizeof(RingPen), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE,
                            slots};
 
 int ring_ready(PyObject *module) {

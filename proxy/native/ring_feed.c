@@ -274,7 +274,7 @@ static PyType_Slot slots[] = {
     {0, NULL},
 };
 
-static PyType_Spec spec = {"barnabas.proxy._native.RingFeed", sizeof(RingFeed), 0, Py_TPFLAGS_DEFAULT, slots};
+static PyType_Spec spec = {"barnabas.proxy.native._native.RingFeed", sizeof(RingFeed), 0, Py_TPFLAGS_DEFAULT, slots};
 
 int ring_feed_ready(PyObject *module) {
     PyObject *type = PyType_FromSpec(&spec);

@@ -16,7 +16,8 @@ import socket
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ...decoder import api_versions, releases
+from ...decoder.connection import api_versions
+from ...decoder.reference import releases
 from ...plugins.versions.dialect import Asked, Dialect, Step
 from ..addressing.resolver import SocketAddress
 from ..clock import now_ns

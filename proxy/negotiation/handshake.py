@@ -19,8 +19,9 @@ from collections.abc import Collection
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ...decoder import facts, secrets
-from ...decoder.frame import Direction
+from ...decoder.codec import secrets
+from ...decoder.schema import facts
+from ...decoder.wire.frame import Direction
 from ..addressing.sni_address_map import NamedBrokers
 from ..clock import now_ns
 from ..events import LoggedIn, LoginFailed, NotVerified, RelayFault, TlsFailed, UpstreamFailed

@@ -21,7 +21,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ... import decoder
-from ...decoder import api_versions, facts
+from ...decoder.connection import api_versions
+from ...decoder.schema import facts
 
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 MOST_ITERATIONS = 100_000

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from ... import decoder
-from ...captures.accelerator import native
+from ...captures.native.accelerator import native
 from ...captures.tracks import Patience, give_rests, hold_rests, shape
 from ...decoder import Direction, ExchangeDone
 from ..events import Address

@@ -10,10 +10,11 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from ...decoder import Exchange, ExchangeDone, facts
+from ...decoder import Exchange, ExchangeDone
+from ...decoder.connection.events import Happening
 from ...decoder.filter import Filter, compile
 from ...decoder.findings import Finding, Severity
-from ...decoder.happening import Happening
+from ...decoder.schema import facts
 from ..clock import now_ns
 from ..events import FlightWanted
 from .news import News

@@ -17,9 +17,9 @@ from typing import Any
 
 from ... import decoder
 from ...decoder import Direction, Exchange, Opaque, RequestSeen
-from ...decoder.connection import Event as Told
+from ...decoder.connection.connection import Event as Told
+from ...decoder.connection.events import Closed, Happening, Missing, Opened, Stray
 from ...decoder.findings import Finding, Inspector, Severity
-from ...decoder.happening import Closed, Happening, Missing, Opened, Stray
 from ..clock import now_ns
 from ..events import Address, FindingSeen, NotInspected, show
 from ..processes.child import receive_settings

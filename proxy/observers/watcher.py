@@ -9,9 +9,9 @@ from collections.abc import Callable
 from typing import Any
 
 from ...decoder import Exchange, ExchangeDone
+from ...decoder.connection.events import Closed, Happening, Opened
 from ...decoder.filter import FilterError
 from ...decoder.findings import Finding
-from ...decoder.happening import Closed, Happening, Opened
 from ..clock import now_ns
 from .exchange_store import COUNT, ExchangeStore, Filters, Question
 

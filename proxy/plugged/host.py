@@ -20,8 +20,9 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
-from ...decoder import Exchange, Message, Topics, decode_response, facts
-from ...decoder.exchange import State
+from ...decoder import Exchange, Message, Topics, decode_response
+from ...decoder.connection.exchange import State
+from ...decoder.schema import facts
 from ...plugins.hooks import Ask, PeerView, Plugin, PluginError, Source, load
 from ...plugins.hooks.chain import Chain, Passed
 from ...plugins.hooks.context import AskFailed, ConnectionEnded, Surroundings

@@ -15,9 +15,8 @@ import struct
 import time
 from typing import TYPE_CHECKING, Any
 
-from ...decoder.about import About
-from ...decoder.frame import MAX_FRAME, Direction, foreign_protocol
-from ..accelerator import native
+from ...decoder.connection.peers import About
+from ...decoder.wire.frame import MAX_FRAME, Direction, foreign_protocol
 from ..addressing.address_map import reason
 from ..addressing.down_brokers import refused
 from ..addressing.resolver import Answer as Resolved
@@ -28,6 +27,7 @@ from ..interception.pass_cache import PassCache
 from ..interception.request_interceptor import RequestInterceptor
 from ..interception.response_interceptor import ResponseInterceptor
 from ..interception.response_orderer import ResponseOrderer
+from ..native.accelerator import native
 from ..negotiation import version_adapter
 from ..negotiation.tls import TlsSocket
 from ..ring.ring import NONE, Kind

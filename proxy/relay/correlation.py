@@ -21,13 +21,13 @@ from collections.abc import Callable, Iterable
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from ...decoder.acks import acks_end
+from ...decoder.wire.acks import acks_end
 from ...plugins.fate import Fate
 from ...plugins.versions.dialect import Asked, Dialect
-from ..accelerator import native
 from ..clock import now_ns
 from ..interception.api_version_bitmap import api_version_bitmap
 from ..interception.frame_editor import PRODUCE
+from ..native.accelerator import native
 
 if TYPE_CHECKING:
     from ...decoder import Exchange

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from ...decoder import Exchange
-from ...decoder.about import About
+from ...decoder.connection.peers import About
 from ...plugins.fate import Fate
 from ...plugins.versions.dialect import Dialect
 from ...plugins.versions.pretence import Pretence

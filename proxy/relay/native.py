@@ -13,9 +13,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from .. import polling
-from ..accelerator import native
 from ..interception.api_version_bitmap import api_version_bitmap
 from ..interception.frame_editor import ADDRESS_APIS
+from ..native.accelerator import native
 from .half_connection import MOVES
 
 if TYPE_CHECKING:

@@ -9,8 +9,9 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from ...decoder import facts, peek_request
-from ...decoder.frame import Framer, NotFrames
+from ...decoder import peek_request
+from ...decoder.schema import facts
+from ...decoder.wire.frame import Framer, NotFrames
 from ..clock import now_ns
 from ..events import ClientTried
 from ..ring.ring import NONE, Kind

@@ -8,10 +8,11 @@ from ...captures.replay.policy import forbidden_null
 from ...captures.replay.preparing import Preparer
 from ...captures.replay.report import Report
 from ...captures.replay.script import Call, Script
-from ...decoder import Exchange, TrailingBytes, decode_response, facts
-from ...decoder.errors import DecodeError
-from ...decoder.message import Message
-from ...decoder.message_view import MessageView
+from ...decoder import Exchange, TrailingBytes, decode_response
+from ...decoder.codec.message import Message
+from ...decoder.codec.message_view import MessageView
+from ...decoder.schema import facts
+from ...decoder.wire.errors import DecodeError
 from .resolving import Resolver
 from .settings import SECOND, Settings
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from ...captures.replay.preparing import CannotSend, Preparer
 from ...captures.replay.report import Report
 from ...captures.replay.script import Call, Script
-from ...decoder.message import Message
+from ...decoder.codec.message import Message
 from .target import Target
 
 

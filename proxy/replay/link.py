@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ...captures.replay.script import Call
-from ...decoder.frame import MAX_FRAME
+from ...decoder.wire.frame import MAX_FRAME
 
 _READ = 1 << 18
 

@@ -19,7 +19,7 @@ from ...captures.replay.preparing import CannotSend, Preparer, patched
 from ...captures.replay.report import Report
 from ...captures.replay.roles import Role
 from ...captures.replay.script import Call, Do, Script, Step, gives
-from ...decoder.connection import expects_no_response
+from ...decoder.connection.connection import expects_no_response
 from .ahead import Ahead
 from .answers import Answers
 from .closing import Closing

@@ -7,8 +7,8 @@ from collections import Counter
 from ...captures.replay.mapping import IdMapping
 from ...captures.replay.rewriting import read
 from ...captures.replay.roles import Role
-from ...decoder import facts
-from ...decoder.message import Message
+from ...decoder.codec.message import Message
+from ...decoder.schema import facts
 from .target import Target
 
 _BY_LEADER = frozenset(

@@ -16,7 +16,7 @@ from ...captures.replay.preparing import Preparer
 from ...captures.replay.report import Report
 from ...captures.replay.script import Script
 from ...decoder import Exchange
-from ...decoder.happening import Happening
+from ...decoder.connection.events import Happening
 from ..negotiation.sasl import SaslConfig
 from ..negotiation.security import TlsConfig
 from .dialing import Address, Dialer

@@ -7,8 +7,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ... import decoder
-from ...decoder import api_versions, facts
-from ...decoder.message import Message
+from ...decoder.codec.message import Message
+from ...decoder.connection import api_versions
+from ...decoder.schema import facts
 from .dialing import Address, Dialer, DialFailed, receive_frame
 
 CLIENT_ID = "barnabas-replay"

@@ -17,7 +17,7 @@ from array import array
 from collections.abc import Iterator
 from typing import Any, NamedTuple, Protocol
 
-from ..accelerator import native
+from ..native.accelerator import native
 from .ring import (
     _HEADER,
     _SLOT,

@@ -25,7 +25,7 @@ import struct
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
-from ..accelerator import native
+from ..native.accelerator import native
 from .wakeup import shared_memory, sound
 
 CHUNK = 256 * 1024

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from ... import decoder
-from ...decoder import facts
-from ...decoder.message import Message
+from ...decoder.codec.message import Message
+from ...decoder.schema import facts
 from ...plugins.answers import error_response
 
 UNKNOWN_SERVER_ERROR = facts.error_code("UNKNOWN_SERVER_ERROR")

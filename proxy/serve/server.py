@@ -13,8 +13,9 @@ from ...captures import Recorder
 from ...captures.serving import Ask, Engine, Later, Missed, Reply, Session
 from ...captures.serving.memory import addresses
 from ...captures.serving.recall import describe
-from ...decoder import DecodeError, facts
-from ...decoder.frame import MAX_FRAME
+from ...decoder import DecodeError
+from ...decoder.schema import facts
+from ...decoder.wire.frame import MAX_FRAME
 from ..addressing.address_map import TRIES, reason
 from ..events import Address
 from ..interception.frame_editor import broker_addresses

@@ -9,7 +9,7 @@ import time
 from ...captures import Recorder
 from ...captures.serving.memory import addresses
 from ...decoder import DecodeError, Direction, decode_response
-from ...decoder.message import Message
+from ...decoder.codec.message import Message
 from ..events import Address
 
 _SIZE = struct.Struct(">i")

@@ -14,9 +14,10 @@ from typing import Any
 
 from barnabas import decoder
 from barnabas.captures import Recorder
-from barnabas.decoder import Direction, facts
-from barnabas.decoder.plan import StructPlan, plan
+from barnabas.decoder import Direction
+from barnabas.decoder.codec.plan import StructPlan, plan
 from barnabas.decoder.records import Record, encode_batch
+from barnabas.decoder.schema import facts
 from harness.wire import with_size
 
 MARK = "7331"

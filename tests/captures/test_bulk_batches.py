@@ -12,9 +12,10 @@ import pytest
 from barnabas import decoder
 from barnabas.captures import Recorder, tables
 from barnabas.captures.reader import CaptureFile
-from barnabas.decoder import Direction, facts
-from barnabas.decoder.plan import plan
+from barnabas.decoder import Direction
+from barnabas.decoder.codec.plan import plan
 from barnabas.decoder.records import Record, encode_batch, encode_messages
+from barnabas.decoder.schema import facts
 from harness.recordings import RecordingBuilder
 from harness.wire import with_size
 

@@ -16,7 +16,8 @@ from barnabas import decoder
 from barnabas.captures import Capture, open_capture, tables
 from barnabas.captures.exporting import Format, ThereAlready, dump, program, stable, write, written
 from barnabas.captures.exporting.text import cell
-from barnabas.decoder import facts, records
+from barnabas.decoder import records
+from barnabas.decoder.schema import facts
 from harness.recordings import RecordingBuilder, metadata_answer, produce
 from kafka.record import MemoryRecords
 from pyarrow import parquet

@@ -12,9 +12,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from barnabas.captures import accelerator, packet_windows, scanning
+from barnabas.captures import packet_windows, scanning
 from barnabas.captures.foreign import ForeignIndex
 from barnabas.captures.importing import Importer
+from barnabas.captures.native import accelerator
 from barnabas.captures.pcapng import CaptureReader
 from barnabas.captures.segment import check
 from barnabas.captures.sources import Source

@@ -13,7 +13,7 @@ from barnabas.captures import Recorder
 from barnabas.captures.happenings import Happenings
 from barnabas.captures.pcapng import NotACapture
 from barnabas.decoder import Direction, ExchangeDone, RequestSeen, encode_request, encode_response
-from barnabas.decoder.happening import Closed, Missing, Opened, Stray
+from barnabas.decoder.connection.events import Closed, Missing, Opened, Stray
 from harness.recordings import MS, RecordingBuilder, metadata_answer, metadata_request
 from harness.slices import only
 from harness.wire import with_size

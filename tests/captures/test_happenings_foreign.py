@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from barnabas.captures import open_capture
 from barnabas.captures.happenings import Happenings
-from barnabas.decoder.happening import Missing, Opened, Stray
+from barnabas.decoder.connection.events import Missing, Opened, Stray
 from harness.recordings import metadata_answer, metadata_request
 from scapy.layers.inet import IP, TCP
 from scapy.layers.l2 import Ether

@@ -12,8 +12,8 @@ from barnabas.captures.happenings import Happenings
 from barnabas.captures.importing import Importer
 from barnabas.captures.sources import Source
 from barnabas.decoder import encode_response
+from barnabas.decoder.connection.events import Closed, Missing, Opened
 from barnabas.decoder.findings import Inspector
-from barnabas.decoder.happening import Closed, Missing, Opened
 from harness import commands
 from harness.slices import thin
 from harness.wire import with_size

@@ -11,8 +11,8 @@ from barnabas.captures import open_capture, rebuild
 from barnabas.captures.importing import Importer, OwnRecording
 from barnabas.captures.sources import Source
 from barnabas.decoder import encode_request, encode_response
+from barnabas.decoder.connection.events import Stray
 from barnabas.decoder.filter import compile as compiled
-from barnabas.decoder.happening import Stray
 from harness.recordings import metadata_answer, metadata_request
 from harness.wire import with_size
 from retold.packets import as_pcap, as_pcapng, one_connection, traffic

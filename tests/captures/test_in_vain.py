@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 from barnabas.captures import Recorder, open_capture
+from barnabas.decoder.connection.events import IN_VAIN, Closed, Opened
 from barnabas.decoder.findings import Inspector
-from barnabas.decoder.happening import IN_VAIN, Closed, Opened
 from barnabas.proxy.events import Event, LoginFailed
 from barnabas.proxy.negotiation.handshake import Security
 from harness import commands

@@ -9,7 +9,7 @@ import pytest
 from barnabas import decoder
 from barnabas.captures import open_capture, pcapng
 from barnabas.captures.packet_windows import PacketWindows
-from barnabas.decoder import facts
+from barnabas.decoder.schema import facts
 from harness.wire import with_size
 
 COUNT = 2_000

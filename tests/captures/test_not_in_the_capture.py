@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from barnabas.captures import open_capture, packets
 from barnabas.decoder import encode_request, encode_response
+from barnabas.decoder.connection.events import Missing
 from barnabas.decoder.findings import Finding, Inspector
-from barnabas.decoder.happening import Missing
 from harness.wire import with_size
 from retold.packets import NOW, Packet, as_pcap
 

@@ -4,7 +4,7 @@ import random
 
 import pytest
 from barnabas.captures import packets, pcapng
-from barnabas.captures.accelerator import native
+from barnabas.captures.native.accelerator import native
 from barnabas.captures.packets import ACK, MAX_PAYLOAD, SYN, build, endpoint, parse
 from scapy.layers.inet import IP, TCP, UDP
 from scapy.layers.inet6 import IPv6, IPv6ExtHdrDestOpt

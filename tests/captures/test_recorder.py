@@ -9,7 +9,8 @@ from barnabas import decoder
 from barnabas.captures import Recorder, open_capture, pcapng
 from barnabas.captures.remarks import MARK
 from barnabas.captures.segment import check
-from barnabas.decoder import Direction, facts
+from barnabas.decoder import Direction
+from barnabas.decoder.schema import facts
 from harness.recordings import metadata_answer, metadata_request
 from harness.wire import with_size
 from scapy.layers.inet import TCP

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from barnabas.captures import Recorder, open_capture, recording, tracks
-from barnabas.captures.accelerator import native
+from barnabas.captures.native.accelerator import native
 from barnabas.captures.segment import check
 from harness.waiting import PATIENCE
 from retold.mixed_traffic import SECRET, MixedTraffic

@@ -10,8 +10,8 @@ from barnabas.captures.replay.policy import Policy
 from barnabas.captures.reshaping.writing import Writer
 from barnabas.captures.serving.memory import Memory
 from barnabas.captures.verifying import verify
-from barnabas.decoder.beginning import cut_fault
-from barnabas.decoder.frame import Direction
+from barnabas.decoder.wire.frame import Direction
+from barnabas.decoder.wire.truncated_frame import cut_fault
 from harness.wire import with_size
 from retold.mixed_traffic import MixedTraffic
 

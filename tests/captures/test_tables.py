@@ -14,7 +14,7 @@ import pyarrow  # noqa: F401
 import pytest
 from barnabas import decoder
 from barnabas.captures import Recorder, open_capture, tables
-from barnabas.decoder import facts
+from barnabas.decoder.schema import facts
 from harness.recordings import RecordingBuilder, metadata_answer, metadata_request
 from harness.wire import with_size
 

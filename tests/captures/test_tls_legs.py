@@ -13,10 +13,11 @@ from barnabas.captures.reshaping.merging import Merge, Source
 from barnabas.captures.reshaping.pseudonyms import Pseudonyms
 from barnabas.captures.reshaping.redacting import Redaction
 from barnabas.captures.reshaping.writing import Writer
-from barnabas.decoder import encode_request, encode_response, facts
+from barnabas.decoder import encode_request, encode_response
+from barnabas.decoder.connection.events import Opened
 from barnabas.decoder.findings import Finding, Inspector
-from barnabas.decoder.frame import Direction
-from barnabas.decoder.happening import Opened
+from barnabas.decoder.schema import facts
+from barnabas.decoder.wire.frame import Direction
 from harness.wire import with_size
 
 HANDSHAKE = facts.api_key("SaslHandshake")

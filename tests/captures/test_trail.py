@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from barnabas.captures import Recorder, open_capture, trail
-from barnabas.captures.accelerator import native
+from barnabas.captures.native.accelerator import native
 from barnabas.captures.segment import check
 from harness.recordings import metadata_answer, metadata_request
 

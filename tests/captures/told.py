@@ -7,7 +7,7 @@ from typing import Any
 
 from barnabas.captures import open_capture
 from barnabas.decoder import ExchangeDone, RequestSeen
-from barnabas.decoder.happening import Closed, Happening, Opened, Stray
+from barnabas.decoder.connection.events import Closed, Happening, Opened, Stray
 
 
 def all_of(path: Path, **options: Any) -> list[Happening]:

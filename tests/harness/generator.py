@@ -6,9 +6,9 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
-from barnabas.decoder import facts
-from barnabas.decoder.encode import encode_struct
-from barnabas.decoder.plan import FieldPlan, Plan, StructPlan, plan
+from barnabas.decoder.codec.encode import encode_struct
+from barnabas.decoder.codec.plan import FieldPlan, Plan, StructPlan, plan
+from barnabas.decoder.schema import facts
 
 LETTERS = "abcXYZ-_.09äß€𝄞"
 

@@ -3,8 +3,8 @@ all of them."""
 
 from __future__ import annotations
 
-from barnabas.decoder import facts
-from barnabas.decoder.explanations import texts
+from barnabas.decoder.reference.explanations import texts
+from barnabas.decoder.schema import facts
 
 for _key in facts.api_keys():
     facts.api(_key)

@@ -15,7 +15,8 @@ from typing import Any, Self
 
 from barnabas import decoder
 from barnabas.captures import Recorder
-from barnabas.decoder import Direction, facts
+from barnabas.decoder import Direction
+from barnabas.decoder.schema import facts
 
 from .wire import with_size
 

@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from barnabas.captures import Recorder
-from barnabas.decoder import decode_request, encode_request, encode_response, facts
-from barnabas.decoder.frame import Direction, Framer
-from barnabas.decoder.message import Message
+from barnabas.decoder import decode_request, encode_request, encode_response
+from barnabas.decoder.codec.message import Message
+from barnabas.decoder.schema import facts
+from barnabas.decoder.wire.frame import Direction, Framer
 
 from .wire import with_size
 

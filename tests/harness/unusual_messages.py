@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from barnabas import decoder
-from barnabas.decoder import Exchange, State, facts
-from barnabas.decoder.encode import encode_struct
-from barnabas.decoder.message import is_error_code
-from barnabas.decoder.plan import FieldPlan, Plan, StructPlan, plan
+from barnabas.decoder import Exchange, State
+from barnabas.decoder.codec.encode import encode_struct
+from barnabas.decoder.codec.message import is_error_code
+from barnabas.decoder.codec.plan import FieldPlan, Plan, StructPlan, plan
 from barnabas.decoder.records import Record, encode_batch
+from barnabas.decoder.schema import facts
 
 SECOND = 1_000_000_000
 START_NS = 1_700_000_000 * SECOND

@@ -8,7 +8,8 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import Any
 
-from barnabas.decoder import facts, releases
+from barnabas.decoder.reference import releases
+from barnabas.decoder.schema import facts
 from matrix import faults
 from matrix.brokers import BROKERS, Broker
 from matrix.building import CLIENTS

@@ -5,7 +5,8 @@ from __future__ import annotations
 import socket
 from typing import Any
 
-from barnabas.decoder import decode_response, encode_request, facts
+from barnabas.decoder import decode_response, encode_request
+from barnabas.decoder.schema import facts
 from harness.waiting import PATIENCE, NeverHappened, until
 from harness.wire import with_size
 from matrix.brokers import Address

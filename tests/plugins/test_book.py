@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 from barnabas import decoder
-from barnabas.decoder import Exchange, facts
-from barnabas.decoder.exchange import State
+from barnabas.decoder import Exchange
+from barnabas.decoder.connection.exchange import State
+from barnabas.decoder.schema import facts
 from barnabas.plugins.book import RuleBook, exchange_of
 from barnabas.plugins.fate import At
 from barnabas.plugins.rules import Rule

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 from barnabas import decoder
-from barnabas.decoder import Exchange, error_places, facts
-from barnabas.decoder.message import Message
+from barnabas.decoder import Exchange
+from barnabas.decoder.codec.message import Message
+from barnabas.decoder.schema import error_places, facts
 from barnabas.plugins.book import RuleBook, exchange_of
 from barnabas.plugins.rules import Rule
 

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 from barnabas import decoder
-from barnabas.decoder import Exchange, facts
-from barnabas.decoder.exchange import State
+from barnabas.decoder import Exchange
+from barnabas.decoder.connection.exchange import State
+from barnabas.decoder.schema import facts
 from barnabas.plugins.answers import with_cluster
 from barnabas.plugins.book import RuleBook, exchange_of
 from barnabas.plugins.rules import Rule

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from barnabas.decoder import facts
+from barnabas.decoder.schema import facts
 from barnabas.plugins import answers
 from barnabas.plugins.reach import shadowed
 from barnabas.plugins.rules import Rule, RuleError, Wrong, load, parse

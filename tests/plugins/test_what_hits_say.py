@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 from barnabas import decoder
-from barnabas.decoder import Exchange, facts
-from barnabas.decoder.about import About
+from barnabas.decoder import Exchange
+from barnabas.decoder.connection.peers import About
+from barnabas.decoder.schema import facts
 from barnabas.plugins.book import RuleBook, exchange_of
 from barnabas.plugins.fate import Fate
 from barnabas.plugins.rules import Rule

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 from barnabas import decoder
-from barnabas.decoder import embedded, facts, records
+from barnabas.decoder import embedded, records
+from barnabas.decoder.schema import facts
 from confluent_kafka import Consumer, Producer
 from harness.waiting import PATIENCE, until
 from harness.wire import with_size

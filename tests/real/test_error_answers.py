@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 from barnabas import decoder
-from barnabas.decoder import facts
-from barnabas.decoder.plan import FieldPlan, StructPlan, plan
+from barnabas.decoder.codec.plan import FieldPlan, StructPlan, plan
+from barnabas.decoder.schema import facts
 from barnabas.plugins import answers
 
 from real import java_programs

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 from barnabas import decoder
-from barnabas.decoder import facts
-from barnabas.decoder.message import Message, is_error_code
-from barnabas.decoder.plan import plan
+from barnabas.decoder.codec.message import Message, is_error_code
+from barnabas.decoder.codec.plan import plan
+from barnabas.decoder.schema import facts
 from barnabas.plugins import answers
 from barnabas.plugins.book import RuleBook, exchange_of
 from barnabas.plugins.leaves import leaves, pattern

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from barnabas.decoder import facts
+from barnabas.decoder.schema import facts
 
 from real import java_programs
 

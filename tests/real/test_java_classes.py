@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 from barnabas import decoder
-from barnabas.decoder import facts
-from barnabas.decoder.encode import encode_struct
-from barnabas.decoder.plan import FieldPlan, StructPlan, plan, snake_case
+from barnabas.decoder.codec.encode import encode_struct
+from barnabas.decoder.codec.plan import FieldPlan, StructPlan, plan, snake_case
+from barnabas.decoder.schema import facts
 
 from real import java_programs
 

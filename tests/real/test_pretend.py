@@ -17,7 +17,8 @@ import pytest
 from aiokafka import AIOKafkaConsumer
 from barnabas import decoder
 from barnabas.captures import open_capture
-from barnabas.decoder import facts, releases
+from barnabas.decoder.reference import releases
+from barnabas.decoder.schema import facts
 from barnabas.plugins.versions.features import of_release
 from barnabas.plugins.versions.pretence import offers, read
 from barnabas.plugins.versions.profile import Profile

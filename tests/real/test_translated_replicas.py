@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from barnabas import decoder
-from barnabas.decoder import facts
+from barnabas.decoder.schema import facts
 from barnabas.plugins.translation import Translator
 from barnabas.plugins.translation.translator import Translated
 from harness.waiting import PATIENCE, until

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 from barnabas.captures import open_capture
-from barnabas.decoder import decode_response, encode_request, facts
+from barnabas.decoder import decode_response, encode_request
+from barnabas.decoder.schema import facts
 from barnabas.plugins.versions.profile import Profile
 from barnabas.proxy import ProxyConfig
 from barnabas.proxy.negotiation.version_negotiation import VersionsConfig

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from barnabas.decoder import facts
+from barnabas.decoder.schema import facts
 from barnabas.plugins.translation.error_codes import changes
 
 from real import java_programs

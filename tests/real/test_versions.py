@@ -11,7 +11,7 @@ from typing import Any
 
 import kafka
 import pytest
-from barnabas.decoder import releases
+from barnabas.decoder.reference import releases
 from barnabas.proxy import ProxyConfig
 from confluent_kafka import Consumer, Producer
 from harness import commands

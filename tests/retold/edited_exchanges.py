@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from barnabas.decoder import Exchange, ExchangeDone, RequestSeen, facts
-from barnabas.decoder.happening import Happening, Opened
+from barnabas.decoder import Exchange, ExchangeDone, RequestSeen
+from barnabas.decoder.connection.events import Happening, Opened
+from barnabas.decoder.schema import facts
 
 SECOND = 1_000_000_000
 PRODUCE_ERROR = "responses[0].partition_responses[0].error_code"

@@ -8,10 +8,11 @@ from __future__ import annotations
 from typing import Any
 
 from barnabas import decoder
-from barnabas.decoder import Exchange, facts
-from barnabas.decoder.connection import Event, ExchangeDone, Opaque
+from barnabas.decoder import Exchange
+from barnabas.decoder.connection.connection import Event, ExchangeDone, Opaque
+from barnabas.decoder.connection.events import Closed, Opened, Stray
 from barnabas.decoder.findings import Finding, Inspector
-from barnabas.decoder.happening import Closed, Opened, Stray
+from barnabas.decoder.schema import facts
 from harness.wire import with_size
 
 SECOND = 1_000_000_000

@@ -9,8 +9,8 @@ from typing import Any
 
 from barnabas import decoder
 from barnabas.captures import Recorder
-from barnabas.decoder import facts
 from barnabas.decoder.records import Record, encode_batch
+from barnabas.decoder.schema import facts
 from harness.wire import with_size
 
 START = 1_795_223_022_000_000_000

@@ -10,9 +10,10 @@ from typing import Any
 from barnabas import decoder
 from barnabas.captures import Recorder
 from barnabas.captures.happenings import Happenings
-from barnabas.decoder import embedded, facts
-from barnabas.decoder.happening import Happening
+from barnabas.decoder import embedded
+from barnabas.decoder.connection.events import Happening
 from barnabas.decoder.records import Record, encode_batch, encode_messages
+from barnabas.decoder.schema import facts
 from harness.wire import with_size
 
 START = 1_795_223_022_000_000_000

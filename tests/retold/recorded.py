@@ -10,6 +10,7 @@ from pathlib import Path
 
 from barnabas.captures import open_capture
 from barnabas.decoder import Exchange
+from barnabas.decoder.connection.events import Happening
 from barnabas.decoder.findings import (
     Finding,
     Inspector,
@@ -23,7 +24,6 @@ from barnabas.decoder.findings import (
     rebalances,
     versions,
 )
-from barnabas.decoder.happening import Happening
 
 CAPTURES = Path(__file__).parents[1] / "decoder" / "findings" / "captures"
 GROUPS = tuple(d.id for area in (rebalances, membership, commits) for d in area.DETECTORS)

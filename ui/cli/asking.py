@@ -7,9 +7,11 @@ import ssl
 from dataclasses import dataclass, field
 
 from ... import __version__
-from ...decoder import DecodeError, Message, api_versions, encode_request, facts, read_response
+from ...decoder import DecodeError, Message, encode_request, read_response
 from ...decoder.compat import BrokerSeen
 from ...decoder.compat.matrix import broker as broker_seen
+from ...decoder.connection import api_versions
+from ...decoder.schema import facts
 from .address import Address, show
 
 TIMEOUT = 5.0

@@ -14,7 +14,7 @@ from ...captures import Capture
 from ...captures.exporting.text import json_visible
 from ...captures.selection import Selection
 from ...decoder import Exchange
-from ...decoder.present import Presenter
+from ...decoder.codec.present import Presenter
 from .failure import Failure
 from .filter import compiled
 from .frame import Wanted, show_frame

@@ -15,8 +15,8 @@ from typing import Annotated, Any
 import typer
 
 from ...captures.exporting.text import json_visible
-from ...decoder import explain as texts
-from ...decoder.explain import ApiText, ErrorText, Explanation, FieldFact, KipText, SettingText, VersionFact
+from ...decoder.reference import explain as texts
+from ...decoder.reference.explain import ApiText, ErrorText, Explanation, FieldFact, KipText, SettingText, VersionFact
 from ..tui.safe import visible
 from .failure import Failure
 

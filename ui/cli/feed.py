@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from ...captures import Row
-from ...decoder import facts
+from ...decoder.schema import facts
 from ...proxy.feed.client import Batch, FeedError, FeedEvent, Joined, Missed, Totals, subscribe
 from ...proxy.metrics.settings import left_token
 from .. import times

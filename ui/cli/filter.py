@@ -10,8 +10,8 @@ import typer
 
 from ...captures.exporting.text import json_visible
 from ...captures.selection import Selection
-from ...decoder import facts
 from ...decoder.filter import FIELDS, Filter, FilterError, Need, compile
+from ...decoder.schema import facts
 from ..times import zone
 from .failure import Failure
 from .opening import open_or_fail

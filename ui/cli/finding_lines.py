@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from ...decoder import Exchange
-from ...decoder.facts import error_name
 from ...decoder.findings import Finding, Severity
+from ...decoder.schema.facts import error_name
 from .. import times
 from ..tui.safe import visible
 

@@ -15,8 +15,8 @@ import typer
 from ...captures.exporting.text import json_visible
 from ...captures.happenings import Happenings
 from ...decoder import ExchangeDone
+from ...decoder.connection.events import Happening, Missing, Opened
 from ...decoder.findings import Finding, Inspector, Severity, detectors
-from ...decoder.happening import Happening, Missing, Opened
 from ..tui.safe import visible
 from .failure import Failure
 from .finding_lines import counted, in_one_line, indented, plain_or_colours, print_finding, tally

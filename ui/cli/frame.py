@@ -11,19 +11,10 @@ from typing import Annotated, Any, NamedTuple
 import typer
 
 from ...captures.exporting.text import json_visible
-from ...decoder import (
-    DecodeError,
-    EncodeError,
-    Message,
-    TrailingBytes,
-    encode_body,
-    encode_request,
-    encode_response,
-    facts,
-    previews,
-)
-from ...decoder.message import jsonable
-from ...decoder.present import Presenter
+from ...decoder import DecodeError, EncodeError, Message, TrailingBytes, encode_body, encode_request, encode_response
+from ...decoder.codec.message import jsonable
+from ...decoder.codec.present import Presenter
+from ...decoder.schema import facts, previews
 from .failure import Failure
 
 

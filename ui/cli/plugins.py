@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from ...captures.exporting.text import json_visible
-from ...decoder import facts
+from ...decoder.schema import facts
 from ...plugins.hooks import PluginError, installed, parse
 from ...plugins.hooks.plugin import OF_MESSAGES
 from ...plugins.hooks.sources import GROUP

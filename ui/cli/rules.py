@@ -12,9 +12,10 @@ import yaml
 
 from ...captures import Capture
 from ...captures.exporting.text import json_visible
-from ...decoder import Exchange, facts
-from ...decoder.exchange import State
+from ...decoder import Exchange
+from ...decoder.connection.exchange import State
 from ...decoder.filter.errors import nearest
+from ...decoder.schema import facts
 from ...plugins.actions.answering import Error
 from ...plugins.book import RuleBook
 from ...plugins.fate import Fate

@@ -12,10 +12,11 @@ from typing import Annotated
 
 import typer
 
-from ...decoder import facts, importer, release_tables, releases
-from ...decoder.codec import decode_body, encode_body
-from ...decoder.notation import Definition
-from ...decoder.plan import StructPlan, plan
+from ...decoder.codec.codec import decode_body, encode_body
+from ...decoder.codec.plan import StructPlan, plan
+from ...decoder.reference import release_tables, releases
+from ...decoder.schema import facts, importer
+from ...decoder.schema.notation import Definition
 from .failure import Failure
 
 app = typer.Typer(

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from ...decoder.releases import Release, release
+from ...decoder.reference.releases import Release, release
 from ...plugins.translation import Bridge, bridges
 from .failure import Failure
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ...decoder import facts
 from ...decoder.compat import BrokerSeen, ClientSeen, Limit, MatrixRow, brokers, matrix
+from ...decoder.schema import facts
 from ..tui.safe import visible
 from . import address
 from .clients_seen import watch

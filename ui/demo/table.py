@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ...captures import Capture
-from ...decoder.facts import api_name
+from ...decoder.schema.facts import api_name
 from ..tui.plain import line
 
 NEWEST = 8

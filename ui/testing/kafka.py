@@ -22,7 +22,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ...decoder import DecodeError, api_versions
+from ...decoder import DecodeError
+from ...decoder.connection import api_versions
 from ...proxy.processes.interpreter import python
 from .kafka_release import KafkaFailed, Release, java
 

@@ -15,11 +15,11 @@ from typing import Any
 
 import yaml
 
-from ...decoder import facts
-from ...decoder.encode import UNKNOWN_TAGS, value_from
-from ...decoder.errors import EncodeError
-from ...decoder.message import is_error_code
-from ...decoder.plan import FieldPlan, Plan, StructPlan, plan
+from ...decoder.codec.encode import UNKNOWN_TAGS, value_from
+from ...decoder.codec.message import is_error_code
+from ...decoder.codec.plan import FieldPlan, Plan, StructPlan, plan
+from ...decoder.schema import facts
+from ...decoder.wire.errors import EncodeError
 from .field_list import Field, Tree, headline
 from .fields import meaning
 from .safe import visible

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from ...captures import Row
-from ...decoder import facts
+from ...decoder.schema import facts
 from ..times import clock
 from .safe import visible
 

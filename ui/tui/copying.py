@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ...captures import Row
 from ...captures.exporting.hidden import masked
 from ...decoder import Direction, Exchange
-from ...decoder.payload_bytes import payload_ranges
+from ...decoder.wire.payload_bytes import payload_ranges
 from .columns import Column
 from .dialogs import Pick
 from .field_list import Field

@@ -16,8 +16,10 @@ from textual.screen import Screen
 
 from ...captures import Capture, Row
 from ...captures.selection import select
-from ...decoder import Exchange, explain, facts
+from ...decoder import Exchange
 from ...decoder.filter import compile
+from ...decoder.reference import explain
+from ...decoder.schema import facts
 from ..times import clock
 from . import acts
 from .columns import Cell, api, client_name, duration, result

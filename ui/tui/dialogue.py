@@ -13,8 +13,9 @@ from textual.binding import BindingType
 from textual.screen import Screen
 
 from ...captures import Capture, Row
-from ...decoder import Message, facts
-from ...decoder.plan import StructPlan
+from ...decoder import Message
+from ...decoder.codec.plan import StructPlan
+from ...decoder.schema import facts
 from ..times import clock
 from .columns import Cell, api, duration, result, size
 from .keys import bar_words, bindings

@@ -17,8 +17,8 @@ from textual.screen import ModalScreen
 from textual.suggester import SuggestFromList
 from textual.widgets import Input, Static
 
-from ...decoder import facts
-from ...decoder.message import is_error_code
+from ...decoder.codec.message import is_error_code
+from ...decoder.schema import facts
 from .body_fields import BadValue, BodyTree, kind, shown, typed
 from .field_list import Field
 from .field_tree import FieldTree

@@ -2,7 +2,7 @@
 
 Areas of records are batches, their headers, and the records inside, with keys and values hidden by default. Of long arrays in a
 large message the map has only where each item begins, until they are opened. What some numbers mean is in
-``decoder/explanations/values.txt``.
+``decoder/reference/explanations/values.txt``.
 """
 
 from __future__ import annotations
@@ -24,25 +24,25 @@ from ...decoder import (
     decode_request,
     decode_request_header,
     decode_response,
-    facts,
     records,
 )
-from ...decoder.beginning import cut_fault
-from ...decoder.decode import item_passer
-from ...decoder.encode import UNKNOWN_TAGS
-from ...decoder.explain import meaning
-from ...decoder.message import is_error_code, jsonable
-from ...decoder.plan import FieldPlan, Plan, StructPlan, extra_plan, plan
+from ...decoder.codec.decode import item_passer
+from ...decoder.codec.encode import UNKNOWN_TAGS
+from ...decoder.codec.message import is_error_code, jsonable
+from ...decoder.codec.plan import FieldPlan, Plan, StructPlan, extra_plan, plan
+from ...decoder.codec.secrets import mask, secret_paths, shown
+from ...decoder.codec.walk import Span, Walker
 from ...decoder.records.batch import HEADER_SIZE
-from ...decoder.secrets import mask, secret_paths, shown
+from ...decoder.reference.explain import meaning
+from ...decoder.schema import facts
 from ...decoder.values import SchemaSource, view
-from ...decoder.walk import Span, Walker
+from ...decoder.wire.truncated_frame import cut_fault
 from ..times import moment
 from .field_list import Field, Tree, headline
 from .safe import visible
 
 if TYPE_CHECKING:
-    from ...decoder.present import TopicName
+    from ...decoder.codec.present import TopicName
     from ...decoder.values import SchemaSource
 
 __all__ = ["meaning"]

@@ -19,9 +19,10 @@ from textual.screen import Screen
 
 from ...captures import Row
 from ...captures.replay.policy import Policy, administrative
-from ...decoder import DecodeError, EncodeError, Exchange, Message, decode_response, facts
-from ...decoder.frame import MAX_FRAME
-from ...decoder.present import present
+from ...decoder import DecodeError, EncodeError, Exchange, Message, decode_response
+from ...decoder.codec.present import present
+from ...decoder.schema import facts
+from ...decoder.wire.frame import MAX_FRAME
 from ...proxy.control import ControlError
 from ..times import clock
 from .body_fields import BadValue, body_tree, from_yaml, to_yaml

@@ -17,7 +17,8 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from ...captures import Capture, Row
-from ...decoder import Exchange, facts
+from ...decoder import Exchange
+from ...decoder.schema import facts
 from ..times import clock, zone
 from .columns import Cell, api, client_name, duration, result, sizes
 from .safe import fit, visible

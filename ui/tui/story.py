@@ -7,10 +7,10 @@ from time import perf_counter
 
 from ...captures import Capture, NotACapture
 from ...captures.happenings import Happenings
+from ...decoder.connection.events import Closed, Happening, Opened
 from ...decoder.findings import Finding, Inspector, Scene, Severity
 from ...decoder.findings.groups import Groups
 from ...decoder.findings.scene import Link
-from ...decoder.happening import Closed, Happening, Opened
 
 _CHECK = 16
 """Happenings between two looks at the clock."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from ...captures import Row
-from ...decoder import facts
+from ...decoder.schema import facts
 from .. import times
 from .safe import visible
 

@@ -11,9 +11,10 @@ from barnabas.captures.replay.preparing import FetchSessions, Preparer
 from barnabas.captures.replay.rewriting import changed, read
 from barnabas.captures.replay.roles import Role
 from barnabas.captures.replay.script import Call
-from barnabas.decoder import Exchange, decode_body, decode_request, embedded, encode_body, encode_request, facts
-from barnabas.decoder.message import Message
+from barnabas.decoder import Exchange, decode_body, decode_request, embedded, encode_body, encode_request
+from barnabas.decoder.codec.message import Message
 from barnabas.decoder.records import Record, batches, encode_batch
+from barnabas.decoder.schema import facts
 from hypothesis import example, given
 from hypothesis import strategies as st
 

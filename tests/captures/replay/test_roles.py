@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 from barnabas.captures.replay.roles import Place, Role, paths, places
-from barnabas.decoder import facts
-from barnabas.decoder.plan import FieldPlan, plan
+from barnabas.decoder.codec.plan import FieldPlan, plan
+from barnabas.decoder.schema import facts
 
 
 def everything() -> Iterator[tuple[str, int, int]]:

@@ -12,8 +12,8 @@ from barnabas.captures.reshaping.cutting import Cut, Part
 from barnabas.captures.reshaping.merging import Merge, Source
 from barnabas.captures.reshaping.writing import Occupied, Writer, replacing
 from barnabas.decoder import Exchange
+from barnabas.decoder.connection.events import Closed, Opened
 from barnabas.decoder.filter import compile
-from barnabas.decoder.happening import Closed, Opened
 from retold.packets import as_pcap, traffic
 from retold.planted import told
 

@@ -12,9 +12,10 @@ from barnabas.captures.replay import roles
 from barnabas.captures.reshaping.fields import Kind, Means, place_of
 from barnabas.captures.reshaping.messages import Frames
 from barnabas.captures.reshaping.pseudonyms import Pseudonyms
-from barnabas.decoder import Exchange, State, facts
+from barnabas.decoder import Exchange, State
+from barnabas.decoder.codec.plan import FieldPlan, StructPlan, extra_plan, plan
 from barnabas.decoder.embedded.payload import definition, names
-from barnabas.decoder.plan import FieldPlan, StructPlan, extra_plan, plan
+from barnabas.decoder.schema import facts
 
 
 @cache

@@ -12,8 +12,8 @@ from barnabas.captures.reshaping.fields import Kind
 from barnabas.captures.reshaping.redacting import Redaction
 from barnabas.captures.reshaping.verifying import Verifier
 from barnabas.decoder import Exchange, records
+from barnabas.decoder.connection.events import Closed, Opened
 from barnabas.decoder.findings import Inspector
-from barnabas.decoder.happening import Closed, Opened
 from kafka.record import MemoryRecords
 from retold.packets import as_pcap, traffic
 from retold.planted import ADDRESS, CLIENT, GROUP, HOST, KEY, MEMBER, PLANTED, TOPIC, USER, VALUE, told

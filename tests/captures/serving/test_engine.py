@@ -9,8 +9,9 @@ import pytest
 from barnabas import decoder
 from barnabas.captures.serving import Later, Missed, Offer, Reply
 from barnabas.captures.serving.restating import Lost, restate
-from barnabas.decoder import facts, records
+from barnabas.decoder import records
 from barnabas.decoder.records import Record
+from barnabas.decoder.schema import facts
 from harness.serving import FETCH, METADATA, PRODUCE, Live, Tape, batch, fetch, produce
 
 LIST_OFFSETS, FIND = 2, 10

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import pytest
 from barnabas import decoder
 from barnabas.captures.serving import Engine, Later, Session
-from barnabas.decoder import Connection, Exchange, ExchangeDone, facts
+from barnabas.decoder import Connection, Exchange, ExchangeDone
+from barnabas.decoder.schema import facts
 from harness.slices import thin
 from harness.steps import steps
 from harness.wire import with_size

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 from barnabas import decoder
-from barnabas.decoder import Exchange, State, facts, releases
+from barnabas.decoder import Exchange, State
 from barnabas.decoder.compat import Limit, Negotiation, Request, Verdict, Watch, brokers, matrix, report
 from barnabas.decoder.records import Record, encode_batch, encode_messages
+from barnabas.decoder.reference import releases
+from barnabas.decoder.schema import facts
 
 UNSUPPORTED = facts.error_code("UNSUPPORTED_VERSION")
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 from barnabas import decoder
-from barnabas.decoder import facts
-from barnabas.decoder.message import Message
+from barnabas.decoder.codec.message import Message
+from barnabas.decoder.schema import facts
 
 HERE = Path(__file__).parent
 

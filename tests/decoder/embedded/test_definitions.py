@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from barnabas.decoder import DecodeError, embedded, facts, importer
+from barnabas.decoder import DecodeError, embedded
+from barnabas.decoder.codec.encode import encode_struct
+from barnabas.decoder.codec.plan import Plan, extra_plan
 from barnabas.decoder.embedded import payload
-from barnabas.decoder.encode import encode_struct
-from barnabas.decoder.plan import Plan, extra_plan
+from barnabas.decoder.schema import facts, importer
 from harness.waiting import PATIENCE
 from real.test_java_classes import as_kafkas_json, own
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 from barnabas import decoder
-from barnabas.decoder import BadLength, BadUtf8, DecodeError, Truncated, embedded, facts, records
+from barnabas.decoder import BadLength, BadUtf8, DecodeError, Truncated, embedded, records
 from barnabas.decoder.embedded import telemetry
+from barnabas.decoder.schema import facts
 
 CANARY = "c4nary-S3CRET"
 

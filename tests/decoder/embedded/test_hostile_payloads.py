@@ -6,8 +6,9 @@ import random
 
 import pytest
 from barnabas import decoder
-from barnabas.decoder import DecodeError, embedded, facts
+from barnabas.decoder import DecodeError, embedded
 from barnabas.decoder.embedded import groups
+from barnabas.decoder.schema import facts
 from hypothesis import given
 from hypothesis import strategies as st
 

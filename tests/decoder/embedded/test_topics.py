@@ -5,9 +5,10 @@ from __future__ import annotations
 import uuid
 
 import pytest
-from barnabas.decoder import DecodeError, UnknownApi, UnknownVersion, embedded, facts, records
+from barnabas.decoder import DecodeError, UnknownApi, UnknownVersion, embedded, records
 from barnabas.decoder.embedded import topics
 from barnabas.decoder.records import Record, encode_batch
+from barnabas.decoder.schema import facts
 
 
 def int16(number: int) -> bytes:

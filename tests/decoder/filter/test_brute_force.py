@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 from barnabas import decoder
-from barnabas.decoder import Exchange, State, facts
+from barnabas.decoder import Exchange, State
+from barnabas.decoder.codec.plan import snake_case
 from barnabas.decoder.filter import compile
-from barnabas.decoder.notation import Field
-from barnabas.decoder.plan import snake_case
+from barnabas.decoder.schema import facts
+from barnabas.decoder.schema.notation import Field
 from generated_filters import Sample, exchanges
 from harness.generator import Generator
 

@@ -12,7 +12,7 @@ import pytest
 from barnabas.captures.index import DTYPE, Head, Index, IndexEncoder
 from barnabas.captures.selection import IndexColumns
 from barnabas.decoder import Exchange
-from barnabas.decoder.about import About
+from barnabas.decoder.connection.peers import About
 from barnabas.decoder.filter import compile
 from barnabas.decoder.filter.parser import MAX_DEPTH
 from generated_filters import ALL_TESTS, CONNECTION_TESTS, INDEX_TESTS, Sample, exchanges, filters

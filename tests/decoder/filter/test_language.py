@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from barnabas import decoder
 from barnabas.decoder import Exchange, State, Topics
-from barnabas.decoder.about import About
+from barnabas.decoder.connection.peers import About
 from barnabas.decoder.filter import FIELDS, FilterError, compile
 from barnabas.decoder.filter.check import check
 from barnabas.decoder.filter.fields import BY_NAME

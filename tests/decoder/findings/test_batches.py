@@ -5,9 +5,10 @@ from __future__ import annotations
 import random
 
 import pytest
-from barnabas.decoder import Exchange, encode_request, encode_response, facts
+from barnabas.decoder import Exchange, encode_request, encode_response
 from barnabas.decoder.findings.finding import Severity
 from barnabas.decoder.records import Record, encode_batch
+from barnabas.decoder.schema import facts
 from retold.edited_exchanges import (
     PRODUCE_RECORDS,
     answered,

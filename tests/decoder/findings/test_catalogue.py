@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from barnabas.decoder import facts
 from barnabas.decoder.findings import Severity, detectors
+from barnabas.decoder.schema import facts
 
 PAGE = Path(__file__).parents[3] / "docs" / "findings.md"
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from barnabas.decoder.exchange import State
+from barnabas.decoder.connection.events import Closed, Opened
+from barnabas.decoder.connection.exchange import State
 from barnabas.decoder.findings import Severity
-from barnabas.decoder.happening import Closed, Opened
 from retold.edited_exchanges import SECOND, copied
 from retold.recorded import exchanges, findings, one
 

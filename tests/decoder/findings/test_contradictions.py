@@ -6,9 +6,9 @@ import re
 
 import pytest
 from barnabas.decoder import Direction, Exchange, ExchangeDone, RequestSeen
-from barnabas.decoder.exchange import State
+from barnabas.decoder.connection.events import Closed, Happening, Missing, Opened
+from barnabas.decoder.connection.exchange import State
 from barnabas.decoder.findings import Severity
-from barnabas.decoder.happening import Closed, Happening, Missing, Opened
 from retold.edited_exchanges import answered, copied, edited, exchange_of, without
 from retold.made_up import Conversations
 from retold.recorded import findings, one, recording

@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from typing import Any
 
 import pytest
-from barnabas.decoder import Exchange, facts
+from barnabas.decoder import Exchange
+from barnabas.decoder.schema import facts
 from retold.edited_exchanges import copied
 from retold.made_up import Conversations
 from retold.recorded import findings

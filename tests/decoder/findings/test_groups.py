@@ -9,13 +9,14 @@ from collections.abc import Iterable
 from typing import Any
 
 import pytest
-from barnabas.decoder import Exchange, facts
+from barnabas.decoder import Exchange
+from barnabas.decoder.connection.events import Happening
 from barnabas.decoder.findings import Inspector
 from barnabas.decoder.findings.group import GONE, Cause, Group
 from barnabas.decoder.findings.group_calls import GROUP_APIS
 from barnabas.decoder.findings.group_members import State
 from barnabas.decoder.findings.groups import GROUPS, Groups
-from barnabas.decoder.happening import Happening
+from barnabas.decoder.schema import facts
 from retold.edited_exchanges import copied, edited
 from retold.made_up import Conversations
 from retold.recorded import GROUPS as GROUP_DETECTORS

@@ -7,8 +7,8 @@ import struct
 
 import pytest
 from barnabas.decoder import Exchange, RequestSeen
+from barnabas.decoder.connection.events import Closed, Happening
 from barnabas.decoder.findings.finding import Severity
-from barnabas.decoder.happening import Closed, Happening
 from retold.edited_exchanges import (
     PRODUCE_RECORDS,
     SECOND,

@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 from barnabas import decoder
-from barnabas.decoder import Exchange, facts
-from barnabas.decoder.exchange import State
+from barnabas.decoder import Exchange
+from barnabas.decoder.connection.events import Closed, Opened
+from barnabas.decoder.connection.exchange import State
+from barnabas.decoder.connection.hit_notes import BY_HAND, FOR_TOPICS, hit_note
 from barnabas.decoder.findings import Finding, Inspector
-from barnabas.decoder.happening import Closed, Opened
-from barnabas.decoder.hit_notes import BY_HAND, FOR_TOPICS, hit_note
+from barnabas.decoder.schema import facts
 
 SECOND = 1_000_000_000
 NOTED = [hit_note("auth", 1, "GROUP_AUTHORIZATION_FAILED, not forwarded")]

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 from barnabas.decoder import ExchangeDone, RequestSeen
-from barnabas.decoder.frame import Direction
-from barnabas.decoder.happening import Closed, Happening, Missing
+from barnabas.decoder.connection.events import Closed, Happening, Missing
+from barnabas.decoder.wire.frame import Direction
 from retold.edited_exchanges import (
     changed,
     copied,

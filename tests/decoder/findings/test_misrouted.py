@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from barnabas import decoder
-from barnabas.decoder import Exchange, State, facts
+from barnabas.decoder import Exchange, State
 from barnabas.decoder.findings import Severity
 from barnabas.decoder.findings.inspector import inspect
+from barnabas.decoder.schema import facts
 
 SECOND = 1_000_000_000
 ASKED = {"client_software_name": "apache-kafka-java", "client_software_version": "4.4.0"}

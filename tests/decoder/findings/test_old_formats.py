@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 from barnabas import decoder
-from barnabas.decoder import Exchange, State, facts
+from barnabas.decoder import Exchange, State
+from barnabas.decoder.codec.present import Presenter
 from barnabas.decoder.findings import Finding, Inspector
-from barnabas.decoder.present import Presenter
 from barnabas.decoder.records import Record, compress, encode_batch, encode_messages
+from barnabas.decoder.schema import facts
 
 SECOND = 1_000_000_000
 FETCH, PRODUCE = facts.api_key("Fetch"), facts.api_key("Produce")

@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from barnabas.decoder import Exchange, facts
-from barnabas.decoder.exchange import State
+from barnabas.decoder import Exchange
+from barnabas.decoder.connection.events import Closed
+from barnabas.decoder.connection.exchange import State
 from barnabas.decoder.findings import Finding
 from barnabas.decoder.findings.finding import Severity
 from barnabas.decoder.findings.tallies import Recent
-from barnabas.decoder.happening import Closed
+from barnabas.decoder.schema import facts
 from retold.edited_exchanges import (
     PRODUCE_ERROR,
     PRODUCE_RECORDS,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 from barnabas import decoder
+from barnabas.decoder.connection.events import Opened
 from barnabas.decoder.findings import Finding, Severity
 from barnabas.decoder.findings.first_bytes import alert, protocol
-from barnabas.decoder.frame import Direction
-from barnabas.decoder.happening import Opened
+from barnabas.decoder.wire.frame import Direction
 from harness.wire import with_size
 from retold.edited_exchanges import copied
 from retold.made_up import Conversations

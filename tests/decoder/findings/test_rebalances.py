@@ -6,8 +6,8 @@ import itertools
 
 import pytest
 from barnabas.decoder import Exchange, ExchangeDone, RequestSeen
-from barnabas.decoder.exchange import State
-from barnabas.decoder.happening import Happening
+from barnabas.decoder.connection.events import Happening
+from barnabas.decoder.connection.exchange import State
 from retold.edited_exchanges import SECOND, answered, copied, edited, exchange_of, failed, position, refused, time_of
 from retold.recorded import GROUPS, findings, one, recording, summary
 

@@ -8,12 +8,13 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
-from barnabas.decoder import Exchange, facts, findings
+from barnabas.decoder import Exchange, findings
+from barnabas.decoder.codec.plan import plan
+from barnabas.decoder.connection.events import Closed
 from barnabas.decoder.findings import Inspector, Severity
 from barnabas.decoder.findings.authorization import AuthorizationFailed
 from barnabas.decoder.findings.scene import Link
-from barnabas.decoder.happening import Closed
-from barnabas.decoder.plan import plan
+from barnabas.decoder.schema import facts
 from harness.unusual_messages import Conversation, Message, every_version, nulls, unusual, usual
 
 METADATA = facts.api_key("Metadata")

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from barnabas import decoder
 from barnabas.decoder import Exchange
-from barnabas.decoder.exchange import State
+from barnabas.decoder.connection.events import Closed, Opened
+from barnabas.decoder.connection.exchange import State
 from barnabas.decoder.findings import Severity
-from barnabas.decoder.happening import Closed, Opened
 from retold.edited_exchanges import (
     SECOND,
     Edit,

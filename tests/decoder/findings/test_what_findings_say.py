@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 from barnabas import decoder
-from barnabas.decoder import Exchange, ExchangeDone, RequestSeen, State, releases
+from barnabas.decoder import Exchange, ExchangeDone, RequestSeen, State
+from barnabas.decoder.connection.events import Closed, Opened
 from barnabas.decoder.findings import Finding, Inspector, Severity
-from barnabas.decoder.happening import Closed, Opened
+from barnabas.decoder.reference import releases
 from retold.edited_exchanges import copied
 from retold.recorded import exchanges, findings, one
 

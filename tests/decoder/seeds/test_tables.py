@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from barnabas.decoder import facts
-from barnabas.decoder.facts import ErrorFact
+from barnabas.decoder.schema import facts
+from barnabas.decoder.schema.facts import ErrorFact
 
 HERE = Path(__file__).parent
 TEXTS = HERE.parents[3] / "shared" / "reference" / "seeds"

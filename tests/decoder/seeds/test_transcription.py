@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
-from barnabas.decoder.notation import ALL_VERSIONS, Definition, Field, parse
+from barnabas.decoder.schema.notation import ALL_VERSIONS, Definition, Field, parse
 
 HERE = Path(__file__).parent
 TEXTS = HERE.parents[3] / "shared" / "reference" / "seeds"
@@ -204,7 +204,7 @@ COUNTS = {"000": 18, "001": 15, "002": 52, "003": 140, "004": 2}
 def test_no_grammar_is_overlooked(seed: str) -> None:
     assert len(transcribed(seed)) == COUNTS[seed]
     text = text_of(seed).replace("\N{NO-BREAK SPACE}", " ")
-    # The one opening that is no message: size, then request or response, which is the framing (decoder/frame.py).
+    # The one opening that is no message: size, then request or response, which is the framing (decoder/wire/frame.py).
     opened = len(OPENS.findall(text)) - text.count("RequestOrResponse =>")
     assert opened == COUNTS[seed]
     assert len(grammars(seed, text)) == COUNTS[seed]

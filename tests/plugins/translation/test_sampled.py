@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 from barnabas import decoder
-from barnabas.decoder import facts, records, releases
-from barnabas.decoder.plan import FieldPlan, StructPlan, plan
+from barnabas.decoder import records
+from barnabas.decoder.codec.plan import FieldPlan, StructPlan, plan
+from barnabas.decoder.reference import releases
+from barnabas.decoder.schema import facts
 from barnabas.plugins.translation import Answered, Translated, Translator, served_by
 from barnabas.plugins.translation.steps import boundaries, has_step
 

@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 from barnabas import decoder
-from barnabas.decoder import facts, records, releases
+from barnabas.decoder import records
 from barnabas.decoder.records import Record
+from barnabas.decoder.reference import releases
+from barnabas.decoder.schema import facts
 from barnabas.plugins.translation import Answered, Translated, Translator, served_by
 from barnabas.plugins.translation.dialect import Translating
 from barnabas.plugins.versions.dialect import Answer, Asked, Close, Forward

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from barnabas.decoder import facts, releases
+from barnabas.decoder.reference import releases
+from barnabas.decoder.schema import facts
 from barnabas.plugins.versions.features import of_release
 from barnabas.plugins.versions.profile import Profile
 

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 from barnabas import decoder
-from barnabas.decoder import facts, releases
+from barnabas.decoder.reference import releases
+from barnabas.decoder.schema import facts
 from barnabas.plugins.versions.dialect import Answer, Asked, Close, Forward, Silence
 from barnabas.plugins.versions.features import read as read_features
 from barnabas.plugins.versions.pretence import Pretence, offers

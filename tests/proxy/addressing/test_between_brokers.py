@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from barnabas import decoder
 from barnabas.captures import open_capture
-from barnabas.decoder import facts
+from barnabas.decoder.schema import facts
 from harness import wire
 from harness.testbed import Testbed
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from barnabas import decoder
 from barnabas.captures import open_capture
-from barnabas.decoder import facts
+from barnabas.decoder.schema import facts
 from barnabas.proxy.addressing.bootstrap import Bootstrap
 from barnabas.proxy.control import Control, ControlConfig
 from barnabas.proxy.events import Address, BrokerFound, Listening, UpstreamFailed

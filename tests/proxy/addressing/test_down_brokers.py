@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from barnabas import decoder
-from barnabas.decoder import facts
+from barnabas.decoder.schema import facts
 from barnabas.proxy.control import Control, ControlConfig, ControlError
 from barnabas.proxy.events import Address, BrokersDown, UpstreamFailed
 from harness import wire

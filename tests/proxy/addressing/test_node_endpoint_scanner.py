@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from barnabas import decoder
-from barnabas.decoder import facts
+from barnabas.decoder.schema import facts
 from barnabas.proxy.addressing.node_endpoint_scanner import (
     NodeEndpointScanner,
     PlainNodeEndpointScanner,

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from barnabas import __version__, decoder
 from barnabas.captures import open_capture
-from barnabas.decoder.happening import Closed
+from barnabas.decoder.connection.events import Closed
 from barnabas.proxy.control import ControlConfig, ControlError
 from barnabas.proxy.control.routes import ROUTES, described
 from barnabas.proxy.events import ShutdownAsked

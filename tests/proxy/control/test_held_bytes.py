@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from barnabas import decoder
 from barnabas.decoder import Direction
+from barnabas.decoder.codec.secrets import mask
 from barnabas.decoder.records import Record, encode_batch
-from barnabas.decoder.secrets import mask
 from barnabas.proxy.control.held import HeldFrame
 from harness.wire import with_size
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from barnabas import decoder
 from barnabas.captures import open_capture
-from barnabas.decoder.hit_notes import BY_HAND, causes_in
+from barnabas.decoder.connection.hit_notes import BY_HAND, causes_in
 from barnabas.proxy.control import ControlError
 from barnabas.proxy.control.leases import Leases
 from barnabas.proxy.events import InterceptReleased, ProcessFailed, ProcessStarted

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from barnabas import decoder
-from barnabas.decoder import facts
+from barnabas.decoder.schema import facts
 from barnabas.proxy.events import Capped
 from harness import wire
 from harness.testbed import Testbed, next_event

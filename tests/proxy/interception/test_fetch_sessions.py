@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from barnabas import decoder
-from barnabas.decoder import facts
+from barnabas.decoder.schema import facts
 from barnabas.plugins import fetch_sessions
 from barnabas.plugins.rules import Rule
 from barnabas.proxy.events import RuleHit

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 from barnabas import decoder
-from barnabas.decoder import facts
-from barnabas.decoder.plan import plan
-from barnabas.decoder.project import reader
+from barnabas.decoder.codec.plan import plan
+from barnabas.decoder.codec.project import reader
 from barnabas.decoder.records import Record, encode_batch
-from barnabas.proxy.accelerator import native
+from barnabas.decoder.schema import facts
 from barnabas.proxy.interception.header_prefix import HeaderPrefix, asked_paths, may_have_records
+from barnabas.proxy.native.accelerator import native
 from harness.wire import with_size
 
 PRODUCE, FETCH, SHARE_FETCH = (facts.api_key(name) for name in ("Produce", "Fetch", "ShareFetch"))

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 from barnabas import decoder
-from barnabas.decoder import Exchange, Topics, facts
+from barnabas.decoder import Exchange, Topics
 from barnabas.decoder.records import Record, encode_batch
+from barnabas.decoder.schema import facts
 from barnabas.plugins.book import RuleBook
 from barnabas.plugins.rules import Rule
 from barnabas.proxy.events import RuleHit

@@ -9,8 +9,8 @@ import time
 
 import pytest
 from barnabas import decoder
-from barnabas.decoder import facts
 from barnabas.decoder.records import Record, encode_batch
+from barnabas.decoder.schema import facts
 from barnabas.plugins.rules import Rule
 from barnabas.proxy.events import RuleHit, Undecoded
 from harness import wire

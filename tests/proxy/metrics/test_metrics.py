@@ -15,7 +15,8 @@ import pytest
 from barnabas import decoder
 from barnabas.captures import Recorder, open_capture
 from barnabas.captures.index import RECORD
-from barnabas.decoder import State, facts
+from barnabas.decoder import State
+from barnabas.decoder.schema import facts
 from barnabas.proxy import Proxy, events
 from barnabas.proxy.events import Counts, FindingSeen, ProcessFailed, Recording, RecordingFailed, RuleHit
 from barnabas.proxy.feed.sender import FeedSender

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from barnabas import decoder
 from barnabas.captures import open_capture
-from barnabas.decoder import facts
+from barnabas.decoder.schema import facts
 from barnabas.proxy import ProxyError
 from barnabas.proxy.events import ConnectionClosed, Event, Listening, LoggedIn, LoginFailed, TlsFailed
 from barnabas.proxy.negotiation.sasl import LoginRefused, SaslConfig, Work, conversation, unsecured_token

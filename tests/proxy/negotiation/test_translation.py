@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 from barnabas import decoder
-from barnabas.decoder import facts, records, releases
+from barnabas.decoder import records
+from barnabas.decoder.reference import releases
+from barnabas.decoder.schema import facts
 from barnabas.proxy import Proxy, ProxyConfig
 from barnabas.proxy.negotiation.version_negotiation import VersionsConfig
 from harness.wire import with_size

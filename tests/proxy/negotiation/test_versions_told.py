@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 from barnabas import decoder
-from barnabas.decoder import facts, releases
+from barnabas.decoder.reference import releases
+from barnabas.decoder.schema import facts
 from barnabas.plugins.rules import Rule, RuleError, parse
 from barnabas.plugins.translation.dialect import Translating
 from barnabas.plugins.versions.pretence import offers

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from barnabas import decoder
-from barnabas.decoder import facts
+from barnabas.decoder.schema import facts
 from barnabas.proxy.observers.counting import Counting
 from harness.wire import with_size
 from torture.proxy.desk import cut

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from barnabas import decoder
 from barnabas.captures import open_capture
-from barnabas.decoder import facts
+from barnabas.decoder.connection.events import Opened
 from barnabas.decoder.findings import Inspector
-from barnabas.decoder.happening import Opened
+from barnabas.decoder.schema import facts
 from barnabas.proxy.negotiation.security import TlsConfig
 from barnabas.proxy.observers.inspector import Inspection
 from harness import wire

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from barnabas import decoder
 from barnabas.captures import open_capture
-from barnabas.decoder import Exchange, facts
+from barnabas.decoder import Exchange
+from barnabas.decoder.schema import facts
 from barnabas.plugins.rules import Rule
 from barnabas.proxy.events import ConnectionClosed, Event, PluginFault, PluginSaid, PluginsKept, PluginsLoaded
 from harness.waiting import until

@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 from barnabas.captures import open_capture
-from barnabas.decoder import Exchange, ExchangeDone, RequestSeen, State, encode_request, facts
+from barnabas.decoder import Exchange, ExchangeDone, RequestSeen, State, encode_request
+from barnabas.decoder.connection.events import Closed, Opened
+from barnabas.decoder.connection.hit_notes import causes_in, hit_note, plugin_note, plugins_in, rules_in
 from barnabas.decoder.findings import Inspector
-from barnabas.decoder.happening import Closed, Opened
-from barnabas.decoder.hit_notes import causes_in, hit_note, plugin_note, plugins_in, rules_in
+from barnabas.decoder.schema import facts
 from barnabas.proxy.events import ConnectionClosed, FindingSeen
 
 HEARTBEAT = facts.api_key("Heartbeat")

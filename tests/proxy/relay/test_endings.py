@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from barnabas.captures import open_capture
-from barnabas.decoder.happening import Closed, Happening, Opened
+from barnabas.decoder.connection.events import Closed, Happening, Opened
 from barnabas.proxy.events import ConnectionClosed, UpstreamFailed
 from harness import wire
 from harness.testbed import Testbed, next_event

@@ -7,8 +7,8 @@ from itertools import repeat
 
 import pytest
 from barnabas import decoder
-from barnabas.decoder import facts
 from barnabas.decoder.records import Record, encode_batch
+from barnabas.decoder.schema import facts
 from barnabas.plugins.rules import Rule
 from barnabas.proxy.events import RelayFault
 from harness.wire import with_size

@@ -8,7 +8,7 @@ from itertools import product
 from typing import Any
 
 import pytest
-from barnabas.proxy.accelerator import native
+from barnabas.proxy.native.accelerator import native
 from barnabas.proxy.relay.connection import Connection
 from barnabas.proxy.relay.half_connection import MOVES, HalfConnection
 from barnabas.proxy.relay.states import FLOWING, TRANSITIONS, ConnectionState, HalfConnectionState, WrongState, follow

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from barnabas.captures import open_capture
-from barnabas.decoder.happening import Closed, Opened
+from barnabas.decoder.connection.events import Closed, Opened
 from barnabas.proxy.events import Address, ClientTried, UpstreamFailed
 from harness import wire
 from harness.testbed import Testbed, next_event

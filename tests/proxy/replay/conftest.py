@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from barnabas.decoder.message import Message
+from barnabas.decoder.codec.message import Message
 from harness.replaying import Answer, Heard, Play, Played, Tape
 
 

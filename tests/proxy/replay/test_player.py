@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from barnabas.captures.replay.mapping import Names
 from barnabas.captures.replay.policy import Policy
-from barnabas.decoder import facts
 from barnabas.decoder.records import Record, batches, encode_batch
+from barnabas.decoder.schema import facts
 from barnabas.proxy.replay.dialing import DialFailed
 from barnabas.proxy.replay.session import Replay
 from barnabas.proxy.replay.settings import Order, Pace, Settings
@@ -481,7 +481,7 @@ def test_a_filter_leaves_out(play: Play, tape: Tape) -> None:
 
 
 def test_damaged_requests_are_left_out(play: Play, tape: Tape, tmp_path: Path) -> None:
-    from barnabas.decoder.frame import Direction
+    from barnabas.decoder.wire.frame import Direction
 
     broker = play(fine)
     tape.both(0, 0, "Heartbeat", 4, BEAT, {})

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from barnabas.captures import open_capture, recording
-from barnabas.proxy.accelerator import native
+from barnabas.proxy.native.accelerator import native
 from barnabas.proxy.observers import recordings
 from barnabas.proxy.observers.counting import Counting
 from barnabas.proxy.observers.recordings import Recordings

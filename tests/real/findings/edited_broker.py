@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from types import TracebackType
 
 from barnabas import decoder
-from barnabas.decoder import facts
-from barnabas.decoder.message import Message
+from barnabas.decoder.codec.message import Message
+from barnabas.decoder.schema import facts
 
 API_VERSIONS = facts.api_key("ApiVersions")
 METADATA = facts.api_key("Metadata")

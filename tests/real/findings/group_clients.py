@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from barnabas.decoder import embedded, facts
+from barnabas.decoder import embedded
+from barnabas.decoder.schema import facts
 from confluent_kafka import Consumer, KafkaException, Message, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from harness.lines import line

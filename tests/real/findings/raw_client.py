@@ -9,9 +9,9 @@ from types import TracebackType
 from typing import Any
 
 from barnabas import decoder
-from barnabas.decoder import facts
-from barnabas.decoder.message import Message
+from barnabas.decoder.codec.message import Message
 from barnabas.decoder.records import Record, encode_batch
+from barnabas.decoder.schema import facts
 from harness.waiting import PATIENCE, until
 from harness.wire import exactly, with_size
 

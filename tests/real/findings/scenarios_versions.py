@@ -12,7 +12,7 @@ import uuid
 from time import sleep
 from typing import Any
 
-from barnabas.decoder import facts
+from barnabas.decoder.schema import facts
 from confluent_kafka import Consumer, KafkaError, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from harness.waiting import PATIENCE, PATIENCE_MS, until

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from barnabas.decoder.connection.events import Happening
 from barnabas.decoder.findings import Finding
-from barnabas.decoder.happening import Happening
 from barnabas.plugins.rules import Rule
 from barnabas.proxy import ProxyConfig
 from barnabas.proxy.events import ConnectionClosed, ConnectionOpened

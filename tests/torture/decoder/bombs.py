@@ -24,11 +24,11 @@ from typing import Any
 import cramjam
 from barnabas import decoder
 from barnabas.decoder import embedded, records
-from barnabas.decoder.decode import most_items
-from barnabas.decoder.encode import encode_struct, write_uvarint
-from barnabas.decoder.plan import FieldPlan, Plan, StructPlan, plan
-from barnabas.decoder.present import present
-from barnabas.decoder.secrets import mask
+from barnabas.decoder.codec.decode import most_items
+from barnabas.decoder.codec.encode import encode_struct, write_uvarint
+from barnabas.decoder.codec.plan import FieldPlan, Plan, StructPlan, plan
+from barnabas.decoder.codec.present import present
+from barnabas.decoder.codec.secrets import mask
 
 from .corpus import old_message, triples
 

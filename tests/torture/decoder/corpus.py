@@ -8,10 +8,11 @@ import zlib
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from barnabas.decoder import facts, records
-from barnabas.decoder.encode import encode_field, encode_struct
-from barnabas.decoder.message import Message
-from barnabas.decoder.plan import FieldPlan, Plan, StructPlan, plan
+from barnabas.decoder import records
+from barnabas.decoder.codec.encode import encode_field, encode_struct
+from barnabas.decoder.codec.message import Message
+from barnabas.decoder.codec.plan import FieldPlan, Plan, StructPlan, plan
+from barnabas.decoder.schema import facts
 
 RECORDS = "records"
 """The kind of seeds that are record areas and no messages."""

@@ -68,7 +68,7 @@ def environment() -> dict[str, str]:
 def load(folder: str) -> None:
     """Put what was built where its packages look for their accelerators."""
     for each in FOLDERS:
-        name = f"barnabas.{each}._native"
+        name = f"barnabas.{each}.native._native"
         spec = importlib.util.spec_from_file_location(name, Path(folder, f"{each}.so"))
         assert spec and spec.loader
         module = importlib.util.module_from_spec(spec)

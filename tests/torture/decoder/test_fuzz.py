@@ -7,7 +7,7 @@ that takes seconds.
 from __future__ import annotations
 
 import pytest
-from barnabas.decoder.accelerator import native
+from barnabas.decoder.native.accelerator import native
 from torture.decoder import fuzz, sanitized
 from torture.decoder.corpus import triples
 

@@ -1,7 +1,7 @@
 """What takes seconds where it should take milliseconds: CPU time, with limits that only the wrong order of growth exceeds.
 
 The same is counted in steps every day where Python does the work (`tests/decoder`), and bombs are judged by their outcome and
-memory (`tests/decoder/test_bombs.py`).
+memory (`tests/decoder/codec/test_bombs.py`).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 
 import pytest
-from barnabas.decoder import secrets
+from barnabas.decoder.codec import secrets
 from barnabas.decoder.filter import compile
 from barnabas.decoder.filter.patterns import PatternError, pattern
 from barnabas.decoder.values import view

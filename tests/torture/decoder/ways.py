@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 
 from barnabas import decoder
 from barnabas.decoder import embedded, records
-from barnabas.decoder.accelerator import native
-from barnabas.decoder.decode import FAULTS, python_decoder
-from barnabas.decoder.message import Message
-from barnabas.decoder.plan import FieldPlan, StructPlan, plan
-from barnabas.decoder.present import present
-from barnabas.decoder.secrets import mask
+from barnabas.decoder.codec.decode import FAULTS, python_decoder
+from barnabas.decoder.codec.message import Message
+from barnabas.decoder.codec.plan import FieldPlan, StructPlan, plan
+from barnabas.decoder.codec.present import present
+from barnabas.decoder.codec.secrets import mask
+from barnabas.decoder.native.accelerator import native
 
 ALLOWED = (decoder.DecodeError, records.RecordsError, decoder.EncodeError)
 

@@ -19,28 +19,29 @@ from collections.abc import Callable
 from typing import Any
 
 from barnabas import decoder
-from barnabas.captures.accelerator import native as recording
 from barnabas.captures.foreign import _Taker
 from barnabas.captures.index import RECORD, IndexEncoder
+from barnabas.captures.native.accelerator import native as recording
 from barnabas.captures.packets import ACK, SYN, build
 from barnabas.captures.pieces import Pieces
 from barnabas.captures.scanning import Scanner
 from barnabas.captures.skimming import Skimmer
 from barnabas.captures.tables import bulk_batches
 from barnabas.captures.tracks import shape
-from barnabas.decoder import facts, records
-from barnabas.decoder.accelerator import native as reading
-from barnabas.decoder.decode import description
-from barnabas.decoder.plan import plan
-from barnabas.decoder.project import reader
+from barnabas.decoder import records
+from barnabas.decoder.codec.decode import description
+from barnabas.decoder.codec.plan import plan
+from barnabas.decoder.codec.project import reader
+from barnabas.decoder.native.accelerator import native as reading
 from barnabas.decoder.records import Record, encode_batch
+from barnabas.decoder.schema import facts
 from barnabas.plugins.book import RuleBook
 from barnabas.plugins.rules import Rule
-from barnabas.proxy.accelerator import native
 from barnabas.proxy.addressing.node_endpoint_scanner import NodeEndpointScanner
 from barnabas.proxy.interception.api_version_bitmap import api_version_bitmap
 from barnabas.proxy.interception.header_prefix import asked_paths
 from barnabas.proxy.interception.response_interest import ResponseInterest
+from barnabas.proxy.native.accelerator import native
 from barnabas.proxy.ring.reader import RingReader
 from barnabas.proxy.ring.ring import CHUNK, NONE, Kind, Ring, RingWriter
 from harness.frame_scan import FrameScan

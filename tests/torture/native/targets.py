@@ -25,18 +25,18 @@ from typing import Any
 
 from barnabas import decoder
 from barnabas.captures import NotACapture, open_capture
-from barnabas.captures.accelerator import native as recording
+from barnabas.captures.native.accelerator import native as recording
 from barnabas.captures.tracks import shape
 from barnabas.decoder import records
-from barnabas.decoder.plan import plan
-from barnabas.decoder.project import reader
+from barnabas.decoder.codec.plan import plan
+from barnabas.decoder.codec.project import reader
 from barnabas.plugins.book import RuleBook
 from barnabas.plugins.rules import Rule
-from barnabas.proxy.accelerator import native
 from barnabas.proxy.addressing.node_endpoint_scanner import NodeEndpointScanner, PlainNodeEndpointScanner
 from barnabas.proxy.interception.api_version_bitmap import api_version_bitmap
 from barnabas.proxy.interception.header_prefix import HeaderPrefix, asked_paths
 from barnabas.proxy.interception.response_interest import ResponseInterest
+from barnabas.proxy.native.accelerator import native
 from harness.frame_scan import FrameScan
 from torture.decoder.mutate import mutated
 

@@ -8,9 +8,9 @@ import sys
 from typing import Any
 
 import pytest
-from barnabas.captures.accelerator import native as captures
-from barnabas.decoder.accelerator import native as decoder
-from barnabas.proxy.accelerator import native as proxy
+from barnabas.captures.native.accelerator import native as captures
+from barnabas.decoder.native.accelerator import native as decoder
+from barnabas.proxy.native.accelerator import native as proxy
 
 
 @pytest.mark.parametrize("native", [decoder, captures, proxy], ids=["decoder", "captures", "proxy"])

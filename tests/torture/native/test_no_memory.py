@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from barnabas.proxy.accelerator import native
+from barnabas.proxy.native.accelerator import native
 from harness.waiting import PATIENCE
 
 TESTS = Path(__file__).parents[2]

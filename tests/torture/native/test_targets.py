@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from barnabas.proxy.accelerator import native
+from barnabas.proxy.native.accelerator import native
 from harness.waiting import PATIENCE
 from torture.decoder import sanitized
 from torture.native import targets

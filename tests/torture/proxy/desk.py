@@ -15,7 +15,7 @@ import struct
 from collections import deque
 from typing import Any
 
-from barnabas.decoder.frame import MAX_FRAME, foreign_protocol
+from barnabas.decoder.wire.frame import MAX_FRAME, foreign_protocol
 from barnabas.plugins.rules import Rule
 from barnabas.proxy.addressing.address_map import AddressMap
 from barnabas.proxy.events import Address, Event, NotKafka

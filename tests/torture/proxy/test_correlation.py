@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from barnabas import decoder
-from barnabas.decoder import facts
+from barnabas.decoder.schema import facts
 from barnabas.plugins.rules import Rule
 from harness.slices import only, thin
 from retold.error_rules import error_rule

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from barnabas import decoder
-from barnabas.decoder import facts
+from barnabas.decoder.schema import facts
 from harness.slices import only, thin
 from retold.error_rules import error_rule
 from torture.proxy.desk import BROKER, Desk, Session, cut

@@ -33,7 +33,7 @@ WHO = "observers.observer", "observers.inspector", "metrics.meter"
 if any(name in " ".join(sys.orig_argv) for name in WHO):
     import resource
     resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))
-    import barnabas.decoder.connection as connection
+    from barnabas.decoder.connection import connection
     kept = []
     def broken(self, *_):
         open({told!r}, "a").write(next(name for name in WHO if name in " ".join(sys.orig_argv)) + "\\n")

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from barnabas.captures import open_capture
-from barnabas.decoder import facts
+from barnabas.decoder.schema import facts
 from barnabas.proxy import ProxyConfig
 from barnabas.proxy.events import ConnectionClosed
 from harness.proxies import Proxy

@@ -10,12 +10,12 @@ import socket
 from collections import deque
 from typing import Any
 
-from barnabas.decoder.frame import MAX_FRAME
+from barnabas.decoder.wire.frame import MAX_FRAME
 from barnabas.plugins.rules import Rule
-from barnabas.proxy.accelerator import native
 from barnabas.proxy.events import Address
 from barnabas.proxy.interception.api_version_bitmap import api_version_bitmap
 from barnabas.proxy.interception.frame_editor import ADDRESS_APIS, watched
+from barnabas.proxy.native.accelerator import native
 from barnabas.proxy.relay.connection import Connection
 from barnabas.proxy.relay.half_connection import HalfConnection
 from barnabas.proxy.relay.states import ConnectionState

@@ -16,7 +16,7 @@ from pathlib import Path
 import cramjam
 import pytest
 from barnabas.captures import open_capture
-from barnabas.decoder.happening import Opened
+from barnabas.decoder.connection.events import Opened
 from harness import commands
 from harness.slices import only
 from harness.waiting import PATIENCE, until

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 from barnabas.captures import Recorder
-from barnabas.decoder import encode_request, encode_response, facts
-from barnabas.decoder.frame import Direction
+from barnabas.decoder import encode_request, encode_response
+from barnabas.decoder.schema import facts
+from barnabas.decoder.wire.frame import Direction
 from barnabas.proxy.replay.settings import Pace
 from barnabas.ui.cli.failure import Failure
 from barnabas.ui.cli.replay import pace_of

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from barnabas.captures import open_capture
 from barnabas.captures.reshaping.writing import Writer
-from barnabas.decoder.happening import Happening
+from barnabas.decoder.connection.events import Happening
 from barnabas.ui.cli.failure import Failure
 from harness import commands
 from retold.packets import as_pcap, traffic

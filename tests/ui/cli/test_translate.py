@@ -6,7 +6,8 @@ import json
 import subprocess
 
 from barnabas import decoder
-from barnabas.decoder import facts, releases
+from barnabas.decoder.reference import releases
+from barnabas.decoder.schema import facts
 from barnabas.plugins.translation import Answered, Translator, served_by
 from harness import commands
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from barnabas.captures import Recorder
-from barnabas.decoder import facts
+from barnabas.decoder.schema import facts
 from harness.unusual_messages import SECOND, START_NS, nulls, unusual, usual
 from harness.wire import with_size
 

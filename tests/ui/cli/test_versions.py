@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 from barnabas import decoder
-from barnabas.decoder import facts, releases
+from barnabas.decoder.reference import releases
+from barnabas.decoder.schema import facts
 from harness.wire import with_size
 from scapy.utils import rdpcap, wrpcap
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from barnabas.decoder import facts
+from barnabas.decoder.schema import facts
 from barnabas.proxy.replay.dialing import Dialer
 from barnabas.proxy.replay.target import Target
 from barnabas.ui.cli.asking import ask_cluster

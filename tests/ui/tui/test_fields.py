@@ -8,8 +8,9 @@ from typing import Protocol
 import pytest
 from barnabas import decoder
 from barnabas.captures import Capture
-from barnabas.decoder import Exchange, State, facts, records
+from barnabas.decoder import Exchange, State, records
 from barnabas.decoder.records import Record
+from barnabas.decoder.schema import facts
 from barnabas.ui.tui import fields
 from barnabas.ui.tui.field_list import Field, Tree, field_at, visible_fields
 from barnabas.ui.tui.fields import meaning, record_fields, request_tree, response_tree

@@ -6,7 +6,8 @@ import pytest
 from barnabas import decoder
 from barnabas.captures import Capture
 from barnabas.captures.diffing.pairing import pairs
-from barnabas.decoder import Message, facts
+from barnabas.decoder import Message
+from barnabas.decoder.schema import facts
 from barnabas.ui.tui.compare import CompareScreen
 from barnabas.ui.tui.detail import DetailScreen
 from barnabas.ui.tui.dialogue import DialogueScreen

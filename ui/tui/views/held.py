@@ -13,7 +13,9 @@ from textual.binding import BindingType
 from textual.containers import Container
 from textual.widget import Widget
 
-from ....decoder import DecodeError, explain, facts
+from ....decoder import DecodeError
+from ....decoder.reference import explain
+from ....decoder.schema import facts
 from ....proxy.control import ControlError
 from ..body_fields import BadValue, body_tree, from_yaml, to_yaml
 from ..columns import Cell, duration

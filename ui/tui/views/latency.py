@@ -9,7 +9,7 @@ from textual import events
 from textual.binding import BindingType
 from textual.widget import Widget
 
-from ....decoder import facts
+from ....decoder.schema import facts
 from ...times import clock
 from ..columns import Cell, duration
 from ..keys import bindings

@@ -10,9 +10,9 @@ from textual.binding import BindingType
 from textual.widget import Widget
 
 from ....captures import Capture
-from ....decoder import facts
 from ....decoder.compat import ClientSeen, Limit, MatrixRow, Request, Watch, brokers, matrix
 from ....decoder.compat.seen import API_VERSIONS, NEWEST_OLD_FORMAT, PRODUCE
+from ....decoder.schema import facts
 from ..columns import Cell
 from ..keys import bindings
 from ..line_list import LineList, Table

@@ -5,9 +5,9 @@ import zlib
 
 import pytest
 from aiokafka.record.memory_records import _MemoryRecordsPy as AioRecords
-from barnabas.decoder import facts
 from barnabas.decoder import records as R
 from barnabas.decoder.records import Record
+from barnabas.decoder.schema import facts
 from barnabas.plugins.translation.message_format import ConversionError, Tally, up
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,0 +1,1 @@
+"""The C accelerator of captures: packets, framing, pairing, recording. `accelerator` loads it."""

@@ -1,0 +1,124 @@
+"""The optional accelerator of captures (captures/native): what packets.py, scanning.py, skimming.py and the recorder do, in C."""
+
+from collections.abc import Callable
+from typing import Any
+
+from ...decoder.native._native import Reader
+
+def batches(
+    data: Any,
+    frames: Any,
+    ways: tuple[tuple[Reader, bool, int, int, int], ...],
+    topics: dict[bytes, int],
+    topic_ids: dict[bytes, int],
+    /,
+) -> tuple[bytes, bytes, bytes]:
+    """See captures/tables/bulk_batches.py."""
+
+class Buffer:
+    """Bytes that gather until they are written; keeps its memory when it is cleared."""
+
+    def __new__(cls, start: bytes = b"", /) -> Buffer: ...
+    def __len__(self) -> int: ...
+    def __iadd__(self, data: bytes | bytearray | memoryview, /) -> Buffer: ...
+    def __buffer__(self, flags: int, /) -> memoryview: ...
+    def clear(self) -> None: ...
+
+class Tape:
+    """What the tracks of a recording share. `find(direction, api key, version)` gives header version, reader of codes
+    (see `decoder.skim`), and whether those are acks; or None for messages that need care."""
+
+    frames: int
+    exchanges: int
+    errors: int
+    reason: int
+    counting: int
+    """Not 0: tracks write nothing, need no segment, and keep the beginnings of requests only. Set before the first."""
+    def __new__(cls, find: Callable[[int, int, int], tuple[int, Reader, bool] | None], /) -> Tape: ...
+    def knows(self, api_key: int, api_version: int, /) -> bool: ...
+    def waiting(self, tracks: list[Track], /) -> bytes: ...
+
+class Track:
+    """One connection of a recording, taken without objects for its frames; see captures/tracks.py."""
+
+    attached: int
+    chunks: int
+    """That came by `RingFeed`."""
+    def __new__(cls, tape: Tape, number: int, /) -> Track: ...
+    def attach(
+        self, next: Any, client: bytes, broker: bytes, buffer: Buffer, records: bytearray, names: Callable[[str], int], /
+    ) -> None: ...
+    def feed(
+        self, direction: int, data: bytes | bytearray | memoryview, start: int, time_ns: int, base: int, stop: int, /
+    ) -> int: ...
+    def lost(self, direction: int, /) -> None: ...
+    def push(self, frame: bytes, time_ns: int, offset: int, flags: int, /) -> bool: ...
+    def hold(self, direction: int, data: bytes, time_ns: int, /) -> None: ...
+    def release(self) -> tuple[list[tuple[bytes, int, int, int]], tuple[bytes, int], tuple[bytes, int]]: ...
+
+def packet(
+    head: bytes, sequence: int, acknowledged: int, flags: int, payload: bytes, interface: int, time_ns: int, direction: int, /
+) -> bytes: ...
+
+class Side:
+    """As `captures.reassembly.PlainSide`."""
+
+    acked: int
+    acked_first: int
+    empty: int
+    empty_first: int
+    next: int | None
+    synced: bool
+    finished: bool
+    quick: bool
+    skipped: int
+    waiting: dict[int, Any]
+    waiting_bytes: int
+    way: Any
+
+class Talk:
+    """As `captures.skimming.PlainTalk`."""
+
+class Way:
+    """As `captures.skimming.PlainWay`."""
+
+class Asked:
+    """As `captures.skimming.PlainAsked`."""
+
+class Frames:
+    """Takes ordinary packets and frames; calls the Skimmer `owner` for all others. `records` takes index records; with
+    None, the owner is told of every request and answer."""
+
+    def __new__(
+        cls, owner: Any, records: bytearray | None, most_waiting: int, most_frame: int, most_name: int, /
+    ) -> Frames: ...
+    rows: int
+    writes: bool
+    """It writes ordinary frames into the segment of `write_to`. The owner is asked (`_pen`) for that at a size of `stop`."""
+    stop: int
+    frames: int
+    exchanges: int
+    def write_to(self, buffer: Buffer, records: bytearray, number: int, flushed: int, stop: int, /) -> None: ...
+    def attach(self, talk: Talk, next: Any, client_head: bytes, broker_head: bytes, /) -> None: ...
+    def interfaces(self, known: int, stamps: list[tuple[int, int, int]], /) -> None:
+        """Of each interface behind the first `known`: nanoseconds of a tick (0: no whole number), nanoseconds to add, link
+        type."""
+
+    def walk(
+        self,
+        window: bytes,
+        at: int,
+        base: int,
+        big_endian: bool,
+        unit_ns: int,
+        linktype: int,
+        due_ns: int,
+        sides: dict[bytes, Side],
+        cut: Callable[[Side, int], object],
+        /,
+    ) -> tuple[int, int, int, int, int, int, int]:
+        """Take packets from `at` on: of a classic pcap with ticks of `unit_ns`, or of a pcapng (0). `base`: the window's
+        file offset. Gives why it stopped, where, and the packet: (why, at, time, start, end, size on the wire, link
+        type). Why: 0 the window ends; 1 a packet for the careful road, `at` is behind it; 2 another block at `at`, or one
+        that is not whole; 3 the packet at `at` is of `due_ns` or later. The time is -1 when there was no packet.
+        """

@@ -1,0 +1,1 @@
+"""From bytes to values and back, by a plan made from a message's definition."""

@@ -1,0 +1,281 @@
+"""Whole frames: header and body together, decoded and encoded."""
+
+from __future__ import annotations
+
+import struct as _struct
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+from ..schema import facts
+from ..wire.errors import DecodeError, TrailingBytes, Truncated
+from .decode import FAULTS, decoder
+from .encode import encode_struct, values_from
+from .message import Message
+from .plan import API_VERSIONS, CONTROLLED_SHUTDOWN, Plan, extra_plan, plan
+from .walk import Walker
+
+UNSUPPORTED_VERSION = facts.error_code("UNSUPPORTED_VERSION")
+
+
+def header_version(kind: str, api_key: int, api_version: int) -> int:
+    """Which header version a message has: request 0-2, response 0-1."""
+    return plan(kind, api_key, api_version).header_version
+
+
+_PEEK = _struct.Struct(">hhi")
+_HEAD_1 = _struct.Struct(">hhih")
+
+
+def peek_request(frame: bytes) -> tuple[int, int, int]:
+    """``(api key, api version, correlation id)`` of a request frame, nothing else read. Truncated under 8 bytes."""
+    try:
+        return _PEEK.unpack_from(frame)
+    except _struct.error:
+        raise Truncated(f"8 bytes wanted, {len(frame)} there", path="request_api_key") from None
+
+
+@lru_cache(4096)
+def _request_header_version(key: int, version: int) -> int:
+    try:
+        return header_version("request", key, version)
+    except DecodeError:
+        return 0 if key == CONTROLLED_SHUTDOWN and version == 0 else 1
+
+
+def decode_request_header(frame: bytes) -> tuple[dict[str, Any], int]:
+    """``({request_api_key, request_api_version, correlation_id, client_id}, offset of the body)``.
+
+    Works for unknown APIs and versions too: all headers share these fields (a header 2 then lacks its tags).
+    """
+    if len(frame) >= 10:
+        key, version, correlation_id, size = _HEAD_1.unpack_from(frame)
+        number = _request_header_version(key, version)
+        end = 10 + max(size, 0)
+        # The usual header, without a call for each field; anything else is read by its plan below.
+        if number and size >= -1 and end + (number == 2) <= len(frame) and (number == 1 or frame[end] == 0):
+            try:
+                client_id = frame[10:end].decode() if size >= 0 else None
+            except UnicodeDecodeError:
+                pass
+            else:
+                header = {
+                    "request_api_key": key,
+                    "request_api_version": version,
+                    "correlation_id": correlation_id,
+                    "client_id": client_id,
+                }
+                return header, end + (number == 2)
+    key = int.from_bytes(frame[:2], "big", signed=True)
+    version = int.from_bytes(frame[2:4], "big", signed=True)
+    return read_header("RequestHeader", _request_header_version(key, version), frame)
+
+
+def read_header(name: str, version: int, frame: bytes) -> tuple[dict[str, Any], int]:
+    """``"RequestHeader"`` or ``"ResponseHeader"`` at a header version: its fields, and where the body starts."""
+    header = extra_plan("headers", name, version)
+    values, end = read_values(header, frame, 0)
+    return Message(header, values, frame).to_dict(), end
+
+
+def read_values(of: Plan, data: bytes, start: int) -> tuple[tuple[Any, ...], int]:
+    """A plan's values from byte `start` on, and where they end; DecodeError says what does not fit."""
+    try:
+        return decoder(of)(data, start)
+    except FAULTS:
+        raise Walker(of, data, start).explain() from None
+
+
+def read_message(of: Plan, frame: bytes, start: int, header: dict[str, Any]) -> Message:
+    """The message whose body fills `frame` from byte `start` on; TrailingBytes carries it if bytes are left over."""
+    values, end = read_values(of, frame, start)
+    message = Message(of, values, frame, start, header, frame[end:])
+    if end != len(frame):
+        raise TrailingBytes(
+            f"{len(frame) - end} bytes left over",
+            api=of.api,
+            version=of.version,
+            path="(behind the message)",
+            offset=end,
+            message=message,
+        )
+    return message
+
+
+def decode_request(frame: bytes) -> Message:
+    """A request from its frame (header and body, without the 4 size bytes); DecodeError says what is wrong where."""
+    frame = bytes(frame)
+    header, start = decode_request_header(frame)
+    of = plan("request", header["request_api_key"], header["request_api_version"])
+    return read_message(of, frame, start, header)
+
+
+def fills(of: Plan, frame: bytes, start: int) -> bool:
+    """Whether a message's body fills `frame` from byte `start` on; what is wrong with one that does not is not looked for."""
+    try:
+        return decoder(of)(frame, start)[1] == len(frame)
+    except FAULTS:
+        return False
+
+
+def is_request(frame: bytes) -> bool:
+    """Whether `decode_request` gives a message of a whole frame."""
+    if len(frame) < _PEEK.size:
+        return False
+    key, version, _ = _PEEK.unpack_from(frame)
+    try:
+        of = plan("request", key, version)
+        _, start = decoder(extra_plan("headers", "RequestHeader", of.header_version))(frame, 0)
+    except DecodeError:
+        return False
+    except FAULTS:
+        return False
+    return fills(of, frame, start)
+
+
+def is_response(frame: bytes, api_key: int, api_version: int) -> bool:
+    """Whether `decode_response` gives a message of a whole frame."""
+    try:
+        of = plan("response", api_key, api_version)
+        if api_key == API_VERSIONS and api_version and _leads_with(frame, 4, UNSUPPORTED_VERSION):
+            _, start = read_header("ResponseHeader", 0, frame)
+            if fills(plan("response", api_key, 0), frame, start):
+                return True
+        _, start = read_header("ResponseHeader", of.header_version, frame)
+    except DecodeError:
+        return False
+    return fills(of, frame, start)
+
+
+def guess_request(frame: bytes) -> Message | None:
+    """A request of an unknown version read as the nearest known one; None for an unknown API or if it does not fit."""
+    header, start = decode_request_header(frame)
+    key, version = header["request_api_key"], header["request_api_version"]
+    try:
+        known = facts.api(key).versions.every()
+    except KeyError:
+        return None
+    nearest = plan("request", key, min(max(version, known[0]), known[-1]))
+    if nearest.header_version == 2:
+        try:
+            _, start = read_header("RequestHeader", 2, frame)
+        except DecodeError:
+            return None
+    try:
+        return read_message(nearest, frame, start, header)
+    except TrailingBytes as fault:
+        message: Message | None = fault.message
+        return message
+    except DecodeError:
+        return None
+
+
+def decode_response(frame: bytes, *, api_key: int, api_version: int) -> Message:
+    """A response from its frame, given what was asked.
+
+    An ApiVersions answer with UNSUPPORTED_VERSION is read as version 0, which is what brokers send then (KIP-511).
+    """
+    frame = bytes(frame)
+    if api_key == API_VERSIONS and api_version and _leads_with(frame, 4, UNSUPPORTED_VERSION):
+        # Also where the version that was asked is unknown here: the header of these answers is always version 0.
+        header, start = read_header("ResponseHeader", 0, frame)
+        try:
+            return read_message(plan("response", api_key, 0), frame, start, header)
+        except DecodeError:
+            pass  # some brokers answer the error in the version that was asked; if that fails too, its fault is told
+    of = plan("response", api_key, api_version)
+    if len(frame) > 4 and not (of.header_version and frame[4]):
+        # The usual header, which has no tags, without a walk along its plan.
+        header, start = {"correlation_id": int.from_bytes(frame[:4], "big", signed=True)}, 5 if of.header_version else 4
+    else:
+        header, start = read_header("ResponseHeader", of.header_version, frame)
+    return read_message(of, frame, start, header)
+
+
+def read_response(frame: bytes, *, api_key: int, api_version: int) -> Message:
+    """A response as clients read it: bytes left over behind its end do not matter."""
+    try:
+        return decode_response(frame, api_key=api_key, api_version=api_version)
+    except TrailingBytes as fault:
+        if fault.message is None:
+            raise
+        message: Message = fault.message
+        return message
+
+
+def _leads_with(frame: bytes, start: int, code: int) -> bool:
+    return frame[start : start + 2] == code.to_bytes(2, "big", signed=True)
+
+
+def decode_body(kind: str, api_key: int, api_version: int, data: bytes) -> Message:
+    """A ``"request"`` or ``"response"`` body without header."""
+    return read_message(plan(kind, api_key, api_version), bytes(data), 0, {})
+
+
+def _encode(of: Plan, fields: Mapping[str, Any], head: bytes, header: dict[str, Any]) -> Message:
+    values = values_from(of.root, fields)
+    out = bytearray(head)
+    encode_struct(of.root, values, out)
+    return Message(of, values, bytes(out), len(head), header)
+
+
+def encode_request(
+    api_key: int,
+    api_version: int,
+    fields: Mapping[str, Any],
+    *,
+    correlation_id: int = 0,
+    client_id: str | None = None,
+) -> bytes:
+    """A request frame from a dict of fields; what is left out takes its default. EncodeError names the path."""
+    of = plan("request", api_key, api_version)
+    header = {
+        "request_api_key": api_key,
+        "request_api_version": api_version,
+        "correlation_id": correlation_id,
+        "client_id": client_id,
+    }
+    return _encode(of, fields, _head("RequestHeader", of.header_version, header), header).frame
+
+
+def encode_response(api_key: int, api_version: int, fields: Mapping[str, Any], *, correlation_id: int = 0) -> bytes:
+    """A response frame from a dict of fields; what is left out takes its default."""
+    of = plan("response", api_key, api_version)
+    header = {"correlation_id": correlation_id}
+    return _encode(of, fields, _head("ResponseHeader", of.header_version, header), header).frame
+
+
+def encode_version_refusal(correlation_id: int, served: tuple[int, int] | None) -> bytes:
+    """The answer to an ApiVersions of a version that is not served: in version 0, with the range that is (KIP-511; None: with
+    none, as before Kafka 2.4)."""
+    own = [] if served is None else [{"api_key": API_VERSIONS, "min_version": served[0], "max_version": served[1]}]
+    fields = {"error_code": UNSUPPORTED_VERSION, "api_keys": own}
+    return encode_response(API_VERSIONS, 0, fields, correlation_id=correlation_id)
+
+
+def encode_body(kind: str, api_key: int, api_version: int, fields: Mapping[str, Any]) -> bytes:
+    """A bare body from a dict of fields."""
+    return _encode(plan(kind, api_key, api_version), fields, b"", {}).frame
+
+
+def _head(name: str, version: int, header: dict[str, Any]) -> bytes:
+    of = extra_plan("headers", name, version)
+    known = {f.name for f in of.root.fields}
+    out = bytearray()
+    encode_struct(of.root, values_from(of.root, {k: v for k, v in header.items() if k in known}), out)
+    return bytes(out)
+
+
+__all__ = [
+    "decode_body",
+    "decode_request",
+    "decode_request_header",
+    "decode_response",
+    "encode_body",
+    "encode_request",
+    "encode_response",
+    "encode_version_refusal",
+    "guess_request",
+    "header_version",
+    "peek_request",
+]

@@ -1,0 +1,271 @@
+"""A decoded message: the frame's bytes, the plan they follow, and the values read."""
+
+from __future__ import annotations
+
+import base64
+import re
+import uuid
+from collections.abc import Iterator, Mapping
+from functools import cache
+from operator import itemgetter
+from typing import Any, Protocol
+
+from ..schema import facts
+from ..wire.errors import EncodeError
+from .encode import UNKNOWN_TAGS, value_from
+from .plan import FieldPlan, Plan, StructPlan
+from .splice import Splicer
+from .walk import Span, Walker
+
+_START, _END = itemgetter(1), itemgetter(2)
+AS_IT_IS = frozenset((int, str, bool, float, type(None)))
+"""Types whose values JSON holds as they are."""
+_STEP = re.compile(r"([A-Za-z_]\w*)|\[(\d+)\]|\.")
+
+
+class Message:
+    """One request or response.
+
+    ``header``: the header's fields as a dict (empty for a bare body). ``values``: the body in plan order (see
+    `plan`). ``frame``: the bytes it was read from, header included, without the 4 size bytes. ``trailing``: bytes
+    behind the message's end (kept, so that encoding gives them back).
+    """
+
+    __slots__ = ("body_start", "frame", "header", "plan", "trailing", "values")
+
+    def __init__(
+        self,
+        plan: Plan,
+        values: tuple[Any, ...],
+        frame: bytes,
+        body_start: int = 0,
+        header: dict[str, Any] | None = None,
+        trailing: bytes = b"",
+    ):
+        self.plan, self.values, self.frame, self.body_start = plan, values, frame, body_start
+        self.header = header or {}
+        self.trailing = trailing
+
+    def __repr__(self) -> str:
+        return f"<{self.plan.name} v{self.plan.version}, {len(self.frame)} bytes>"
+
+    @property
+    def api_key(self) -> int:
+        return self.plan.api_key
+
+    @property
+    def api_version(self) -> int:
+        """The version the body is encoded in (an ApiVersions fallback answer is version 0)."""
+        return self.plan.version
+
+    @property
+    def api(self) -> str:
+        """The API's name."""
+        return self.plan.api
+
+    def encode(self) -> bytes:
+        """The frame: identical to what was read as long as nothing was replaced."""
+        return self.frame
+
+    def to_dict(self) -> dict[str, Any]:
+        """The body with Kafka's field names in snake_case; UUIDs as `uuid.UUID`, byte fields as bytes."""
+        return _struct_dict(self.plan.root, self.values)
+
+    def to_json(self) -> dict[str, Any]:
+        """Like `to_dict` with JSON's types only: UUIDs in Kafka's base64 form, bytes in hexadecimal."""
+        plain: dict[str, Any] = jsonable(self.to_dict())
+        return plain
+
+    def __getitem__(self, path: str) -> Any:
+        """The value at a path such as ``"topics[0].partitions[1].error_code"``; KeyError names the step that fails."""
+        plan: StructPlan | None = self.plan.root
+        value: Any = self.values
+        field: FieldPlan | None = None
+        whole = True  # an array as a whole, not one of its items
+        for step in steps(path):
+            if isinstance(step, int):
+                if field is None or not whole or not field.array or value is None or step >= len(value):
+                    raise KeyError(f"{path}: no item [{step}]")
+                value, whole = value[step], False
+            else:
+                names = [f.name for f in plan.fields] if plan else []
+                of_array = field is not None and field.array and whole
+                if plan is None or step not in names or value is None or of_array:
+                    raise KeyError(f"{path}: no field {step!r}" + (f", only {', '.join(names)}" if names else ""))
+                field = plan.fields[names.index(step)]
+                value, plan, whole = value[names.index(step)], field.struct, True
+        return shown_value(field, value, whole) if field else self.to_dict()
+
+    def replace(self, edits: Mapping[str, Any]) -> Message:
+        """A message with the fields at these paths changed; EncodeError names a path that cannot be set.
+
+        Everything that is not edited keeps its bytes, canonical or not (see `splice`).
+        """
+        values = self.values
+        for path, new in edits.items():
+            values = _replaced(self.plan.root, values, list(steps(path)), new, path)
+        return self.with_values(values)
+
+    def with_values(self, values: tuple[Any, ...]) -> Message:
+        """The message with these values, in plan form. Those that are its own, by identity, keep their bytes."""
+        frame = Splicer(self.frame, self.body_start).root(self.plan.root, self.values, values)
+        return Message(self.plan, values, frame, self.body_start, self.header, self.trailing)
+
+    def map(self) -> list[Span]:
+        """Every field's ``(path, start, end)``; offsets count from the frame's first byte."""
+        walker = Walker(self.plan, self.frame, self.body_start)
+        walker.run()
+        # by start, and of those that start together the longest first
+        walker.spans.sort(key=_END, reverse=True)
+        walker.spans.sort(key=_START)
+        return walker.spans
+
+    def errors(self) -> Iterator[tuple[str, int]]:
+        """Every ``(path, error code)`` of the body that is not 0, in order."""
+        return _errors(self.plan.root, self.values, "")
+
+    def forbidden_nulls(self) -> Iterator[str]:
+        """Paths of fields that are null although this version's definition does not allow it."""
+        return _forbidden_nulls(self.plan.root, self.values, "")
+
+
+def steps(path: str) -> Iterator[str | int]:
+    """``"a.b[0].c"`` -> ``"a", "b", 0, "c"``; KeyError if it is no path."""
+    at = 0
+    while at < len(path):
+        match = _STEP.match(path, at)
+        if not match:
+            raise KeyError(f"not a path: {path!r}")
+        at = match.end()
+        if match[1]:
+            yield match[1]
+        elif match[2]:
+            yield int(match[2])
+
+
+def _struct_dict(plan: StructPlan, values: tuple[Any, ...]) -> dict[str, Any]:
+    shown = zip(_shown_fields(plan), values, strict=False)
+    out = {name: value if field is None else shown_value(field, value) for (name, field), value in shown}
+    if plan.flexible and values[-1]:
+        out[UNKNOWN_TAGS] = dict(values[-1])
+    return out
+
+
+@cache
+def _shown_fields(plan: StructPlan) -> tuple[tuple[str, FieldPlan | None], ...]:
+    """The fields' names; with the field where its value is shown in another form than the plan's."""
+    return tuple((f.name, f if f.struct or f.array or f.type == "uuid" else None) for f in plan.fields)
+
+
+def shown_value(field: FieldPlan, value: Any, whole: bool = True) -> Any:
+    """A value in plan form as `Message.to_dict` shows it; `whole`: an array itself, not one of its items."""
+    if value is None:
+        return None
+    if field.array and whole:
+        if field.struct:
+            return [None if item is None else _struct_dict(field.struct, item) for item in value]
+        return [uuid.UUID(bytes=item) for item in value] if field.type == "uuid" else list(value)
+    if field.struct:
+        return _struct_dict(field.struct, value)
+    return uuid.UUID(bytes=value) if field.type == "uuid" else value
+
+
+def jsonable(value: Any) -> Any:
+    """`to_dict`'s values as JSON can hold them."""
+    if isinstance(value, dict):
+        return {str(k): v if type(v) in AS_IT_IS else jsonable(v) for k, v in value.items()}
+    if isinstance(value, list):
+        return [v if type(v) in AS_IT_IS else jsonable(v) for v in value]
+    if isinstance(value, bytes):
+        return value.hex()
+    if isinstance(value, uuid.UUID):
+        return base64.urlsafe_b64encode(value.bytes).decode().rstrip("=")
+    return value
+
+
+def _replaced(
+    plan: StructPlan, values: tuple[Any, ...], path: list[str | int], new: Any, whole: str
+) -> tuple[Any, ...]:
+    name, rest = path[0], path[1:]
+    index = next((i for i, f in enumerate(plan.fields) if f.name == name), None)
+    if index is None:
+        raise EncodeError(f"{plan.name} has no field {name!r}, only {', '.join(f.name for f in plan.fields)}", whole)
+    field, value = plan.fields[index], values[index]
+    return (*values[:index], _replaced_value(field, value, rest, new, whole), *values[index + 1 :])
+
+
+def _replaced_value(field: FieldPlan, value: Any, rest: list[str | int], new: Any, whole: str) -> Any:
+    if not rest:
+        return value_from(field, new, whole)
+    step = rest[0]
+    if isinstance(step, int):
+        if not field.array or value is None or step >= len(value):
+            raise EncodeError(f"{field.name} has no item [{step}]", whole)
+        if len(rest) == 1:
+            item = value_from(field, [new], whole)[0]
+        else:
+            item = _replaced_in(field, value[step], rest[1:], new, whole)
+        return (*value[:step], item, *value[step + 1 :])
+    return _replaced_in(field, value, rest, new, whole)
+
+
+def _replaced_in(field: FieldPlan, value: Any, rest: list[str | int], new: Any, whole: str) -> Any:
+    if field.struct is None or value is None:
+        raise EncodeError(f"{field.name} has no fields", whole)
+    return _replaced(field.struct, value, rest, new, whole)
+
+
+def _errors(plan: StructPlan, values: tuple[Any, ...], prefix: str) -> Iterator[tuple[str, int]]:
+    for at, field in _error_places(plan):
+        value = values[at]
+        if field.struct is None:
+            if value:
+                yield prefix + field.name, value
+        elif value is not None:
+            for i, item in enumerate(value if field.array else (value,)):
+                inner = f"{prefix}{field.name}[{i}]." if field.array else f"{prefix}{field.name}."
+                yield from _errors(field.struct, item, inner)
+
+
+@cache
+def _error_places(plan: StructPlan) -> tuple[tuple[int, FieldPlan], ...]:
+    """The fields that are error codes, or structs with such inside: position and field."""
+    places = enumerate(plan.fields)
+    return tuple((i, f) for i, f in places if (_error_places(f.struct) if f.struct else is_error_code(f)))
+
+
+def _forbidden_nulls(plan: StructPlan, values: tuple[Any, ...], prefix: str) -> Iterator[str]:
+    for field, value in zip(plan.fields, values, strict=False):
+        if value is None:
+            # Records are left out: old brokers wrote null there at versions that only later forbade it.
+            if not field.nullable and field.type != "records":
+                yield prefix + field.name
+        elif field.struct is not None:
+            for i, item in enumerate(value if field.array else (value,)):
+                inner = f"{prefix}{field.name}[{i}]." if field.array else f"{prefix}{field.name}."
+                yield from _forbidden_nulls(field.struct, item, inner)
+        elif field.array and None in value:
+            yield from (f"{prefix}{field.name}[{i}]" for i, item in enumerate(value) if item is None)
+
+
+def is_error_code(field: FieldPlan) -> bool:
+    """Whether a field holds one of Kafka's error codes (by its name, as in all of the definitions)."""
+    return field.type == "int16" and not field.array and field.name.endswith("error_code")
+
+
+def error_names(message: Message) -> list[tuple[str, str]]:
+    """`Message.errors` with names instead of numbers."""
+    return [(path, facts.error_name(code)) for path, code in message.errors()]
+
+
+class MessagePair(Protocol):
+    """A request and its response as messages, as an `Exchange` has them; None for one that is not there or cannot be read."""
+
+    @property
+    def api_key(self) -> int: ...
+    @property
+    def response(self) -> bytes | None: ...
+    @property
+    def request_message(self) -> Message | None: ...
+    @property
+    def response_message(self) -> Message | None: ...

@@ -1,0 +1,197 @@
+"""The plan: one message kind at one version, with every version question answered.
+
+Decode, encode, byte map, defaults and docs are back ends over the same plan. In a plan a struct is a list of
+fields in wire order, tagged fields behind. The *values* of a struct are a tuple in that order; a flexible struct
+has one more item at the end: its unknown tagged fields, as a tuple of ``(tag, bytes)``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from ..schema import facts
+from ..schema.notation import Definition, Field
+from ..wire.errors import UnknownApi, UnknownVersion
+
+ZERO_UUID = bytes(16)
+
+
+SIZES = {"bool": 1, "int8": 1, "int16": 2, "uint16": 2, "int32": 4, "uint32": 4, "int64": 8, "float64": 8, "uuid": 16}
+"""Bytes of the types whose size is fixed."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FieldPlan:
+    """A field as it stands at one version. ``type`` is a primitive's name or ``"struct"``."""
+
+    name: str
+    type: str
+    array: bool
+    nullable: bool
+    compact: bool
+    tag: int | None
+    default: Any
+    struct: StructPlan | None
+    entity: str | None
+    map_key: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StructPlan:
+    """A struct at one version: ``fields[:untagged]`` in wire order, then the tagged ones."""
+
+    name: str
+    flexible: bool
+    fields: tuple[FieldPlan, ...]
+    untagged: int
+
+    @property
+    def tags(self) -> Mapping[int, int]:
+        """Tag -> position in ``fields``."""
+        return _tags(self)
+
+    def defaults(self) -> tuple[Any, ...]:
+        """The values of a struct of which nothing is said."""
+        values = tuple(f.default for f in self.fields)
+        return (*values, ()) if self.flexible else values
+
+
+@cache
+def _tags(plan: StructPlan) -> Mapping[int, int]:
+    return {f.tag: i for i, f in enumerate(plan.fields) if f.tag is not None}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Plan:
+    """One message kind of one API at one version."""
+
+    kind: str
+    api_key: int
+    version: int
+    name: str
+    root: StructPlan
+
+    @property
+    def api(self) -> str:
+        return facts.api_name(self.api_key) if self.api_key >= 0 else self.name
+
+    @property
+    def header_version(self) -> int:
+        """Which header goes with it: request 0-2, response 0-1.
+
+        ControlledShutdown v0 has no client id (request header 0). ApiVersions responses keep header 0 so that a
+        client can read the answer to a version that the broker does not know (KIP-511).
+        """
+        if self.kind == "request":
+            if self.root.flexible:
+                return 2
+            return 0 if self.api_key == CONTROLLED_SHUTDOWN and self.version == 0 else 1
+        return 1 if self.root.flexible and self.api_key != API_VERSIONS else 0
+
+
+CONTROLLED_SHUTDOWN = facts.api_key("ControlledShutdown")
+API_VERSIONS = facts.api_key("ApiVersions")
+
+
+@cache
+def plan(kind: str, api_key: int, version: int) -> Plan:
+    """The plan of ``"request"`` or ``"response"``; UnknownApi or UnknownVersion if the schema does not hold it."""
+    try:
+        api = facts.api(api_key)
+    except KeyError:
+        raise UnknownApi(f"no known release has api key {api_key}", path="header", offset=0) from None
+    definition = api.request if kind == "request" else api.response
+    if version not in definition.versions:
+        raise UnknownVersion(
+            f"version {version} is not known, only {definition.versions}", api=api.name, version=version, path="header"
+        )
+    return compile_plan(definition, version, api_key)
+
+
+@cache
+def extra_plan(file: str, name: str, version: int) -> Plan:
+    """The plan of a header or data definition, e.g. ``extra_plan("headers", "RequestHeader", 2)``."""
+    definition = facts.extra(file)[name]
+    if version not in definition.versions:
+        raise UnknownVersion(f"version {version} is not known, only {definition.versions}", api=name, version=version)
+    return compile_plan(definition, version, -1)
+
+
+def compile_plan(definition: Definition, version: int, api_key: int) -> Plan:
+    """Answer every version question of `definition` for `version`."""
+    flexible = version in definition.flexible
+    root = _struct(definition.name, definition.fields, definition, version, flexible)
+    return Plan(definition.kind, api_key, version, definition.name, root)
+
+
+def _struct(name: str, fields: tuple[Field, ...], of: Definition, version: int, flexible: bool) -> StructPlan:
+    present = [f for f in fields if version in f.versions or version in f.tagged]
+    tagged = sorted((f for f in present if f.tag is not None and version in f.tagged), key=lambda f: f.tag or 0)
+    untagged = [f for f in present if f not in tagged]
+    plans = tuple(_field(f, of, version, flexible) for f in [*untagged, *tagged])
+    return StructPlan(name, flexible, plans, len(untagged))
+
+
+def _field(field: Field, of: Definition, version: int, flexible: bool) -> FieldPlan:
+    struct = None
+    if field.fields:
+        struct = _struct(field.type, field.fields, of, version, flexible)
+    elif any(name == field.type for name, _ in of.structs):
+        struct = _struct(field.type, of.struct(field.type), of, version, flexible)
+    nullable = version in field.nullable
+    return FieldPlan(
+        name=snake_case(field.name),
+        type="struct" if struct else field.type,
+        array=field.array,
+        nullable=nullable,
+        compact=flexible and not field.never_flexible,
+        tag=field.tag if version in field.tagged else None,
+        default=_default(field, struct, nullable),
+        struct=struct,
+        entity=field.entity,
+        map_key=field.map_key,
+    )
+
+
+def _default(field: Field, struct: StructPlan | None, nullable: bool) -> Any:
+    if field.default == "null":
+        return None if nullable or field.array or struct else _zero(field.type)
+    if field.array:
+        return ()
+    if struct:
+        return struct.defaults()
+    if field.default is None:
+        return None if field.type == "records" and nullable else _zero(field.type)
+    if field.type == "bool":
+        return field.default == "true"
+    if field.type == "float64":
+        return float(field.default)
+    if field.type in ("string", "bytes", "records"):
+        return field.default if field.type == "string" else field.default.encode()
+    return int(field.default, 0)
+
+
+def _zero(type_name: str) -> Any:
+    return {"bool": False, "float64": 0.0, "string": "", "bytes": b"", "records": b"", "uuid": ZERO_UUID}.get(
+        type_name, 0
+    )
+
+
+@cache
+def snake_case(name: str) -> str:
+    """Kafka's own rule (its message generator): ``KRaftVersion`` -> ``kraft_version``, ``TopicId`` -> ``topic_id``."""
+    out = []
+    after_capital = True
+    for letter in name:
+        if letter.isupper():
+            if not after_capital:
+                out.append("_")
+            out.append(letter.lower())
+            after_capital = True
+        else:
+            out.append(letter)
+            after_capital = False
+    return "".join(out)

@@ -1,0 +1,202 @@
+"""A message as JSON can hold it and as a person may see it: names kept, secrets masked, record areas opened.
+
+Keys and values of records are payload: they are described by their size unless they are asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from itertools import islice
+from typing import Any
+
+from .. import embedded, records
+from ..values import SchemaSource, view
+from .encode import TOPIC_NAME
+from .message import AS_IT_IS, Message, jsonable
+from .plan import StructPlan
+from .secrets import shown
+
+Json = Any
+TopicName = Callable[[bytes], str | None]
+
+
+@cache
+def _topic_field(plan: StructPlan) -> str | None:
+    """The field of a struct that names a topic."""
+    named = (f.name for f in plan.fields if f.entity == "topicName" and f.type == "string" and not f.array)
+    return next(named, None)
+
+
+@dataclass(frozen=True, slots=True)
+class Presenter:
+    """How messages are shown.
+
+    ``values``: keys, values and headers of records too, by their ``schemas`` where one is known (see `values`).
+    ``topic_name``: from a topic id's 16 bytes to its name; what it knows stands as ``_topic_name`` beside the id.
+    """
+
+    values: bool = False
+    topic_name: TopicName | None = None
+    schemas: SchemaSource | None = None
+
+    def message(self, message: Message) -> dict[str, Json]:
+        """The body as nested dicts of JSON's types."""
+        return self._struct(message.plan.root, shown(message), None)
+
+    def _struct(self, plan: StructPlan, fields: dict[str, Any], topic: str | None) -> dict[str, Json]:
+        out: dict[str, Json] = {}
+        if len(fields) > len(plan.fields):  # unknown tagged fields
+            known = {f.name for f in plan.fields}
+            out.update(jsonable({k: v for k, v in fields.items() if k not in known}))
+        named = _topic_field(plan)
+        if named is not None:
+            topic = fields[named]
+        for field in plan.fields:
+            value, struct = fields[field.name], field.struct
+            if type(value) in AS_IT_IS:
+                out[field.name] = value
+            elif field.type == "records":
+                out[field.name] = self.record_area(value, topic)
+            elif struct and field.array:
+                out[field.name] = [self._struct(struct, item, topic) for item in value]
+            elif struct:
+                out[field.name] = self._struct(struct, value, topic)
+            else:
+                out[field.name] = jsonable(value)
+                if field.name == "topic_id" and self.topic_name and not field.array and not topic:
+                    topic = self.topic_name(value.bytes)
+                    if topic is not None:
+                        out[TOPIC_NAME] = topic
+        return out
+
+    def record_area(self, data: bytes, topic: str | None = None) -> list[dict[str, Json]]:
+        """Every batch (magic 2) or message (magic 0, 1) of a record area, its records within; what cannot be read
+        says why. With `values` each has its ``bytes`` in hexadecimal, of which `encode_body` makes the same area again."""
+        found: list[dict[str, Json]] = []
+        end = 0
+        try:
+            for entry in records.batches(data):
+                found.append(self._entry(entry, topic) | self._bytes(data, entry.start, entry.end))
+                end = entry.end
+        except records.RecordsError as error:
+            found.append({"unreadable": str(error)} | self._bytes(data, end, len(data)))
+            end = len(data)
+        if self.values and end < len(data):
+            found.append({"partial": True, "size": len(data) - end} | self._bytes(data, end, len(data)))
+        return found
+
+    def _bytes(self, data: bytes, start: int, end: int) -> dict[str, Json]:
+        return {"bytes": data[start:end].hex()} if self.values else {}
+
+    def _entry(self, entry: records.Batch | records.Message | records.Partial, topic: str | None) -> dict[str, Json]:
+        if isinstance(entry, records.Partial):
+            return {"partial": True, "size": entry.end - entry.start}
+        out: dict[str, Json] = {name: getattr(entry, name) for name in _SHOWN[isinstance(entry, records.Batch)]}
+        out["codec"], out["size"] = entry.codec_name, entry.end - entry.start
+        try:
+            out["records"] = [self.record(r, topic) for r in entry.records()]
+            if isinstance(entry, records.Message) and entry.codec:
+                wrong: list[Json] = [inner.offset for inner in entry.messages() if not inner.crc_ok]
+                if wrong:
+                    out["inner_crc_wrong"] = wrong
+        except records.RecordsError as error:
+            out["unreadable"] = str(error)
+            if isinstance(entry, records.Message) and (inside := list(self._wrapped(entry, topic))):
+                out["wrapped"] = inside
+        return out
+
+    def _wrapped(self, entry: records.Message, topic: str | None) -> Iterator[dict[str, Json]]:
+        """The messages of a set that was compressed twice, which brokers refuse: the first ones, as far as they can be read."""
+        try:
+            inner = list(islice(entry.messages(wrappers=True), _MOST_WRAPPED))
+        except records.RecordsError:
+            return
+        if not any(message.codec for message in inner):
+            return
+        for message in inner:
+            out: dict[str, Json] = {name: getattr(message, name) for name in _SHOWN[False]}
+            out["codec"], out["size"] = message.codec_name, message.end - message.start
+            try:
+                out["records"] = [self.record(r, topic) for r in message.records(limit=_WRAPPED_LIMIT)]
+            except records.RecordsError as error:
+                out["unreadable"] = str(error)
+            yield out
+
+    def record(self, record: records.Record, topic: str | None) -> dict[str, Json]:
+        """One record: keys, values and headers if they are shown, else their sizes."""
+        out: dict[str, Json] = {"offset": record.offset, "timestamp": record.timestamp}
+        if record.control is not None:
+            return {**out, "control": record.control.name}
+        if self.values:
+            out["key"] = self._payload(record.key, topic, is_key=True)
+            out["value"] = self._payload(record.value, topic)
+            out["headers"] = [
+                {"key": key if isinstance(key, str) else {"hex": key.hex()}, "value": self._payload(value, None)}
+                for key, value in record.headers
+            ]
+        else:
+            out["key_size"] = None if record.key is None else len(record.key)
+            out["value_size"] = None if record.value is None else len(record.value)
+            out["headers"] = len(record.headers)
+        return out
+
+    def _payload(self, data: bytes | None, topic: str | None, is_key: bool = False) -> Json:
+        """Text as it stands, ``{"hex": ...}`` for other bytes, and what a schema made of them as ``{"kind": ...}``."""
+        seen = view(data, registry=self.schemas if topic is not None else None, topic=topic, is_key=is_key)
+        if seen.kind == "null":
+            return None
+        if seen.kind in ("empty", "text", "json"):
+            return seen.text
+        if seen.value is None:
+            out: dict[str, Json] = {"hex": (data or b"").hex()}
+        else:
+            out = {"kind": seen.kind, "value": seen.value}
+        if seen.schema_id is not None:
+            out = {"kind": seen.kind, "schema_id": seen.schema_id, **out}
+        return {**out, "note": seen.note} if seen.note else out
+
+
+_MOST_WRAPPED, _WRAPPED_LIMIT = 100, 1 << 20
+"""Of messages that were compressed twice so many are opened, and so many bytes of each."""
+_BATCH = (
+    "base_offset",
+    "magic",
+    "crc_ok",
+    "timestamp_type",
+    "transactional",
+    "control",
+    "partition_leader_epoch",
+    "last_offset_delta",
+    "base_timestamp",
+    "max_timestamp",
+    "producer_id",
+    "producer_epoch",
+    "base_sequence",
+    "record_count",
+)
+_SHOWN = {True: _BATCH, False: ("offset", "magic", "crc_ok")}
+
+
+def present(
+    message: Message,
+    values: bool = False,
+    topic_name: TopicName | None = None,
+    schemas: SchemaSource | None = None,
+) -> dict[str, Json]:
+    """The body as nested dicts of JSON's types; see `Presenter`."""
+    return Presenter(values, topic_name, schemas).message(message)
+
+
+RECORD_APIS = frozenset({"Produce", "Fetch", "FetchSnapshot", "ShareFetch"})
+"""APIs whose embedded payloads are records, and with that shown only when values are."""
+MOST_PAYLOADS = 1000
+
+
+def payloads(message: Message, request: Message | None = None, values: bool = False) -> list[dict[str, Json]]:
+    """What is inside of a message's byte fields (see `embedded`): path, kind, fields; secrets masked."""
+    if message.api in RECORD_APIS and not values:
+        return []
+    found = islice(embedded.of(message, request), MOST_PAYLOADS)
+    return [{"path": p.path, "kind": p.kind, "fields": jsonable(p.fields)} for p in found]

@@ -1,0 +1,163 @@
+"""Projection: a few fields of a message, everything else passed over without making values of it.
+
+A path names fields by their steps, items of arrays by ``[*]`` (which may be left out): ``"throttle_time_ms"``,
+``"topics[*].partitions[*].error_code"``. A path without an array on its way gives one value, or None where a null
+struct is in the way; a path through arrays gives the list of all values, in wire order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache
+from typing import Any
+
+from ..native.accelerator import description, native
+from ..wire.errors import EncodeError
+from .decode import FAULTS, python_decoder
+from .message import Message, is_error_code, shown_value
+from .plan import FieldPlan, Plan, StructPlan, plan
+from .walk import Walker
+
+Projection = Callable[[bytes], dict[str, Any]]
+
+
+@cache
+def _cached(of: Plan, paths: tuple[str, ...]) -> Callable[[bytes, int], tuple[tuple[list[Any], ...], int]]:
+    plain = [path.replace("[*]", "") for path in paths]
+    if native is not None:
+        reader: Callable[[bytes, int], tuple[tuple[list[Any], ...], int]] = native.Reader(
+            description(of.root, {path: number for number, path in enumerate(plain)}), len(plain)
+        )
+        return reader
+    read = python_decoder(of)
+    steps = [_steps(of.root, path) for path in plain]
+
+    def projected(data: bytes, position: int) -> tuple[tuple[list[Any], ...], int]:
+        values, end = read(data, position)
+        return tuple(_collect(values, way) for way in steps), end
+
+    return projected
+
+
+def reader(of: Plan, paths: tuple[str, ...]) -> Callable[[bytes, int], tuple[tuple[list[Any], ...], int]]:
+    """A function from a frame and the place of its body to the values at `paths`, a list per path, and where the body ends;
+    raises one of `decode.FAULTS`."""
+    return _cached(of, paths)
+
+
+def _steps(plan_: StructPlan, path: str) -> list[tuple[int, bool]]:
+    """For each step of a path: the field's number, and whether it is an array to go through."""
+    way: list[tuple[int, bool]] = []
+    struct: StructPlan | None = plan_
+    names = path.split(".")
+    for place, name in enumerate(names):
+        assert struct is not None
+        number = [f.name for f in struct.fields].index(name)
+        field = struct.fields[number]
+        way.append((number, field.array and place < len(names) - 1))
+        struct = field.struct
+    return way
+
+
+def _collect(values: Any, way: list[tuple[int, bool]]) -> list[Any]:
+    found = [values]
+    for number, through in way:
+        found = [v[number] for v in found if v is not None]
+        if through:
+            found = [item for items in found if items is not None for item in items]
+    return found
+
+
+def field_at(of: Plan, path: str) -> tuple[FieldPlan, bool]:
+    """The field at a path, and whether an array lies on the way to it; EncodeError names a step that is not there."""
+    struct: StructPlan | None = of.root
+    through = False
+    field: FieldPlan | None = None
+    for name in path.replace("[*]", "").split("."):
+        through = through or (field is not None and field.array)
+        found = next((f for f in struct.fields if f.name == name), None) if struct else None
+        if found is None:
+            known = ", ".join(f.name for f in struct.fields) if struct else "nothing"
+            raise EncodeError(f"{of.name} v{of.version} has no field {name!r} there, only {known}", path)
+        field, struct = found, found.struct
+    assert field is not None
+    return field, through
+
+
+def project(kind: str, api_key: int, api_version: int, paths: Iterable[str]) -> Projection:
+    """A function from a body (without header) to ``{path: value}`` of the asked paths.
+
+    Raises EncodeError for a path that this version does not have; the function raises DecodeError for bytes that do
+    not fit. Bytes behind the last asked field may go unread.
+    """
+    of = plan(kind, api_key, api_version)
+    asked = tuple(paths)
+    fields = [field_at(of, path) for path in asked]
+    # No list can take the values of a path and of another inside of it: such paths are read one by one.
+    plain = [path.replace("[*]", "") for path in asked]
+    nested = any(b.startswith(a + ".") for a in plain for b in plain)
+    apart = nested or len(set(plain)) < len(plain)
+    groups = [(path,) for path in asked] if apart else [asked]
+
+    readers = [_cached(of, group) for group in groups if group]
+    # Few values need another form than they have in the plan: only those are gone through.
+    as_is = all(through and f.struct is None and f.type != "uuid" and not f.array for f, through in fields)
+
+    if len(asked) == 1 and as_is:
+        path, reader = asked[0], readers[0]
+
+        def read_one(data: bytes) -> dict[str, Any]:
+            try:
+                return {path: reader(data, 0)[0][0]}
+            except FAULTS:
+                raise Walker(of, data).explain() from None
+
+        return read_one
+
+    def read(data: bytes) -> dict[str, Any]:
+        try:
+            lists = [found for reader in readers for found in reader(data, 0)[0]]
+        except FAULTS:
+            raise Walker(of, data).explain() from None
+        if as_is:
+            return dict(zip(asked, lists, strict=True))
+        return {
+            path: [shown_value(field, v) for v in found] if through else shown_value(field, found[0]) if found else None
+            for path, (field, through), found in zip(asked, fields, lists, strict=True)
+        }
+
+    return read
+
+
+def values_at(of: Plan, data: bytes, position: int, paths: tuple[str, ...]) -> tuple[list[Any], ...]:
+    """The raw values at each path, a list per path. DecodeError says what is wrong where."""
+    if not paths:
+        return ()
+    try:
+        return _cached(of, paths)(data, position)[0]
+    except FAULTS:
+        raise Walker(of, data, position).explain() from None
+
+
+def first_error(message: Message) -> int:
+    """The first error code of a message that is not 0, shallow fields before deep ones; 0 if all is well."""
+    return next((code for way in _error_ways(message.plan) for code in _collect(message.values, way) if code), 0)
+
+
+@cache
+def _error_ways(of: Plan) -> tuple[list[tuple[int, bool]], ...]:
+    return tuple(_steps(of.root, path) for path in error_paths(of))
+
+
+@cache
+def error_paths(of: Plan) -> tuple[str, ...]:
+    """The paths of all error codes of a message, without items (``"topics.error_code"``), shallow ones first."""
+    return tuple(sorted(_error_paths(of.root, ""), key=lambda path: path.count(".")))
+
+
+def _error_paths(struct: StructPlan, prefix: str) -> Iterator[str]:
+    for field in struct.fields:
+        if field.struct:
+            yield from _error_paths(field.struct, f"{prefix}{field.name}.")
+        elif is_error_code(field):
+            yield prefix + field.name

@@ -1,0 +1,291 @@
+"""What must not be shown or stored: where secrets stand in messages, and masking that keeps every length.
+
+Masked bytes decode like the original: the field keeps its size, its content becomes ``*``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+from ..embedded import metadata_log
+from ..reference.settings import MOST_NAME, SENSITIVE, known_in_clear, speaks_of_secrets
+from ..schema import facts
+from ..wire.errors import DecodeError
+from ..wire.frame import Direction
+from .codec import decode_request, decode_response, guess_request, peek_request
+from .decode import decoder
+from .message import Message
+
+MASK = b"*"
+
+# By API name: the body paths that hold credentials or what they can be worked out from.
+_REQUEST: dict[str, tuple[str, ...]] = {
+    "SaslAuthenticate": ("auth_bytes",),
+    "RenewDelegationToken": ("hmac",),
+    "ExpireDelegationToken": ("hmac",),
+    "AlterUserScramCredentials": ("upsertions[*].salt", "upsertions[*].salted_password"),
+    "AlterConfigs": ("resources[*].configs[*].value",),
+    "IncrementalAlterConfigs": ("resources[*].configs[*].value",),
+    "Envelope": ("request_data",),
+}
+_RESPONSE: dict[str, tuple[str, ...]] = {
+    "SaslAuthenticate": ("auth_bytes",),
+    "CreateDelegationToken": ("hmac",),
+    "DescribeDelegationToken": ("tokens[*].hmac",),
+    # What is inside depends on the request, which nobody has here; a new token's HMAC may be.
+    "Envelope": ("response_data",),
+}
+# Record areas of KRaft's metadata log (see `metadata_log`).
+_METADATA: dict[str, tuple[str, ...]] = {
+    "Fetch": ("responses[*].partitions[*].records",),
+    "FetchSnapshot": ("topics[*].partitions[*].unaligned_records",),
+}
+FETCHES = frozenset(map(facts.api_key, _METADATA))
+_FETCH = facts.api_key("Fetch")
+# Settings that brokers show, or that topics are made with: those among them that are credentials.
+_REQUEST_SETTINGS: dict[str, tuple[str, ...]] = {"CreateTopics": ("topics[*].configs[*].value",)}
+_RESPONSE_SETTINGS: dict[str, tuple[str, ...]] = {
+    "CreateTopics": ("topics[*].configs[*].value",),
+    "DescribeConfigs": ("results[*].configs[*].value", "results[*].configs[*].synonyms[*].value"),
+}
+_CONFIG_APIS = {"AlterConfigs", "IncrementalAlterConfigs", "CreateTopics", "DescribeConfigs"}
+# Error messages of brokers that quote values of settings.
+_MESSAGES: dict[str, tuple[str, ...]] = {
+    "AlterConfigs": ("responses[*].error_message",),
+    "IncrementalAlterConfigs": ("responses[*].error_message",),
+    "CreateTopics": ("topics[*].error_message",),
+    "DescribeConfigs": ("results[*].error_message",),
+}
+_REFUSED, _OF_SETTING = "Invalid value ", " for configuration "
+"""How brokers quote what they refuse (org.apache.kafka.common.config.ConfigException)."""
+
+
+@cache
+def secret_paths(direction: Direction, api_key: int) -> tuple[re.Pattern[str], ...]:
+    """Patterns over the paths of `Message.map` that hold secrets, or may; empty for nearly all APIs."""
+    if direction is Direction.REQUEST:
+        return credential_paths(direction, api_key) + _patterns(_REQUEST_SETTINGS, api_key)
+    tables = (_RESPONSE_SETTINGS, _MESSAGES)
+    return credential_paths(direction, api_key) + tuple(p for table in tables for p in _patterns(table, api_key))
+
+
+@cache
+def credential_paths(direction: Direction, api_key: int) -> tuple[re.Pattern[str], ...]:
+    """Those of `secret_paths` that are there to carry secrets; what brokers show among their settings is left out."""
+    return _patterns(_REQUEST if direction is Direction.REQUEST else _RESPONSE, api_key)
+
+
+def _patterns(table: dict[str, tuple[str, ...]], api_key: int) -> tuple[re.Pattern[str], ...]:
+    paths = table.get(facts.api_name(api_key), ())
+    return tuple(re.compile(re.escape(p).replace(r"\[\*\]", r"\[\d+\]")) for p in paths)
+
+
+@cache
+def decodable(direction: Direction, api_key: int, api_version: int) -> bool:
+    """Whether the schema has the layout of such a message."""
+    try:
+        return api_version in facts.api(api_key).versions
+    except KeyError:
+        return False
+
+
+def concerns(direction: Direction, api_key: int, api_version: int) -> bool:
+    """Whether `mask` may change such a frame; false for nearly all. Responses of `FETCHES` are left out: of those with
+    KRaft's metadata log `metadata_log.may_be_in` is true."""
+    return bool(secret_paths(direction, api_key)) or not decodable(direction, api_key, api_version)
+
+
+def mask(direction: Direction, api_key: int, api_version: int, frame: bytes, asked: bytes = b"") -> bytes:
+    """The frame with every secret overwritten, length unchanged.
+
+    A frame that cannot be decoded (an unknown API or version, or damage in a message that carries secrets) is masked
+    behind its header, since nobody can say where its secrets are; a request of an unknown version is masked as the
+    nearest known one where that fits. `asked`: of a response its request, whose secrets are masked here, too: brokers
+    quote what they refuse.
+    """
+    fetched = direction is Direction.RESPONSE and _may_be_metadata_log(api_key, api_version, frame)
+    if not fetched and not concerns(direction, api_key, api_version):
+        return frame
+    message: Message | None
+    try:
+        if direction is Direction.REQUEST:
+            message = decode_request(frame) if decodable(direction, api_key, api_version) else guess_request(frame)
+        else:  # also of an unknown version: ApiVersions is refused in version 0 (KIP-511)
+            message = decode_response(frame, api_key=api_key, api_version=api_version)
+    except DecodeError as fault:
+        if fetched and fault.message is None:
+            return mask_undecoded(frame, fault.offset) if _names_metadata_log(api_key, api_version, fault.partial) else frame
+        message = fault.message
+    if message is None or (secret_paths(direction, api_key) and not decodable(direction, api_key, api_version)):
+        return mask_behind_header(direction, frame)
+    masked = _masked(message)
+    for secret in _secrets_of(asked) if asked else ():
+        masked = masked[:4] + masked[4:].replace(secret, MASK * len(secret))
+    return frame if masked == frame else masked
+
+
+def mask_behind_header(direction: Direction, frame: bytes) -> bytes:
+    """The frame with all masked but the API key, the version, the correlation id and the client id."""
+    head = 4
+    if direction is Direction.REQUEST:
+        length = int.from_bytes(frame[8:10], "big", signed=True)
+        try:
+            frame[10 : 10 + length].decode()
+        except UnicodeDecodeError:
+            length = 0
+        head = 10 + length if 0 < length <= len(frame) - 10 else 8
+    return frame[:head] + MASK * (len(frame) - head)
+
+
+KEPT = 8
+"""Bytes of what cannot be decoded that are kept: enough to see what it is, and all that a decoder reads before it gives up."""
+
+
+def mask_undecoded(frame: bytes, at: int, text: bool = False) -> bytes:
+    """The frame with all but `KEPT` bytes masked from `at` on, where decoding ended. `text`: because of a string that is
+    no UTF-8; it stays none, as only ASCII in it is masked."""
+    rest = frame[at + KEPT :]
+    return frame[: at + KEPT] + (rest.translate(_ASCII_MASKED) if text else MASK * len(rest))
+
+
+_ASCII_MASKED = bytes(MASK[0] if code < 0x80 else code for code in range(256))
+
+
+_LEAST_QUOTED = 4
+"""Bytes of a secret that is looked for in a response: shorter ones stand anywhere by chance."""
+
+
+def _secrets_of(request: bytes) -> list[bytes]:
+    """The secrets of a request, the longest first."""
+    try:
+        message = decode_request(request)
+    except DecodeError as fault:
+        if fault.message is None:
+            return []
+        message = fault.message
+    return sorted({s for _, s in _secrets(message) if len(s) >= _LEAST_QUOTED and set(s) != set(MASK)}, key=len, reverse=True)
+
+
+def _masked(message: Message) -> bytes:
+    out = bytearray(message.frame)
+    for end, content in _secrets(message):
+        out[end - len(content) : end] = _hidden(message, content)
+    for end, area in _metadata_areas(message):
+        out[end - len(area) : end] = metadata_log.masked(area)
+    if message.trailing:  # of a message that carries secrets: nobody knows what this is
+        out[-len(message.trailing) :] = MASK * len(message.trailing)
+    return bytes(out)
+
+
+def _topic_field(api_key: int, api_version: int) -> str:
+    """The field by which the response of a fetch names its topics."""
+    if api_key != _FETCH:
+        return "name"
+    return "topic_id" if api_version >= 13 else "topic"
+
+
+def _may_be_metadata_log(api_key: int, api_version: int, frame: bytes) -> bool:
+    return api_key in FETCHES and metadata_log.may_be_in(frame, _topic_field(api_key, api_version) == "topic_id")
+
+
+def _names_metadata_log(api_key: int, api_version: int, tree: dict[str, Any]) -> bool:
+    """Whether what was read of the response of a fetch names the metadata log."""
+    field = _topic_field(api_key, api_version)
+    topics = tree.get("responses" if api_key == _FETCH else "topics") or ()
+    return any(topic.get(field) in (metadata_log.TOPIC, metadata_log.TOPIC_ID) for topic in topics)
+
+
+def _metadata_areas(message: Message) -> Iterator[tuple[int, bytes]]:
+    """The record areas of KRaft's metadata log in a response: where each ends, and its bytes."""
+    key, version = message.api_key, message.api_version
+    if message.plan.kind != "response" or not _may_be_metadata_log(key, version, message.frame):
+        return
+    patterns = _patterns(_METADATA, key)
+    for path, _, end in message.map():
+        if any(p.fullmatch(path) for p in patterns) and (area := message[path]):
+            topic = message[f"{path.partition('.')[0]}.{_topic_field(key, version)}"]
+            if topic in (metadata_log.TOPIC, metadata_log.TOPIC_ID):
+                yield end, area
+
+
+def _hidden(message: Message, content: bytes) -> bytes:
+    """What stands in a secret field's place. A request inside of an Envelope is kept but for its own secrets.
+
+    Brokers forward no Envelope, so one inside of another is no request: it is hidden whole, however deep it goes.
+    """
+    if message.api == "Envelope" and message.plan.kind == "request" and len(content) >= 8:
+        key, version, _ = peek_request(content)
+        if key != message.api_key:
+            return mask(Direction.REQUEST, key, version, content)
+    return MASK * len(content)
+
+
+def _secrets(message: Message) -> Iterator[tuple[int, bytes]]:
+    """Every secret of a message: where it ends, and its bytes."""
+    direction = Direction.REQUEST if message.plan.kind == "request" else Direction.RESPONSE
+    patterns = secret_paths(direction, message.api_key)
+    for path, _, end in message.map() if patterns else ():
+        if any(p.fullmatch(path) for p in patterns):
+            value = message[path]
+            if not value:
+                continue
+            if path.endswith("error_message"):
+                yield from _quoted(value, end)
+            elif _is_secret(message, path):
+                yield end, value if isinstance(value, bytes) else value.encode()
+
+
+def _quoted(text: str, end: int) -> Iterator[tuple[int, bytes]]:
+    """What an error message quotes of a secret: the refused value, or all of a message that holds credentials otherwise."""
+    start, stop = text.find(_REFUSED), text.rfind(_OF_SETTING)
+    if start < 0 or stop < start + len(_REFUSED):
+        if speaks_of_secrets(text):
+            yield end, text.encode()
+        return
+    value = text[start + len(_REFUSED) : stop]
+    name = re.split(r"[^\w.-]", text[stop + len(_OF_SETTING) :], maxsplit=1)[0]
+    if not known_in_clear(name) or speaks_of_secrets(value):
+        yield end - len(text[stop:].encode()), value.encode()
+
+
+def _is_secret(message: Message, path: str) -> bool:
+    if message.api not in _CONFIG_APIS:
+        return True
+    place = path.removesuffix("value")
+    if _setting_is_secret(message, place):
+        return True
+    setting, inside, _ = place.rpartition("synonyms[")
+    return bool(inside) and _setting_is_secret(message, setting)
+
+
+def _setting_is_secret(message: Message, place: str) -> bool:
+    """Whether a setting is a secret, or may be one. What is sent to brokers is one unless its name is known to be
+    harmless; what brokers show, by its name and by what they say of it. Any value may hold credentials all the same."""
+    name, value = message[place + "name"], message[place + "value"]
+    if name is None or (value and speaks_of_secrets(value)):  # no name where there must be one: it may be anything
+        return True
+    if message.plan.kind == "request":
+        return not known_in_clear(name)
+    if not known_in_clear(name) and (len(name) > MOST_NAME or SENSITIVE.search(name)):
+        return True
+    try:
+        return bool(message[place + "is_sensitive"])
+    except KeyError:  # synonyms do not say
+        return False
+
+
+def shown(message: Message) -> dict[str, Any]:
+    """`Message.to_dict` with secrets masked."""
+    masked = _masked(message)
+    if masked == message.frame:
+        return message.to_dict()
+    values, _ = decoder(message.plan)(masked, message.body_start)
+    return Message(message.plan, values, masked, message.body_start).to_dict()
+
+
+def mask_token(frame: bytes) -> bytes:
+    """A raw SASL token, overwritten."""
+    return MASK * len(frame)

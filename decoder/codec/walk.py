@@ -1,0 +1,227 @@
+"""Walk: the slow reader of the same plan that knows where it is.
+
+It gives the byte map of a message (every field's path, start and end), and, for bytes that the compiled decoder
+refused, the exact fault: what, at which path and offset, and everything that was read before it.
+"""
+
+from __future__ import annotations
+
+import struct as _struct
+from typing import Any, NamedTuple
+
+from ..wire.errors import BadLength, BadUtf8, DecodeError, LimitExceeded, Truncated
+from .decode import FAULTS, FIXED, FREE_ITEMS, LENGTH_FORMAT, Bad, item_passer, most_items, uvarint
+from .encode import UNKNOWN_TAGS
+from .plan import FieldPlan, Plan, StructPlan
+
+_KEPT = 1 << 14
+"""Array items that `Walker.explain` keeps in the tree, so that a fault at the end of a large message costs no more
+memory than the message did."""
+_LAYOUTS = {name: _struct.Struct(">" + letter) for name, letter in FIXED.items()}
+
+
+class Span(NamedTuple):
+    """Where a field lies: ``data[start:end]``, length bytes included."""
+
+    path: str
+    start: int
+    end: int
+
+
+class Walker:
+    """Reads `data` from `position` by `plan`; ``tree`` and ``spans`` grow as it goes, also when it fails.
+
+    `missing`: so many bytes of the message are known to be missing behind `data`, where it is bound to fail."""
+
+    def __init__(self, plan: Plan, data: bytes, position: int = 0, missing: int = 0):
+        self.plan, self.data, self.position = plan, data, position
+        self._missing = missing
+        self.tree: dict[str, Any] = {}
+        self.spans: list[Span] = []
+        self._items = 0
+        self._kept = 0
+        self._brief = False
+        # Where the field that is being read belongs. Structs and arrays are put there before they are filled, so
+        # that the tree holds what was read when a fault ends the walk.
+        self._place: tuple[dict[str, Any], str] = (self.tree, "")
+
+    def run(self) -> None:
+        """Read to the end of the message; DecodeError with path, offset and partial tree."""
+        self._struct(self.plan.root, self.tree, "")
+
+    def explain(self) -> DecodeError:
+        """What is wrong with bytes that the compiled decoder refused.
+
+        Of a large message the tree holds the first items and the one at fault; those between are passed over.
+        """
+        self._brief = True
+        try:
+            self.run()
+        except DecodeError as fault:
+            return fault
+        if len(self.data) > FREE_ITEMS:  # items that were passed over were not counted
+            text = f"limit: {len(self.data)} bytes may hold {most_items(len(self.data))} items, and there are more"
+            return self._fail(LimitExceeded, text, "", self.position)
+        return self._fail(BadLength, "the bytes cannot be read", "", self.position)
+
+    def _fail(self, kind: type[DecodeError], text: str, path: str, offset: int) -> DecodeError:
+        return kind(text, api=self.plan.api, version=self.plan.version, path=path, offset=offset, partial=self.tree)
+
+    def _struct(self, plan: StructPlan, into: dict[str, Any], prefix: str) -> None:
+        for field in plan.fields[: plan.untagged]:
+            self._place = into, field.name
+            into[field.name] = self._field(field, prefix + field.name)
+        if plan.flexible:
+            self._tags(plan, into, prefix)
+
+    def _tags(self, plan: StructPlan, into: dict[str, Any], prefix: str) -> None:
+        for field in plan.fields[plan.untagged :]:
+            into[field.name] = field.default
+        path = prefix + "_tagged_fields"
+        start = self.position
+        count = self._uvarint(path)
+        if not count:
+            return
+        if count * 2 > len(self.data) - self.position + self._missing:
+            raise self._fail(BadLength, f"{count} tagged fields do not fit in the bytes left", path, start)
+        self._count(count, path, start)
+        for _ in range(count):
+            at = self.position
+            tag, size = self._uvarint(path), self._uvarint(path)
+            end = self.position + size
+            if end > len(self.data):
+                raise self._fail(Truncated, f"tagged field {tag} of {size} bytes runs over the end", path, at)
+            known = plan.tags.get(tag)
+            if known is None:
+                into.setdefault(UNKNOWN_TAGS, {})[tag] = self.data[self.position : end]
+                self.position = end
+                self.spans.append(Span(f"{prefix}{UNKNOWN_TAGS}[{tag}]", at, end))
+                continue
+            field = plan.fields[known]
+            self._place = into, field.name
+            into[field.name] = self._field(field, prefix + field.name)
+            if self.position != end:
+                raise self._fail(
+                    BadLength,
+                    f"tagged field {tag} says {size} bytes, its value has another length",
+                    prefix + field.name,
+                    at,
+                )
+
+    def _field(self, field: FieldPlan, path: str) -> Any:
+        start = self.position
+        if field.struct is None and not field.array:
+            value: Any = self._item(field, path)
+            self.spans.append(Span(path, start, self.position))
+            return value
+        into, name = self._place
+        value = None
+        if field.array:
+            count = self._length(field, "i", 4, path)
+            if count is not None:
+                if count > len(self.data) - self.position + self._missing:
+                    raise self._fail(BadLength, f"{count} items do not fit in the bytes left", path, start)
+                if field.type not in FIXED:
+                    self._count(count, path, start)
+                items: list[Any] = []
+                into[name] = value = items
+                for i in range(count):
+                    self._kept += 1
+                    if self._brief and self._kept > _KEPT and self._passes(field):
+                        continue
+                    if field.struct:
+                        items.append({})
+                        self._filled(field.struct, items[-1], f"{path}[{i}]")
+                    else:
+                        items.append(self._item(field, f"{path}[{i}]"))
+        elif field.struct and field.nullable:
+            mark = self._take(1, path)[0]
+            null = 255 if field.tag is None else 0
+            if mark not in (1, null):
+                raise self._fail(
+                    BadLength, f"a nullable struct starts with 1 or {'-1' if null else '0'}, not {mark}", path, start
+                )
+            if mark == 1:
+                into[name] = value = {}
+                self._filled(field.struct, value, path)
+        elif field.struct:
+            into[name] = value = {}
+            self._filled(field.struct, value, path)
+        if field.array:
+            self.spans.append(Span(path, start, self.position))
+        return value
+
+    def _passes(self, field: FieldPlan) -> bool:
+        """Pass over an item of an array if it can be read."""
+        try:
+            self.position = item_passer(field)(self.data, self.position)
+        except FAULTS:
+            return False
+        return True
+
+    def _filled(self, struct: StructPlan, value: dict[str, Any], path: str) -> None:
+        start = self.position
+        self._struct(struct, value, path + ".")
+        self.spans.append(Span(path, start, self.position))
+
+    def _count(self, more: int, path: str, offset: int) -> None:
+        self._items += more
+        most = most_items(len(self.data))
+        if self._items > most:
+            size = len(self.data)
+            text = f"limit: {self._items} items announced, {size} bytes may hold {most}"
+            raise self._fail(LimitExceeded, text, path, offset)
+
+    def _item(self, field: FieldPlan, path: str) -> Any:
+        layout = _LAYOUTS.get(field.type)
+        if layout is not None:
+            start = self.position
+            if start + layout.size > len(self.data):
+                self._take(layout.size, path)  # says what is wrong
+            self.position = start + layout.size
+            return layout.unpack_from(self.data, start)[0]
+        letter, size = LENGTH_FORMAT[field.type]
+        length = self._length(field, letter, size, path)
+        if length is None:
+            return None
+        data = self._take(length, path)
+        if field.type != "string":
+            return data
+        try:
+            return data.decode()
+        except UnicodeDecodeError as error:
+            raise self._fail(BadUtf8, "not UTF-8", path, self.position - length + error.start) from None
+
+    def _length(self, field: FieldPlan, letter: str, size: int, path: str) -> int | None:
+        start = self.position
+        if field.compact:
+            length = self._uvarint(path) - 1
+        else:
+            length = _struct.unpack(">" + letter, self._take(size, path))[0]
+        if length >= 0:
+            return int(length)
+        if length < -1:
+            raise self._fail(BadLength, f"length {length}", path, start)
+        return None
+
+    def _uvarint(self, path: str) -> int:
+        start = self.position
+        if start < len(self.data) and self.data[start] < 0x80:  # nearly all are one byte
+            self.position += 1
+            return self.data[start]
+        try:
+            value, self.position = uvarint(self.data, self.position)
+        except Bad:
+            raise self._fail(BadLength, "a varint of more than 5 bytes", path, start) from None
+        except IndexError:
+            raise self._fail(Truncated, "the data ends inside a varint", path, start) from None
+        return value
+
+    def _take(self, size: int, path: str) -> bytes:
+        end = self.position + size
+        if end > len(self.data):
+            left = len(self.data) - self.position
+            raise self._fail(Truncated, f"{size} bytes wanted, {left} left", path, self.position)
+        data = self.data[self.position : end]
+        self.position = end
+        return data

@@ -1,0 +1,1 @@
+"""One client connection: requests and responses paired into exchanges, and what both ends said of themselves."""

@@ -1,0 +1,62 @@
+"""Asking a broker which versions it serves, sans-IO (KIP-35, KIP-511). All code that asks ApiVersions uses this module.
+
+    frame = api_versions.request(version, correlation_id=1, client_id="me")
+    answer = api_versions.read(response, version)
+    if answer.again is not None: ask once more, in that version
+
+A refusal (UNSUPPORTED_VERSION) comes in body version 0, with the versions of ApiVersions that the broker serves, or with none
+before Kafka 2.4. librdkafka's mock brokers answer in a body of no version at all. So of a refusal that is not in version 0 only
+the error counts, and version 0 is asked next, as librdkafka does.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..codec.codec import UNSUPPORTED_VERSION, decode_body, encode_request, read_response
+from ..codec.plan import API_VERSIONS
+from ..schema import facts
+from ..wire.errors import DecodeError
+
+Range = tuple[int, int]
+_ERROR = slice(4, 6)
+"""Where the error stands, behind the correlation id: the header of these answers is always version 0."""
+_FIRST_WITH_SOFTWARE = 3
+
+
+@dataclass(frozen=True, slots=True)
+class ApiVersionsAnswer:
+    """`ranges`: (min, max) by api key. `again`: the version to ask next, None where this was an answer."""
+
+    error_code: int
+    ranges: dict[int, Range]
+    again: int | None = None
+
+
+def newest() -> int:
+    """The newest version that is known here."""
+    return facts.api(API_VERSIONS).versions.every()[-1]
+
+
+def request(version: int = 0, *, correlation_id: int, client_id: str | None, software: str = "") -> bytes:
+    """A request frame. `software`: the version of Barnabas, which it says of itself from version 3 on."""
+    software_fields = {"client_software_name": "barnabas", "client_software_version": software} if version >= _FIRST_WITH_SOFTWARE else {}
+    return encode_request(API_VERSIONS, version, software_fields, correlation_id=correlation_id, client_id=client_id)
+
+
+def read(frame: bytes, version: int) -> ApiVersionsAnswer:
+    """What a response says to a request of this version. Raises DecodeError."""
+    if version and frame[_ERROR] == UNSUPPORTED_VERSION.to_bytes(2, "big"):
+        try:
+            fields = decode_body("response", API_VERSIONS, 0, frame[_ERROR.start :]).to_dict()
+        except DecodeError:
+            return ApiVersionsAnswer(UNSUPPORTED_VERSION, {}, 0)
+        ranges = _ranges(fields)
+        return ApiVersionsAnswer(UNSUPPORTED_VERSION, ranges, min(version - 1, ranges.get(API_VERSIONS, (0, 0))[1]))
+    fields = read_response(frame, api_key=API_VERSIONS, api_version=version).to_dict()
+    return ApiVersionsAnswer(fields["error_code"], _ranges(fields))
+
+
+def _ranges(fields: dict[str, object]) -> dict[int, Range]:
+    listed = fields["api_keys"]
+    return {each["api_key"]: (each["min_version"], each["max_version"]) for each in listed} if isinstance(listed, list) else {}

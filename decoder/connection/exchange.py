@@ -1,0 +1,332 @@
+"""An exchange: one request and what came of it."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+from ..codec import secrets
+from ..codec.codec import decode_request, decode_response, guess_request
+from ..codec.message import Message
+from ..codec.message_view import MessageView
+from ..codec.present import Presenter, payloads
+from ..codec.project import first_error
+from ..schema import facts
+from ..wire.errors import BadUtf8, DecodeError, TrailingBytes, UnknownVersion
+from ..wire.frame import Direction
+from ..wire.truncated_frame import first_error_in
+from .peers import About
+from .topics import Topics
+
+if TYPE_CHECKING:
+    from ..values import SchemaSource
+
+
+class State(StrEnum):
+    """Where an exchange stands."""
+
+    PENDING = "pending"
+    """asked, not answered yet (or when the recording ended)"""
+    PAIRED = "paired"
+    NO_RESPONSE = "no_response"
+    """none is due (a Produce with acks=0), or the connection ended or went on without one"""
+    ORPHAN = "orphan"
+    """a response whose request was never seen"""
+
+
+UNREAD_SIDE: Any = object()
+"""In place of a message that nobody has asked for yet."""
+
+
+class Exchange:
+    """A request frame, its response frame, and lazily what they say.
+
+    Frames exclude the 4 size bytes; ``request_size``/``response_size`` are the values of those 4 bytes. Times are
+    nanoseconds since the epoch. ``marks`` is free for whoever holds the exchange (file offsets, rule names). ``about``
+    is what the connection has said of its two ends so far, shared by its exchanges; None where nobody followed it.
+    ``request_cut`` and ``response_cut`` say how many bytes of a frame were not kept behind those that are there; such a
+    frame has no message.
+    """
+
+    __slots__ = (
+        "_error",
+        "_faults",
+        "_messages",
+        "_views",
+        "about",
+        "api_key",
+        "api_version",
+        "broker",
+        "client",
+        "client_id",
+        "connection",
+        "correlation_id",
+        "marks",
+        "request",
+        "request_cut",
+        "request_time_ns",
+        "response",
+        "response_cut",
+        "response_time_ns",
+        "state",
+        "topics",
+    )
+
+    def __init__(
+        self,
+        *,
+        connection: int = 0,
+        client: str = "",
+        broker: str = "",
+        api_key: int = -1,
+        api_version: int = -1,
+        correlation_id: int = 0,
+        client_id: str | None = None,
+        request: bytes | None = None,
+        request_time_ns: int | None = None,
+        response: bytes | None = None,
+        response_time_ns: int | None = None,
+        state: State = State.PENDING,
+        topics: Topics | None = None,
+        about: About | None = None,
+        request_cut: int = 0,
+        response_cut: int = 0,
+    ):
+        self.connection, self.client, self.broker = connection, client, broker
+        self.api_key, self.api_version, self.correlation_id = api_key, api_version, correlation_id
+        self.client_id = client_id
+        self.request, self.request_time_ns = request, request_time_ns
+        self.response, self.response_time_ns = response, response_time_ns
+        self.request_cut, self.response_cut = request_cut, response_cut
+        self.state = state
+        self.topics = topics
+        self.about = about
+        self.marks: dict[str, Any] = {}
+        self._messages: list[Any] = [UNREAD_SIDE, UNREAD_SIDE]
+        self._views: list[MessageView | None] = [None, None]
+        self._faults: list[DecodeError | None] = [None, None]
+        self._error: int | None = None
+
+    def anew(self) -> Exchange:
+        """The same exchange with nothing decoded, so that what is decoded goes when this goes. `marks` are shared."""
+        again = Exchange(
+            connection=self.connection,
+            client=self.client,
+            broker=self.broker,
+            api_key=self.api_key,
+            api_version=self.api_version,
+            correlation_id=self.correlation_id,
+            client_id=self.client_id,
+            request=self.request,
+            request_cut=self.request_cut,
+            request_time_ns=self.request_time_ns,
+            response=self.response,
+            response_cut=self.response_cut,
+            response_time_ns=self.response_time_ns,
+            state=self.state,
+            topics=self.topics,
+            about=self.about,
+        )
+        again.marks = self.marks
+        return again
+
+    def __repr__(self) -> str:
+        return f"<Exchange {self.api} v{self.api_version} #{self.correlation_id} {self.state}>"
+
+    @property
+    def api(self) -> str:
+        """The API's name; empty for an orphan."""
+        return facts.api_name(self.api_key) if self.api_key >= 0 or self.state is not State.ORPHAN else ""
+
+    @property
+    def request_size(self) -> int | None:
+        return None if self.request is None else len(self.request) + self.request_cut
+
+    @property
+    def response_size(self) -> int | None:
+        return None if self.response is None else len(self.response) + self.response_cut
+
+    @property
+    def latency_ns(self) -> int | None:
+        """From the request's first byte to the response's first byte, as seen where the bytes were taken."""
+        if self.request_time_ns is None or self.response_time_ns is None:
+            return None
+        return self.response_time_ns - self.request_time_ns
+
+    @property
+    def request_message(self) -> Message | None:
+        """The decoded request, or None if there is none or it cannot be decoded (see `undecoded` and `cut`)."""
+        return None if self.request is None or self.request_cut else self._read_once(0)
+
+    @property
+    def response_message(self) -> Message | None:
+        """The decoded response, or None if there is none or it cannot be decoded (see `undecoded` and `cut`)."""
+        # An orphan's API is not known, so nothing says how to read it.
+        odd = self.response is None or self.response_cut or self.state is State.ORPHAN
+        return None if odd else self._read_once(1)
+
+    @property
+    def request_view(self) -> MessageView | None:
+        """`request_message` as its definition promises it: for conclusions, not for showing (see `message_view`)."""
+        return self._views[0] or self._view(0, self.request_message)
+
+    @property
+    def response_view(self) -> MessageView | None:
+        """`response_message` as its definition promises it (see `message_view`)."""
+        return self._views[1] or self._view(1, self.response_message)
+
+    def _view(self, which: int, message: Message | None) -> MessageView | None:
+        if message is not None:
+            self._views[which] = MessageView(message)
+        return self._views[which]
+
+    def _read_once(self, which: int) -> Message | None:
+        if self._messages[which] is UNREAD_SIDE:
+            self._messages[which] = self._read(which)
+        message: Message | None = self._messages[which]
+        return message
+
+    def _read(self, which: int) -> Message | None:
+        try:
+            if which == 0:
+                return decode_request(self.request or b"")
+            return decode_response(self.response or b"", api_key=self.api_key, api_version=self.api_version)
+        except TrailingBytes as fault:
+            # All fields are there; what is left over is reported as surplus, not as undecoded.
+            message: Message | None = fault.message
+            return message
+        except DecodeError as fault:
+            self._faults[which] = fault
+            return None
+
+    @property
+    def error(self) -> int:
+        """The first error code of the response that is not 0 (shallow fields before deep ones), else 0. Of a response that
+        was cut: of the codes that were kept."""
+        if self._error is not None:
+            return self._error
+        if self.response_cut and self.state is not State.ORPHAN:
+            return first_error_in(self.response or b"", self.api_key, self.api_version, self.response_cut)
+        message = self.response_message
+        if message is None:
+            return 0
+        self._error = first_error(message)
+        return self._error
+
+    @property
+    def went_well(self) -> bool:
+        """It was answered without an error code, and both frames are whole and decode without surplus bytes."""
+        if self.state is not State.PAIRED:
+            return False
+        asked, answered = self.request_message, self.response_message
+        if asked is None or answered is None or asked.trailing or answered.trailing:
+            return False
+        return not self.error
+
+    @property
+    def undecoded(self) -> str | None:
+        """Why a frame of this exchange could not be decoded, or None."""
+        _ = self.request_message, self.response_message
+        reasons = [
+            f"{side}: {fault}" for side, fault in zip(("request", "response"), self._faults, strict=True) if fault
+        ]
+        return "; ".join(reasons) or None
+
+    @property
+    def cut(self) -> str | None:
+        """What was not kept of the frames of this exchange, or None if both are whole."""
+        frames = (("request", self.request, self.request_cut), ("response", self.response, self.response_cut))
+        said = [
+            f"{side}: cut at {len(frame)} of {len(frame) + missing} bytes"
+            for side, frame, missing in frames
+            if frame is not None and missing
+        ]
+        return "; ".join(said) or None
+
+    def _inside(self, values: bool) -> dict[str, Any]:
+        asked, answered = self.request_message, self.response_message
+        found = {
+            "request": payloads(asked, None, values) if asked else [],
+            "response": payloads(answered, asked, values) if answered else [],
+        }
+        return {side: each for side, each in found.items() if each}
+
+    def guess(self) -> Message | None:
+        """What a request of an unknown version would say if it were the nearest known version; None if it is
+        known, or does not fit. No more than a guess: a newer version may mean other bytes."""
+        if self.request is None or self.request_cut or not isinstance(self.fault(Direction.REQUEST), UnknownVersion):
+            return None
+        return guess_request(self.request)
+
+    def fault(self, direction: Direction) -> DecodeError | None:
+        """Why the frame of that direction could not be decoded to its end, or None."""
+        _ = self.request_message, self.response_message
+        return self._faults[direction]
+
+    def masked(self, direction: Direction) -> bytes:
+        """The frame of that direction as it may be stored: without secrets, and without what cannot be decoded (see
+        `secrets`). Its length is the same; it is the frame itself where nothing had to be masked."""
+        answers = direction is Direction.RESPONSE
+        frame, cut = (self.response, self.response_cut) if answers else (self.request, self.request_cut)
+        assert frame is not None
+        if answers and self.api_key < 0:
+            return secrets.mask_behind_header(direction, frame)  # of an API that nobody knows here
+        asked = self.request if answers and not self.request_cut else None
+        masked = secrets.mask(direction, self.api_key, self.api_version, frame, asked or b"")
+        if masked is not frame or cut:
+            return masked
+        message = self.response_message if answers else self.request_message
+        if message is not None:
+            return secrets.mask_undecoded(frame, len(frame) - len(message.trailing)) if message.trailing else frame
+        fault = self.fault(direction)
+        return secrets.mask_undecoded(frame, fault.offset, isinstance(fault, BadUtf8)) if fault else frame
+
+    @property
+    def surplus(self) -> tuple[int, int]:
+        """Bytes behind the end of the request and of the response: a fault of whoever wrote them."""
+        sides = (self.request_message, self.response_message)
+        return tuple(len(m.trailing) if m else 0 for m in sides)  # type: ignore[return-value]
+
+    def to_dict(self, bodies: bool = True, values: bool = False, schemas: SchemaSource | None = None) -> dict[str, Any]:
+        """The keys of ``barnabas decode --json``; ``request`` and ``response`` are null without `bodies`.
+
+        Secrets are masked; keys and values of records are left out unless `values` asks for them, and then
+        read by `schemas` where one is known (see `present`).
+        """
+        error = self.error
+        out: dict[str, Any] = {
+            "time_ns": self.request_time_ns if self.request_time_ns is not None else self.response_time_ns,
+            "conn": self.connection,
+            "client": self.client,
+            "broker": self.broker,
+            "api": self.api,
+            "api_key": self.api_key,
+            "api_version": self.api_version,
+            "correlation_id": self.correlation_id,
+            "client_id": self.client_id,
+            "request_size": self.request_size,
+            "response_size": self.response_size,
+            "latency_ns": self.latency_ns,
+            "state": str(self.state),
+            "error": facts.error_name(error) if error else None,
+            "undecoded": self.undecoded,
+            "request": None,
+            "response": None,
+        }
+        cut = self.cut
+        if cut is not None:
+            out["cut"] = cut
+        if any(self.surplus):
+            out["surplus_bytes"] = {"request": self.surplus[0], "response": self.surplus[1]}
+        if bodies:
+            presenter = Presenter(values, self.topics.name if self.topics else None, schemas)
+            for message in (self.request_message, self.response_message):
+                if message:
+                    out[message.plan.kind] = presenter.message(message)
+            inside = self._inside(values)
+            if inside:
+                out["embedded"] = inside
+            guess = self.guess()
+            if guess:
+                out["guess"] = {"api_version": guess.api_version, guess.plan.kind: presenter.message(guess)}
+        return out

@@ -1,0 +1,144 @@
+"""Credentials in KRaft's metadata log (``__cluster_metadata``), as Fetch and FetchSnapshot carry it between controllers and
+brokers: keys of SCRAM users, and settings. They are masked in place and the CRC of their batch is made anew, so that
+everything else still reads as it was.
+
+Sources: Kafka's UserScramCredentialRecord.json, ConfigRecord.json, AbstractApiMessageSerde.
+"""
+
+from __future__ import annotations
+
+import struct
+import uuid
+from collections.abc import Iterator
+from functools import cache
+
+from ..codec.decode import Bad, uvarint
+from ..codec.plan import extra_plan
+from ..codec.walk import Walker
+from ..records import Batch, Partial, RecordsError, batches
+from ..records.batch import CRC_FROM, HEADER_SIZE
+from ..reference.settings import known_in_clear, speaks_of_secrets
+from ..schema import facts
+from ..schema.notation import Definition
+from ..wire.errors import BadLength, DecodeError, Truncated, UnknownApi, UnknownVersion
+
+TOPIC = "__cluster_metadata"
+TOPIC_ID = uuid.UUID(int=1)
+"""Its topic id in every cluster."""
+_FILE = f"embedded/{TOPIC.strip('_')}"
+_FRAME_VERSION = 1
+_CRC_AT = 17
+
+SECRET_FIELDS = {
+    "UserScramCredentialRecord": ("salt", "stored_key", "server_key"),
+    "ConfigRecord": ("value",),
+}
+"""Records with credentials, or with settings that may be some."""
+
+_MASK = b"*"
+
+
+def secret_setting(name: object, value: object) -> bool:
+    """Whether the setting of a ConfigRecord may be a credential."""
+    return not known_in_clear(str(name)) or speaks_of_secrets(str(value))
+
+
+@cache
+def types(file: str = _FILE) -> dict[int, Definition]:
+    """The definitions of metadata records, by record type."""
+    return {d.key: d for d in facts.extra(file).values() if d.key is not None and d.name.endswith("Record")}
+
+
+def record_head(value: bytes, of: dict[int, Definition], topic: str = TOPIC) -> tuple[str, int, int]:
+    """Of a metadata record's value its name, its version, and where its body begins. Raises DecodeError."""
+    position = 0
+    numbers = []
+    for what in ("frame version", "record type", "record version"):
+        try:
+            number, position = uvarint(value, position)
+        except Bad:
+            raise BadLength(f"the {what} is a varint of more than 5 bytes", api=topic, offset=position) from None
+        except IndexError:
+            raise Truncated(f"the data ends inside the {what}", api=topic, offset=position) from None
+        numbers.append(number)
+        if numbers[0] != _FRAME_VERSION:
+            raise UnknownVersion(f"metadata frame version {numbers[0]} is not known, only {_FRAME_VERSION}", api=topic)
+    _, number, version = numbers
+    if number not in of:
+        raise UnknownApi(f"record type {number} is not known in {topic}")
+    return of[number].name, version, position
+
+
+def may_be_in(frame: bytes, by_id: bool) -> bool:
+    """Whether the response of a fetch names the metadata log, by its id or its name. It may do so by chance."""
+    return (TOPIC_ID.bytes if by_id else TOPIC.encode()) in frame
+
+
+def masked(area: bytes) -> bytes:
+    """A record area of the metadata log without credentials; its length stays. What cannot be read is masked."""
+    out = bytearray(area)
+    at = 0
+    try:
+        for entry in batches(area):
+            at = entry.end
+            if isinstance(entry, Batch):
+                _mask_batch(entry, out)
+            else:  # KRaft has no other magic; of an unfinished batch nothing is read
+                start = entry.start + (HEADER_SIZE if isinstance(entry, Partial) else CRC_FROM)
+                out[start : entry.end] = _MASK * max(entry.end - start, 0)
+    except RecordsError:
+        out[at:] = _MASK * (len(out) - at)
+    return bytes(out)
+
+
+def _mask_batch(batch: Batch, out: bytearray) -> None:
+    hidden = list(_secrets(batch))
+    for start, end in hidden:
+        out[start:end] = _MASK * (end - start)
+    if hidden:
+        import crc32c
+
+        crc = crc32c.crc32c(bytes(out[batch.start + CRC_FROM : batch.end]))
+        struct.pack_into(">I", out, batch.start + _CRC_AT, crc)
+
+
+def _secrets(batch: Batch) -> Iterator[tuple[int, int]]:
+    """Where secrets are in a batch's data."""
+    body = batch.start + HEADER_SIZE
+    if batch.codec:  # KRaft compresses nothing
+        yield body, batch.end
+        return
+    at = body
+    try:
+        for record in batch.records():
+            if not record.value:
+                continue
+            # Records stand one behind the other: the next place with these bytes is in front of them or theirs.
+            start = batch.data.index(record.value, at, batch.end)
+            at = start + len(record.value)
+            if not batch.control:
+                for first, end in secret_spans(record.value):
+                    yield start + first, start + end
+    except RecordsError:
+        yield at, batch.end
+
+
+def secret_spans(value: bytes) -> Iterator[tuple[int, int]]:
+    """Where credentials are in the value of a metadata record; all of it where it cannot be read."""
+    try:
+        name, version, body = record_head(value, types())
+        fields = SECRET_FIELDS.get(name)
+        if fields is None:
+            return
+        walker = Walker(extra_plan(_FILE, name, version), value, body)
+        walker.run()
+    except DecodeError:
+        yield 0, len(value)
+        return
+    tree = walker.tree
+    if name == "ConfigRecord" and not secret_setting(tree.get("name"), tree.get("value")):
+        return
+    for span in walker.spans:
+        if span.path in fields and (content := tree[span.path]):
+            size = len(content if isinstance(content, bytes) else content.encode())
+            yield span.end - size, span.end

@@ -1,0 +1,331 @@
+"""What an error, API, KIP or setting is, for people who have just met it: ``find("UNSUPPORTED_VERSION")``.
+
+The texts are in ``explanations/``; numbers, names, versions, fields, releases and what may be retried come from the
+schema and its tables, so that nothing is told twice.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from itertools import takewhile
+
+from ..codec.plan import snake_case
+from ..schema import facts
+from ..schema.notation import NO_VERSIONS, Definition, Field, Versions
+from . import releases
+from .explanations import texts
+
+_LIKE = 0.75  # of difflib's ratio: what is less like it is no suggestion
+_LIBRDKAFKA = ("RD_KAFKA_RESP_ERR_", "ERR_")
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """Why an error comes; `api` when it is so for that API alone."""
+
+    api: str | None
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorText:
+    """An error code explained. `apis`: whose responses can hold it; () with `every` means all of them."""
+
+    code: int
+    name: str
+    retriable: bool
+    what: str
+    every: bool
+    apis: tuple[str, ...]
+    causes: tuple[Cause, ...]
+    do: tuple[str, ...]
+    kips: tuple[str, ...]
+    see: tuple[str, ...]
+    alias: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class VersionFact:
+    """A version of an API: the first release with it, and the one that dropped it (None while it is there)."""
+
+    version: int
+    since: str | None
+    removed: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class FieldFact:
+    """A field over all versions. `versions` is "" when all have it; `depth` counts from 0."""
+
+    name: str
+    type: str
+    versions: str
+    depth: int
+
+
+@dataclass(frozen=True, slots=True)
+class ApiText:
+    """An API explained. `errors`: those that its responses can hold, besides those of every API."""
+
+    key: int
+    name: str
+    purpose: str
+    senders: tuple[str, ...]
+    waits: str
+    notes: tuple[str, ...]
+    versions: tuple[VersionFact, ...]
+    flexible: str
+    request: tuple[FieldFact, ...]
+    response: tuple[FieldFact, ...]
+    errors: tuple[str, ...]
+    kips: tuple[str, ...]
+    see: tuple[str, ...]
+    alias: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class KipText:
+    """A KIP explained. `apis`: (name, versions or "")."""
+
+    number: int
+    name: str
+    title: str
+    since: str
+    what: str
+    apis: tuple[tuple[str, str], ...]
+    errors: tuple[str, ...]
+    see: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SettingText:
+    """A setting explained. `errors`: those whose explanations name it."""
+
+    name: str
+    of: tuple[str, ...]
+    default: str
+    what: str
+    same: str
+    wire: str
+    errors: tuple[str, ...]
+    see: tuple[str, ...]
+
+
+Explanation = ErrorText | ApiText | KipText | SettingText
+
+
+class UnknownWord(KeyError):
+    """Nothing is known by that name; `near` holds the nearest names."""
+
+    def __init__(self, word: str, near: tuple[str, ...]) -> None:
+        super().__init__(word)
+        self.word, self.near = word, near
+
+
+# --- finding -----------------------------------------------------------------------------------------------
+
+
+def find(word: str) -> list[Explanation]:
+    """Everything that `word` may mean: a number is an error code and an api key, or else a KIP.
+
+    UnknownWord if it is nothing.
+    """
+    word = word.strip()
+    if re.fullmatch(r"-?\d+", word):
+        number = int(word)
+        found: list[Explanation] = []
+        if number in facts.errors():
+            found.append(error(number))
+        if number in facts.api_keys():
+            found.append(api(number))
+        if not found and f"KIP-{word}" in texts.kips():
+            found.append(kip(f"KIP-{word}"))
+    else:
+        found = [_explained(kind, key) for kind, key in _names().get(_folded(word), ())]
+    if not found:
+        raise UnknownWord(word, _near(word))
+    return found
+
+
+def _explained(kind: str, key: object) -> Explanation:
+    if kind == "error":
+        return error(int(str(key)))
+    if kind == "api":
+        return api(int(str(key)))
+    return kip(str(key)) if kind == "kip" else setting(str(key))
+
+
+def _folded(word: str) -> str:
+    """Letters and digits alone, so that NotLeaderOrFollower, NOT_LEADER_OR_FOLLOWER and kip 896 are found."""
+    for prefix in _LIBRDKAFKA:
+        word = word.removeprefix(prefix)
+    return re.sub(r"[^a-z0-9]", "", word.lower())
+
+
+@cache
+def _names() -> dict[str, tuple[tuple[str, object], ...]]:
+    """Every name that is understood, folded, and what it stands for."""
+    out: dict[str, list[tuple[str, object]]] = {}
+
+    def add(name: str, kind: str, key: object) -> None:
+        known = out.setdefault(_folded(name), [])
+        if (kind, key) not in known:
+            known.append((kind, key))
+
+    for code, fact in facts.errors().items():
+        for name in (fact.name, *texts.errors()[fact.name].words("alias")):
+            # Java: NotLeaderOrFollowerException, Python: NotLeaderOrFollowerError
+            for variant in (name, f"{name}Exception", f"{name}Error"):
+                add(variant, "error", code)
+    for key in facts.api_keys():
+        for name in (facts.api_name(key), *texts.apis()[facts.api_name(key)].words("alias")):
+            for variant in (name, f"{name}Request", f"{name}Response"):
+                add(variant, "api", key)
+    for name in texts.kips():
+        add(name, "kip", name)
+    for name in texts.settings():
+        add(name, "setting", name)
+    return {name: tuple(found) for name, found in out.items()}
+
+
+def names() -> list[str]:
+    """The proper name of everything that is explained, for completion and suggestions."""
+    errors = [fact.name for fact in facts.errors().values()]
+    return [*errors, *map(facts.api_name, facts.api_keys()), *texts.kips(), *texts.settings()]
+
+
+def _near(word: str) -> tuple[str, ...]:
+    """The names most like a word, or like its beginning (``NOT_LEDER``), and those that hold it."""
+    folded = _folded(word)
+    ranked = []
+    for name in names():
+        full = _folded(name)
+        like = max(difflib.SequenceMatcher(None, folded, part).ratio() for part in (full, full[: len(folded) + 1]))
+        if len(folded) >= 4 and folded in full:
+            like = max(like, 0.95)
+        alike = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(folded, full, strict=False)))
+        ranked.append((-like, -alike, name))
+    return tuple(name for like, _, name in sorted(ranked)[:4] if like <= -_LIKE)
+
+
+# --- the four kinds ----------------------------------------------------------------------------------------
+
+
+@cache
+def error(code: int) -> ErrorText:
+    """The explanation of an error code; KeyError if there is no such code."""
+    fact = facts.errors()[code]
+    block = texts.errors()[fact.name]
+    apis, every = texts.carriers(block)
+    return ErrorText(
+        code=code,
+        name=fact.name,
+        retriable=fact.retriable,
+        what=block.text("what"),
+        every=every,
+        apis=apis,
+        causes=tuple(Cause(entry.argument, entry.text) for entry in block.all("cause")),
+        do=tuple(entry.text for entry in block.all("do")),
+        kips=tuple(name for name, kip_ in texts.kips().items() if fact.name in kip_.words("errors")),
+        see=tuple(block.words("see")),
+        alias=tuple(block.words("alias")),
+    )
+
+
+@cache
+def api(key: int) -> ApiText:
+    """The explanation of an API; KeyError if there is no such key."""
+    known = facts.api(key)
+    block = texts.apis()[known.name]
+    return ApiText(
+        key=key,
+        name=known.name,
+        purpose=block.text("purpose"),
+        senders=tuple(block.words("from")),
+        waits=block.text("waits"),
+        notes=tuple(entry.text for entry in block.all("note")),
+        versions=tuple(_version(key, version) for version in known.versions.every()),
+        flexible="" if known.request.flexible == NO_VERSIONS else str(known.request.flexible),
+        request=tuple(_fields(known.request)),
+        response=tuple(_fields(known.response)),
+        errors=tuple(e.name for e in map(error, facts.errors()) if known.name in e.apis),
+        kips=tuple(name for name, kip_ in texts.kips().items() if any(a == known.name for a, _ in texts.touched(kip_))),
+        see=tuple(block.words("see")),
+        alias=tuple(block.words("alias")),
+    )
+
+
+@cache
+def kip(name: str) -> KipText:
+    """The explanation of ``"KIP-848"``; KeyError if none is kept."""
+    block = texts.kips()[name]
+    return KipText(
+        number=int(name[4:]),
+        name=name,
+        title=block.text("title"),
+        since=block.text("since"),
+        what=block.text("what"),
+        apis=tuple(texts.touched(block)),
+        errors=tuple(block.words("errors")),
+        see=tuple(block.words("see")),
+    )
+
+
+@cache
+def setting(name: str) -> SettingText:
+    """The explanation of a setting by its full name; KeyError if none is kept."""
+    block = texts.settings()[name]
+    return SettingText(
+        name=name,
+        of=tuple(block.words("of")),
+        default=block.text("default"),
+        what=block.text("what"),
+        same=block.text("same"),
+        wire=block.text("wire"),
+        errors=tuple(e.name for e in map(error, facts.errors()) if name in e.see),
+        see=tuple(block.words("see")),
+    )
+
+
+def meaning(api_name: str, field: str, value: object) -> str:
+    """The word for a number in the field `field` of an API's message, or an empty string."""
+    if not isinstance(value, int):
+        return ""
+    if field in ("api_key", "request_api_key"):
+        return facts.api_name(value)
+    table = texts.values().get((api_name, field)) or texts.values().get(("", field))
+    return table.get(value, "") if table else ""
+
+
+def _version(key: int, version: int) -> VersionFact:
+    removal = releases.removed(key, version)
+    return VersionFact(version, releases.since(key, version), removal.release if removal else None)
+
+
+def _fields(of: Definition) -> Iterator[FieldFact]:
+    def walk(fields: tuple[Field, ...], depth: int, around: Versions) -> Iterator[FieldFact]:
+        for field in fields:
+            versions = field.versions if field.versions != NO_VERSIONS else field.tagged
+            some = not all(v in versions for v in of.versions.every() if v in around)
+            kind = ("[]" if field.array else "") + field.type + ("?" if field.nullable != NO_VERSIONS else "")
+            yield FieldFact(snake_case(field.name), kind, str(versions) if some else "", depth)
+            inner = field.fields or dict(of.structs).get(field.type, ())
+            if depth < 3:
+                yield from walk(inner, depth + 1, versions)
+
+    yield from walk(of.fields, 0, of.versions)
+
+
+def check() -> None:
+    """Read everything, references too. BlockError says what is wrong where; silence that all is well."""
+    known = set(names())
+    for blocks in (texts.errors(), texts.apis(), texts.kips(), texts.settings()):
+        for block in blocks.values():
+            texts.check_words(block, "see", known)
+    texts.values()
+    for code in facts.errors():
+        error(code)

@@ -1,0 +1,172 @@
+"""The files of this folder, read and checked: every name that they use has to be known."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Container, Iterator
+from functools import cache
+from importlib import resources
+
+from ...schema import facts
+from ...schema.notation import Versions
+from .. import releases
+from .blocks import Block, BlockError, Entry, Rule, parse
+
+_TEXTS = resources.files(__package__)
+_ONCE, _LINES = Rule(needed=True), Rule(needed=True, many=True)
+_ERRORS = {
+    "what": _ONCE, "apis": _ONCE, "cause": Rule(needed=True, many=True, argument="may"), "do": _LINES,
+    "see": Rule(), "alias": Rule(),
+}  # fmt: skip
+_SETS = {"apis": _ONCE}
+_APIS = {"purpose": _ONCE, "from": _ONCE, "waits": Rule(), "note": Rule(many=True), "see": Rule(), "alias": Rule()}
+_KIPS = {"title": _ONCE, "since": _ONCE, "what": _ONCE, "apis": _ONCE, "errors": Rule(), "see": Rule()}
+_SETTINGS = {"of": _ONCE, "default": Rule(), "what": _ONCE, "same": Rule(), "wire": Rule(), "see": Rule()}
+_VALUES = {"in": Rule(), "value": Rule(needed=True, many=True, argument="must")}
+_SENDERS = ("clients", "brokers", "controllers")
+_OWNERS = ("broker", "topic", "producer", "consumer", "admin", "client")
+
+
+def _read(name: str, rules: dict[str, Rule], repeated: bool = False) -> list[Block]:
+    file = f"{name}.txt"
+    return parse(_TEXTS.joinpath(file).read_text("utf-8"), file, rules, repeated)
+
+
+@cache
+def _error_file() -> tuple[dict[str, Block], dict[str, Block]]:
+    """The blocks of errors, and those of sets of APIs."""
+    # Sets of APIs have less than errors, so what is needed is checked here.
+    blocks = {block.name: block for block in _read("errors", {n: r._replace(needed=False) for n, r in _ERRORS.items()})}
+    sets = {name: block for name, block in blocks.items() if name.startswith("@")}
+    errors = {name: block for name, block in blocks.items() if name not in sets}
+    for block in blocks.values():
+        wanted = _SETS if block.name in sets else _ERRORS
+        for field, rule in wanted.items():
+            if rule.needed and not block.all(field):
+                raise BlockError(block.source, block.line, 1, f"{block.name} has no {field}")
+    _same_names("error", errors, [fact.name for fact in facts.errors().values()], "errors.txt")
+    for block in sets.values():
+        for name in block.words("apis"):
+            _check_api(block, name)
+    for block in errors.values():
+        for cause in block.all("cause"):
+            if cause.argument is not None:
+                _check_api(block, cause.argument, cause)
+    return errors, sets
+
+
+def errors() -> dict[str, Block]:
+    return _error_file()[0]
+
+
+def carriers(block: Block) -> tuple[tuple[str, ...], bool]:
+    """The APIs that an error's block names, in the order of their keys, and whether it says "every"."""
+    words = block.words("apis")
+    if words in (["every"], ["none"]):
+        return (), words == ["every"]
+    found: set[str] = set()
+    sets = _error_file()[1]
+    for word in words:
+        if word.startswith("@"):
+            if word not in sets:
+                raise BlockError(block.source, block.all("apis")[0].line, 3, f"there is no set {word}")
+            found.update(sets[word].words("apis"))
+        else:
+            _check_api(block, word)
+            found.add(word)
+    return tuple(sorted(found, key=facts.api_key)), False
+
+
+@cache
+def apis() -> dict[str, Block]:
+    blocks = {block.name: block for block in _read("apis", _APIS)}
+    _same_names("API", blocks, [facts.api_name(key) for key in facts.api_keys()], "apis.txt")
+    for block in blocks.values():
+        check_words(block, "from", _SENDERS)
+    return blocks
+
+
+@cache
+def kips() -> dict[str, Block]:
+    blocks = {block.name: block for block in _read("kips", _KIPS)}
+    known = releases.releases()
+    codes = {fact.name for fact in facts.errors().values()}
+    for block in blocks.values():
+        if not re.fullmatch(r"KIP-[1-9]\d*", block.name):
+            raise BlockError(block.source, block.line, 1, f"{block.name} is no KIP")
+        check_words(block, "since", known)
+        check_words(block, "errors", codes)
+        list(touched(block))
+    return dict(sorted(blocks.items(), key=lambda item: int(item[0][4:])))
+
+
+def touched(block: Block) -> Iterator[tuple[str, str]]:
+    """(API, versions) that a KIP's block names."""
+    line = block.all("apis")[0]
+    for words in (word.split() for word in block.words("apis")):
+        name, versions = words[0], words[1] if len(words) > 1 else ""
+        _check_api(block, name, line)
+        if versions:
+            try:
+                asked = Versions.parse(versions)
+            except ValueError as fault:
+                raise BlockError(block.source, line.line, 3, f"{block.name}: {fault}") from None
+            known = facts.api(facts.api_key(name)).versions
+            if asked.low not in known or (asked.high is not None and asked.high not in known):
+                raise BlockError(
+                    block.source, line.line, 3, f"{block.name}: {name} has versions {known}, not {versions}"
+                )
+        yield name, versions
+
+
+@cache
+def settings() -> dict[str, Block]:
+    blocks = {block.name: block for block in _read("settings", _SETTINGS)}
+    for block in blocks.values():
+        check_words(block, "of", _OWNERS)
+    return blocks
+
+
+@cache
+def values() -> dict[tuple[str, str], dict[int, str]]:
+    """Words by number, by (API or "", field)."""
+    out: dict[tuple[str, str], dict[int, str]] = {}
+    for block in _read("values", _VALUES, repeated=True):
+        table: dict[int, str] = {}
+        for entry in block.all("value"):
+            if not re.fullmatch(r"-?\d+", entry.argument or "") or int(entry.argument or 0) in table:
+                raise BlockError(block.source, entry.line, 9, f"{entry.argument} is no number, or stands twice")
+            table[int(entry.argument or 0)] = entry.text
+        for name in block.words("in") or [""]:
+            if name:
+                _check_api(block, name)
+            if (name, block.name) in out:
+                raise BlockError(block.source, block.line, 1, f"{block.name} of {name or 'all'} stands twice")
+            out[name, block.name] = table
+    return out
+
+
+def _same_names(what: str, blocks: dict[str, Block], wanted: list[str], file: str) -> None:
+    for name, block in blocks.items():
+        if name not in wanted:
+            raise BlockError(block.source, block.line, 1, f"there is no {what} {name}")
+    missing = [name for name in wanted if name not in blocks]
+    if missing:
+        raise BlockError(file, 1, 1, f"no block for {', '.join(missing)}")
+
+
+def check_words(block: Block, field: str, known: Container[str]) -> None:
+    for word in block.words(field):
+        if word not in known:
+            raise BlockError(
+                block.source, block.all(field)[0].line, 3, f"{block.name}: {field} names {word!r}, unknown"
+            )
+
+
+def _check_api(block: Block, name: str, entry: Entry | None = None) -> None:
+    try:
+        exact = facts.api_name(facts.api_key(name)) == name
+    except KeyError:
+        exact = False
+    if not exact:
+        raise BlockError(block.source, (entry or block).line, 3, f"{block.name}: there is no API {name}")

@@ -1,0 +1,291 @@
+"""Kafka's releases: which versions of which API a broker of each release serves, and when a version came and went.
+
+The tables are facts in ``schema/definitions/releases.txt``; its head says how to read them and where they are from.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from typing import NamedTuple
+
+from ..schema import facts
+
+ROLES = ("zk", "kraft", "controller")
+_FIRST_KRAFT = (3, 3)  # KRaft brokers are ready for production (KIP-833); a bare release name means them from here on
+_ENTRY = re.compile(r"(\w+)(\??) (?:gone|(?:(\d+)/)?(\d+)(?:-(\d+))?)")
+_HEAD = re.compile(r"(\d+(?:\.\d+)+) (zk|kraft|controller)")
+_WIDTH = 118
+
+
+class Offer(NamedTuple):
+    """One API of a release: the range that ApiVersions names, the lowest version that is really served (4.x says
+    Produce 0 and serves 3 and up, KAFKA-18659), and whether only some settings make a broker offer it."""
+
+    low: int
+    high: int
+    served_from: int
+    optional: bool = False
+
+
+class Removal(NamedTuple):
+    """`release` dropped it, `last` is the newest that has it, `kip` says why ("" where no KIP is known)."""
+
+    release: str
+    last: str
+    kip: str
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """One release in one role. `number` is ``"3.9"``, `role` one of `ROLES`, `offers` by api key, ascending."""
+
+    number: str
+    role: str
+    offers: Mapping[int, Offer]
+    reasons: Mapping[int, str] = field(default_factory=dict)
+    """Why an api lost versions in this release: KIP by api key, -1 for all others."""
+
+    @property
+    def name(self) -> str:
+        """``"3.9"`` for what brokers of it usually are, ``"3.9-zk"``, ``"3.9-controller"`` for the others."""
+        return self.number if self.role == usual_role(self.number) else f"{self.number}-{self.role}"
+
+    @property
+    def offered(self) -> dict[int, tuple[int, int]]:
+        """What ApiVersions says with default settings: (min, max) by api key. Before 0.10.0, which had no
+        ApiVersions, what the broker reads."""
+        return {key: (offer.low, offer.high) for key, offer in self.offers.items() if not offer.optional}
+
+    def range(self, api_key: int) -> tuple[int, int] | None:
+        """(min, max) as offered, also where only some settings make a broker offer it; None if it has no such API."""
+        offer = self.offers.get(api_key)
+        return None if offer is None else (offer.low, offer.high)
+
+    def served(self, api_key: int) -> tuple[int, int] | None:
+        """(min, max) that a request may have; differs from `range` for Produce of 4.x alone."""
+        offer = self.offers.get(api_key)
+        return None if offer is None else (offer.served_from, offer.high)
+
+    def serves(self, api_key: int, version: int) -> bool:
+        """Whether a request of this version is understood."""
+        offer = self.offers.get(api_key)
+        return offer is not None and offer.served_from <= version <= offer.high
+
+    @property
+    def negotiates(self) -> bool:
+        """Whether it has ApiVersions at all (0.10.0, KIP-35)."""
+        return facts.api_key("ApiVersions") in self.offers
+
+
+class Match(NamedTuple):
+    """How well a release fits what a broker offers. `differs`: api key -> (offered, of the release), None if absent."""
+
+    name: str
+    differs: dict[int, tuple[tuple[int, int] | None, tuple[int, int] | None]]
+
+    @property
+    def exact(self) -> bool:
+        """Nothing differs."""
+        return not self.differs
+
+
+def release_order(name: str) -> tuple[int, ...]:
+    """For comparing releases by age: ``(0, 10, 2)`` of "0.10.2", ``(3, 9)`` of "3.9-zk"."""
+    return _order(name.partition("-")[0])
+
+
+def usual_role(number: str) -> str:
+    """What a broker of this release usually is: ``"zk"`` up to 3.2, ``"kraft"`` since."""
+    return "kraft" if _order(number) >= _FIRST_KRAFT else "zk"
+
+
+def releases(roles: bool = False) -> list[str]:
+    """The names of all releases, oldest first; with `roles` also ``3.9-zk`` and the like."""
+    return [r.name for r in _tables().values() if roles or r.role == usual_role(r.number)]
+
+
+def release(name: str) -> Release:
+    """``release("3.9")``, ``release("3.9-zk")``, ``release("0.10.2.1")``: a patch release is as the last one before it
+    that is known to differ, mostly the first of its minor release.
+
+    KeyError with the nearest name if there is none.
+    """
+    number, _, role = name.strip().lower().partition("-")
+    if re.fullmatch(r"\d+(\.\d+)+", number):
+        wanted = _order(number)
+        minor = wanted[: 3 if wanted[0] == 0 else 2]
+        fitting = [
+            table
+            for table in _tables().values()
+            if table.role == (role or usual_role(table.number))
+            and (order := _order(table.number))[: len(minor)] == minor
+            and order <= wanted
+        ]
+        if fitting:
+            return fitting[-1]
+    known = releases(roles=bool(role))
+    near = [n for n in known if n.startswith(name + ".")] or difflib.get_close_matches(name, known, 1, 0.5)
+    hint = f", did you mean {' or '.join(near)}?" if near else f"; known are {known[0]} to {known[-1]}"
+    raise KeyError(f"unknown Kafka release {name!r}{hint}")
+
+
+def since(api_key: int, version: int) -> str | None:
+    """The release that brought a version, in whatever role; None if none has it."""
+    return next((number for number, served in _served().items() if version in served.get(api_key, ())), None)
+
+
+def arrived(api_key: int) -> str | None:
+    """The release that brought an API, in whatever role; None if none has it."""
+    return next((number for number, served in _served().items() if api_key in served), None)
+
+
+def removed(api_key: int, version: int, by: str | None = None) -> Removal | None:
+    """Which release dropped a version for good; with `by` (a release's name), which dropped it so that `by` lacks it.
+
+    None if it is still there, or never was. (JoinGroup 0 and 1 are missing in 4.0.0 alone, KAFKA-19444.)
+    """
+    numbers = list(_served())
+    if by is not None:
+        numbers = numbers[: numbers.index(release(by).number) + 1]
+    had = [version in _served()[number].get(api_key, ()) for number in numbers]
+    if not any(had) or had[-1]:
+        return None
+    last = max(i for i, has in enumerate(had) if has)
+    gone = numbers[last + 1]
+    reasons: dict[int, str] = {}
+    for role in ROLES:
+        if found := _tables().get((gone, role)):
+            reasons = {**found.reasons, **reasons}
+    return Removal(gone, numbers[last], reasons.get(api_key, reasons.get(-1, "")))
+
+
+def release_of(offered: Mapping[int, tuple[int, int]]) -> list[Match]:
+    """The releases whose tables are nearest to what a broker offered, oldest first; all equally near.
+
+    One match that is `exact` is as good as certain. Without an exact one the broker is patched, configured otherwise,
+    no Apache Kafka, or something between has changed its answer.
+    """
+    found = [Match(r.name, _differences(offered, r)) for r in _tables().values() if r.negotiates]
+    best = min(len(match.differs) for match in found)
+    return [match for match in found if len(match.differs) == best]
+
+
+def served_from(api_key: int, offered: tuple[int, int]) -> int:
+    """The lowest version that a broker serves which offers this range: as offered, but for 4.x and Produce."""
+    for table in reversed(_tables().values()):
+        offer = table.offers.get(api_key)
+        if offer is not None and (offer.low, offer.high) == offered:
+            return offer.served_from
+    return offered[0]
+
+
+def _differences(
+    offered: Mapping[int, tuple[int, int]], of: Release
+) -> dict[int, tuple[tuple[int, int] | None, tuple[int, int] | None]]:
+    differs = {}
+    for key in sorted({*offered, *of.offers}):
+        has, should = offered.get(key), of.range(key)
+        if (has is None and of.offers[key].optional) or has == should:
+            continue
+        differs[key] = (has, should)
+    return differs
+
+
+# --- the file ----------------------------------------------------------------------------------------------
+
+
+def _order(number: str) -> tuple[int, ...]:
+    return tuple(map(int, number.split(".")))
+
+
+@cache
+def _tables() -> dict[tuple[str, str], Release]:
+    return read(facts.schema_folder().joinpath("releases.txt").read_text("utf-8"))
+
+
+@cache
+def _served() -> dict[str, dict[int, set[int]]]:
+    """Release number -> api key -> versions served in any role, oldest release first."""
+    found: dict[str, dict[int, set[int]]] = {}
+    for table in _tables().values():
+        of = found.setdefault(table.number, {})
+        for key, offer in table.offers.items():
+            of.setdefault(key, set()).update(range(offer.served_from, offer.high + 1))
+    return found
+
+
+def read(text: str) -> dict[tuple[str, str], Release]:
+    """The tables of ``releases.txt`` by (number, role), oldest first. ValueError names the line that is wrong."""
+    tables: dict[tuple[str, str], Release] = {}
+    offers: dict[int, Offer] = {}
+    reasons: dict[int, str] = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        words = line.split("#", 1)[0].rstrip()
+        if not words:
+            continue
+        if head := _HEAD.fullmatch(words):
+            before = [t for t in tables.values() if t.role == head[2]]
+            offers, reasons = dict(before[-1].offers) if before else {}, {}
+            tables[head[1], head[2]] = Release(head[1], head[2], offers, reasons)
+        elif words.startswith("  why ") and tables:
+            kip, _, names = words[6:].partition(" ")
+            reasons.update({facts.api_key(n.strip()): kip for n in names.split(",")} if names else {-1: kip})
+        elif words.startswith("  ") and tables:
+            for entry in words.strip().rstrip(",").split(","):
+                _apply(entry.strip(), offers, number)
+        else:
+            raise ValueError(f"releases.txt line {number}: {line!r} is neither a release nor its APIs")
+    for key, table in tables.items():
+        tables[key] = Release(table.number, table.role, dict(sorted(table.offers.items())), table.reasons)
+    return dict(sorted(tables.items(), key=lambda item: (_order(item[0][0]), ROLES.index(item[0][1]))))
+
+
+def _apply(entry: str, offers: dict[int, Offer], line: int) -> None:
+    parts = _ENTRY.fullmatch(entry)
+    if parts is None:
+        raise ValueError(f"releases.txt line {line}: {entry!r} is no 'Api 0-5', 'Api 0/3-13', 'Api? 0' or 'Api gone'")
+    name, optional, says, low, high = parts.groups()
+    key = facts.api_key(name)
+    if low is None:
+        del offers[key]
+    else:
+        offers[key] = Offer(int(says or low), int(high or low), int(low), bool(optional))
+
+
+def write(tables: Mapping[tuple[str, str], Release], head: str) -> str:
+    """The text of ``releases.txt`` under `head` (its comment lines): of each release what it changes."""
+    out = [head.rstrip("\n")]
+    previous: dict[str, Mapping[int, Offer]] = {}
+    for (number, role), table in sorted(tables.items(), key=lambda item: (_order(item[0][0]), ROLES.index(item[0][1]))):
+        before = previous.get(role, {})
+        changed = [key for key in sorted({*before, *table.offers}) if before.get(key) != table.offers.get(key)]
+        out += ["", f"{number} {role}", *_wrapped([_entry(key, table.offers.get(key)) for key in changed])]
+        kips = dict.fromkeys(table.reasons.values())
+        for kip in kips:
+            names = [facts.api_name(key) for key, why in table.reasons.items() if why == kip and key >= 0]
+            out.append(f"  why {kip}{' ' if names else ''}{', '.join(names)}")
+        previous[role] = table.offers
+    return "\n".join(out) + "\n"
+
+
+def _entry(key: int, offer: Offer | None) -> str:
+    if offer is None:
+        return f"{facts.api_name(key)} gone"
+    low = f"{offer.low}/{offer.served_from}" if offer.low != offer.served_from else str(offer.low)
+    high = f"-{offer.high}" if offer.high != offer.served_from else ""
+    return f"{facts.api_name(key)}{'?' * offer.optional} {low}{high}"
+
+
+def _wrapped(entries: list[str]) -> list[str]:
+    lines: list[str] = []
+    for i, entry in enumerate(entries):
+        word = entry + ("," if i + 1 < len(entries) else "")
+        if lines and len(lines[-1]) + 1 + len(word) <= _WIDTH:
+            lines[-1] += " " + word
+        else:
+            lines.append("  " + word)
+    return lines

@@ -1,0 +1,184 @@
+"""Drafts: message layouts that were proposed and never shipped so, read and written only when asked for by name.
+
+A name is the proposal and the message, ``"kip-35.Metadata"``; the files lie in ``schema/definitions/drafts/``. Nothing else in
+the decoder knows of them: a draft may have the api key and version of something that did ship with other bytes.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+from ..codec.encode import encode_struct, values_from
+from ..codec.message import Message, steps
+from ..codec.plan import FieldPlan, Plan, StructPlan, compile_plan
+from ..codec.walk import Span, Walker
+from ..wire.errors import EncodeError, TrailingBytes, UnknownApi, UnknownVersion
+from . import facts
+from .notation import Definition, parse
+
+# These write an optional value as KIP-4's MaybeOf does, whatever its type: one byte, 0 for absent, then the value.
+MAYBE_OF = frozenset({"kip-4"})
+
+
+@cache
+def _definitions() -> dict[str, dict[str, Definition]]:
+    """Name -> kind -> definition."""
+    found: dict[str, dict[str, Definition]] = {}
+    folder = facts.schema_folder() / "drafts"
+    for entry in sorted(folder.iterdir(), key=lambda e: e.name):
+        if not entry.name.endswith(".kafka"):
+            continue
+        for definition in parse(entry.read_text("utf-8"), entry.name):
+            message = definition.name.removesuffix("Request").removesuffix("Response")
+            name = f"{entry.name.removesuffix('.kafka')}.{message}"
+            found.setdefault(name, {})[definition.kind] = definition
+    return found
+
+
+def names() -> list[str]:
+    """Every draft's name, such as ``"kip-4.DescribeTopic"``, in order."""
+    return sorted(_definitions())
+
+
+def definition(name: str, kind: str) -> Definition:
+    """The schema of a draft's ``"request"`` or ``"response"``; UnknownApi if there is none."""
+    kinds = _definitions().get(name)
+    if kinds is None:
+        near = difflib.get_close_matches(name, names(), 1, 0.5)
+        raise UnknownApi(f"no draft is named {name!r}" + (f", did you mean {near[0]!r}?" if near else ""), path="draft")
+    if kind not in kinds:
+        raise UnknownApi(f"the draft has no {kind}, only {', '.join(kinds)}", api=name, path="draft")
+    return kinds[kind]
+
+
+@cache
+def _plan(name: str, kind: str, version: int) -> Plan:
+    of = definition(name, kind)
+    if version not in of.versions:
+        raise UnknownVersion(f"version {version} is not known, only {of.versions}", api=name, version=version)
+    return compile_plan(of, version, -1 if of.key is None else of.key)
+
+
+def decode(name: str, kind: str, version: int, data: bytes) -> Message:
+    """A draft's body (no header) from its bytes; DecodeError with path, offset and what was read before."""
+    plan, data = _plan(name, kind, version), bytes(data)
+    walker = _walker(name, plan, data)
+    walker.run()
+    end = walker.position
+    message = DraftMessage(name, plan, _values(plan.root, walker.tree), data, data[end:])
+    if end != len(data):
+        raise TrailingBytes(
+            f"{len(data) - end} bytes left over",
+            api=name,
+            version=version,
+            path="(behind the message)",
+            offset=end,
+            partial=message.to_dict(),
+            message=message,
+        )
+    return message
+
+
+def encode(name: str, kind: str, version: int, fields: Mapping[str, Any]) -> bytes:
+    """A draft's body (no header) from a dict with snake_case names; EncodeError names the path."""
+    plan = _plan(name, kind, version)
+    return _bytes(name, plan, values_from(plan.root, fields))
+
+
+class DraftMessage(Message):
+    """A message of a draft: like any other, but edited and mapped by its own rule for optional values."""
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: str, plan: Plan, values: tuple[Any, ...], data: bytes, trailing: bytes = b""):
+        super().__init__(plan, values, data, trailing=trailing)
+        self.name = name
+
+    def replace(self, edits: Mapping[str, Any]) -> Message:
+        """A message with the fields at these paths changed; EncodeError names a path that cannot be set."""
+        fields = self.to_dict()
+        for path, new in edits.items():
+            *way, last = steps(path)
+            at: Any = fields
+            try:
+                for step in way:
+                    at = at[step]
+                at[last]  # only what is there can be replaced
+                at[last] = new
+            except (KeyError, IndexError, TypeError):
+                raise EncodeError("no such field in this message", path) from None
+        values = values_from(self.plan.root, fields)
+        return DraftMessage(
+            self.name, self.plan, values, _bytes(self.name, self.plan, values) + self.trailing, self.trailing
+        )
+
+    def map(self) -> list[Span]:
+        """Every field's ``(path, start, end)``; an optional field's span begins with its byte of presence."""
+        walker = _walker(self.name, self.plan, self.frame)
+        walker.run()
+        return sorted(walker.spans, key=lambda s: (s.start, -s.end))
+
+
+def _maybe_of(name: str) -> bool:
+    return name.split(".")[0] in MAYBE_OF
+
+
+def _walker(name: str, plan: Plan, data: bytes) -> Walker:
+    return _MaybeWalker(plan, data) if _maybe_of(name) else Walker(plan, data)
+
+
+class _MaybeWalker(Walker):
+    """Reads a nullable field as MaybeOf."""
+
+    def _field(self, field: FieldPlan, path: str) -> Any:
+        if not field.nullable:
+            return super()._field(field, path)
+        start, known = self.position, len(self.spans)
+        present = self._take(1, path)[0]
+        value = super()._field(replace(field, nullable=False), path) if present else None
+        # One span for the field as a whole: the value's own, which starts behind the byte of presence, gives way.
+        self.spans[known:] = [span for span in self.spans[known:] if span.path != path]
+        self.spans.append(Span(path, start, self.position))
+        return value
+
+
+def _values(plan: StructPlan, tree: Mapping[str, Any]) -> tuple[Any, ...]:
+    """The tree that a walker read, in plan order."""
+    return tuple(_value(field, tree[field.name]) for field in plan.fields)
+
+
+def _value(field: FieldPlan, value: Any) -> Any:
+    if isinstance(value, list):
+        return tuple(_values(field.struct, item) if field.struct else item for item in value)
+    return _values(field.struct, value) if field.struct and value is not None else value
+
+
+def _bytes(name: str, plan: Plan, values: tuple[Any, ...]) -> bytes:
+    out = bytearray()
+    if _maybe_of(name):
+        _write(plan.root, values, out, "")
+    else:
+        encode_struct(plan.root, values, out)
+    return bytes(out)
+
+
+def _write(plan: StructPlan, values: tuple[Any, ...], out: bytearray, path: str) -> None:
+    """Like `encode_struct`, with MaybeOf for nullable fields."""
+    for field, value in zip(plan.fields, values, strict=True):
+        where = f"{path}.{field.name}" if path else field.name
+        if field.nullable:
+            out.append(value is not None)
+            if value is None:
+                continue
+        if field.struct and field.array:
+            out += len(value).to_bytes(4, "big")
+            for i, item in enumerate(value):
+                _write(field.struct, item, out, f"{where}[{i}]")
+        elif field.struct:
+            _write(field.struct, value, out, where)
+        else:
+            encode_struct(StructPlan(plan.name, False, (field,), 1), (value,), out, path)

@@ -1,0 +1,103 @@
+"""Where a response states an error: a fact about the API and the error (``schema/definitions/error_places.txt``).
+
+`of(api_key, api_version, error_code)` answers it for one version; Kafka's `getErrorResponse` and real brokers are the judges
+(tests/real/test_error_answers.py, tests/real/test_error_places.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from typing import NamedTuple
+
+from ..codec.message import is_error_code
+from ..codec.plan import FieldPlan, StructPlan, plan
+from . import facts
+
+RESPONSE, EVERYWHERE = "response", "everywhere"
+"""Words of the table that name no array."""
+
+
+class Place(NamedTuple):
+    """Where an error stands in the responses of one version.
+
+    `arrays`: the arrays in whose entries it stands; empty: in the response itself. `field`: of an entry; empty: its first error
+    code. `whole`: it is about the whole request. `parts`: it is repeated in the outermost parts that have an error code; `alone`: it
+    never is, and there is no session any more.
+    """
+
+    arrays: frozenset[str] = frozenset()
+    field: str = ""
+    whole: bool = False
+    parts: bool = False
+    alone: bool = False
+
+
+class _Table(NamedTuple):
+    places: dict[tuple[int, int], str]
+    """By api key and error code: the table's word for the place."""
+    everywhere: dict[int, tuple[int, int]]
+    """By api key: the versions at which errors of the whole are repeated."""
+
+
+@cache
+def _table() -> _Table:
+    found = _Table({}, {})
+    for line in facts.schema_folder().joinpath("error_places.txt").read_text("utf-8").splitlines():
+        words = line.split("#", 1)[0].split()
+        for name in words[0].split(",") if words else ():
+            key = facts.api_key(name)
+            if words[1] == EVERYWHERE:
+                low, _, high = (words[2] if len(words) > 2 else "0-32767").partition("-")
+                found.everywhere[key] = int(low), int(high)
+                continue
+            for error in words[2:]:
+                if found.places.setdefault((key, facts.error_code(error)), words[1]) != words[1]:
+                    raise ValueError(f"error_places.txt: {name} states {error} at two places")
+    return found
+
+
+def error_field(struct: StructPlan) -> FieldPlan | None:
+    """The field of a struct that says whether it failed."""
+    return next((field for field in struct.fields if is_error_code(field) and field.tag is None), None)
+
+
+def has_errors(struct: StructPlan) -> bool:
+    """Whether a struct, or one inside it, has an error code."""
+    return any(is_error_code(f) or (f.struct is not None and has_errors(f.struct)) for f in struct.fields)
+
+
+@cache
+def of(api_key: int, api_version: int, error_code: int) -> Place:
+    """Where the responses of an API at a version state an error."""
+    root = plan("response", api_key, api_version).root
+    word = _table().places.get((api_key, error_code), "")
+    own = error_field(root) is not None
+    name, _, field = word.partition(".")
+    if name and name != RESPONSE:
+        found = next((struct for array, struct in _arrays(root) if array == name), None)
+        if found is not None and (not field or any(each.name == field for each in found.fields)):
+            return Place(frozenset({name}), field)
+    if own:
+        low, high = _table().everywhere.get(api_key, (0, -1))
+        return Place(whole=True, parts=name != RESPONSE and low <= api_version <= high, alone=name == RESPONSE)
+    return Place(frozenset(_outermost(root)), whole=True)
+
+
+def _arrays(struct: StructPlan) -> Iterator[tuple[str, StructPlan]]:
+    """All arrays of structs inside a struct, by name."""
+    for field in struct.fields:
+        if field.struct is not None:
+            if field.array:
+                yield field.name, field.struct
+            yield from _arrays(field.struct)
+
+
+def _outermost(struct: StructPlan) -> Iterator[str]:
+    """The arrays whose entries have an error code, and which lie in no entry that has one."""
+    for field in struct.fields:
+        if field.struct is not None and field.tag is None:
+            if field.array and error_field(field.struct) is not None:
+                yield field.name
+            else:
+                yield from _outermost(field.struct)

@@ -1,0 +1,131 @@
+"""The facts by name and number: which APIs, versions and error codes exist. All of it is read from ``definitions/``.
+
+Schema files are named ``NNN-Name.kafka`` (api key, API name), so that a key is found without reading every file;
+each file is parsed on first use.
+"""
+
+from __future__ import annotations
+
+import difflib
+from functools import cache
+from importlib import resources
+from importlib.resources.abc import Traversable
+from typing import NamedTuple
+
+from .notation import Definition, Versions, parse
+
+_SCHEMA = resources.files(f"{__package__}.definitions")
+
+
+class ErrorFact(NamedTuple):
+    """One of Kafka's error codes (``org.apache.kafka.common.protocol.Errors``)."""
+
+    code: int
+    name: str
+    retriable: bool
+
+
+class Api(NamedTuple):
+    """One API: its two definitions and the range of versions that the schema holds."""
+
+    key: int
+    name: str
+    request: Definition
+    response: Definition
+
+    @property
+    def versions(self) -> Versions:
+        return self.request.versions
+
+
+def schema_folder() -> Traversable:
+    """Where the schema files lie."""
+    return _SCHEMA
+
+
+@cache
+def _files() -> dict[int, str]:
+    names = [entry.name for entry in _SCHEMA.iterdir() if entry.name[:3].isdigit() and entry.name.endswith(".kafka")]
+    return {int(name[:3]): name for name in sorted(names)}
+
+
+@cache
+def _names() -> dict[str, int]:
+    return {name[4:].removesuffix(".kafka"): key for key, name in _files().items()}
+
+
+def api_keys() -> list[int]:
+    """All known api keys, ascending."""
+    return list(_files())
+
+
+def api_name(key: int) -> str:
+    """``"Metadata"`` for 3; ``"Api(1234)"`` for a key that no release has."""
+    name = _files().get(key)
+    return name[4:].removesuffix(".kafka") if name else f"Api({key})"
+
+
+def api_key(name: str) -> int:
+    """3 for ``"Metadata"`` (any case), KeyError with the nearest name otherwise."""
+    found = _names().get(name)
+    if found is None:
+        found = {n.lower(): k for n, k in _names().items()}.get(name.lower())
+    if found is None:
+        raise KeyError(_unknown("API", name, list(_names())))
+    return found
+
+
+@cache
+def api(key: int) -> Api:
+    """The definitions of an api key; KeyError if no release has it."""
+    name = _files()[key]
+    blocks = {d.kind: d for d in parse(_SCHEMA.joinpath(name).read_text("utf-8"), name)}
+    return Api(key, api_name(key), blocks["request"], blocks["response"])
+
+
+@cache
+def extra_files() -> tuple[str, ...]:
+    """The files of definitions that belong to no API, as `extra` takes them."""
+    embedded = (entry.name for entry in _SCHEMA.joinpath("embedded").iterdir())
+    names = sorted(name.removesuffix(".kafka") for name in embedded if name.endswith(".kafka"))
+    return ("headers", "data", *(f"embedded/{name}" for name in names))
+
+
+@cache
+def extra(file: str) -> dict[str, Definition]:
+    """Definitions that belong to no API, by name: file ``"headers"``, ``"data"``, ``"embedded/consumer_offsets"`` ..."""
+    name = f"{file}.kafka"
+    return {d.name: d for d in parse(_SCHEMA.joinpath(name).read_text("utf-8"), name)}
+
+
+@cache
+def errors() -> dict[int, ErrorFact]:
+    """Kafka's error table, by code."""
+    table = {}
+    for line in _SCHEMA.joinpath("errors.txt").read_text("utf-8").splitlines():
+        words = line.split("#", 1)[0].split()
+        if words:
+            table[int(words[0])] = ErrorFact(int(words[0]), words[1], "retriable" in words[2:])
+    return table
+
+
+def error_name(code: int) -> str:
+    """``"NOT_LEADER_OR_FOLLOWER"`` for 6; ``"ERROR(1234)"`` for a code that no release has."""
+    fact = errors().get(code)
+    return fact.name if fact else f"ERROR({code})"
+
+
+def error_code(name: str) -> int:
+    """6 for ``"NOT_LEADER_OR_FOLLOWER"`` (any case); KeyError with the nearest name otherwise."""
+    for fact in errors().values():
+        if fact.name == name.upper():
+            return fact.code
+    raise KeyError(_unknown("error", name.upper(), [f.name for f in errors().values()]))
+
+
+def _unknown(what: str, name: str, known: list[str]) -> str:
+    # Who knows a long name half writes its beginning: NOT_LEADR means NOT_LEADER_OR_FOLLOWER and not NOT_CONTROLLER.
+    begun = {each[: len(name)]: each for each in reversed(known)}
+    near = [begun[each] for each in difflib.get_close_matches(name, begun, 1, 0.8)]
+    near = near or difflib.get_close_matches(name, known, 1, 0.5)
+    return f"unknown {what} {name!r}" + (f", did you mean {near[0]}?" if near else "")

@@ -1,0 +1,112 @@
+"""Previews: layouts that a release spoke under an api version that came to mean other bytes.
+
+An API that was not finished, and had to be switched on, could still change without a new version. Bytes do not say
+which layout they have, so a preview is used only where the release is named; without one the final layout holds.
+The files in ``schema/definitions/previews/`` are overlays named after the releases: ``3.5-3.6.kafka`` holds for 3.5 and 3.6.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import NamedTuple
+
+from ..codec import codec
+from ..codec.message import Message
+from ..codec.plan import Plan, compile_plan
+from . import facts
+from .notation import Definition, parse
+
+Release = tuple[int, ...]
+
+_RELEASE = re.compile(r"[vV]?(\d+(?:\.\d+)*)(?:[-.][A-Za-z][\w.-]*)?")
+
+
+class Overlay(NamedTuple):
+    """One message whose layout differs: in the releases `first` to `last` (both included)."""
+
+    first: str
+    last: str
+    definition: Definition
+
+    def holds(self, release: Release) -> bool:
+        """Whether `release` is one of them; a patch release belongs to its minor one."""
+        first, last = parse_release(self.first), parse_release(self.last)
+        return release[: len(first)] >= first and release[: len(last)] <= last
+
+
+def parse_release(release: str) -> Release:
+    """``"3.6.1"`` -> (3, 6, 1); what follows, as in ``"3.9.0-rc3"`` or ``"3.6-kraft"``, does not count.
+
+    ValueError for what is no release.
+    """
+    match = _RELEASE.fullmatch(release.strip())
+    if match is None:
+        raise ValueError(f"{release!r} is no Kafka release, such as 3.6 or 0.8.2.2")
+    numbers = tuple(map(int, match[1].split(".")))
+    return numbers if len(numbers) > 1 else (*numbers, 0)
+
+
+@cache
+def every() -> tuple[Overlay, ...]:
+    """All overlays, oldest release first."""
+    found = []
+    for entry in facts.schema_folder().joinpath("previews").iterdir():
+        if entry.name.endswith(".kafka"):
+            first, _, last = entry.name.removesuffix(".kafka").partition("-")
+            found += [Overlay(first, last or first, d) for d in parse(entry.read_text("utf-8"), entry.name)]
+    return tuple(sorted(found, key=lambda o: (parse_release(o.first), o.definition.key or 0, o.definition.name)))
+
+
+def overlays(release: str) -> list[Overlay]:
+    """The overlays that hold in a release, such as ``"3.6"`` or ``"3.6.1"``; ValueError for what is no release."""
+    parsed = parse_release(release)
+    return [overlay for overlay in every() if overlay.holds(parsed)]
+
+
+@cache
+def plan(kind: str, api_key: int, api_version: int, release: str) -> Plan | None:
+    """The plan of ``"request"`` or ``"response"`` as a preview; None where the release had the final layout."""
+    for overlay in overlays(release):
+        of = overlay.definition
+        if (of.kind, of.key) == (kind, api_key) and api_version in of.versions:
+            return compile_plan(of, api_version, api_key)
+    return None
+
+
+def decode_body(kind: str, api_key: int, api_version: int, data: bytes, release: str | None = None) -> Message:
+    """A body without header, as `release` laid it out; like `decoder.decode_body` without one."""
+    of = None if release is None else plan(kind, api_key, api_version, release)
+    return codec.decode_body(kind, api_key, api_version, data) if of is None else codec.read_message(of, bytes(data), 0, {})
+
+
+def decode_request(frame: bytes, release: str | None = None) -> Message:
+    """A request from its frame, as `release` laid it out."""
+    frame = bytes(frame)
+    header, start = codec.decode_request_header(frame)
+    of = None
+    if release is not None:
+        of = plan("request", header["request_api_key"], header["request_api_version"], release)
+    return codec.decode_request(frame) if of is None else codec.read_message(of, frame, start, header)
+
+
+def decode_response(frame: bytes, *, api_key: int, api_version: int, release: str | None = None) -> Message:
+    """A response from its frame, as `release` laid it out."""
+    of = None if release is None else plan("response", api_key, api_version, release)
+    if of is None:
+        return codec.decode_response(frame, api_key=api_key, api_version=api_version)
+    frame = bytes(frame)
+    header, start = codec.read_header("ResponseHeader", of.header_version, frame)
+    return codec.read_message(of, frame, start, header)
+
+
+__all__ = [
+    "Overlay",
+    "decode_body",
+    "decode_request",
+    "decode_response",
+    "every",
+    "overlays",
+    "parse_release",
+    "plan",
+]

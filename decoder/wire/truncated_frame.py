@@ -1,0 +1,63 @@
+"""Frames of which only the beginning was kept (a snap length): what can be said of them."""
+
+from __future__ import annotations
+
+import re
+
+from ..codec.codec import decode_request_header, read_header
+from ..codec.plan import plan
+from ..codec.project import error_paths
+from ..codec.walk import Walker
+from .errors import DecodeError
+from .frame import Direction
+
+_INDEX = re.compile(r"\[\d+\]")
+
+
+class Cut(DecodeError):
+    """The frame was cut where it was captured. `path`, `offset` and `partial` say how far it can be read."""
+
+
+def cut_fault(direction: Direction, frame: bytes, api_key: int, api_version: int, missing: int) -> DecodeError:
+    """What can be read of a frame behind whose kept bytes `missing` more were: the fault's `partial`. Another fault than
+    `Cut` if its header, or its API, cannot be read."""
+    try:
+        walker, fault = _walked(direction, frame, api_key, api_version, missing)
+    except DecodeError as other:
+        return other
+    path, offset = (fault.path, fault.offset) if fault is not None else ("(behind the message)", walker.position)
+    text = f"cut at {len(frame)} of {len(frame) + missing} bytes"
+    return Cut(text, api=walker.plan.api, version=api_version, path=path, offset=offset, partial=walker.tree)
+
+
+def first_error_in(frame: bytes, api_key: int, api_version: int, missing: int) -> int:
+    """The first error code that is not 0 in the beginning of a response, shallow fields before deep ones; 0 if none is."""
+    try:
+        walker, _ = _walked(Direction.RESPONSE, frame, api_key, api_version, missing)
+    except DecodeError:
+        return 0
+    paths = error_paths(walker.plan)
+    codes: dict[str, int] = {}
+    for span in walker.spans:
+        path = _INDEX.sub("", span.path)
+        if path in paths and not codes.get(path):
+            codes[path] = int.from_bytes(frame[span.start : span.end], "big", signed=True)
+    return next((codes[path] for path in paths if codes.get(path)), 0)
+
+
+def _walked(
+    direction: Direction, frame: bytes, api_key: int, api_version: int, missing: int
+) -> tuple[Walker, DecodeError | None]:
+    """A walker that has read what there is, and where that ended; DecodeError if not even the header is there."""
+    if direction is Direction.REQUEST:
+        _, start = decode_request_header(frame)
+        of = plan("request", api_key, api_version)
+    else:
+        of = plan("response", api_key, api_version)
+        _, start = read_header("ResponseHeader", of.header_version, frame)
+    walker = Walker(of, frame, start, missing)
+    try:
+        walker.run()
+    except DecodeError as fault:
+        return walker, fault
+    return walker, None

@@ -1,0 +1,111 @@
+"""The optional accelerator of the relay (proxy/native): the ring, and moving bytes from socket to socket, in C."""
+
+from collections.abc import Callable
+from typing import Any
+
+from ...captures.native._native import Track
+from ...decoder.native._native import Reader
+
+class Queue:
+    """What waits for its response: see `proxy.relay.correlation.PlainQueue`."""
+
+    def append(self, entry: Any, /) -> None: ...
+    def append_kept(self, number: int, frame: bytes, time_ns: int, size: int, /) -> None: ...
+    def kept(self) -> tuple[bytes, int, int] | None: ...
+    def memory(self) -> int: ...
+    def appendleft(self, entry: Any, /) -> None: ...
+    def popleft(self) -> Any: ...
+    def clear(self) -> None: ...
+    def __len__(self) -> int: ...
+    def __getitem__(self, index: int, /) -> Any: ...
+
+def header_prefix(reader: Reader, header_version: int, request: bool, data: bytes | memoryview, /) -> bytes | None:
+    """As `header_prefix.HeaderPrefix`; `reader`: of `header_prefix.asked_paths`."""
+
+class RingPen:
+    """As `proxy.ring.PlainPen`: `map` with so many slots of 64 bytes at `slots_at`, and the data at `data_at`. `bells`: of the
+    readers, by their numbers."""
+
+    sequence: int
+    position: int
+    total: int
+    def __init__(
+        self, map: Any, slots_at: int, slots: int, data_at: int, data_size: int, bells: list[tuple[int, int]], /
+    ) -> None: ...
+    def has_room(self) -> bool: ...
+    def space(self, size: int = 262144, /) -> tuple[int, int]: ...
+    def take(
+        self, kind: int, connection: int, direction: int, time_ns: int, length: int, first: int, stream: int, /
+    ) -> None: ...
+    def ring_bells(self) -> None: ...
+    def snapshot_wanted(self) -> bool: ...
+    def blocked(self, value: bool, /) -> None: ...
+
+class RingFeed:
+    """Takes chunks of a ring onto tracks, for `proxy.reading`. `reader`: its number; `bell`: the writer's."""
+
+    def __init__(
+        self, map: Any, area: memoryview, slots_at: int, slots: int, data_at: int, data_size: int, reader: int, bell: int, /
+    ) -> None: ...
+    def feed(
+        self,
+        cursor: int,
+        total: int,
+        streams: dict[int, Any],
+        tracks: dict[int, Track],
+        barred: set[int],
+        base: int,
+        stop: int,
+        most: int,
+        /,
+    ) -> tuple[
+        int, int, int, int, tuple[int, int], tuple[int, int, int, bytes | memoryview, int, Exception | None] | None
+    ]:
+        """(cursor, total, bytes lost, chunks, bytes of both directions, rest): what a track has left of the last chunk, as
+        (connection, direction, time_ns, data, position of its end, error). Then that chunk's end is not published."""
+
+class HalfConnectionFields:
+    """The fields of `proxy.relay.half_connection.PlainState`, with the same meaning."""
+
+class ConnectionFields:
+    """Attributes of `proxy.relay.connection.Connection` that the accelerator reads: inline, draining, number, answer_bytes, in_flight,
+    blinded, dialect, pass_cache, response."""
+
+class Mover:
+    """Moves the bytes of half-connections whose sockets are of the type `plain`; `fault(connection, error)` hears of exceptions.
+    `most`: bytes of a frame. `editor`: whose `asked` says what rules ask (`frame_editor.ScanRules`). `bulk`: an API-version bitmap of
+    responses that are followed to their end where they are large. See `proxy.relay.native`."""
+
+    def __init__(
+        self,
+        pen: RingPen,
+        data: memoryview,
+        fault: Callable[[Any, Exception], object],
+        plain: type,
+        lossless: bool,
+        switchable: bool,
+        most: int,
+        editor: Any = None,
+        bulk: bytes = b"",
+        /,
+    ) -> None: ...
+
+    share: int
+    """Bytes of requests that a connection may keep without being looked at (`Relay.crowded`)."""
+    clock: int
+    """Nanoseconds to add to the monotonic clock for the time of what comes."""
+    def pump(self, half: HalfConnectionFields, /) -> bool | None:
+        """As `HalfConnection.pump`; None: that has to go on, nothing is lost."""
+
+    def scan(self, half: HalfConnectionFields, offset: int, count: int, /) -> tuple[int, int, bool]:
+        """Of `count` bytes in the ring that were received and not sent yet: (place of the first frame or NONE, how many may pass as
+        they are, whether the rest waits for more of its frame; otherwise it is for `filter_frames`)."""
+
+    def note(self, half: HalfConnectionFields, offset: int, count: int, /) -> int:
+        """Of bytes in the ring that have passed: the place of the first frame, or NONE."""
+
+    def turn(
+        self, epoll: int, seconds: float, ends: dict[int, tuple[Any, Any]], ready: list[Any], /
+    ) -> list[tuple[int, int]]:
+        """Wait and move until the time is up or there is something for others: events (file descriptor, bits), which
+        are given, or half-connections in `ready`. Those that are there go on at once; who has more is put there."""

@@ -1,0 +1,5 @@
+"""The optional accelerator of the relay (proxy/native), or None: see `decoder.accelerator`."""
+
+from ...decoder.native.accelerator import extension
+
+native = extension("proxy")

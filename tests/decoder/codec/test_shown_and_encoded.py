@@ -1,0 +1,114 @@
+"""What `decode --json --show-values` shows of a message is what `encode` makes the same bytes of, records included."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import random
+import zlib
+from pathlib import Path
+
+import pytest
+from barnabas import decoder
+from barnabas.captures import open_capture
+from barnabas.decoder import DecodeError, EncodeError
+from barnabas.decoder.codec.present import present
+from barnabas.decoder.records import Record
+from barnabas.decoder.records.codecs import GZIP, NONE
+from barnabas.decoder.records.write import encode_batch
+from barnabas.decoder.records.write_messages import encode_messages
+from barnabas.decoder.schema import facts
+from harness import commands
+
+CAPTURES = Path(__file__).parents[1] / "findings/captures"
+PRODUCE, FETCH = facts.api_key("Produce"), facts.api_key("Fetch")
+RECORDS = [Record(offset=n, timestamp=1_700_000_000_000 + n, key=b"k%d" % n, value=b"\x00\xff" * n) for n in range(4)]
+
+
+def areas() -> dict[str, bytes | None]:
+    batch, packed = encode_batch(RECORDS), encode_batch(RECORDS, codec=GZIP)
+    sets = [encode_messages(RECORDS, magic=magic, codec=codec) for magic in (0, 1) for codec in (NONE, GZIP)]
+    return {
+        "a batch": batch, "two, one compressed": batch + packed, "old formats": b"".join(sets), "nothing": b"", "null": None,
+        "cut": batch + packed[:-7], "wrong sum": batch[:17] + b"\0\0\0\0" + batch[21:], "garbage": random.Random(1).randbytes(80),
+        "wrong inside": packed[:61] + b"\xff" * 9 + packed[70:], "a few bytes behind": batch + b"\0\0\0",
+    }  # fmt: skip
+
+
+def again(kind: str, key: int, version: int, body: bytes, message: decoder.Message) -> bytes:
+    shown = json.loads(json.dumps(present(message, True, lambda topic_id: "t")))
+    return decoder.encode_body(kind, key, version, shown)
+
+
+@pytest.mark.parametrize("name", areas())
+@pytest.mark.parametrize("version", [3, 7, 12, 13])
+def test_produce_and_fetch(name: str, version: int) -> None:
+    area = areas()[name]
+    topic = {"topic_data": [{"partition_data": [{"index": 0, "records": area}]}], "acks": -1, "timeout_ms": 1}
+    answer = {"partition_index": 0, "error_code": 0, "high_watermark": 3, "records": area}
+    for kind, key, fields in (("request", PRODUCE, topic), ("response", FETCH, {"responses": [{"partitions": [answer]}]})):
+        body = decoder.encode_body(kind, key, version, fields)
+        message = decoder.decode_body(kind, key, version, body)
+        assert again(kind, key, version, body, message) == body
+
+
+@pytest.mark.parametrize("name", ["fetching-throttled-producer", "fetching-behind-a-transaction", "fetching-falls-behind"])
+def test_recordings(name: str) -> None:
+    with open_capture(CAPTURES / f"{name}.pcapng") as capture:
+        for exchange in capture.exchanges():
+            for kind, message in (("request", exchange.request_message), ("response", exchange.response_message)):
+                if message is None or message.trailing:
+                    continue
+                body = message.frame[message.body_start :]
+                assert again(kind, message.api_key, message.api_version, body, message) == body
+
+
+def test_by_the_commands(tmp_path: Path) -> None:
+    path = CAPTURES / "fetching-throttled-producer.pcapng"
+    done = commands.run("decode", path, "--json", "--show-values", "--filter", "api == Produce")
+    shown = json.loads(done.stdout.splitlines()[0])
+    fields = json.dumps(shown["request"])
+    made = commands.run("encode", fields, "--api", "Produce", "--version", str(shown["api_version"]), "--body")
+    assert made.returncode == 0, made.stderr
+    with open_capture(path) as capture:
+        exchange = next(e for e in capture.exchanges() if e.api == "Produce")
+    message = exchange.request_message
+    assert message is not None and bytes.fromhex(made.stdout) == message.frame[message.body_start :]
+
+
+def test_records_whose_values_were_not_shown_are_refused_with_what_to_do() -> None:
+    body = decoder.encode_body("request", PRODUCE, 7, {"topic_data": [{"name": "t", "partition_data": [{"records": encode_batch(RECORDS)}]}]})
+    shown = present(decoder.decode_body("request", PRODUCE, 7, body))
+    with pytest.raises(EncodeError, match="--show-values"):
+        decoder.encode_body("request", PRODUCE, 7, shown)
+    assert DecodeError is not EncodeError
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+@pytest.mark.parametrize("values", [True, False])
+def test_messages_that_were_compressed_twice_are_shown_and_said_to_be_refused(magic: int, values: bool) -> None:
+    twice = wrapped(encode_messages(RECORDS, magic=magic, codec=GZIP), magic)
+    body = decoder.encode_body("request", PRODUCE, 1, {"topic_data": [{"name": "t", "partition_data": [{"records": twice}]}]})
+    message = decoder.decode_body("request", PRODUCE, 1, body)
+    (entry,) = present(message, values)["topic_data"][0]["partition_data"][0]["records"]
+    assert "compressed twice" in entry["unreadable"]
+    (inner,) = entry["wrapped"]
+    assert inner["codec"] == "gzip" and [r["offset"] for r in inner["records"]] == [0, 1, 2, 3]
+    assert not values or inner["records"][2]["key"] == "k2"
+
+
+def wrapped(messages: bytes, magic: int) -> bytes:
+    """A message that holds others, whatever they are, compressed."""
+    out = bytearray(encode_messages([Record(offset=3, timestamp=1, key=None, value=gzip.compress(messages))], magic=magic))
+    out[17] |= GZIP
+    out[12:16] = zlib.crc32(out[16:]).to_bytes(4, "big")
+    return bytes(out)
+
+
+def test_a_bomb_of_wrappers_is_bounded() -> None:
+    level = encode_messages([Record(offset=0, timestamp=1, key=None, value=bytes(1 << 16))], magic=1)
+    for _ in range(3):
+        level = wrapped(level * 30, 1)
+    body = decoder.encode_body("request", PRODUCE, 1, {"topic_data": [{"name": "t", "partition_data": [{"records": level}]}]})
+    shown = json.dumps(present(decoder.decode_body("request", PRODUCE, 1, body)))
+    assert len(shown) < 1 << 17

@@ -1,0 +1,262 @@
+"""What is explained, against the schema, the releases and Kafka's own definitions; and the notation's strictness."""
+
+from __future__ import annotations
+
+import re
+import zipfile
+
+import pytest
+from barnabas.decoder.reference import explain, releases
+from barnabas.decoder.reference.explain import ApiText, ErrorText, KipText, SettingText, UnknownWord, find
+from barnabas.decoder.reference.explanations import texts
+from barnabas.decoder.reference.explanations.blocks import BlockError, Rule, parse
+from barnabas.decoder.schema import facts
+from barnabas.decoder.schema.notation import Versions
+from real.broker import jar_directory
+
+
+def test_the_texts_are_whole_and_every_reference_leads_somewhere():
+    explain.check()
+
+
+@pytest.mark.parametrize("code", facts.errors())
+def test_every_error_has_substance(code: int):
+    found = explain.error(code)
+    assert (found.code, found.name, found.retriable) == facts.errors()[code]
+    assert len(found.what) > 15 and found.what.endswith(".")
+    assert found.causes and found.do
+    assert found.every or found.apis
+    # A cause of one API is of one that can answer the error at all.
+    assert all(found.every or cause.api in found.apis for cause in found.causes if cause.api)
+
+
+@pytest.mark.parametrize("key", facts.api_keys())
+def test_every_api_has_substance(key: int):
+    found = explain.api(key)
+    known = facts.api(key)
+    assert (found.key, found.name) == (key, known.name)
+    assert len(found.purpose) > 15 and found.purpose.endswith(".")
+    assert [fact.version for fact in found.versions] == list(known.versions.every())
+    assert [f.name for f in found.request if f.depth == 0] == [explain.snake_case(f.name) for f in known.request.fields]
+
+
+def test_errors_are_of_apis_whose_responses_have_a_code():
+    for code in facts.errors():
+        for name in explain.error(code).apis:
+            response = explain.api(facts.api_key(name)).response
+            assert any(field.name.endswith("error_code") for field in response), (explain.error(code).name, name)
+
+
+@pytest.mark.real
+def test_errors_that_kafkas_definitions_name_are_named_here():
+    """Newer definitions list in comments what a response can hold; all of that must be known here."""
+    names = {fact.name for fact in facts.errors().values()}
+    (jar,) = jar_directory().glob("kafka-clients-*.jar")
+    checked = 0
+    with zipfile.ZipFile(jar) as archive:
+        for entry in archive.namelist():
+            match = re.fullmatch(r"common/message/(\w+)Response\.json", entry)
+            if not match:
+                continue
+            told = "\n".join(line for line in archive.read(entry).decode().splitlines() if "//" in line)
+            for name in set(re.findall(r"\b[A-Z]+(?:_[A-Z]+)+\b", told)) & names:
+                found = explain.error(facts.error_code(name))
+                assert found.every or match[1] in found.apis, (name, match[1])
+                checked += 1
+    assert checked > 100
+
+
+def test_kips():
+    found = [explain.kip(name) for name in explain.names() if name.startswith("KIP-")]
+    assert len(found) >= 60
+    numbers = [kip.number for kip in found]
+    assert numbers == sorted(numbers)
+    for kip in found:
+        assert kip.since in releases.releases() and kip.what.endswith(".") and kip.apis
+
+
+def test_kips_agree_with_the_releases():
+    """A version that a KIP brought is no older than the release before it: KIPs come in parts, but not backwards."""
+    order = releases.releases()
+    for name in ("KIP-35", "KIP-43", "KIP-152", "KIP-227", "KIP-320", "KIP-394", "KIP-511", "KIP-714", "KIP-951"):
+        kip = explain.kip(name)
+        for api, versions in kip.apis:
+            if versions:
+                since = releases.since(facts.api_key(api), Versions.parse(versions).low)
+                assert since is not None and order.index(since) == order.index(kip.since), (name, api)
+
+
+def test_what_kip_896_took_away_is_gone():
+    for api, versions in explain.kip("KIP-896").apis:
+        for version in Versions.parse(versions).every():
+            removal = releases.removed(facts.api_key(api), version)
+            assert removal is not None and (removal.release, removal.kip) == ("4.0", "KIP-896"), (api, version)
+
+
+@pytest.mark.parametrize(
+    ("word", "kind", "name"),
+    [
+        ("UNSUPPORTED_VERSION", ErrorText, "UNSUPPORTED_VERSION"),
+        ("unsupported_version", ErrorText, "UNSUPPORTED_VERSION"),
+        ("UnsupportedVersionException", ErrorText, "UNSUPPORTED_VERSION"),
+        ("NotLeaderForPartitionError", ErrorText, "NOT_LEADER_OR_FOLLOWER"),
+        ("RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART", ErrorText, "UNKNOWN_TOPIC_OR_PARTITION"),
+        ("-1", ErrorText, "UNKNOWN_SERVER_ERROR"),
+        ("fetch", ApiText, "Fetch"),
+        ("FetchRequest", ApiText, "Fetch"),
+        ("AlterIsr", ApiText, "AlterPartition"),
+        ("KIP-896", KipText, "KIP-896"),
+        ("kip 896", KipText, "KIP-896"),
+        ("848", KipText, "KIP-848"),
+        ("max.poll.interval.ms", SettingText, "max.poll.interval.ms"),
+        ("max_poll_interval_ms", SettingText, "max.poll.interval.ms"),
+    ],
+)
+def test_one_meaning(word: str, kind: type, name: str):
+    (found,) = find(word)
+    assert isinstance(found, kind) and found.name == name
+
+
+@pytest.mark.parametrize(("word", "names"), [("35", ["UNSUPPORTED_VERSION", "DescribeLogDirs"]), ("1", ["OFFSET_OUT_OF_RANGE", "Fetch"])])  # fmt: skip
+def test_two_meanings(word: str, names: list[str]):
+    assert [each.name for each in find(word)] == names
+
+
+@pytest.mark.parametrize(
+    ("word", "near"),
+    [
+        ("UNSUPORTED_VERSION", "UNSUPPORTED_VERSION"),
+        ("NOT_LEDER", "NOT_LEADER_OR_FOLLOWER"),
+        ("Metadta", "Metadata"),
+        ("leader", "LEADER_NOT_AVAILABLE"),
+        ("max.poll", "max.poll.interval.ms"),
+        ("xyzzy", None),
+        ("9999", None),
+        ("", None),
+    ],
+)
+def test_unknown_words(word: str, near: str | None):
+    with pytest.raises(UnknownWord) as raised:
+        find(word)
+    assert (near in raised.value.near) if near else raised.value.near == ()
+
+
+def test_facts_of_an_error():
+    found = explain.error(35)
+    assert found.every and not found.retriable and "KIP-896" in found.kips
+    assert any(cause.api == "ApiVersions" and "version 0" in cause.text for cause in found.causes)
+    assert explain.error(79).apis == ("JoinGroup",)
+    assert "Produce" in explain.error(19).apis and "Fetch" not in explain.error(19).apis
+    # sets of APIs
+    assert {"JoinGroup", "ConsumerGroupHeartbeat", "EndTxn", "FindCoordinator"} <= set(explain.error(16).apis)
+
+
+def test_facts_of_an_api():
+    fetch = explain.api(1)
+    assert "max_wait_ms" in fetch.waits and fetch.senders == ("clients", "brokers", "controllers")
+    assert (fetch.versions[0].since, fetch.versions[0].removed) == ("0.8.0", "4.0")
+    assert (fetch.versions[13].since, fetch.versions[13].removed) == ("3.1", None)
+    assert "FETCH_SESSION_ID_NOT_FOUND" in fetch.errors and "MEMBER_ID_REQUIRED" not in fetch.errors
+    assert "KIP-227" in fetch.kips
+    topic = next(field for field in fetch.request if field.name == "topic_id")
+    assert (topic.type, topic.versions, topic.depth) == ("uuid", "13+", 1)
+    held = {explain.api(key).name for key in facts.api_keys() if explain.api(key).waits}
+    assert {"Fetch", "JoinGroup", "SyncGroup", "Produce", "ShareFetch"} <= held and "Metadata" not in held
+
+
+RULES = {"what": Rule(needed=True), "do": Rule(many=True), "cause": Rule(many=True, argument="may"), "value": Rule(many=True, argument="must")}  # fmt: skip
+
+
+def test_a_block():
+    (block,) = parse("# why\n\nNAME\n  what: one\n    and more\n  cause Fetch: a\n  cause: b\n  do: x, y\n", "f", RULES)
+    assert (block.name, block.line, block.text("what")) == ("NAME", 3, "one and more")
+    assert [(entry.argument, entry.text, entry.line) for entry in block.all("cause")] == [
+        ("Fetch", "a", 6),
+        (None, "b", 7),
+    ]
+    assert block.words("do") == ["x", "y"] and block.text("value") == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "column", "words"),
+    [
+        ("  what: x\n", 1, 1, "outside of a block"),
+        ("A\n  what: x\nB\n  what: x\n", 3, 1, "blank line is missing"),
+        ("A\n  what: x\n\nA\n  what: x\n", 4, 1, "in line 1 already"),
+        ("A\n  do: x\n", 1, 1, "A has no what"),
+        ("A\n  what: x\n  what: y\n", 3, 3, "what twice"),
+        ("A\n  what: x\n  who: y\n", 3, 3, "no field who"),
+        ("A\n  what\n", 2, 3, "not a field"),
+        ("A\n   what: x\n", 2, 3, "not a field"),
+        ("A\n  what:\n", 2, 3, "no text"),
+        ("A\n    what: x\n", 2, 5, "nothing has begun"),
+        ("A\n  what Fetch: x\n", 2, 8, "takes no argument"),
+        ("A\n  what: x\n  value: y\n", 3, 8, "needs an argument"),
+        ("A \n  what: x\n", 1, 2, "blanks at the line's end"),
+        ("A\n\twhat: x\n", 2, 9, "a tab"),
+        ("A B\n  what: x\n", 1, 1, "no name of a block"),
+    ],
+)
+def test_faults_have_a_place(text: str, line: int, column: int, words: str):
+    with pytest.raises(BlockError, match=re.escape(words)) as raised:
+        parse(text, "f.txt", RULES)
+    assert (raised.value.line, raised.value.column) == (line, column)
+    assert str(raised.value).startswith(f"f.txt:{line}:{column}: ")
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "words"),
+    [
+        ("errors", "NOT_COORDINATOR\n", "NO_COORDINATOR\n", "there is no error NO_COORDINATOR"),
+        (
+            "errors",
+            "  apis: JoinGroup\n  cause: every new",
+            "  apis: JoinGruop\n  cause: every new",
+            "no API JoinGruop",
+        ),
+        (
+            "errors",
+            "@share-state, FindCoordinator, ListGroups",
+            "@shared, FindCoordinator, ListGroups",
+            "no set @shared",
+        ),
+        ("errors", "cause Produce: with acks=all", "cause Product: with acks=all", "no API Product"),
+        ("apis", "ListGroups\n", "ListGroup\n", "there is no API ListGroup"),
+        ("kips", "apis: Vote 2\n", "apis: Vote 9\n", "Vote has versions 0-2, not 9"),
+        ("kips", "  since: 3.7\n", "  since: 3.77\n", "since names '3.77'"),
+        ("settings", "see: KIP-402\n", "see: KIP-4020\n", "see names 'KIP-4020'"),
+    ],
+)
+def test_references_are_checked(tmp_path, monkeypatch, name: str, old: str, new: str, words: str):
+    for file in texts._TEXTS.iterdir():
+        if file.name.endswith(".txt"):
+            text = file.read_text("utf-8")
+            if file.name == f"{name}.txt":
+                assert old in text
+                text = text.replace(old, new)
+            (tmp_path / file.name).write_text(text)
+    monkeypatch.setattr(texts, "_TEXTS", tmp_path)
+    caches = [
+        each
+        for module in (explain, texts)
+        for each in vars(module).values()
+        if hasattr(each, "cache_clear") and each.__module__ == module.__name__
+    ]
+    for each in caches:
+        each.cache_clear()
+    try:
+        with pytest.raises(BlockError, match=re.escape(words)) as raised:
+            explain.check()
+        assert raised.value.source == f"{name}.txt" and raised.value.line > 0
+    finally:
+        monkeypatch.undo()
+        for each in caches:
+            each.cache_clear()
+
+
+def test_numbers_in_fields_have_words():
+    assert explain.meaning("Produce", "acks", -1) == "(all in-sync replicas)"
+    assert explain.meaning("CreateAcls", "resource_type", 4) == "CLUSTER"
+    assert explain.meaning("DescribeConfigs", "resource_type", 4) == "BROKER"
+    assert explain.meaning("Fetch", "operation", 3) == explain.meaning("Fetch", "acks", "x") == ""
+    assert explain.meaning("ApiVersions", "api_key", 3) == "Metadata"

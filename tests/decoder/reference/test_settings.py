@@ -1,0 +1,34 @@
+"""Which settings are credentials, by their names and values."""
+
+from __future__ import annotations
+
+import pytest
+from barnabas.decoder.reference.settings import MOST_VALUE, known_in_clear, speaks_of_secrets
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["password=x", "my_password : x", '"secret"= x', "Server=db;Pwd=x", "AccountKey=x", "sas_token=x",
+     "jdbc:postgresql://me:x@db/y", "me:x@db:5432", "-----BEGIN PRIVATE KEY-----", "x" * (MOST_VALUE + 1)],
+)  # fmt: skip
+def test_values_that_hold_credentials(value: str) -> None:
+    assert speaks_of_secrets(value)
+
+
+@pytest.mark.parametrize(
+    "value", ["", "8640000123", "0:1,1:2", "broker-1:9092,broker-2:9092", "SASL_SSL:SASL_SSL", "http://host:80/path",
+              "delete", "TLSv1.3", "max tokens", "x" * MOST_VALUE],
+)  # fmt: skip
+def test_values_that_hold_none(value: str) -> None:
+    assert not speaks_of_secrets(value)
+
+
+@pytest.mark.parametrize(
+    ("name", "clear"),
+    [("log.retention.ms", True), ("retention.ms", True), ("listener.name.internal.ssl.client.auth", True),
+     ("listener.name.x.scram-sha-256.connections.max.reauth.ms", True), ("ssl.keystore.password", False),
+     ("sasl.jaas.config", False), ("listener.name.x.plain.sasl.jaas.config", False), ("ssl.truststore.certificates", False),
+     ("ldap.bind.pwd", False), ("vendor.setting", False), ("retention.ms" * 1000, False), ("", False)],
+)  # fmt: skip
+def test_names(name: str, clear: bool) -> None:
+    assert known_in_clear(name) is clear
