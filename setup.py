@@ -29,8 +29,8 @@ SHARED = {
     "decoder": (),
     "captures": (
         ("decoder/wire/frame.py", "MAX_FRAME"),
-        ("captures/packets.py", "MAX_LENGTH", "MAX_PAYLOAD", "FIN", "SYN", "RST", "PSH", "ACK"),
-        ("captures/index.py", "UNDECODED", "SURPLUS", "CUT"),
+        ("captures/pcap/packets.py", "MAX_LENGTH", "MAX_PAYLOAD", "FIN", "SYN", "RST", "PSH", "ACK"),
+        ("captures/recording/index.py", "UNDECODED", "SURPLUS", "CUT"),
     ),
     "proxy": (
         ("decoder/wire/acks.py", "ACKS_REACH"),

@@ -29,7 +29,7 @@ class ProxyConfig:
     upstream: (host, port) of a bootstrap broker; more_upstreams: the others, if there are several (`bootstrap`). listen: where clients connect; with port 0 every listener gets any
     free port, otherwise brokers get the ports that follow. record: directory for recordings, None to only count.
     recording: its segments, and how much of it is kept. flight: a flight recorder. snaplen: no more than so many bytes
-    of a frame are recorded (`captures.recorder`), and where much more follows nobody in here sees it.
+    of a frame are recorded (`captures.recording.recorder`), and where much more follows nobody in here sees it.
     lossless: the relay waits for the observer instead of dropping what it misses; one that reads nothing for lossless_seconds
     meanwhile is ended and replaced. probe: connect to the broker once
     at the start, to tell early when it cannot be reached. findings: tell what is wrong in the traffic, as it happens

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from ..captures import RECORD, Capture, Row
-from ..captures.index import STATE_MASK, STATES, Head, Index, IndexEncoder
+from ..captures.recording.index import STATE_MASK, STATES, Head, Index, IndexEncoder
 from ..decoder import Exchange, State
 from ..proxy.events import Address, show
 from ..proxy.feed.client import Batch, FeedError, FeedReader, Joined, Missed, Totals, subscribe

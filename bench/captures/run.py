@@ -20,7 +20,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from barnabas.captures.packets import build
+from barnabas.captures.pcap.packets import build
 from barnabas.decoder import encode_request, encode_response
 
 OPEN = """
@@ -40,8 +40,8 @@ print(len(capture.rows()), rows_first, first, whole, cpu, private / 1024)
 IMPORT = """
 import sys, time
 from pathlib import Path
-from barnabas.captures.importing import Importer
-from barnabas.captures.sources import Source
+from barnabas.captures.foreign.importing import Importer
+from barnabas.captures.pcap.sources import Source
 begun, cpu = time.perf_counter(), time.process_time()
 importer = Importer(Path(sys.argv[2]))
 importer.begin(Source(Path(sys.argv[1])))

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from barnabas import decoder
-from barnabas.captures.index import RECORD
+from barnabas.captures.recording.index import RECORD
 from barnabas.proxy import Proxy, ProxyConfig
 from barnabas.proxy.feed import layout as feed_layout
 from barnabas.proxy.feed.client import Batch, Joined, Missed, Totals, listen, subscribe

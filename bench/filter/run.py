@@ -24,8 +24,8 @@ from typing import Any
 
 from barnabas import decoder
 from barnabas.captures import Capture, Recorder, open_capture
-from barnabas.captures.index import HEADER, RECORD, IndexEncoder, IndexFiles, parse_head
-from barnabas.captures.selection import Selection
+from barnabas.captures.reading.selection import Selection
+from barnabas.captures.recording.index import HEADER, RECORD, IndexEncoder, IndexFiles, parse_head
 from barnabas.decoder.filter import compile
 
 GOAL_NUMPY_MS, GOAL_PYTHON_MS, GOAL_FIRST_MS = 50.0, 500.0, 50.0

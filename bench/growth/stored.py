@@ -19,7 +19,7 @@ PAYLOAD = 700
 OWN = """
 import json, sys, time
 from barnabas.captures import open_capture
-from barnabas.captures.selection import Selection
+from barnabas.captures.reading.selection import Selection
 from barnabas.decoder.filter import compile
 def private():
     return sum(int(line.split()[1]) for line in open("/proc/self/smaps_rollup") if line.startswith("Private_")) / 1024

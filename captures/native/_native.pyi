@@ -39,7 +39,7 @@ class Tape:
     def waiting(self, tracks: list[Track], /) -> bytes: ...
 
 class Track:
-    """One connection of a recording, taken without objects for its frames; see captures/tracks.py."""
+    """One connection of a recording, taken without objects for its frames; see captures/recording/native_recorder.py."""
 
     attached: int
     chunks: int

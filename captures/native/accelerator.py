@@ -1,4 +1,4 @@
-"""The optional accelerator of captures (captures/native), or None: see `decoder.accelerator`."""
+"""The optional accelerator of captures (captures/native), or None: see `decoder.native.accelerator`."""
 
 from ...decoder.native.accelerator import extension
 

@@ -1,5 +1,5 @@
 /* A frame in the fast way of a recording: read as far as the index needs, paired, and written as packets and as a
-   record: the bytes that captures/recorder.py, segment.py and index.py would write.
+   record: the bytes that captures/recording/recorder.py, segment.py and index.py would write.
    Invariants: a frame is taken whole (packets, record, queue) or not at all; a track's queue is in the order of requests. Memory: a
    `Waiting` owns its frame, which comes from its recorder context and goes back there. Errors: MemoryError, and what `names` raises;
    CARE and STOP set none. */
@@ -8,7 +8,7 @@
 #include "metadata_log.h"
 
 #define RECORD 64
-#define NO_RESPONSE 1 /* state of an index record, see captures/index.py */
+#define NO_RESPONSE 1 /* state of an index record, see captures/recording/index.py */
 
 /* --- the queue ------------------------------------------------------------------------------------------------ */
 

@@ -1,4 +1,4 @@
-/* From byte streams to index records: what captures/skimming.py does with ordinary frames. Whatever is rare is left
+/* From byte streams to index records: what captures/foreign/skim.py does with ordinary frames. Whatever is rare is left
    to the methods of the Python Skimmer, which shares the connections and the requests that wait with this one.
    Invariants: a frame is taken whole or not at all; requests that wait are Python objects, in a deque of their connection. Memory:
    Talk, Way and Asked are Python's own; nothing else is kept. Errors: what the owner raises, MemoryError. */
@@ -12,7 +12,7 @@ static PyTypeObject *Asked_type;
 static PyObject *append_name, *popleft_name;
 
 enum { SASL_HANDSHAKE = 17 };
-enum { PAIRED, NO_RESPONSE }; /* places in captures/index.py: STATES */
+enum { PAIRED, NO_RESPONSE }; /* places in captures/recording/index.py: STATES */
 
 /* ---- requests that wait */
 
@@ -227,7 +227,7 @@ static inline void little(uint8_t *p, uint64_t value, int size) {
         p[i] = (uint8_t)(value >> 8 * i);
 }
 
-/* RECORD of captures/index.py */
+/* RECORD of captures/recording/index.py */
 int record_add(PyObject *records, Talk *talk, Asked *asked, int state, long long time_ns, long long place, Py_ssize_t size,
                int error, int flags, long long client_id) {
     Py_ssize_t at = PyByteArray_GET_SIZE(records);

@@ -4,7 +4,7 @@
 
 #include "recording.h"
 
-/* One direction of a TCP connection, as captures/flows.py keeps it. */
+/* One direction of a TCP connection, as captures/pcap/flows.py keeps it. */
 typedef struct {
     PyObject_HEAD
     long long next; /* -1: not known */
@@ -14,7 +14,7 @@ typedef struct {
     PyObject *waiting, *way;
 } Side;
 
-/* The rest is of captures/skimming.py: a connection, one way of it, a request that waits. */
+/* The rest is of captures/foreign/skim.py: a connection, one way of it, a request that waits. */
 typedef struct {
     PyObject_HEAD
     long long number;

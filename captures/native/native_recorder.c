@@ -1,5 +1,5 @@
 /* One connection of a recording in the fast way: its bytes are cut into frames, and those go to exchange.c. Whatever is
-   not plain needs care and is left to captures/recorder.py, which does all of it; captures/tracks.py changes between
+   not plain needs care and is left to captures/recording/recorder.py, which does all of it; captures/recording/native_recorder.py changes between
    the two.
    Invariants: nothing is taken of a frame that is left (CARE) or that the segment has to be looked after for first (STOP); of a
    frame that is not all there, `held` has the beginning. Memory: a Track owns what is held and what waits, from its recorder context.
@@ -257,7 +257,7 @@ static PyObject *Track_lost(PyObject *self, PyObject *direction) {
     Py_RETURN_NONE;
 }
 
-/* --- to and from captures/recorder.py --------------------------------------------------------------------------- */
+/* --- to and from captures/recording/recorder.py --------------------------------------------------------------------------- */
 
 /* push(frame with its size bytes, time_ns, offset, flags, cut) -> whether a request that waits can be taken over */
 static PyObject *Track_push(PyObject *self, PyObject *const *a, Py_ssize_t given) {

@@ -1,4 +1,4 @@
-/* One packet of a recording as a pcapng block: what captures/packets.py and captures/pcapng.py do, in one go.
+/* One packet of a recording as a pcapng block: what captures/pcap/packets.py and captures/pcap/pcapng.py do, in one go.
    Invariants: `packet_put` writes exactly `packet_block` bytes. Memory: the caller's. Errors: TypeError, ValueError and MemoryError of
    `packet`; the others set none. */
 #include "recording.h"

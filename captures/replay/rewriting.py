@@ -1,7 +1,7 @@
 """Going over the fields of a message that have a role: to change them, to list them, or to pair two messages.
 
 A *scope* says where a field stands: the topic, partition, group, member, producer that the structs around it name.
-Values are in plan form (see `decoder.plan`). What is not changed stays the same object, so that `decoder.splice` keeps
+Values are in plan form (see `decoder.codec.plan`). What is not changed stays the same object, so that `decoder.codec.splice` keeps
 its bytes.
 """
 

@@ -99,7 +99,7 @@ _MOVING = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A field with a role. `path` is as `decoder.project` takes it: ``topics[*].partitions[*].base_offset``; an array
+    """A field with a role. `path` is as `decoder.codec.project` takes it: ``topics[*].partitions[*].base_offset``; an array
     of plain values has the role for its items and ends with ``[*]``. `steps` are the fields' positions in the plan's
     tuples. `volatile`: two answers that mean the same may differ here."""
 
@@ -131,7 +131,7 @@ class Branch:
 
 @cache
 def tree(kind: str, api_key: int, version: int) -> Tree:
-    """The roles of ``"request"`` or ``"response"`` at a version; UnknownApi or UnknownVersion as `decoder.plan`."""
+    """The roles of ``"request"`` or ``"response"`` at a version; UnknownApi or UnknownVersion as `decoder.codec.plan`."""
     of = plan(kind, api_key, version)
     secrets = credential_paths(Direction.REQUEST if kind == "request" else Direction.RESPONSE, api_key)
     hidden = frozenset(pattern.pattern.replace("\\[\\d+\\]", "[*]").replace("\\", "") for pattern in secrets)

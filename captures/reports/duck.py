@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Any
 
-from ..storage import Place, Remote, opened
+from ..reading.storage import Place, Remote, opened
 from ..tables.folder import Folder
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..storage import Place, text
+from ..reading.storage import Place, text
 from ..tables.folder import Folder
 from . import PipelineError
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .. import tables
-from ..storage import Place, Remote, StorageError, place, text
+from ..reading.storage import Place, Remote, StorageError, place, text
 from ..tables.folder import DEFAULT, Done, Folder, FolderError, todo
 from . import PipelineError
 from .connect import SCHEME
@@ -137,7 +137,7 @@ def run(
     dry: bool = False,
     wheel: Path | None = None,
 ) -> Outcome:
-    """Read the captures under `source` into the tables `names` of `output`; both may be URIs (`captures.storage`).
+    """Read the captures under `source` into the tables `names` of `output`; both may be URIs (`captures.reading.storage`).
 
     `progress` hears one line per step. `dry`: write nothing, and start nothing. `wheel`: of this package, for the executors of
     a cluster. Raises `PipelineError`; what can go wrong

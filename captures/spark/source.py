@@ -4,7 +4,7 @@
     spark.read.format("barnabas").option("table", "exchanges").option("columns", "api,latency_ns").load(path)
     spark.readStream.format("barnabas").option("table", "errors").load(path)
 
-Options: `path` (a folder or a file, also a URI as `captures.storage` reads it), `table` (default `exchanges`), `columns` (separated by commas, default all; Spark does
+Options: `path` (a folder or a file, also a URI as `captures.reading.storage` reads it), `table` (default `exchanges`), `columns` (separated by commas, default all; Spark does
 not prune the columns of a Python data source by itself), `filter` (docs/filter.md), `segments_per_batch` of a stream. One
 partition per file. Workers open the files themselves and hand Arrow batches over: no byte of a file goes through the JVM.
 
@@ -25,7 +25,7 @@ from pyspark.sql.types import StructType
 
 from ...decoder.filter import Filter, FilterError, compile
 from .. import tables
-from ..storage import Place, Remote, place
+from ..reading.storage import Place, Remote, place
 from ..tables.segments import fetched
 from . import offsets, pushdown
 

@@ -17,7 +17,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 from pyspark.sql.types import StructType
 
 from .. import tables
-from ..storage import Remote, place, text
+from ..reading.storage import Remote, place, text
 from ..tables.folder import Done, Folder, todo
 from .source import ReadMaxFiles, SupportsTriggerAvailableNow, ddl, rested
 

@@ -4,7 +4,7 @@
 plan is not of the usual form (names before what they name, nothing of it in tags). Why there is a second way: of a recording
 of 195 MB (40,000 exchanges, 20,000 batches with 700,000 records) `batches` takes 0.2 s of CPU this way and 4.8 s by the
 reference; all default tables of the pipeline take 5.1 s and 12.4 s.
-tests/captures/test_bulk_batches.py holds both to the same rows.
+tests/captures/tables/test_bulk_batches.py holds both to the same rows.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from ...decoder.native.accelerator import native as decoder_native
 from ...decoder.records import codecs
 from ...decoder.records.batch import CODEC_MASK, CONTROL, CRC_FROM, LOG_APPEND, TRANSACTIONAL
 from ...decoder.schema import facts
-from ..index import CARRIED, CHANGED, CUT, NOTED, Index
 from ..native.accelerator import native
-from ..packets import MAX_PAYLOAD
+from ..pcap.packets import MAX_PAYLOAD
+from ..recording.index import CARRIED, CHANGED, CUT, NOTED, Index
 from . import bodies
 from .arrow import numpy, pyarrow, schema_of
 from .body_tables import BATCHES, RECORD_API_KEYS, THROTTLE_TIME, THROTTLES, has_throttle_time

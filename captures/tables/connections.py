@@ -9,9 +9,9 @@ from ...decoder import Exchange, ExchangeDone, RequestSeen, State
 from ...decoder.connection.events import Closed, Happening, Missing, Opened, Stray
 from ...decoder.connection.peers import About
 from ...decoder.schema import facts
-from ..capture import Capture
-from ..index import CUT, STATE_MASK, STATES
-from ..segment_map import SegmentMap, Unlike
+from ..reading.capture import Capture
+from ..reading.segment_map import SegmentMap, Unlike
+from ..recording.index import CUT, STATE_MASK, STATES
 from .arrow import numpy
 from .columns import Column, Table
 

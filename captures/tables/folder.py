@@ -7,7 +7,7 @@ rows. A file is written under a hidden name beside the tables and put in its pla
 `segments` comes last, and says that all are there. So a reader never sees half a file or a row twice, whatever was killed,
 and the table `segments` is the list of what is done. `date` is the day (UTC) on which the file's first exchange began.
 
-In a store (`captures.storage`) a file is written on this machine, and put in its place as a whole.
+In a store (`captures.reading.storage`) a file is written on this machine, and put in its place as a whole.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..storage import Listed, Place, Remote, listed, opened, place, stamp, stamps
+from ..reading.storage import Listed, Place, Remote, listed, opened, place, stamp, stamps
 from .arrow import pyarrow, schema_of
 from .rows import TABLES, Options
 from .segments import LAYOUT, SEGMENTS, Segment, fetched

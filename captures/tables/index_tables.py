@@ -11,8 +11,8 @@ from typing import Any
 
 from ...decoder import State
 from ...decoder.schema import facts
-from ..capture import Row
-from ..index import CHANGED, LARGEST_SIZE, STATE_MASK, STATES, UNDECODED, Index
+from ..reading.capture import Row
+from ..recording.index import CHANGED, LARGEST_SIZE, STATE_MASK, STATES, UNDECODED, Index
 from .arrow import numpy, pyarrow, schema_of
 from .columns import KEY, NUMBER, Column, Table
 

@@ -16,9 +16,9 @@ from ...decoder import Exchange
 from ...decoder.codec.present import RECORD_APIS
 from ...decoder.filter import Filter, compile
 from ...decoder.values import SchemaSource
-from ..capture import Capture, Row
-from ..happenings import Happenings
-from ..selection import IndexColumns, Selection
+from ..reading.capture import Capture, Row
+from ..reading.events import Happenings
+from ..reading.selection import IndexColumns, Selection
 from .body_tables import (
     BATCHES,
     ERRORS,

@@ -1,6 +1,6 @@
 """The files of captures: found and named as units of work, fetched from stores, and their table `segments`.
 
-A unit of work is a closed segment of a recording, or a foreign capture. One in a store (`captures.storage`) is named by its
+A unit of work is a closed segment of a recording, or a foreign capture. One in a store (`captures.reading.storage`) is named by its
 first bytes and copied to this machine to be read: an index and what it points to are read here and there, which a store
 answers slowly.
 """
@@ -17,15 +17,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ...decoder.filter import Filter, Need
-from ..damage import Span, spans
-from ..index import CLOSED, HEADER, open_index, parse_head, paths
-from ..indexing import Identity, read_identity
-from ..pcapng import NotACapture
-from ..reader import SUFFIXES, CaptureFile
-from ..regular import open_file
-from ..selection import IndexColumns, has_numpy
-from ..sources import Source
-from ..storage import Place, Remote, listed, place
+from ..pcap.pcapng import NotACapture
+from ..pcap.regular_files import open_file
+from ..pcap.sources import Source
+from ..reading.damage import Span, spans
+from ..reading.reader import SUFFIXES, CaptureFile
+from ..reading.reindex import Identity, read_identity
+from ..reading.selection import IndexColumns, has_numpy
+from ..reading.storage import Place, Remote, listed, place
+from ..recording.index import CLOSED, HEADER, open_index, parse_head, paths
 from .columns import Column, Table
 
 LAYOUT = 1

@@ -5,7 +5,7 @@ The file is opened once. From there every table has one way to its rows, and a f
     exchanges, frames           index -> columns by NumPy (`index_tables`)
     batches, throttles          frames of a sound, closed segment -> rows by C (`bulk_batches`), else exchange by exchange
     errors, groups, records     exchange by exchange, only those that may have rows (`body_tables`)
-    connections                 index of a closed segment (`captures.segment_map`), else every packet
+    connections                 index of a closed segment (`captures.reading.segment_map`), else every packet
     versions                    index, and the requests by which clients ask for versions
     segments                    index and sync blocks (`segments`)
     findings, happenings        every packet (`happenings`)
@@ -30,15 +30,15 @@ from ...decoder.connection.peers import About
 from ...decoder.filter import Filter
 from ...decoder.findings import Inspector
 from ...decoder.schema import facts
-from ..capture import Capture
-from ..damage import Span, spans
-from ..happenings import Happenings
-from ..index import CLOSED, CONTINUED
 from ..native.accelerator import native
-from ..pcapng import NotACapture
-from ..reader import CaptureFile
-from ..segment_map import SegmentMap
-from ..selection import Selection, naming_apis
+from ..pcap.pcapng import NotACapture
+from ..reading.capture import Capture
+from ..reading.damage import Span, spans
+from ..reading.events import Happenings
+from ..reading.reader import CaptureFile
+from ..reading.segment_map import SegmentMap
+from ..reading.selection import Selection, naming_apis
+from ..recording.index import CLOSED, CONTINUED
 from . import bodies, bulk_batches
 from .arrow import BATCH_ROWS, Batches, numpy, pyarrow
 from .body_tables import BATCHES, ERRORS, GROUP_APIS, GROUPS, RECORD_API_KEYS, RECORDS, THROTTLES

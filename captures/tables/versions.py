@@ -9,7 +9,7 @@ from ...decoder import Exchange, ExchangeDone, State
 from ...decoder.connection.events import Closed, Happening
 from ...decoder.connection.peers import About
 from ...decoder.schema import facts
-from ..index import STATE_MASK, STATES, Index
+from ..recording.index import STATE_MASK, STATES, Index
 from .arrow import numpy
 from .columns import Column, Table
 from .connections import Settling

@@ -45,9 +45,9 @@ class Need(StrEnum):
     INDEX = "index"
     """the index of a recording: nothing is decoded"""
     CONNECTION = "connection"
-    """what the connection has said about its ends (see `decoder.about`)"""
+    """what the connection has said about its ends (see `decoder.connection.peers`)"""
     NOTES = "notes"
-    """what rules have noted on the exchange (see `decoder.hit_notes`)"""
+    """what rules have noted on the exchange (see `decoder.connection.hit_notes`)"""
     REQUEST = "request"
     RESPONSE = "response"
 

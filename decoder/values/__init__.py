@@ -5,7 +5,7 @@
     files.add(read_schema("orders.avsc", data), topic="orders")
     view(record.value, registry=files, topic="orders")  # avro, decoded
 
-Schemas come from a `SchemaSource`: files (`SchemaFiles`), a schema registry (`captures.registry`), or both
+Schemas come from a `SchemaSource`: files (`SchemaFiles`), a schema registry (`captures.reading.schema_registry`), or both
 (`FirstOf`). Avro is read by fastavro and Protobuf by protobuf, which the extra ``barnabas[values]`` installs; without
 a schema neither is needed. Bytes in, facts out: `view` raises nothing for whatever stands in a record.
 """

@@ -1,7 +1,7 @@
 """The datagrams of the live feed: how they are laid out, and how they are read without trusting whoever sent them.
 
 docs/feed.md describes them field by field. All numbers are little-endian. Records are those of a recording's index
-(`captures.index.RECORD`), strings and connections the entries of its `.strings` file, as one stream of bytes per
+(`captures.recording.index.RECORD`), strings and connections the entries of its `.strings` file, as one stream of bytes per
 dictionary that is sent in pieces.
 """
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple
 
-from ...captures.index import RECORD
+from ...captures.recording.index import RECORD
 
 MAGIC = b"BRNF"
 VERSION = 1

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ...captures import Row
-from ...captures.index import (
+from ...captures.recording.index import (
     _CONNECTION,
     _CONNECTION_ENTRY,
     _ENTRY,

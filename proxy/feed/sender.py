@@ -16,7 +16,7 @@ from typing import Any
 
 import asyncio_dgram
 
-from ...captures.index import RECORD, STRINGS_HEADER, IndexEncoder
+from ...captures.recording.index import RECORD, STRINGS_HEADER, IndexEncoder
 from ...decoder import Exchange
 from . import layout
 from .layout import HEADER, LEASE_SECONDS, Header, Kind, Refusal, Totals

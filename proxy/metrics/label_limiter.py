@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from prometheus_client.core import CounterMetricFamily, Metric
 
-from ...captures.index import Record
+from ...captures.recording.index import Record
 from ...decoder import Exchange
 from ...decoder.codec.message import Message
 from ...decoder.filter.places import pairs_of

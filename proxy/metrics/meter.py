@@ -22,7 +22,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from ... import decoder
-from ...captures.index import RECORD, STATE_MASK, STATES, UNDECODED, Record
+from ...captures.recording.index import RECORD, STATE_MASK, STATES, UNDECODED, Record
 from ...decoder import Direction, Exchange, ExchangeDone, State
 from .. import events
 from ..clock import now_ns

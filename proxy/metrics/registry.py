@@ -24,7 +24,7 @@ from prometheus_client.core import (
 from prometheus_client.exposition import choose_encoder
 
 from ... import __version__
-from ...captures.index import STATE_MASK, STATES, UNDECODED, Record
+from ...captures.recording.index import STATE_MASK, STATES, UNDECODED, Record
 from ...decoder import Exchange, State
 from ...decoder.codec.plan import Plan
 from ...decoder.findings.waits import LONG_POLLS

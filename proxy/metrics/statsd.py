@@ -15,7 +15,7 @@ from typing import Any
 
 import asyncio_dgram
 
-from ...captures.index import STATE_MASK, STATES, Record
+from ...captures.recording.index import STATE_MASK, STATES, Record
 from ...decoder import State
 from ...decoder.schema import facts
 from .label_limiter import DIRECTIONS, OTHER, UNKNOWN, api_label

@@ -1,7 +1,7 @@
 """What an observer feeds when nothing is recorded: it counts exchanges and keeps nothing.
 
 With the accelerator the frames of a connection are counted without objects, by a `native.Track` that writes nothing; as in
-`captures.tracks`, a connection changes over between that and its decoder at any chunk.
+`captures.recording.native_recorder`, a connection changes over between that and its decoder at any chunk.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 from ... import decoder
 from ...captures.native.accelerator import native
-from ...captures.tracks import Patience, give_rests, hold_rests, shape
+from ...captures.recording.native_recorder import Patience, give_rests, hold_rests, shape
 from ...decoder import Direction, ExchangeDone
 from ..events import Address
 

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from ...captures import Recorder
-from ...captures.flight import Flight
-from ...captures.flight_note import Reason
+from ...captures.recording.flight_note import Reason
+from ...captures.recording.flight_recorder import Flight
 from .. import events
 from ..clock import now_ns
 from ..events import Address, Event, Recording, RecordingFailed

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from ...captures.retention import Removed, Retention
+from ...captures.recording.retention import Removed, Retention
 from ..events import Event, FlightShort, RemovalFailed, SegmentsRemoved
 from .retention import RecordingConfig
 

@@ -7,9 +7,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from ...captures.flight import Window
-from ...captures.recording import SEGMENT_BYTES, SEGMENT_SECONDS
-from ...captures.retention import Keep
+from ...captures.recording.flight_recorder import Window
+from ...captures.recording.recording import SEGMENT_BYTES, SEGMENT_SECONDS
+from ...captures.recording.retention import Keep
 
 LEAST_SEGMENT = 64 << 10
 """Smaller segments would be more of heads than of traffic."""

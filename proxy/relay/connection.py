@@ -111,7 +111,7 @@ class Connection(Link):
         """When to log in again (monotonic seconds; 0: never)."""
         self.ended_by = ""  # "client" or "broker": whose end was the first; or who else asked for it
         self.started = time.monotonic()
-        self.failed = ""  # how the broker was not reached: see `decoder.happening.IN_VAIN`
+        self.failed = ""  # how the broker was not reached: see `decoder.connection.events.IN_VAIN`
         self.tried: list[Address] | None = None
         """Of a connection to whichever bootstrap broker can be reached: those that cannot; None: it is for this broker alone."""
         self._addresses: list[SocketAddress] = []
@@ -271,7 +271,7 @@ class Connection(Link):
         return self.relay.bootstrap.next(self.tried)
 
     def give_up(self, failed: str) -> None:
-        """Nothing will flow: see `decoder.happening.IN_VAIN`."""
+        """Nothing will flow: see `decoder.connection.events.IN_VAIN`."""
         if self.state in _DECIDED:
             return
         # Observers hear of it as of a connection that the broker ended after the client's first words.

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 
-from ...captures.happenings import Happenings
+from ...captures.reading.events import Happenings
 from ...captures.replay.mapping import IdMapping, Names
 from ...captures.replay.policy import Policy
 from ...captures.replay.preparing import Preparer

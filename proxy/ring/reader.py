@@ -4,7 +4,7 @@
 reader goes on half a ring behind the head, asks the writer which connections are open, and each direction of a
 connection goes on at the first frame start it sees; a `Lost` with the exact number of bytes comes before it.
 
-Chunks that are plain data of a connection on a track (`captures.tracks`) need not become records: where the
+Chunks that are plain data of a connection on a track (`captures.recording.native_recorder`) need not become records: where the
 accelerator is, `read` lets it take them from the ring itself (`Straight`), and gives what is left.
 """
 

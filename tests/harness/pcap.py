@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from barnabas.captures.pcapng import CaptureReader
+from barnabas.captures.pcap.pcapng import CaptureReader
 
 
 def as_pcap(source: Path, target: Path) -> Path:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from barnabas.captures import open_capture
-from barnabas.captures.diffing import Kind, Level, Report, compare
+from barnabas.captures.diff import Kind, Level, Report, compare
 from barnabas.proxy import ProxyConfig
 from confluent_kafka import Consumer, Producer
 from harness.proxies import Proxy

@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 import struct
 
-from barnabas.captures import pcapng
-from barnabas.captures.packets import build
+from barnabas.captures.pcap import pcapng
+from barnabas.captures.pcap.packets import build
 from barnabas.decoder import encode_request, encode_response
 from harness.wire import with_size
 

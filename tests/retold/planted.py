@@ -9,7 +9,7 @@ from typing import Any
 
 from barnabas import decoder
 from barnabas.captures import Recorder
-from barnabas.captures.happenings import Happenings
+from barnabas.captures.reading.events import Happenings
 from barnabas.decoder import embedded
 from barnabas.decoder.connection.events import Happening
 from barnabas.decoder.records import Record, encode_batch, encode_messages

@@ -19,7 +19,8 @@ from pathlib import Path
 import crc32c
 import pytest
 from barnabas import decoder
-from barnabas.captures import NotACapture, Recorder, open_capture, sources, tables
+from barnabas.captures import NotACapture, Recorder, open_capture, tables
+from barnabas.captures.pcap import sources
 from barnabas.decoder.records import Record, encode_batch
 from harness.pcap import as_pcap
 from harness.waiting import PATIENCE
@@ -111,7 +112,7 @@ from barnabas.captures import open_capture
 from barnabas.captures.serving.requests import Later, Missed, Session
 from barnabas.captures.serving.engine import Engine
 from barnabas.decoder import DecodeError
-import barnabas.captures.exporting, pyarrow.parquet, numpy  # what libraries do when they are loaded is not the capture's
+import barnabas.captures.export, pyarrow.parquet, numpy  # what libraries do when they are loaded is not the capture's
 make_app()  # with the modules of all commands
 sys.addaudithook(hook)
 for words in json.loads(sys.argv[2]):

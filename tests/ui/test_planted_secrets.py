@@ -21,7 +21,7 @@ from typing import NamedTuple
 import pytest
 from barnabas import decoder
 from barnabas.captures import Recorder, open_capture, tables
-from barnabas.captures.exporting import NoProgram, case, dump, program
+from barnabas.captures.export import NoProgram, case, dump, program
 from barnabas.decoder.embedded import of
 from barnabas.ui.tui.fields import request_tree, response_tree
 from harness import commands

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from ...captures.exporting.text import json_visible
+from ...captures.export.text import json_visible
 from ...proxy.control import Control, ControlError
 from ...proxy.control.starting import ControlAccess, running
 from .. import times

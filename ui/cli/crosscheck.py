@@ -16,7 +16,7 @@ from .opening import open_or_fail
 from .progress import Progress
 
 if TYPE_CHECKING:
-    from ...captures.crosschecking import Checked, Difference
+    from ...captures.foreign.crosscheck import Checked, Difference
 
 _SHOWN = 3
 """Differences of one kind of message that are shown."""
@@ -34,8 +34,8 @@ def crosscheck(
     again by Kafka's definition of the message, and when that gives the very same bytes, Wireshark is. Needs tshark and
     barnabas[tshark]. The exit status is 1 if Barnabas is wrong somewhere.
     """
-    from ...captures.crosschecking import Crosscheck, Outcome
-    from ...captures.wireshark import WiresharkError
+    from ...captures.foreign.crosscheck import Crosscheck, Outcome
+    from ...captures.foreign.wireshark import WiresharkError
 
     found: dict[Outcome, dict[str, list[Checked]]] = {outcome: {} for outcome in Outcome}
     count: Counter[Outcome] = Counter()

@@ -60,8 +60,8 @@ def cut(
 
     What is given must all be so. barnabas merge puts parts together again.
     """
-    from ...captures.reshaping.cutting import Cut, Part
-    from ...captures.reshaping.writing import Writer
+    from ...captures.transform.cut import Cut, Part
+    from ...captures.transform.write import Writer
 
     wanted = compiled(filter_) if filter_ is not None else None
     if str(capture) == "-":

@@ -11,8 +11,8 @@ from typing import Annotated
 import typer
 
 from ...captures import Capture
-from ...captures.exporting.text import json_visible
-from ...captures.selection import Selection
+from ...captures.export.text import json_visible
+from ...captures.reading.selection import Selection
 from ...decoder import Exchange
 from ...decoder.codec.present import Presenter
 from .failure import Failure

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ...captures import NotACapture, open_capture
-from ...captures.diffing import Difference, Kind, Level, Report, compare
-from ...captures.exporting.text import json_visible
+from ...captures.diff import Difference, Kind, Level, Report, compare
+from ...captures.export.text import json_visible
 from ..tui.safe import visible
 from .diff_page import html
 from .failure import Failure, write_text

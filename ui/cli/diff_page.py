@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ...captures.diffing import Difference, Latency, Level, Report
+from ...captures.diff import Difference, Latency, Level, Report
 from .html_page import page, row, table, text
 
 

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ...captures.exporting.text import json_visible
+from ...captures.export.text import json_visible
 from ...decoder.reference import explain as texts
 from ...decoder.reference.explain import ApiText, ErrorText, Explanation, FieldFact, KipText, SettingText, VersionFact
 from ..tui.safe import visible

@@ -15,9 +15,9 @@ from typing import Annotated, Any, BinaryIO, cast
 import typer
 
 from ...captures import Capture, tables
-from ...captures.exporting import Format, NoProgram, ThereAlready, case, check, dump, program, write, written
-from ...captures.exporting.text import json_visible
-from ...captures.selection import Selection
+from ...captures.export import Format, NoProgram, ThereAlready, case, check, dump, program, write, written
+from ...captures.export.text import json_visible
+from ...captures.reading.selection import Selection
 from ...captures.tables.rows import EVERYTHING
 from ...decoder.filter import Filter
 from ...decoder.values import SchemaSource

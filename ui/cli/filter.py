@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from ...captures.exporting.text import json_visible
-from ...captures.selection import Selection
+from ...captures.export.text import json_visible
+from ...captures.reading.selection import Selection
 from ...decoder.filter import FIELDS, Filter, FilterError, Need, compile
 from ...decoder.schema import facts
 from ..times import zone

@@ -12,8 +12,8 @@ from typing import Annotated, Any
 
 import typer
 
-from ...captures.exporting.text import json_visible
-from ...captures.happenings import Happenings
+from ...captures.export.text import json_visible
+from ...captures.reading.events import Happenings
 from ...decoder import ExchangeDone
 from ...decoder.connection.events import Happening, Missing, Opened
 from ...decoder.findings import Finding, Inspector, Severity, detectors

@@ -10,7 +10,7 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
-from ...captures.exporting.text import json_visible
+from ...captures.export.text import json_visible
 from ...decoder import DecodeError, EncodeError, Message, TrailingBytes, encode_body, encode_request, encode_response
 from ...decoder.codec.message import jsonable
 from ...decoder.codec.present import Presenter

@@ -19,8 +19,8 @@ from .progress import Bar
 from .signals import stopping_on_signals
 
 if TYPE_CHECKING:
-    from ...captures.importing import Importer
-    from ...captures.sources import Source
+    from ...captures.foreign.importing import Importer
+    from ...captures.pcap.sources import Source
 
 
 def import_(
@@ -53,7 +53,7 @@ def import_(
     read so far. Other commands take such captures directly, too.
     """
     wanted = compiled(filter_) if filter_ is not None else None
-    from ...captures.importing import Importer
+    from ...captures.foreign.importing import Importer
 
     with _opened(captures, keylog) as sources:
         try:
@@ -93,9 +93,9 @@ def _read(importer: Importer, sources: list[Source]) -> None:
 @contextmanager
 def _opened(paths: list[Path], keylog: Path | None) -> Iterator[list[Source]]:
     """The files, oldest first, decrypted where that is asked for; Failure for one that is no capture."""
-    from ...captures.decrypting import DecryptionError, decrypted
-    from ...captures.indexing import first_time, read_identity
-    from ...captures.sources import Source
+    from ...captures.foreign.decrypt import DecryptionError, decrypted
+    from ...captures.pcap.sources import Source
+    from ...captures.reading.reindex import first_time, read_identity
 
     if keylog is not None and not keylog.is_file():
         raise Failure(f"{visible(str(keylog))} does not exist; clients write it when SSLKEYLOGFILE names a file")

@@ -17,7 +17,7 @@ from .opening import cannot_read
 from .progress import Progress
 
 if TYPE_CHECKING:
-    from ...captures.verifying import Verdict
+    from ...captures.reading.verify import Verdict
 
 
 def index(
@@ -31,7 +31,7 @@ def index(
     Damaged bytes are told with their places; everything around them can be read. Segments themselves are never
     changed. The exit status is 1 if something is wrong (with --check: also an index that could be made anew).
     """
-    from ...captures.verifying import files_of
+    from ...captures.reading.verify import files_of
 
     found: Counter[str] = Counter()
     wrong = False
@@ -56,7 +56,7 @@ def index(
 
 def _verdicts(files: list[Path], name: str, write: bool) -> Iterator[Verdict]:
     """What is found about each file; with a line on a terminal when it takes long."""
-    from ...captures.verifying import UNREADABLE, Verdict, verify
+    from ...captures.reading.verify import UNREADABLE, Verdict, verify
 
     total = sum(_size(path) for path in files)
     before = read = 0

@@ -37,8 +37,8 @@ def merge(
     Every connection stays one of its own. Where two captures hold one with the same two ends at the same time, the client
     of the second is shown as HOST#2, or after its capture's number.
     """
-    from ...captures.reshaping.merging import Merge, Source
-    from ...captures.reshaping.writing import Writer
+    from ...captures.transform.merge import Merge, Source
+    from ...captures.transform.write import Writer
 
     shifts = [_shift(text, captures) for text in shift or ()]
     sources = [Source(path, sum(by for of, by in shifts if of == path)) for path in captures]

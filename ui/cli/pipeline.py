@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from ...captures.exporting.text import json_visible
+from ...captures.export.text import json_visible
 from ..tui.safe import visible
 from .failure import Failure
 
@@ -135,7 +135,7 @@ def stream(
 
     Started again, it goes on where it was. Captures of other tools are read once they have rested for a minute.
     """
-    from ...captures import storage
+    from ...captures.reading import storage
     from ...captures.spark import PipelineError, pipeline
     from ...captures.tables import MissingLibrary
 

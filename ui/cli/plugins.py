@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from ...captures.exporting.text import json_visible
+from ...captures.export.text import json_visible
 from ...decoder.schema import facts
 from ...plugins.hooks import PluginError, installed, parse
 from ...plugins.hooks.plugin import OF_MESSAGES

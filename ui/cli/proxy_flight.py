@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from ...captures.recorder import LEAST_SNAPLEN, MOST_SNAPLEN
-from ...captures.retention import Keep
+from ...captures.recording.recorder import LEAST_SNAPLEN, MOST_SNAPLEN
+from ...captures.recording.retention import Keep
 from ...proxy.observers.retention import FlightConfig, RecordingConfig
 from . import amounts
 from .failure import Failure

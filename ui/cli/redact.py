@@ -16,9 +16,9 @@ from .progress import Bar
 from .reshaping import AsJson, Force, Output, Ports, making, origin, said, tell, warn
 
 if TYPE_CHECKING:
-    from ...captures.reshaping.redacting import Redaction
-    from ...captures.reshaping.verifying import Verdict
-    from ...captures.reshaping.writing import Writer
+    from ...captures.transform.redact import Redaction
+    from ...captures.transform.verify import Verdict
+    from ...captures.transform.write import Writer
 
 _LEFT_SHOWN = 5
 
@@ -62,9 +62,9 @@ def redact(
     Equal stays equal, sizes and CRCs stay valid, everything still decodes. What cannot be decoded is blanked. Passwords,
     tokens and other secrets of the protocol are masked always.
     """
-    from ...captures.reshaping.fields import Kind
-    from ...captures.reshaping.pseudonyms import Pseudonyms
-    from ...captures.reshaping.redacting import Redaction
+    from ...captures.transform.fields import Kind
+    from ...captures.transform.pseudonyms import Pseudonyms
+    from ...captures.transform.redact import Redaction
 
     asked = {
         "keys": keys, "values": values, "headers": headers, "topics": topics, "groups": groups,
@@ -98,8 +98,8 @@ def _salt(text: str | None, file: Path | None) -> bytes | None:
 def _redact(
     capture: Path, output: Path, place: Path, redaction: Redaction, verify: bool, ports: tuple[int, ...], as_json: bool
 ) -> None:
-    from ...captures.happenings import Happenings
-    from ...captures.reshaping.writing import Writer
+    from ...captures.reading.events import Happenings
+    from ...captures.transform.write import Writer
 
     with cannot_read(capture):
         told = Happenings(capture, ports)
@@ -135,7 +135,7 @@ def _redact(
 
 def _verified(place: Path, redaction: Redaction) -> Verdict:
     """Search what was written."""
-    from ...captures.reshaping.verifying import Verifier
+    from ...captures.transform.verify import Verifier
 
     pseudonyms = redaction.pseudonyms
     # Contents may go on elsewhere unless all that holds any is replaced.

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from ...captures import NotACapture
-from ...captures.exporting.text import json_visible
+from ...captures.export.text import json_visible
 from ...captures.replay.dry import plan_of
 from ...captures.replay.mapping import IdMapping, Names
 from ...captures.replay.policy import Policy
@@ -181,7 +181,7 @@ def replay(
 def _hand_over(found: Report, file: Path | None, as_json: bool) -> None:
     document = json_visible(json.dumps(found.to_dict(), ensure_ascii=False, default=str))
     if file is not None:
-        from ...captures.exporting import written
+        from ...captures.export import written
 
         try:
             with written(file, force=True) as out:

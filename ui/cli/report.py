@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ...captures.exporting.text import cell, json_visible
+from ...captures.export.text import cell, json_visible
 from ..tui.safe import visible
 from . import amounts
 from .failure import Failure
@@ -21,8 +21,8 @@ from .local import Local
 from .report_text import show
 
 if TYPE_CHECKING:
+    from ...captures.reading.storage import Place
     from ...captures.reports import Engine, Report
-    from ...captures.storage import Place
 
 
 class By(StrEnum):
@@ -64,10 +64,10 @@ def report(
 
     DuckDB and Spark compute the same SQL. Needs: pip install 'barnabas\\[report]'
     """
+    from ...captures.reading.storage import place
     from ...captures.reports import make
     from ...captures.reports.duck import MissingDuckDB
     from ...captures.spark import PipelineError
-    from ...captures.storage import place
     from ...captures.tables import MissingLibrary
     from ...captures.tables.folder import FolderError
 
@@ -151,7 +151,7 @@ def _csv(directory: Path, reports: list[Report]) -> None:
 def _write(path: Path, text: str, option: str) -> None:
     """Write a file for the user alone."""
     try:
-        from ...captures.exporting import written
+        from ...captures.export import written
 
         with written(path, force=True) as file:
             file.write(text.encode("utf-8", "replace"))

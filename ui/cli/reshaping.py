@@ -11,8 +11,8 @@ from typing import Annotated, Any
 
 import typer
 
-from ...captures.exporting.text import json_visible
-from ...captures.reshaping.writing import ORIGIN, Occupied, Writer, replacing
+from ...captures.export.text import json_visible
+from ...captures.transform.write import ORIGIN, Occupied, Writer, replacing
 from ..tui.safe import visible
 from .failure import Failure
 from .finding_lines import counted

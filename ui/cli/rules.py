@@ -11,7 +11,7 @@ import typer
 import yaml
 
 from ...captures import Capture
-from ...captures.exporting.text import json_visible
+from ...captures.export.text import json_visible
 from ...decoder import Exchange
 from ...decoder.connection.exchange import State
 from ...decoder.filter.errors import nearest

@@ -19,7 +19,7 @@ def schemas_of(files: list[str], registry: str | None) -> SchemaSource | None:
             known.add(read_schema(name, Path(name).read_bytes(), target.message), target.topic, target.is_key)
         if registry is None:
             return known
-        from ...captures.registry import Registry
+        from ...captures.reading.schema_registry import Registry
 
         return FirstOf(known, Registry(registry))
     except SchemaError as error:

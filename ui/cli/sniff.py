@@ -58,9 +58,9 @@ def sniff(
     """
     wanted = compiled(filter_) if filter_ is not None else None
     kept = keeping.recording_config(rotate_size, rotate_time, keep_size, keep_time)
-    from ...captures.importing import Importer
-    from ...captures.sniffing import SniffError, Tap
-    from ...captures.sniffing import sniff as record
+    from ...captures.foreign.importing import Importer
+    from ...captures.foreign.sniff import SniffError, Tap
+    from ...captures.foreign.sniff import sniff as record
     from ...proxy.observers.retainer import Retainer
 
     try:

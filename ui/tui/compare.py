@@ -9,7 +9,7 @@ from textual.binding import BindingType
 from textual.screen import Screen
 
 from ...captures import Capture, Row
-from ...captures.diffing.pairing import Pair, pairs
+from ...captures.diff.pairing import Pair, pairs
 from ..times import clock
 from .columns import Cell, api, client_name, duration, result
 from .keys import bar_words, bindings

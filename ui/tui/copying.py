@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...captures import Row
-from ...captures.exporting.hidden import masked
+from ...captures.export.hidden import masked
 from ...decoder import Direction, Exchange
 from ...decoder.wire.payload_bytes import payload_ranges
 from .columns import Column

@@ -15,7 +15,7 @@ from textual.containers import Container
 from textual.screen import Screen
 
 from ...captures import Capture, Row
-from ...captures.selection import select
+from ...captures.reading.selection import select
 from ...decoder import Exchange
 from ...decoder.filter import compile
 from ...decoder.reference import explain

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...captures import Capture, Row, open_capture
-from ...captures.exporting import Format, NoProgram, case, dump, program, write, written
-from ...captures.exporting.text import json_visible
+from ...captures.export import Format, NoProgram, case, dump, program, write, written
+from ...captures.export.text import json_visible
 from ...decoder import Exchange
 from ...decoder.filter import compile
 from ..times import zone
@@ -69,8 +69,8 @@ def forms(capture: Capture, row: Row, exchange: Exchange, values: bool, shown: s
 
 
 def _cut(source: Path, target: Path, numbers: tuple[int, int] | None = None, shown: str = "") -> str:
-    from ...captures.reshaping.cutting import Cut, Part
-    from ...captures.reshaping.writing import Writer, replacing
+    from ...captures.transform.cut import Cut, Part
+    from ...captures.transform.write import Writer, replacing
 
     if target.suffix != ".pcapng":
         raise ValueError("the name of a capture ends with .pcapng")

@@ -24,7 +24,7 @@ from .columns import Cell, api, client_name, duration, result, sizes
 from .safe import fit, visible
 
 if TYPE_CHECKING:
-    from ...captures.index import Index
+    from ...captures.recording.index import Index
 
 Find = Callable[[int, int], Iterable[int]]
 """The numbers of the wanted rows among rows start to stop, ascending."""
@@ -215,7 +215,7 @@ def sort(view: RowView, capture: Capture, by: tuple[str, bool] | None) -> None:
     if by is None:
         view.put(None)
         return
-    from ...captures.selection import has_numpy
+    from ...captures.reading.selection import has_numpy
 
     title, descending = by
     if not has_numpy():
@@ -251,7 +251,7 @@ def _keys(capture: Capture, title: str) -> Any:
 def _numbers(title: str, a: Any) -> Any:
     import numpy
 
-    from ...captures.index import STATE_MASK, UNDECODED
+    from ...captures.recording.index import STATE_MASK, UNDECODED
 
     wide = numpy.int64
     if title == "API":
@@ -272,7 +272,7 @@ def _state_ranks() -> Any:
     """States are ordered by their names."""
     import numpy
 
-    from ...captures.index import STATE_MASK, STATES
+    from ...captures.recording.index import STATE_MASK, STATES
 
     names = sorted(STATES)
     ranks: Any = numpy.zeros(STATE_MASK + 1, numpy.int64)
@@ -305,7 +305,7 @@ def _ranks(parts: list[tuple[list[str], Any]]) -> Any:
 
 def finder(capture: Capture, text: str) -> Find:
     """The rows that a filter selects. Raises `FilterError`."""
-    from ...captures.selection import Selection
+    from ...captures.reading.selection import Selection
     from ...decoder.filter import compile
 
     selection = Selection(capture, compile(text, zone=zone()))

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from time import perf_counter
 
 from ...captures import Capture, NotACapture
-from ...captures.happenings import Happenings
+from ...captures.reading.events import Happenings
 from ...decoder.connection.events import Closed, Happening, Opened
 from ...decoder.findings import Finding, Inspector, Scene, Severity
 from ...decoder.findings.groups import Groups

@@ -6,7 +6,7 @@ from array import array
 from time import perf_counter
 
 from ...captures import Capture
-from ...captures.index import RECORD, STATE_MASK, STATES, UNDECODED
+from ...captures.recording.index import RECORD, STATE_MASK, STATES, UNDECODED
 from ...decoder import State
 
 _CHUNK = 1024

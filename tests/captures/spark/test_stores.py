@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow
 import pytest
-from barnabas.captures import storage, tables
+from barnabas.captures import tables
+from barnabas.captures.reading import storage
 from barnabas.captures.reports import make
 from barnabas.captures.reports.duck import Duck
 from barnabas.captures.spark import PipelineError, pipeline

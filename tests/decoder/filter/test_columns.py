@@ -9,8 +9,8 @@ from zoneinfo import ZoneInfo
 
 import numpy
 import pytest
-from barnabas.captures.index import DTYPE, Head, Index, IndexEncoder
-from barnabas.captures.selection import IndexColumns
+from barnabas.captures.reading.selection import IndexColumns
+from barnabas.captures.recording.index import DTYPE, Head, Index, IndexEncoder
 from barnabas.decoder import Exchange
 from barnabas.decoder.connection.peers import About
 from barnabas.decoder.filter import compile

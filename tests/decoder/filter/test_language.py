@@ -306,8 +306,8 @@ def test_nothing_of_a_filter_is_executed(tmp_path: Path) -> None:
         "seen = []\n"
         "real = builtins.compile\n"
         "columns.compile = lambda source, *more: seen.append(source) or real(source, *more)\n"
-        "from barnabas.captures.index import Index, IndexEncoder, Head\n"
-        "from barnabas.captures.selection import IndexColumns\n"
+        "from barnabas.captures.recording.index import Index, IndexEncoder, Head\n"
+        "from barnabas.captures.reading.selection import IndexColumns\n"
         "index = Index.from_encoder(IndexEncoder(), Head(0, 0, '0' * 32, -1, -1, -1))\n"
         'text = \'client == "__import__(1)" and client ~ "evil_word" or corr == 77771 and addr == evil_host\'\n'
         "test = compile(text).columns(IndexColumns(index))\n"

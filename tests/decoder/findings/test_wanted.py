@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from barnabas.captures import Recorder
-from barnabas.captures.happenings import Happenings
+from barnabas.captures.reading.events import Happenings
 from barnabas.decoder import Exchange
 from barnabas.decoder.findings import Inspector, Link
 from barnabas.decoder.findings.detector import Listener

@@ -1,4 +1,4 @@
-"""The tables of the two protocol pages, error codes and api keys, against the texts and against `decoder.facts`.
+"""The tables of the two protocol pages, error codes and api keys, against the texts and against `decoder.schema.facts`.
 
 ``NNN-errors.txt`` and ``NNN-api-keys.txt`` hold a page's table; what differs from today's facts is listed here, code by
 code, with the reason.

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from barnabas import decoder
-from barnabas.captures.index import NOTED, RECORD, STRINGS_HEADER, IndexEncoder
+from barnabas.captures.recording.index import NOTED, RECORD, STRINGS_HEADER, IndexEncoder
 from barnabas.decoder import Exchange, State
 from barnabas.proxy.feed import layout as feed_layout
 from barnabas.proxy.feed import sender as feed

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from barnabas import decoder
 from barnabas.captures import Recorder, open_capture
-from barnabas.captures.index import RECORD
+from barnabas.captures.recording.index import RECORD
 from barnabas.decoder import State
 from barnabas.decoder.schema import facts
 from barnabas.proxy import Proxy, events

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from barnabas import decoder
 from barnabas.captures import open_capture
-from barnabas.captures.verifying import verify
+from barnabas.captures.reading.verify import verify
 from barnabas.plugins.rules import Rule
 from barnabas.proxy import Proxy
 from barnabas.proxy.events import ConnectionClosed, Counts

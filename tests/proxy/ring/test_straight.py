@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from barnabas.captures import open_capture, recording
+from barnabas.captures import open_capture
+from barnabas.captures.recording import recording
 from barnabas.proxy.native.accelerator import native
 from barnabas.proxy.observers import recordings
 from barnabas.proxy.observers.counting import Counting

@@ -26,7 +26,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from barnabas.captures import NotACapture, Recorder, open_capture
-from barnabas.captures.segment import check
+from barnabas.captures.recording.segment import check
 from barnabas.decoder import encode_request, encode_response
 from harness.waiting import until
 from harness.wire import with_size

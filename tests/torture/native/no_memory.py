@@ -19,15 +19,15 @@ from collections.abc import Callable
 from typing import Any
 
 from barnabas import decoder
-from barnabas.captures.foreign import _Taker
-from barnabas.captures.index import RECORD, IndexEncoder
+from barnabas.captures.foreign.frame_pieces import Pieces
+from barnabas.captures.foreign.index_builder import _Taker
+from barnabas.captures.foreign.scan import Scanner
+from barnabas.captures.foreign.skim import Skimmer
 from barnabas.captures.native.accelerator import native as recording
-from barnabas.captures.packets import ACK, SYN, build
-from barnabas.captures.pieces import Pieces
-from barnabas.captures.scanning import Scanner
-from barnabas.captures.skimming import Skimmer
+from barnabas.captures.pcap.packets import ACK, SYN, build
+from barnabas.captures.recording.index import RECORD, IndexEncoder
+from barnabas.captures.recording.native_recorder import shape
 from barnabas.captures.tables import bulk_batches
-from barnabas.captures.tracks import shape
 from barnabas.decoder import records
 from barnabas.decoder.codec.decode import description
 from barnabas.decoder.codec.plan import plan

@@ -26,7 +26,7 @@ from typing import Any
 from barnabas import decoder
 from barnabas.captures import NotACapture, open_capture
 from barnabas.captures.native.accelerator import native as recording
-from barnabas.captures.tracks import shape
+from barnabas.captures.recording.native_recorder import shape
 from barnabas.decoder import records
 from barnabas.decoder.codec.plan import plan
 from barnabas.decoder.codec.project import reader

@@ -8,7 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from barnabas.captures import open_capture, pcapng
+from barnabas.captures import open_capture
+from barnabas.captures.pcap import pcapng
 from harness import commands
 from retold.packets import as_pcap, as_pcapng, traffic
 

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 from barnabas.captures import open_capture, rebuild
-from barnabas.captures.exporting import NoProgram, case, program
-from barnabas.captures.index import HEADER, RECORD, paths
-from barnabas.captures.packets import build
+from barnabas.captures.export import NoProgram, case, program
+from barnabas.captures.pcap.packets import build
+from barnabas.captures.recording.index import HEADER, RECORD, paths
 from barnabas.captures.serving import Engine, Later, Missed, Session
 from barnabas.decoder import DecodeError
 from barnabas.proxy.serve import Served

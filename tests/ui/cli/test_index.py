@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 from barnabas.captures import open_capture
-from barnabas.captures.index import paths
-from barnabas.captures.verifying import verify
+from barnabas.captures.reading.verify import verify
+from barnabas.captures.recording.index import paths
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 import typer
-from barnabas.captures import index
+from barnabas.captures.recording import index
 from barnabas.ui.cli import COMMANDS
 from barnabas.ui.cli.command_line import make_app
 from barnabas.ui.cli.failure import Failure

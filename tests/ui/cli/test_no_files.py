@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from barnabas.captures.regular import NotAFile, open_file
+from barnabas.captures.pcap.regular_files import NotAFile, open_file
 from harness.commands import run as command
 
 READING = (

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from barnabas.captures import open_capture
-from barnabas.captures.reshaping.writing import Writer
+from barnabas.captures.transform.write import Writer
 from barnabas.decoder.connection.events import Happening
 from barnabas.ui.cli.failure import Failure
 from harness import commands

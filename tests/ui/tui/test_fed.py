@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 from barnabas import decoder
-from barnabas.captures.selection import select
+from barnabas.captures.reading.selection import select
 from barnabas.decoder import Exchange, State
 from barnabas.decoder.filter import compile
 from barnabas.proxy.feed.client import Batch, FeedReader

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from barnabas.captures import Capture, selection
+from barnabas.captures import Capture
+from barnabas.captures.reading import selection
 from barnabas.ui.tui.rows import SORTS, RowView, sort
 
 

@@ -10,7 +10,7 @@ from textual.binding import BindingType
 from textual.widget import Widget
 
 from ....captures import Row
-from ....captures.selection import select
+from ....captures.reading.selection import select
 from ....decoder import Exchange
 from ....decoder.filter import compile
 from ....decoder.findings import Finding

@@ -1,0 +1,225 @@
+"""The index of a foreign capture, made while it is read: rows are there as soon as their packets are.
+
+Nothing is written beside the capture. The index lives in an unnamed file in memory, which is read like that of a
+recording that is still being written: a thread may read packets while others look at the rows.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import threading
+import time
+from collections.abc import Collection
+
+from ..pcap.flows import Closed, Flow, Opened
+from ..pcap.packet_windows import WINDOW
+from ..pcap.packets import show_address
+from ..pcap.reassembly import KAFKA_PORTS, Reassembler
+from ..pcap.sources import Source
+from ..recording.index import HEADER, RECORD, Head, Index, IndexEncoder, Record
+from .frame_pieces import Pieces
+from .scan import Scanner
+from .skim import Skimmer
+from .talks import Talk, Way
+
+FIRST_SECONDS = 0.5
+_IDENTITY = "0" * 32
+_REQUEST_OFFSET = Record._fields.index("request_offset")
+
+
+def foreign_notes(reassembler: Reassembler, lost: int, unread: int, ports: Collection[int]) -> list[str]:
+    """What is to be said of a foreign capture: conversations that are not Kafka, bytes that are missing."""
+    notes = []
+    if reassembler.foreign:
+        told = ", ".join(map(str, ports))
+        tls = f"; {reassembler.tls} of them are TLS, which barnabas import --keylog decrypts" if reassembler.tls else ""
+        notes.append(f"{reassembler.foreign} TCP conversations are not Kafka (brokers' ports: {told}){tls}")
+    if lost:
+        notes.append(f"{lost} bytes of Kafka connections are not in the capture")
+    if unread:
+        notes.append(
+            f"{unread} bytes of Kafka connections belong to frames that began before the capture, or answer requests that are "
+            "not in it"
+        )
+    return notes
+
+
+def unread_notes(scanner: Scanner) -> list[str]:
+    """Which packets were passed over, though TCP may have been in them."""
+    notes = [f"{count} packets have link type {link}, which is not read" for link, count in scanner.unread.items()]
+    if scanner.fragments:
+        notes.append(f"{scanner.fragments} fragments of IP packets were not put together")
+    return notes
+
+
+class _Taker:
+    """Gives what the scanner finds to the skimmer and to the index."""
+
+    def __init__(self, encoder: IndexEncoder, skimmer: Skimmer) -> None:
+        self._encoder, self._skimmer = encoder, skimmer
+        self._talks: dict[int, Talk] = {}  # by the identity of their flow
+        self.data, self.cut, self.frames = skimmer.data, skimmer.cut, skimmer.frames
+
+    def opened(self, event: Opened) -> tuple[Way, Way]:
+        flow = event.flow
+        self._encoder.connection(flow.number, event.time_ns, show_address(flow.client), show_address(flow.broker))
+        talk = self._talks[id(flow)] = self._skimmer.open(flow.number)
+        return talk.ways
+
+    def gap(self, way: Way, size: int, unread: int) -> None:
+        self._skimmer.gap(way)
+        self._encoder.lost(way.talk.number, way.direction, size + unread)
+
+    def unseen(self, way: Way, size: int, unread: int, time_ns: int) -> None:
+        """The index has no place for it."""
+
+    def closed(self, flow: Flow, event: Closed) -> None:
+        talk = self._talks.pop(id(flow), None)
+        if talk is not None:
+            self._skimmer.close(talk)
+
+    def awaits(self, flow: Flow, correlation_id: int) -> bool:
+        talk = self._talks.get(id(flow))
+        return talk is not None and self._skimmer.awaits(talk, correlation_id)
+
+
+class ForeignIndex:
+    """Reads a source and gives its `index`, with `pieces` for places of frames. Raises `NotACapture`.
+
+    `advance()` reads a window and adds its rows; False at the end of what is there. `start()` does that in a thread.
+    Either way `publish()` makes the rows visible to `index`; all of this in one thread but for `start`'s.
+    """
+
+    def __init__(self, source: Source, name: str, ports: Collection[int] = KAFKA_PORTS) -> None:
+        self._source, self._ports = source, ports
+        self._failed = ""
+        self._encoder = IndexEncoder()
+        self.pieces = Pieces()
+        self._skimmer = Skimmer(self._encoder, self.pieces, lambda pieces: self.scanner.windows.read(pieces))
+        self.scanner = Scanner(_Taker(self._encoder, self._skimmer), ports)
+        self.scanner.windows.begin(source.file, name)
+        self._records, self._strings = _memory(), _memory()
+        os.write(self._records, Head(0, 0, _IDENTITY, -1, -1, -1).pack())
+        self.index = Index.of_files(self._records, self._strings)
+        self._thread: threading.Thread | None = None
+        self._stop = threading.Event()
+        self._write()
+        self.index.refresh()
+
+    # reading
+
+    def advance(self) -> bool:
+        """Read on; False when nothing new is there: then what waits has its (pending) rows."""
+        self._source.fill(self.scanner.windows.offset + WINDOW)
+        more = self.scanner.windows.advance()
+        if not more:
+            self.scanner.finish()
+            self._skimmer.show_pending()
+        self._write()
+        return more
+
+    def _write(self) -> None:
+        # Strings first, since records name them: who reads meanwhile finds them.
+        encoder = self._encoder
+        _append(self._strings, encoder.entries)
+        _append(self._records, encoder.records)
+        for row, record in self._skimmer.changed:
+            os.pwrite(self._records, record, HEADER.size + row * RECORD.size)
+        self._skimmer.changed.clear()
+
+    def read_all(self) -> None:
+        """Read what is there."""
+        while self.advance():
+            pass
+        self.index.refresh()
+
+    def start(self, rows: int = 1000) -> None:
+        """Read until so many rows are there (or `FIRST_SECONDS` are over), and the rest in a thread."""
+        more = True
+        until = time.monotonic() + FIRST_SECONDS
+        while more and self._skimmer.rows < rows and time.monotonic() < until:
+            more = self.advance()
+        self.index.refresh()
+        if more:
+            self._thread = threading.Thread(target=self._run, name="index", daemon=True)
+            self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            while not self._stop.is_set() and self.advance():
+                pass
+        except Exception as error:  # nobody waits for it here: it is said in the notes
+            self._failed = f"not read to its end: {type(error).__name__}: {error}"
+
+    @property
+    def reading(self) -> bool:
+        """The thread is at work."""
+        return self._thread is not None and self._thread.is_alive()
+
+    def wait(self, seconds: float) -> None:
+        """Wait for the thread, but no longer than that."""
+        if self._thread is not None:
+            self._thread.join(seconds)
+
+    @property
+    def progress(self) -> tuple[int, int]:
+        """Bytes that were read, and all bytes (0: not known), of the file as it stands there."""
+        known = self._source.known
+        if self._source.plain:
+            return self.scanner.windows.offset, os.fstat(self._source.file.fileno()).st_size
+        return self._source.read, known
+
+    def notes(self) -> list[str]:
+        """What is to be said of the capture, as far as it was read."""
+        scanner = self.scanner
+        notes = [note for note in (self._source.note, scanner.windows.note, self._failed) if note]
+        notes += foreign_notes(scanner.reassembler, scanner.lost, scanner.unread_so_far, self._ports)
+        if scanner.cut_packets:
+            notes.append(f"{scanner.cut_packets} packets were cut when they were captured (tcpdump -s 0 keeps them whole)")
+        if scanner.windows.secrets:
+            notes.append("it holds TLS secrets: barnabas import decrypts with them")
+        notes += unread_notes(scanner)
+        if (self.index.count or scanner.unread_so_far) and not self.reading and not self._has_requests():
+            notes.append("only what brokers sent is in it: capture both directions to know which requests the answers are to")
+        return notes
+
+    def _has_requests(self) -> bool:
+        records = self.index.records(0, self.index.count)
+        return any(record[_REQUEST_OFFSET] >= 0 for record in RECORD.iter_unpack(records))
+
+    def refresh(self) -> int:
+        """Make new rows visible, and read what a file that grows has got; returns the number of new rows."""
+        if not self.reading:
+            if self._thread is not None:
+                self._thread = None
+            elif os.fstat(self._source.file.fileno()).st_size > self.scanner.windows.offset and not self.scanner.windows.damaged:
+                while self.advance():
+                    pass
+        return self.index.refresh()
+
+    def close(self) -> None:
+        """Stop reading and let go of the index."""
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join()
+
+
+def _memory() -> int:
+    """An unnamed file, in memory where the system has such."""
+    if hasattr(os, "memfd_create"):
+        return os.memfd_create("barnabas-index", os.MFD_CLOEXEC)
+    file, name = tempfile.mkstemp(prefix="barnabas-index-")
+    os.unlink(name)
+    return file
+
+
+def _append(file: int, data: bytearray) -> None:
+    if data:
+        with memoryview(data) as view:
+            done = 0
+            while done < len(view):
+                done += os.write(file, view[done:])
+        data.clear()
+
+

@@ -1,0 +1,128 @@
+"""Whether a conversation is Kafka, where nobody named its port: told by what both sides say, not by a likely beginning.
+
+Many protocols have a length of four bytes and small numbers behind it, so that the head of a Kafka request can stand in
+their streams by chance. A `Trial` reads the conversation as Kafka from such a place on; what it gives is kept until it
+is known.
+"""
+
+from __future__ import annotations
+
+from ...decoder import Connection, DecodeError, Direction, Exchange, ExchangeDone, Message, Opaque, RequestSeen, State
+from ...decoder.codec.codec import decode_request_header
+from ...decoder.connection.connection import plausible_request
+from ...decoder.schema import facts
+from ...decoder.wire.frame import MAX_FRAME
+from ...decoder.wire.resync import HEAD, client_id_of_head
+from ..pcap.flows import Data, Gap, StreamEvent, Verdict
+
+MOST_KEPT = 4 << 20
+"""Bytes of a conversation that are kept while it is on trial."""
+_NAME = 3
+"""Characters of a client id that do not stand by chance behind a known API, its version and the right length."""
+_SEVERAL = 3
+"""Requests without such a name; their correlation ids differ."""
+_API_VERSIONS = facts.api_key("ApiVersions")
+
+
+class Trial:
+    """One conversation. It is Kafka as soon as
+
+    - a whole request decodes, and a response with its correlation id decodes as its answer,
+    - or a whole request with a client id of clear characters decodes, or its answer does,
+    - or several requests decode one after the other, and the other side says nothing that was captured,
+    - or several are answered by their correlation ids, where frames were cut by the capture.
+
+    It is another protocol when a frame is no request that could be, or no frame.
+    """
+
+    def __init__(self) -> None:
+        self.events: list[StreamEvent] = []
+        """what the conversation gave so far"""
+        self.kept = 0
+        self._connection = Connection()
+        self._heads = (bytearray(), bytearray())
+        self._decoded: set[int] = set()
+        self._paired: set[int] = set()
+        self.answered = False
+        """the other side has said something, though it may not be known where its frames begin"""
+
+    def awaits(self, correlation_id: int) -> bool:
+        """Whether a request waits for that response."""
+        return self._connection.awaits(correlation_id)
+
+    def add(self, event: StreamEvent) -> Verdict:
+        """What it is, with this event."""
+        self.events.append(event)
+        if isinstance(event, Gap):
+            self._connection.lost(Direction(event.direction))
+            return Verdict.UNDECIDED
+        if not isinstance(event, Data):
+            return Verdict.UNDECIDED
+        self.kept += len(event.data)
+        direction = Direction(event.direction)
+        head = self._heads[direction]
+        if len(head) < MOST_KEPT and direction is Direction.REQUEST:
+            head += event.data[: HEAD[direction] + 1024 - len(head)]
+        receive = self._connection.receive_from_broker if direction else self._connection.receive_from_client
+        found = receive(event.data, event.time_ns)
+        if event.cut:
+            found += self._connection.skip(direction, event.cut, event.time_ns)
+        for one in found:
+            verdict = self._judge(one)
+            if verdict is not Verdict.UNDECIDED:
+                return verdict
+        # A frame that can never be whole as long as it is kept says nothing more.
+        too_large = not self._decoded and int.from_bytes(self._heads[0][:4], "big") > MOST_KEPT
+        return self.last() if self.kept > MOST_KEPT or too_large else Verdict.UNDECIDED
+
+    def last(self) -> Verdict:
+        """What it is when nothing more is to come: a request that is not whole is Kafka's if it names its client."""
+        head = self._heads[0]
+        named = len(head) >= HEAD[Direction.REQUEST] and len(client_id_of_head(head, 0) or b"") >= _NAME
+        return Verdict.KAFKA if named else Verdict.OTHER
+
+    def _judge(self, found: RequestSeen | ExchangeDone | Opaque) -> Verdict:
+        if isinstance(found, Opaque):
+            return Verdict.UNDECIDED if found.framed else Verdict.OTHER
+        exchange = found.exchange
+        named, decoded = _is_named(exchange), _is_whole(exchange.request_message)
+        if isinstance(found, RequestSeen):
+            if named and (decoded or exchange.request_cut):
+                return Verdict.KAFKA
+            if not (named or decoded or exchange.request_cut):
+                return Verdict.OTHER
+            if decoded:
+                self._decoded.add(exchange.correlation_id)
+            return Verdict.UNDECIDED if self.answered or len(self._decoded) < _SEVERAL else Verdict.KAFKA
+        if exchange.state is not State.PAIRED:
+            return Verdict.UNDECIDED
+        if (named or decoded) and _is_whole(exchange.response_message):
+            return Verdict.KAFKA
+        if exchange.request_cut or exchange.response_cut:
+            self._paired.add(exchange.correlation_id)
+        return Verdict.UNDECIDED if len(self._paired) < _SEVERAL else Verdict.KAFKA
+
+
+def may_begin(data: bytes) -> bool:
+    """Whether bytes start with the size and head of a request: the beginning of a trial."""
+    if not 8 <= int.from_bytes(data[:4], "big") <= MAX_FRAME:
+        return False
+    if plausible_request(data[4:]):
+        return True
+    # A client may be newer than what is known here; it asks for the versions first (KIP-511).
+    asked = Exchange(request=data[4:])
+    try:
+        header, _ = decode_request_header(data[4:])
+    except DecodeError:
+        return False
+    asked.client_id = header.get("client_id")
+    return header["request_api_key"] == _API_VERSIONS and header["request_api_version"] > 0 and _is_named(asked)
+
+
+def _is_named(exchange: Exchange) -> bool:
+    name = exchange.client_id or ""
+    return len(name) >= _NAME and name.isascii() and name.isprintable()
+
+
+def _is_whole(message: Message | None) -> bool:
+    return message is not None and not message.trailing

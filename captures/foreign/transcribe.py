@@ -1,0 +1,374 @@
+"""Frames of a foreign capture, written into a recording of our own as the recorder would have written them.
+
+Only whole frames go over. What else was in the connections is there too: other protocols and SASL tokens as opaque
+packets, missing bytes as gaps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from ...decoder import Direction, Exchange, State, Topics
+from ...decoder.codec import secrets
+from ...decoder.codec.secrets import mask_token
+from ...decoder.codec.skim import Skim
+from ...decoder.connection.events import IN_VAIN
+from ...decoder.connection.peers import About
+from ..pcap.flows import Closed, Flow, Opened
+from ..pcap.packet_comments import BOTH_LEGS, MARK
+from ..pcap.packets import MAX_PAYLOAD, show_address
+from ..pcap.sources import Ends
+from ..recording.index import CARRIED, STATES, SURPLUS, UNDECODED, IndexEncoder
+from ..recording.recording import Recording
+from ..recording.requests_in_flight import Carried, OpenConnection
+from ..recording.segment import CLIENT_LEG
+from .frame_pieces import Pieces
+from .skim import TOKEN, Skimmer
+from .talks import PlainAsked, Talk, Way
+
+Wanted = Callable[[Exchange], bool]
+_PAIRED, _PENDING = STATES.index(State.PAIRED), STATES.index(State.PENDING)
+
+
+class Taker:
+    """Gives what the scanner finds to the transcriber."""
+
+    def __init__(self, writer: Transcriber) -> None:
+        self._writer = writer
+        self._talks: dict[int, Talk] = {}
+        self.data, self.cut, self.frames = writer.data, writer.cut_bytes, writer.frames
+
+    def opened(self, event: Opened) -> tuple[Way, Way]:
+        talk = self._talks[id(event.flow)] = self._writer.opened(event)
+        return talk.ways
+
+    def gap(self, way: Way, size: int, unread: int) -> None:
+        self._writer.gap(way)
+        self._writer.lose(way.talk, way.direction, size, unread)
+
+    def unseen(self, way: Way, size: int, unread: int, time_ns: int) -> None:
+        self._writer.unseen(way, size, unread, time_ns)
+
+    def closed(self, flow: Flow, event: Closed) -> None:
+        talk = self._talks.pop(id(flow), None)
+        if talk is not None:
+            self._writer.closed(talk, event)
+
+    def awaits(self, flow: Flow, correlation_id: int) -> bool:
+        talk = self._talks.get(id(flow))
+        return talk is not None and self._writer.awaits(talk, correlation_id)
+
+
+class _Connection:
+    """What is to be known of a connection to write its packets."""
+
+    __slots__ = ("about", "lost", "open", "strayed", "unread")
+
+    def __init__(self, number: int, event: Opened, tls: frozenset[str]) -> None:
+        flow = event.flow
+        upstream = ("barnabas", 1024 + number % 64000)
+        self.open = OpenConnection(number, event.time_ns, flow.client, flow.broker, upstream, tls=tls, imported=True)
+        self.lost, self.unread = [0, 0], [0, 0]
+        self.strayed = [False, False]
+        self.about = About()
+
+
+class Transcriber(Skimmer):
+    """A skimmer that keeps the frames of requests until they are answered, and writes frames instead of places.
+
+    `wanted` picks exchanges; without it everything goes over. `redact` masks secrets. `recording` and `read_pieces` (from
+    the scanner) are set before the first frame.
+    """
+
+    recording: Recording
+    indexes = False
+
+    def __init__(self, redact: bool, wanted: Wanted | None) -> None:
+        super().__init__(IndexEncoder(), Pieces(keep=False), lambda pieces: self.read_pieces(pieces))
+        self.decrypted: frozenset[Ends] = frozenset()
+        """The connections that are TLS in the file that is read now, and were decrypted."""
+        self.read_pieces: Callable[[list[tuple[int, int]]], bytes] = lambda pieces: b""
+        self.counts = {"connections": 0, "exchanges": 0, "frames": 0}
+        self.frames_cut = self.unseen_bytes = self._frames_counted = 0
+        self._redact, self._wanted = redact, wanted
+        self._topics = Topics()
+        self._connections: dict[int, _Connection] = {}
+        self._now: tuple[Talk, PlainAsked] | None = None  # what is being written, and waits no more
+        self._secret_requests: dict[int, bytes] = {}
+        """Requests with secrets until they are answered: brokers quote what they refuse. By the id of what waits."""
+        if self.frames is not None:
+            self.frames.writes = wanted is None
+
+    @property
+    def told(self) -> dict[str, int]:
+        """What was written, the accelerator's share included."""
+        if self.frames is None:
+            return self.counts
+        return self.counts | {name: self.counts[name] + getattr(self.frames, name) for name in ("frames", "exchanges")}
+
+    # the accelerator writes ordinary frames by itself
+
+    def skimmed(self, kind: str, key: int, version: int) -> Skim | None:
+        """None also for what may hold secrets: such frames are masked here."""
+        if self._redact and any(secrets.concerns(way, key, version) for way in Direction):
+            return None
+        return super().skimmed(kind, key, version)
+
+    def look_after(self) -> None:
+        """The segment has changed: the accelerator asks before its next frame."""
+        if self.frames is not None:
+            self.frames.stop = 0
+
+    def count_frames(self) -> None:
+        """Add the accelerator's frames to those that the segment would lose if it could not be written."""
+        if self.frames is not None:
+            self.recording.unflushed_frames(self.frames.frames - self._frames_counted)
+            self._frames_counted = self.frames.frames
+
+    def _pen(self, talk: Talk) -> bool:
+        """What the recording does before a frame; whether the accelerator may write frames of this connection."""
+        recording, connection = self.recording, self._connections[talk.number].open
+        self.count_frames()
+        segment = recording.ready()
+        if segment is None:
+            return False
+        recording.sync(segment)
+        recording.known(segment, connection)
+        self.frames.write_to(segment.buffer, recording.index.records, segment.number, segment.flushed, recording.stop)
+        self.frames.attach(talk, *segment.heads(talk.number))
+        return True
+
+    def _indexed(self, client_id: int) -> int:
+        """The number of a client id in the index of the segment."""
+        return self.recording.index.string(self.encoder.strings_by_id[client_id])
+
+    # connections
+
+    def opened(self, event: Opened) -> Talk:
+        number = event.flow.number
+        tls = BOTH_LEGS if frozenset(event.flow.ends) in self.decrypted else frozenset()
+        connection = self._connections[number] = _Connection(number, event, tls)
+        self.counts["connections"] += 1
+        if self._wanted is None:
+            if not event.established:
+                connection.open = connection.open._replace(failed="refused")
+            else:
+                self.recording.open(connection.open)
+        return self.open(number)
+
+    def closed(self, talk: Talk, event: Closed) -> None:
+        self.close(talk)
+        connection = self._connections.pop(talk.number)
+        if event.how in IN_VAIN:
+            connection.open = connection.open._replace(failed=event.how)
+            if self._wanted is None:
+                self.recording.open(connection.open)
+        if self._wanted is None or connection.strayed[0]:
+            how = "rst" if event.how in IN_VAIN else event.how
+            self.recording.end(connection.open, event.time_ns, how, event.by)
+
+    def finish(self) -> None:
+        """What still waits is pending; a filter sees it as that."""
+        if self._wanted is not None:
+            for talk, asked in self.pending():
+                self._picked(talk, asked, _PENDING)
+            self._talks.clear()
+
+    def lose(self, talk: Talk, direction: int, size: int, unread: int = 0) -> None:
+        connection = self._connections[talk.number]
+        connection.lost[direction] += size
+        connection.unread[direction] += unread
+        talk.lossy = True
+        connection.strayed[direction] = False
+
+    def unseen(self, way: Way, size: int, unread: int, time_ns: int) -> None:
+        """What is missing at the end of a direction goes over as a packet without bytes."""
+        connection = self._connections[way.talk.number]
+        connection.lost[way.direction] += size
+        connection.unread[way.direction] += unread
+        self.unseen_bytes += size + unread
+        if not (connection.lost[way.direction] or connection.unread[way.direction]) or connection.open.failed:
+            return
+        if self._wanted is None or connection.strayed[0]:
+            self._write(way.talk, way.direction, time_ns, b"")
+
+    # the recording asks
+
+    def in_flight(self) -> Iterator[Carried]:
+        """The requests that were written and have no response yet."""
+        self.look_after()  # the segment ends, or is given up
+        waiting = [] if self._wanted is not None else self.pending()
+        if self._now:
+            waiting = sorted([self._now, *waiting], key=lambda pair: (pair[1].time_ns, pair[0].number))
+        for talk, asked in waiting:
+            data, exchange = asked.kept
+            if asked.place < 0:
+                continue
+            if exchange is None:
+                exchange = self._exchange(talk, asked, data)
+                exchange.marks["request_offset"] = asked.place
+                asked.kept = data, exchange
+            yield Carried(self._connections[talk.number].open, exchange, data)
+
+    def _exchange(self, talk: Talk, asked: PlainAsked, data: bytes) -> Exchange:
+        connection = self._connections[talk.number]
+        return Exchange(
+            connection=talk.number,
+            client=show_address(connection.open.client),
+            broker=show_address(connection.open.broker),
+            api_key=asked.api_key,
+            api_version=asked.api_version,
+            correlation_id=asked.correlation_id,
+            client_id=self.encoder.strings_by_id[asked.client_id],
+            request=data[4:],
+            request_time_ns=asked.time_ns,
+            topics=self._topics,
+            about=connection.about,
+        )
+
+    # frames
+
+    def _masked(self, asked: PlainAsked, direction: Direction, data: bytes, flags: int) -> bytes:
+        """A frame, its 4 size bytes first, as it is written; `flags` are those of its record."""
+        key, version = asked.api_key, asked.api_version
+        odd = flags & (UNDECODED | SURPLUS) or key < 0 or key in secrets.FETCHES or secrets.concerns(direction, key, version)
+        if not self._redact or not odd:
+            return data
+        exchange = Exchange(api_key=key, api_version=version, request=self._secret_requests.get(id(asked)))
+        if direction is Direction.REQUEST:
+            exchange.request = data[4:]
+        else:
+            exchange.response = data[4:]
+        return data[:4] + self._without_secrets(exchange, direction)
+
+    def _without_secrets(self, exchange: Exchange, direction: Direction) -> bytes:
+        frame = (exchange.response if direction is Direction.RESPONSE else exchange.request) or b""
+        if not self._redact:
+            return frame
+        try:
+            return exchange.masked(direction)
+        except Exception:  # a fault of the decoder must not end the import, nor let a secret out
+            return secrets.mask_behind_header(direction, frame)
+
+    def _write(self, talk: Talk, direction: int, time_ns: int, data: bytes, comments: tuple[str, ...] = ()) -> int:
+        connection = self._connections[talk.number]
+        self.count_frames()
+        lost, connection.lost[direction] = connection.lost[direction], 0
+        unread, connection.unread[direction] = connection.unread[direction], 0
+        talk.lossy = any(connection.lost) or any(connection.unread)
+        self.counts["frames"] += bool(data)
+        return self.recording.write(connection.open, CLIENT_LEG, direction, time_ns, data, comments, lost, unread=unread)
+
+    def _ask(self, talk: Talk, asked: PlainAsked, data: bytes) -> None:
+        if self._wanted is not None:
+            asked.kept = data, None
+            return
+        masked = self._masked(asked, Direction.REQUEST, data, asked.flags)
+        if self._redact and secrets.concerns(Direction.REQUEST, asked.api_key, asked.api_version):
+            self._secret_requests[id(asked)] = data[4:]  # its answer comes here too, and takes it out (`_record`)
+        asked.kept = masked, None
+        asked.place = self._write(talk, 0, asked.time_ns, masked)
+
+    def _wait(self, talk: Talk, asked: PlainAsked, data: bytes) -> None:
+        asked.place = -1
+        self._ask(talk, asked, data)
+        super()._wait(talk, asked, data)
+
+    def _alone(self, talk: Talk, asked: PlainAsked, data: bytes) -> None:
+        asked.place = -1
+        self._ask(talk, asked, data)
+        super()._alone(talk, asked, data)
+
+    def _pair(
+        self, talk: Talk, asked: PlainAsked, time_ns: int, data: bytes, place: int, size: int, error: int, flags: int,
+        state: int = _PAIRED,
+    ) -> None:  # fmt: skip
+        if self._wanted is not None:
+            self._picked(talk, asked, state, time_ns, data)
+            return
+        masked = self._masked(asked, Direction.RESPONSE, data, flags)
+        if asked.kept is not None:
+            self._now = talk, asked  # should the segment rotate now, its request goes over to the next one
+        place = self._write(talk, 1, time_ns, masked)
+        self._now = None
+        self._record(talk, asked, state, time_ns, place, size, error, flags)
+
+    def _picked(self, talk: Talk, asked: PlainAsked, state: int, time_ns: int = -1, data: bytes = b"") -> None:
+        """An exchange is done, and the filter decides."""
+        request = asked.kept[0] if asked.kept else b""
+        exchange = self._exchange(talk, asked, request)
+        if not request:
+            exchange.request = exchange.request_time_ns = None
+        exchange.state = STATES[state]
+        if data:
+            exchange.response, exchange.response_time_ns = data[4:], time_ns
+        self._topics.learn(exchange)
+        exchange.about.learn(exchange)  # type: ignore[union-attr]
+        assert self._wanted is not None
+        if not self._wanted(exchange):
+            return
+        self._connections[talk.number].strayed[0] = True  # it is in the recording: so is its end
+        if request:
+            masked = request[:4] + self._without_secrets(exchange, Direction.REQUEST)
+            asked.place = self._write(talk, 0, asked.time_ns, masked)
+            asked.kept = masked, None
+        if data:
+            masked = data[:4] + self._without_secrets(exchange, Direction.RESPONSE)
+            self._now = (talk, asked) if request else None
+            exchange.marks["response_offset"] = self._write(talk, 1, time_ns, masked)
+            self._now = None
+        carried = asked.kept[1] if asked.kept else None
+        exchange.marks["request_offset"] = asked.place
+        if carried is not None:
+            exchange.marks |= carried.marks
+        self.recording.done(exchange)
+        self.counts["exchanges"] += 1
+
+    def _record(
+        self, talk: Talk, asked: PlainAsked, state: int, time_ns: int = -1, place: int = -1, size: int = 0, error: int = 0,
+        flags: int = 0,
+    ) -> int:  # fmt: skip
+        if self._wanted is not None:
+            self._picked(talk, asked, state)
+            return -1
+        self._secret_requests.pop(id(asked), None)
+        kept = asked.kept
+        if kept is not None and kept[1] is not None:
+            asked.place = kept[1].marks["request_offset"]
+            if kept[1].marks.get("carried"):
+                asked.flags |= CARRIED
+        self.counts["exchanges"] += 1
+        if max(asked.place, place) < 0:
+            return -1
+        self.recording.index.records += self._packed(
+            talk, asked, state, time_ns, place, size, error, flags,
+            self._indexed(asked.client_id),
+        )  # fmt: skip
+        return -1
+
+    # what is no frame
+
+    def cut_bytes(self, way: Way, size: int) -> bool:
+        """A frame of which not all was captured is left out."""
+        if not self.cut(way, size):
+            self.lose(way.talk, way.direction, size)
+            return False
+        return True
+
+    def _holed(self, way: Way, time_ns: int, data: bytes, place: int, size: int) -> None:
+        self.frames_cut += 1
+        self.lose(way.talk, way.direction, size + 4)
+
+    def _stray(self, talk: Talk, direction: int, time_ns: int, data: bytes, reason: str) -> None:
+        connection = self._connections[talk.number]
+        if self._wanted is not None:
+            return
+        if reason == TOKEN:
+            data = data[:4] + mask_token(data[4:])
+        elif self._redact:
+            keep = 0 if connection.strayed[direction] else secrets.KEPT
+            data = data[:keep] + secrets.MASK * max(len(data) - keep, 0)
+            connection.strayed[direction] = True
+        comments = (f"{MARK}opaque, {reason or 'more of the same'}",)
+        for start in range(0, len(data), MAX_PAYLOAD):
+            self._write(talk, direction, time_ns, data[start : start + MAX_PAYLOAD], comments)

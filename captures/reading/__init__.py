@@ -1,0 +1,1 @@
+"""Reading recordings: captures opened, exchanges and events read back, filters over them, damage."""

@@ -1,0 +1,360 @@
+"""Captures opened for reading: a segment, a directory of segments, or somebody else's pcap or pcapng.
+
+`open_capture` gives a `Capture`: `rows()` is the list (from the index, nothing is decoded), `exchange(row)` reads one
+exchange back, `exchanges()` iterates all of them in the order of their requests, `refresh()` follows a live recording.
+"""
+
+import heapq
+import time
+from bisect import bisect_right
+from collections.abc import Collection, Iterator, Sequence
+from itertools import count
+from pathlib import Path
+from types import TracebackType
+from typing import ClassVar, NamedTuple, overload
+
+from ...decoder import Exchange, State, Topics
+from ...decoder.connection.events import Happening
+from ...decoder.schema import facts
+from ..pcap.pcapng import NotACapture
+from ..pcap.reassembly import KAFKA_PORTS
+from ..recording.flight_note import told
+from ..recording.index import (
+    CARRIED,
+    CHANGED,
+    CUT,
+    LARGEST_SIZE,
+    NOTED,
+    RECORD,
+    STATE_MASK,
+    STATES,
+    SURPLUS,
+    UNDECODED,
+    Index,
+    Record,
+)
+from ..recording.segment import check
+from .events import Happenings
+from .reader import CaptureFile, files_in
+
+_BATCH = 4096
+_GROWING_SECONDS = 60
+
+
+class Row(NamedTuple):
+    """One line of the list of exchanges. Absent things are None; times in nanoseconds; sizes as in the 4 size bytes.
+
+    `rows()[row.number]` is the row again. `changed`: the two legs differ; `noted`: a rule left a note;
+    `cut`: only the beginning of a frame was kept (an error code behind it is not known).
+    """
+
+    number: int
+    time_ns: int
+    latency_ns: int | None
+    connection: int
+    client: str
+    broker: str
+    api_key: int
+    api_version: int
+    correlation_id: int
+    client_id: str | None
+    request_size: int | None
+    response_size: int | None
+    error: int
+    state: State
+    undecoded: bool
+    changed: bool
+    noted: bool
+    surplus: bool
+    carried: bool
+    segment: int
+    request_offset: int | None
+    response_offset: int | None
+    cut: bool = False
+
+    @property
+    def api(self) -> str:
+        """The API's name; empty for an orphan."""
+        return facts.api_name(self.api_key) if self.state is not State.ORPHAN else ""
+
+
+def _row(number: int, segment: int, index: Index, record: Record) -> Row:
+    ends = index.connections.get(record.connection)
+    flags = record.flags
+    return Row(
+        number,
+        record.time_ns,
+        record.latency_ns if record.latency_ns >= 0 else None,
+        record.connection,
+        ends.client if ends else "",
+        ends.broker if ends else "",
+        record.api_key,
+        record.api_version,
+        record.correlation_id,
+        index.string(record.client_id),
+        min(record.request_size, LARGEST_SIZE) if record.request_offset >= 0 else None,
+        min(record.response_size, LARGEST_SIZE) if record.response_offset >= 0 else None,
+        record.error,
+        STATES[flags & STATE_MASK],
+        bool(flags & UNDECODED),
+        bool(flags & CHANGED),
+        bool(flags & NOTED),
+        bool(flags & SURPLUS),
+        bool(flags & CARRIED),
+        segment,
+        record.request_offset if record.request_offset >= 0 else None,
+        record.response_offset if record.response_offset >= 0 else None,
+        bool(flags & CUT),
+    )
+
+
+class Rows(Sequence[Row]):
+    """The exchanges in the order in which they were done. Rows are made when asked for; the view grows with
+    `Capture.refresh`, and a number once given to a row stays its number."""
+
+    def __init__(self, capture: "Capture") -> None:
+        self._capture = capture
+
+    def __len__(self) -> int:
+        starts = self._capture.starts
+        return starts[-1]
+
+    @overload
+    def __getitem__(self, number: int) -> Row: ...
+    @overload
+    def __getitem__(self, number: slice) -> list[Row]: ...
+    def __getitem__(self, number: int | slice) -> Row | list[Row]:
+        if isinstance(number, slice):
+            start, stop, step = number.indices(len(self))
+            if step == 1:
+                return list(self._between(start, stop))
+            return [self[i] for i in range(start, stop, step)]
+        position = number + len(self) if number < 0 else number
+        if not 0 <= position < len(self):
+            raise IndexError(f"row {number} of {len(self)}")
+        segment, within = self._capture.locate(position)
+        index = self._capture.segments[segment].index
+        return _row(position, segment, index, index.record(within))
+
+    def __iter__(self) -> Iterator[Row]:
+        return self._between(0, len(self))
+
+    def _between(self, start: int, stop: int) -> Iterator[Row]:
+        starts = self._capture.starts
+        number = start
+        while number < stop:
+            segment, within = self._capture.locate(number)
+            index = self._capture.segments[segment].index
+            size = min(stop, starts[segment + 1]) - number
+            batch = index.records(within, within + min(size, _BATCH))
+            for record in RECORD.iter_unpack(batch):
+                yield _row(number, segment, index, Record(*record))
+                number += 1
+
+
+class Capture:
+    """One or more capture files as one list of exchanges. A context manager; see `open_capture`.
+
+    `segments` are the files (`CaptureFile`) in the order of their names, `note` says what is not right with them
+    (a torn tail, conversations that are not Kafka), or is None. `lost` lists (connection, direction, bytes).
+    """
+
+    has_frames: ClassVar[bool] = True
+    """Whether exchanges can be read back; a list of summaries has none."""
+
+    def __init__(self, path: Path, ports: Collection[int] = KAFKA_PORTS, *, background: bool = False) -> None:
+        self.path = path
+        self._background = background
+        self.segments: list[CaptureFile] = []
+        self.starts: list[int] = [0]
+        self._ports = ports
+        self._seen: set[str] = set()
+        self._notes: list[str] = []
+        if path.is_dir():
+            self._find()
+            if not self.segments:
+                reason = "; ".join(self._notes) or "no .pcapng or .pcap file is in it"
+                raise NotACapture(f"{path}: no capture: {reason}")
+        else:
+            part = path.with_name(path.name + ".part")
+            self._add(part if part.exists() and not path.exists() else path)
+        self._count()
+
+    def _add(self, path: Path) -> None:
+        self.segments.append(CaptureFile(path, self._ports, background=self._background))
+
+    def _find(self) -> bool:
+        """Open the files of the directory that are new since the last look."""
+        found = files_in(self.path)
+        new = sorted(set(found) - self._seen)
+        for name in new:
+            path = found[name]
+            try:
+                try:
+                    self._add(path)
+                except FileNotFoundError:  # it was renamed, being complete
+                    self._add(path.with_name(name))
+                self._seen.add(name)
+            except NotACapture as error:
+                if path.exists() and (path.stat().st_size or not path.is_file()):  # else it is only just being made
+                    self._seen.add(name)
+                    self._notes.append(str(error))
+            except FileNotFoundError:  # removed since the directory was read: retention takes the oldest away
+                continue
+            except OSError as error:  # next time, perhaps
+                self._notes.append(f"{path}: {error.strerror or error}")
+        return bool(new)
+
+    def _count(self) -> None:
+        # Names sort by time, but two recordings may share a directory, and a second.
+        known = {segment.own: segment for segment in self.segments if segment.own}
+        starts = [0]
+        for segment in self.segments:
+            own = segment.own
+            successor = known.get(own._replace(number=own.number + 1)) if own else None
+            if successor and segment.rebuilt:
+                segment.hide(successor.carried())
+            starts.append(starts[-1] + segment.visible(successor is not None))
+        self.starts = starts
+
+    def locate(self, number: int) -> tuple[int, int]:
+        """The segment of row `number`, and the row's place in that segment's index."""
+        segment = bisect_right(self.starts, number) - 1
+        return segment, number - self.starts[segment]
+
+    def rows(self) -> Rows:
+        """The list of exchanges; see `Rows`."""
+        return Rows(self)
+
+    def exchange(self, row: Row | int) -> Exchange:
+        """Read the exchange of a row (or of its number) back from the file."""
+        number = row if isinstance(row, int) else row.number
+        if not 0 <= number < self.starts[-1]:
+            raise IndexError(f"row {number} of {self.starts[-1]}")
+        segment, within = self.locate(number)
+        file = self.segments[segment]
+        return file.exchange(file.index.record(within))
+
+    def exchanges(self) -> Iterator[Exchange]:
+        """All exchanges in the order of their requests (an orphan: of its response)."""
+        # A request that was carried over from an earlier segment belongs where it was asked, not where it was
+        # answered; there are few of those.
+        carried = sorted(entry for i in range(len(self.segments)) for entry in self._entries(i, True))
+        rest = (entry for i in range(len(self.segments)) for entry in sorted(self._entries(i, False)))
+        topics = Topics()
+        for _, number in heapq.merge(rest, carried):
+            exchange = self.exchange(number)
+            exchange.topics = topics
+            topics.learn(exchange)
+            yield exchange
+
+    def _entries(self, segment: int, carried: bool) -> Iterator[tuple[int, int]]:
+        """(time, row number) of a segment's exchanges, of the carried ones or of the others."""
+        start, stop = self.starts[segment : segment + 2]
+        flags = Record._fields.index("flags")
+        records = RECORD.iter_unpack(self.segments[segment].index.records(0, stop - start))
+        for number, record in zip(count(start), records, strict=False):
+            if bool(record[flags] & CARRIED) == carried:
+                yield record[0], number
+
+    def happenings(self) -> Iterator[Happening]:
+        """Everything that happens in the capture, in order, in one pass over its packets (see `Happenings`).
+
+        Of a live recording: what is there. An exchange's marks are those that `exchange` gives, as far as they are
+        known by then.
+        """
+        told = Happenings(self.path, self._ports)
+        yield from told.read()
+        yield from told.end()
+
+    def refresh(self) -> int:
+        """Pick up what a live recording has added, or whoever writes a foreign capture; returns the number of new
+        rows. A foreign file in a directory must be the last one to grow: rows keep their numbers. Those of segments that
+        were removed meanwhile stay, without their frames (`removed` counts such segments)."""
+        before = self.starts[-1]
+        directory = self.path.is_dir()
+        for segment in self.segments:
+            segment.let_go()
+        # In this order, because rows keep their numbers and none is shown twice: a segment that has a successor
+        # is complete when it is read after that one was found, and one that says that exchanges go on elsewhere
+        # has a successor by then.
+        if directory:
+            self._find()
+        live = [segment for segment in self.segments if segment.live or segment.own is None]
+        for segment in live:
+            segment.refresh()
+        if directory and any(s.own and (not s.live or s.visible(True) < s.index.count) for s in live):
+            self._find()
+        if live or directory:
+            self._count()
+        return self.starts[-1] - before
+
+    @property
+    def live(self) -> bool:
+        """More is to come: the recording still runs, or a foreign capture is still being read."""
+        return any(segment.live for segment in self.segments)
+
+    @property
+    def removed(self) -> int:
+        """How many segments were removed while this was open: their rows are there, their frames are not."""
+        return sum(segment.gone for segment in self.segments)
+
+    @property
+    def growing(self) -> bool:
+        """Somebody may still be writing a foreign capture: `refresh` picks up what is added."""
+        now = time.time()
+        return any(file.own is None and now - file.modified < _GROWING_SECONDS for file in self.segments)
+
+    def wait(self, seconds: float) -> None:
+        """Wait until what is read in the background is read, or so long."""
+        for segment in self.segments:
+            segment.wait(seconds)
+
+    @property
+    def progress(self) -> tuple[int, int]:
+        """Bytes that were read, and all bytes (0: not known), while a capture is read in the background."""
+        parts = [segment.progress for segment in self.segments]
+        return sum(read for read, _ in parts), sum(known for _, known in parts)
+
+    @property
+    def note(self) -> str | None:
+        """What is not right with the files, or None."""
+        return "; ".join([*self._notes, *(s.note for s in self.segments if s.note)]) or None
+
+    @property
+    def about(self) -> str | None:
+        """Why this was recorded, in one line, if a flight recorder wrote it (see `flight_note`)."""
+        return told(self.path if self.path.is_dir() else self.path.parent)
+
+    @property
+    def lost(self) -> list[tuple[int, int, int]]:
+        """Where bytes are missing: (connection, direction, how many)."""
+        return [entry for segment in self.segments for entry in segment.index.lost]
+
+    def verify(self) -> list[str]:
+        """Check the sums in the recording's segments; one line per damaged span."""
+        return [line for s in self.segments if s.own and not s.gone for line in check(s.path)]
+
+    def close(self) -> None:
+        """Close all files."""
+        for segment in self.segments:
+            segment.close()
+
+    def __enter__(self) -> "Capture":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def open_capture(path: str | Path, ports: Collection[int] = KAFKA_PORTS, *, background: bool = False) -> Capture:
+    """Open a segment, a directory of segments, or a foreign pcap/pcapng file; gzip and zstd are unpacked, `-` is
+    standard input. Nothing in it is executed.
+
+    `ports` are the brokers' ports in foreign captures; on other ports, connections whose first bytes look like a
+    Kafka request are found as well. With `background` the first rows of a foreign capture are there at once, and the
+    rest comes with `refresh`, as for a live recording. Raises `NotACapture`, or OSError when the file cannot be read.
+    """
+    return Capture(Path(path), ports, background=background)

@@ -1,0 +1,284 @@
+"""Everything that happens in a capture, in order: one pass over the packets, nothing of it kept.
+
+A recording's segments are one story: a connection that goes on over several is opened once, and a request that was
+carried over into the next segment is seen once. Where the story breaks (another recording in the same directory, a
+segment that is missing or was not ended), connections still open end with ``Closed(how="")``.
+
+What happens is told when it is complete (a frame with its last byte), which is the order of the file; the stamps are
+those of first bytes, so a large frame may carry an earlier time than what was told before it.
+"""
+
+import os
+from collections.abc import Collection, Iterator
+from pathlib import Path
+
+from ...decoder import Exchange, ExchangeDone, RequestSeen, Topics
+from ...decoder.connection.events import Closed, Happening
+from ..foreign.frame_pieces import Pieces
+from ..foreign.index_builder import foreign_notes
+from ..pcap.packet_comments import MARK
+from ..pcap.pcapng import CaptureReader, NotACapture
+from ..pcap.reassembly import KAFKA_PORTS
+from ..pcap.sources import Source
+from ..recording.segment import CONTINUED
+from .damage import MendingReader
+from .packet_events import Follower, LegSeen, Stream
+from .reader import INTERRUPTED, being_written, files_in
+from .reindex import Identity, final_flags, read_identity
+
+_EARLY = 1000  # broker-leg frames that wait for their request, at most
+
+
+class _File:
+    """The file that is being read."""
+
+    def __init__(self, path: Path, source: Source, own: Identity | None, follower: Follower) -> None:
+        self.path, self.source, self.own, self.follower = path, source, own, follower
+        self.file = source.file
+        is_closed = own is not None and path.suffix != ".part"
+        self.reader = (MendingReader if is_closed else CaptureReader)(source.file, str(path))
+        self._resume = 0
+
+    def read(self) -> Iterator[Happening | LegSeen]:
+        """What was not read yet; a segment that is still written may have more the next time."""
+        if self._resume and isinstance(self.reader, MendingReader):
+            return  # it does not grow, and what is wrong with it is known
+        self.reader.note = None
+        for packet in self.reader.packets(self._resume):
+            self._resume = self.reader.end
+            yield from self.follower.packet(packet)
+        self._resume = self.reader.end
+
+    @property
+    def ended(self) -> int | None:
+        """The flags of the sync block at the end of a segment; None when there is none (yet)."""
+        return final_flags(self.reader) if self.own else None
+
+    def notes(self, ports: Collection[int]) -> list[str]:
+        """What is not right with the file, as far as it was read."""
+        notes = [note for note in (self.source.note, self.reader.note) if note]
+        if self.own is None:
+            notes += foreign_notes(self.follower.reassembler, self.follower.lost, self.follower.unread, ports)
+        elif not notes and self.ended is None and not being_written(self.file):
+            notes.append(INTERRUPTED)
+        return [f"{self.path.name}: {note}" for note in notes]
+
+
+class Happenings:
+    """Reads a segment, a directory of segments, or a foreign capture. `read` tells what was not told yet: of a live
+    recording it may be called again and again. `end` tells what only the end of a capture makes known.
+
+    `bytes_read` and `bytes_known` are for showing how far it is; `lost` counts the bytes missing in the streams.
+    A file of a directory that cannot be read is left out, with a line in `note`. Raises `NotACapture`, or OSError, when
+    there is nothing to read.
+    """
+
+    def __init__(self, path: Path, ports: Collection[int] = KAFKA_PORTS) -> None:
+        self.path = path
+        self.lost = 0
+        self._ports = ports
+        self._done_bytes = 0
+        self._notes: list[str] = []
+        self._found: dict[str, tuple[int, Path, Identity | None]] = {}
+        self._ranks: dict[str, int] = {}
+        self._file: _File | None = None
+        self._last: tuple[Identity | None, int | None] = None, None  # of the file before: what it was, how it ended
+        self._now_ns = 0
+        self._streams: dict[int, Stream] = {}
+        self._topics = Topics()
+        self._early: dict[tuple[int, int], list[LegSeen]] = {}
+        self._unread: list[str] = []
+        self._find()
+        if not self._unread:
+            raise NotACapture(self.note or f"{path}: no capture: no .pcapng or .pcap file is in it")
+
+    # files
+
+    def _find(self) -> None:
+        """Look for files; those of one recording follow each other."""
+        directory = self.path.is_dir()
+        if directory:
+            files = files_in(self.path)
+        else:
+            part = self.path.with_name(self.path.name + ".part")
+            name = self.path.name.removesuffix(".part")
+            files = {name: part if part.exists() and not self.path.exists() else self.path}
+        for name in sorted(set(files) - set(self._found)):
+            path = files[name]
+            try:
+                path, source = _open(path)
+                try:
+                    own = read_identity(source.file, str(path))
+                finally:
+                    source.close()
+            except NotACapture as error:
+                if not directory:
+                    raise
+                if path.exists() and (path.stat().st_size or not path.is_file()):  # else it is only just being made
+                    self._notes.append(str(error))
+                    self._found[name] = 0, path, None
+                continue
+            except OSError as error:
+                if not directory:
+                    raise
+                self._notes.append(_unreadable(path, error))
+                self._found[name] = 0, path, None
+                continue
+            rank = self._ranks.setdefault(own.recording if own else name, len(self._ranks))
+            self._found[name] = rank, path, own
+            self._unread.append(name)
+        self._unread.sort(key=self._place)
+
+    def _place(self, name: str) -> tuple[int, int, str]:
+        rank, _, own = self._found[name]
+        return rank, own.number if own else 0, name
+
+    def _begin(self, name: str) -> Iterator[Happening]:
+        """Open the next file."""
+        _, path, own = self._found[name]
+        try:
+            path, source = _open(path)
+            source.fill_all()
+        except OSError as error:
+            self._notes.append(_unreadable(path, error))
+            return
+        before, flags = self._last
+        goes_on = own and before and flags and flags & CONTINUED and before == own._replace(number=own.number - 1)
+        if not goes_on:
+            yield from self._break_off()
+        follower = Follower(own is not None, path.name, self._ports, Pieces(keep=False), self._streams, self._topics, True)
+        self._file = _File(path, source, own, follower)
+
+    def _break_off(self) -> Iterator[Happening]:
+        """What follows is another story."""
+        for number in list(self._streams):
+            yield Closed(number, self._now_ns)
+        self._streams.clear()
+        self._early.clear()
+
+    def _leave(self) -> Iterator[Happening]:
+        """The file is complete, or as complete as it will ever be."""
+        file = self._file
+        if file is None:
+            return
+        for event in file.follower.finish():
+            yield from self._tell(event)
+        self._now_ns = max(self._now_ns, file.follower.now_ns)
+        self._notes += file.notes(self._ports)
+        self.lost += file.follower.lost
+        self._done_bytes += file.reader.end
+        self._last = file.own, file.ended
+        file.source.close()
+        self._file = None
+
+    # what happens
+
+    def read(self) -> Iterator[Happening]:
+        """What has happened and was not told yet."""
+        while True:
+            file = self._file
+            if file is None:
+                if not self._unread:
+                    self._find()
+                if not self._unread:
+                    return
+                yield from self._begin(self._unread.pop(0))
+                continue
+            # Asked in this order, because the next file is made before the one before it is finished.
+            written = self.live
+            if not self._unread:
+                self._find()
+            more = bool(self._unread)
+            for event in file.read():
+                yield from self._tell(event)
+            if file.ended is None and (written or not more):
+                return
+            yield from self._leave()
+
+    def end(self) -> Iterator[Happening]:
+        """Nothing more is to come: tell what waited, and close the files."""
+        yield from self._leave()
+
+    def _tell(self, event: Happening | LegSeen) -> Iterator[Happening]:
+        if isinstance(event, ExchangeDone | RequestSeen):
+            if self._early:
+                self._attach_early(event.exchange)
+        elif isinstance(event, LegSeen):
+            self._leg(event)
+            return
+        elif isinstance(event, Closed) and self._early:
+            self._early = {key: legs for key, legs in self._early.items() if key[0] != event.connection}
+        yield event
+
+    def _leg(self, leg: LegSeen) -> None:
+        """Give a frame of the broker leg to its exchange."""
+        stream = self._streams.get(leg.frame.connection)
+        name = _mark(leg)
+        for exchange in stream.decoder.pending() if stream else ():
+            if exchange.correlation_id == leg.frame.correlation_id and name not in exchange.marks:
+                self._attach(exchange, leg)
+                return
+        self._early.setdefault((leg.frame.connection, leg.frame.correlation_id), []).append(leg)
+        if len(self._early) > _EARLY:
+            del self._early[next(iter(self._early))]
+
+    def _attach_early(self, exchange: Exchange) -> None:
+        for leg in self._early.pop((exchange.connection, exchange.correlation_id), ()):
+            self._attach(exchange, leg)
+
+    def _attach(self, exchange: Exchange, leg: LegSeen) -> None:
+        exchange.marks["changed"] = True
+        exchange.marks[_mark(leg)] = [leg.data]
+        if leg.frame.size > len(leg.data):
+            exchange.marks[f"{_mark(leg)}_cut"] = leg.frame.size - len(leg.data)
+        notes = [comment for comment in leg.comments if not comment.startswith(MARK)]
+        if notes:
+            exchange.marks[f"{_mark(leg)}_notes"] = notes
+
+    # how it is going
+
+    @property
+    def live(self) -> bool:
+        """What was read last is still being recorded."""
+        file = self._file
+        return file is not None and file.own is not None and file.ended is None and being_written(file.file)
+
+    @property
+    def bytes_read(self) -> int:
+        """Bytes of files that were read."""
+        return self._done_bytes + (self._file.reader.end if self._file else 0)
+
+    @property
+    def bytes_known(self) -> int:
+        """Bytes of all files as far as they are known."""
+        total = self._done_bytes + (os.fstat(self._file.file.fileno()).st_size if self._file else 0)
+        for name in self._unread:
+            try:
+                total += self._found[name][1].stat().st_size
+            except OSError:  # renamed meanwhile, or gone
+                pass
+        return total
+
+    @property
+    def note(self) -> str | None:
+        """What is not right with what was read, or None."""
+        return "; ".join(self._notes) or None
+
+
+def _mark(leg: LegSeen) -> str:
+    return "broker_response" if leg.frame.direction else "broker_request"
+
+
+def _unreadable(path: Path, error: OSError) -> str:
+    if isinstance(error, FileNotFoundError):
+        return f"{path.name}: was removed before it was read"
+    return f"{path}: {error.strerror or error}"
+
+
+def _open(path: Path) -> tuple[Path, Source]:
+    """Open a file; a segment may have been completed, and renamed, since it was found."""
+    try:
+        return path, Source(path)
+    except FileNotFoundError:
+        path = path.with_name(path.name.removesuffix(".part"))
+        return path, Source(path)

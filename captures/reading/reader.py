@@ -1,0 +1,316 @@
+"""One capture file, opened for reading: its index, and its exchanges read back by their records."""
+
+import fcntl
+import os
+from collections.abc import Collection
+from pathlib import Path
+from typing import BinaryIO
+
+from ...decoder import Exchange, decode_request_header
+from ..foreign.index_builder import ForeignIndex
+from ..pcap.packet_comments import MARK
+from ..pcap.pcapng import CaptureReader
+from ..pcap.reassembly import KAFKA_PORTS
+from ..pcap.sources import Source
+from ..recording.index import (
+    CARRIED,
+    CHANGED,
+    CONTINUED,
+    MAX_STRING,
+    RECORD,
+    STATE_MASK,
+    STATES,
+    Index,
+    LegFrame,
+    Record,
+    open_index,
+)
+from . import reindex
+
+SUFFIXES = (".pcapng", ".pcapng.part", ".pcap", ".cap", ".pcapng.gz", ".pcap.gz", ".cap.gz", ".pcapng.zst", ".pcap.zst")
+INTERRUPTED = "the recording was interrupted at the end of this segment"
+_FLAGS = Record._fields.index("flags")
+REMOVED = "the segment {name} was removed from the recording meanwhile, and its frames with it: this is what its index says"
+
+
+def files_in(directory: Path) -> dict[str, Path]:
+    """The files of a directory that may be captures, by the name they have when they are complete. May raise OSError."""
+    with os.scandir(directory) as found:
+        return {e.name.removesuffix(".part"): Path(e) for e in found if e.name.endswith(SUFFIXES) and e.is_file()}
+
+
+def _cut(frame: bytes | None, size: int) -> int:
+    """How many bytes of a frame of that size are not there."""
+    return 0 if frame is None else max(size - len(frame), 0)
+
+
+def _carried(values: tuple[int, ...]) -> int:
+    """Whether a record, not named yet, is of a request that came from an earlier segment: nearly none is."""
+    return values[_FLAGS] & CARRIED
+
+
+def being_written(file: BinaryIO) -> bool:
+    """Whether a recorder holds the segment."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    fcntl.flock(file, fcntl.LOCK_UN)
+    return False
+
+
+class CaptureFile:
+    """A segment of a recording (also while it is written) or a foreign capture. Raises `NotACapture`, OSError.
+
+    `own` tells which recording the file belongs to, None for a foreign one. `note` says what is not right with
+    the file, or is None.
+    """
+
+    def __init__(self, path: Path, ports: Collection[int] = KAFKA_PORTS, *, background: bool = False) -> None:
+        """`background`: a foreign capture is read on while its first rows are looked at; see `refresh`."""
+        self.path = path
+        self.gone = False  # it was removed while it was open (see `let_go`)
+        self._size_then = self._modified_then = 0.0
+        self._note: str | None = None
+        self._source = Source(path)  # kept open: a segment may be renamed while we read it
+        self._file = self._source.file
+        try:
+            self.own = reindex.read_identity(self._file, str(path))
+            self._foreign: ForeignIndex | None = None
+            self._ports = ports
+            if self.own is None:
+                self.rebuilt = True
+                self._live = False
+                self._foreign = ForeignIndex(self._source, str(path), ports)
+                self.index = self._foreign.index
+                if background:
+                    self._foreign.start()
+                else:
+                    self._foreign.read_all()
+                return
+            self._source.fill_all()
+            index = open_index(path)
+            self._live = index is not None and not index.head.flags and being_written(self._file)
+            if index is not None and not index.head.flags and not self._live:
+                index.close()  # left behind by a recorder that was killed, or that the disk failed
+                index = None
+            self.rebuilt = index is None
+            self.index = index if index is not None else self._build()
+            self._reader = CaptureReader(self._file, str(path))
+            next(self._reader.packets(), None)  # reads the interfaces
+        except BaseException:
+            self._source.close()
+            raise
+
+    def _build(self) -> Index:
+        builder, reader = reindex.build(self._file, str(self.path), self._ports)
+        notes = [] if builder.complete or reader.note else [INTERRUPTED]
+        notes = [reader.note, *notes] if reader.note else notes
+        self._note = "; ".join(f"{self.path.name}: {note}" for note in notes) or None
+        return reindex.in_memory(builder)
+
+    @property
+    def note(self) -> str | None:
+        """What is not right with the file, or None."""
+        if self._foreign is None:
+            return self._note
+        if self._foreign.reading:
+            return None
+        return "; ".join(f"{self.path.name}: {note}" for note in self._foreign.notes()) or None
+
+    @property
+    def fault(self) -> str | None:
+        """What is not right with the bytes of the file, or None; of a foreign capture without what it does not hold."""
+        if self._foreign is None:
+            return self._note
+        return "; ".join(note for note in (self._source.note, self._foreign.scanner.windows.note) if note) or None
+
+    @property
+    def stream(self) -> BinaryIO:
+        """The open file, unpacked if it was compressed."""
+        return self._file
+
+    @property
+    def live(self) -> bool:
+        """More is to come: a recorder writes the segment, or a foreign capture is still being read."""
+        return self._live or (self._foreign is not None and self._foreign.reading)
+
+    def wait(self, seconds: float) -> None:
+        """Wait until what is read in the background is read, or so long."""
+        if self._foreign is not None:
+            self._foreign.wait(seconds)
+
+    @property
+    def progress(self) -> tuple[int, int]:
+        """Bytes that were read, and all bytes (0: not known)."""
+        return self._foreign.progress if self._foreign is not None else (self.size, self.size)
+
+    @property
+    def size(self) -> int:
+        """Bytes of the file now."""
+        if self.gone:
+            return int(self._size_then)
+        return os.fstat(self._file.fileno()).st_size
+
+    @property
+    def modified(self) -> float:
+        """When the file was written to last, in seconds since the epoch."""
+        if self.gone:
+            return self._modified_then
+        return os.fstat(self._file.fileno()).st_mtime
+
+    def refresh(self) -> int:
+        """Pick up what a live recording, or whoever writes a foreign capture, has added; returns the number of new
+        records. Of one that is read in the background: what was read meanwhile."""
+        if self._foreign is not None:
+            return self._foreign.refresh()
+        added = self.index.refresh() if self._live else 0
+        if self._live and self.index.head.flags:
+            self._live = False
+            self.path = self.path.with_name(self.path.name.removesuffix(".part"))
+        return added
+
+    def let_go(self) -> bool:
+        """Close a segment that retention has removed, so that its bytes leave the disk; whether that was so. Its rows
+        stay, and `exchange` gives what the index says, without frames."""
+        if self.own is None or self._live or self.gone:
+            return False
+        status = os.fstat(self._file.fileno())
+        if status.st_nlink:
+            return False
+        self._size_then, self._modified_then = status.st_size, status.st_mtime
+        self.gone = True
+        self._source.close()
+        return True
+
+    def visible(self, continued_elsewhere: bool) -> int:
+        """How many records to show: without the last ones if those go on in the next segment and that is open."""
+        count = self.index.count
+        if continued_elsewhere:
+            while count and self.index.record(count - 1).flags & CONTINUED:
+                count -= 1
+        return count
+
+    def carried(self) -> set[tuple[int, int, int]]:
+        """(connection, correlation id, time) of every request that came from an earlier segment."""
+        return {
+            (record.connection, record.correlation_id, record.time_ns)
+            for record in map(Record._make, filter(_carried, RECORD.iter_unpack(self.index.records(0, self.index.count))))
+        }
+
+    def hide(self, keys: set[tuple[int, int, int]]) -> None:
+        """After a rebuild: treat the pending exchanges among `keys` as going on in the next segment."""
+        self.rebuilt = False
+        index = self.index
+        records = list(map(Record._make, RECORD.iter_unpack(index.records(0, index.count))))
+        pending = STATES.index(STATES[-1])
+
+        def goes_on(record: Record) -> bool:
+            key = record.connection, record.correlation_id, record.time_ns
+            return record.flags & STATE_MASK == pending and key in keys
+
+        kept = [r for r in records if not goes_on(r)]
+        moved = [r._replace(flags=r.flags | CONTINUED) for r in records if goes_on(r)]
+        index.replace([*kept, *moved])
+
+    def exchange(self, record: Record) -> Exchange:
+        """Read an exchange back. A frame that a segment does not hold any more, being damaged, is None, with a note.
+        Raises ValueError when a foreign capture has changed.
+
+        Marks: request_offset, response_offset, segment, and where they apply notes, carried, changed, broker_request
+        and broker_response (the frames of the other leg, lists of bytes), broker_request_notes and
+        broker_response_notes (the comments of those), broker_request_cut and broker_response_cut (bytes of them that
+        were not kept). Of a segment that is gone: no frames, and a note.
+        """
+        index = self.index
+        ends = index.connections.get(record.connection)
+        exchange = Exchange(
+            connection=record.connection,
+            client=ends.client if ends else "",
+            broker=ends.broker if ends else "",
+            api_key=record.api_key,
+            api_version=record.api_version,
+            correlation_id=record.correlation_id,
+            client_id=index.string(record.client_id),
+            state=STATES[record.flags & STATE_MASK],
+        )
+        marks = exchange.marks
+        marks["segment"] = self.path.name
+        if self.gone:
+            marks["notes"] = [REMOVED.format(name=self.path.name)]
+            exchange.request_time_ns = record.time_ns if record.request_offset >= 0 else None
+            if record.response_offset >= 0:
+                exchange.response_time_ns = record.time_ns + max(record.latency_ns, 0)
+            return exchange
+        notes: list[str] = []
+        if record.request_offset >= 0:
+            exchange.request_time_ns = record.time_ns
+            exchange.request = self._frame(record.request_offset, record.request_size, notes)
+            exchange.request_cut = _cut(exchange.request, record.request_size)
+            marks["request_offset"] = record.request_offset
+            if exchange.request and not exchange.request_cut and len(exchange.client_id or "") >= MAX_STRING:  # cut in the table
+                exchange.client_id = decode_request_header(exchange.request)[0].get("client_id")
+        if record.response_offset >= 0:
+            has_request = record.request_offset >= 0
+            exchange.response_time_ns = record.time_ns + (max(record.latency_ns, 0) if has_request else 0)
+            exchange.response = self._frame(record.response_offset, record.response_size, notes)
+            exchange.response_cut = _cut(exchange.response, record.response_size)
+            marks["response_offset"] = record.response_offset
+        if record.flags & CHANGED:
+            marks["changed"] = True
+            for leg in self._legs(record):
+                name = "broker_response" if leg.direction else "broker_request"
+                about: list[str] = []
+                frame = self._frame(leg.offset, leg.size, about)
+                if frame is None:
+                    notes.extend(about)
+                    continue
+                marks.setdefault(name, []).append(frame)
+                if leg.size > len(frame):
+                    marks[f"{name}_cut"] = leg.size - len(frame)
+                if about:
+                    marks[f"{name}_notes"] = about
+        if record.flags & CARRIED:
+            marks["carried"] = True
+        if notes:
+            marks["notes"] = notes
+        return exchange
+
+    def _legs(self, record: Record) -> list[LegFrame]:
+        """The broker-leg frames of an exchange; a correlation id may come again, so only those around it."""
+        legs = self.index.leg_frames.get((record.connection, record.correlation_id), [])
+        offsets = [offset for offset in (record.request_offset, record.response_offset) if offset >= 0]
+        nearest: dict[int, LegFrame] = {}
+        for leg in legs:
+            other = nearest.get(leg.direction)
+            distance = min(abs(leg.offset - offset) for offset in offsets)
+            if other is None or distance < min(abs(other.offset - offset) for offset in offsets):
+                nearest[leg.direction] = leg
+        return [nearest[direction] for direction in sorted(nearest)]
+
+    def _frame(self, offset: int, size: int, notes: list[str]) -> bytes | None:
+        if self._foreign is not None:
+            return self._foreign_frame(offset, size, notes)
+        try:
+            frame, comments = reindex.payload(self._reader, offset, size)
+        except ValueError as error:
+            notes.append(f"cannot be read back: {error}")
+            return None
+        notes.extend(comment for comment in comments if not comment.startswith(MARK))
+        return frame
+
+    def _foreign_frame(self, place: int, size: int, notes: list[str]) -> bytes:
+        assert self._foreign is not None
+        data = self._foreign.pieces.read(self._file, place, size + 4)
+        if data[:4] != size.to_bytes(4, "big"):
+            raise ValueError(f"{self.path}: the file has changed since it was opened; open it again")
+        if len(data) < size + 4:
+            notes.append(f"cut when it was captured: {len(data) - 4} of {size} bytes are there")
+        return data[4:]
+
+    def close(self) -> None:
+        """Close the file and its index."""
+        if self._foreign is not None:
+            self._foreign.close()
+        self.index.close()
+        self._source.close()

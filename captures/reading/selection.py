@@ -1,0 +1,261 @@
+"""Which exchanges of a capture a filter selects: the index answers what it can, only the rest is read and decoded."""
+
+from __future__ import annotations
+
+import importlib.util
+import struct
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from typing import Any
+
+from ...decoder import Exchange, Topics
+from ...decoder.connection.peers import About
+from ...decoder.filter import ColumnTest, Filter, Layout, Need
+from ...decoder.filter.places import apis as apis_with
+from ...decoder.schema import facts
+from ..recording.index import (
+    CARRIED,
+    CHANGED,
+    CUT,
+    NOTED,
+    RECORD,
+    STATE_MASK,
+    STATES,
+    SURPLUS,
+    UNDECODED,
+    Index,
+    Record,
+)
+from .capture import Capture, Row
+
+LAYOUT = Layout(
+    Record._fields,
+    STATE_MASK,
+    STATES,
+    {"undecoded": UNDECODED, "cut": CUT, "changed": CHANGED, "noted": NOTED, "carried": CARRIED, "surplus": SURPLUS},
+)
+_FIRST_BLOCK, _BLOCK = 1 << 12, 1 << 18
+_API_VERSIONS = facts.api_key("ApiVersions")
+
+
+@cache
+def has_numpy() -> bool:
+    """Whether numpy is installed; without it the same is done record by record."""
+    return importlib.util.find_spec("numpy") is not None
+
+
+@cache
+def _padded(names: tuple[str, ...]) -> struct.Struct:
+    """The layout of a record with only these columns, in its order; the others are passed over."""
+    codes = RECORD.format[1:]
+    parts = (
+        code if name in names else f"{struct.calcsize('<' + code)}x"
+        for name, code in zip(Record._fields, codes, strict=True)
+    )
+    return struct.Struct("<" + "".join(parts))
+
+
+class IndexColumns:
+    """The index of one segment as the filters' `Columns`."""
+
+    layout = LAYOUT
+
+    def __init__(self, index: Index, abouts: Mapping[int, About] | None = None) -> None:
+        """`abouts`: what the index's connections have said of their ends."""
+        self._index = index
+        self.abouts: Mapping[int, About] = abouts or {}
+
+    @property
+    def strings(self) -> Sequence[str | None]:
+        return self._index.strings
+
+    @property
+    def ends(self) -> Mapping[int, tuple[str, str]]:
+        return {number: (entry.client, entry.broker) for number, entry in self._index.connections.items()}
+
+    def __len__(self) -> int:
+        return self._index.count
+
+    def array(self, start: int, stop: int) -> Any:
+        return self._index.array()[start:stop]
+
+    def tuples(self, names: Sequence[str], start: int, stop: int) -> Iterable[tuple[int, ...]]:
+        return _padded(tuple(names)).iter_unpack(self._index.records(start, stop))
+
+
+class Selection:
+    """A filter over a capture. Knows the whole capture's topic ids and clients' software, where the filter asks for
+    them; what a live recording adds is known after `Capture.refresh`.
+
+    `decoded` counts the exchanges that had to be read.
+    """
+
+    def __init__(self, capture: Capture, wanted: Filter, vector: bool | None = None, *, topics: bool = False) -> None:
+        """`vector`: use numpy; None: if it is there. `topics`: exchanges get their topics' names in any case."""
+        self.capture = capture
+        self.filter = wanted if wanted.now is not None else wanted.at(self._now)
+        self.topics = Topics()
+        self._topics = topics or wanted.names_topics
+        self.decoded = 0
+        self._vector = has_numpy() if vector is None else vector
+        self._abouts: dict[str, dict[int, About]] = {}
+        self._learned = 0
+        self._tests: dict[int, tuple[tuple[int, ...], ColumnTest | None]] = {}
+        self._last: tuple[int, int] = (-1, 0)
+
+    def _now(self) -> int:
+        """The time it is: now while the recording runs, and when it ended afterwards."""
+        if self.capture.live:
+            return time.time_ns()
+        count = len(self.capture.rows())
+        if self._last[0] != count:
+            self._last = count, max((self._end(i) for i in range(len(self.capture.segments))), default=0)
+        return self._last[1]
+
+    def _end(self, segment: int) -> int:
+        """The last moment that an index knows of."""
+        index = self.capture.segments[segment].index
+        if self._vector and index.count:
+            array = index.array()
+            return int((array["time_ns"] + array["latency_ns"].clip(0)).max())
+        times = IndexColumns(index).tuples(("time_ns", "latency_ns"), 0, index.count)
+        return max((start + max(latency, 0) for start, latency in times), default=0)
+
+    def rows(self, newest_first: bool = False, start: int = 0, stop: int | None = None) -> Iterator[int]:
+        """The numbers of the rows that the filter selects, among rows `start` to `stop`; the first ones come at once."""
+        count = self.capture.starts[-1]
+        stop = count if stop is None else min(stop, count)
+        found = self._passing(newest_first, start, stop)
+        if self.filter.columns_only:
+            return found
+        return (number for number in found if self._decide(number))
+
+    def _passing(self, newest_first: bool, start: int, stop: int) -> Iterator[int]:
+        """The rows that the index lets through."""
+        self._learn()
+        starts = self.capture.starts
+        segments = range(len(self.capture.segments))
+        for segment in reversed(segments) if newest_first else segments:
+            first, behind = max(start, starts[segment]), min(stop, starts[segment + 1])
+            if first >= behind:
+                continue
+            base = starts[segment]
+            test = self._test(segment)
+            for low, high in _blocks(first - base, behind - base, newest_first):
+                if test is None:
+                    numbers: Iterable[int] = range(base + low, base + high)
+                elif self._vector:
+                    numbers = _masked(test, low, high, base)
+                else:
+                    numbers = test.rows(low, high, base)
+                if newest_first:
+                    numbers = reversed(numbers if isinstance(numbers, Sequence) else list(numbers))
+                yield from numbers
+
+    def count(self, start: int = 0, stop: int | None = None) -> int:
+        """How many rows the filter selects."""
+        if not (self.filter.columns_only and self._vector):
+            return sum(1 for _ in self.rows(start=start, stop=stop))
+        self._learn()
+        total = 0
+        for segment in range(len(self.capture.segments)):
+            base = self.capture.starts[segment]
+            end = self.capture.starts[segment + 1] if stop is None else min(stop, self.capture.starts[segment + 1])
+            test = self._test(segment)
+            for low, high in _blocks(max(start - base, 0), end - base, False):
+                total += high - low if test is None else int(test.mask(low, high).sum())
+        return total
+
+    def exchange(self, row: Row | int) -> Exchange:
+        """The exchange of a row as filters want it: with topics, and what its connection has said."""
+        number = row if isinstance(row, int) else row.number
+        return self.complete(self.capture.exchange(number), number)
+
+    def complete(self, exchange: Exchange, number: int) -> Exchange:
+        """Give an exchange, read in another way, what `exchange` gives."""
+        self._learn()
+        exchange.topics = self.topics
+        segment, within = self.capture.locate(number)
+        exchange.about = self._abouts.get(self._recording(segment), {}).get(exchange.connection)
+        flags = self.capture.segments[segment].index.record(within).flags
+        # The frames' comments tell more than what the index counts as a note, and nothing of what was carried over.
+        exchange.marks["noted"], exchange.marks["carried"] = bool(flags & NOTED), bool(flags & CARRIED)
+        return exchange
+
+    def _decide(self, number: int) -> bool:
+        self.decoded += 1
+        return self.filter(self.exchange(number))
+
+    def _test(self, segment: int) -> ColumnTest | None:
+        """The test of a segment's records; made anew when the index knows more than before."""
+        index = self.capture.segments[segment].index
+        now = self.filter.now() if self.filter.asks_time and self.filter.now is not None else 0
+        known = (len(index.strings), len(index.connections), self._learned, now)
+        made = self._tests.get(segment)
+        if made is None or made[0] != known:
+            columns = IndexColumns(index, self._abouts.get(self._recording(segment)))
+            made = self._tests[segment] = known, self.filter.columns(columns)
+        return made[1]
+
+    def _recording(self, segment: int) -> str:
+        """What connections are numbered in: a recording, or a foreign file."""
+        own = self.capture.segments[segment].own
+        return own.recording if own is not None else str(segment)
+
+    def _learn(self) -> None:
+        """Read the few exchanges that tell names of topic ids, and of clients and brokers."""
+        wanted = frozenset[int]()
+        if self._topics:
+            wanted |= naming_apis()
+        if Need.CONNECTION in self.filter.needs:
+            wanted |= {_API_VERSIONS}
+        stop = self.capture.starts[-1]
+        if not wanted or self._learned == stop:
+            return
+        for segment, file in enumerate(self.capture.segments):
+            base, behind = self.capture.starts[segment : segment + 2]
+            keys = IndexColumns(file.index).tuples(("api_key",), max(self._learned - base, 0), behind - base)
+            for number, (key,) in enumerate(keys, max(self._learned, base)):
+                if key in wanted:
+                    exchange = self.capture.exchange(number)
+                    self.topics.learn(exchange)
+                    abouts = self._abouts.setdefault(self._recording(segment), {})
+                    abouts.setdefault(exchange.connection, About()).learn(exchange)
+        self._learned = stop
+
+
+@cache
+def naming_apis() -> frozenset[int]:
+    """The APIs whose responses may name topics beside their ids."""
+    return apis_with("response", "topic") & apis_with("response", "topic.id")
+
+
+def _blocks(start: int, stop: int, newest_first: bool) -> Iterator[tuple[int, int]]:
+    """Stretches of records, a small one first so that something is found at once."""
+    size = _FIRST_BLOCK
+    while start < stop:
+        if newest_first:
+            low = max(start, stop - size)
+            yield low, stop
+            stop = low
+        else:
+            high = min(stop, start + size)
+            yield start, high
+            start = high
+        size = min(size * 8, _BLOCK)
+
+
+def _masked(test: ColumnTest, low: int, high: int, base: int) -> list[int]:
+    numbers: list[int] = (test.mask(low, high).nonzero()[0] + (base + low)).tolist()
+    return numbers
+
+
+def select(capture: Capture, wanted: Filter, newest_first: bool = False) -> Iterator[int]:
+    """The numbers of a capture's rows that a filter selects, lazily, in the order of the rows or the newest first."""
+    return Selection(capture, wanted).rows(newest_first)
+
+
+def count(capture: Capture, wanted: Filter) -> int:
+    """How many of a capture's rows a filter selects."""
+    return Selection(capture, wanted).count()

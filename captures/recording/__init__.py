@@ -1,0 +1,1 @@
+"""Writing recordings: segments, their index, rotation and retention, and the flight recorder."""

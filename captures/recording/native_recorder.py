@@ -1,0 +1,317 @@
+"""The fast way of a recorder: connections whose frames the accelerator takes, chunk by chunk, without objects.
+
+A `native.Track` cuts frames, reads them by their plan as far as the index needs, pairs them, and appends packets and
+index records: the same bytes as `Recorder` writes by itself. It takes plain frames only. A connection changes over
+between the two ways at any chunk: to a track when everything that waits is plain, and back when there is something to
+care for. That is: APIs with secrets, ApiVersions and SASL; frames that cannot be read to their end, or have bytes
+behind it; responses out of order; notes, changed frames, losses; the end of the connection or of the segment; a disk
+that fails.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import partial
+from typing import Any, NamedTuple
+
+from ...decoder import Connection, Direction, Exchange, RequestSeen
+from ...decoder.codec import secrets
+from ...decoder.codec.plan import API_VERSIONS
+from ...decoder.codec.skim import skim
+from ...decoder.connection.exchange import State
+from ...decoder.schema import facts
+from ..native.accelerator import native
+from ..pcap.packet_comments import CARRIED_COMMENT
+from ..pcap.packets import show_address
+from .index import CARRIED, STATES, IndexEncoder, Record
+from .recording import Recording
+from .requests_in_flight import Carried, OpenConnection, Unanswered
+from .segment import IN_FLIGHT, InFlight, pack_in_flight
+
+_CARE = 2  # why a track took no more; 1: the segment is to be looked after first
+_SLOW = {API_VERSIONS, facts.api_key("SaslHandshake"), facts.api_key("SaslAuthenticate")}
+_PRODUCE = facts.api_key("Produce")
+_PATIENCE, _MOST_PATIENCE = 8, 1024
+
+
+class Tracked:
+    """One open connection: the decoder's state, and what waits to be written with its next frames."""
+
+    __slots__ = ("asked", "broken", "changed", "decoder", "in_flight", "lost", "notes", "opaque", "open", "patience", "track")
+
+    def __init__(self, connection: OpenConnection, snaplen: int | None = None) -> None:
+        self.open = connection
+        ends = show_address(connection.client), show_address(connection.broker)
+        self.decoder = Connection(connection.number, *ends, keep=snaplen)
+        # Requests that were written and have no response in the file yet. The decoder's own queue is ahead of
+        # this one by what the rest of the current chunk holds.
+        self.in_flight: dict[int, tuple[Exchange, bytes]] = {}
+        self.notes: dict[int, list[str]] = {}
+        self.changed: set[int] = set()
+        self.asked: dict[int, tuple[int, int]] = {}  # api key and version of the broker's leg, by correlation id
+        self.lost = [0, 0]
+        self.opaque = [False, False]
+        self.broken = False
+        self.track: Any = None  # of the accelerator, while the connection goes the fast way
+        self.patience = Patience()
+
+
+class OnTrack(NamedTuple):
+    """An `Unanswered` that is on a track, where it is the `place`-th that waits."""
+
+    connection: OpenConnection
+    track: Any
+    place: int
+    offset: int
+    time_ns: int
+    size: int
+    cut: int
+    correlation_id: int
+    api_key: int
+    api_version: int
+    flags: int
+    client: str | None
+
+    @property
+    def data(self) -> bytes:
+        frame: bytes = self.track.frame(self.place)
+        return frame
+
+    @property
+    def comments(self) -> tuple[str, ...]:
+        return (CARRIED_COMMENT,)
+
+    def entry(self) -> InFlight:
+        number = self.connection.number & 0xFFFFFFFF
+        return InFlight(number, self.correlation_id, self.api_key, self.api_version, self.offset)
+
+    def pend(self, index: IndexEncoder, flags: int = 0) -> None:
+        connection, key, version = self.connection.number & 0xFFFFFFFF, self.api_key, self.api_version
+        flags |= self.flags | STATES.index(State.PENDING)
+        client = index.string(self.client)
+        asked = self.time_ns, -1, self.offset, -1, self.size, 0, self.correlation_id
+        index.record(Record(*asked, connection, key, version, 0, flags, client, 0))
+
+    def moved(self, offset: int) -> None:
+        self.track.moved(self.place, offset, CARRIED)
+
+
+class Patience:
+    """How many chunks a connection stays on the slow way; longer and longer while it does not stay on the fast one."""
+
+    __slots__ = ("left", "next", "taken")
+
+    def __init__(self) -> None:
+        self.left, self.next, self.taken = 0, _PATIENCE, 0
+
+    def over(self) -> bool:
+        """One chunk more: whether the fast way may be tried."""
+        self.left -= self.left > 0
+        return not self.left
+
+    def again(self) -> None:
+        """The fast way led into something that needs care."""
+        self.next = _PATIENCE if self.taken > 8 * self.next else min(2 * self.next, _MOST_PATIENCE)
+        self.left, self.taken = self.next, 0
+
+
+def hold_rests(decoder: Connection, track: Any) -> bool:
+    """Give a track the beginnings of frames that a decoder has; False, and nothing done, where it is not at plain frames."""
+    rests = decoder.hand_over()
+    if rests is None:
+        return False
+    for direction, (rest, time_ns) in enumerate(rests):
+        if rest:
+            track.hold(direction, rest, time_ns)
+    return True
+
+
+def give_rests(decoder: Connection, rests: Iterable[tuple[bytes, int, int]]) -> None:
+    """Give a decoder back what a released track had per direction: the beginning of a frame, its time, bytes nobody read."""
+    for direction, (rest, time_ns, skipped) in enumerate(rests):
+        if rest:
+            (decoder.receive_from_broker if direction else decoder.receive_from_client)(rest, time_ns)
+        if skipped:
+            decoder.skip(Direction(direction), skipped, time_ns)
+
+
+class Tracks:
+    """Takes what it can for a recorder. `redact`: APIs with secrets are left alone. `snaplen`: most bytes of a frame that
+    are kept."""
+
+    def __init__(self, recording: Recording, redact: bool, snaplen: int | None = None) -> None:
+        self._recording = recording
+        self._native: Any = native
+        self.on: dict[int, Any] = {}
+        """The tracks by the number of their connection."""
+        self._before = 0
+        self._tape: Any = native.Tape(partial(shape, redact), snaplen or 0) if native is not None else None
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Frames, exchanges and errors that went this way."""
+        tape = self._tape
+        return {"frames": tape.frames, "exchanges": tape.exchanges, "errors": tape.errors} if tape is not None else {}
+
+    def take(
+        self, tracked: Tracked, direction: int, time_ns: int, data: bytes | bytearray | memoryview
+    ) -> bytes | bytearray | memoryview:
+        """Take a chunk; what is left of it is for the slow way."""
+        if self._tape is None or not (tracked.track or self._begin(tracked)):
+            return data
+        recording, tape, size, at = self._recording, self._tape, len(data), 0
+        tracked.patience.taken += 1
+        while at < size:
+            segment = recording.ready()  # this may end the segment, and then nothing is on a track any more
+            if segment is None or tracked.track is None:
+                break
+            frames = tape.frames
+            at = tracked.track.feed(direction, data, at, time_ns, segment.flushed, recording.stop)
+            segment.frames += tape.frames - frames
+            if at == size or not self._go_on(tracked):
+                break
+        return data[at:]
+
+    def begin(self) -> tuple[dict[int, Any], int, int] | None:
+        """For who feeds the tracks himself: they, by connection, and the file offset of the segment's buffer and the size
+        from which on no frame is to be begun. None: nothing is on a track, or can be written."""
+        segment = self._recording.ready() if self.on else None
+        if segment is None or not self.on:
+            return None
+        self._before = self._tape.frames
+        return self.on, segment.flushed, self._recording.stop
+
+    def end(self) -> None:
+        """The tracks were fed."""
+        self._recording.unflushed_frames(self._tape.frames - self._before)
+
+    def skip(self, tracked: Tracked, direction: int, time_ns: int, count: int) -> bool:
+        """Bytes of a frame that are not there; whether that was taken."""
+        recording, tape = self._recording, self._tape
+        while tracked.track is not None:
+            segment = recording.ready()
+            if segment is None or tracked.track is None:
+                break
+            frames = tape.frames
+            taken: bool = tracked.track.skip(direction, count, time_ns, segment.flushed, recording.stop)
+            segment.frames += tape.frames - frames
+            if taken:
+                return True
+            if not self._go_on(tracked):
+                break
+        return False
+
+    def _go_on(self, tracked: Tracked) -> bool:
+        """Do what a track has stopped for; whether it goes on."""
+        recording = self._recording
+        if self._tape.reason == _CARE:
+            self.leave(tracked)
+            tracked.patience.again()
+            return False
+        # What the recording does before every frame.
+        segment = recording.ready()
+        if segment is None or tracked.track is None:
+            return False
+        recording.sync(segment)
+        if not tracked.track.attached:
+            recording.known(segment, tracked.open)
+            index = recording.index
+            heads = segment.heads(tracked.open.number)
+            tracked.track.attach(*heads, segment.buffer, index.records, index.string)
+        return True
+
+    def _begin(self, tracked: Tracked) -> bool:
+        """Put a connection on a track if it is plain."""
+        if not tracked.patience.over() or not self._plain(tracked):
+            return False
+        track = self._native.Track(self._tape, tracked.open.number & 0xFFFFFFFF)
+        for exchange, data in tracked.in_flight.values():
+            marks = exchange.marks
+            flags = CARRIED if marks.get("carried") else 0
+            time_ns = exchange.request_time_ns or 0
+            if not track.push(data, time_ns, marks["request_offset"], flags, exchange.request_cut):
+                tracked.patience.again()
+                return False
+        if not hold_rests(tracked.decoder, track):
+            return False
+        tracked.in_flight.clear()
+        tracked.track = self.on[tracked.open.number] = track
+        return True
+
+    def _plain(self, tracked: Tracked) -> bool:
+        if tracked.broken or tracked.notes or tracked.changed or any(tracked.lost) or any(tracked.opaque):
+            return False
+        decoder, knows = tracked.decoder, self._tape.knows
+        waiting = [exchange for exchange, _ in tracked.in_flight.values()]
+        if self._recording.path is None or len(waiting) != decoder.in_flight or waiting != decoder.pending():
+            return False
+        return all(
+            e.marks.get("request_offset", -1) >= 0
+            and not e.marks.get("notes")
+            and not e.marks.get("changed")
+            and knows(e.api_key, e.api_version)
+            for e in waiting
+        )
+
+    def leave(self, tracked: Tracked) -> None:
+        """Take a connection off its track: its decoder goes on."""
+        track = self.drop(tracked)
+        if track is None:
+            return
+        tracked.patience.taken += track.chunks
+        requests, *rests = track.release()
+        decoder = tracked.decoder
+        for data, time_ns, offset, flags, cut in requests:
+            events = decoder.receive_from_client(data, time_ns)
+            for event in events if not cut else decoder.skip(Direction.REQUEST, cut, time_ns):
+                if isinstance(event, RequestSeen):
+                    exchange = event.exchange
+                    exchange.marks["request_offset"] = offset
+                    if flags & CARRIED:
+                        exchange.marks["carried"] = True
+                    tracked.in_flight[id(exchange)] = exchange, data
+        give_rests(decoder, rests)
+
+    def drop(self, tracked: Tracked) -> Any:
+        """The track of a connection, if it is on one, which it is not any more."""
+        track, tracked.track = tracked.track, None
+        self.on.pop(tracked.open.number, None)
+        return track
+
+    def unanswered(self, tracked: Tracked) -> Iterator[Unanswered]:
+        """The requests of a connection that wait. On a track they stay there; the segment is let go."""
+        track = tracked.track
+        if track is None:
+            for exchange, data in tracked.in_flight.values():
+                yield Carried(tracked.open, exchange, data)
+            return
+        track.detach()
+        for number, asked in enumerate(track.waiting()):
+            yield OnTrack(tracked.open, track, number, *asked)
+
+    def waiting(self, connections: Iterable[Tracked]) -> bytes:
+        """The requests in flight that are in this segment, as the entries of a sync block."""
+        tracks: list[Any] = []
+        others: list[InFlight] = []
+        for tracked in connections:
+            if tracked.track is not None:
+                tracks.append(tracked.track)
+            else:
+                others.extend(asked.entry() for asked in self.unanswered(tracked))
+        slow = pack_in_flight(entry for entry in others if entry.offset >= 0)
+        fast: bytes = self._tape.waiting(tracks) if tracks else b""
+        if not slow or not fast:
+            return slow or fast
+        entries = sorted(IN_FLIGHT.iter_unpack(slow + fast), key=lambda entry: entry[-1])
+        return b"".join(IN_FLIGHT.pack(*entry) for entry in entries)
+
+
+def shape(redact: bool, direction: int, api_key: int, api_version: int) -> tuple[int, Any, bool] | None:
+    """How the accelerator reads messages of an API and version: header version, reader, and whether that gives the acks
+    of a Produce; None where care is needed."""
+    if api_key in _SLOW or (redact and any(secrets.concerns(way, api_key, api_version) for way in Direction)):
+        return None
+    found = skim("response" if direction else "request", api_key, api_version)
+    if found is None:
+        return None
+    return found.header_version, found.read, not direction and api_key == _PRODUCE

@@ -1,0 +1,394 @@
+"""The recorder: what the relay saw becomes frames and exchanges, and those become a recording.
+
+It stands beside the traffic, never in it: no method raises because of what the bytes are or what the disk does.
+`counts` and `on_event(kind, text)` tell how it is going.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from ...decoder import Direction, Exchange, ExchangeDone, Opaque, RequestSeen
+from ...decoder.codec import secrets
+from ..pcap.packet_comments import MARK
+from ..pcap.packets import MAX_PAYLOAD, Address
+from .index import UNDECODED, LegFrame
+from .native_recorder import Tracked, Tracks
+from .recording import FLUSH_SECONDS, SEGMENT_BYTES, SEGMENT_SECONDS, Recording
+from .requests_in_flight import Carried, OpenConnection, Unanswered
+from .segment import CLIENT_LEG
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+LEAST_SNAPLEN, MOST_SNAPLEN = 128, 128 << 10  # the head of a request; what tools take for one packet
+
+ASKED_LIMIT = 4096
+"""Most requests of a broker's leg whose response is still to come; then they are forgotten."""
+
+
+class Recorder:
+    """Records connections into `directory` (made with mode 0700 if need be; OSError when that is impossible).
+
+    `redact` masks secrets with the same length (see `decoder.codec.secrets`). `snaplen`: no more than so many bytes of a frame are
+    kept, from `LEAST_SNAPLEN` to `MOST_SNAPLEN` (ValueError). Call `flush` once a second when there is
+    no traffic; otherwise flushing, rotation and retries happen by themselves. `on_event(kind, text)` hears
+    "paused", "resumed", "segment", "undecoded" and "error". `counts`: frames, bytes, exchanges, errors, lost_bytes,
+    undecoded, opaque_bytes, unrecorded (frames that could not be written), segments.
+    """
+
+    def __init__(
+        self,
+        directory: str | Path,
+        *,
+        redact: bool = True,
+        snaplen: int | None = None,
+        segment_bytes: int = SEGMENT_BYTES,
+        segment_seconds: float = SEGMENT_SECONDS,
+        flush_seconds: float = FLUSH_SECONDS,
+        on_event: Callable[[str, str], None] | None = None,
+    ) -> None:
+        if snaplen is not None and not LEAST_SNAPLEN <= snaplen <= MOST_SNAPLEN:
+            raise ValueError(f"a snap length is between {LEAST_SNAPLEN} and {MOST_SNAPLEN} bytes, not {snaplen}")
+        self._redact, self._snaplen = redact, snaplen
+        self._on_event = on_event or (lambda kind, text: None)
+        self._tracked: dict[int, Tracked] = {}
+        self._counts = dict.fromkeys(("frames", "bytes", "exchanges", "errors", "lost_bytes", "undecoded", "opaque_bytes"), 0)
+        self._recording = Recording(
+            Path(directory),
+            self._in_flight,
+            self._on_event,
+            segment_bytes=segment_bytes,
+            segment_seconds=segment_seconds,
+            flush_seconds=flush_seconds,
+            waiting=lambda: self._tracks.waiting(self._tracked.values()),
+            unanswered=self._unanswered,
+        )
+        self._tracks = Tracks(self._recording, redact, snaplen)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """A snapshot of all counts."""
+        recording = self._recording
+        counts = self._counts | {"unrecorded": recording.unrecorded, "segments": recording.segments}
+        for name, count in self._tracks.counts.items():
+            counts[name] += count
+        return counts
+
+    @property
+    def path(self) -> Path | None:
+        """The final name of the segment being written (now with `.part` behind it); None while paused."""
+        return self._recording.path
+
+    # what the relay tells
+
+    def opened(
+        self,
+        conn: int,
+        time_ns: int,
+        client: Address | None = None,
+        broker: Address = ("0.0.0.0", 9092),
+        upstream: Address | None = None,
+        failed: str = "",
+        tls: frozenset[str] = frozenset(),
+        imported: bool = False,
+    ) -> None:
+        """A connection was opened. Without a client address it gets a made-up one. `failed`: the broker could not be
+        reached ("refused" or "unreached"); `closed` must follow. `tls`: the legs that are TLS, "client" and "broker".
+        `imported`: it is from a capture of packets; what it lacks comes as `missing`.
+
+        `upstream` is the proxy's own end of the leg to the broker, if known. On the client's own machine it might be
+        the same as another client's address, and two conversations would be one in the file: it is made up then.
+        """
+        if conn in self._tracked:
+            self.closed(conn, time_ns, "rst")  # its end was missed
+        client = client or ("0.0.0.0", 1024 + conn % 64000)
+        if upstream is None or upstream[0] == client[0]:
+            upstream = ("barnabas", 1024 + conn % 64000)
+        opened = OpenConnection(conn, time_ns, client, broker, upstream, failed, tls, imported)
+        tracked = Tracked(opened, self._snaplen)
+        self._tracked[conn] = tracked
+        self._recording.open(tracked.open)
+        self._recording.tick()
+
+    def data(self, conn: int, direction: int, time_ns: int, data: bytes | bytearray | memoryview) -> None:
+        """Bytes of the client leg, in order, cut anywhere."""
+        tracked = self._connection(conn, time_ns)
+        self._counts["bytes"] += len(data)
+        try:
+            data = self._fast(tracked, direction, time_ns, data)
+            if not data:
+                pass
+            elif tracked.broken:
+                self._opaque(tracked, Opaque(Direction(direction), bytes(data), time_ns, "not decoded"))
+            else:
+                self._receive(tracked, direction, time_ns, data)
+        except Exception as error:
+            self._fault(f"connection {conn}", error)
+        self._recording.tick()
+
+    def begin(self) -> tuple[dict[int, Any], int, int] | None:
+        """For who has plain data of connections in a place where the accelerator can take them (`native.RingFeed`): see
+        `Tracks.begin`. Behind it come `end`, and what was left as `data`."""
+        return self._tracks.begin()
+
+    def end(self, nbytes: int) -> None:
+        """So many bytes went onto tracks."""
+        self._counts["bytes"] += nbytes
+        self._tracks.end()
+        self._recording.tick()
+
+    def failed(self, conn: int, error: Exception) -> None:
+        """A track has failed: as with a fault of the decoder. What waited is in the file, but nobody knows of it any more."""
+        tracked = self._tracked[conn]
+        self._tracks.drop(tracked)
+        tracked.broken = True
+        self._fault(f"connection {conn}, its frames are no longer decoded", error)
+
+    def skipped(self, conn: int, direction: int, time_ns: int, nbytes: int) -> None:
+        """`nbytes` of the client leg are not there, and belong to the frame of which the beginning was told last."""
+        tracked = self._connection(conn, time_ns)
+        try:
+            if not self._tracks.skip(tracked, direction, time_ns, nbytes) and not tracked.broken:
+                for event in tracked.decoder.skip(Direction(direction), nbytes, time_ns):
+                    self._event(tracked, event)
+        except Exception as error:
+            self._fault(f"connection {conn}", error)
+        self._recording.tick()
+
+    def broker_leg(self, conn: int, direction: int, time_ns: int, frame: bytes, note: str = "") -> None:
+        """A frame as the broker sent or got it (with its size bytes), where the client's differs; it may be cut. It must come
+        before the response of its exchange reaches `data`."""
+        tracked = self._connection(conn, time_ns)
+        self._tracks.leave(tracked)
+        try:
+            request = direction == Direction.REQUEST
+            correlation_id = int.from_bytes(frame[8:12] if request else frame[4:8], "big", signed=True)
+            tracked.changed.add(correlation_id)
+            self._mark_changed(tracked, correlation_id)
+            api_key, api_version = -1, -1
+            if request:
+                api_key, api_version = (int.from_bytes(frame[i : i + 2], "big", signed=True) for i in (4, 6))
+                if len(tracked.asked) >= ASKED_LIMIT:
+                    tracked.asked.clear()
+                tracked.asked[correlation_id] = api_key, api_version
+            elif correlation_id in tracked.asked:  # another version than the client's, or no client's at all
+                api_key, api_version = tracked.asked.pop(correlation_id)
+            else:
+                for exchange, _ in tracked.in_flight.values():
+                    if exchange.correlation_id == correlation_id:
+                        api_key, api_version = exchange.api_key, exchange.api_version
+            kept = frame[4:] if self._snaplen is None else frame[4 : 4 + self._snaplen]
+            leg = Exchange(connection=conn, api_key=api_key, api_version=api_version)
+            if request:
+                leg.request, leg.request_cut = kept, len(frame) - 4 - len(kept)
+            else:
+                leg.response, leg.response_cut = kept, len(frame) - 4 - len(kept)
+            data = frame[:4] + self._masked(leg, Direction(direction), kept)
+            size = int.from_bytes(frame[:4], "big")
+            entry = LegFrame(conn & 0xFFFFFFFF, correlation_id, int(direction), size, 0)
+            cut = 4 + size - len(data)
+            self._recording.broker_leg(tracked.open, time_ns, data, entry, _clean(note), cut)
+        except Exception as error:
+            self._fault(f"connection {conn}", error)
+
+    def note(self, conn: int, correlation_id: int, text: str) -> None:
+        """A remark on an exchange, such as the rule that answered it: a comment on its next packet."""
+        tracked = self._tracked.get(conn)
+        if tracked:
+            self._tracks.leave(tracked)
+            tracked.notes.setdefault(correlation_id, []).append(_clean(text))
+
+    def lost(self, conn: int, direction: int, nbytes: int) -> None:
+        """`nbytes` of the client leg are missing; the next data starts at a frame."""
+        self._counts["lost_bytes"] += nbytes
+        tracked = self._tracked.get(conn)
+        if tracked:
+            self._tracks.leave(tracked)
+            tracked.lost[direction] += nbytes
+            tracked.opaque[direction] = False
+            tracked.decoder.lost(Direction(direction))
+
+    def missing(self, conn: int, direction: int, time_ns: int, nbytes: int, unread: int) -> None:
+        """Of a connection from a capture of packets: `nbytes` were not captured here, and `unread` more could not be read. It is
+        said at once, as nothing more of this direction may come."""
+        tracked = self._connection(conn, time_ns)
+        self.lost(conn, direction, nbytes + unread)
+        lost, tracked.lost[direction] = tracked.lost[direction] - unread, 0
+        self._recording.write(tracked.open, CLIENT_LEG, direction, time_ns, b"", (), lost, unread=unread)
+
+    def closed(self, conn: int, time_ns: int, how: str = "fin", by: str = "") -> None:
+        """The connection ended: "fin" or "rst" (anything else is written as a FIN); `by`: who
+        ended it (`Closed`), "" when not known, or when it was the proxy."""
+        tracked = self._tracked.get(conn)
+        if tracked is None:
+            return
+        self._tracks.leave(tracked)
+        try:
+            for event in tracked.decoder.close(time_ns):
+                self._event(tracked, event)
+            self._recording.end(tracked.open, time_ns, how, by)
+        except Exception as error:
+            self._fault(f"connection {conn}", error)
+        del self._tracked[conn]
+        self._recording.tick()
+
+    def rotate(self) -> None:
+        """End the segment now and go on in the next one."""
+        self._recording.rotate()
+
+    def flush(self) -> None:
+        """Hand everything to the operating system; also the moment to rotate or to try a failed disk again."""
+        self._recording.tick()
+        self._recording.flush()
+
+    def close(self) -> None:
+        """End the recording. Connections still open have no end in it; their requests are pending."""
+        self._recording.close()
+
+    # how it is written
+
+    def _connection(self, conn: int, time_ns: int) -> Tracked:
+        if conn not in self._tracked:
+            self.opened(conn, time_ns)
+        return self._tracked[conn]
+
+    def _in_flight(self) -> Iterator[Carried]:
+        for tracked in self._tracked.values():
+            self._tracks.leave(tracked)
+            for exchange, data in tracked.in_flight.values():
+                yield Carried(tracked.open, exchange, data)
+
+    def _unanswered(self) -> Iterator[Unanswered]:
+        for tracked in self._tracked.values():
+            yield from self._tracks.unanswered(tracked)
+
+    def _fast(
+        self, tracked: Tracked, direction: int, time_ns: int, data: bytes | bytearray | memoryview
+    ) -> bytes | bytearray | memoryview:
+        """What the fast way leaves of a chunk."""
+        try:
+            return self._tracks.take(tracked, direction, time_ns, data)
+        except Exception as error:
+            self.failed(tracked.open.number, error)
+            return data
+
+    def _receive(
+        self, tracked: Tracked, direction: int, time_ns: int, data: bytes | bytearray | memoryview
+    ) -> None:
+        try:
+            if direction == Direction.REQUEST:
+                events = tracked.decoder.receive_from_client(data, time_ns)
+            else:
+                events = tracked.decoder.receive_from_broker(data, time_ns)
+        except Exception as error:
+            # The decoder's state is no longer to be trusted: keep the bytes, give up the frames.
+            tracked.broken = True
+            self._fault(f"connection {tracked.open.number}, its frames are no longer decoded", error)
+            self._opaque(tracked, Opaque(Direction(direction), bytes(data), time_ns, "not decoded"))
+            return
+        for event in events:
+            self._event(tracked, event)
+
+    def _event(self, tracked: Tracked, event: RequestSeen | ExchangeDone | Opaque) -> None:
+        if isinstance(event, RequestSeen):
+            self._request(tracked, event.exchange)
+        elif isinstance(event, ExchangeDone):
+            self._done(tracked, event.exchange)
+        else:
+            self._opaque(tracked, event)
+
+    def _request(self, tracked: Tracked, exchange: Exchange) -> None:
+        frame = exchange.request or b""
+        frame = self._masked(exchange, Direction.REQUEST, frame)
+        data = _sized(frame, exchange.request_cut)
+        if exchange.correlation_id in tracked.changed:
+            exchange.marks["changed"] = True
+        exchange.marks["request_offset"] = self._frame(tracked, exchange, 0, exchange.request_time_ns or 0, data)
+        tracked.in_flight[id(exchange)] = exchange, data
+
+    def _done(self, tracked: Tracked, exchange: Exchange) -> None:
+        if exchange.response is not None:
+            data = _sized(self._masked(exchange, Direction.RESPONSE, exchange.response), exchange.response_cut)
+            time_ns = exchange.response_time_ns or 0
+            exchange.marks["response_offset"] = self._frame(tracked, exchange, 1, time_ns, data)
+        flags = self._recording.done(exchange)
+        tracked.in_flight.pop(id(exchange), None)
+        tracked.notes.pop(exchange.correlation_id, None)
+        tracked.changed.discard(exchange.correlation_id)
+        self._counts["exchanges"] += 1
+        if not flags & UNDECODED and exchange.error:
+            self._counts["errors"] += 1
+        if flags & UNDECODED:
+            self._counts["undecoded"] += 1
+            self._tell("undecoded", f"connection {exchange.connection}, {exchange!r}: {_reason(exchange)}")
+
+    def _frame(self, tracked: Tracked, exchange: Exchange, direction: int, time_ns: int, data: bytes) -> int:
+        notes = tracked.notes.pop(exchange.correlation_id, [])
+        self._counts["frames"] += 1
+        lost, tracked.lost[direction] = tracked.lost[direction], 0
+        cut = exchange.response_cut if direction else exchange.request_cut
+        offset = self._recording.write(tracked.open, CLIENT_LEG, direction, time_ns, data, tuple(notes), lost, cut)
+        if notes:  # after the writing: if that began a segment, the request was carried over without them
+            exchange.marks["notes"] = [*exchange.marks.get("notes", ()), *notes]
+        return offset
+
+    def _opaque(self, tracked: Tracked, event: Opaque) -> None:
+        direction, data = event.direction, event.data
+        self._counts["opaque_bytes"] += len(data)
+        if self._redact and not event.framed:
+            # Nobody can say where the secrets of such bytes are.
+            keep = 0 if tracked.opaque[direction] else secrets.KEPT
+            data = data[:keep] + secrets.MASK * max(len(data) - keep, 0)
+        if event.framed:
+            data = _sized(data)
+        elif not tracked.opaque[direction]:
+            tracked.opaque[direction] = True
+            self._tell("undecoded", f"connection {tracked.open.number}: {event.reason}")
+        lost, tracked.lost[direction] = tracked.lost[direction], 0
+        comments = (f"{MARK}opaque, {_clean(event.reason)}",)
+        for start in range(0, len(data), MAX_PAYLOAD):
+            part = data[start : start + MAX_PAYLOAD]
+            self._recording.write(tracked.open, CLIENT_LEG, direction, event.time_ns, part, comments, lost)
+            lost = 0
+
+    def _mark_changed(self, tracked: Tracked, correlation_id: int) -> None:
+        for exchange, _ in tracked.in_flight.values():
+            if exchange.correlation_id == correlation_id:
+                exchange.marks["changed"] = True
+
+    def _masked(self, exchange: Exchange, direction: Direction, frame: bytes) -> bytes:
+        """A frame of an exchange as it is written."""
+        if not self._redact:
+            return frame
+        try:
+            return exchange.masked(direction)
+        except Exception as error:  # a fault of the decoder must not end the recording, nor let a secret out
+            self._fault(f"masking {exchange!r}, the whole body is masked instead", error)
+            return secrets.mask_behind_header(direction, frame)
+
+    def _fault(self, where: str, error: Exception) -> None:
+        self._counts["undecoded"] += 1
+        self._tell("error", f"{where}: {type(error).__name__}: {error}")
+
+    def _tell(self, kind: str, text: str) -> None:
+        try:
+            self._on_event(kind, text)
+        except Exception:
+            pass  # whoever listens must not stop the recording
+
+
+def _sized(frame: bytes, cut: int = 0) -> bytes:
+    return (len(frame) + cut).to_bytes(4, "big") + frame
+
+
+def _clean(text: str) -> str:
+    """One line without control characters, and not to be taken for one of our own comments."""
+    line = _CONTROL.sub(" ", text)
+    return " " + line if line.startswith(MARK) else line
+
+
+def _reason(exchange: Exchange) -> str:
+    try:
+        return exchange.undecoded or "cannot be decoded"
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"

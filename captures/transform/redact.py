@@ -1,0 +1,134 @@
+"""A capture with everything replaced that tells who, what and where: happenings in, happenings out.
+
+Secrets of the protocol are masked besides, by the recorder that writes the result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+
+from ...decoder import Exchange, ExchangeDone, RequestSeen
+from ...decoder.connection.events import Happening, Opened, Stray
+from .fields import NAMES, Kind
+from .messages import Frames
+from .pseudonyms import Pseudonyms
+from .wording import scrubbed
+from .write import beginning
+
+Change = Callable[[Exchange, bytes | None], bytes]
+_FAULTS = 20
+
+
+class Redaction:
+    """Replaces the `kinds` in happenings. `pseudonyms` are shared by captures that go together. `faults`: frames that
+    should have been read and were not, if any."""
+
+    def __init__(self, pseudonyms: Pseudonyms, kinds: Iterable[Kind]) -> None:
+        self.pseudonyms, self.kinds = pseudonyms, frozenset(kinds)
+        self.frames = Frames(pseudonyms, self.kinds)
+        self.faults: list[str] = []
+        self._open: dict[int, dict[int, Exchange]] = {}
+
+    @property
+    def everything(self) -> bool:
+        """Whether nothing that can be replaced is left out."""
+        return self.kinds == frozenset(Kind)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """blanked_bytes, blanked_frames, records, telemetry."""
+        names = ("records", "blanked_frames", "blanked_bytes", "telemetry")
+        return {name: self.frames.counts[name] for name in names}
+
+    @property
+    def distinct(self) -> dict[str, int]:
+        """How many different names of each kind were replaced."""
+        return {str(kind): len(names) for kind, names in self.frames.distinct.items() if kind in NAMES & self.kinds}
+
+    def feed(self, happening: Happening) -> Iterator[Happening]:
+        """What is to be told instead of a happening."""
+        if isinstance(happening, RequestSeen):
+            yield RequestSeen(self._request(happening.exchange))
+        elif isinstance(happening, ExchangeDone):
+            yield ExchangeDone(self._done(happening.exchange))
+        elif isinstance(happening, Opened):
+            yield replace(happening, client=self._ends(happening.client), broker=self._ends(happening.broker))
+        elif isinstance(happening, Stray):
+            yield self._stray(happening)
+        else:
+            yield happening
+
+    def _ends(self, address: str) -> str:
+        if Kind.HOSTS not in self.kinds:
+            return address
+        host, colon, port = address.rpartition(":")
+        bare = host.strip("[]")
+        new = self.frames.name(Kind.HOSTS, bare, self.pseudonyms.location)
+        return (f"[{new}]" if host.startswith("[") else new) + colon + port
+
+    def _stray(self, event: Stray) -> Stray:
+        opaque = event.opaque
+        if opaque.framed:
+            return event  # a token, masked by whoever found it
+        self.frames.counts["blanked_bytes"] += len(opaque.data)
+        return Stray(event.connection, replace(opaque, data=beginning(opaque)))
+
+    def _request(self, exchange: Exchange) -> Exchange:
+        new = Exchange(
+            connection=exchange.connection,
+            client=exchange.client,
+            broker=exchange.broker,
+            api_key=exchange.api_key,
+            api_version=exchange.api_version,
+            correlation_id=exchange.correlation_id,
+            request_time_ns=exchange.request_time_ns,
+            request=self._frame(exchange, exchange.request, 8, self.frames.request),
+            request_cut=exchange.request_cut,
+            state=exchange.state,
+        )
+        self._marks(exchange, new)
+        self._open.setdefault(exchange.connection, {})[id(exchange)] = new
+        return new
+
+    def _done(self, exchange: Exchange) -> Exchange:
+        new = self._open.get(exchange.connection, {}).pop(id(exchange), None)
+        if new is None:
+            new = self._request(exchange)
+            del self._open[exchange.connection][id(exchange)]
+        new.state = exchange.state
+        if exchange.response is not None:
+            new.response = self._frame(exchange, exchange.response, 4, self.frames.response)
+            new.response_cut = exchange.response_cut
+            new.response_time_ns = exchange.response_time_ns
+        self._marks(exchange, new)
+        return new
+
+    def _frame(self, exchange: Exchange, frame: bytes | None, head: int, change: Change) -> bytes | None:
+        return None if frame is None else self._leg(exchange, frame, head, lambda e, _: change(e, None))
+
+    def _leg(self, exchange: Exchange, frame: bytes, head: int, change: Change) -> bytes:
+        """A fault of ours must not let anything through: such a frame is blanked behind its first bytes."""
+        try:
+            return change(exchange, frame)
+        except Exception as fault:
+            if len(self.faults) < _FAULTS:
+                self.faults.append(f"{exchange!r} was blanked: {type(fault).__name__}: {fault}")
+            return self.frames.blanked(frame, head)
+
+    def _marks(self, exchange: Exchange, new: Exchange) -> None:
+        marks = exchange.marks
+        if "broker_request" in marks and "broker_request" not in new.marks:
+            new.marks["broker_request"] = [
+                self._leg(exchange, frame, 8, self.frames.request) for frame in marks["broker_request"]
+            ]
+        if "broker_response" in marks and "broker_response" not in new.marks:
+            new.marks["broker_response"] = [
+                self._leg(exchange, frame, 4, self.frames.response) for frame in marks["broker_response"]
+            ]
+        for name in ("notes", "broker_request_notes", "broker_response_notes"):
+            if name in marks:
+                notes = marks[name]
+                if self.kinds & NAMES:
+                    notes = [scrubbed(note, self.pseudonyms) for note in notes]
+                new.marks[name] = list(notes)

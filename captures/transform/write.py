@@ -1,0 +1,282 @@
+"""Happenings written as a recording: what reading it gives is what was put in.
+
+`Writer` takes happenings one by one and tells a `captures.Recorder`. `replacing` is the place for the result: nothing is
+there before it is complete, and nothing stays behind when it never is.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from ...decoder import Direction, Exchange, ExchangeDone, Opaque, RequestSeen
+from ...decoder.connection.events import IN_VAIN, Closed, Happening, Missing, Opened, Stray
+from ...decoder.findings import first_bytes
+from ...decoder.wire.frame import MAX_FRAME
+from ..pcap.packets import Address
+from ..reading.reader import files_in
+from ..recording.recorder import Recorder
+from ..recording.recording import SEGMENT_BYTES
+
+KEPT = first_bytes.KEPT
+_TOKEN = b"\x60"  # what a GSSAPI token begins with; masked again by the recorder
+_BETWEEN = ("no frame found yet", "in front of the first frame", "cut off by missing bytes")
+_ONE_FILE = 1 << 62
+_LEGS = "broker_request", "broker_response"
+
+
+class Writer:
+    """Writes happenings into `directory`. Connections keep their numbers as long as these are free; `source` tells those
+    of several captures apart.
+
+    `counts`: connections, exchanges, frames, and those of the recorder. Raises OSError when nothing can be written.
+    """
+
+    def __init__(
+        self, directory: Path, *, redact: bool = True, one_file: bool = False, names: Sequence[str] = ()
+    ) -> None:
+        """`one_file`: never begin a second segment. `names` of several sources: in one file, which has no other place
+        for it, the first exchange of each connection gets a note with its source; see also `came_from`."""
+        self._failed = ""
+        self.came_from: list[tuple[int, int, int]] = []  # (connection, source, connection in it)
+        self._names = names
+        self._say_source = names if one_file and len(names) > 1 else ()
+        self._unsaid: dict[int, str] = {}
+        self.faults: list[str] = []
+        self._numbers: dict[tuple[int, int], int] = {}
+        self._used: set[int] = set()
+        self._tried: dict[int, Opened] = {}
+        self._imported: set[int] = set()  # connections that a capture of packets has, which may lack anything
+        self._notes: dict[int, int] = {}  # of requests that wait: how many of their notes were written
+        self._legs: set[int] = set()
+        self._next = 1
+        self.connections = 0
+        self.recorder = Recorder(
+            directory,
+            redact=redact,
+            segment_bytes=_ONE_FILE if one_file else SEGMENT_BYTES,
+            segment_seconds=float("inf"),
+            on_event=self._heard,
+        )
+
+    def _heard(self, kind: str, text: str) -> None:
+        if kind == "paused":
+            self._failed = text
+        elif kind == "error" and len(self.faults) < 20:
+            self.faults.append(text)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """connections, exchanges, frames, bytes, lost_bytes, undecoded, segments."""
+        told = self.recorder.counts
+        names = ("exchanges", "frames", "bytes", "lost_bytes", "undecoded", "segments")
+        return {"connections": self.connections} | {name: told[name] for name in names}
+
+    def write(self, happening: Happening, source: int = 0) -> None:
+        """Write one happening of the capture `source`."""
+        if isinstance(happening, RequestSeen):
+            self._request(self._number(source, happening.exchange.connection), happening.exchange)
+        elif isinstance(happening, ExchangeDone):
+            self._done(self._number(source, happening.exchange.connection), happening.exchange)
+        elif isinstance(happening, Opened):
+            self._opened(happening, source)
+        elif isinstance(happening, Closed):
+            self._closed(happening, source)
+        elif isinstance(happening, Missing):
+            self._missing(self._number(source, happening.connection), happening)
+        else:
+            self._stray(self._number(source, happening.connection), happening)
+        if self._failed:
+            raise OSError(self._failed)
+
+    def close(self) -> None:
+        """End the recording. What waits is pending, as it was."""
+        for number, opened in self._tried.items():
+            self._vain(number, opened, "unreached", opened.time_ns, "")
+        self.recorder.close()
+        if self._failed:
+            raise OSError(self._failed)
+
+    # connections
+
+    def _number(self, source: int, connection: int) -> int:
+        key = source, connection
+        if key not in self._numbers:
+            number = connection
+            if number in self._used:
+                number = self._next
+            self._used.add(number)
+            self._next = max(self._next, number + 1)
+            self._numbers[key] = number
+        return self._numbers[key]
+
+    def _opened(self, event: Opened, source: int) -> None:
+        self._numbers.pop((source, event.connection), None)
+        number = self._number(source, event.connection)
+        self.connections += 1
+        if self._names:
+            self.came_from.append((number, source, event.connection))
+        if self._say_source:
+            self._unsaid[number] = f"from {self._say_source[source]}, connection {event.connection}"
+        if event.established:
+            ends = address(event.client), address(event.broker)
+            self.recorder.opened(number, event.time_ns, *ends, tls=event.tls, imported=not event.complete)
+            self._imported -= {number}
+            self._imported |= set() if event.complete else {number}
+        else:
+            self._tried[number] = event  # how it failed is only known when it ends
+
+    def _missing(self, number: int, event: Missing) -> None:
+        if number in self._imported:
+            self.recorder.missing(number, event.direction, event.time_ns, event.size, event.unread)
+        else:
+            self.recorder.lost(number, event.direction, event.size)
+
+    def _closed(self, event: Closed, source: int) -> None:
+        number = self._number(source, event.connection)
+        opened = self._tried.pop(number, None)
+        if opened is not None:
+            self._vain(number, opened, event.how, event.time_ns, event.by)
+        elif event.how:
+            how = "rst" if event.how in ("rst", *IN_VAIN) else "fin"
+            self.recorder.closed(number, event.time_ns, how, event.by)
+        # Without a way it ended, the capture did: the connection stays open, and its number is not used again.
+        self._numbers.pop((source, event.connection), None)
+
+    def _vain(self, number: int, opened: Opened, how: str, time_ns: int, by: str) -> None:
+        failed = how if how in IN_VAIN else "unreached"
+        ends = address(opened.client), address(opened.broker)
+        self.recorder.opened(number, opened.time_ns, *ends, failed=failed, tls=opened.tls)
+        self.recorder.closed(number, time_ns, "rst", by)
+
+    # frames
+
+    def _request(self, number: int, exchange: Exchange) -> None:
+        self._say(number, exchange)
+        self._leg(number, exchange, Direction.REQUEST)
+        if exchange.request is not None:
+            self._frame(number, Direction.REQUEST, exchange.request_time_ns or 0, exchange.request, exchange.request_cut)
+
+    def _done(self, number: int, exchange: Exchange) -> None:
+        self._say(number, exchange)
+        self._notes.pop(id(exchange), None)
+        if exchange.response is not None:
+            self._leg(number, exchange, Direction.REQUEST)
+            self._leg(number, exchange, Direction.RESPONSE)
+            self._frame(number, Direction.RESPONSE, exchange.response_time_ns or 0, exchange.response, exchange.response_cut)
+        self._legs.discard(id(exchange))
+
+    def _frame(self, number: int, direction: Direction, time_ns: int, frame: bytes, cut: int) -> None:
+        """A frame, or what was kept of it."""
+        self.recorder.data(number, direction, time_ns, sized(frame, cut))
+        if cut:
+            self.recorder.skipped(number, direction, time_ns, cut)
+
+    def _say(self, number: int, exchange: Exchange) -> None:
+        """The notes that were not written yet."""
+        if number in self._unsaid:
+            self.recorder.note(number, exchange.correlation_id, self._unsaid.pop(number))
+        notes = list(exchange.marks.get("notes", ()))
+        for note in notes[self._notes.get(id(exchange), 0) :]:
+            self.recorder.note(number, exchange.correlation_id, note)
+        if notes:
+            self._notes[id(exchange)] = len(notes)
+
+    def _leg(self, number: int, exchange: Exchange, direction: Direction) -> None:
+        """The frame of the broker leg, where it was another one."""
+        request = direction is Direction.REQUEST
+        frames = exchange.marks.get(_LEGS[direction])
+        if not frames or (request and id(exchange) in self._legs):
+            return
+        if request:
+            self._legs.add(id(exchange))
+        time_ns = (exchange.request_time_ns if request else exchange.response_time_ns) or 0
+        note = "; ".join(exchange.marks.get(_LEGS[direction] + "_notes", ()))
+        cut = exchange.marks.get(_LEGS[direction] + "_cut", 0)
+        self.recorder.broker_leg(number, direction, time_ns, sized(frames[0], cut), note)
+
+    def _stray(self, number: int, event: Stray) -> None:
+        opaque = event.opaque
+        if opaque.reason in _BETWEEN:
+            # The recorder takes bytes for frames: these are in front of one, and no part of it.
+            self.recorder.lost(number, opaque.direction, len(opaque.data))
+            return
+        data = opaque.data
+        if opaque.framed:
+            data = sized(_TOKEN + data[1:] if opaque.direction is Direction.REQUEST and data else data)
+        self.recorder.data(number, opaque.direction, opaque.time_ns, data)
+
+
+def beginning(opaque: Opaque) -> bytes:
+    """Bytes that are no frames with nothing left of them but what tells the protocol: of frames the size and what is
+    asked, of known protocols their first 8 bytes."""
+    data = opaque.data
+    size = int.from_bytes(data[:4], "big", signed=True)
+    told = 0 <= size <= MAX_FRAME or first_bytes.protocol(data[:KEPT], opaque.direction) is not None
+    kept = data[:KEPT] if told else b""
+    return kept + b"*" * (len(data) - len(kept))
+
+
+def sized(frame: bytes, cut: int = 0) -> bytes:
+    """The frame with its size in front; `cut`: how many of its bytes were not kept."""
+    return (len(frame) + cut).to_bytes(4, "big") + frame
+
+
+def address(text: str) -> Address:
+    """``host:port`` taken apart; of an IPv6 address without its brackets."""
+    host, _, port = text.rpartition(":")
+    return host.removeprefix("[").removesuffix("]"), int(port) if port.isdigit() else 0
+
+
+class Occupied(ValueError):
+    """There is something at the place already."""
+
+
+@contextmanager
+def replacing(target: Path, force: bool = False) -> Iterator[Path]:
+    """A new directory beside `target` to record into, which takes its place at the end.
+
+    A target that ends with ``.pcapng`` becomes one file, any other one a directory of segments. On any error, and on
+    Ctrl-C, nothing is left. Raises `Occupied` if the target exists, and with `force` if it is no recording.
+    """
+    one_file = target.suffix == ".pcapng"
+    _look(target, force, one_file)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    place = Path(tempfile.mkdtemp(prefix=f".{target.name}.", suffix=".making", dir=target.parent))
+    try:
+        yield place
+        made = next(place.glob("*.pcapng"), None) if one_file else place
+        if made is None:
+            raise OSError("nothing was recorded")
+        _look(target, force, one_file)
+        old = None
+        if target.exists() and not one_file:
+            old = target.with_name(f"{place.name}.old")
+            os.rename(target, old)
+        os.replace(made, target)
+        if old is not None:
+            shutil.rmtree(old)
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+
+
+def _look(target: Path, force: bool, one_file: bool) -> None:
+    if not target.exists():
+        return
+    if not force:
+        raise Occupied(f"{target} is there already; --force replaces it")
+    if target.is_dir() == one_file:
+        raise Occupied(f"{target} is no recording of that form; it is not replaced")
+    if target.is_dir():
+        known = {entry.stem.removesuffix(".pcapng") for entry in files_in(target).values()}
+        other = [e.name for e in target.iterdir() if e.name.partition(".")[0] not in known and e.name != ORIGIN]
+        if other:
+            raise Occupied(f"{target} holds other things than a recording ({other[0]}); it is not replaced")
+
+
+ORIGIN = "origin.json"
+"""What a reshaped recording says of where it comes from, beside its segments."""

@@ -1,0 +1,175 @@
+"""What a capture of others does not show is said, and nobody is blamed for it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from barnabas.captures import open_capture
+from barnabas.captures.pcap import packets
+from barnabas.decoder import encode_request, encode_response
+from barnabas.decoder.connection.events import Missing
+from barnabas.decoder.findings import Finding, Inspector
+from harness.wire import with_size
+from retold.packets import NOW, Packet, as_pcap
+
+from ..told import all_of
+
+CLIENT, BROKER = ("10.0.0.1", 40000), ("10.0.0.2", 9092)
+SECOND = 10**9
+SYN, ACK, FIN, PUSH = 2, 0x10, 1, 8
+
+
+class Wire:
+    """One connection's packets, with the sequence and acknowledgement numbers of a real one."""
+
+    def __init__(self, port: int = 40000) -> None:
+        self.ends = (("10.0.0.1", port), BROKER)
+        self.next = [0xFFFFFF00, 2000]
+        self.time_ns = NOW
+        self.packets: list[Packet] = []
+
+    def send(self, side: int, data: bytes = b"", flags: int = ACK) -> None:
+        self.time_ns += 1_000_000
+        source, target = self.ends[side], self.ends[1 - side]
+        packet = packets.build(source, target, self.next[side], 0 if flags == SYN else self.next[1 - side], flags, data, side)
+        self.packets.append((self.time_ns, packet))
+        self.next[side] = (self.next[side] + len(data) + bool(flags & (SYN | FIN))) & 0xFFFFFFFF
+
+    def handshake(self) -> None:
+        self.send(0, flags=SYN)
+        self.send(1, flags=SYN | ACK)
+        self.send(0)
+
+    def exchange(self, number: int, answered: bool = True) -> None:
+        request = encode_request(3, 1, {"topics": []}, correlation_id=number, client_id="app")
+        answer = encode_response(3, 1, {"brokers": [], "controller_id": 1, "topics": []}, correlation_id=number)
+        self.send(0, with_size(request), ACK | PUSH)
+        self.send(1)
+        if answered:
+            self.send(1, with_size(answer), ACK | PUSH)
+            self.send(0)
+
+    def close(self) -> None:
+        self.send(0, flags=FIN | ACK)
+        self.send(1, flags=FIN | ACK)
+        self.send(0)
+
+    def of(self, side: int) -> list[Packet]:
+        return [p for p in self.packets if p[1][6:12] == packets.build(self.ends[side], self.ends[1 - side], 0, 0, 0, b"", side)[6:12]]
+
+
+def exchanges(count: int, wait_ns: int = 0) -> Wire:
+    wire = Wire()
+    wire.handshake()
+    for number in range(1, count + 1):
+        wire.exchange(number)
+        wire.time_ns += wait_ns
+    return wire
+
+
+def findings(tmp_path: Path, found: list[Packet]) -> list[Finding]:
+    path = tmp_path / "capture.pcap"
+    path.write_bytes(as_pcap(found))
+    inspector = Inspector()
+    for happening in all_of(path):
+        inspector.feed(happening)
+    assert inspector.findings() == inspector.findings(), "asking again changes nothing"
+    return inspector.findings()
+
+
+def named(found: list[Finding]) -> dict[str, Finding]:
+    return {finding.id: finding for finding in found}
+
+
+@pytest.mark.parametrize("handshake", [True, False])
+@pytest.mark.parametrize("closed", [True, False])
+def test_acknowledgements_show_that_answers_came(handshake: bool, closed: bool, tmp_path: Path) -> None:
+    wire = exchanges(4, 20 * SECOND)
+    if closed:
+        wire.close()
+    found = wire.of(0) if handshake else wire.of(0)[2:]
+    told = named(findings(tmp_path, found))
+    assert "unanswered-request" not in told
+    assert str(told["not-in-the-capture"].severity) == "info"
+    assert "only what clients sent" in told["not-in-the-capture"].seen
+    assert all(str(finding.severity) != "high" for finding in told.values())
+
+
+def test_one_answer_that_was_not_captured_is_missing_and_no_one_is_blamed(tmp_path: Path) -> None:
+    wire = exchanges(3)
+    wire.exchange(4)
+    wire.time_ns += 40 * SECOND
+    wire.close()
+    found = [p for p in wire.packets if p is not wire.of(1)[-2]]  # the last answer
+    path = tmp_path / "capture.pcap"
+    path.write_bytes(as_pcap(found))
+    size = len(with_size(encode_response(3, 1, {"brokers": [], "controller_id": 1, "topics": []}, correlation_id=4)))
+    assert [(h.direction, h.size) for h in all_of(path) if isinstance(h, Missing)] == [(1, size)]
+    assert "unanswered-request" not in named(findings(tmp_path, found))
+
+
+@pytest.mark.parametrize("handshake", [True, False])
+def test_a_capture_of_answers_says_that_requests_are_not_in_it(handshake: bool, tmp_path: Path) -> None:
+    wire = exchanges(4)
+    wire.close()
+    told = named(findings(tmp_path, wire.of(1) if handshake else wire.of(1)[1:]))
+    assert "only what brokers sent" in told["not-in-the-capture"].seen
+    assert all(str(finding.severity) != "high" for finding in told.values())
+
+
+def test_captures_put_together_have_no_wait_of_months(tmp_path: Path) -> None:
+    first = exchanges(2)
+    first.exchange(3, answered=False)
+    months = 246 * 24 * 3600 * SECOND
+    for port in (40000, 40001):  # the port is used again, or it is not
+        other = Wire(port)
+        other.time_ns = NOW + months
+        other.handshake()
+        other.exchange(1)
+        told = named(findings(tmp_path, first.packets + other.packets))
+        assert "unanswered-request" not in told
+        assert "shows nothing" in told["not-in-the-capture"].seen
+
+
+def test_a_wait_that_the_capture_shows_is_still_told(tmp_path: Path) -> None:
+    wire = exchanges(2)
+    wire.exchange(3, answered=False)
+    wire.time_ns += 40 * SECOND
+    wire.close()
+    told = named(findings(tmp_path, wire.packets))
+    assert str(told["unanswered-request"].severity) == "high"
+    assert "not-in-the-capture" not in told
+
+
+def test_a_wait_with_more_requests_behind_it_is_still_told(tmp_path: Path) -> None:
+    wire = exchanges(2)
+    for number in range(3, 8):
+        wire.exchange(number, answered=False)
+        wire.time_ns += 10 * SECOND
+    assert "for 40.0 s" in named(findings(tmp_path, wire.packets))["unanswered-request"].seen
+
+
+def test_answers_to_requests_before_the_capture_are_not_called_missing(tmp_path: Path) -> None:
+    """It begins while answers are under way; not a byte of it is missing."""
+    wire = Wire()
+    answer = with_size(encode_response(3, 1, {"brokers": [], "controller_id": 1, "topics": []}, correlation_id=0))
+    for _ in range(3):
+        wire.send(1, answer, ACK | PUSH)
+        wire.send(0)
+    for number in range(1, 4):
+        wire.exchange(number)
+    path = tmp_path / "capture.pcap"
+    path.write_bytes(as_pcap(wire.packets))
+    missing = [(h.size, h.unread) for h in all_of(path) if isinstance(h, Missing)]
+    assert missing == [(0, 3 * len(answer))]
+    with open_capture(path) as capture:
+        assert "not in the capture" not in (capture.note or "")
+        assert f"{3 * len(answer)} bytes of Kafka connections belong to frames that began before the capture" in (capture.note or "")
+    assert set(named(findings(tmp_path, wire.packets))) <= {"no-api-versions"}
+
+
+def test_a_whole_capture_is_said_nothing_of(tmp_path: Path) -> None:
+    wire = exchanges(5, 100 * SECOND)
+    wire.close()
+    assert set(named(findings(tmp_path, wire.packets))) <= {"no-api-versions"}

@@ -1,0 +1,282 @@
+"""The flight recorder: what is written out, when, how often, and what a crash or a full disk leaves."""
+
+import errno
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from barnabas.captures import Recorder, open_capture
+from barnabas.captures.recording import flight_recorder
+from barnabas.captures.recording.flight_note import Reason, read_note, told
+from barnabas.captures.recording.flight_recorder import Flight, Window, label
+from barnabas.captures.recording.retention import Keep, Retention
+from harness.recordings import metadata_answer, metadata_request
+
+NOW = 1_795_223_022_000_000_000
+
+
+class Bench:
+    """A recording in short segments with a flight recorder, and a clock of its own."""
+
+    def __init__(self, tmp_path: Path) -> None:
+        self.ring, self.out = tmp_path / "out" / "ring", tmp_path / "out"
+        self.now = 1000.0
+        self.said: list[tuple[str, dict[str, Any]]] = []
+        self.count = 0
+        self.recorder = Recorder(self.ring, segment_bytes=6_000, flush_seconds=0, on_event=self._heard)
+        self.retention: Retention | None = None
+        self.flight: Flight
+
+    def stand(self, window: Window, **options: Any) -> Flight:
+        self.flight = Flight(
+            self.out,
+            window,
+            lambda: self.ring,
+            self.recorder.rotate,
+            lambda kind, fields: self.said.append((kind, fields)),
+            clock=lambda: self.now,
+            **options,
+        )
+        return self.flight
+
+    def _heard(self, kind: str, text: str) -> None:
+        if kind == "segment":
+            self.flight.segment(Path(text))
+            if self.retention:
+                self.retention.apply()
+
+    def say(self, count: int = 10) -> None:
+        for i in range(self.count, self.count + count):
+            self.recorder.data(1, 0, NOW + 1000 * i, metadata_request(i))
+            self.recorder.data(1, 1, NOW + 1000 * i + 500, metadata_answer(i))
+        self.count += count
+
+    def after(self, seconds: float) -> None:
+        self.now += seconds
+        self.flight.tick()
+
+    @property
+    def written(self) -> list[str]:
+        return [fields["path"] for kind, fields in self.said if kind == "written"]
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    return Bench(tmp_path)
+
+
+def numbers(path: str | Path) -> list[int]:
+    with open_capture(path) as capture:
+        assert capture.note is None and capture.verify() == []
+        assert all(e.request and e.response for e in capture.exchanges())
+        return [row.correlation_id for row in capture.rows()]
+
+
+def asked(text: str = "because", **fields: Any) -> Reason:
+    return Reason("asked", text, **fields)
+
+
+def matched(text: str = "err: Fetch v16") -> Reason:
+    return Reason("filter", text, "match", about={"filter": "err"})
+
+
+def test_what_was_and_what_follows(bench: Bench) -> None:
+    bench.stand(Window(None, 1 << 30, after=10))
+    bench.say(50)
+    done = bench.flight.trigger(asked("the brokers fell over", label="incident 7"))
+    assert "incident-7-" in done["flight"] and not Path(done["flight"]).exists()
+    bench.say(20)
+    bench.after(9.9)
+    assert bench.written == []
+    bench.after(0.2)
+    assert bench.written == [done["flight"]]
+    bench.say(20)  # is not in it any more
+    assert numbers(done["flight"]) == list(range(70))
+    fields = bench.said[-1][1]
+    assert fields["segments"] == len(list(Path(done["flight"]).glob("*.pcapng"))) >= 5 and fields["bytes"] > 20_000
+    bench.recorder.close()
+    assert numbers(bench.ring) == list(range(90))
+    with open_capture(done["flight"]) as capture:
+        assert capture.about and "the brokers fell over" in capture.about
+    with open_capture(bench.ring) as capture:
+        assert capture.about is None
+
+
+def test_at_once(bench: Bench) -> None:
+    bench.stand(Window(None, 1 << 30, after=0))
+    bench.say(5)
+    done = bench.flight.trigger(asked())
+    assert bench.written == [done["flight"]] and numbers(done["flight"]) == list(range(5))
+
+
+def test_it_survives_retention(bench: Bench) -> None:
+    bench.stand(Window(None, 1 << 30, after=5))
+    bench.retention = Retention(bench.ring, Keep(bytes=20_000), reserve=6_000)
+    bench.say(100)
+    kept = len(list(bench.ring.glob("*.pcapng")))
+    done = bench.flight.trigger(asked())
+    bench.say(200)
+    bench.after(5)
+    found = numbers(done["flight"])
+    assert found == list(range(found[0], 300)) and 10 < found[0] < 100
+    assert len(list(Path(done["flight"]).glob("*.pcapng"))) > 2 * kept
+    shutil.rmtree(bench.ring)
+    assert numbers(done["flight"]) == found
+
+
+def test_the_window_in_bytes_and_in_seconds(bench: Bench) -> None:
+    bench.stand(Window(None, 20_000, after=0))
+    bench.say(100)
+    size = sum(path.stat().st_size for path in Path(bench.flight.trigger(asked())["flight"]).iterdir())
+    assert 10_000 < size < 20_000 + 2_000  # and the note
+    closed = sorted(bench.ring.glob("*.pcapng"))
+    now = closed[-1].stat().st_mtime
+    for path in closed[:5]:
+        os.utime(path, (now - 100, now - 100))
+    bench.stand(Window(60.0, 1 << 30, after=0))
+    done = bench.flight.trigger(asked(time_ns=int(now * 1e9)))
+    names = {path.name for path in Path(done["flight"]).glob("*.pcapng")}
+    assert not names & {path.name for path in closed[:5]} and {path.name for path in closed[5:]} <= names
+
+
+def test_a_thousand_matches_are_one_recording(bench: Bench) -> None:
+    bench.stand(Window(None, 1 << 30, after=10), every=300)
+    bench.say(10)
+    for _ in range(1000):
+        bench.flight.trigger(matched())
+    bench.after(11)
+    assert len(bench.written) == 1 and bench.said[-1][1]["others"] == 999
+    for _ in range(1000):
+        bench.after(0.1)
+        assert bench.flight.trigger(matched(), others=1)["flight"] is None
+    assert len(bench.written) == 1 and bench.flight.counted == 2000
+    bench.after(300)
+    bench.flight.trigger(matched())
+    bench.after(11)
+    assert len(bench.written) == 2 and bench.said[-1][1]["others"] == 2000
+    note = read_note(Path(bench.written[1]))
+    assert note and note["left_out"] == 2000 and note["kind"] == "filter" and note["about"] == {"filter": "err"}
+    # A person gets one whenever he asks.
+    bench.flight.trigger(asked())
+    bench.after(11)
+    assert len(bench.written) == 3
+
+
+def test_enough_is_enough(bench: Bench) -> None:
+    bench.stand(Window(None, 1 << 30, after=0), every=1, most=2)
+    bench.say(10)
+    for _ in range(4):
+        bench.flight.trigger(matched())
+        bench.after(2)
+    assert len(bench.written) == 2
+    assert [kind for kind, _ in bench.said].count("full") == 1
+    bench.flight.trigger(asked())
+    assert len(bench.written) == 3
+    shutil.rmtree(bench.written[0])
+    bench.after(2)
+    bench.flight.trigger(matched())
+    assert len(bench.written) == 4
+
+
+def test_names_stay_in_the_directory(bench: Bench) -> None:
+    bench.stand(Window(None, 1 << 30, after=0))
+    bench.say(1)
+    for text in ("../../../etc/x", "/abs", "a\0b", "..", "", "x" * 300, "é\n\x1b]0;", "-rf"):
+        done = bench.flight.trigger(asked(label=text))
+        assert Path(done["flight"]).parent == bench.out and Path(done["flight"]).is_dir()
+    assert len(set(bench.written)) == 8
+    assert label("../a b") == "a-b" and label("\x1b") == "flight"
+    assert oct(Path(bench.written[0]).stat().st_mode & 0o777) == "0o700"
+    assert {path.stat().st_mode & 0o777 for path in Path(bench.written[0]).iterdir()} == {0o600}
+
+
+@pytest.mark.parametrize("number", [errno.EXDEV, errno.EPERM, errno.EMLINK])
+def test_copies_where_links_are_impossible(bench: Bench, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    def refused(*_: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(flight_recorder.os, "link", refused)
+    bench.stand(Window(None, 1 << 30, after=5))
+    bench.retention = Retention(bench.ring, Keep(bytes=20_000), reserve=6_000)
+    bench.say(50)
+    done = bench.flight.trigger(asked())
+    bench.say(50)
+    bench.after(5)
+    bench.flight.close()
+    found = numbers(done["flight"])
+    assert found == list(range(found[0], 100)) and found[0] < 50
+    shutil.rmtree(bench.ring)
+    assert numbers(done["flight"]) == found
+
+
+def test_a_full_disk(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    bench.stand(Window(None, 1 << 30, after=5))
+    bench.say(50)
+    monkeypatch.setattr(flight_recorder.os, "link", full)
+    monkeypatch.setattr(flight_recorder.os, "sendfile", full)
+    bench.flight.trigger(asked())
+    bench.after(5)
+    bench.flight.close()
+    assert [kind for kind, _ in bench.said] == ["failed"] and "No space left" in bench.said[0][1]["text"]
+    assert [path.name for path in bench.out.iterdir()] == ["ring"]
+    monkeypatch.undo()
+    bench.say(10)
+    bench.flight.trigger(asked())
+    bench.after(5)
+    assert len(bench.written) == 1
+
+
+def test_nothing_to_write(bench: Bench, tmp_path: Path) -> None:
+    bench.stand(Window(None, 1 << 30, after=0))
+    bench.flight._source = lambda: None
+    assert bench.flight.trigger(asked())["flight"] is None
+    assert bench.said == [("failed", {"text": "nothing is being recorded"})]
+
+
+def test_what_a_killed_writer_leaves(bench: Bench) -> None:
+    bench.stand(Window(None, 1 << 30, after=60))
+    bench.say(50)
+    done = bench.flight.trigger(asked("it was on fire"))
+    hidden = bench.out / f".{Path(done['flight']).name}.part"
+    # Another one in the same directory leaves alone what is being written ...
+    Flight(bench.out, Window(None, None), lambda: None, lambda: None, lambda *_: None)
+    assert hidden.exists()
+    # ... and takes up what nobody writes any more.
+    assert bench.flight._writing is not None
+    os.close(bench.flight._writing.lock)
+    Flight(bench.out, Window(None, None), lambda: None, lambda: None, lambda *_: None)
+    assert not hidden.exists()
+    found = numbers(done["flight"])
+    assert found == list(range(len(found))) and len(found) > 30
+    assert "its writer was killed" in (told(Path(done["flight"])) or "")
+    (bench.out / ".empty-1.part").mkdir()
+    Flight(bench.out, Window(None, None), lambda: None, lambda: None, lambda *_: None)
+    assert not (bench.out / ".empty-1.part").exists()
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"{", b"[]", b'{"flight": "x"}', b"[" * 100_000, b"\xff" * 10, bytes(1 << 20)]
+)
+def test_notes_that_are_none(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "flight.json").write_bytes(content)
+    assert read_note(tmp_path) is None and told(tmp_path) is None
+
+
+def test_a_note_of_anybody_is_told_in_a_line(tmp_path: Path) -> None:
+    note = {
+        "flight": 1,
+        "kind": ["x"],
+        "text": {"a": 1},
+        "time_ns": 1 << 80,
+        "others": "7",
+        "left_out": -1,
+        "complete": 0,
+    }
+    (tmp_path / "flight.json").write_text(json.dumps(note))
+    assert told(tmp_path) == "flight recording: {'a': 1}"

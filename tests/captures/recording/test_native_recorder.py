@@ -1,0 +1,102 @@
+"""The fast way of recording: the same files, byte for byte, as without it, whatever comes and wherever it is cut."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from barnabas.captures import Recorder, open_capture
+from barnabas.captures.native.accelerator import native
+from barnabas.captures.recording import native_recorder, recording
+from barnabas.captures.recording.segment import check
+from harness.waiting import PATIENCE
+from retold.mixed_traffic import SECRET, MixedTraffic
+
+needs_accelerator = pytest.mark.skipif(native is None, reason="the accelerator is not there")
+
+
+def record(directory: Path, monkeypatch: pytest.MonkeyPatch, traffic: MixedTraffic, fast: bool, **options) -> Recorder:
+    monkeypatch.setattr(recording.os, "urandom", lambda size: bytes(size))
+    monkeypatch.setattr(recording.time, "strftime", lambda *a: "20261122-120000")
+    with monkeypatch.context() as patch:
+        if not fast:
+            patch.setattr(native_recorder, "native", None)
+        recorder = Recorder(directory, flush_seconds=1000.0, **options)
+    traffic.run(recorder)
+    recorder.close()
+    return recorder
+
+
+def files(directory: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted(directory.iterdir())}
+
+
+@needs_accelerator
+@pytest.mark.parametrize(
+    ("seed", "odd", "options"),
+    [
+        (1, 0.0, {}),
+        (2, 0.0, {"segment_bytes": 150_000}),
+        (3, 0.02, {}),
+        (4, 0.02, {"segment_bytes": 300_000}),
+        (5, 0.1, {"segment_bytes": 400_000}),
+        (6, 0.02, {"redact": False}),
+        (7, 0.3, {}),
+        (8, 0.005, {"segment_bytes": 40_000}),
+        (9, 0.0, {"snaplen": 256}),
+        (10, 0.02, {"snaplen": 128, "segment_bytes": 40_000}),
+        (13, 0.1, {"snaplen": 1000, "segment_bytes": 150_000}),
+        (14, 0.02, {"snaplen": 100_000, "redact": False}),
+    ],
+)
+def test_the_same_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int, odd: float, options) -> None:
+    counts = {}
+    for fast in (False, True):
+        name = "fast" if fast else "slow"
+        recorder = record(tmp_path / name, monkeypatch, MixedTraffic(seed, 800, odd), fast, **options)
+        counts[name] = recorder.counts
+        if fast:
+            taken = recorder._tracks.counts["frames"]
+    assert counts["fast"] == counts["slow"]
+    slow, fast_files = files(tmp_path / "slow"), files(tmp_path / "fast")
+    assert fast_files.keys() == slow.keys()
+    for name, data in slow.items():
+        assert fast_files[name] == data, name
+    if odd < 0.1 and options.get("segment_bytes", 10**6) > 100_000:
+        assert taken > 200  # or nothing was tested here
+    if options.get("redact", True):
+        assert not any(SECRET in data for data in slow.values())
+    with open_capture(tmp_path / "fast") as capture:
+        assert capture.verify() == []
+    assert all(check(path) == [] for path in (tmp_path / "fast").glob("*.pcapng"))
+
+
+CHILD = """
+import sys
+from pathlib import Path
+from barnabas.captures import Recorder
+from barnabas.captures.recording import recording
+from retold.mixed_traffic import MixedTraffic
+recording.os.urandom = lambda size: bytes(size)
+recording.time.strftime = lambda *a: "20261122-120000"
+recorder = Recorder(sys.argv[1], flush_seconds=1000.0, segment_bytes=300_000)
+MixedTraffic(11, 500, 0.03).run(recorder)
+recorder.close()
+"""
+
+
+@needs_accelerator
+def test_the_same_files_in_pure_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    record(tmp_path / "fast", monkeypatch, MixedTraffic(11, 500, 0.03), True, segment_bytes=300_000)
+    environment = os.environ | {"BARNABAS_PURE": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
+    subprocess.run([sys.executable, "-c", CHILD, str(tmp_path / "pure")], env=environment, check=True, timeout=PATIENCE)
+    assert files(tmp_path / "fast") == files(tmp_path / "pure")
+
+
+@needs_accelerator
+def test_plain_traffic_stays_on_the_fast_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    recorder = record(tmp_path, monkeypatch, MixedTraffic(12, 1000, 0.0), True)
+    frames = recorder.counts["frames"]
+    # The slow way has the first chunks of every connection, and what was held when the recording ended.
+    assert recorder._tracks.counts["frames"] > 0.8 * frames > 500

@@ -1,0 +1,41 @@
+"""What is redacted, and how."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import pytest
+from barnabas.captures.transform.fields import Kind
+from barnabas.captures.transform.pseudonyms import Pseudonyms
+from barnabas.captures.transform.redact import Redaction
+from barnabas.captures.transform.write import Writer
+from retold.planted import record_planted, told
+
+
+@pytest.fixture(scope="session")
+def planted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A recording that has everything of `PLANTED` in it, many times."""
+    directory = tmp_path_factory.mktemp("planted") / "recording"
+    record_planted(directory)
+    return directory
+
+
+Redact = Callable[..., Redaction]
+
+
+@pytest.fixture(scope="session")
+def redact() -> Redact:
+    """``redact(path, out, kinds=all, salt=b"salt")``"""
+
+    def run(path: Path, out: Path, kinds: Iterable[Kind] = Kind, salt: bytes = b"salt") -> Redaction:
+        redaction = Redaction(Pseudonyms(salt), kinds)
+        writer = Writer(out)
+        for happening in told(path):
+            for new in redaction.feed(happening):
+                writer.write(new)
+        writer.close()
+        assert writer.faults == []
+        return redaction
+
+    return run

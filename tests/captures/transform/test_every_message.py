@@ -1,0 +1,148 @@
+"""No string of any message of any version is copied, but for the words that are Kafka's own; and no length changes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+import pytest
+from barnabas import decoder
+from barnabas.captures.replay import roles
+from barnabas.captures.transform.fields import Kind, Means, place_of
+from barnabas.captures.transform.messages import Frames
+from barnabas.captures.transform.pseudonyms import Pseudonyms
+from barnabas.decoder import Exchange, State
+from barnabas.decoder.codec.plan import FieldPlan, StructPlan, extra_plan, plan
+from barnabas.decoder.embedded.payload import definition, names
+from barnabas.decoder.schema import facts
+
+
+@cache
+def pseudonyms() -> Pseudonyms:
+    """Not made while tests are collected: a salt is stretched slowly on purpose."""
+    return Pseudonyms(b"salt")
+
+
+APIS = facts.api_keys()
+# Credentials are masked by the recorder, and telemetry is emptied; both are told by their field's meaning.
+_EMPTIED = Means.METRICS
+
+
+class Filler:
+    """Values for every field of a struct; each string and each piece of bytes is one of its own."""
+
+    def __init__(self) -> None:
+        self.said: dict[str, tuple[str, Means | None]] = {}
+        self.count = 0
+
+    def struct(self, of: StructPlan, inside_of: str = "", path: str = "") -> dict[str, Any]:
+        return {f.name: self.field(of, f, inside_of, f"{path}{f.name}") for f in of.fields}
+
+    def field(self, of: StructPlan, field: FieldPlan, inside_of: str, path: str) -> Any:
+        if field.struct is not None:
+            inner = self.struct(field.struct, field.name, path + ".")
+            return [inner] if field.array else inner
+        value = self.value(of, field, inside_of, path)
+        return [value] if field.array else value
+
+    def value(self, of: StructPlan, field: FieldPlan, inside_of: str, path: str) -> Any:
+        if field.type == "string":
+            return self.one(of, field, inside_of, path)
+        if field.type == "bytes":
+            return self.one(of, field, inside_of, path).encode()
+        if field.type == "records":
+            return None if field.nullable else b""
+        if field.type == "uuid":
+            return bytes(range(16))
+        if field.type == "bool":
+            return True
+        return 0.0 if field.type.startswith("float") else 1
+
+    def one(self, of: StructPlan, field: FieldPlan, inside_of: str, path: str) -> str:
+        self.count += 1
+        text = f"zq{self.count:04d}xj"
+        place = place_of(of, field, inside_of)
+        self.said[text] = path, place.means if place else None
+        return text
+
+
+@pytest.mark.parametrize("key", APIS, ids=facts.api_name)
+def test_nothing_is_left_of_any_string(key: int) -> None:
+    for kind in ("request", "response"):
+        for version in getattr(facts.api(key), kind).versions.every():
+            filler = Filler()
+            of = plan(kind, key, version)
+            fields = filler.struct(of.root)
+            frames = Frames(pseudonyms(), frozenset(Kind))
+            if kind == "request":
+                frame = decoder.encode_request(key, version, fields, correlation_id=7, client_id="zqclientxj")
+                filler.said["zqclientxj"] = "client_id", Means.NAME
+                exchange = Exchange(api_key=key, api_version=version, request=frame)
+                new = frames.request(exchange)
+                message = decoder.decode_request(new)
+            else:
+                frame = decoder.encode_response(key, version, fields, correlation_id=7)
+                exchange = Exchange(api_key=key, api_version=version, response=frame, state=State.PAIRED)
+                new = frames.response(exchange)
+                message = decoder.decode_response(new, api_key=key, api_version=version)
+            assert message.plan.version == version
+            for text, (path, means) in filler.said.items():
+                if means is Means.KAFKAS:
+                    assert text.encode() in new, f"{of.name} v{version} {path}"
+                else:
+                    assert text.encode() not in new, f"{of.name} v{version} {path} is copied"
+            emptied = any(means is _EMPTIED for _, means in filler.said.values())
+            assert emptied or len(new) == len(frame), f"{of.name} v{version}"
+
+
+@pytest.mark.parametrize("name", names())
+def test_nothing_is_left_of_any_payload(name: str) -> None:
+    from barnabas.decoder.embedded.payload import _files
+
+    for version in definition(name).versions.every():
+        filler = Filler()
+        of = extra_plan(_files()[name], name, version)
+        data = decoder.embedded.encode(name, version, filler.struct(of.root))
+        frames = Frames(pseudonyms(), frozenset(Kind))
+        new = frames.payload(decoder.embedded.decode(name, version, data))
+        assert len(new) == len(data)
+        for text, (path, means) in filler.said.items():
+            assert (text.encode() in new) == (means is Means.KAFKAS), f"{name} v{version} {path}"
+
+
+def _roles() -> Iterator[tuple[str, str, FieldPlan, StructPlan, str, roles.Role]]:
+    for key in APIS:
+        for kind in ("request", "response"):
+            for version in getattr(facts.api(key), kind).versions.every():
+                of = plan(kind, key, version)
+                for place in roles.places(kind, key, version):
+                    struct, inside_of, field = of.root, "", of.root.fields[place.steps[0]]
+                    for step, following in zip(place.steps, place.steps[1:], strict=False):
+                        field = struct.fields[step]
+                        assert field.struct is not None
+                        struct, inside_of = field.struct, field.name
+                        field = struct.fields[following]
+                    yield f"{of.name} v{version}", place.path, field, struct, inside_of, place.role
+
+
+def test_it_agrees_with_what_a_replay_takes_fields_for() -> None:
+    meant = {
+        roles.Role.TOPIC: Kind.TOPICS,
+        roles.Role.GROUP: Kind.GROUPS,
+        roles.Role.TRANSACTIONAL_ID: Kind.TRANSACTIONS,
+        roles.Role.MEMBER_ID: Kind.CLIENTS,
+        roles.Role.HOST: Kind.HOSTS,
+        roles.Role.RACK: Kind.CLUSTERS,
+        roles.Role.CLUSTER_ID: Kind.CLUSTERS,
+        roles.Role.TOKEN: Kind.USERS,
+    }
+    seen = set()
+    for message, path, field, struct, inside_of, role in _roles():
+        if role in meant and field.type == "string":
+            place = place_of(struct, field, inside_of)
+            assert place is not None, f"{message} {path}"
+            assert meant[role] in place.kinds, f"{message} {path}"
+            assert place.means is not Means.KAFKAS
+            seen.add(role)
+    assert seen == set(meant)
