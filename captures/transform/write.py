@@ -15,7 +15,7 @@ from pathlib import Path
 
 from ...decoder import Direction, Exchange, ExchangeDone, Opaque, RequestSeen
 from ...decoder.connection.events import IN_VAIN, Closed, Happening, Missing, Opened, Stray
-from ...decoder.findings import first_bytes
+from ...decoder.findings.detectors.network import first_bytes
 from ...decoder.wire.frame import MAX_FRAME
 from ..pcap.packets import Address
 from ..reading.reader import files_in

@@ -1,9 +1,9 @@
 """What is wrong in a conversation, and why: detectors over what happens, each with its evidence and a remedy."""
 
-from .catalogue import detectors
-from .detector import Detector
-from .finding import Finding, Severity
-from .inspector import Inspector, inspect
-from .scene import Cluster, Link, Scene
+from .detectors.catalogue import detectors
+from .engine.detector import Detector
+from .engine.finding import Finding, Severity
+from .engine.inspector import Inspector, inspect
+from .engine.scene import Cluster, Link, Scene
 
 __all__ = ["Cluster", "Detector", "Finding", "Inspector", "Link", "Scene", "Severity", "detectors", "inspect"]

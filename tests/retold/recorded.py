@@ -11,19 +11,11 @@ from pathlib import Path
 from barnabas.captures import open_capture
 from barnabas.decoder import Exchange
 from barnabas.decoder.connection.events import Happening
-from barnabas.decoder.findings import (
-    Finding,
-    Inspector,
-    batches,
-    commits,
-    contradictions,
-    features,
-    idempotence,
-    membership,
-    producing,
-    rebalances,
-    versions,
-)
+from barnabas.decoder.findings import Finding, Inspector
+from barnabas.decoder.findings.detectors.cluster import contradictions
+from barnabas.decoder.findings.detectors.groups import commits, membership, rebalances
+from barnabas.decoder.findings.detectors.producing import batches, idempotence, producing
+from barnabas.decoder.findings.detectors.versions import features, versions
 
 CAPTURES = Path(__file__).parents[1] / "decoder" / "findings" / "captures"
 GROUPS = tuple(d.id for area in (rebalances, membership, commits) for d in area.DETECTORS)

@@ -19,7 +19,7 @@ from typing import Any
 
 from ...captures import Capture
 from ...decoder.findings import Finding, Scene
-from ...decoder.findings.groups import Groups
+from ...decoder.findings.models.groups import Groups
 from ...proxy.processes.interpreter import python
 from .story import Story
 

@@ -9,8 +9,8 @@ from ...captures import Capture, NotACapture
 from ...captures.reading.events import Happenings
 from ...decoder.connection.events import Closed, Happening, Opened
 from ...decoder.findings import Finding, Inspector, Scene, Severity
-from ...decoder.findings.groups import Groups
-from ...decoder.findings.scene import Link
+from ...decoder.findings.engine.scene import Link
+from ...decoder.findings.models.groups import Groups
 
 _CHECK = 16
 """Happenings between two looks at the clock."""

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from barnabas import decoder
 from barnabas.captures import Capture, open_capture
-from barnabas.decoder.findings.group_members import Member
-from barnabas.decoder.findings.scene import Link, Scene
+from barnabas.decoder.findings.engine.scene import Link, Scene
+from barnabas.decoder.findings.models.group_members import Member
 from barnabas.ui.tui.shell import View
 from barnabas.ui.tui.views import PLACES
 from barnabas.ui.tui.views.groups import GroupsScreen, timeline

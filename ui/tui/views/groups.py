@@ -8,8 +8,8 @@ from typing import ClassVar
 from textual.binding import BindingType
 from textual.widget import Widget
 
-from ....decoder.findings.group import Group
-from ....decoder.findings.group_members import Member, Step
+from ....decoder.findings.models.group import Group
+from ....decoder.findings.models.group_members import Member, Step
 from ...times import clock
 from ..columns import Cell, duration
 from ..keys import bindings

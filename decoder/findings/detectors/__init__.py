@@ -1,0 +1,1 @@
+"""The detectors, by what they are about. `catalogue` lists them."""

@@ -1,0 +1,1 @@
+"""The cluster as brokers show it: metadata, leaders, quotas, errors that nothing else explains."""

@@ -1,0 +1,357 @@
+"""One side says one thing and does another: leaders, topic ids and producer ids that were told are not kept to.
+
+What contradicts itself on a single connection is in `odd_connections`, versions of another broker in `mixed`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+from ....connection.exchange import Exchange, State
+from ....schema import facts
+from ...engine.detector import Detector, Wanted
+from ...engine.finding import Finding, Severity
+from ...engine.scene import Link, Scene
+from ...engine.tallies import Bounded
+from ...engine.wording import topic_id_text, topic_name
+from ...models.offers import FETCH, METADATA, PRODUCE
+from ..versions import odd_connections
+from ..versions.mixed import VersionOfAnotherBroker
+
+INIT_PRODUCER_ID = facts.api_key("InitProducerId")
+SECOND = 1_000_000_000
+
+
+def failed(exchange: Exchange, codes: frozenset[int]) -> Iterator[tuple[str, bytes | None, int, int]]:
+    """(topic, topic id or None, partition, code) of what a Produce or Fetch response reports with one of the codes."""
+    if exchange.state is not State.PAIRED or not exchange.error:
+        return
+    message = exchange.response_view
+    for topic in message.to_dict()["responses"] if message is not None else ():
+        found = topic.get("topic_id")
+        topic_id = found.bytes if found is not None else None
+        name = topic.get("name") or topic.get("topic") or topic_name(exchange, topic_id or "")
+        for partition in topic.get("partition_responses", topic.get("partitions", ())):
+            if partition["error_code"] in codes:
+                number = partition.get("index", partition.get("partition_index"))
+                yield name, topic_id, number, partition["error_code"]
+
+
+class _Tally:
+    """How often, since when."""
+
+    __slots__ = ("count", "first_ns", "last_ns")
+
+    def __init__(self) -> None:
+        self.count = self.first_ns = self.last_ns = 0
+
+    def add(self, time_ns: int) -> None:
+        """One more."""
+        self.count += 1
+        self.first_ns = self.first_ns or time_ns
+        self.last_ns = max(self.last_ns, time_ns)
+
+    @property
+    def span_ns(self) -> int:
+        return self.last_ns - self.first_ns
+
+
+class MetadataIgnored(Detector):
+    """A client goes on with a broker that its own Metadata does not name leader any more."""
+
+    id = "metadata-ignored"
+    severity = Severity.MEDIUM
+    title = "a client produces to or fetches from a broker that, as it was told, is not the leader"
+    apis = frozenset({METADATA, PRODUCE, FETCH})
+
+    CODES = frozenset({facts.error_code("NOT_LEADER_OR_FOLLOWER")})
+    TIMES = 5
+    """Requests that were already on their way when Metadata arrived do no more than this ..."""
+    SPAN_NS = 2 * SECOND
+    """... and not for so long."""
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        # By client: when it was last told of a topic.
+        self._told: Bounded[tuple[str, str], Bounded[str, int]] = Bounded()
+        self._tallies: Bounded[object, _Tally] = Bounded()
+
+    def done(self, link: Link, exchange: Exchange) -> None:
+        who = link.client_host, link.client_id or ""
+        if exchange.api_key == METADATA:
+            message = exchange.response_view if exchange.state is State.PAIRED else None
+            if message is not None and exchange.response_time_ns:
+                told = self._told.of(who, Bounded)
+                for name in message.lists_at("topics.name")[0]:
+                    if name:
+                        told.pop(name, None)
+                        told.of(name, lambda: exchange.response_time_ns or 0)
+            return
+        for topic, _, partition, _code in failed(exchange, self.CODES):
+            self._refused(link, exchange, who, topic, partition)
+
+    def _refused(self, link: Link, exchange: Exchange, who: tuple[str, str], topic: str, partition: int) -> None:
+        cluster = link.cluster
+        node, leader = cluster.node_at(link.broker), cluster.leaders.get((topic, partition))
+        told = self._told.of(who, Bounded).get(topic, 0)
+        sent = exchange.request_time_ns or 0
+        if node is None or leader is None or leader.node in (-1, node) or not leader.time_ns <= told < sent:
+            return
+        key = link.identity, topic, partition, link.broker
+        tally = self._tallies.of(key, _Tally)
+        tally.add(sent)
+        if tally.count < self.TIMES or tally.span_ns < self.SPAN_NS:
+            return
+        finding = self.report(
+            key,
+            exchange,
+            lambda: self.finding(
+                "",
+                "a client must follow the leader that Metadata names. This one asked, was told, and goes on with the "
+                "broker it had: nothing gets through until it follows.",
+                "upgrade the client; if it is a current one, look for an address that leads to the wrong broker (DNS, "
+                "load balancer, port forwarding: every broker needs advertised.listeners of its own)",
+                api=exchange.api,
+                api_version=exchange.api_version,
+                topic=topic,
+                partition=partition,
+                leader=leader.node,
+                error="NOT_LEADER_OR_FOLLOWER",
+                **link.facts,
+            ),
+        )
+        finding.count = tally.count
+        finding.seen = (
+            f"{link.who} sent {tally.count} {exchange.api} requests for {topic}-{partition} to {link.where} within "
+            f"{tally.span_ns / SECOND:.1f} s, although Metadata had told it that broker {leader.node} is the leader"
+        )
+
+
+class TopicRecreated(Detector):
+    """A topic has another id than before: it was deleted and made anew."""
+
+    id = "topic-recreated"
+    severity = Severity.INFO
+    title = "a topic was deleted and created again: its id has changed (KIP-516)"
+    apis = frozenset({METADATA})
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self._ids: Bounded[tuple[str, str], bytes] = Bounded()
+
+    @classmethod
+    def concerns(cls, api_key: int, version: int) -> bool:
+        return version >= 10
+
+    def done(self, link: Link, exchange: Exchange) -> None:
+        message = exchange.response_view if exchange.state is State.PAIRED else None
+        if message is None:
+            return
+        paths = ("topics.name", "topics.topic_id")
+        names, ids = message.lists_at(*paths)
+        cluster = link.cluster.id or link.broker
+        for name, topic_id in zip(names, ids, strict=True):
+            if not name or not any(topic_id):
+                continue
+            old = self._ids.of((cluster, name), lambda new=topic_id: bytes(new))  # type: ignore[misc]
+            if old != topic_id and (cluster, name) not in self._found:
+                self._state(link, exchange, (cluster, name), old, bytes(topic_id))
+
+    def _state(self, link: Link, exchange: Exchange, key: tuple[str, str], old: bytes, new: bytes) -> None:
+        self.report(
+            key,
+            exchange,
+            lambda: self.finding(
+                f"topic {key[1]!r} has changed its id from {topic_id_text(old)} to {topic_id_text(new)}, as {link.where} says",
+                "the topic was deleted and created again. Its offsets begin anew, committed ones are of the old topic, "
+                "and clients that name topics without their id (Fetch before v13) do not notice.",
+                "if that was wanted: reset the offsets of its groups (kafka-consumer-groups.sh --reset-offsets)",
+                topic=key[1],
+                old_id=topic_id_text(old),
+                new_id=topic_id_text(new),
+                **link.facts,
+            ),
+        )
+
+
+class OldTopicId(Detector):
+    """A client goes on with a topic id that the brokers do not know (any more)."""
+
+    id = "old-topic-id"
+    severity = Severity.HIGH
+    title = "a client keeps using a topic id that no longer exists"
+    apis = frozenset({PRODUCE, FETCH})
+    wanted = Wanted.FAILED
+
+    CODES = frozenset({facts.error_code("UNKNOWN_TOPIC_ID"), facts.error_code("INCONSISTENT_TOPIC_ID")})
+    TIMES = 5
+    """With a new id known: a client that refreshes its Metadata after the first error needs a few tries ..."""
+    SPAN_NS = 2 * SECOND
+    """... until it is told, and backs off for a second at most (retry.backoff.max.ms) between two."""
+    GONE_TIMES = 10
+    GONE_SPAN_NS = 10 * SECOND
+    """Without: a topic that is being made again, which takes its time; clients do ask on meanwhile."""
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self._tallies: Bounded[object, _Tally] = Bounded()
+
+    def done(self, link: Link, exchange: Exchange) -> None:
+        for topic, topic_id, partition, code in failed(exchange, self.CODES):
+            if topic_id is None:
+                continue
+            now = link.cluster.topic_ids.get(topic)
+            anew = now if now != topic_id else None
+            # What failed before the new topic was there does not count against the client.
+            key = link.identity, topic_id, code, anew is not None
+            tally = self._tallies.of(key, _Tally)
+            tally.add(exchange.request_time_ns or 0)
+            times, span = (self.TIMES, self.SPAN_NS) if anew else (self.GONE_TIMES, self.GONE_SPAN_NS)
+            if tally.count < times or tally.span_ns < span:
+                continue
+            finding = self.report(
+                key,
+                exchange,
+                partial(self._made, link, exchange, (topic, topic_id_text(topic_id), partition, code), anew),
+            )
+            finding.count = tally.count
+            finding.seen = (
+                f"{link.who} used the id {topic_id_text(topic_id)} of topic {topic!r} {tally.count} times within "
+                f"{tally.span_ns / SECOND:.1f} s and got {facts.error_name(code)}"
+                f"{f'; the topic was made anew and has the id {topic_id_text(anew)}' if anew else ''}"
+            )
+
+    def _made(self, link: Link, exchange: Exchange, at: tuple[str, str, int, int], anew: bytes | None) -> Finding:
+        topic, topic_id, partition, code = at
+        named = "since Fetch v13 and Produce v13 a topic is named by its id (KIP-516). "
+        if anew:
+            why = (
+                named + "The topic was deleted and created again: it has a new id, which the client would learn from "
+                "Metadata. Nothing is read or written until it does."
+            )
+            remedy = (
+                "upgrade or restart the client: on this error it must refresh its Metadata and start over with the new "
+                "topic, whose offsets begin anew"
+            )
+        else:
+            why = named + "The brokers do not know this one, and no Metadata seen here names a newer id of the topic."
+            remedy = (
+                "look whether the topic was deleted (kafka-topics.sh --describe): then stop its clients, or create it "
+                "again. If it is there, a broker is behind the others"
+            )
+        return self.finding(
+            "",
+            why,
+            remedy,
+            Severity.HIGH if anew else Severity.MEDIUM,
+            api=exchange.api,
+            api_version=exchange.api_version,
+            topic=topic,
+            topic_id=topic_id,
+            new_id=topic_id_text(anew) if anew else None,
+            recreated=anew is not None,
+            partition=partition,
+            error=facts.error_name(code),
+            **link.facts,
+        )
+
+
+_PRODUCER_ID = slice(43, 51)  # within a batch of magic 2
+_PRODUCER_EPOCH = slice(51, 53)
+
+
+class ProducerIdNotRenewed(Detector):
+    """An idempotent producer whose sequence is broken, and that goes on with it."""
+
+    id = "producer-id-not-renewed"
+    severity = Severity.HIGH
+    title = "an idempotent producer keeps failing and never asks for a new producer id or epoch"
+    apis = frozenset({PRODUCE, INIT_PRODUCER_ID})
+
+    CODES = frozenset(
+        map(
+            facts.error_code,
+            ("OUT_OF_ORDER_SEQUENCE_NUMBER", "UNKNOWN_PRODUCER_ID", "INVALID_PRODUCER_EPOCH", "PRODUCER_FENCED"),
+        )
+    )
+    TIMES = 10
+    """After one lost batch up to five in flight fail, and once more when they are sent again in order ..."""
+    SPAN_NS = 2 * SECOND
+    """... which is over in a few round trips."""
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        # By client: tallies by (producer id, epoch).
+        self._tallies: Bounded[tuple[str, str], Bounded[tuple[int, int], _Tally]] = Bounded()
+
+    def done(self, link: Link, exchange: Exchange) -> None:
+        who = link.client_host, link.client_id or ""
+        if exchange.api_key == INIT_PRODUCER_ID:
+            if exchange.state is State.PAIRED and not exchange.error:
+                self._tallies.pop(who, None)
+            return
+        for topic, _, partition, code in failed(exchange, self.CODES):
+            ids = self._ids(exchange, partition)
+            if ids is None:
+                continue
+            tally = self._tallies.of(who, Bounded).of(ids, _Tally)
+            tally.add(exchange.request_time_ns or 0)
+            if tally.count >= self.TIMES and tally.span_ns >= self.SPAN_NS:
+                self._state(link, exchange, ids, tally, topic, partition, code)
+
+    @staticmethod
+    def _ids(exchange: Exchange, partition: int) -> tuple[int, int] | None:
+        """(producer id, epoch) of what was sent to a partition; None without a producer id."""
+        message = exchange.request_view
+        topics: list[dict[str, Any]] = message.to_dict()["topic_data"] if message is not None else []
+        for topic in topics:
+            for data in topic["partition_data"]:
+                area = data["records"]
+                if data["index"] == partition and area is not None and len(area) >= _PRODUCER_EPOCH.stop:
+                    producer = int.from_bytes(area[_PRODUCER_ID], "big", signed=True)
+                    epoch = int.from_bytes(area[_PRODUCER_EPOCH], "big", signed=True)
+                    return (producer, epoch) if producer >= 0 else None
+        return None
+
+    def _state(
+        self, link: Link, exchange: Exchange, ids: tuple[int, int], tally: _Tally, topic: str, partition: int, code: int
+    ) -> None:
+        error = facts.error_name(code)
+        finding = self.report(
+            (link.identity, ids),
+            exchange,
+            lambda: self.finding(
+                "",
+                "once a broker has answered this, the same producer id and epoch cannot go on: a sequence number is "
+                "missing, or another producer has taken over. A producer must then get a new epoch or id "
+                "(InitProducerId, KIP-360) or stop. This one repeats; nothing of it is written.",
+                "close the producer and make a new one when the client reports this error as fatal (Java: "
+                "OutOfOrderSequenceException, ProducerFencedException; librdkafka: a fatal error). If the client does "
+                "not report it, upgrade it: librdkafka 1.7 and newer, Java 2.5 and newer recover",
+                api=exchange.api,
+                api_version=exchange.api_version,
+                topic=topic,
+                partition=partition,
+                producer_id=ids[0],
+                producer_epoch=ids[1],
+                error=error,
+                **link.facts,
+            ),
+        )
+        finding.count = tally.count
+        finding.seen = (
+            f"{link.who} got {error} for {tally.count} batches of producer id {ids[0]} epoch {ids[1]} "
+            f"({topic}-{partition}) within {tally.span_ns / SECOND:.1f} s, and has not asked for a new one"
+        )
+
+
+DETECTORS: tuple[type[Detector], ...] = (
+    VersionOfAnotherBroker,
+    MetadataIgnored,
+    TopicRecreated,
+    OldTopicId,
+    ProducerIdNotRenewed,
+    *odd_connections.DETECTORS,
+)

@@ -1,0 +1,382 @@
+"""Metadata asked for too often, for topics that are not there, and what it says of partitions that are not well."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cache, partial
+from typing import Any, NamedTuple
+
+from ....codec.message_view import MessageView
+from ....codec.plan import StructPlan, plan
+from ....connection.exchange import Exchange, State
+from ....schema import facts
+from ...engine.detector import Detector, Wanted
+from ...engine.finding import Finding, Severity
+from ...engine.scene import Link, Scene
+from ...engine.tallies import Bounded, Pace
+from ...engine.wording import SECOND, duration, number, several, size, times, topic_name
+from . import partitions
+
+METADATA = facts.api_key("Metadata")
+CREATE_TOPICS = facts.api_key("CreateTopics")
+LOOKUPS = tuple(facts.api_key(n) for n in ("Metadata", "FindCoordinator", "DescribeTopicPartitions", "DescribeCluster"))
+UNKNOWN = frozenset(facts.error_code(n) for n in ("UNKNOWN_TOPIC_OR_PARTITION", "UNKNOWN_TOPIC_ID"))
+INVALID_TOPIC = facts.error_code("INVALID_TOPIC_EXCEPTION")
+LEADER_NOT_AVAILABLE = facts.error_code("LEADER_NOT_AVAILABLE")
+
+
+def asks_for_all(message: MessageView) -> bool:
+    """Whether a Metadata request asks for all topics: null, and before version 1 an empty list."""
+    topics = message.values[0]
+    return topics is None or (message.api_version == 0 and not topics)
+
+
+class Told(NamedTuple):
+    """What a Metadata response says of a topic."""
+
+    name: str
+    error: int
+    partitions: tuple[Any, ...]
+
+
+@cache
+def _topic_at(version: int) -> tuple[int, dict[str, int]]:
+    root = plan("response", METADATA, version).root
+    at = next(i for i, f in enumerate(root.fields) if f.name == "topics")
+    struct = root.fields[at].struct
+    assert isinstance(struct, StructPlan)
+    return at, {f.name: i for i, f in enumerate(struct.fields)}
+
+
+def told(exchange: Exchange) -> Iterator[Told]:
+    """The topics of a Metadata response."""
+    message = exchange.response_view
+    if exchange.state is not State.PAIRED or message is None:
+        return
+    at, names = _topic_at(message.api_version)
+    for topic in message.values[at] or ():
+        name = topic[names["name"]]
+        if not name and "topic_id" in names and any(topic[names["topic_id"]]):
+            name = topic_name(exchange, topic[names["topic_id"]])
+        yield Told(name or "", topic[names["error_code"]], topic[names["partitions"]] or ())
+
+
+class MetadataStorm(Detector):
+    """One connection asks the same question many times a second, and is answered."""
+
+    id = "metadata-storm"
+    severity = Severity.LOW
+    title = "Metadata (or FindCoordinator, DescribeCluster ...) asked many times a second, for seconds"
+    apis = frozenset(LOOKUPS)
+
+    EACH_SECOND = 4
+    SECONDS = 6
+    """Of the last 10 s. Clients ask at their start, after errors, and then every metadata.max.age.ms (5 min)."""
+    WORSE_EACH_SECOND = 50
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self._paces: Bounded[tuple[int, int], Pace] = Bounded(8192)
+
+    def done(self, link: Link, exchange: Exchange) -> None:
+        if exchange.state is not State.PAIRED or exchange.request_time_ns is None:
+            return
+        # A refused question is asked again by design; who never gets an answer is another finding. Among all topics
+        # there may always be one that is not well.
+        if exchange.error and not self._for_all(exchange):
+            return
+        key = link.number, exchange.api_key
+        pace = self._paces.get(key)
+        if pace is None:
+            pace = self._paces[key] = Pace()
+        pace.add(exchange.request_time_ns)
+        if pace.busy(self.EACH_SECOND) < self.SECONDS:
+            return
+        who = link.identity, exchange.api_key
+        new = who not in self._found
+        finding = self.report(who, exchange, partial(self._say, link, exchange))
+        if new:
+            finding.count = pace.total
+        rate = finding.about["per_second"] = round(max(pace.rate, finding.about.get("per_second", 0.0)), 1)
+        finding.severity = Severity.MEDIUM if rate >= self.WORSE_EACH_SECOND else Severity.LOW
+        finding.seen = (
+            f"{link.who} sends {exchange.api} {number(rate)} times a second{' for all topics' if self._for_all(exchange) else ''}, "
+            f"{size(exchange.response_size or 0)} per answer, {times(finding.count)} so far"
+        )
+
+    @staticmethod
+    def _for_all(exchange: Exchange) -> bool:
+        asked = exchange.request_view if exchange.api_key == METADATA else None
+        return asked is not None and asks_for_all(asked)
+
+    def _say(self, link: Link, exchange: Exchange) -> Finding:
+        return self.finding(
+            "",
+            "what these requests ask changes rarely; clients keep it for metadata.max.age.ms (5 min) and ask anew after an "
+            "error. Each answer costs a broker a walk over the topics asked for, and counts against the request quota.",
+            "look for code that lists topics, asks partitions_for() or describes the cluster inside its loop: ask once and "
+            "keep the answer; leave metadata.max.age.ms (librdkafka: topic.metadata.refresh.interval.ms; Python: "
+            "metadata_max_age_ms) at 300000 and retry.backoff.ms at 100 or more",
+            **link.facts,
+            api=exchange.api,
+            api_version=exchange.api_version,
+            per_second=0.0,
+        )
+
+    def closed(self, link: Link) -> None:
+        for api in LOOKUPS:
+            self._paces.pop((link.number, api), None)
+
+
+class AllTopicsPolling(Detector):
+    """Metadata of all topics, often, where the answers are big."""
+
+    id = "all-topics-polling"
+    severity = Severity.LOW
+    title = "Metadata of all topics asked for often, with big answers"
+    apis = frozenset({METADATA})
+
+    COUNT = 5
+    BIG = 200_000
+    """Bytes of an answer; a cluster with some thousand partitions. Smaller ones cost little."""
+    EACH_NS = 30 * SECOND
+    """Asked more often than every 30 s on average; exporters and consoles ask once a minute or so."""
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self._sums: Bounded[tuple[str, str, str], list[int]] = Bounded(4096)  # first, count, bytes
+
+    def done(self, link: Link, exchange: Exchange) -> None:
+        if exchange.state is not State.PAIRED or (exchange.response_size or 0) < self.BIG:
+            return
+        message = exchange.request_view
+        if message is None or not asks_for_all(message):
+            return
+        time_ns = exchange.request_time_ns or 0
+        sums = self._sums.get(link.identity)
+        if sums is None:
+            sums = self._sums[link.identity] = [time_ns, 0, 0]
+        sums[1] += 1
+        sums[2] += exchange.response_size or 0
+        first_ns, count, total = sums
+        if count < self.COUNT or time_ns - first_ns > self.EACH_NS * count:
+            return
+        finding = self.report(link.identity, exchange, partial(self._say, link, exchange))
+        finding.count = count
+        finding.seen = (
+            f"{link.who} asked for the Metadata of all topics {times(count)} in {duration(time_ns - first_ns)}: "
+            f"{size(total)} of answers"
+        )
+
+    def _say(self, link: Link, exchange: Exchange) -> Finding:
+        return self.finding(
+            "",
+            "a request without topic names is answered with every partition of the cluster. Pattern subscriptions and "
+            "topic listings do that; on a big cluster it costs the broker more than the records do.",
+            "subscribe by names instead of a pattern, or use the KIP-848 protocol with a RE2J pattern, which the broker "
+            "evaluates (group.protocol=consumer); raise metadata.max.age.ms; list topics less often",
+            **link.facts,
+            api="Metadata",
+            api_version=exchange.api_version,
+        )
+
+
+@dataclass(slots=True)
+class _Sought:
+    link: Link
+    first_ns: int
+    last_ns: int
+    error: int
+    count: int = 0
+    found: bool = False
+    exchanges: list[Exchange] = field(default_factory=list)
+
+
+class UnknownTopicLoop(Detector):
+    """A topic that is not there, asked for again and again."""
+
+    id = "unknown-topic-loop"
+    severity = Severity.MEDIUM
+    title = "a topic that does not exist, asked for again and again"
+    apis = frozenset({METADATA})
+
+    COUNT = 5
+    LASTING_NS = 3 * SECOND
+    """A topic that was just created is unknown to brokers for some 100 ms."""
+    LONG_NS = 10 * SECOND
+    """Nobody is creating it."""
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self._sought: Bounded[tuple[tuple[str, str, str], str], _Sought] = Bounded(5000)
+
+    def done(self, link: Link, exchange: Exchange) -> None:
+        if not exchange.error and not self._sought:
+            return
+        for topic in told(exchange):
+            key = link.identity, topic.name
+            if topic.error not in UNKNOWN:
+                if key in self._sought:
+                    self._sought[key].found = True
+                continue
+            time_ns = exchange.response_time_ns or 0
+            case = self._sought.get(key)
+            if case is None or case.found:
+                case = self._sought[key] = _Sought(link, time_ns, time_ns, topic.error)
+            case.count, case.last_ns = case.count + 1, time_ns
+            if case.count < self.COUNT or case.last_ns - case.first_ns < self.LASTING_NS:
+                continue
+            finding = self.report(key, exchange, partial(self._say, link, exchange, topic.name, topic.error))
+            finding.count = case.count
+            finding.first_ns = case.first_ns
+
+    def finish(self, now_ns: int) -> None:
+        for key, case in self._sought.items():
+            finding = self._found.get(key)
+            if finding is None:
+                continue
+            lasting = case.last_ns - case.first_ns
+            end = "; then it was there" if case.found else ""
+            if not case.found:
+                finding.severity = Severity.HIGH if lasting >= self.LONG_NS else Severity.MEDIUM
+            else:
+                finding.severity = Severity.LOW
+            finding.seen = (
+                f"{case.link.who} asked for topic {key[1]!r} {times(case.count)} in {duration(lasting)} and was answered "
+                f"{finding.about['error']} by {case.link.where}{end}"
+            )
+
+    def _say(self, link: Link, exchange: Exchange, topic: str, error: int) -> Finding:
+        return self.finding(
+            "",
+            "producers wait for the topic until max.block.ms (Java 60 s; librdkafka: message.timeout.ms), consumers wait "
+            "without an error; meanwhile each client asks again every retry.backoff.ms. UNKNOWN_TOPIC_OR_PARTITION is "
+            "also what a principal without DESCRIBE on the topic is told.",
+            "look for a typing error in the name, and whether this is the right cluster; create the topic "
+            "(kafka-topics.sh --create) before its clients start; grant DESCRIBE; librdkafka consumers: "
+            "allow.auto.create.topics=true only where brokers have auto.create.topics.enable",
+            **link.facts,
+            api="Metadata",
+            api_version=exchange.api_version,
+            topic=topic,
+            error=facts.error_name(error),
+        )
+
+
+class InvalidTopicName(Detector):
+    """A name that no topic can have."""
+
+    id = "invalid-topic-name"
+    severity = Severity.HIGH
+    title = "a topic name that Kafka does not allow"
+    apis = frozenset({METADATA, CREATE_TOPICS})
+    wanted = Wanted.FAILED
+
+    LONGEST = 249
+    """Characters: org.apache.kafka.common.internals.Topic.MAX_NAME_LENGTH."""
+    LEGAL = re.compile(r"[a-zA-Z0-9._-]")
+
+    def done(self, link: Link, exchange: Exchange) -> None:
+        if exchange.state is not State.PAIRED or not exchange.error:
+            return
+        if exchange.api_key == METADATA:
+            refused = [t.name for t in told(exchange) if t.error == INVALID_TOPIC]
+        else:
+            message = exchange.response_view
+            topics = message.to_dict()["topics"] if message else ()
+            refused = [t["name"] for t in topics if t["error_code"] == INVALID_TOPIC]
+        for name in refused:
+            self.report((link.identity, name), exchange, partial(self._say, link, exchange, name))
+
+    def _fault(self, name: str) -> str:
+        if not name:
+            return "it is empty"
+        if name in (".", ".."):
+            return "it names a folder"
+        if len(name) > self.LONGEST:
+            return f"it has {len(name)} characters, {self.LONGEST} is the most"
+        wrong = sorted({c for c in name if not self.LEGAL.fullmatch(c)})
+        if wrong:
+            return f"it has {' '.join(repr(c) for c in wrong[:4])}, allowed are letters, digits and . _ -"
+        return "the broker does not say why; a name that differs from another only in . and _ is refused too"
+
+    def _say(self, link: Link, exchange: Exchange, name: str) -> Finding:
+        shown = name if len(name) <= 60 else name[:57] + "..."
+        return self.finding(
+            f"{link.who} asks for topic {shown!r} and {link.where} answers INVALID_TOPIC_EXCEPTION: {self._fault(name)}",
+            "no such topic can exist, so every retry fails too; the error is not retriable.",
+            "correct the name in the client's configuration: look for blanks, slashes, or a list that was not split at its "
+            "commas",
+            **link.facts,
+            api=exchange.api,
+            api_version=exchange.api_version,
+            topic=name,
+            error="INVALID_TOPIC_EXCEPTION",
+        )
+
+
+class TopicMadeByAsking(Detector):
+    """A topic that was not there came into being after a Metadata request that allows that."""
+
+    id = "topic-auto-created"
+    severity = Severity.INFO
+    title = "a topic that came into being by being asked for (auto.create.topics.enable)"
+    apis = frozenset({METADATA, CREATE_TOPICS})
+
+    WITHIN_NS = 5 * SECOND
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self._asked: Bounded[tuple[int, str], tuple[int, Link]] = Bounded(5000)
+        self._made: Bounded[str, bool] = Bounded(5000)
+
+    def done(self, link: Link, exchange: Exchange) -> None:
+        message = exchange.request_view
+        if exchange.state is not State.PAIRED or message is None:
+            return
+        if exchange.api_key == CREATE_TOPICS:
+            for topic in message.values[0]:
+                self._made[topic[0]] = True
+            return
+        if not exchange.error and not self._asked:
+            return
+        # Before version 4 every request lets the broker create.
+        allowed = message.api_version < 4 or message.values[1]
+        time_ns = exchange.response_time_ns or 0
+        for topic in told(exchange):
+            key = id(link.cluster), topic.name
+            if topic.error in UNKNOWN or topic.error == LEADER_NOT_AVAILABLE:
+                if allowed and not asks_for_all(message):
+                    self._asked[key] = time_ns, link
+            elif not topic.error and key in self._asked:
+                since, asker = self._asked.pop(key)
+                if time_ns - since <= self.WITHIN_NS and topic.name not in self._made:
+                    count = len(topic.partitions)
+                    self.report(key, exchange, partial(self._say, asker, exchange, topic.name, count))
+
+    def _say(self, link: Link, exchange: Exchange, topic: str, count: int) -> Finding:
+        return self.finding(
+            f"topic {topic!r} ({several(count, 'partition')}) came into being after {link.who} had asked for "
+            f"it with allow_auto_topic_creation; no CreateTopics was seen",
+            "with auto.create.topics.enable a mistyped name makes a topic, with the broker's num.partitions and "
+            "default.replication.factor instead of what was planned.",
+            "if that was not meant: auto.create.topics.enable=false on the brokers; allow.auto.create.topics=false on "
+            "consumers; create topics on purpose",
+            **link.facts,
+            api="Metadata",
+            api_version=exchange.api_version,
+            topic=topic,
+            partitions=count,
+        )
+
+
+DETECTORS: tuple[type[Detector], ...] = (
+    MetadataStorm,
+    AllTopicsPolling,
+    UnknownTopicLoop,
+    InvalidTopicName,
+    TopicMadeByAsking,
+    *partitions.DETECTORS,
+)

@@ -1,0 +1,62 @@
+"""A client that reached another broker than it meant: it says so since Kafka 4.4 (KIP-1242), and the broker refuses it."""
+
+from __future__ import annotations
+
+from ....connection.exchange import Exchange, State
+from ....schema import facts
+from ...engine.detector import Detector
+from ...engine.finding import Finding, Severity
+from ...engine.scene import Link
+from ...engine.wording import times
+
+_API_VERSIONS = facts.api_key("ApiVersions")
+_REFUSED = facts.error_code("REBOOTSTRAP_REQUIRED")
+
+
+class MisroutedClient(Detector):
+    """An address leads to another broker, or another cluster, than the one that was advertised there."""
+
+    id = "misrouted-client"
+    severity = Severity.HIGH
+    title = "a client reached another broker or cluster than the one it means (ApiVersions v5)"
+    apis = frozenset({_API_VERSIONS})
+
+    def done(self, link: Link, exchange: Exchange) -> None:
+        asked, answer = exchange.request_view, exchange.response_view
+        if exchange.state is not State.PAIRED or asked is None or answer is None or answer["error_code"] != _REFUSED:
+            return
+        said = asked.to_dict()
+        cluster, node = said.get("cluster_id"), said.get("node_id", -1)
+        found = self.report(
+            (link.identity, cluster, node, link.broker), exchange, lambda: self._finding(link, cluster, node)
+        )
+        found.seen = (
+            f"{link.who} meant {_meant(cluster, node)}, reached {link.where}{_belongs(link)}, and was refused "
+            f"{times(found.count)} (REBOOTSTRAP_REQUIRED)"
+        )
+
+    def _finding(self, link: Link, cluster: str | None, node: int) -> Finding:
+        return self.finding(
+            "",
+            "clients of Kafka 4.4 and newer say in ApiVersions which cluster and which broker they mean (KIP-1242); a broker that "
+            "is another one refuses them, where older clients would have produced to it. The address leads elsewhere: one load "
+            "balancer in front of several brokers, an address or a port mapping that another broker has taken over, a DNS record "
+            "of another cluster.",
+            f"find out where {link.broker} leads: each broker needs an address of its own (advertised.listeners). The client "
+            "itself begins again with bootstrap.servers (metadata.recovery.strategy=rebootstrap, the default since 4.0)",
+            cluster_id=cluster,
+            node_id=node,
+            **link.facts,
+        )
+
+
+def _meant(cluster: str | None, node: int) -> str:
+    broker = f"broker {node}" if node >= 0 else "a broker"
+    return broker if cluster is None else f"{broker} of cluster {cluster!r}"
+
+
+def _belongs(link: Link) -> str:
+    return f" of cluster {link.cluster.id!r}" if link.cluster.id else ""
+
+
+DETECTORS: tuple[type[Detector], ...] = (MisroutedClient,)

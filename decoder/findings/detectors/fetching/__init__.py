@@ -1,0 +1,1 @@
+"""Consumers' fetches: sessions, sizes, lag, replicas."""

@@ -1,0 +1,360 @@
+"""Fetches that come back empty at once, out of range, with the same error, or in batches over their limit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import partial
+from typing import ClassVar
+
+from ....connection.exchange import Exchange, State
+from ....schema import facts
+from ...engine.detector import Detector
+from ...engine.finding import Finding, Severity
+from ...engine.scene import Link, Scene
+from ...engine.tallies import Bounded, Pace
+from ...engine.wording import SECOND, duration, number, several, some, times
+from ...models.fetches import FETCH, Answered, FetchDetector, Fetched, Place
+from ..security.authorization import DENIED
+from . import lagging, replicas
+from .fetch_limits import BatchOverFetchLimit
+
+OUT_OF_RANGE = facts.error_code("OFFSET_OUT_OF_RANGE")
+LIST_OFFSETS = facts.api_key("ListOffsets")
+
+
+class EmptyFetchLoop(FetchDetector):
+    """Answers without records, given at once: the request does not let the broker wait."""
+
+    id = "empty-fetch-loop"
+    severity = Severity.LOW
+    title = "a consumer that fetches in a hot loop: empty answers at once, because the broker may not wait"
+
+    AT_ONCE_NS = SECOND // 20
+    """50 ms: clients wait 500 ms by default; who sets less than this gets 20 and more empty answers a second."""
+    EACH_SECOND = 20
+    SECONDS = 3
+    """This many seconds with that many empty answers: start-ups and rebalances make a few, not sixty."""
+    WORSE_EACH_SECOND = 200
+    """From here on one idle consumer costs a broker thread's time that can be seen."""
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self._paces: Bounded[int, Pace] = Bounded(4096)
+
+    def fetched(self, link: Link, fetched: Fetched) -> None:
+        latency = fetched.exchange.latency_ns or 0
+        if latency > self.AT_ONCE_NS or fetched.error or not self._waits_not(fetched):
+            return
+        if any(a.error or a.size for a in fetched.answered):
+            return
+        pace = self._paces.get(link.number)
+        if pace is None:
+            pace = self._paces[link.number] = Pace()
+        pace.add(fetched.time_ns)
+        if pace.busy(self.EACH_SECOND) < self.SECONDS:
+            return
+        known = link.identity in self._found
+        finding = self.report(link.identity, fetched.exchange, partial(self._say, link, fetched))
+        if not known:
+            finding.count = pace.total
+        finding.about["per_second"] = rate = round(max(pace.rate, finding.about.get("per_second", 0.0)), 1)
+        finding.severity = Severity.MEDIUM if rate >= self.WORSE_EACH_SECOND else Severity.LOW
+        finding.seen = self._seen(link, fetched, rate)
+
+    def _waits_not(self, fetched: Fetched) -> bool:
+        return fetched.max_wait_ms * 1_000_000 <= self.AT_ONCE_NS or fetched.min_bytes <= 0
+
+    def _seen(self, link: Link, fetched: Fetched, rate: float) -> str:
+        return (
+            f"{link.who} fetches from {link.where} {number(rate)} times a second and gets nothing: the requests say "
+            f"max_wait_ms={fetched.max_wait_ms}, min_bytes={fetched.min_bytes}"
+        )
+
+    def _say(self, link: Link, fetched: Fetched) -> Finding:
+        places = fetched.positions
+        return self.finding(
+            self._seen(link, fetched, 0),
+            "a broker keeps a Fetch back until min_bytes are there or max_wait_ms is over. Where it may not wait, an idle "
+            "consumer asks again at once: CPU and network for nothing on both sides, and request quotas used up.",
+            "set fetch.min.bytes=1 (or more) and fetch.max.wait.ms=500 (Java and Python: fetch_max_wait_ms; librdkafka: "
+            "fetch.wait.max.ms=500, fetch.min.bytes=1); poll with a timeout instead of lowering the broker's wait",
+            **link.facts,
+            api="Fetch",
+            api_version=fetched.exchange.api_version,
+            topic=next(iter(places))[0] if places else None,
+            max_wait_ms=fetched.max_wait_ms,
+            min_bytes=fetched.min_bytes,
+            per_second=0.0,
+        )
+
+    def closed(self, link: Link) -> None:
+        self._paces.pop(link.number, None)
+
+
+@dataclass(slots=True)
+class _OutOfRange:
+    """What is known of one partition that a client asked for in vain."""
+
+    link: Link
+    asked: int
+    first_ns: int
+    last_ns: int = 0
+    start: int = -1
+    end: int = -1
+    went_on: int = -1
+    refused: int = 0
+    failed: int = 0  # since the last success
+
+
+class OffsetOutOfRange(FetchDetector):
+    """A consumer asks for an offset that the log does not hold: records were lost to it, or the log is another."""
+
+    id = "offset-out-of-range"
+    severity = Severity.MEDIUM
+    title = "a consumer asks for an offset that the log does not hold (any more)"
+    apis = frozenset({FETCH, LIST_OFFSETS})
+
+    LOOP = 5
+    """Refusals without a success between them; clients that reset their position are refused once."""
+    LOOP_NS = SECOND
+    EARLIEST, LATEST = -2, -1
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self._bounds: Bounded[Place, list[int]] = Bounded(20_000)  # log start, high watermark
+        self._open: Bounded[tuple[tuple[str, str, str], Place], _OutOfRange] = Bounded(2000)
+
+    def done(self, link: Link, exchange: Exchange) -> None:
+        if exchange.api_key == LIST_OFFSETS:
+            if self._open:
+                self._listed(exchange)
+        else:
+            super().done(link, exchange)
+
+    def fetched(self, link: Link, fetched: Fetched) -> None:
+        for answer in fetched.answered:
+            key = link.identity, answer.place
+            if answer.error == OUT_OF_RANGE:
+                self._refused(link, fetched, answer)
+                continue
+            if answer.error:
+                continue
+            bounds = self._bounds.get(answer.place)
+            if bounds is None:
+                bounds = self._bounds[answer.place] = [-1, -1]
+            bounds[0], bounds[1] = answer.log_start, answer.high_watermark
+            if self._open and key in self._open:
+                case = self._open[key]
+                case.start, case.end = answer.log_start, answer.high_watermark
+                if case.failed:
+                    case.failed, case.went_on = 0, fetched.offset(answer.place)
+
+    def _refused(self, link: Link, fetched: Fetched, answer: Answered) -> None:
+        key = link.identity, answer.place
+        case = self._open.get(key)
+        if case is None:
+            case = self._open[key] = _OutOfRange(link, fetched.offset(answer.place), fetched.time_ns)
+            case.start, case.end = self._bounds.get(answer.place, (-1, -1))
+        if not case.failed:
+            case.first_ns, case.asked, case.went_on = fetched.time_ns, fetched.offset(answer.place), -1
+        case.failed += 1
+        case.refused += 1
+        case.last_ns = fetched.time_ns
+        topic = link.identity, answer.place[0]
+        finding = self.report(topic, fetched.exchange, partial(self._say, link, fetched, answer.place))
+        if case.failed >= self.LOOP and case.last_ns - case.first_ns >= self.LOOP_NS:
+            finding.severity = Severity.HIGH
+
+    def _listed(self, exchange: Exchange) -> None:
+        """ListOffsets tells where the log begins and ends."""
+        asked, answered = exchange.request_view, exchange.response_view
+        if exchange.state is not State.PAIRED or asked is None or answered is None:
+            return
+        times_asked = {
+            (topic["name"], p["partition_index"]): p["timestamp"]
+            for topic in asked.to_dict()["topics"]
+            for p in topic["partitions"]
+        }
+        for topic in answered.to_dict()["topics"]:
+            for p in topic["partitions"]:
+                place = topic["name"], p["partition_index"]
+                offset = p["offset"] if "offset" in p else max(p.get("old_style_offsets") or (-1,))
+                if p["error_code"] or offset < 0:
+                    continue
+                for (_, at), case in self._open.items():
+                    if at == place and times_asked.get(place) == self.EARLIEST:
+                        case.start = offset
+                    elif at == place and times_asked.get(place) == self.LATEST:
+                        case.end = offset
+
+    def finish(self, now_ns: int) -> None:
+        topics: dict[object, list[tuple[Place, _OutOfRange]]] = {}
+        for (who, place), case in self._open.items():
+            topics.setdefault((who, place[0]), []).append((place, case))
+        for key, cases in topics.items():
+            place, case = max(cases, key=lambda item: (item[1].refused, -item[0][1]))
+            finding = self._found[key]
+            others = len(cases) - 1
+            rest = (
+                f"; so were {others} more partitions of the topic"
+                if others > 1
+                else "; so was one more"
+                if others
+                else ""
+            )
+            finding.seen = self._seen(case.link, case, place) + rest
+            finding.about |= {
+                "partition": place[1],
+                "partitions": sorted(p[1] for p, _ in cases),
+                "offset": case.asked,
+                "log_start": case.start,
+                "high_watermark": case.end,
+            }
+
+    @staticmethod
+    def _seen(link: Link, case: _OutOfRange, place: Place) -> str:
+        text = (
+            f"{link.who} asked {link.where} for offset {case.asked} of {place[0]}-{place[1]} and was refused "
+            f"{times(case.refused)} with OFFSET_OUT_OF_RANGE"
+        )
+        if 0 <= case.asked < case.start:
+            text += f"; the log begins at {case.start}: {several(case.start - case.asked, 'record')} deleted before being read"
+        elif case.end >= 0 and case.asked > case.end:
+            text += f"; the log ends at {case.end}: the topic was made anew, or its log was cut"
+        if case.failed:
+            text += f"; it asked on for {duration(case.last_ns - case.first_ns)}" if case.failed > 1 else ""
+        elif case.went_on >= 0:
+            text += f"; it went on at {case.went_on}"
+        return text
+
+    def _say(self, link: Link, fetched: Fetched, place: Place) -> Finding:
+        return self.finding(
+            "",
+            "retention (retention.ms, retention.bytes), DeleteRecords, a topic made anew, or an unclean leader election "
+            "moved the log away from the position. auto.offset.reset decides what a consumer does then: earliest reads "
+            "(again) from the log's start, latest leaves out what is there, none is an error; who does not reset asks "
+            "forever.",
+            "keep records longer than the slowest consumer needs (retention.ms, retention.bytes) and watch its lag; after "
+            "a topic was made anew reset the group (kafka-consumer-groups.sh --reset-offsets); set auto.offset.reset on "
+            "purpose; a client that loops must reset its position with ListOffsets",
+            **link.facts,
+            api="Fetch",
+            api_version=fetched.exchange.api_version,
+            topic=place[0],
+            partition=place[1],
+            error="OFFSET_OUT_OF_RANGE",
+        )
+
+
+@dataclass(slots=True)
+class _Streak:
+    error: int
+    first_ns: int
+    count: int = 0
+    last_ns: int = 0
+
+
+@dataclass(slots=True)
+class _Failing:
+    """All partitions of a topic that fail a client with one error."""
+
+    link: Link
+    partitions: set[int] = field(default_factory=set)
+    longest_ns: int = 0
+
+
+class FetchErrorLoop(FetchDetector):
+    """The same error for the same partition again and again, without a success between."""
+
+    id = "fetch-error-loop"
+    severity = Severity.HIGH
+    title = "a partition whose fetches go on failing with the same error"
+
+    COUNT = 5
+    LASTING_NS = 5 * SECOND
+    """A leader election or a new topic's first seconds make a few retries, at 100 ms distance, and are over sooner."""
+
+    REMEDIES: ClassVar[dict[str, str]] = {
+        "NOT_LEADER_OR_FOLLOWER": "the client must ask Metadata anew: look whether it does, and whether Metadata names a "
+        "leader that the broker agrees with; a client that does not is at fault",
+        "UNKNOWN_TOPIC_OR_PARTITION": "create the topic, or take it out of the consumer's subscription or assignment; "
+        "partitions that this broker does not hold point to stale Metadata",
+        "UNKNOWN_TOPIC_ID": "the topic was deleted (and perhaps made anew under another id): the client must ask Metadata "
+        "anew; upgrade clients that keep the old id, or start them again",
+        "FENCED_LEADER_EPOCH": "the client's Metadata is older than the broker's: look whether it asks Metadata after the "
+        "error (KIP-320), lower metadata.max.age.ms, upgrade the client",
+        "UNKNOWN_LEADER_EPOCH": "the broker lags behind the client's Metadata: look at its connection to the controller",
+        "OFFSET_NOT_AVAILABLE": "the leader is new and its high watermark has not caught up (KIP-207): look at the "
+        "followers of the partition and at its in-sync replicas",
+        "KAFKA_STORAGE_ERROR": "a log directory of the broker failed: look at its disk and its log",
+    }
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self._streaks: Bounded[tuple[tuple[str, str, str], Place], _Streak] = Bounded(5000)
+        self._failing: dict[object, _Failing] = {}
+
+    def fetched(self, link: Link, fetched: Fetched) -> None:
+        for answer in fetched.answered:
+            if answer.error in DENIED:
+                continue  # another finding
+            if answer.error and answer.error != OUT_OF_RANGE:
+                self._failed(link, fetched, answer)
+            elif not answer.error and self._streaks:
+                self._streaks.pop((link.identity, answer.place), None)
+
+    def _failed(self, link: Link, fetched: Fetched, answer: Answered) -> None:
+        key = link.identity, answer.place
+        streak = self._streaks.get(key)
+        if streak is None or streak.error != answer.error:
+            streak = self._streaks[key] = _Streak(answer.error, fetched.time_ns)
+        streak.count += 1
+        streak.last_ns = fetched.time_ns
+        lasting = streak.last_ns - streak.first_ns
+        if streak.count < self.COUNT or lasting < self.LASTING_NS:
+            return
+        topic, partition = answer.place
+        case_key = link.identity, topic, answer.error
+        if case_key not in self._failing:
+            self._failing[case_key] = _Failing(link)
+        case = self._failing[case_key]
+        new = partition not in case.partitions
+        finding = self.report(case_key, fetched.exchange, partial(self._say, link, fetched, topic, answer.error))
+        if new:
+            finding.count += streak.count - 1
+            case.partitions.add(partition)
+        case.longest_ns = max(case.longest_ns, lasting)
+
+    def finish(self, now_ns: int) -> None:
+        for key, case in self._failing.items():
+            finding = self._found[key]
+            finding.about["partition"] = min(case.partitions)
+            where = some((f"{finding.about['topic']}-{p}" for p in case.partitions), 4)
+            finding.seen = (
+                f"{case.link.who} is refused {where} by {case.link.where} with {finding.about['error']}, "
+                f"{times(finding.count)} and for {duration(case.longest_ns)} without a success"
+            )
+
+    def _say(self, link: Link, fetched: Fetched, topic: str, code: int) -> Finding:
+        error = facts.error_name(code)
+        return self.finding(
+            "",
+            "nothing is read from these partitions meanwhile. Clients take most of these errors for passing ones and "
+            "retry without telling the application (retry.backoff.ms), so only the lag shows it.",
+            self.REMEDIES.get(error, "look the error up in the broker's log, at the time of the first exchange"),
+            **link.facts,
+            api="Fetch",
+            api_version=fetched.exchange.api_version,
+            topic=topic,
+            error=error,
+        )
+
+
+DETECTORS: tuple[type[Detector], ...] = (
+    EmptyFetchLoop,
+    OffsetOutOfRange,
+    FetchErrorLoop,
+    BatchOverFetchLimit,
+    *lagging.DETECTORS,
+    *replicas.DETECTORS,
+)

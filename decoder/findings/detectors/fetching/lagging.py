@@ -1,0 +1,305 @@
+"""Consumers that fall behind: their lag grows, or an open transaction keeps them back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import partial
+from typing import NamedTuple
+
+from ....codec.message_view import MessageView
+from ....connection.exchange import Exchange, State
+from ....schema import facts
+from ...engine.detector import Detector
+from ...engine.finding import Finding, Severity
+from ...engine.scene import Link, Scene
+from ...engine.tallies import Bounded
+from ...engine.wording import SECOND, duration, number, several, some, topic_name
+from ...models.fetches import FETCH, FetchDetector, Fetched, Place
+
+PRODUCE = facts.api_key("Produce")
+END_TXN = facts.api_key("EndTxn")
+
+
+class _Point(NamedTuple):
+    time_ns: int
+    offset: int
+    high_watermark: int
+
+    @property
+    def lag(self) -> int:
+        return self.high_watermark - self.offset
+
+
+class _Track:
+    """How one partition's position and end move: at most 32 points, thinned as time goes on."""
+
+    __slots__ = ("last", "points", "spacing_ns")
+
+    KEPT = 32
+
+    def __init__(self, first: _Point) -> None:
+        self.points = [first]
+        self.last = first
+        self.spacing_ns = SECOND // 2
+
+    def add(self, point: _Point) -> None:
+        if point.offset < self.last.offset or point.high_watermark < self.last.high_watermark:
+            self.points = [point]  # it went back: another story begins
+        elif point.time_ns - self.points[-1].time_ns >= self.spacing_ns:
+            self.points.append(point)
+            if len(self.points) > self.KEPT:
+                self.points = self.points[::2]
+                self.spacing_ns *= 2
+        self.last = point
+
+
+class _Falling(NamedTuple):
+    """How far a partition fell behind: between two points."""
+
+    first: _Point
+    last: _Point
+
+
+class GrowingLag(FetchDetector):
+    """Records come quicker than the consumer takes them."""
+
+    id = "consumer-lag-growing"
+    severity = Severity.LOW
+    title = "a consumer whose lag is large and grows: it takes less than is produced"
+
+    LASTING_NS = 15 * SECOND
+    """A burst of records is no trend; a consumer that has not begun to catch up after 15 s may be too slow."""
+    LAG = 1000
+    """Records; less is a batch or two."""
+    POINTS = 6
+    LONG_NS = 60 * SECOND
+    """From here on, and at under half the pace, it costs much: retention will delete what was not read."""
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self._tracks: Bounded[int, dict[Place, _Track]] = Bounded(4096)
+
+    def fetched(self, link: Link, fetched: Fetched) -> None:
+        if fetched.error:
+            return
+        tracks = self._tracks.get(link.number)
+        if tracks is None:
+            tracks = self._tracks[link.number] = {}
+        for answer in fetched.answered:
+            offset = fetched.offset(answer.place)
+            if answer.error or offset < 0 or answer.high_watermark < offset:
+                continue
+            point = _Point(fetched.time_ns, offset, answer.high_watermark)
+            track = tracks.get(answer.place)
+            if track is None:
+                tracks[answer.place] = _Track(point)
+            else:
+                track.add(point)
+        if len(tracks) > len(fetched.positions):
+            for place in [p for p in tracks if p not in fetched.positions]:
+                del tracks[place]  # another member reads it now
+        # The exchange is evidence while the finding stands; what it says is made in `finish`.
+        for answer in fetched.answered:
+            found = self._found.get((link.identity, answer.place[0]))
+            if found is not None and len(found.exchanges) < 3:
+                found.link(fetched.exchange)
+
+    def finish(self, now_ns: int) -> None:
+        for number_, tracks in list(self._tracks.items()):
+            link = self.scene.links.get(number_)
+            if link is not None:
+                self._judge(link, tracks)
+
+    def closed(self, link: Link) -> None:
+        self._judge(link, self._tracks.pop(link.number, {}))
+
+    def _judge(self, link: Link, tracks: dict[Place, _Track]) -> None:
+        behind: dict[str, dict[int, _Falling]] = {}
+        for place, track in tracks.items():
+            falling = self._falling(track)
+            if falling is not None:
+                behind.setdefault(place[0], {})[place[1]] = falling
+        for topic, partitions in behind.items():
+            self._tell(link, topic, partitions)
+
+    def _falling(self, track: _Track) -> _Falling | None:
+        points = [*track.points, track.last]
+        first, last = points[0], points[-1]
+        if len(points) < self.POINTS or last.time_ns - first.time_ns < self.LASTING_NS or last.lag < self.LAG:
+            return None
+        third = len(points) // 3
+        early, middle, late = (
+            sum(p.lag for p in part) / len(part)
+            for part in (points[:third], points[third : 2 * third], points[2 * third :])
+        )
+        grows = late > middle > early and last.lag - first.lag >= max(self.LAG, first.lag // 4)
+        return _Falling(first, last) if grows else None
+
+    def _tell(self, link: Link, topic: str, partitions: dict[int, _Falling]) -> None:
+        worst, case = max(partitions.items(), key=lambda item: item[1].last.lag)
+        lasting = max(f.last.time_ns - f.first.time_ns for f in partitions.values()) / SECOND
+        taken = sum(f.last.offset - f.first.offset for f in partitions.values()) / lasting
+        come = sum(f.last.high_watermark - f.first.high_watermark for f in partitions.values()) / lasting
+        before, now = (
+            sum(lags) for lags in zip(*((f.first.lag, f.last.lag) for f in partitions.values()), strict=True)
+        )
+        heavy = lasting * SECOND >= self.LONG_NS and taken * 2 < come
+        key = link.identity, topic
+        finding = self._found.get(key)
+        if finding is None:
+            finding = self.report(key, None, partial(self._say, link, topic), case.first.time_ns)
+        finding.link(None, case.last.time_ns)
+        finding.severity = Severity.MEDIUM if heavy else Severity.LOW
+        finding.seen = (
+            f"{link.who} falls behind in {some(f'{topic}-{p}' for p in partitions)}: its lag grew from {before:,} to "
+            f"{now:,} records in {duration(lasting * SECOND)}; it takes {number(taken)} records/s, "
+            f"{number(come)} records/s are produced"
+        )
+        finding.about |= {
+            "partition": worst,
+            "partitions": sorted(partitions),
+            "lag": now,
+            "lag_per_second": round((now - before) / lasting, 1),
+        }
+
+    def _say(self, link: Link, topic: str) -> Finding:
+        return self.finding(
+            "",
+            "lag is what was produced (high_watermark) and not fetched (fetch_offset). It grows as long as the consumer is "
+            "slower than the producers; when the oldest record not read reaches retention.ms or retention.bytes, records "
+            "are deleted unread.",
+            "look at what the application does between two polls; add members to the group up to the number of partitions; "
+            "let a fetch bring more (fetch.min.bytes, max.partition.fetch.bytes; librdkafka: fetch.message.max.bytes and "
+            "queued.max.messages.kbytes); see whether fetches are throttled (consumer_byte_rate)",
+            **link.facts,
+            api="Fetch",
+            topic=topic,
+        )
+
+
+@dataclass(slots=True)
+class _Stall:
+    stable: int
+    since_ns: int
+    exchange: Exchange
+    high_watermark: int = 0
+
+
+@dataclass(slots=True)
+class _Transaction:
+    """A transaction that was seen to begin and not to end."""
+
+    who: str
+    since_ns: int
+    places: set[Place] = field(default_factory=set)
+
+
+class StalledByTransaction(FetchDetector):
+    """A read_committed consumer stands at the last stable offset, and that does not move."""
+
+    id = "read-committed-stalled"
+    severity = Severity.LOW
+    title = "a read_committed consumer that waits behind an open transaction"
+    apis = frozenset({FETCH, PRODUCE, END_TXN})
+
+    LASTING_NS = 5 * SECOND
+    """Transactions that are well end within a second or so."""
+    LONG_NS = 10 * SECOND
+    """A producer that is alive rarely keeps a transaction open for longer; Kafka Streams commits every 100 ms."""
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self._stalls: Bounded[int, dict[Place, _Stall]] = Bounded(4096)
+        self._open: Bounded[str, _Transaction] = Bounded(5000)
+        self._longest: dict[tuple[tuple[str, str, str], str], int] = {}
+
+    def done(self, link: Link, exchange: Exchange) -> None:
+        if exchange.api_key == FETCH:
+            super().done(link, exchange)
+        elif exchange.api_key == END_TXN:
+            if exchange.state is State.PAIRED and not exchange.error and exchange.request_view is not None:
+                self._open.pop(exchange.request_view.values[0], None)
+        elif exchange.api_version >= 3:
+            message = exchange.request_view
+            if message is not None and message.values[0] is not None:
+                self._produced(link, exchange, message)
+
+    def _produced(self, link: Link, exchange: Exchange, message: MessageView) -> None:
+        transactional_id = message.values[0]
+        known = self._open.get(transactional_id)
+        if known is None:
+            known = self._open[transactional_id] = _Transaction(link.who, exchange.request_time_ns or 0)
+        for topic in message.values[3]:
+            name = topic_name(exchange, topic[0])
+            known.places.update((name, p[0]) for p in topic[1])
+
+    def fetched(self, link: Link, fetched: Fetched) -> None:
+        if not fetched.read_committed:
+            return
+        stalls = self._stalls.get(link.number)
+        if stalls is None:
+            stalls = self._stalls[link.number] = {}
+        for answer in fetched.answered:
+            stable, offset = answer.last_stable, fetched.offset(answer.place)
+            if answer.error or answer.size or not 0 <= stable < answer.high_watermark or offset < stable:
+                stalls.pop(answer.place, None)
+                continue
+            stall = stalls.get(answer.place)
+            if stall is None or stall.stable != stable:
+                stall = stalls[answer.place] = _Stall(stable, fetched.time_ns, fetched.exchange)
+            stall.high_watermark = answer.high_watermark
+        # In a session, partitions without news are left out of the answers: they still wait.
+        for place, stall in list(stalls.items()):
+            if fetched.offset(place) != stall.stable:
+                del stalls[place]
+            elif fetched.time_ns - stall.since_ns >= self.LASTING_NS:
+                self._waits(link, fetched, place, stall)
+
+    def _waits(self, link: Link, fetched: Fetched, place: Place, stall: _Stall) -> None:
+        key = link.identity, place[0]
+        lasting = fetched.time_ns - stall.since_ns
+        new = key not in self._found
+        finding = self.report(key, fetched.exchange, partial(self._say, link, fetched, place))
+        if new:
+            finding.exchanges.insert(0, stall.exchange)
+        if lasting < self._longest.get(key, 0):
+            return
+        self._longest[key] = lasting
+        finding.severity = Severity.MEDIUM if lasting >= self.LONG_NS else Severity.LOW
+        finding.first_ns = min(finding.first_ns or stall.since_ns, stall.since_ns)
+        holders = [(t, i) for i, t in self._open.items() if place in t.places and t.since_ns <= stall.since_ns]
+        text = (
+            f"{link.who} stands at offset {stall.stable} of {place[0]}-{place[1]} for {duration(lasting)}: "
+            f"{several(stall.high_watermark - stall.stable, 'record')} behind it wait for an open transaction to end "
+            "(isolation.level=read_committed)"
+        )
+        if holders:
+            oldest, transactional_id = min(holders, key=lambda holder: holder[0].since_ns)
+            text += (
+                f"; transactional.id {transactional_id!r} of {oldest.who} began to write there "
+                f"{duration(fetched.time_ns - oldest.since_ns)} before and did not end it"
+            )
+            finding.about["transactional_id"] = transactional_id
+        finding.seen = text
+        finding.about |= {"partition": place[1], "offset": stall.stable, "high_watermark": stall.high_watermark}
+
+    def _say(self, link: Link, fetched: Fetched, place: Place) -> Finding:
+        return self.finding(
+            "",
+            "a read_committed consumer reads up to the last stable offset: the first record of the oldest transaction that "
+            "is still open (KIP-98). All that comes after it waits, of other producers too, until the transaction ends or "
+            "transaction.timeout.ms is over.",
+            "find who holds it: kafka-transactions.sh find-hanging (or describe-producers) names the producer, abort ends "
+            "it (KIP-664); commit or abort sooner, lower transaction.timeout.ms (default 60000); Flink: "
+            "transactions last as long as the checkpoint interval",
+            **link.facts,
+            api="Fetch",
+            api_version=fetched.exchange.api_version,
+            topic=place[0],
+        )
+
+    def closed(self, link: Link) -> None:
+        self._stalls.pop(link.number, None)
+
+
+DETECTORS: tuple[type[Detector], ...] = (GrowingLag, StalledByTransaction)

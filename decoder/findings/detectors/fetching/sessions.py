@@ -1,0 +1,214 @@
+"""Fetch sessions (KIP-227): refused, made again and again, not to be had, or not used by big consumers."""
+
+from __future__ import annotations
+
+from collections import deque
+from functools import partial
+
+from ....schema import facts
+from ...engine.detector import Detector, Wanted
+from ...engine.finding import Finding, Severity
+from ...engine.scene import Link, Scene
+from ...engine.tallies import Bounded
+from ...engine.wording import SECOND, duration, number, several, size, times
+from ...models.fetches import FetchDetector, Fetched
+
+REFUSALS = frozenset(
+    facts.error_code(name)
+    for name in (
+        "FETCH_SESSION_ID_NOT_FOUND",
+        "INVALID_FETCH_SESSION_EPOCH",
+        "FETCH_SESSION_TOPIC_ID_ERROR",
+        "INCONSISTENT_TOPIC_ID",
+    )
+)
+_WHO = tuple[tuple[str, str, str], str]
+_WHY = (
+    "in a session a Fetch names only what changed, and the broker remembers the rest. A broker has room for "
+    "max.incremental.fetch.session.cache.slots (1000) sessions, of followers too; who gets none, or loses it, names all "
+    "its partitions in each request."
+)
+
+
+class FetchSessionRefused(FetchDetector):
+    """A broker does not know the session, or not at this epoch, over and over."""
+
+    id = "fetch-session-refused"
+    severity = Severity.LOW
+    title = "fetch sessions that the broker refuses again and again (KIP-227)"
+    wanted = Wanted.FAILED
+
+    COUNT = 4
+    WITHIN_NS = 60 * SECOND
+    """One refusal follows an eviction or a broker's restart; four in a minute are a fight for slots, or a fault."""
+    HEAVY = 30
+    """So many in a minute: every second fetch or so is in vain."""
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self._times: Bounded[_WHO, deque[int]] = Bounded(4096)
+
+    def fetched(self, link: Link, fetched: Fetched) -> None:
+        if fetched.error not in REFUSALS:
+            return
+        key = link.identity, link.broker
+        seen = self._times.get(key)
+        if seen is None:
+            seen = self._times[key] = deque(maxlen=self.HEAVY)
+        seen.append(fetched.time_ns)
+        recent = [t for t in seen if fetched.time_ns - t <= self.WITHIN_NS]
+        if len(recent) < self.COUNT:
+            return
+        new = key not in self._found
+        finding = self.report(key, fetched.exchange, partial(self._say, link, fetched))
+        if new:
+            finding.count = len(recent)
+        finding.first_ns = min(finding.first_ns or recent[0], recent[0])
+        if len(recent) >= self.HEAVY:
+            finding.severity = Severity.MEDIUM
+        error = finding.about["error"] = facts.error_name(fetched.error)
+        finding.seen = (
+            f"{link.where} refused the fetch sessions of {link.who} {times(finding.count)} in "
+            f"{duration(fetched.time_ns - finding.first_ns)}, last with {error}"
+        )
+
+    def _say(self, link: Link, fetched: Fetched) -> Finding:
+        return self.finding(
+            "",
+            _WHY + " FETCH_SESSION_ID_NOT_FOUND: the session was evicted, or the broker was started again. "
+            "INVALID_FETCH_SESSION_EPOCH: the client lost count, or two connections use one session.",
+            "raise max.incremental.fetch.session.cache.slots on the brokers, over the number of consumers and followers of "
+            "each; look at the broker's IncrementalFetchSessionEvictionsPerSec; with INVALID_FETCH_SESSION_EPOCH look "
+            "for something between client and broker that repeats or loses requests, and upgrade the client",
+            **link.facts,
+            api="Fetch",
+            api_version=fetched.exchange.api_version,
+        )
+
+
+class FetchSessionChurn(FetchDetector):
+    """Sessions begun one after the other on one connection, or asked for in vain."""
+
+    id = "fetch-session-churn"
+    severity = Severity.LOW
+    title = "fetch sessions made again and again, or not to be had because the broker has no slot left (KIP-227)"
+
+    COUNT = 6
+    WITHIN_NS = 30 * SECOND
+    """A consumer begins a session per broker and connection, and another after an error."""
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        # Of each connection: (time, whether a session was given) of the last requests for a new one.
+        self._begun: Bounded[int, deque[tuple[int, bool]]] = Bounded(4096)
+
+    def fetched(self, link: Link, fetched: Fetched) -> None:
+        # Epoch 0 asks for a new session, -1 for none (KIP-227). A refused one begins anew, which is told apart.
+        if fetched.session_epoch != 0 or fetched.error:
+            return
+        begun = self._begun.get(link.number)
+        if begun is None:
+            begun = self._begun[link.number] = deque(maxlen=self.COUNT)
+        begun.append((fetched.time_ns, fetched.new_session_id != 0))
+        if len(begun) < self.COUNT or begun[-1][0] - begun[0][0] > self.WITHIN_NS:
+            return
+        given = sum(was for _, was in begun)
+        full = given * 2 < len(begun)
+        key = link.identity, link.broker, full
+        new = key not in self._found
+        finding = self.report(key, fetched.exchange, partial(self._say, link, fetched, full))
+        if new:
+            finding.count = len(begun)
+        finding.first_ns = min(finding.first_ns or begun[0][0], begun[0][0])
+        count, span = times(finding.count), duration(fetched.time_ns - finding.first_ns)
+        what = (
+            f"asked {link.where} for a fetch session {count} within {span} and was given none: no slot is left"
+            if full
+            else f"began a new fetch session at {link.where} {count} within {span} instead of going on with the one it had"
+        )
+        finding.seen = f"{link.who} {what}; it names {several(len(fetched.asked), 'partition')} each time"
+
+    def _say(self, link: Link, fetched: Fetched, full: bool) -> Finding:
+        remedy = (
+            "raise max.incremental.fetch.session.cache.slots on the broker, over the number of consumers and followers it "
+            "serves (its metric NumIncrementalFetchSessions stands at the limit)"
+            if full
+            else "a client that wants no session should send session_id 0 with session_epoch -1; one that wants it must "
+            "repeat the session_id it was given and count session_epoch up: upgrade or repair the client"
+        )
+        return self.finding(
+            "",
+            _WHY,
+            remedy,
+            **link.facts,
+            api="Fetch",
+            api_version=fetched.exchange.api_version,
+            partitions=len(fetched.asked),
+            slots_full=full,
+        )
+
+    def closed(self, link: Link) -> None:
+        self._begun.pop(link.number, None)
+
+
+class FullFetches(FetchDetector):
+    """Big requests that name every partition each time, for few records."""
+
+    id = "full-fetches"
+    severity = Severity.LOW
+    title = "big Fetch requests that name all partitions each time, because the client uses no session (KIP-227)"
+
+    BYTES = 4096
+    """Of a request on average: some hundred partitions."""
+    COUNT = 20
+    SHARE = 0.2
+    """Of the records' bytes: where records flow, a request's size does not matter."""
+    BYTES_PER_SECOND = 20_000
+    LASTING_NS = 5 * SECOND
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        # Of each connection: first time, requests, their bytes, bytes of records.
+        self._sums: Bounded[int, list[int]] = Bounded(4096)
+
+    def fetched(self, link: Link, fetched: Fetched) -> None:
+        if fetched.session_epoch > 0:
+            return
+        sums = self._sums.get(link.number)
+        if sums is None:
+            sums = self._sums[link.number] = [fetched.time_ns, 0, 0, 0]
+        sums[1] += 1
+        sums[2] += fetched.exchange.request_size or 0
+        sums[3] += fetched.size
+        first_ns, count, asked, records = sums
+        lasting = fetched.time_ns - first_ns
+        if count < self.COUNT or lasting < self.LASTING_NS or asked < count * self.BYTES:
+            return
+        rate = asked * SECOND / lasting
+        if asked < records * self.SHARE or rate < self.BYTES_PER_SECOND:
+            return
+        key = link.identity, link.broker
+        finding = self.report(key, fetched.exchange, partial(self._say, link, fetched))
+        finding.count = count
+        finding.seen = (
+            f"{link.who} names {len(fetched.positions)} partitions in each of {count:,} Fetch requests to {link.where} "
+            f"({size(asked / count)} each, {number(rate / 1000)} kB/s) for {size(records)} of records: it uses no session"
+        )
+
+    def _say(self, link: Link, fetched: Fetched) -> Finding:
+        return self.finding(
+            "",
+            _WHY + " librdkafka and aiokafka use none at all.",
+            "let the broker wait longer (fetch.min.bytes, fetch.max.wait.ms; librdkafka: fetch.wait.max.ms), share the "
+            "partitions among more members, or use a client with sessions (Java, franz-go, kafka-python)",
+            **link.facts,
+            api="Fetch",
+            api_version=fetched.exchange.api_version,
+            partitions=len(fetched.positions),
+        )
+
+    def closed(self, link: Link) -> None:
+        self._sums.pop(link.number, None)
+
+
+DETECTORS: tuple[type[Detector], ...] = (FetchSessionRefused, FetchSessionChurn, FullFetches)

@@ -1,0 +1,360 @@
+"""Offset commits that fail or come too often."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ....connection.exchange import Exchange
+from ....schema import facts
+from ...engine.detector import Detector, Wanted
+from ...engine.finding import Severity
+from ...engine.scene import Link, Scene
+from ...engine.tallies import Bounded, Pace
+from ...engine.wording import SECOND, duration, number, some
+from ...models.group import Group
+from ...models.group_calls import (
+    COMMIT_APIS,
+    FENCED_INSTANCE_ID,
+    GONE_CODES,
+    REBALANCE_IN_PROGRESS,
+    STALE_MEMBER_EPOCH,
+    UNKNOWN_MEMBER_ID,
+    Call,
+)
+from ...models.groups import GroupDetector
+
+PARTITIONS = 20_000
+"""Partitions of groups that a detector remembers an offset of."""
+Place = tuple[Group, str, int]
+OFFSET_COMMIT = facts.api_key("OffsetCommit")
+DELETE_TOPICS = facts.api_key("DeleteTopics")
+
+
+def from_outside(call: Call) -> bool:
+    """Whether who commits is no member and does not say to be one."""
+    return call.generation < 0 and not call.member_id and not call.instance_id
+
+
+def is_stale(call: Call) -> bool:
+    """Whether a refused commit belongs to a generation that is over, or to a member that has gone, as far as known."""
+    if call.error not in GONE_CODES or from_outside(call):
+        return False
+    gone = call.member is not None and not call.member.live
+    return gone or 0 <= call.generation < call.group.generation
+
+
+def often(counts: Bounded[object, Pace], key: object, call: Call) -> int:
+    """How often this was seen within a minute, this call counted."""
+    pace = counts.get(key)
+    if pace is None:
+        pace = counts[key] = Pace(60)
+    pace.add(call.answered_ns)
+    return pace.total
+
+
+class StaleCommit(GroupDetector):
+    """A commit for records of a generation that is over."""
+
+    id = "stale-commit"
+    severity = Severity.MEDIUM
+    title = "a commit is refused because it names a generation that is over, or a member that has gone"
+    apis = COMMIT_APIS
+    wanted = Wanted.FAILED
+
+    RETRIED = 3
+    """Within a minute: consumers of KIP-848 try a commit with a stale epoch again with the new one."""
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self._retried: Bounded[object, Pace] = Bounded(2000)
+
+    def answered(self, call: Call) -> None:
+        if not is_stale(call):
+            return
+        group, member = call.group, call.member
+        key = group, call.link.identity
+        if call.error == STALE_MEMBER_EPOCH and often(self._retried, key, call) < self.RETRIED:
+            return
+        name = facts.error_name(call.error)
+        if member is not None and not member.live:
+            late = f"{duration(call.asked_ns - member.gone_ns)} after its member had {member.state}"
+        else:
+            late = f"the group is at generation {group.generation}"
+        offsets = [f"{c.topic}-{c.partition}" for c in call.offsets()]
+        self.report(
+            key,
+            call.exchange,
+            lambda: self.finding(
+                f"{call.link.who} commits in group {group.id!r} for generation {call.generation}, {late}: {name} to "
+                f"{call.api} v{call.exchange.api_version} of {some(offsets)}",
+                "the partitions may belong to another member by now, so the coordinator refuses. The records were "
+                "processed, the commit is lost, and whoever has the partitions now reads them again.",
+                "commit in the callback that tells of revoked partitions (Java onPartitionsRevoked, librdkafka "
+                "rebalance_cb, aiokafka and kafka-python on_partitions_revoked), do not hold on to offsets over a "
+                "rebalance, and shorten the work per poll when the member was lost by max.poll.interval.ms",
+                group=group.id,
+                generation=call.generation,
+                error=name,
+                api=call.api,
+                api_version=call.exchange.api_version,
+                **call.link.facts,
+            ),
+        )
+
+
+class OutsiderCommit(GroupDetector):
+    """A client that is no member commits offsets of a group that has members."""
+
+    id = "outsider-commit"
+    severity = Severity.HIGH
+    title = "a client without membership commits to a group that has members"
+    apis = COMMIT_APIS
+    wanted = Wanted.FAILED
+
+    def answered(self, call: Call) -> None:
+        if call.error != UNKNOWN_MEMBER_ID or not from_outside(call):
+            return
+        group = call.group
+        members = some({m.link.who for m in group.live})
+        self.report(
+            (group, call.link.identity),
+            call.exchange,
+            lambda: self.finding(
+                f"{call.link.who} commits to group {group.id!r} without being a member, and is refused with "
+                f"UNKNOWN_MEMBER_ID ({call.api} v{call.exchange.api_version}): the group has members"
+                + (f", {members}" if members else ""),
+                "a consumer with assign() instead of subscribe() commits without a generation. The coordinator takes "
+                "that only while the group has no members; two ways of reading in one group overwrite each other's "
+                "offsets otherwise.",
+                "give the client that uses assign() a group.id of its own; to move offsets of a group, stop its members "
+                "first (kafka-consumer-groups.sh --reset-offsets)",
+                group=group.id,
+                error="UNKNOWN_MEMBER_ID",
+                api=call.api,
+                api_version=call.exchange.api_version,
+                **call.link.facts,
+            ),
+        )
+
+
+_OTHERS = {  # findings of their own: coordinator-unavailable, authorization-failed
+    facts.error_code(name) for name in ("NOT_COORDINATOR", "COORDINATOR_NOT_AVAILABLE", "COORDINATOR_LOAD_IN_PROGRESS")
+}  # the coordinator's troubles are a finding of their own
+_SEVERITIES = {
+    "OFFSET_METADATA_TOO_LARGE": Severity.HIGH,
+    "INVALID_COMMIT_OFFSET_SIZE": Severity.HIGH,
+    "REBALANCE_IN_PROGRESS": Severity.LOW,
+}
+_REMEDIES = {
+    "OFFSET_METADATA_TOO_LARGE": "shorten the metadata of the commit, or raise offset.metadata.max.bytes (4096)",
+    "INVALID_COMMIT_OFFSET_SIZE": "commit fewer partitions at a time: the batch is larger than max.message.bytes of "
+    "__consumer_offsets",
+    "UNKNOWN_TOPIC_OR_PARTITION": "the topic was deleted, or never had that partition: take it out of the subscription",
+    "UNKNOWN_TOPIC_ID": "the topic was deleted, or made anew: start the consumer again",
+    "REBALANCE_IN_PROGRESS": "commit in the callback that tells of revoked partitions, not later; Java and librdkafka "
+    "report it as retriable: poll, and commit again",
+    "UNKNOWN_MEMBER_ID": "join anew: the member was lost (held-up-join, missed-heartbeats, poll-interval-exceeded)",
+    "REQUEST_TIMED_OUT": "the replicas of __consumer_offsets do not answer within offsets.commit.timeout.ms: look at "
+    "the brokers",
+}
+_OF_TRANSACTIONS = frozenset(_REMEDIES)
+"""Of TxnOffsetCommit only these: producer ids and epochs are no matter of groups."""
+
+
+class CommitFailed(GroupDetector):
+    """A commit is refused."""
+
+    id = "commit-failed"
+    severity = Severity.MEDIUM
+    title = "offset commits are refused"
+    apis = COMMIT_APIS
+    wanted = Wanted.FAILED
+
+    DURING_REBALANCE = 3
+    """Within a minute: REBALANCE_IN_PROGRESS once or twice is a commit that met a rebalance; clients try again."""
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self._met: Bounded[object, Pace] = Bounded(2000)
+
+    def answered(self, call: Call) -> None:
+        if not call.error or call.error in _OTHERS or call.error == FENCED_INSTANCE_ID:
+            return
+        if is_stale(call) or (from_outside(call) and call.error == UNKNOWN_MEMBER_ID):
+            return
+        name = facts.error_name(call.error)
+        if call.api == "TxnOffsetCommit" and name not in _OF_TRANSACTIONS:
+            return
+        key = call.group, call.link.identity, call.error
+        passing = call.error in (REBALANCE_IN_PROGRESS, STALE_MEMBER_EPOCH)
+        if passing and often(self._met, key, call) < self.DURING_REBALANCE:
+            return
+        refused = [c for c in call.offsets() if c.error == call.error]
+        self.report(
+            key,
+            call.exchange,
+            lambda: self.finding(
+                f"{call.link.where} refuses commits of {call.link.who} in group {call.group_id!r} with {name} "
+                f"({call.api} v{call.exchange.api_version}): {some(f'{c.topic}-{c.partition}' for c in refused)}",
+                "offsets that are not committed are read again after the next rebalance or restart.",
+                _REMEDIES.get(name, "look at what the error says of the group, the topic or the broker"),
+                _SEVERITIES.get(name),
+                group=call.group_id,
+                topic=refused[0].topic if refused else None,
+                partition=refused[0].partition if refused else None,
+                error=name,
+                api=call.api,
+                api_version=call.exchange.api_version,
+                **call.link.facts,
+            ),
+        )
+
+
+@dataclass(slots=True)
+class _Streak:
+    """Commits of one partition that go on by a record each. `count`: of commits since `first_ns`."""
+
+    offset: int
+    first_ns: int
+    count: int = 0
+
+
+class CommitPerRecord(GroupDetector):
+    """A commit for every record."""
+
+    id = "commit-per-record"
+    severity = Severity.LOW
+    title = "a consumer commits after every record"
+    apis = frozenset({OFFSET_COMMIT})
+
+    COMMITS = 20
+    """In a row, of one partition."""
+    STEP = 2
+    """Records of transactions have a marker behind them."""
+    PER_SECOND = 2.0
+    """Slower than that it is a slow topic, and costs little."""
+    FAST = 50.0
+    """Per second: a coordinator takes some thousand commits per second from all its groups together."""
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self._streaks: Bounded[Place, _Streak] = Bounded(PARTITIONS)
+
+    def answered(self, call: Call) -> None:
+        if call.error or not call.answer:
+            return
+        now = call.answered_ns
+        for commit in call.offsets():
+            place = call.group, commit.topic, commit.partition
+            streak = self._streaks.get(place)
+            if streak is None:
+                self._streaks[place] = _Streak(commit.offset, now)
+            elif commit.offset != streak.offset:
+                near = 0 < commit.offset - streak.offset <= self.STEP
+                streak.offset = commit.offset
+                if not near:
+                    streak.first_ns, streak.count = now, 0
+                    continue
+                streak.count += 1
+                rate = streak.count / max((now - streak.first_ns) / SECOND, 1e-3)
+                if streak.count >= self.COMMITS and rate >= self.PER_SECOND:
+                    self._report(call, commit.topic, commit.partition, streak, rate)
+
+    def _report(self, call: Call, topic: str, partition: int, streak: _Streak, rate: float) -> None:
+        seen = (
+            f"{call.link.who} commits after every record in group {call.group_id!r}: {streak.count} commits of "
+            f"{topic}-{partition} in a row, a record or two each, {number(rate)} per second"
+        )
+        key = call.group, call.link.identity
+        finding = self.report(
+            key,
+            call.exchange,
+            lambda: self.finding(
+                seen,
+                "every commit is a request to the coordinator and a record in __consumer_offsets, replicated and "
+                "answered by all in-sync replicas: a consumer that waits for it reads at the pace of that round trip.",
+                "commit once per poll or batch, or every few seconds (enable.auto.commit with auto.commit.interval.ms "
+                "5000; librdkafka: with enable.auto.offset.store=false and store_offsets() per record); what is read "
+                "twice after a failure must be bearable anyway",
+                group=call.group_id,
+                topic=topic,
+                partition=partition,
+                api=call.api,
+                api_version=call.exchange.api_version,
+                **call.link.facts,
+            ),
+        )
+        finding.count = max(finding.count, streak.count)
+        if streak.count >= finding.about.get("commits", 0):
+            finding.seen = seen
+            finding.about |= {"commits": streak.count, "per_second": round(rate, 1)}
+        if rate >= self.FAST and streak.count >= self.FAST * 10:
+            finding.severity = Severity.MEDIUM
+
+
+class CommitBackwards(GroupDetector):
+    """A committed offset is lower than the one before."""
+
+    id = "commit-backwards"
+    severity = Severity.LOW
+    title = "a group's committed offset goes backwards"
+    apis = frozenset({OFFSET_COMMIT, DELETE_TOPICS})
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self._last: Bounded[Place, tuple[int, Link]] = Bounded(PARTITIONS)
+
+    def request(self, link: Link, exchange: Exchange) -> None:
+        if exchange.api_key == DELETE_TOPICS:
+            self._last.clear()  # a topic that is made anew begins at 0
+
+    def answered(self, call: Call) -> None:
+        if not call.answer:
+            return
+        for commit in call.offsets():
+            if commit.error:
+                continue
+            place = call.group, commit.topic, commit.partition
+            last, who = self._last.get(place, (commit.offset, call.link))
+            self._last[place] = commit.offset, call.link
+            if commit.offset < last:
+                self._report(call, commit.topic, commit.partition, last, commit.offset, who)
+
+    def _report(self, call: Call, topic: str, partition: int, last: int, offset: int, before: Link) -> None:
+        tool = from_outside(call)
+        other = f", {before.who} had committed {last}" if before.identity != call.link.identity else f" after {last}"
+        seen = (
+            f"{call.link.who} commits offset {offset} of {topic}-{partition} in group {call.group_id!r}{other}: "
+            f"{last - offset:,} back"
+        )
+        key = call.group, tool
+        finding = self.report(
+            key,
+            call.exchange,
+            lambda: self.finding(
+                seen,
+                "offsets were reset by a client outside of the group; its members read these records again."
+                if tool
+                else "records between the two offsets are read again after the next rebalance or restart. It comes from "
+                "a seek() or reset, from commits that overtake each other (commitAsync, several threads), or from a "
+                "member that goes on with positions of before a rebalance.",
+                "nothing, if that was meant"
+                if tool
+                else "nothing after a meant seek(); otherwise commit only what is higher than before, per partition and "
+                "from one thread, and forget positions when partitions are revoked",
+                Severity.INFO if tool else None,
+                group=call.group_id,
+                topic=topic,
+                partition=partition,
+                api=call.api,
+                api_version=call.exchange.api_version,
+                **call.link.facts,
+            ),
+        )
+        if last - offset > finding.about.get("back", 0):
+            finding.seen = seen
+            finding.about |= {"topic": topic, "partition": partition, "offset": offset, "before": last}
+            finding.about["back"] = last - offset
+
+
+DETECTORS: tuple[type[Detector], ...] = (StaleCommit, OutsiderCommit, CommitFailed, CommitPerRecord, CommitBackwards)

@@ -1,0 +1,183 @@
+"""Coordinators of groups that move about, or are not there."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from ....connection.exchange import Exchange
+from ....schema import facts
+from ...engine.detector import Detector
+from ...engine.finding import Finding, Severity
+from ...engine.scene import Link, Scene
+from ...engine.tallies import Bounded
+from ...engine.wording import SECOND, duration
+from ...models.group_calls import GROUP_APIS, rows, top
+
+FIND_COORDINATOR = facts.api_key("FindCoordinator")
+GROUP_KEY = 0
+"""FindCoordinator's key type of groups; transactions and share groups have their own."""
+_TROUBLE = {
+    facts.error_code(name) for name in ("NOT_COORDINATOR", "COORDINATOR_NOT_AVAILABLE", "COORDINATOR_LOAD_IN_PROGRESS")
+}
+_REMEDY = (
+    "look at the brokers: is one restarting, are the partitions of __consumer_offsets without a leader or under "
+    "min.insync.replicas, is offsets.topic.replication.factor more than there are brokers, do brokers fall out of the "
+    "cluster? The broker that FindCoordinator names leads the partition of __consumer_offsets that the group is in"
+)
+
+
+def coordinators(exchange: Exchange) -> Iterator[tuple[str, int, int, str]]:
+    """(group, error, node, address) of every group that a FindCoordinator exchange is about."""
+    asked, answered = exchange.request_view, exchange.response_view
+    if asked is None or answered is None:
+        return
+    request = top(asked)
+    if request.get("key_type", GROUP_KEY) != GROUP_KEY:
+        return
+    found = rows(answered, "coordinators") if exchange.api_version >= 4 else [top(answered)]
+    for each in found:
+        address = f"{each['host']}:{each['port']}"
+        yield each.get("key") or request.get("key", ""), each["error_code"], each["node_id"], address
+
+
+@dataclass(slots=True)
+class _Spell:
+    """Errors without a success between them."""
+
+    first_ns: int
+    errors: Counter[int] = field(default_factory=Counter)
+
+
+class CoordinatorTrouble(Detector):
+    """Nobody coordinates a group for a while."""
+
+    id = "coordinator-unavailable"
+    severity = Severity.MEDIUM
+    title = "a group's coordinator is not available, is loading, or is another broker, for long"
+    apis = GROUP_APIS | {FIND_COORDINATOR}
+
+    LASTING_NS = 10 * SECOND
+    """The first group of a new cluster has __consumer_offsets made for it, and a new coordinator reads its partition
+    first: both are over in a few seconds."""
+    BAD_NS = 60 * SECOND
+    ERRORS = 5
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self._spells: Bounded[tuple[str, bool], _Spell] = Bounded(2000)
+
+    def done(self, link: Link, exchange: Exchange) -> None:
+        if exchange.response is None or (not exchange.error and not self._spells):
+            return
+        if exchange.api_key == FIND_COORDINATOR:
+            for group, error, _, _ in coordinators(exchange):
+                self._take(link, exchange, group, error, True)
+            return
+        asked = exchange.request_view
+        if asked is not None:
+            self._take(link, exchange, top(asked)["group_id"], exchange.error, False)
+
+    def _take(self, link: Link, exchange: Exchange, group: str, error: int, finding_it: bool) -> None:
+        key = group, finding_it
+        if error not in _TROUBLE:
+            if not error:
+                self._spells.pop(key, None)
+            return
+        now = exchange.response_time_ns or self.scene.now_ns
+        spell = self._spells.get(key)
+        if spell is None:
+            spell = self._spells[key] = _Spell(now)
+        spell.errors[error] += 1
+        lasted = now - spell.first_ns
+        total = sum(spell.errors.values())
+        if lasted < self.LASTING_NS or total < self.ERRORS:
+            return
+        names = ", ".join(f"{facts.error_name(code)} ({count})" for code, count in spell.errors.most_common())
+        seen = (
+            f"for {duration(lasted)} no coordinator answers for group {group!r}: {names}, "
+            f"last to {link.who} from {link.where} in {exchange.api} v{exchange.api_version}"
+        )
+        finding = self.report(
+            group,
+            exchange,
+            lambda: self.finding(
+                seen,
+                "a group lives on its coordinator, the leader of a partition of __consumer_offsets: without it nobody "
+                "joins, sends heartbeats or commits, and members are lost when their session ends.",
+                _REMEDY,
+                group=group,
+                error=facts.error_name(error),
+                api=exchange.api,
+                api_version=exchange.api_version,
+                **link.facts,
+            ),
+        )
+        finding.seen = seen
+        finding.count = max(finding.count, total)
+        finding.about["seconds"] = max(finding.about.get("seconds", 0), round(lasted / SECOND, 1))
+        if lasted >= self.BAD_NS:
+            finding.severity = Severity.HIGH
+
+
+class CoordinatorMoved(Detector):
+    """FindCoordinator names another broker than before."""
+
+    id = "coordinator-moved"
+    severity = Severity.INFO
+    title = "a group's coordinator moves from broker to broker"
+    apis = frozenset({FIND_COORDINATOR})
+
+    OFTEN = 3
+    WINDOW_NS = 600 * SECOND
+    """A restart of all brokers moves a coordinator about twice."""
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self._answers: Bounded[tuple[str, str], deque[tuple[int, int]]] = Bounded(2000)
+
+    def done(self, link: Link, exchange: Exchange) -> None:
+        for group, error, node, address in coordinators(exchange):
+            if error or node < 0:
+                continue
+            now = exchange.response_time_ns or self.scene.now_ns
+            key = link.cluster.id, group
+            known = self._answers.get(key)
+            if known is None:
+                known = self._answers[key] = deque([(now, node)], maxlen=64)
+            if known[-1][1] == node:
+                continue
+            before = known[-1][1]
+            known.append((now, node))
+            moves = sum(1 for when, _ in list(known)[1:] if now - when <= self.WINDOW_NS)
+            seen = (
+                f"the coordinator of group {group!r} is broker {node} ({address}), it was broker {before}; "
+                f"it moved {len(known) - 1} times in {duration(now - known[0][0])}"
+                if moves > 1
+                else f"the coordinator of group {group!r} moved from broker {before} to broker {node} ({address})"
+            )
+            finding = self._moved(link, exchange, group, seen)
+            finding.seen = seen
+            finding.about |= {"from": before, "to": node}
+            if moves >= self.OFTEN:
+                finding.severity = Severity.MEDIUM
+
+    def _moved(self, link: Link, exchange: Exchange, group: str, seen: str) -> Finding:
+        return self.report(
+            group,
+            exchange,
+            lambda: self.finding(
+                seen,
+                "a coordinator moves when the leader of its partition of __consumer_offsets does. The new one reads "
+                "that partition first (COORDINATOR_LOAD_IN_PROGRESS); members find it again and go on.",
+                "nothing after a broker's restart; if it happens again and again, " + _REMEDY,
+                group=group,
+                api=exchange.api,
+                api_version=exchange.api_version,
+                **link.facts,
+            ),
+        )
+
+
+DETECTORS: tuple[type[Detector], ...] = (CoordinatorTrouble, CoordinatorMoved)

@@ -1,0 +1,329 @@
+"""Members that fall silent, stop polling, or leave without a word."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+
+from ....schema import facts
+from ...engine.detector import Detector
+from ...engine.finding import Finding, Severity
+from ...engine.scene import Scene
+from ...engine.tallies import Bounded
+from ...engine.wording import SECOND, duration
+from ...models.group import Group
+from ...models.group_calls import JOINING_APIS, Call
+from ...models.group_members import Member, State, Step
+from ...models.groups import GroupDetector
+from . import refusals
+
+PENDING = 2000
+"""Members of which something is awaited."""
+BROKER_SESSION_MS = 45_000
+"""group.consumer.session.timeout.ms as brokers have it by default: the newer protocols do not tell it to anybody."""
+
+
+def session_ms(member: Member) -> int:
+    """The session timeout of a member, -1 if unknown."""
+    return member.session_timeout_ms if member.protocol == "classic" else BROKER_SESSION_MS
+
+
+class MissedHeartbeats(GroupDetector):
+    """A member of which nothing is heard for most of its session timeout, or longer."""
+
+    id = "missed-heartbeats"
+    severity = Severity.LOW
+    title = "a member is silent for most of its session timeout"
+
+    MOST = 2 / 3
+    """Heartbeats are due at a third of the session timeout at most: two in a row were missed."""
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self._silent: dict[object, Finding] = {}
+
+    def asked(self, call: Call) -> None:
+        # Between JoinGroup and SyncGroup a silent member is one that assigns slowly: `SlowRebalance`.
+        if call.member is not None and call.silence_ns and call.api != "SyncGroup":
+            self._judge(call.group, call.member, call.silence_ns, call)
+
+    def finish(self, now_ns: int) -> None:
+        self._silent = {}
+        for group in self.groups.all():
+            for member in group.live:
+                silent = now_ns - member.seen_ns
+                quiet = not member.waits and not member.closed_ns and not member.torn
+                if quiet and silent > session_ms(member) * 1e6 > 0:
+                    key = group, member.link.identity
+                    if key not in self._found:
+                        self._silent[key] = self._make(group, member, silent, None, "nothing was heard for")
+                        self._silent[key].link(None, member.seen_ns)
+
+    def findings(self) -> Iterable[Finding]:
+        return [*self._found.values(), *self._silent.values()]
+
+    def _judge(self, group: Group, member: Member, silent: int, call: Call) -> None:
+        limit = session_ms(member) * 1_000_000
+        if limit <= 0 or silent < limit * self.MOST:
+            return
+        key = group, member.link.identity
+        finding = self.report(key, call.exchange, lambda: self._make(group, member, silent, call, "was silent for"))
+        if silent // 1_000_000 > finding.about["silent_ms"]:
+            worse = self._make(group, member, silent, call, "was silent for")
+            finding.seen, finding.about, finding.severity = worse.seen, worse.about, worse.severity
+
+    def _make(self, group: Group, member: Member, silent: int, call: Call | None, what: str) -> Finding:
+        session = session_ms(member)
+        lost = silent > session * 1e6
+        told = "" if member.protocol == "classic" else " (the broker's default)"
+        return self.finding(
+            f"{member.who} of group {group.id!r} {what} {duration(silent)}; its session timeout is "
+            f"{duration(session * 1e6)}{told}"
+            + (", so the coordinator took it for dead" if lost else ": little more and it is taken for dead"),
+            "a member without a heartbeat for session.timeout.ms is put out of its group: a rebalance, and its "
+            "records are read again by others. Java, librdkafka and the Python clients send heartbeats whatever the "
+            "application does, so a gap is a process that stood still (garbage collection, no CPU, a blocked event "
+            "loop, a suspended machine), or a network that did; KafkaJS sends them between two messages.",
+            "look at the client's pauses at that time (GC log, CPU limits, swapping); raise session.timeout.ms (Java, "
+            "librdkafka: 45000; kafka-python, aiokafka: session_timeout_ms) and keep heartbeat.interval.ms at a third "
+            "of it or less; with KafkaJS call heartbeat() during long work",
+            Severity.MEDIUM if lost else Severity.LOW,
+            group=group.id,
+            member=member.member_id,
+            silent_ms=silent // 1_000_000,
+            session_timeout_ms=session,
+            api=call.api if call else None,
+            api_version=call.exchange.api_version if call else None,
+            **member.link.facts,
+        )
+
+
+class _Away:
+    """A member that left while it might only have stopped polling. `limit_ms`: max.poll.interval.ms, -1 if nothing
+    tells it; `since_ns`: when it was last seen to be polled; `reason`: what it says itself."""
+
+    def __init__(self, member: Member, call: Call, limit_ms: int, since_ns: int, reason: str = "") -> None:
+        self.member, self.call, self.limit_ms, self.since_ns = member, call, limit_ms, since_ns
+        self.topics, self.reason = member.topics, reason
+
+
+class PollIntervalExceeded(GroupDetector):
+    """A client leaves its group because the application does not poll.
+
+    Java and kafka-python say so in the reason (KIP-800). librdkafka and aiokafka leave without one, stay connected,
+    and join again with the same subscription in the next poll.
+    """
+
+    id = "poll-interval-exceeded"
+    severity = Severity.MEDIUM
+    title = "a consumer leaves its group because it was not polled for max.poll.interval.ms"
+    apis = JOINING_APIS | {facts.api_key("LeaveGroup")}
+
+    NEARLY = 0.9
+    """Of max.poll.interval.ms, that must have passed since the member was last seen to be polled."""
+    UNPOLLED_NS = 2 * SECOND
+    """Without a Fetch, where fetches tell of polls: a Fetch waits for 500 ms, and the next one follows."""
+    STUCK_NS = 10 * SECOND
+    """A client that closes ends its connection within a second of its LeaveGroup."""
+    OFTEN = 3
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self._away: Bounded[tuple[Group, tuple[str, str, str]], _Away] = Bounded(PENDING)
+        self._stuck: dict[object, Finding] = {}
+
+    def asked(self, call: Call) -> None:
+        group = call.group
+        if call.leaves:
+            for member_id, _, reason in call.leaving():
+                member = group.members.get(member_id)
+                if (
+                    member is not None
+                    and member.gone_ns == call.asked_ns
+                    and member.link.identity == call.link.identity
+                ):
+                    self._left(call, member, reason or "")
+        elif call.joins:
+            away = self._away.pop((group, call.link.identity), None)
+            if away is not None and away.call.link is call.link and away.topics == call.topics():
+                self._report(away, call.asked_ns)
+
+    def _left(self, call: Call, member: Member, reason: str) -> None:
+        now, limit = call.asked_ns, member.rebalance_timeout_ms
+        polled = max(member.synced_ns, member.first_ns)
+        fetched = self.groups.fetched.get(member.link.identity, 0)
+        told = bool(fetched) and "rdkafka" not in member.link.software  # librdkafka fetches ahead, polled or not
+        if told:
+            polled = max(polled, fetched)
+        if "poll" in reason.lower() and ("timeout" in reason.lower() or "interval" in reason.lower()):
+            away = self._away[call.group, member.link.identity] = _Away(member, call, limit, polled, reason)
+            self._report(away, now)
+            return
+        unpolled = now - polled
+        if limit <= 0 or unpolled < limit * self.NEARLY * 1e6:
+            limit = -1  # aiokafka puts another timeout into JoinGroup
+            if not told or unpolled < self.UNPOLLED_NS or not member.assignment:
+                return
+        self._away[call.group, member.link.identity] = _Away(member, call, limit, polled)
+
+    def ended(self, group: Group, member: Member) -> None:
+        away = self._away.get((group, member.link.identity))
+        if away is not None and away.member is member:
+            del self._away[group, member.link.identity]
+
+    def finish(self, now_ns: int) -> None:
+        self._stuck = {}
+        for (group, identity), away in list(self._away.items()):
+            gone = now_ns - away.call.asked_ns
+            if gone >= self.STUCK_NS and away.limit_ms > 0 and (group, identity) not in self._found:
+                finding = self._make(away, away.call.asked_ns)
+                finding.seen = (
+                    f"{away.member.who} left group {group.id!r} and stayed connected, {duration(gone)} till now: it was "
+                    f"not polled for max.poll.interval.ms ({duration(away.limit_ms * 1e6)}), or it "
+                    "unsubscribed"
+                )
+                finding.severity = Severity.LOW
+                finding.link(away.call.exchange)
+                self._stuck[group, identity] = finding
+
+    def findings(self) -> Iterable[Finding]:
+        return [*self._found.values(), *self._stuck.values()]
+
+    def _report(self, away: _Away, now_ns: int) -> None:
+        key = away.call.group, away.member.link.identity
+        now = self._make(away, now_ns)
+        known = self._found.get(key)
+        back = known is not None and bool(away.reason) and now_ns > away.call.asked_ns  # told when it left
+        finding = known if known is not None and back else self.report(key, away.call.exchange, lambda: now)
+        if now.about["pause_ms"] > finding.about["pause_ms"]:
+            finding.seen, finding.about = now.seen, now.about
+        if finding.count >= self.OFTEN:
+            finding.severity = Severity.HIGH
+
+    def _make(self, away: _Away, now_ns: int) -> Finding:
+        member, call, reason = away.member, away.call, away.reason
+        limit = away.limit_ms
+        back = now_ns - call.asked_ns
+        pause = max(max(limit, 0) * 1_000_000 + back, now_ns - away.since_ns if limit < 0 else 0)
+        said = f", with the reason {reason!r}" if reason else ""
+        again = f" and joined again {duration(back)} later" if back else ""
+        told = f", {duration(limit * 1e6)}" if limit > 0 else " (which its JoinGroup does not tell)"
+        return self.finding(
+            f"{member.who} left group {call.group.id!r} by itself{said}, stayed connected{again}: its application did "
+            f"not poll for max.poll.interval.ms{told}; the pause was at least {duration(pause)}",
+            "a consumer that is not polled for max.poll.interval.ms (KIP-62; in JoinGroup it is the rebalance timeout) "
+            "leaves its group: a rebalance, commits of what it was working on are refused with UNKNOWN_MEMBER_ID, and "
+            "others read the same records again.",
+            "do less per poll: Java max.poll.records, kafka-python and aiokafka max_poll_records, librdkafka "
+            "consume(num_messages=...); or work in another thread and go on polling with pause(); or raise "
+            "max.poll.interval.ms (kafka-python, aiokafka: max_poll_interval_ms) above the longest piece of work",
+            group=call.group.id,
+            member=member.member_id,
+            max_poll_interval_ms=limit if limit > 0 else None,
+            pause_ms=pause // 1_000_000,
+            api=call.api,
+            api_version=call.exchange.api_version,
+            **member.link.facts,
+        )
+
+
+class ClosedWithoutLeaving(GroupDetector):
+    """A dynamic member's connection ends, no LeaveGroup was sent, and the member does not come back."""
+
+    id = "closed-without-leaving"
+    severity = Severity.LOW
+    title = "a member's connection ends without LeaveGroup, and its group waits for the session timeout"
+
+    GONE_NS = 5 * SECOND
+    """Clients connect again within a second (reconnect.backoff.max.ms), and go on with the same member id."""
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self._lost: Bounded[Member, Group] = Bounded(PENDING)
+        self._open: dict[object, Finding] = {}
+
+    def ended(self, group: Group, member: Member) -> None:
+        link = member.link
+        # A static member leaves no word by design (KIP-345), neither does a Kafka Streams thread; brokers that end a
+        # connection stop, or find it idle; and "" is where the capture ends.
+        excused = member.instance_id or member.streams or member.torn
+        if excused or not member.live or member.state is State.PENDING:
+            return
+        last = next((m for m in reversed(member.timeline) if m.step is not Step.CLOSED), None)
+        if link.how in ("fin", "rst") and link.by != "broker" and not (last and last.step is Step.ERROR):
+            self._lost[member] = group
+
+    def asked(self, call: Call) -> None:
+        if call.member is not None:
+            self._lost.pop(call.member, None)
+
+    def answered(self, call: Call) -> None:
+        group = call.group
+        if not self._lost or call.error or not call.joins or call.protocol != "classic":
+            return
+        last = group.last_formed()
+        if last is None:
+            return
+        for member, of in list(self._lost.items()):
+            if (
+                of is not group
+                or last.formed_ns <= member.closed_ns
+                or (member.live and member.member_id in last.joins)
+            ):
+                continue
+            del self._lost[member]
+            if member.state is State.LEFT:
+                continue
+            cost = last.formed_ns - member.closed_ns
+            key = group, member.link.identity
+            finding = self.report(key, None, partial(self._make, group, member, cost), member.closed_ns)
+            if cost // 1_000_000 > finding.about["cost_ms"]:
+                finding.seen = self._make(group, member, cost).seen
+                finding.about["cost_ms"] = cost // 1_000_000
+
+    def finish(self, now_ns: int) -> None:
+        self._open = {}
+        for member, group in list(self._lost.items()):
+            link = member.link
+            key = group, link.identity
+            elsewhere = any(other.identity == link.identity for other in self.scene.links.values())
+            if now_ns - member.closed_ns < self.GONE_NS or elsewhere or not member.live or key in self._found:
+                continue
+            self._open[key] = self._make(group, member, None)
+            self._open[key].link(None, member.closed_ns)
+
+    def findings(self) -> Iterable[Finding]:
+        return [*self._found.values(), *self._open.values()]
+
+    def _make(self, group: Group, member: Member, cost: int | None) -> Finding:
+        session = session_ms(member)
+        ended = "was reset" if member.link.how == "rst" else "was closed"
+        parts = sum(len(p) for p in (member.assignment or {}).values())
+        held = f"; meanwhile nobody read what it had ({parts} partition{'s' * (parts > 1)})" if parts else ""
+        return self.finding(
+            f"the connection of {member.who} of group {group.id!r} {ended} without LeaveGroup, and it did not come back: "
+            + (
+                f"the next generation was formed {duration(cost)} later{held}"
+                if cost is not None
+                else f"its partitions stay with it until its session ends ({duration(session * 1e6)})"
+            ),
+            "the coordinator cannot know that a member is gone until nothing was heard of it for session.timeout.ms; "
+            "its partitions are not read till then. A consumer that is closed says LeaveGroup first.",
+            "close consumers when the process ends (close() in a finally block, a handler for SIGTERM, time enough "
+            "before SIGKILL: terminationGracePeriodSeconds); for processes that die, a lower session.timeout.ms "
+            "shortens the wait",
+            Severity.LOW if cost is None else Severity.MEDIUM,
+            group=group.id,
+            member=member.member_id,
+            session_timeout_ms=session,
+            cost_ms=None if cost is None else cost // 1_000_000,
+            **member.link.facts,
+        )
+
+
+DETECTORS: tuple[type[Detector], ...] = (
+    MissedHeartbeats,
+    PollIntervalExceeded,
+    ClosedWithoutLeaving,
+    *refusals.DETECTORS,
+)

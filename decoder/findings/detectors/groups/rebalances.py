@@ -1,0 +1,274 @@
+"""Groups that rebalance too often or wait too long."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+
+from ....schema import facts
+from ...engine.detector import Detector
+from ...engine.finding import Severity
+from ...engine.scene import Scene
+from ...engine.tallies import Bounded
+from ...engine.wording import SECOND, duration, some
+from ...models.group import Group, Rebalance
+from ...models.group_calls import JOINING_APIS, Call
+from ...models.group_members import Member
+from ...models.groups import GroupDetector
+from . import assignments, coordinators
+
+GROUPS = 2000
+"""Groups that a detector remembers something of."""
+
+
+def laggards(group: Group, rebalance: Rebalance) -> list[Member]:
+    """The members that a rebalance has waited, or waits, for: those that did not come, else the one that came last.
+
+    Members whose connections are gone are not among them: nothing is to be had from those but their session's end.
+    Neither are those that were silent for their session timeout before it began: how they left was not captured.
+    """
+    missing = [group.members[m] for m in rebalance.expected if m in group.members]
+    if missing or not rebalance.joins:
+        began = rebalance.began_ns
+        return [m for m in missing if not m.closed_ns and began - m.seen_ns <= m.session_timeout_ms * 1e6]
+    last = max(rebalance.joins, key=lambda m: rebalance.joins[m])
+    late = rebalance.joins[last] - rebalance.first_join_ns >= HeldUpJoin.WAIT_NS
+    return [group.members[last]] if late and last in group.members else []
+
+
+class RebalanceStorm(GroupDetector):
+    """Generations that follow each other much faster than members come and go in a normal life."""
+
+    id = "rebalance-storm"
+    severity = Severity.MEDIUM
+    title = "a group rebalances again and again"
+    apis = JOINING_APIS
+
+    WINDOW_NS = 300 * SECOND
+    """A restart of all members, one after the other, is over within minutes."""
+    GENERATIONS = 8
+    PER_MEMBER = 4
+    """A member that stops and starts costs two generations, with the cooperative protocol four."""
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self._formed: Bounded[Group, deque[Rebalance]] = Bounded(GROUPS)
+
+    def answered(self, call: Call) -> None:
+        if call.error:
+            return
+        last = call.group.last_formed()
+        known = self._formed.get(call.group)
+        if last is None or (known and known[-1] is last):
+            return
+        if known is None:
+            known = self._formed[call.group] = deque(maxlen=1000)
+        known.append(last)
+        while last.formed_ns - known[0].formed_ns > self.WINDOW_NS:
+            known.popleft()
+        members = max(r.size for r in known)
+        if len(known) < self.GENERATIONS + self.PER_MEMBER * members:
+            return
+        causes = Counter(str(r.cause) for r in known)
+        clients = Counter(r.link.who for r in known if r.link)
+        span = last.formed_ns - known[0].formed_ns
+        why = ", ".join(f"{cause} ({count})" for cause, count in causes.most_common(4))
+        by = f"; most often by {clients.most_common(1)[0][0]}" if clients else ""
+        seen = (
+            f"group {call.group_id!r} with up to {members} member{'s' * (members > 1)} formed {len(known)} generations in {duration(span)} "
+            f"(now {call.group.generation}). Because {why}{by}"
+        )
+        group = call.group
+        finding = self.report(
+            group,
+            call.exchange,
+            lambda: self.finding(
+                seen,
+                "every generation takes partitions away and gives them anew: with the eager protocol all members stop "
+                "reading meanwhile, and records that were read and not committed are read again.",
+                "keep consumers open instead of making one per piece of work; let the process commit and poll on while "
+                "it works (max.poll.interval.ms), raise session.timeout.ms if members are lost by silence (Java and "
+                "librdkafka: 45000), give stable members a group.instance.id (KIP-345), and use cooperative-sticky or "
+                "group.protocol=consumer (KIP-848).",
+                group=group.id,
+                api=call.api,
+                api_version=call.exchange.api_version,
+                **call.link.facts,
+            ),
+        )
+        finding.seen = seen
+        finding.count = max(finding.count, len(known))
+        finding.about |= {
+            "generation": group.generation,
+            "generations": len(known),
+            "seconds": round(span / SECOND, 1),
+            "causes": dict(causes),
+        }
+
+
+class HeldUpJoin(GroupDetector):
+    """Others wait in JoinGroup for a member that does not join again."""
+
+    id = "held-up-join"
+    severity = Severity.MEDIUM
+    title = "a group's members wait in JoinGroup for one that does not join again"
+
+    WAIT_NS = 10 * SECOND
+    """Members hear of a rebalance within heartbeat.interval.ms (3 s) and finish the records at hand."""
+    NEAR = 0.9
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self._told: deque[Rebalance] = deque(maxlen=200)
+
+    def asked(self, call: Call) -> None:
+        self._look(call.group, call.asked_ns, call)
+
+    def answered(self, call: Call) -> None:
+        if call.api == "JoinGroup" and not call.error and call.answer:
+            last = call.group.last_formed()
+            if last is not None:
+                self._judge(call.group, last, last.formed_ns, call)
+
+    def finish(self, now_ns: int) -> None:
+        for group in self.groups.all():
+            if group.waiting:
+                self._look(group, now_ns, None)
+
+    def _look(self, group: Group, now_ns: int, call: Call | None) -> None:
+        if group.waiting and group.rebalance is not None:
+            self._judge(group, group.rebalance, now_ns, call)
+
+    def _judge(self, group: Group, rebalance: Rebalance, now_ns: int, call: Call | None) -> None:
+        begin = rebalance.first_join_ns
+        waited = now_ns - begin
+        if not begin or waited < self.WAIT_NS:
+            return
+        late = laggards(group, rebalance)
+        if not late:
+            return
+        limit = max((m.rebalance_timeout_ms for m in group.members.values()), default=-1)
+        over = rebalance.generation >= 0
+        out = over and any(m.member_id not in rebalance.joins for m in late)
+        timed_out = over and waited >= limit * self.NEAR * 1e6 > 0
+        seen = (
+            f"{'in' if over else 'for'} a rebalance of group {group.id!r} members {'waited' if over else 'have waited'} "
+            f"{duration(waited)} in JoinGroup for {some((self._state(m, now_ns) for m in late), 2)}. It began because "
+            f"{rebalance.cause}. The rebalance timeout is {duration(limit * 1e6)}"
+            f"{'; then the group went on without it' if out else ''}"
+        )
+        member = late[0]
+        if rebalance in self._told:
+            finding = self._found[group]
+        else:
+            self._told.append(rebalance)
+            exchange = call.exchange if call else next(iter(group.waiting.values())).exchange
+            finding = self.report(
+                group,
+                exchange,
+                lambda: self.finding(
+                    seen,
+                    "a generation is formed only when every member has joined again, or the longest rebalance timeout "
+                    "of the members (Java, librdkafka: max.poll.interval.ms) is over. Nobody is given partitions until "
+                    "then. A member joins again in its next poll, so one that works long on what it has read holds up "
+                    "all others.",
+                    "make the named client poll more often: less work per poll (Java, kafka-python: max.poll.records; "
+                    "librdkafka: smaller consume batches), or work in another thread with pause(); lower "
+                    "max.poll.interval.ms (kafka-python, aiokafka: max_poll_interval_ms) so that others wait less, or "
+                    "use group.protocol=consumer (KIP-848), where nobody waits for all.",
+                    group=group.id,
+                    member=member.member_id,
+                    api="JoinGroup",
+                    rebalance_timeout_ms=limit,
+                    **member.link.facts,
+                ),
+            )
+        finding.seen = seen
+        finding.about["waited_ms"] = max(finding.about.get("waited_ms", 0), waited // 1_000_000)
+        finding.about["timed_out"] = timed_out or finding.about.get("timed_out", False)
+        finding.severity = Severity.HIGH if finding.about["timed_out"] or not over else Severity.MEDIUM
+
+    @staticmethod
+    def _state(member: Member, now_ns: int) -> str:
+        silent = now_ns - member.seen_ns
+        session = member.session_timeout_ms * 1e6
+        if member.heartbeat_ns and silent < max(session / 2, 5 * SECOND):
+            return f"{member.who}, which still sends heartbeats"
+        return f"{member.who}, of which nothing was heard for {duration(silent)}"
+
+
+class SlowRebalance(GroupDetector):
+    """Rebalances that take long without a member to be named, or because the leader assigns slowly."""
+
+    id = "slow-rebalance"
+    severity = Severity.LOW
+    title = "a group's rebalances take long"
+    apis = frozenset({facts.api_key("SyncGroup")})
+
+    JOIN_NS = 10 * SECOND
+    """group.initial.rebalance.delay.ms (3 s) is waited for in every new group, then a heartbeat interval or two."""
+    SYNC_NS = 5 * SECOND
+    """An assignor works in memory; a second is long already."""
+    BAD_NS = 30 * SECOND
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self._told: deque[Rebalance] = deque(maxlen=200)
+
+    def answered(self, call: Call) -> None:
+        if call.error or not call.answer:
+            return
+        group = call.group
+        last = group.last_formed()
+        if last is None or last in self._told or not last.first_join_ns:
+            return
+        joining = last.formed_ns - last.first_join_ns
+        assigning = last.leader_sync_ns - last.formed_ns if last.leader_sync_ns else 0
+        unexplained = joining >= self.JOIN_NS and not laggards(group, last) and not last.expected
+        if not unexplained and assigning < self.SYNC_NS:
+            return
+        self._told.append(last)
+        leader = group.members.get(group.leader)
+        if assigning >= self.SYNC_NS:
+            who = leader.who if leader else "its leader"
+            part = f"{duration(assigning)} of them for the assignment that {who} makes"
+            remedy = (
+                "look what the leader does between JoinGroup and SyncGroup: a slow assignor, a Metadata request for "
+                "very many topics, a callback; group.protocol=consumer (KIP-848) assigns on the broker"
+            )
+        else:
+            part = f"{duration(joining)} of them in JoinGroup, for members that were not captured"
+            remedy = (
+                "find the member that joins last (look at every client of the group), and lower its "
+                "max.poll.interval.ms or the work per poll; group.protocol=consumer (KIP-848) makes nobody wait"
+            )
+        seen = f"a rebalance of group {group.id!r} took {duration(last.duration_ns)}, {part}"
+        finding = self.report(
+            group,
+            call.exchange,
+            lambda: self.finding(
+                seen,
+                "from the first JoinGroup to the last SyncGroup answer members that revoked their partitions read "
+                "nothing (eager protocol: all of them).",
+                remedy,
+                group=group.id,
+                generation=last.generation,
+                api=call.api,
+                api_version=call.exchange.api_version,
+                **(leader.link if leader else call.link).facts,
+            ),
+        )
+        worst = max(finding.about.get("ms", 0), last.duration_ns // 1_000_000)
+        if worst == last.duration_ns // 1_000_000:
+            finding.seen = seen
+        finding.about["ms"] = worst
+        if last.duration_ns >= self.BAD_NS:
+            finding.severity = Severity.MEDIUM
+
+
+DETECTORS: tuple[type[Detector], ...] = (
+    RebalanceStorm,
+    HeldUpJoin,
+    SlowRebalance,
+    *assignments.DETECTORS,
+    *coordinators.DETECTORS,
+)

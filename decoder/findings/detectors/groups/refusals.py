@@ -1,0 +1,285 @@
+"""Members that their coordinator refuses: unknown, fenced, of another protocol, one too many.
+
+What principals may not do is `authorization.AuthorizationFailed`'s.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from ....connection.exchange import Exchange
+from ....schema import facts
+from ...engine.detector import Detector, Wanted
+from ...engine.finding import Severity
+from ...engine.scene import Link, Scene
+from ...engine.tallies import Bounded
+from ...engine.wording import SECOND, duration, some
+from ...models.group import Group
+from ...models.group_calls import FENCED_INSTANCE_ID, GONE_CODES, GROUP_APIS, UNRELEASED_INSTANCE_ID, Call
+from ...models.groups import GroupDetector
+from .coordinators import FIND_COORDINATOR, coordinators
+
+Identity = tuple[str, str, str]
+INCONSISTENT = facts.error_code("INCONSISTENT_GROUP_PROTOCOL")
+
+
+class UnknownMember(GroupDetector):
+    """The coordinator says again and again that it does not know a member, or not in this generation."""
+
+    id = "unknown-member"
+    severity = Severity.MEDIUM
+    title = "a member is told UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION or a fenced or stale epoch again and again"
+    wanted = Wanted.FAILED
+
+    TIMES = 3
+    WINDOW_NS = 300 * SECOND
+    """A member that was lost is told so once or twice, and joins anew."""
+    MANY = 10
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self._told: Bounded[tuple[Group, Identity], deque[int]] = Bounded(2000)
+
+    def answered(self, call: Call) -> None:
+        if call.error not in GONE_CODES or call.commits or call.leaves:
+            return
+        key = call.group, call.link.identity
+        told = self._told.get(key)
+        if told is None:
+            told = self._told[key] = deque(maxlen=1000)
+        told.append(call.answered_ns)
+        while told[-1] - told[0] > self.WINDOW_NS:
+            told.popleft()
+        if len(told) < self.TIMES:
+            return
+        name = facts.error_name(call.error)
+        seen = (
+            f"{call.link.who} was told {len(told)} times in {duration(told[-1] - told[0])} that it is no member of group "
+            f"{call.group_id!r} (last {name} to {call.api} v{call.exchange.api_version}, "
+            f"member {call.member_id or 'without an id'}, generation {call.generation})"
+        )
+        finding = self.report(
+            key,
+            call.exchange,
+            lambda: self.finding(
+                seen,
+                "the coordinator put the member out (no heartbeat for session.timeout.ms, not back from a rebalance "
+                "within max.poll.interval.ms) or went on to another generation. The client should forget its member id "
+                "or generation and join anew; one that is told again and again is lost each time, or does not listen.",
+                "look why it is lost (held-up-join, missed-heartbeats, poll-interval-exceeded) and whether it sends "
+                "JoinGroup with an empty member id afterwards; if not, upgrade the client",
+                group=call.group_id,
+                member=call.member_id,
+                error=name,
+                api=call.api,
+                api_version=call.exchange.api_version,
+                **call.link.facts,
+            ),
+        )
+        finding.seen = seen
+        finding.count = max(finding.count, len(told))
+        if finding.count >= self.MANY:
+            finding.severity = Severity.HIGH
+
+
+class FencedInstance(GroupDetector):
+    """Two processes use one group.instance.id."""
+
+    id = "fenced-instance"
+    severity = Severity.HIGH
+    title = "a static member is fenced: two processes have the same group.instance.id"
+
+    HOLDERS = 4
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self._holders: Bounded[tuple[Group, str], dict[tuple[Identity, str], Link]] = Bounded(2000)
+        self._kept_out: Bounded[tuple[Group, str], Identity] = Bounded(2000)
+
+    def asked(self, call: Call) -> None:
+        if call.instance_id:
+            holders = self._holders.get((call.group, call.instance_id))
+            if holders is None:
+                holders = self._holders[call.group, call.instance_id] = {}
+            who = call.link.identity, call.member_id
+            if who not in holders:
+                holders[who] = call.link
+                if len(holders) > self.HOLDERS:
+                    del holders[next(iter(holders))]
+
+    def answered(self, call: Call) -> None:
+        group, instance = call.group, call.instance_id or ""
+        if not call.error and instance and call.joins:
+            self._let_in(call, group, instance)
+        if call.error not in (FENCED_INSTANCE_ID, UNRELEASED_INSTANCE_ID):
+            return
+        others = {
+            link.who
+            for (identity, member), link in self._holders.get((group, instance), {}).items()
+            if member != call.member_id or identity != call.link.identity
+        } - {call.link.who}
+        fenced = call.error == FENCED_INSTANCE_ID
+        if not fenced:
+            self._kept_out[group, instance] = call.link.identity
+        # KIP-848 keeps a newcomer out as long as the session of a member that died is not over.
+        alive = any(m.instance_id == instance and m.link is not call.link and not m.closed_ns for m in group.live)
+        other = f", which {some(others)} uses too" if others else ""
+        name = facts.error_name(call.error)
+        self.report(
+            (group, instance, call.error),
+            call.exchange,
+            lambda: self.finding(
+                f"{call.link.who} is {'fenced out of' if fenced else 'kept out of'} group {group.id!r} with {name} "
+                f"({call.api} v{call.exchange.api_version}): its group.instance.id is {instance!r}{other}",
+                "a group.instance.id belongs to one running process (KIP-345). The classic protocol gives it to the one "
+                "that joined last and fences the other, which ends with a fatal error; KIP-848 keeps the newcomer out "
+                "with UNRELEASED_INSTANCE_ID until the first one leaves or its session ends.",
+                "give every process an id of its own (the host or pod name, a StatefulSet's ordinal), and see that the "
+                "old process is gone before a new one starts with its id"
+                if fenced or alive
+                else "start the consumer anew when the old session is over (group.consumer.session.timeout.ms, 45 s), by a "
+                "supervisor that waits so long: Java consumers and librdkafka take this error as fatal and do not try again. "
+                "Close consumers before they end; give every process a group.instance.id of its own",
+                Severity.HIGH if fenced or alive else Severity.MEDIUM,
+                group=group.id,
+                instance_id=instance,
+                error=name,
+                others=sorted(others),
+                api=call.api,
+                api_version=call.exchange.api_version,
+                **call.link.facts,
+            ),
+        )
+
+    def _let_in(self, call: Call, group: Group, instance: str) -> None:
+        """A member with that id was taken: one that had been kept out waited long enough, or was started anew."""
+        kept_out = self._found.get((group, instance, UNRELEASED_INSTANCE_ID))
+        if kept_out is None or kept_out.severity is not Severity.MEDIUM:
+            return
+        if self._kept_out.get((group, instance)) != call.link.identity:
+            return
+        waited = duration(call.answered_ns - (kept_out.first_ns or call.answered_ns))
+        kept_out.severity = Severity.LOW
+        kept_out.seen += f"; it got in {waited} later"
+        kept_out.remedy = (
+            "nothing: the process before it died without leaving, and its session has ended. A consumer that closes before it "
+            "ends lets the next one in at once"
+        )
+
+
+class InconsistentProtocol(GroupDetector):
+    """Members that have no assignor in common."""
+
+    id = "inconsistent-group-protocol"
+    severity = Severity.HIGH
+    title = "a member has no assignor, or protocol, in common with its group"
+    wanted = Wanted.FAILED
+
+    def answered(self, call: Call) -> None:
+        if call.error != INCONSISTENT:
+            return
+        group = call.group
+        mine = call.member.assignors if call.member and call.member.assignors else call.assignors()
+        others = {m.link.who: m.assignors for m in group.live if m is not call.member and m.assignors}
+        theirs = "; ".join(f"{who} has {', '.join(names)}" for who, names in list(others.items())[:3])
+        other_type = call.asked.get("protocol_type") if not mine else ""
+        self.report(
+            (group, call.link.identity),
+            call.exchange,
+            lambda: self.finding(
+                f"{call.link.who} cannot join group {group.id!r}: INCONSISTENT_GROUP_PROTOCOL to {call.api} "
+                f"v{call.exchange.api_version}. It has {', '.join(mine) or other_type or 'no protocol'}"
+                + (f"; {theirs}" if theirs else "; the others were not captured"),
+                "all members of a group must have one assignor in common (partition.assignment.strategy) and the same "
+                "protocol type; cooperative and eager assignors cannot be mixed, and group ids are shared by "
+                "consumers, Connect workers and share groups alike (KIP-429, KIP-848).",
+                "give all members the same partition.assignment.strategy; to go over to another, list both in a first "
+                "restart of all members (Java: cooperative-sticky and the old one) and drop the old one in a second. "
+                "librdkafka cannot list both kinds: stop the group, then start it with the new one. If it is another "
+                "application, give it a group.id of its own",
+                group=group.id,
+                assignors=list(mine),
+                others={who: list(names) for who, names in others.items()},
+                error="INCONSISTENT_GROUP_PROTOCOL",
+                api=call.api,
+                api_version=call.exchange.api_version,
+                **call.link.facts,
+            ),
+        )
+
+
+_REFUSALS = {
+    "INVALID_SESSION_TIMEOUT": (
+        "brokers take session timeouts between group.min.session.timeout.ms (6000) and group.max.session.timeout.ms "
+        "(1800000)",
+        "set session.timeout.ms (kafka-python, aiokafka: session_timeout_ms) within these limits, e.g. 45000, or change "
+        "the broker's limits",
+    ),
+    "GROUP_MAX_SIZE_REACHED": (
+        "the group has group.max.size members (KIP-389), group.consumer.max.size with the newer protocol",
+        "run fewer members, or raise the limit on the brokers; look for consumers that are made and never closed",
+    ),
+    "INVALID_GROUP_ID": ("the group id is empty, or not allowed here", "set group.id"),
+    "GROUP_ID_NOT_FOUND": (
+        "there is no such group, or it is of another type (classic, consumer, share, streams)",
+        "give each type of group an id of its own, or delete the old group",
+    ),
+    "UNSUPPORTED_ASSIGNOR": (
+        "the broker does not have the assignor that group.remote.assignor names (KIP-848)",
+        "use uniform or range, or name the assignor in the broker's group.consumer.assignors",
+    ),
+    "INVALID_REGULAR_EXPRESSION": (
+        "the subscription's pattern is no RE2/J expression, which KIP-848 brokers take",
+        "write the pattern without lookahead and back references",
+    ),
+}
+_REFUSED = {facts.error_code(name): name for name in _REFUSALS}
+
+
+class GroupRefused(GroupDetector):
+    """The coordinator does not let a client in."""
+
+    id = "group-refused"
+    severity = Severity.HIGH
+    title = "a client is refused by its group's coordinator: session timeout, size of the group, assignor"
+    apis = GROUP_APIS | {FIND_COORDINATOR}
+    wanted = Wanted.FAILED
+
+    def done(self, link: Link, exchange: Exchange) -> None:
+        super().done(link, exchange)
+        if exchange.api_key == FIND_COORDINATOR and exchange.error:
+            for group, error, _, _ in coordinators(exchange):
+                if error in _REFUSED:
+                    self._refused(link, exchange, group, error, "")
+
+    def answered(self, call: Call) -> None:
+        if call.error in _REFUSED and not call.commits and not call.leaves:
+            told = call.asked.get("session_timeout_ms", -1)
+            asked = (
+                f"; it asks for a session timeout of {told} ms"
+                if told > 0 and "SESSION" in _REFUSED[call.error]
+                else ""
+            )
+            self._refused(call.link, call.exchange, call.group_id, call.error, asked)
+
+    def _refused(self, link: Link, exchange: Exchange, group: str, error: int, asked: str) -> None:
+        name = _REFUSED[error]
+        why, remedy = _REFUSALS[name]
+        self.report(
+            (group, error, link.identity),
+            exchange,
+            lambda: self.finding(
+                f"{link.where} refuses {link.who} in group {group!r}: {name} to {exchange.api} v{exchange.api_version}"
+                f"{asked}",
+                why + ".",
+                remedy,
+                group=group,
+                error=name,
+                api=exchange.api,
+                api_version=exchange.api_version,
+                **link.facts,
+            ),
+        )
+
+
+DETECTORS: tuple[type[Detector], ...] = (UnknownMember, FencedInstance, InconsistentProtocol, GroupRefused)

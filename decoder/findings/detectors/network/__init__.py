@@ -1,0 +1,1 @@
+"""Connections and bytes: addresses, refusals, other protocols, latency, unanswered and malformed messages."""

@@ -1,0 +1,349 @@
+"""Addresses that brokers advertise: never reached, broken, doubled, changing."""
+
+from __future__ import annotations
+
+from ....codec.codec import decode_response
+from ....codec.message_view import MessageView
+from ....connection.exchange import Exchange, State
+from ....schema import facts
+from ....wire.errors import DecodeError
+from ...engine.detector import Detector
+from ...engine.finding import Finding, Severity
+from ...engine.host import is_loopback, is_number, is_private, is_unspecified, same_place, split, told
+from ...engine.scene import Link, Scene, brokers_of
+from .refusals import DETECTORS as _REFUSALS
+
+_METADATA = facts.api_key("Metadata")
+_FIND_COORDINATOR = facts.api_key("FindCoordinator")
+_DESCRIBE_CLUSTER = facts.api_key("DescribeCluster")
+_NAMING = frozenset({_METADATA, _FIND_COORDINATOR, _DESCRIBE_CLUSTER})
+# What a client can ask of any broker: none of it shows that it reached the one that was named.
+_OF_ANYBODY = _NAMING | {
+    facts.api_key(name)
+    for name in (
+        "ApiVersions", "SaslHandshake", "SaslAuthenticate", "InitProducerId", "GetTelemetrySubscriptions",
+        "PushTelemetry", "DescribeTopicPartitions",
+    )
+}  # fmt: skip
+_PATIENCE_NS = 15_000_000_000  # who waits longer before it asks again is not stuck on the answer
+MOST_CLIENTS = 4096
+MOST_ADDRESSES = 4096
+
+
+def named(exchange: Exchange) -> list[tuple[int, str]]:
+    """(node id, ``host:port``) of every broker that an answer of `_NAMING` gives a client; [] for refusals."""
+    message = exchange.response_view
+    return [] if message is None else _named(message)
+
+
+def _named(message: MessageView) -> list[tuple[int, str]]:
+    if message.api_key == _METADATA:
+        return brokers_of(message)
+    names = {f.name for f in message.plan.root.fields}
+    if message.api_key == _DESCRIBE_CLUSTER:
+        paths: tuple[str, ...] = ("brokers.broker_id", "brokers.host", "brokers.port")
+    elif "coordinators" in names:
+        paths = ("coordinators.node_id", "coordinators.host", "coordinators.port")
+    else:
+        paths = ("node_id", "host", "port")
+    found = message.lists_at(*paths)
+    return [(node, told(host, port)) for node, host, port in zip(*found, strict=True) if node >= 0]
+
+
+class _Seeker:
+    """A client that asks where brokers are: what it was told, and what it did with it."""
+
+    __slots__ = ("asked", "connections", "exchange", "first_ns", "last_ns", "link", "told", "wants")
+
+    def __init__(self, link: Link) -> None:
+        self.link = link
+        self.told: dict[str, int] = {}
+        self.exchange: Exchange | None = None
+        self.wants = False
+        self.again()
+
+    def again(self) -> None:
+        """It did something with an answer: the count begins anew."""
+        self.asked = self.connections = self.first_ns = self.last_ns = 0
+
+    def learn(self, link: Link, exchange: Exchange, answers: list[tuple[int, str]], wants: bool) -> None:
+        now = exchange.response_time_ns or 0
+        if now - self.last_ns > _PATIENCE_NS:
+            self.again()
+        if exchange.api_key == _METADATA:
+            self.told = {}
+        self.told.update((address, node) for node, address in answers)
+        self.connections += not self.asked or self.link.number != link.number
+        self.link, self.exchange, self.wants = link, exchange, self.wants or wants
+        self.asked += 1
+        self.last_ns = now
+        self.first_ns = self.first_ns or self.last_ns
+
+
+class UnreachableAdvertisedAddress(Detector):
+    """A client is told where brokers are and never gets there.
+
+    Proof is a connection that is refused or gets no answer. Where nothing is tried (a name that does not resolve, a
+    capture taken elsewhere) it takes a client that asks for the same topics or coordinator again and again, gets
+    flawless answers, and does nothing with them; sooner where the address can hardly be right for it.
+    """
+
+    id = "unreachable-advertised-address"
+    severity = Severity.HIGH
+    title = "a client is told a broker's address and never reaches it (advertised.listeners)"
+
+    REFUSALS = 3
+    """Attempts in vain; one or two happen while a broker starts."""
+    LOOKUPS, CONNECTIONS, LOOKUP_NS = 5, 3, 5_000_000_000
+    """Answers that led to nothing, on how many connections, and over how long: clients refresh metadata every 5
+    minutes, and at their start ask 2 or 3 times within a second. A monitor that asks about one topic every second
+    does so on one connection; a client that is stuck connects anew."""
+    HINTED, HINTED_NS = 3, 2_000_000_000
+    """The same, on any connection, where the address hints at the fault."""
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self._seekers: dict[tuple[str, str], _Seeker] = {}
+        self._reached: dict[tuple[str, str], None] = {}
+        self._tried: dict[tuple[str, str], int] = {}
+
+    def opened(self, link: Link) -> None:
+        if link.established:
+            self._reached[link.client_host, link.broker] = None
+            if len(self._reached) > MOST_ADDRESSES:
+                del self._reached[next(iter(self._reached))]
+
+    def request(self, link: Link, exchange: Exchange) -> None:
+        if exchange.api_key not in _OF_ANYBODY:
+            seeker = self._seekers.get((link.client_host, link.client_id or ""))
+            if seeker is not None:
+                seeker.again()
+
+    def done(self, link: Link, exchange: Exchange) -> None:
+        if exchange.api_key not in _NAMING or exchange.state is not State.PAIRED or exchange.error:
+            return
+        answers = named(exchange)
+        if not answers:
+            return
+        key = link.client_host, link.client_id or ""
+        seeker = self._seekers.get(key)
+        if seeker is None:
+            seeker = self._seekers[key] = _Seeker(link)
+            if len(self._seekers) > MOST_CLIENTS:
+                del self._seekers[next(iter(self._seekers))]
+        seeker.learn(link, exchange, answers, _wants(exchange))
+        self._silent(seeker)
+
+    def closed(self, link: Link) -> None:
+        if link.established or link.how not in ("refused", "unreached"):
+            return
+        key = link.client_host, link.broker
+        self._tried[key] = self._tried.get(key, 0) + 1
+        if len(self._tried) > MOST_ADDRESSES:
+            del self._tried[next(iter(self._tried))]
+        if self._tried[key] < self.REFUSALS or key in self._reached:
+            return
+        for (host, _), seeker in self._seekers.items():
+            for address, node in seeker.told.items() if host == link.client_host else ():
+                # Behind a proxy clients are told its address, and what was tried is the broker's own.
+                tried = same_place(address, link.broker) or seeker.link.cluster.node_at(link.broker) == node
+                if tried and not self._got_there(seeker, address, node):
+                    word = "is refused" if link.how == "refused" else "gets no answer"
+                    found = self._say(seeker, address, node, link.closed_ns)
+                    found.count = max(found.count, self._tried[key])
+                    where = address if same_place(address, link.broker) else link.broker
+                    found.seen = (
+                        f"{seeker.link.who} is told by {seeker.link.where} that broker {node} is at {where}, and "
+                        f"{word} there, {self._tried[key]} times"
+                    )
+                    return
+
+    def _silent(self, seeker: _Seeker) -> None:
+        """Told and told again, and nothing comes of it."""
+        if not seeker.wants or seeker.asked < self.HINTED:
+            return
+        if any(self._got_there(seeker, address, node) for address, node in seeker.told.items()):
+            return  # at least one could be reached, so the addresses are of the right kind
+        lasted = seeker.last_ns - seeker.first_ns
+        stuck = seeker.asked >= self.LOOKUPS and seeker.connections >= self.CONNECTIONS and lasted >= self.LOOKUP_NS
+        for address, node in seeker.told.items():
+            if not stuck and (lasted < self.HINTED_NS or not _hint(seeker.link, address)):
+                continue
+            seconds = lasted / 1e9
+            found = self._say(seeker, address, node, seeker.last_ns)
+            found.count = max(found.count, seeker.asked)
+            found.seen = (
+                f"{seeker.link.who} is told by {seeker.link.where} that broker {node} is at {address}, never "
+                f"connects there, and asks again: {seeker.asked} times in {seconds:.0f} s"
+            )
+
+    def _got_there(self, seeker: _Seeker, address: str, node: int) -> bool:
+        host = seeker.link.client_host
+        if (host, address) in self._reached or seeker.link.broker == address:
+            return True
+        cluster = seeker.link.cluster
+        return any(h == host and cluster.node_at(broker) == node for h, broker in self._reached)
+
+    def _say(self, seeker: _Seeker, address: str, node: int, time_ns: int | None) -> Finding:
+        hint = _hint(seeker.link, address)
+        return self.report(
+            (seeker.link.client_host, seeker.link.client_id, address),
+            seeker.exchange,
+            lambda: self.finding(
+                "",
+                "clients use the address of bootstrap.servers for the first connection only; all work goes to the "
+                f"addresses that brokers advertise.{' ' + hint if hint else ''} The client keeps waiting, or "
+                "fails with a timeout that does not name the cause.",
+                "set advertised.listeners on the broker to a name and port that this client can resolve and reach "
+                "(with several networks: one listener each, in listener.security.protocol.map); containers: the "
+                "published host name and port. To check, on the client's machine: "
+                f"nc -vz {' '.join(split(address))}",
+                node=node,
+                advertised=address,
+                api=seeker.exchange.api if seeker.exchange else None,
+                api_version=seeker.exchange.api_version if seeker.exchange else None,
+                **seeker.link.facts,
+            ),
+            time_ns,
+        )
+
+
+def _wants(exchange: Exchange) -> bool:
+    """Whether the question is one that leads to work: certain topics, or a coordinator. Listings do not."""
+    if exchange.api_key != _METADATA:
+        return exchange.api_key == _FIND_COORDINATOR
+    asked = exchange.request_view
+    return asked is not None and bool(asked["topics"])
+
+
+def _hint(link: Link, address: str) -> str:
+    """Why that address can hardly be right for that client; "" if nothing speaks against it."""
+    host, _ = split(address)
+    client, broker = link.client_host, split(link.broker)[0]
+    if is_unspecified(host):
+        return f"{host} is no address to connect to: advertised.listeners must not be what `listeners` binds to."
+    if is_loopback(host) and is_number(client) and not is_loopback(client) and client != broker:
+        return f"{host} is the client's own machine ({client}), not the broker's ({broker})."
+    if is_private(host) and is_number(client) and not is_private(client) and not is_loopback(client):
+        return f"{host} is private, and the client comes from {client}."
+    return ""
+
+
+class BrokenBrokerAddress(Detector):
+    """Two brokers advertise one address, or one advertises none."""
+
+    id = "broken-broker-address"
+    severity = Severity.HIGH
+    title = "brokers advertise the same address twice, or an empty host, or port 0"
+    apis = _NAMING
+
+    def done(self, link: Link, exchange: Exchange) -> None:
+        if exchange.state is not State.PAIRED:
+            return
+        # Behind a proxy the client's copy names the proxy's listeners; the fault would be in the original.
+        copies = [_read(original, exchange) for original in exchange.marks.get("broker_response", ())]
+        for answers in copies or [named(exchange)]:
+            owner: dict[str, int] = {}
+            for node, address in answers:
+                host, port = split(address)
+                if not host or not 0 < int(port) < 65536:
+                    self._empty(link, exchange, node, address)
+                elif owner.setdefault(address, node) != node:
+                    self._double(link, exchange, address, owner[address], node)
+
+    def _empty(self, link: Link, exchange: Exchange, node: int, address: str) -> None:
+        self.report(
+            (link.cluster.id, node),
+            exchange,
+            lambda: self.finding(
+                f"{link.where} says that broker {node} is at {address!r}",
+                "no client can connect there; what that broker leads or coordinates stands still.",
+                "set advertised.listeners on that broker to its host name and port",
+                api=exchange.api, api_version=exchange.api_version, node=node, advertised=address, **link.facts,
+            ),
+        )  # fmt: skip
+
+    def _double(self, link: Link, exchange: Exchange, address: str, one: int, other: int) -> None:
+        self.report(
+            (link.cluster.id, address),
+            exchange,
+            lambda: self.finding(
+                f"{link.where} says that brokers {one} and {other} are both at {address}",
+                "clients send what is meant for one to the other: NOT_LEADER_OR_FOLLOWER and NOT_COORDINATOR come "
+                "back in a circle, and what works is chance.",
+                "give every broker an advertised.listeners of its own; behind one load balancer: a port or a name "
+                "(SNI) per broker. A copied server.properties is the usual cause.",
+                api=exchange.api, api_version=exchange.api_version, nodes=[one, other], advertised=address,
+                **link.facts,
+            ),
+        )  # fmt: skip
+
+
+def _read(original: bytes, exchange: Exchange) -> list[tuple[int, str]]:
+    try:
+        message = decode_response(original, api_key=exchange.api_key, api_version=exchange.api_version)
+    except DecodeError:
+        return []
+    return _named(MessageView(message))
+
+
+class FlappingBrokerAddress(Detector):
+    """A broker's address goes back and forth, as one client hears it from one broker's address.
+
+    A move (A, then B for good) is no fault, and another listener is another address to ask at.
+    """
+
+    id = "flapping-broker-address"
+    severity = Severity.MEDIUM
+    title = "a broker's advertised address changes back and forth"
+    apis = _NAMING
+    RETURNS = 2
+    """Times that the address before came again: A, B, A, B."""
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self._said: dict[tuple[str, str, str, int], tuple[str, str, int]] = {}
+
+    def done(self, link: Link, exchange: Exchange) -> None:
+        if exchange.state is not State.PAIRED:
+            return
+        for node, address in named(exchange):
+            key = link.broker, link.client_host, link.client_id or "", node
+            before, now, returns = self._said.get(key, ("", address, 0))
+            if address != now:
+                returns = returns + 1 if address == before else 0
+                before, now = now, address
+            elif key in self._said:
+                continue
+            self._said[key] = before, now, returns
+            if len(self._said) > MOST_ADDRESSES:
+                del self._said[next(iter(self._said))]
+            if returns >= self.RETURNS:
+                self._say(link, exchange, node, before, now)
+
+    def _say(self, link: Link, exchange: Exchange, node: int, before: str, now: str) -> None:
+        found = self.report(
+            (link.cluster.id, link.broker, node),
+            exchange,
+            lambda: self.finding(
+                "",
+                "clients close their connections to a broker whose address changes and connect anew; with two "
+                "processes of one node.id half of the work meets the wrong one.",
+                "look for two brokers with the same node.id (a copied server.properties, an old pod that still "
+                "runs), or for a load balancer in front of brokers of two clusters",
+                api=exchange.api, api_version=exchange.api_version, node=node, addresses=sorted((before, now)),
+                **link.facts,
+            ),
+        )  # fmt: skip
+        found.seen = (
+            f"{link.where} says now {now}, now {before} for the address of broker {node}; "
+            f"it came back {found.count + self.RETURNS - 1} times"
+        )
+
+
+DETECTORS: tuple[type[Detector], ...] = (
+    UnreachableAdvertisedAddress,
+    BrokenBrokerAddress,
+    FlappingBrokerAddress,
+    *_REFUSALS,
+)

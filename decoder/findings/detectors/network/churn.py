@@ -1,0 +1,348 @@
+"""Connections made and thrown away, never used, too many, or lost."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from functools import partial
+
+from ....connection.exchange import Exchange, State
+from ....schema import facts
+from ...engine.detector import Detector, Wanted
+from ...engine.finding import Finding, Severity
+from ...engine.scene import Link, Scene
+from ...engine.tallies import Bounded
+from ...engine.wording import SECOND, duration, number, several, times
+from ...models.waits import LONG_POLLS
+from .unanswered import awaits_nothing
+from .undecodable import Undecodable
+
+ROUTINE = frozenset(
+    facts.api_key(n)
+    for n in ("ApiVersions", "Metadata", "SaslHandshake", "SaslAuthenticate", "FindCoordinator", "InitProducerId")
+)
+"""What clients say before their first real request."""
+PRODUCE = facts.api_key("Produce")
+
+
+@dataclass(slots=True)
+class _Work:
+    """What a connection did beside the routine: requests by api key."""
+
+    routine: int = 0
+    others: dict[int, int] = field(default_factory=dict)
+
+    @property
+    def produced(self) -> int:
+        return self.others.get(PRODUCE, 0)
+
+
+@dataclass(slots=True)
+class _Brief:
+    """The short connections of one client to one broker: when they ended and whether they brought a record or two."""
+
+    ends: deque[tuple[int, bool]]
+    lives_ns: int = 0
+    count: int = 0
+    setup: int = 0
+
+
+class ConnectionChurn(Detector):
+    """A client that connects, does one thing and goes away, over and over."""
+
+    id = "connection-churn"
+    severity = Severity.LOW
+    title = "many short connections: a client made and thrown away for each record or request"
+
+    SHORT_NS = 5 * SECOND
+    """A connection of a client that stays lives for minutes."""
+    REQUESTS = 3
+    """Beside the routine (ApiVersions, Metadata ...): who did more, used it."""
+    COUNT = 30
+    WITHIN_NS = 60 * SECOND
+    """30 to one broker in a minute: a test or a command line makes some ten."""
+    ONE_RECORD = 12
+    """Connections to one broker with one or two Produce requests each, within the same time: a client per record."""
+    WORSE_PER_MINUTE = 600
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self._work: Bounded[int, _Work] = Bounded(8192)
+        # By client and broker: an instance has a connection to each broker that it needs.
+        self._brief: Bounded[tuple[tuple[str, str, str], str], _Brief] = Bounded(4096)
+
+    def request(self, link: Link, exchange: Exchange) -> None:
+        work = self._work.get(link.number)
+        if work is None:
+            work = self._work[link.number] = _Work()
+        if exchange.api_key in ROUTINE:
+            work.routine += 1
+        else:
+            work.others[exchange.api_key] = work.others.get(exchange.api_key, 0) + 1
+
+    def closed(self, link: Link) -> None:
+        work = self._work.pop(link.number, None)
+        ended, lived = link.closed_ns or 0, (link.closed_ns or 0) - link.opened_ns
+        if work is None or not link.how or not link.established or lived > self.SHORT_NS:
+            return
+        if link.by == "broker":
+            return  # it was thrown out, which is another finding
+        if sum(work.others.values()) > self.REQUESTS:
+            return
+        at_broker = link.identity, link.broker
+        brief = self._brief.get(at_broker)
+        if brief is None:
+            brief = self._brief[at_broker] = _Brief(deque(maxlen=4 * self.COUNT))
+        brief.ends.append((ended, 0 < work.produced <= self.REQUESTS))
+        brief.count += 1
+        brief.lives_ns += lived
+        brief.setup += work.routine
+        recent = [one for at, one in brief.ends if ended - at <= self.WITHIN_NS]
+        records = sum(recent)
+        if len(recent) < self.COUNT and records < self.ONE_RECORD:
+            return
+        # A client that produces has a connection for its bootstrap, too.
+        per_record = records * 3 >= len(recent)
+        new = link.identity not in self._found
+        finding = self.report(link.identity, None, partial(self._say, link, per_record), ended)
+        if new:
+            finding.count = brief.count
+            finding.first_ns = min(at for at, _ in brief.ends)
+        span = max(ended - min(at for at, _ in brief.ends), SECOND)
+        per_minute = finding.about["per_minute"] = round(len(brief.ends) * 60 * SECOND / max(span, 10 * SECOND))
+        heavy = per_record or per_minute >= self.WORSE_PER_MINUTE
+        finding.severity = Severity.MEDIUM if heavy else Severity.LOW
+        finding.about["pattern"] = "a client per record" if per_record else "short connections"
+        what = (
+            f"makes a new client for every record or two and throws it away: {records} connections of the last "
+            f"{len(recent)} carried one or two Produce requests"
+            if per_record
+            else "connects, does next to nothing and goes away, over and over"
+        )
+        finding.seen = (
+            f"{link.who} {what}; {finding.count:,} connections, {duration(brief.lives_ns / brief.count)} each on average, "
+            f"{number(brief.setup / brief.count)} requests each to get ready"
+        )
+
+    def _say(self, link: Link, per_record: bool) -> Finding:
+        return self.finding(
+            "",
+            "each connection costs TCP (and TLS and SASL) round trips, ApiVersions and Metadata before the first record, "
+            "and a broker's memory and network thread; nothing is batched. Brokers may refuse it "
+            "(max.connection.creation.rate, KIP-612).",
+            "make one producer (or consumer, or admin client) when the application starts, share it among threads, and close "
+            "it when the application ends; do not call flush() and close() for each record"
+            if per_record
+            else "keep one client for as long as the application runs; look for a job that is started again and again, or a "
+            "loop of failing clients",
+            **link.facts,
+            api="Produce" if per_record else None,
+            per_minute=0,
+        )
+
+
+class UnusedConnections(Detector):
+    """Connections over which nothing was ever said."""
+
+    id = "unused-connections"
+    severity = Severity.INFO
+    title = "connections that were opened and closed again without a single request"
+
+    COUNT = 5
+    """Clients open one too many now and then."""
+    MANY_PER_SECOND = 2
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self._unused: Bounded[tuple[str, str], list[int]] = Bounded(4096)  # count, first
+        self._spoke: Bounded[int, bool] = Bounded(8192)
+
+    def stray(self, link: Link, opaque: object) -> None:
+        self._spoke[link.number] = True  # TLS, SASL without frames
+
+    def closed(self, link: Link) -> None:
+        spoke = self._spoke.pop(link.number, False)
+        if spoke or link.requests or not link.established or not link.how or link.lost:
+            return
+        key, at = (link.client_host, link.broker), link.closed_ns or 0
+        sums = self._unused.get(key)
+        if sums is None:
+            sums = self._unused[key] = [0, at]
+        sums[0] += 1
+        count, first = sums
+        if count < self.COUNT:
+            return
+        finding = self.report(key, None, partial(self._say, link), at)
+        finding.count, finding.first_ns = count, first
+        lasting = max(at - first, SECOND)
+        often = count > 20 and count * SECOND / lasting >= self.MANY_PER_SECOND
+        finding.severity = Severity.LOW if often else Severity.INFO
+        finding.seen = (
+            f"{link.client_host} opened {several(count, 'connection')} to {link.where} in {duration(lasting)} and closed them without "
+            "a single request"
+        )
+
+    def _say(self, link: Link) -> Finding:
+        return self.finding(
+            "",
+            "health checks of load balancers, port probes and clients that give up while connecting look like this. Each "
+            "one takes a slot of max.connections.per.ip and of a network thread.",
+            "if it is a health check, leave it or make it rarer; else look what runs on that host",
+            **link.facts,
+        )
+
+
+class ManyConnections(Detector):
+    """One client holds very many connections to one broker."""
+
+    id = "many-connections"
+    severity = Severity.INFO
+    title = "one client that holds very many connections to one broker at the same time"
+    wanted = Wanted.NEW
+
+    MANY = 50
+    """A client has one to three connections per broker: this is twenty clients, or a pool of them."""
+    TOO_MANY = 250
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self._open: Bounded[tuple[tuple[str, str, str], str], set[int]] = Bounded(4096)
+
+    def done(self, link: Link, exchange: Exchange) -> None:
+        if link.requests > 3:
+            return  # counted by then; who it is, is known from the first request or two on
+        key = link.identity, link.broker
+        held = self._open.get(key)
+        if held is None:
+            held = self._open[key] = set()
+        if link.number in held:
+            return
+        held.add(link.number)
+        held.intersection_update(self.scene.links)
+        if len(held) < self.MANY:
+            return
+        finding = self.report(key, exchange, partial(self._say, link))
+        finding.count = max(finding.count, len(held))
+        finding.severity = Severity.LOW if finding.count >= self.TOO_MANY else Severity.INFO
+        finding.about["connections"] = finding.count
+        finding.seen = f"{link.who} holds {finding.count} connections to {link.where} at the same time"
+
+    def _say(self, link: Link) -> Finding:
+        return self.finding(
+            "",
+            "a client needs one to three connections per broker. Each costs the broker buffers and counts against "
+            "max.connections and max.connections.per.ip; each producer batches for itself.",
+            "share one producer among the threads of a process instead of one each; close clients that are no longer used; "
+            "give different applications different client ids, so that they can be told apart",
+            **link.facts,
+        )
+
+
+class ClosedByBroker(Detector):
+    """A broker ended a connection and left a request without an answer."""
+
+    id = "closed-without-answer"
+    severity = Severity.LOW
+    title = "connections that the broker ended (idle ones too) while a request waited for its answer"
+    wanted = Wanted.NEW
+
+    LOGIN = frozenset(facts.api_key(n) for n in ("ApiVersions", "SaslHandshake", "SaslAuthenticate"))
+    """A connection that got no further was refused (TLS, SASL, another protocol): other detectors say why."""
+
+    IDLE_NS = 5 * SECOND
+    JUST_SENT_NS = 2 * SECOND
+    """A request that was sent so shortly before the end, after a pause, met a connection that was being closed."""
+    OFTEN = 3
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self._without: Bounded[int, list[Exchange]] = Bounded(1024)
+        self._served: Bounded[int, bool] = Bounded(8192)
+
+    def done(self, link: Link, exchange: Exchange) -> None:
+        if exchange.state is State.NO_RESPONSE:
+            if not awaits_nothing(exchange) and len(waiting := self._without.setdefault(link.number, [])) < 20:
+                waiting.append(exchange)
+            return
+        self._without.pop(link.number, None)
+        if exchange.api_key not in self.LOGIN:
+            self._served[link.number] = True
+
+    def closed(self, link: Link) -> None:
+        last = (link.sign_ns, link.pause_ns) if link.sign_ns >= 0 else None
+        waiting = self._without.pop(link.number, [])
+        served = self._served.pop(link.number, False)
+        if link.by != "broker" or link.lost or not served:
+            return
+        ended = link.closed_ns or 0
+        lost = [e for e in waiting if e.api_key not in LONG_POLLS and not e.undecoded]
+        offered = link.about.range(lost[0].api_key) if lost else None
+        if lost and offered is not None and not offered[0] <= lost[0].api_version <= offered[1]:
+            return  # another finding: the version was refused
+        if not lost:
+            if last is not None and not waiting and ended - last[0] >= self.IDLE_NS:
+                self._idle(link, ended - last[0])
+            return
+        asked = lost[0].request_time_ns or ended
+        pause = last[1] if last is not None else 0
+        idle = pause >= self.IDLE_NS and ended - asked <= self.JUST_SENT_NS
+        finding = self.report(
+            (link.identity, link.broker, idle), lost[0], partial(self._say, link, lost[0], idle, pause)
+        )
+        if finding.count >= self.OFTEN:
+            finding.severity = Severity.MEDIUM
+        names = ", ".join(sorted({e.api for e in lost}))
+        finding.seen = (
+            f"{link.where} ended a connection of {link.who}"
+            + (f" that had been idle for {duration(pause)}" if idle else "")
+            + f" and left {several(len(lost), 'request')} ({names}) without an answer, "
+            + f"{duration(ended - asked)} after {'they were' if len(lost) > 1 else 'it was'} sent ({times(finding.count)})"
+        )
+
+    def _idle(self, link: Link, idle: int) -> None:
+        finding = self.report(("idle", link.identity), None, partial(self._say, link, None, True, idle), link.closed_ns)
+        finding.severity = Severity.INFO
+        finding.seen = (
+            f"{link.where} closed idle connections of {link.who} {times(finding.count)}, after {duration(idle)} without a "
+            "request; nothing was lost"
+        )
+
+    def _say(self, link: Link, exchange: Exchange | None, idle: bool, pause: int) -> Finding:
+        if idle:
+            why = (
+                "brokers close connections that are idle for connections.max.idle.ms (10 min), load balancers and "
+                "firewalls often sooner (4 or 5 min). A request that is sent just then is lost: the client must send it "
+                "again, and does not know whether it was done."
+            )
+            remedy = (
+                f"let the client close first: connections.max.idle.ms under {duration(pause)} (Java default 540000; "
+                "kafka-python: connections_max_idle_ms; librdkafka: connections.max.idle.ms, 0 means never); for load "
+                "balancers also socket.keepalive.enable=true (librdkafka)"
+            )
+        else:
+            why = (
+                "brokers end a connection when they stop, and when they cannot take a request: a version or a field that "
+                "they do not know, a frame over socket.request.max.bytes, a login that failed."
+            )
+            remedy = (
+                "look at the broker's log at that time: 'Closing socket', InvalidRequestException, a shutdown; if it was "
+                "restarted, clients connect anew and send again"
+            )
+        return self.finding(
+            "",
+            why,
+            remedy,
+            **link.facts,
+            api=exchange.api if exchange else None,
+            api_version=exchange.api_version if exchange else None,
+            idle=idle,
+        )
+
+
+DETECTORS: tuple[type[Detector], ...] = (
+    ConnectionChurn,
+    UnusedConnections,
+    ManyConnections,
+    ClosedByBroker,
+    Undecodable,
+)

@@ -1,0 +1,194 @@
+"""How a connection ended that never came to work: what was said on it, and what that means.
+
+Several detectors ask this; one answer each keeps one fault from being several findings.
+"""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+
+from ....connection.connection import Opaque, expects_no_response
+from ....connection.exchange import Exchange, State
+from ....schema import facts
+from ....wire.frame import Direction
+from ...engine.detector import Detector, Model, Wanted, overrides
+from ...engine.scene import Link, Scene
+from .first_bytes import KEPT, TLS, announced, protocol
+
+_API_VERSIONS = facts.api_key("ApiVersions")
+_PRODUCE = facts.api_key("Produce")
+_SASL = frozenset({facts.api_key("SaslHandshake"), facts.api_key("SaslAuthenticate")})
+
+AT_ONCE_NS = 2_000_000_000
+"""From the last request to the end. Brokers close within milliseconds, after a failed authentication within
+connection.failed.authentication.delay.ms (100 ms); clients that wait in vain give up after 10 s and more."""
+MOST_REQUEST = 100 << 20
+"""Bytes: brokers' socket.request.max.bytes unless set."""
+MOST_PAIRS = 4096
+"""(client host, broker) pairs that are remembered."""
+
+
+class Ending(Enum):
+    """What the bytes and the end of a connection say together."""
+
+    FINE = auto()
+    """It worked, or nothing can be told."""
+    FOREIGN = auto()
+    """Another protocol than Kafka's, from either side."""
+    TLS_SESSION = auto()
+    """TLS from both sides."""
+    TLS_REFUSED = auto()
+    """A TLS hello that got no TLS for an answer."""
+    TLS_PORT = auto()
+    """Requests in clear, answered by TLS."""
+    SIZE = auto()
+    """A frame announced with a size that no broker takes."""
+    EMPTY = auto()
+    """The broker ended it before anything was said."""
+    UNANSWERED = auto()
+    """The very first request got the connection closed instead of an answer."""
+    BEFORE_SASL = auto()
+    """ApiVersions was answered; the first request after it got the connection closed, and nobody authenticated."""
+
+
+class Talk:
+    """What was said on one connection, as far as it matters here.
+
+    `heads`: the first bytes of each direction that are no frames. `closed_on`: the request that was unanswered at
+    the end. `token`: raw SASL tokens (SaslHandshake v0, GSSAPI of 0.9) were seen.
+    """
+
+    __slots__ = ("answered", "broken", "closed_on", "heads", "sasl", "token", "well")
+
+    def __init__(self) -> None:
+        self.answered = 0
+        self.broken = self.sasl = self.token = self.well = False
+        self.heads = [b"", b""]
+        self.closed_on: Exchange | None = None
+
+    def of(self, link: Link) -> Ending:
+        """What it means, once the connection has ended (or as far as can be told before)."""
+        if self.well or self.broken or link.lost:
+            return Ending.FINE
+        asked, told = self.heads
+        if asked and not link.requests:
+            return self._not_asked(asked, told)
+        if told and not self.answered:
+            name = protocol(told, Direction.RESPONSE)
+            return Ending.TLS_PORT if name == TLS else Ending.FOREIGN if name else Ending.FINE
+        if link.closed_ns is None or not link.how or not link.established or link.by == "client":
+            return Ending.FINE
+        if not link.requests:
+            return Ending.EMPTY if link.by == "broker" and not self.token else Ending.FINE
+        last = self.closed_on
+        if last is None or link.closed_ns - (last.request_time_ns or 0) > AT_ONCE_NS:
+            return Ending.FINE
+        if last.request_size and last.request_size > MOST_REQUEST:
+            return Ending.SIZE
+        if not self.answered:
+            return Ending.UNANSWERED
+        offered = link.about.range(last.api_key)
+        known = offered is not None and offered[0] <= last.api_version <= offered[1]
+        return Ending.BEFORE_SASL if known and not self.sasl and last.api_key not in _SASL else Ending.FINE
+
+    @staticmethod
+    def _not_asked(asked: bytes, told: bytes) -> Ending:
+        name = protocol(asked, Direction.REQUEST)
+        if name == TLS:
+            return Ending.TLS_SESSION if protocol(told, Direction.RESPONSE) == TLS else Ending.TLS_REFUSED
+        if name:
+            return Ending.FOREIGN
+        return Ending.SIZE if not 0 <= announced(asked) <= MOST_REQUEST else Ending.FINE
+
+
+class Endings(Model):
+    """Follows connections until they work. `talks`: of those that do not yet, by number. `heard`: the one that has just got bytes
+    that are no frames. `ended`: the one that has just ended. `works_since`: the last answer that was the first real one on its connection."""
+
+    id = "endings"
+    wanted = Wanted.NEW
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self.talks: dict[int, Talk] = {}
+        self.heard: Talk | None = None
+        self.ended: Talk | None = None
+        self.works_since: Exchange | None = None
+        self._worked: dict[tuple[str, str], None] = {}
+
+    def opened(self, link: Link) -> None:
+        if link.established:
+            self.talks[link.number] = Talk()
+
+    def done(self, link: Link, exchange: Exchange) -> None:
+        talk = self.talks.get(link.number)
+        if talk is None or talk.well:
+            return
+        if exchange.state is State.PAIRED:
+            talk.answered += 1
+            talk.sasl = talk.sasl or exchange.api_key in _SASL
+            if exchange.api_key != _API_VERSIONS and exchange.api_key not in _SASL:
+                self._works(link, talk)
+                self.works_since = exchange
+        elif exchange.state is State.ORPHAN or (exchange.api_key == _PRODUCE and expects_no_response(exchange)):
+            talk.well = True
+        elif talk.closed_on is None:
+            talk.closed_on = exchange
+
+    def stray(self, link: Link, opaque: Opaque) -> None:
+        self.heard = None
+        talk = self.talks.get(link.number)
+        if talk is None or talk.well:
+            return
+        if opaque.framed:
+            talk.token = True
+        elif opaque.reason.startswith("not ") or "ended inside" in opaque.reason:
+            if not talk.heads[opaque.direction]:
+                talk.heads[opaque.direction] = opaque.data[: 8 * KEPT]
+                self.heard = talk
+        else:
+            talk.broken = True  # bytes are missing: whatever comes may be the middle of something
+
+    def closed(self, link: Link) -> None:
+        talk = self.talks.pop(link.number, None)
+        self.ended = None if talk is None or talk.well else talk
+
+    def _works(self, link: Link, talk: Talk) -> None:
+        talk.well, talk.heads = True, [b"", b""]
+        self._worked[link.client_host, link.broker] = None
+        if len(self._worked) > MOST_PAIRS:
+            del self._worked[next(iter(self._worked))]
+
+    def worked(self, link: Link) -> bool:
+        """Whether that client host ever got a real answer of that broker: then what failed is no wrong listener."""
+        return (link.client_host, link.broker) in self._worked
+
+
+_OF_TALKS = {"stray": "heard", "closed": "ended"}
+"""What `WatchesEndings` is told of a connection."""
+
+
+class WatchesEndings(Detector):
+    """A detector of connections that never worked: override `heard` and `ended`."""
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self.endings = scene.model(Endings)
+
+    def hears(self, name: str) -> bool:
+        own = _OF_TALKS.get(name)
+        return super().hears(name) if own is None else overrides(self, WatchesEndings, name, own)
+
+    def stray(self, link: Link, opaque: Opaque) -> None:
+        if self.endings.heard is not None:
+            self.heard(link, self.endings.heard)
+
+    def closed(self, link: Link) -> None:
+        if self.endings.ended is not None:
+            self.ended(link, self.endings.ended, self.endings.ended.of(link))
+
+    def heard(self, link: Link, talk: Talk) -> None:
+        """Bytes that are no frames came in; the connection goes on."""
+
+    def ended(self, link: Link, talk: Talk, how: Ending) -> None:
+        """A connection ended that never worked."""

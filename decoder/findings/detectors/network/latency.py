@@ -1,0 +1,297 @@
+"""Answers that come late, or behind others."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import partial
+
+from ....connection.exchange import Exchange, State
+from ....schema import facts
+from ...engine.detector import Detector, Wanted
+from ...engine.finding import Finding, Severity
+from ...engine.scene import Link, Scene
+from ...engine.tallies import Bounded, Spread
+from ...engine.wording import SECOND, duration, number, some, times
+from ...models.waits import FETCH, JOIN_GROUP, SYNC_GROUP, Waits
+from ..cluster import throttling
+from .unanswered import UnansweredRequest
+
+
+@dataclass(slots=True)
+class _Waited:
+    """How long requests of one client stood behind another, by API."""
+
+    total_ns: int = 0
+    worst_ns: int = 0
+    urgent: int = 0
+    apis: dict[str, int] = field(default_factory=dict)
+
+
+class HeadOfLine(Detector):
+    """A request that waited until the long poll in front of it was over."""
+
+    id = "head-of-line-blocking"
+    severity = Severity.INFO
+    title = "requests that wait behind a long poll on the same connection"
+
+    WAITED_NS = SECOND // 10
+    COUNT = 5
+    """So often; once happens to healthy clients too (librdkafka asks Metadata and ListOffsets on the connection that
+    fetches)."""
+    LONG_NS = 5 * SECOND
+    WORSE_NS = 10 * SECOND
+    """Heartbeats that wait so long bring a session timeout (session.timeout.ms, once 10 s by default) near."""
+
+    URGENT = frozenset(
+        facts.api_key(name)
+        for name in (
+            "Produce",
+            "Heartbeat",
+            "OffsetCommit",
+            "TxnOffsetCommit",
+            "AddPartitionsToTxn",
+            "AddOffsetsToTxn",
+            "EndTxn",
+            "ConsumerGroupHeartbeat",
+            "InitProducerId",
+        )
+    )
+    """What applications, sessions and transactions wait for."""
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self.waits = scene.model(Waits)
+        self._waited: dict[object, _Waited] = {}
+
+    def done(self, link: Link, exchange: Exchange) -> None:
+        taken = self.waits.taken
+        if taken is None or taken.behind < self.WAITED_NS:
+            return
+        key = link.identity, taken.blocker
+        finding = self.report(key, exchange, partial(self._say, link, exchange, taken.blocker))
+        waited = self._waited.setdefault(key, _Waited())
+        waited.total_ns += taken.behind
+        waited.worst_ns = max(waited.worst_ns, taken.behind)
+        waited.apis[exchange.api] = waited.apis.get(exchange.api, 0) + 1
+        waited.urgent += exchange.api_key in self.URGENT
+        if waited.urgent >= self.COUNT:
+            finding.severity = Severity.LOW
+        if waited.worst_ns >= self.LONG_NS:
+            finding.severity = Severity.MEDIUM if waited.worst_ns >= self.WORSE_NS else Severity.LOW
+        finding.about |= {
+            "api": max(waited.apis, key=lambda api: waited.apis[api]),
+            "waited_ms": waited.total_ns // 1_000_000,
+            "worst_ms": waited.worst_ns // 1_000_000,
+        }
+        finding.seen = (
+            f"{some(waited.apis)} of {link.who} waited behind a {facts.api_name(taken.blocker)} on the same connection to "
+            f"{link.where} {times(finding.count)}: {duration(waited.total_ns)} in all, {duration(waited.worst_ns)} at worst"
+        )
+
+    def _say(self, link: Link, exchange: Exchange, blocker: int) -> Finding:
+        return self.finding(
+            "",
+            "a broker answers the requests of a connection one after the other, and keeps a Fetch up to fetch.max.wait.ms "
+            "and a JoinGroup until all members have joined. Whatever the client sends meanwhile waits with it.",
+            "use a connection of its own for what must be quick (Java, librdkafka and aiokafka have one for the group "
+            "coordinator); lower fetch.max.wait.ms (librdkafka: fetch.wait.max.ms); do not share one client between "
+            "fetching and producing",
+            **link.facts,
+            api=exchange.api,
+            api_version=exchange.api_version,
+            behind=facts.api_name(blocker),
+        )
+
+
+@dataclass(slots=True)
+class _Late:
+    """The late answers of one API and broker."""
+
+    link: Link
+    api_key: int
+    count: int = 0
+    worst_ns: int = 0
+    seconds: set[int] = field(default_factory=set)
+
+
+class SlowAnswers(Detector):
+    """Answers of one broker that took much longer than the same API's usual ones, or are slow as a rule."""
+
+    id = "slow-answers"
+    severity = Severity.LOW
+    title = "answers that take far longer than the same API's usual ones, or are slow as a rule"
+
+    SAMPLES = 50
+    """Answers that make a baseline: a JVM's first ones are slow, and soon outnumbered."""
+    FLOOR_NS = SECOND // 4
+    """A garbage collection, a slow disk flush or a busy machine make 100 ms now and then."""
+    FACTOR = 10
+    SECONDS = 5
+    """Outliers in that many different seconds; one pause delays many requests, and is one."""
+    USUAL_NS = 3 * SECOND // 10
+    """A median over this is slow, even between continents."""
+    WORSE_NS = SECOND
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self.waits = scene.model(Waits)
+        self._late: Bounded[tuple[str, int], _Late] = Bounded(4096)
+        self._who: Bounded[tuple[str, int], tuple[Link, Exchange]] = Bounded(4096)
+
+    def done(self, link: Link, exchange: Exchange) -> None:
+        if exchange.api_key in (JOIN_GROUP, SYNC_GROUP):
+            return  # they wait for other members
+        taken = self.waits.taken
+        if taken is None or taken.throttle_ms:
+            return
+        if taken.held >= self.FLOOR_NS:
+            self._slow(link, exchange, taken.held, self.waits.spreads[link.broker, exchange.api_key])
+
+    def _slow(self, link: Link, exchange: Exchange, held: int, spread: Spread) -> None:
+        key = link.broker, exchange.api_key
+        self._who[key] = link, exchange
+        if spread.count < self.SAMPLES or held < self.FACTOR * spread.quantile(0.5):
+            return
+        late = self._late.get(key)
+        if late is None:
+            late = self._late[key] = _Late(link, exchange.api_key)
+        late.count += 1
+        late.worst_ns = max(late.worst_ns, held)
+        if len(late.seconds) < 100:
+            late.seconds.add((exchange.response_time_ns or 0) // SECOND)
+        if len(late.seconds) >= self.SECONDS:
+            self.report(link.broker, exchange, partial(self._say, link, exchange))
+
+    def finish(self, now_ns: int) -> None:
+        as_a_rule: dict[str, list[tuple[float, int]]] = {}
+        for (broker, api_key), spread in self.waits.spreads.items():
+            usual = spread.quantile(0.5)
+            if spread.count >= self.SAMPLES and usual >= self.USUAL_NS and (broker, api_key) in self._who:
+                as_a_rule.setdefault(broker, []).append((usual, api_key))
+        for broker, apis in as_a_rule.items():
+            link, exchange = self._who[broker, max(apis)[1]]
+            if broker not in self._found:
+                self.report(broker, exchange, partial(self._say, link, exchange))
+            self._slow_as_a_rule(self._found[broker], link, exchange, [facts.api_name(key) for _, key in apis])
+        late: dict[str, list[_Late]] = {}
+        for (broker, _), case in self._late.items():
+            if broker in self._found and broker not in as_a_rule:
+                late.setdefault(broker, []).append(case)
+        for broker, cases in late.items():
+            self._slow_at_times(self._found[broker], cases)
+
+    def _slow_as_a_rule(self, finding: Finding, link: Link, exchange: Exchange, apis: list[str]) -> None:
+        spread = self.waits.spreads[link.broker, exchange.api_key]
+        usual = spread.quantile(0.5)
+        finding.count = spread.count
+        finding.severity = Severity.MEDIUM if usual >= self.WORSE_NS else Severity.LOW
+        finding.about |= {"median_ms": round(usual / 1e6, 1), "usual": True, "api": exchange.api}
+        others = [api for api in apis if api != exchange.api]
+        finding.seen = (
+            f"{link.where} takes {duration(usual)} for {exchange.api} as a rule (median of {spread.count:,} answers, "
+            f"nine of ten within {duration(spread.quantile(0.9))})" + (f"; {some(others)} too" if others else "")
+        )
+
+    def _slow_at_times(self, finding: Finding, cases: list[_Late]) -> None:
+        worst = max(cases, key=lambda case: (len(case.seconds) >= self.SECONDS, case.worst_ns))
+        spread = self.waits.spreads[worst.link.broker, worst.api_key]
+        usual = spread.quantile(0.5)
+        heavy = worst.count * 20 >= spread.count and worst.worst_ns >= self.WORSE_NS
+        finding.count = sum(case.count for case in cases)
+        finding.severity = Severity.MEDIUM if heavy else Severity.LOW
+        api = facts.api_name(worst.api_key)
+        finding.about |= {"median_ms": round(usual / 1e6, 1), "worst_ms": worst.worst_ns // 1_000_000, "api": api}
+        others = [facts.api_name(case.api_key) for case in cases if case is not worst]
+        finding.seen = (
+            f"{worst.link.where} took up to {duration(worst.worst_ns)} for {api}: {worst.count} of {spread.count:,} answers "
+            f"were over {self.FACTOR} times the usual {number(usual / 1e6)} ms, in {len(worst.seconds)} different seconds"
+            + (f"; late answers of {some(others)} too" if others else "")
+        )
+
+    def _say(self, link: Link, exchange: Exchange) -> Finding:
+        return self.finding(
+            "",
+            "time that the request itself does not allow for (fetch.max.wait.ms is left out, and waiting behind other "
+            "requests). It adds to every poll or send, and pauses over request.timeout.ms or session.timeout.ms end in "
+            "retries and rebalances.",
+            "compare with the broker's own kafka.network RequestMetrics (RequestQueueTimeMs, LocalTimeMs, RemoteTimeMs): "
+            "LocalTimeMs points to disks, RemoteTimeMs of Produce to followers (acks=all), RequestQueueTimeMs to too few "
+            "num.io.threads; if they are small the network or the client's host is slow; look at GC pauses",
+            **link.facts,
+            api=exchange.api,
+            api_version=exchange.api_version,
+        )
+
+
+class SlowBroker(Detector):
+    """One broker is much slower than the others of its cluster, at the same API."""
+
+    id = "slow-broker"
+    severity = Severity.LOW
+    title = "a broker that is much slower than the others of its cluster"
+    wanted = Wanted.NEW
+
+    SAMPLES = 50
+    FACTOR = 5
+    OVER_NS = SECOND // 50
+    """20 ms: below that, a difference is not felt, and may be the network's."""
+    WORSE_NS = SECOND // 5
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self.waits = scene.model(Waits)
+        self._links: Bounded[str, tuple[Link, Exchange]] = Bounded(1024)
+
+    def done(self, link: Link, exchange: Exchange) -> None:
+        if exchange.state is not State.PAIRED:
+            return
+        if link.broker not in self._links:
+            self._links[link.broker] = link, exchange
+
+    def finish(self, now_ns: int) -> None:
+        by_api: dict[tuple[int, int], dict[str, float]] = {}
+        for (broker, api_key), spread in self.waits.spreads.items():
+            # A Fetch's time over its wait says little: it is mostly nothing.
+            if spread.count >= self.SAMPLES and api_key != FETCH and broker in self._links:
+                cluster = id(self.scene.cluster_of(broker))
+                by_api.setdefault((cluster, api_key), {})[broker] = spread.quantile(0.5)
+        for (_, api_key), medians in by_api.items():
+            for broker, usual in medians.items():
+                others = sorted(m for b, m in medians.items() if b != broker)
+                if not others:
+                    continue
+                other = others[len(others) // 2]
+                if usual >= self.FACTOR * other and usual - other >= self.OVER_NS:
+                    self._tell(broker, api_key, usual, other, len(others))
+
+    def _tell(self, broker: str, api_key: int, usual: float, other: float, count: int) -> None:
+        link, exchange = self._links[broker]
+        if broker not in self._found:
+            self.report(broker, exchange, partial(self._say, link, api_key))
+        finding = self._found[broker]
+        finding.severity = Severity.MEDIUM if usual >= self.WORSE_NS else Severity.LOW
+        finding.about |= {"median_ms": round(usual / 1e6, 1), "others_ms": round(other / 1e6, 1)}
+        finding.seen = (
+            f"{link.where} takes {duration(usual)} for {facts.api_name(api_key)} where the other {count} broker"
+            f"{'s' if count > 1 else ''} of the cluster take{'' if count > 1 else 's'} {duration(other)} (medians)"
+        )
+
+    def _say(self, link: Link, api_key: int) -> Finding:
+        return self.finding(
+            "",
+            "partitions are spread over brokers, and clients wait for the slowest: batches, polls and acks=all writes of "
+            "other leaders take as long as this broker does.",
+            "look at this broker's disk, load, GC and network; whether it leads more partitions than the others "
+            "(kafka-leader-election.sh --election-type preferred); whether it stands farther away from these clients",
+            broker=link.broker,
+            api=facts.api_name(api_key),
+        )
+
+
+DETECTORS: tuple[type[Detector], ...] = (
+    UnansweredRequest,
+    HeadOfLine,
+    SlowAnswers,
+    SlowBroker,
+    *throttling.DETECTORS,
+)

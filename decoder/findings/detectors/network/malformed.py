@@ -1,0 +1,116 @@
+"""Messages that break the protocol: surplus bytes, forbidden nulls, ApiVersions fallbacks in no known form."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from ....codec.codec import UNSUPPORTED_VERSION
+from ....codec.plan import API_VERSIONS
+from ....connection.exchange import Exchange
+from ...engine.detector import Detector, Wanted
+from ...engine.finding import Severity
+from ...engine.scene import Link
+
+
+class MalformedApiVersionsFallback(Detector):
+    """A broker that does not know the asked ApiVersions version must answer in version 0 (KIP-511)."""
+
+    id = "malformed-api-versions-fallback"
+    severity = Severity.HIGH
+    title = "a broker refuses an ApiVersions version in a body that clients cannot read (KIP-511)"
+    apis = frozenset({API_VERSIONS})
+
+    def done(self, link: Link, exchange: Exchange) -> None:
+        if exchange.api_version == 0 or exchange.response is None:
+            return
+        message = exchange.response_view
+        refused = exchange.response[4:6] == UNSUPPORTED_VERSION.to_bytes(2, "big")
+        if not refused or (message and message.api_version == 0 and not message.trailing):
+            return
+        self.report(
+            exchange.api_version,
+            exchange,
+            lambda: self.finding(
+                f"broker {exchange.broker} refuses ApiVersions v{exchange.api_version} with UNSUPPORTED_VERSION in a body "
+                f"that is neither version 0 nor version {exchange.api_version}",
+                "KIP-511 has the broker answer in version 0, so that a newer client can read which versions it may use. "
+                "Clients that decode strictly cannot connect (kafka-python 3 does not get past its bootstrap); "
+                "librdkafka falls back to version 0 by itself.",
+                "use a broker that answers in version 0, or set the client's API version by hand "
+                "(kafka-python: api_version=(2, 3))",
+                api=exchange.api,
+                api_version=exchange.api_version,
+                **link.facts,
+            ),
+        )
+
+
+class SurplusBytes(Detector):
+    """A message is complete and its frame has bytes left over."""
+
+    id = "surplus-bytes"
+    severity = Severity.LOW
+    title = "bytes are left over behind the end of a message"
+    wanted = Wanted.FAILED
+
+    def done(self, link: Link, exchange: Exchange) -> None:
+        for side, surplus, sender in zip(
+            ("request", "response"), exchange.surplus, (exchange.client, exchange.broker), strict=True
+        ):
+            if not surplus or (exchange.api_key == API_VERSIONS and exchange.error == UNSUPPORTED_VERSION):
+                continue
+            name = f"{exchange.api} v{exchange.api_version} {side}"
+            # librdkafka 2.16 does this with Metadata v13: brokers take it, nothing fails.
+            harmless = side == "request" and exchange.response is not None and not exchange.error
+            self.report(
+                (side, exchange.api_key, exchange.api_version),
+                exchange,
+                partial(
+                    self.finding,
+                    f"{surplus} bytes behind the end of a {name} from {sender}",
+                    f"the layout of {name} ends before the frame does: the sender writes another version than it says, "
+                    "or has a fault. Java clients ignore the rest, strict ones fail.",
+                    "look at the frame's last bytes, and try another version of the sender",
+                    Severity.INFO if harmless else Severity.LOW,
+                    api=exchange.api,
+                    api_version=exchange.api_version,
+                    side=side,
+                    **link.facts,
+                ),
+            )
+
+
+class ForbiddenNull(Detector):
+    """A field is null at a version that does not allow it."""
+
+    id = "forbidden-null"
+    severity = Severity.LOW
+    title = "a field is null at a version that does not allow it"
+
+    def done(self, link: Link, exchange: Exchange) -> None:
+        for message, sender in (
+            (exchange.request_view, exchange.client),
+            (exchange.response_view, exchange.broker),
+        ):
+            path = next(message.forbidden_nulls(), None) if message else None
+            if message is None or path is None:
+                continue
+            name = f"{exchange.api} v{message.api_version} {message.plan.kind}"
+            self.report(
+                (message.plan.kind, exchange.api_key, message.api_version),
+                exchange,
+                partial(
+                    self.finding,
+                    f"{path} is null in a {name} from {sender}",
+                    f"this version does not allow null there. Java clients refuse the whole {message.plan.kind} "
+                    "with a schema error; others read it as empty.",
+                    "report it to whoever makes the sender",
+                    api=exchange.api,
+                    api_version=message.api_version,
+                    field=path,
+                    **link.facts,
+                ),
+            )
+
+
+DETECTORS: tuple[type[Detector], ...] = (MalformedApiVersionsFallback, SurplusBytes, ForbiddenNull)

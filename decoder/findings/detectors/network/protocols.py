@@ -1,0 +1,329 @@
+"""Bytes on a Kafka port that a broker cannot read: TLS, HTTP and others; requests in clear to TLS; absurd sizes."""
+
+from __future__ import annotations
+
+from ....connection.connection import Opaque
+from ....connection.exchange import Exchange, State
+from ....wire.frame import Direction
+from ...engine.detector import Detector
+from ...engine.finding import Severity
+from ...engine.scene import Link
+from .endings import MOST_REQUEST, Ending, Talk, WatchesEndings
+from .first_bytes import HTTP, PROXY, TLS, alert, announced, protocol
+
+_ALERTS = {
+    "unknown_ca": ("the sender of the alert does not trust who signed the other's certificate",
+                   "add the CA to the sender's truststore (ssl.truststore.location, librdkafka: ssl.ca.location)"),
+    "certificate_unknown": ("the sender of the alert does not accept the other's certificate",
+                            "check the CA, the dates and the host name (ssl.endpoint.identification.algorithm)"),
+    "bad_certificate": ("the certificate is broken, or none came where one is required",
+                        "check the keystore of the other side; with ssl.client.auth=required clients need one"),
+    "certificate_required": ("the broker wants a client certificate and got none (ssl.client.auth=required)",
+                             "give the client a keystore (librdkafka: ssl.certificate.location, ssl.key.location)"),
+    "certificate_expired": ("a certificate is out of date, or a clock is wrong", "renew it; check both clocks"),
+    "protocol_version": ("no TLS version is common to both", "compare ssl.enabled.protocols with the client's"),
+    "handshake_failure": ("no cipher, or no certificate, is common to both",
+                          "compare ssl.cipher.suites; with ssl.client.auth=required clients need a certificate"),
+}  # fmt: skip
+_TLS_CLIENTS = "Java: security.protocol=SSL (or SASL_SSL); librdkafka: security.protocol=ssl; kafka-python, aiokafka: "
+_TLS_REMEDY = f"{_TLS_CLIENTS}security_protocol='SSL' with an ssl_context"
+
+
+def _of(link: Link) -> str:
+    """Who, where requests have told no client id."""
+    return link.who if link.requests else f"{link.client_host or 'a client'}"
+
+
+class TlsOnPlaintextPort(WatchesEndings):
+    """A TLS hello goes to a listener that speaks Kafka in clear."""
+
+    id = "tls-on-plaintext-port"
+    severity = Severity.HIGH
+    title = "a client begins TLS on a listener without TLS"
+
+    def ended(self, link: Link, talk: Talk, how: Ending) -> None:
+        if how is not Ending.TLS_REFUSED or not link.how:
+            return
+        size = announced(talk.heads[0])
+        found = self.report(
+            (link.client_host, link.broker),
+            None,
+            lambda: self.finding(
+                "",
+                f"a broker reads the hello as a frame of {size} bytes, more than socket.request.max.bytes allows, and "
+                "closes; its log has InvalidReceiveException with a size like that. The client sees a failed "
+                "handshake or a disconnect.",
+                "use the port of the SSL or SASL_SSL listener; or, if this one is meant, turn TLS off in the client "
+                "(security.protocol=PLAINTEXT or SASL_PLAINTEXT). `listeners` and listener.security.protocol.map on "
+                "the broker say which port is which.",
+                **link.facts,
+            ),
+            link.closed_ns,
+        )
+        found.seen = (
+            f"{_of(link)} begins TLS {_times(found.count)} on {link.where}, which does not speak TLS and ends the "
+            "connection"
+        )
+
+
+class PlaintextOnTlsPort(WatchesEndings):
+    """Requests in clear go to a listener that wants TLS, which says so by an alert."""
+
+    id = "plaintext-on-tls-port"
+    severity = Severity.HIGH
+    title = "a client sends requests in clear to a listener that wants TLS"
+
+    def ended(self, link: Link, talk: Talk, how: Ending) -> None:
+        if how is not Ending.TLS_PORT:
+            return
+        first = talk.closed_on
+        asked = f"{first.api} v{first.api_version}" if first else "the first request"
+        said = alert(talk.heads[1])
+        found = self.report(
+            (link.client_host, link.broker),
+            first,
+            lambda: self.finding(
+                "",
+                "a TLS listener takes the request for a broken TLS record and ends the connection, so that clients "
+                "see no more than a disconnect at the very first request, again and again.",
+                f"turn TLS on in the client ({_TLS_REMEDY}), or use the port of the listener without TLS.",
+                api=first.api if first else None,
+                api_version=first.api_version if first else None,
+                **link.facts,
+            ),
+            link.closed_ns,
+        )
+        found.seen = (
+            f"{link.who} sends {asked} in clear, and {link.where} answers with TLS"
+            f"{f' (alert {said.name})' if said else ''}; {_times(found.count)}"
+        )
+
+
+class TlsHandshakeFailed(WatchesEndings):
+    """Both sides speak TLS and one of them refuses the other, said by an alert in clear."""
+
+    id = "tls-handshake-failed"
+    severity = Severity.HIGH
+    title = "a TLS handshake is refused by an alert"
+
+    def stray(self, link: Link, opaque: Opaque) -> None:
+        talk = self.endings.talks.get(link.number)
+        if talk is None or not talk.heads[0] or protocol(talk.heads[0], Direction.REQUEST) != TLS:
+            return
+        said = alert(opaque.data)
+        if said is None or not said.fatal:
+            return
+        sender = "the client" if opaque.direction is Direction.REQUEST else "the broker"
+        why, remedy = _ALERTS.get(said.name, ("the sender of the alert cannot go on", "look into its log"))
+        found = self.report(
+            (link.client_host, link.broker, sender, said.name),
+            None,
+            lambda: self.finding(
+                "", f"{why}. No Kafka request can be sent.", remedy, alert=said.name, sender=sender, **link.facts
+            ),
+            opaque.time_ns,
+        )
+        found.seen = f"TLS between {_of(link)} and {link.where} fails: {sender} sends {said.name} {_times(found.count)}"
+
+
+class TlsTraffic(WatchesEndings):
+    """Connections that are encrypted: nothing of what they say is seen here."""
+
+    id = "tls-traffic"
+    severity = Severity.INFO
+    title = "connections are encrypted, so nothing that is said on them can be looked at"
+
+    def heard(self, link: Link, talk: Talk) -> None:
+        if link.requests or talk.of(link) is not Ending.TLS_SESSION:
+            return
+        self.report(
+            (link.client_host, link.broker),
+            None,
+            lambda: self.finding(
+                f"{_of(link)} speaks TLS with {link.where}",
+                "the requests inside are not decoded, and no finding can come from them.",
+                "record where the traffic is in clear: let the client use a listener without TLS for as long as you "
+                "look, or record at the broker's other listeners",
+                **link.facts,
+            ),
+            link.opened_ns,
+        )
+
+
+class ForeignProtocol(WatchesEndings):
+    """HTTP, SSH, a database's protocol ... on a Kafka port, or a Kafka client at somebody else's port."""
+
+    id = "foreign-protocol"
+    severity = Severity.MEDIUM
+    title = "one side of a connection speaks another protocol than Kafka's"
+
+    def heard(self, link: Link, talk: Talk) -> None:
+        self._look(link, talk, talk.of(link))
+
+    def _look(self, link: Link, talk: Talk, how: Ending) -> None:
+        if how is not Ending.FOREIGN:
+            return
+        asked = "" if link.requests else protocol(talk.heads[0], Direction.REQUEST)
+        if asked:
+            self._client(link, asked, talk.heads[0])
+        else:
+            self._server(link, protocol(talk.heads[1], Direction.RESPONSE) or "")
+
+    def _client(self, link: Link, name: str, data: bytes) -> None:
+        size = announced(data)
+        if name == PROXY:
+            remedy = (
+                "turn the PROXY protocol off in the load balancer (HAProxy: send-proxy, NGINX: proxy_protocol, AWS "
+                "NLB: proxy protocol v2 of the target group): Kafka brokers do not know it"
+            )
+        elif name == HTTP:
+            remedy = (
+                "point health checks and scrapers elsewhere: a TCP check for a broker; the metrics' own port for "
+                "Prometheus; REST clients need a REST proxy in front of Kafka"
+            )
+        else:
+            remedy = "correct the port in that client's configuration, or shield the broker's port from it"
+        found = self.report(
+            (link.client_host, link.broker, name),
+            None,
+            lambda: self.finding(
+                "",
+                f"read as Kafka's framing its first bytes are a frame of {size} bytes; brokers log "
+                "InvalidReceiveException or wait for the rest, and close the connection.",
+                remedy,
+                # Behind such a load balancer nobody gets through; a stray scraper hurts nobody but itself.
+                Severity.HIGH if name == PROXY else None,
+                protocol=name,
+                **link.facts,
+            ),
+            link.last_ns,
+        )
+        found.seen = f"{link.client_host or 'a client'} speaks {name} to {link.where} {_times(found.count)}"
+
+    def _server(self, link: Link, name: str) -> None:
+        found = self.report(
+            (link.client_host, link.broker, name, "server"),
+            None,
+            lambda: self.finding(
+                "",
+                "that port belongs to another service. A Kafka client reads the answer as a frame of an absurd size; "
+                "some run out of memory over it (Java) or wait until their timeout.",
+                "correct bootstrap.servers, or advertised.listeners if a broker named this address",
+                Severity.HIGH,
+                protocol=name,
+                **link.facts,
+            ),
+            link.last_ns,
+        )
+        found.seen = f"{link.broker} answers {_of(link)} in {name}, not Kafka, {_times(found.count)}"
+
+
+class FrameSize(WatchesEndings):
+    """Frames above what the other side takes by default, and sizes that are none."""
+
+    id = "frame-size"
+    severity = Severity.MEDIUM
+    title = "a frame is larger than the other side takes, or its size is absurd"
+    MOST_RESPONSE = 100_000_000
+    """Bytes: librdkafka's receive.message.max.bytes unless set."""
+
+    def stray(self, link: Link, opaque: Opaque) -> None:
+        talk = self.endings.talks.get(link.number)
+        if opaque.framed or talk is None or talk.broken:
+            return
+        size = announced(opaque.data)
+        side = opaque.direction
+        if "not a frame" in opaque.reason or ("ended inside" in opaque.reason and size > MOST_REQUEST):
+            if protocol(opaque.data, side) and not (link.requests if side is Direction.REQUEST else talk.answered):
+                return  # it has a name
+            if side is Direction.REQUEST and 0 <= size <= 1 << 29:
+                self._request(link, size, None, opaque.time_ns)
+            elif "not a frame" in opaque.reason:
+                self._absurd(link, size, side, opaque.time_ns)
+
+    def done(self, link: Link, exchange: Exchange) -> None:
+        if exchange.request is not None and len(exchange.request) > MOST_REQUEST:
+            self._request(link, len(exchange.request), exchange, None)
+        if exchange.response is not None and len(exchange.response) > self.MOST_RESPONSE:
+            self._response(link, exchange)
+
+    def _request(self, link: Link, size: int, exchange: Exchange | None, time_ns: int | None) -> None:
+        taken = exchange is not None and exchange.state is State.PAIRED
+        found = self.report(
+            ("request", link.identity, link.broker),
+            exchange,
+            lambda: self.finding(
+                "",
+                "brokers close a connection that announces more than socket.request.max.bytes (100 MiB unless set), "
+                "without an answer. The client sees a disconnect, retries, and meets it again.",
+                "send less at a time (Java: max.request.size, batch.size; librdkafka: message.max.bytes, "
+                "batch.size; admin clients: fewer topics or configs in a call), or raise socket.request.max.bytes",
+                Severity.LOW if taken else Severity.HIGH,
+                api=exchange.api if exchange else None,
+                size=size,
+                limit=MOST_REQUEST,
+                **link.facts,
+            ),
+            time_ns,
+        )
+        found.about["size"] = max(size, found.about["size"])
+        found.seen = f"{link.who} sends a request of {found.about['size']} bytes to {link.where}, {_times(found.count)}"
+
+    def _response(self, link: Link, exchange: Exchange) -> None:
+        size = len(exchange.response or b"")
+        strict = "librdkafka" in link.software
+        found = self.report(
+            ("response", link.identity, exchange.api_key),
+            exchange,
+            lambda: self.finding(
+                "",
+                "librdkafka refuses more than receive.message.max.bytes (100000000 unless set) and disconnects; it "
+                "fetches the same again. Java and Python clients take it, and hold it in memory whole.",
+                "Java: lower fetch.max.bytes or max.partition.fetch.bytes; librdkafka: lower fetch.max.bytes, or keep "
+                "receive.message.max.bytes 512 bytes above it; kafka-python: fetch_max_bytes",
+                Severity.HIGH if strict else Severity.LOW,
+                api=exchange.api,
+                api_version=exchange.api_version,
+                size=size,
+                limit=self.MOST_RESPONSE,
+                **link.facts,
+            ),
+        )
+        found.about["size"] = max(size, found.about["size"])
+        found.seen = (
+            f"{link.where} answers {link.who} with {exchange.api} responses of up to {found.about['size']} bytes, "
+            f"{_times(found.count)}"
+        )
+
+    def _absurd(self, link: Link, size: int, side: Direction, time_ns: int) -> None:
+        sender, other = (link.where, _of(link)) if side else (_of(link), link.where)
+        found = self.report(
+            ("absurd", link.client_host, link.broker, side),
+            None,
+            lambda: self.finding(
+                "",
+                "no Kafka frame has such a size. Either another protocol is spoken there, or the sender lost its "
+                "place in the stream (two threads writing to one connection, a proxy that cuts or joins frames).",
+                "look at the bytes before it on that connection; take anything between client and broker out and "
+                "try again",
+                size=size,
+                side="response" if side else "request",
+                **link.facts,
+            ),
+            time_ns,
+        )
+        found.seen = f"{sender} sends {other} a frame of {size} bytes, {_times(found.count)}"
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"
+
+
+DETECTORS: tuple[type[Detector], ...] = (
+    TlsOnPlaintextPort,
+    PlaintextOnTlsPort,
+    TlsHandshakeFailed,
+    TlsTraffic,
+    ForeignProtocol,
+    FrameSize,
+)

@@ -1,0 +1,193 @@
+"""Connections that brokers refuse, do not answer, or end at once, again and again."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ....connection.exchange import Exchange
+from ...engine.detector import Detector, Wanted
+from ...engine.finding import Severity
+from ...engine.host import is_loopback, split
+from ...engine.scene import Link, Scene
+from .endings import Ending, Talk, WatchesEndings
+
+MOST_PAIRS = 4096
+
+
+class _Row(NamedTuple):
+    """Failures in a row."""
+
+    times: int
+    first_ns: int
+    how: str
+
+
+class ConnectionRefused(Detector):
+    """A client tries an address again and again in vain.
+
+    A broker that restarts refuses for its seconds: that is medium, and worth knowing. What lasts longer than a
+    restart is high.
+    """
+
+    id = "connection-refused"
+    severity = Severity.MEDIUM
+    title = "connections to a broker are refused or get no answer, again and again"
+    IN_A_ROW, OVER_NS = 5, 3_000_000_000
+    """Attempts, and over how long. Clients wait 50 to 100 ms before the second attempt, and then longer."""
+    LASTING_NS = 60_000_000_000
+    """Longer than a broker takes to restart."""
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self._rows: dict[tuple[str, str], _Row] = {}
+        self._reached: dict[tuple[str, str], None] = {}
+
+    def opened(self, link: Link) -> None:
+        if link.established:
+            self._rows.pop((link.client_host, link.broker), None)
+            self._reached[_place(link)] = None
+            if len(self._reached) > MOST_PAIRS:
+                del self._reached[next(iter(self._reached))]
+
+    def closed(self, link: Link) -> None:
+        if link.established or link.how not in ("refused", "unreached"):
+            return
+        if is_loopback(split(link.broker)[0]) and _place(link) in self._reached:
+            return  # localhost is ::1 and 127.0.0.1: clients try both, and a broker mostly listens at one
+        key = link.client_host, link.broker
+        now = link.closed_ns or 0
+        row = self._rows.get(key) or _Row(0, link.opened_ns, "")
+        row = self._rows[key] = _Row(row.times + 1, row.first_ns, link.how)
+        if len(self._rows) > MOST_PAIRS:
+            del self._rows[next(iter(self._rows))]
+        if row.times < self.IN_A_ROW or now - row.first_ns < self.OVER_NS:
+            return
+        lasting = now - row.first_ns >= self.LASTING_NS
+        found = self.report(
+            key,
+            None,
+            lambda: self.finding(
+                "",
+                "nobody listens at that port: the broker is down, or listens on another address or port."
+                if link.how == "refused"
+                else "the packets get no answer: a firewall or security group drops them, or the address belongs to "
+                "nobody. Every attempt costs the client its connection timeout (Java: "
+                "socket.connection.setup.timeout.ms, 10 s; librdkafka: the same name, 30 s).",
+                "start the broker, or compare the address with its `listeners` and advertised.listeners; in "
+                "between: firewall rules, port forwards, container networks. More than one address in "
+                "bootstrap.servers lets clients start without this broker.",
+                how=link.how,
+                **link.facts,
+            ),
+            now,
+        )
+        found.count = max(found.count, row.times)
+        found.severity = Severity.HIGH if lasting else found.severity
+        word = "refused" if link.how == "refused" else "not answered"
+        found.seen = (
+            f"{link.client_host or 'a client'} connects to {link.where} {row.times} times in "
+            f"{(now - row.first_ns) / 1e9:.0f} s and is {word}"
+        )
+
+
+def _place(link: Link) -> tuple[str, str]:
+    """Who and where; every loopback address counts as one."""
+    host, port = split(link.broker)
+    loop = is_loopback(host)
+    return ("" if loop else link.client_host), f"loopback:{port}" if loop else link.broker
+
+
+class ClosedAtOnce(WatchesEndings):
+    """A broker takes connections and ends them before a word is said, or resets them after the first request.
+
+    A close after the first request without a reset is told by the detectors of TLS and SASL, which know more.
+    """
+
+    id = "connection-closed-at-once"
+    severity = Severity.HIGH
+    title = "a broker takes connections and ends them at once, again and again"
+    wanted = Wanted.NEW
+    IN_A_ROW = 5
+    """Connections. A broker that stops ends each of its connections once."""
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self._rows: dict[tuple[str, str], _Row] = {}
+
+    def done(self, link: Link, exchange: Exchange) -> None:
+        if self.endings.works_since is exchange:
+            self._rows.pop((link.client_host, link.broker), None)
+
+    def ended(self, link: Link, talk: Talk, how: Ending) -> None:
+        reset = how is Ending.UNANSWERED and link.how == "rst" and link.by == "broker" and self.endings.worked(link)
+        if how is not Ending.EMPTY and not reset:
+            return
+        key = link.client_host, link.broker
+        row = self._rows.get(key) or _Row(0, link.opened_ns, "")
+        row = self._rows[key] = _Row(row.times + 1, row.first_ns, link.how)
+        if len(self._rows) > MOST_PAIRS:
+            del self._rows[next(iter(self._rows))]
+        if row.times < self.IN_A_ROW:
+            return
+        now = link.closed_ns or 0
+        found = self.report(
+            key,
+            talk.closed_on,
+            lambda: self.finding(
+                "",
+                "a broker that has reached max.connections, max.connections.per.ip or "
+                "max.connection.creation.rate (KIP-402, KIP-612) closes what comes; so does a load balancer or a "
+                "port forward that has no live broker behind it.",
+                "count the connections to that broker (kafka.server:type=socket-server-metrics, connection-count) "
+                "and raise the limit, or find the client that opens a connection per message; behind a load "
+                "balancer: look at its targets",
+                how=link.how,
+                **link.facts,
+            ),
+            now,
+        )
+        found.count = max(found.count, row.times)
+        said = "before anything was said" if talk.closed_on is None else "after the first request"
+        found.seen = (
+            f"{link.where} {'resets' if link.how == 'rst' else 'closes'} {row.times} connections of "
+            f"{link.client_host or 'a client'} in {(now - row.first_ns) / 1e9:.0f} s, {said}"
+        )
+
+
+class ProxyNotLetIn(Detector):
+    """The proxy's own login, or its TLS handshake, is not accepted by a broker: no fault of the clients it stands for."""
+
+    id = "proxy-not-let-in"
+    severity = Severity.HIGH
+    title = "the proxy's own login, or TLS handshake, fails at a broker"
+
+    def closed(self, link: Link) -> None:
+        if link.established or link.how not in ("login", "tls"):
+            return
+        is_login = link.how == "login"
+        found = self.report(
+            (link.broker, link.how),
+            None,
+            lambda: self.finding(
+                "",
+                "the proxy reached the broker, and ended the client's connection, which was never passed on. Clients see a "
+                "disconnect, as of a broker that is down, and try again.",
+                "compare the proxy's --sasl options with what the broker's listener takes; its LoginFailed event says what the "
+                "broker answered"
+                if is_login
+                else "compare --broker-ca and --broker-name, and the certificate and name that the broker shows; its TlsFailed event says what "
+                "is wrong",
+                how=link.how,
+                **link.facts,
+            ),
+            link.closed_ns,
+        )
+        what = "the proxy's login" if is_login else "the proxy's TLS handshake"
+        found.seen = (
+            f"{what} at {link.where} failed {found.count} times: connections of {link.client_host or 'clients'} were ended"
+            if found.count > 1
+            else f"{what} at {link.where} failed: a connection of {link.client_host or 'a client'} was ended"
+        )
+
+
+DETECTORS: tuple[type[Detector], ...] = (ConnectionRefused, ClosedAtOnce, ProxyNotLetIn)

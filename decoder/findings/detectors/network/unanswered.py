@@ -1,0 +1,133 @@
+"""Requests that get no answer."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from ....connection.exchange import Exchange, State
+from ....schema import facts
+from ...engine.detector import Detector, Wanted
+from ...engine.finding import Finding, Severity
+from ...engine.scene import Link, Scene
+from ...engine.tallies import Bounded
+from ...engine.wording import SECOND, duration, times
+from ...models.waits import LONG_POLLS, Waits, own_wait_ns
+
+PRODUCE = facts.api_key("Produce")
+
+
+def awaits_nothing(exchange: Exchange) -> bool:
+    """Whether this is a Produce with acks=0, which has no answer."""
+    message = exchange.request_view if exchange.api_key == PRODUCE else None
+    return message is not None and message["acks"] == 0
+
+
+def shown_ns(link: Link, exchange: Exchange) -> int:
+    """How long a capture of packets shows the connection while a request waits: behind that it may just have ended."""
+    return max(link.last_ns - (exchange.request_time_ns or link.last_ns), 0)
+
+
+class UnansweredRequest(Detector):
+    """A request that got no answer for longer than clients wait."""
+
+    id = "unanswered-request"
+    severity = Severity.HIGH
+    title = "requests that get no answer, for longer than clients wait or until the client gives up"
+    wanted = Wanted.FAILED
+
+    LATE_NS = 30 * SECOND
+    """request.timeout.ms of Java; librdkafka's socket.timeout.ms is 60 s."""
+    BEYOND_NS = 5 * SECOND
+    """Over what the request itself allows (timeout_ms of Produce, the rebalance timeout of JoinGroup ...)."""
+    GIVEN_UP_NS = 3 * SECOND
+    """A client that ends its connection after waiting so long did not just happen to stop then."""
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        scene.model(Waits)  # it knows `Link.muted_ns`
+        # Of each connection: exchanges that were just told to have no answer. An answer to a later request, or the
+        # connection's end, follows at once.
+        self._without: Bounded[int, list[Exchange]] = Bounded(1024)
+        # Requests that were passed over: a broker that answers out of order still sends the answer, as an orphan.
+        self._skipped: Bounded[tuple[int, int], tuple[Link, Exchange, int]] = Bounded(1000)
+        self._told: Bounded[tuple[int, int], bool] = Bounded(4096)  # connection, correlation id: told while it waited
+
+    def _waited_ns(self, link: Link, exchange: Exchange, now_ns: int) -> int:
+        """How long a request waits; not while a quota keeps the broker from reading it, which is another finding."""
+        return now_ns - max(exchange.request_time_ns or now_ns, link.muted_ns)
+
+    def done(self, link: Link, exchange: Exchange) -> None:
+        if exchange.state is State.NO_RESPONSE and not awaits_nothing(exchange):
+            waiting = self._without.setdefault(link.number, [])
+            if len(waiting) < 100:
+                waiting.append(exchange)
+        elif exchange.state is State.PAIRED and self._without:
+            for skipped in self._without.pop(link.number, ()):
+                if not link.lost:
+                    at_ns = exchange.response_time_ns or 0
+                    self._skipped[link.number, skipped.correlation_id] = link, skipped, at_ns
+        elif exchange.state is State.ORPHAN:
+            self._skipped.pop((link.number, exchange.correlation_id), None)
+
+    def closed(self, link: Link) -> None:
+        at_ns = link.closed_ns or 0
+        unanswered = self._without.pop(link.number, []) + list(link.waiting.values())
+        if not unanswered or link.lost:
+            return
+        first = min(unanswered, key=lambda e: e.request_time_ns or 0)
+        waited = self._waited_ns(link, first, at_ns)
+        if not link.how and not link.complete:
+            waited = min(waited, shown_ns(link, first))
+        allowed = own_wait_ns(first) + self.BEYOND_NS if first.api_key in LONG_POLLS else 0
+        if waited >= max(self.GIVEN_UP_NS if link.how else self.LATE_NS, allowed):
+            who = "the broker" if link.by == "broker" else "the client" if link.by == "client" else link.by or "one of the two"
+            how = f"until {who} ended the connection" if link.how else "until the capture ended"
+            at_ns = at_ns if link.how or link.complete else (first.request_time_ns or at_ns) + waited
+            self._report(link, first, at_ns, how, len(unanswered) - 1)
+
+    def finish(self, now_ns: int) -> None:
+        for link, skipped, at_ns in self._skipped.values():
+            self._report(link, skipped, at_ns, "while later requests were answered")
+        self._skipped.clear()
+        for link in self.scene.links.values():
+            first = next(iter(link.waiting.values()), None)
+            if first is None or link.lost or awaits_nothing(first) or first.request_time_ns is None:
+                continue
+            waited = self._waited_ns(link, first, now_ns)
+            if not link.complete:
+                waited = min(waited, shown_ns(link, first))
+            if waited >= max(self.LATE_NS, own_wait_ns(first) + self.BEYOND_NS):
+                self._report(link, first, first.request_time_ns + waited, "so far", len(link.waiting) - 1)
+
+    def _report(self, link: Link, exchange: Exchange, until_ns: int, how: str, behind: int = 0) -> None:
+        waited = until_ns - (exchange.request_time_ns or until_ns)
+        key = link.identity, link.broker
+        waiting = link.number, exchange.correlation_id
+        if waiting in self._told and key in self._found:
+            finding = self._found[key]
+        else:
+            finding = self.report(key, exchange, partial(self._say, link, exchange))
+        self._told[waiting] = True
+        if waited < finding.about.get("waited_ms", -1):
+            return
+        finding.about["waited_ms"] = waited // 1_000_000
+        rest = f", and {behind} more requests behind it" if behind > 0 else ""
+        count = f" ({times(finding.count)})" if finding.count > 1 else ""
+        finding.seen = (
+            f"{exchange.api} v{exchange.api_version} of {link.who} to {link.where} got no answer for {duration(waited)}, "
+            f"{how}{rest}{count}"
+        )
+
+    def _say(self, link: Link, exchange: Exchange) -> Finding:
+        return self.finding(
+            "",
+            "a broker answers the requests of a connection in order, so all that follow wait too. The client gives up after "
+            "request.timeout.ms (Java 30 s; librdkafka: socket.timeout.ms 60 s), connects anew and sends it again; whether "
+            "the broker did the work is not known then.",
+            "look at the broker at that time: its log, garbage collection, disks, RequestQueueTimeMs and its request handler "
+            "threads (num.io.threads); if other connections were answered, look at the network between, at firewalls that "
+            "drop idle connections, and at proxies",
+            **link.facts,
+            api=exchange.api,
+            api_version=exchange.api_version,
+        )

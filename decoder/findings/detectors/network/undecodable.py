@@ -1,0 +1,73 @@
+"""Frames that this program cannot read."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from ....connection.exchange import Exchange, State
+from ....schema import facts
+from ...engine.detector import Detector, Wanted
+from ...engine.finding import Finding, Severity
+from ...engine.scene import Link
+
+
+class Undecodable(Detector):
+    """A frame that this program cannot read."""
+
+    id = "undecodable-frame"
+    severity = Severity.LOW
+    title = "frames that cannot be decoded: an unknown API or version, or bytes that break the protocol"
+    wanted = Wanted.FAILED
+
+    def done(self, link: Link, exchange: Exchange) -> None:
+        reason = exchange.undecoded if exchange.state is not State.ORPHAN else None
+        if reason is None:
+            return
+        newest = self._newest(exchange.api_key)
+        unknown = newest is None or exchange.api_version > newest
+        finding = self.report(
+            (exchange.api_key, exchange.api_version, unknown),
+            exchange,
+            partial(self._say, link, exchange, reason, newest),
+        )
+        if unknown:
+            # What the protocol does not have yet is no fault; if the broker answers, it is only news to this program.
+            finding.severity = Severity.INFO
+
+    @staticmethod
+    def _newest(api_key: int) -> int | None:
+        try:
+            return facts.api(api_key).versions.high
+        except KeyError:
+            return None
+
+    def _say(self, link: Link, exchange: Exchange, reason: str, newest: int | None) -> Finding:
+        if newest is None:
+            seen = f"{link.who} and {link.where} use API key {exchange.api_key} v{exchange.api_version}, which is not known here"
+        elif exchange.api_version > newest:
+            seen = f"{link.who} and {link.where} use {exchange.api} v{exchange.api_version}; the newest known here is v{newest}"
+        else:
+            seen = f"{exchange.api} v{exchange.api_version} between {link.who} and {link.where} cannot be decoded: {reason}"
+        if newest is None or exchange.api_version > newest:
+            why = "bytes pass on unchanged, but what they say is not shown, and no other finding can be about them."
+            remedy = (
+                "if a newer Kafka has it: `barnabas schema import` takes its message definitions; some clients and vendors "
+                "have keys of their own"
+            )
+        else:
+            why = (
+                "the bytes do not fit the definition of this version: the sender has a fault, speaks another version than "
+                "it says, or what was captured is damaged."
+            )
+            remedy = "look at the frame's bytes where decoding stopped; if Kafka itself reads them, report it with the capture"
+        return self.finding(
+            seen,
+            why,
+            remedy,
+            **link.facts,
+            api=exchange.api,
+            api_key=exchange.api_key,
+            api_version=exchange.api_version,
+            newest_known=newest,
+            reason=reason,
+        )

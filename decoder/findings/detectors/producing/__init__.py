@@ -1,0 +1,1 @@
+"""Producers: batches, refusals, retries, idempotence, transactions."""

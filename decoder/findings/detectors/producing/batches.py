@@ -1,0 +1,302 @@
+"""Record batches that are too small, not compressed, or all for one partition."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import Counter
+from functools import partial
+from typing import ClassVar
+
+from ....connection.exchange import Exchange
+from ....records import RecordsError, compress
+from ...engine.detector import Detector
+from ...engine.finding import Finding, Severity
+from ...engine.scene import Link, Scene
+from ...engine.tallies import Recent
+from ...engine.wording import SECOND, number, size, some
+from ...models.produced import PRODUCE, Part, Produced, ProduceDetector
+from . import corrupt
+
+_HEADER = 61  # bytes of a batch in front of its records
+_ZSTD = 4
+_CLIENTS = 10_000
+
+
+class _Window:
+    """What a client has produced since `start_ns`."""
+
+    __slots__ = ("batches", "bytes", "last_ns", "plain", "records", "requests", "start_ns", "topics")
+
+    def __init__(self, now_ns: int) -> None:
+        self.start_ns = self.last_ns = now_ns
+        self.requests = self.batches = self.records = self.bytes = 0
+        self.plain = 0  # bytes that are not compressed
+        self.topics: set[str] = set()
+
+    def add(self, sent: Produced, now_ns: int) -> None:
+        """One more request."""
+        self.last_ns = now_ns
+        self.requests += 1
+        for part in sent.parts:
+            batch = part.batch
+            if batch is None:
+                continue
+            self.batches += 1
+            self.records += batch.announced
+            self.bytes += part.size
+            if not batch.attributes & 7:
+                self.plain += part.size
+            if len(self.topics) < 10:
+                self.topics.add(part.topic)
+
+    @property
+    def seconds(self) -> float:
+        return (self.last_ns - self.start_ns) / SECOND
+
+
+class _Volume(ProduceDetector, ABC):
+    """Looks at what each client produces within windows of `WINDOW_NS`."""
+
+    apis = frozenset({PRODUCE})
+    WINDOW_NS: ClassVar[int]
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self._windows: Recent[object, _Window] = Recent(_CLIENTS)
+
+    def request(self, link: Link, exchange: Exchange) -> None:
+        sent = self.reading.sent(exchange)
+        now = exchange.request_time_ns
+        if sent is None or now is None:
+            return
+        key = link.identity
+        window = self._windows.of(key, partial(_Window, now))
+        window.add(sent, now)
+        if now - window.start_ns >= self.WINDOW_NS:
+            self._look(link, exchange, sent, window)
+            del self._windows[key]
+
+    @abstractmethod
+    def _look(self, link: Link, exchange: Exchange, sent: Produced, window: _Window) -> None:
+        """A window is over; `exchange` is its last one."""
+
+
+class TinyBatches(_Volume):
+    """Many requests a second, with next to nothing in each batch."""
+
+    id = "tiny-batches"
+    severity = Severity.LOW
+    title = "a producer sends many batches of one or two small records (linger.ms, batch.size)"
+
+    WINDOW_NS = 5 * SECOND
+    RATE = 200
+    """Batches per second. Below, waiting a few milliseconds would bring hardly any record together."""
+    COSTLY = 2000
+    """Batches per second from which a broker's request threads feel one client."""
+    RECORDS = 2.0
+    BYTES = 1024
+    """Per batch, at most; a batch's header alone has 61 bytes."""
+    SCATTERED = 3.0
+    """Batches per request from which it is the partitioner that spreads records."""
+
+    def _look(self, link: Link, exchange: Exchange, sent: Produced, window: _Window) -> None:
+        count = window.batches
+        if not count or window.records / count > self.RECORDS or window.bytes / count > self.BYTES:
+            return
+        rate = count / window.seconds
+        if rate < self.RATE:
+            return
+        spread = count / window.requests
+        scattered = spread >= self.SCATTERED and _without_key(sent.parts)
+        finding = self.report(link.identity, exchange, partial(self._make, link, exchange, scattered))
+        about = finding.about
+        if rate > about["batches_per_second"]:
+            about |= {
+                "batches_per_second": round(rate),
+                "records_per_batch": round(window.records / count, 2),
+                "bytes_per_batch": round(window.bytes / count),
+                "batches_per_request": round(spread, 1),
+                "topics": sorted(window.topics),
+            }
+            finding.severity = Severity.MEDIUM if rate >= self.COSTLY else Severity.LOW
+            finding.seen = (
+                f"{link.who} sends {number(rate)} batches/s to {some(window.topics)} with {window.records / count:.1f} "
+                f"records ({size(window.bytes / count)}) each, in {number(window.requests / window.seconds)} requests/s"
+                + (f": a request has records without key for {number(spread)} partitions" if scattered else "")
+            )
+
+    def _make(self, link: Link, exchange: Exchange, scattered: bool) -> Finding:
+        why = (
+            "Every batch costs 61 bytes of header, an append and an index entry, every request a round trip and a turn of "
+            "a request handler; small batches compress badly. A batch is sent when it is full (batch.size), when "
+            "linger.ms is over, or when the application flushes."
+        )
+        remedy = (
+            "linger.ms=20 to 100 (Java's default is 0 before 4.0 and 5 since, KIP-1030; librdkafka's 5; kafka-python: "
+            "linger_ms, default 0), batch.size=65536 or more, and no flush() or get() after each record: use callbacks"
+        )
+        if scattered:
+            why += " Records without key are spread over all partitions here instead of filling one batch (KIP-480)."
+            remedy += (
+                "; use the sticky partitioner (Java 2.4 and newer by default: remove partitioner.class; librdkafka: "
+                "sticky.partitioning.linger.ms above 0 with a linger.ms of at least as much)"
+            )
+        return self.finding(
+            "",
+            why,
+            remedy,
+            api=exchange.api,
+            api_version=exchange.api_version,
+            batches_per_second=0,
+            scattered=scattered,
+            **link.facts,
+        )
+
+
+class Uncompressed(_Volume):
+    """Much data in big batches, and none of it compressed although it could be."""
+
+    id = "uncompressed-batches"
+    severity = Severity.LOW
+    title = "a producer sends much compressible data without compression (compression.type)"
+
+    WINDOW_NS = 10 * SECOND
+    RATE = 1_000_000
+    """Bytes per second; below, the gain is not worth a setting."""
+    BYTES = 4096
+    """Per batch, at least; smaller ones compress badly (and are what `TinyBatches` looks at)."""
+    PLAIN = 0.9
+    """Of the bytes, at least."""
+    SAMPLE = 64 << 10
+    """Bytes of one batch that are compressed to see what it would bring, once per window."""
+    RATIO = 1.5
+    """Less is not worth the CPU: such data are compressed or encrypted already."""
+
+    def _look(self, link: Link, exchange: Exchange, sent: Produced, window: _Window) -> None:
+        rate = window.plain / window.seconds
+        if rate < self.RATE or window.bytes / window.batches < self.BYTES or window.plain < self.PLAIN * window.bytes:
+            return
+        part = max(sent.parts, key=lambda p: p.size)
+        if part.batch is None or part.batch.codec or part.size < self.BYTES:
+            return
+        start = part.batch.start + _HEADER
+        sample = bytes(part.batch.data[start : min(part.batch.end, start + self.SAMPLE)])
+        packed = len(compress(_ZSTD, sample))
+        ratio = len(sample) / max(packed, 1)
+        if ratio < self.RATIO:
+            return
+        finding = self.report(link.identity, exchange, partial(self._make, link, exchange, part))
+        about = finding.about
+        if rate > about["bytes_per_second"]:
+            about |= {
+                "bytes_per_second": round(rate),
+                "bytes_per_batch": round(window.bytes / window.batches),
+                "zstd_ratio": round(ratio, 1),
+                "topics": sorted(window.topics),
+            }
+            finding.seen = (
+                f"{link.who} sends {size(rate)}/s to {some(window.topics)} without compression, in batches of "
+                f"{size(window.bytes / window.batches)}; {size(len(sample))} of {part.at} become {size(packed)} with zstd "
+                f"({ratio:.1f} to 1)"
+            )
+
+    def _make(self, link: Link, exchange: Exchange, part: Part) -> Finding:
+        return self.finding(
+            "",
+            "The producer's codec holds for network, replication, disk and consumers alike: brokers keep the batch as it "
+            "comes (compression.type=producer).",
+            "compression.type=zstd (brokers from 2.1, KIP-110) or lz4 in the producer; kafka-python and aiokafka: "
+            "compression_type; both need their codec's package. A larger linger.ms makes it work better",
+            api=exchange.api,
+            api_version=exchange.api_version,
+            topic=part.topic,
+            bytes_per_second=0,
+            **link.facts,
+        )
+
+
+class Skew(ProduceDetector):
+    """One partition of many gets nearly everything."""
+
+    id = "partition-skew"
+    severity = Severity.INFO
+    title = "one partition gets most of a producer's records"
+    apis = frozenset({PRODUCE})
+
+    PARTITIONS = 6
+    SHARE = 0.8
+    RECORDS = 1000
+    BATCHES = 50
+    """A sticky partitioner (KIP-480) changes with every batch; so many batches even that out."""
+    TOPICS = 10_000
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        # By client and topic: records by partition, and under -1 the batches.
+        self._counts: Recent[tuple[object, str], Counter[int]] = Recent(self.TOPICS)
+
+    def request(self, link: Link, exchange: Exchange) -> None:
+        sent = self.reading.sent(exchange)
+        if sent is None:
+            return
+        for part in sent.parts:
+            if part.batch is None:
+                continue
+            key = link.identity, part.topic
+            counts = self._counts.of(key, Counter)
+            counts[part.partition] += part.batch.announced
+            counts[-1] += 1
+            if counts[-1] >= self.BATCHES:
+                batches_sent = counts.pop(-1)
+                total = sum(counts.values())
+                if total < self.RECORDS and batches_sent < 10 * self.BATCHES:
+                    counts[-1] = batches_sent
+                    continue
+                self._look(link, exchange, part.topic, counts, total)
+                del self._counts[key]
+
+    def _look(self, link: Link, exchange: Exchange, topic: str, counts: Counter[int], total: int) -> None:
+        (partition, most), *_ = counts.most_common(1)
+        if total < self.RECORDS or most <= self.SHARE * total:
+            return
+        known = sum(1 for name, _ in link.cluster.leaders if name == topic)
+        if max(known, len(counts)) < self.PARTITIONS:
+            return
+        finding = self.report(
+            (link.identity, topic),
+            exchange,
+            lambda: self.finding(
+                "",
+                "Order and throughput are per partition: one broker, and in each group one consumer, carries nearly all "
+                "of it, however many there are.",
+                "if the records have keys, choose one with more different values (or add to it); without keys, do not "
+                "set the partition by hand and remove a partitioner that hashes null keys (librdkafka: "
+                "partitioner=consistent sends them all to one)",
+                api=exchange.api,
+                api_version=exchange.api_version,
+                topic=topic,
+                partition=partition,
+                **link.facts,
+            ),
+        )
+        finding.about |= {
+            "partition": partition,
+            "share": round(most / total, 3),
+            "partitions": max(known, len(counts)),
+        }
+        finding.seen = (
+            f"{100 * most / total:.0f} % of the records of {link.who} for {topic} go to partition {partition}, "
+            f"one of {max(known, len(counts))}"
+        )
+
+
+def _without_key(parts: list[Part]) -> bool:
+    """Whether the first records of small batches have no key; compressed ones are not looked into."""
+    looked = [p.batch for p in parts[:3] if p.batch is not None and not p.batch.codec and p.size <= 4096]
+    try:
+        return bool(looked) and all(next(b.records()).key is None for b in looked if b.announced)
+    except (RecordsError, StopIteration):
+        return False
+
+
+DETECTORS: tuple[type[Detector], ...] = (TinyBatches, Uncompressed, Skew, *corrupt.DETECTORS)

@@ -1,0 +1,195 @@
+"""Record batches that are damaged: the broker says so, or their CRC does not fit their bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import NamedTuple
+
+from ....codec.message_view import MessageView
+from ....connection.exchange import Exchange, State
+from ....records import Batch, Message, Partial, RecordsError, batches
+from ....schema.facts import api_key, error_code
+from ...engine.detector import Detector
+from ...engine.finding import Finding, Severity
+from ...engine.scene import Link, Scene
+from ...engine.tallies import Recent
+from ...engine.wording import times, topic_name
+from ...models.produced import PRODUCE, ProduceDetector, at
+
+FETCH = api_key("Fetch")
+FORMAT_2 = 3
+"""The first version of Produce with record batches."""
+
+
+class CorruptBatches(ProduceDetector):
+    """A batch whose CRC does not fit its bytes, or that a broker finds damaged."""
+
+    id = "corrupt-batch"
+    severity = Severity.HIGH
+    title = "a record batch or message is damaged (CORRUPT_MESSAGE, a wrong CRC)"
+    apis = frozenset({PRODUCE, FETCH})
+
+    EVERY = 16
+    """Of the Fetch responses with records of a connection one in so many is checked, the first one always."""
+    CHECKED_BYTES = 256 << 10
+    """At most, of one Fetch response."""
+    SMALLEST = 59
+    """Bytes of a Fetch response with records: version 0, one topic of one letter, a message of format 0 without key and value."""
+    INNER_BYTES = 4 << 20
+    """At most, of one decompressed message set."""
+    CONNECTIONS = 10_000
+    _CORRUPT = error_code("CORRUPT_MESSAGE")
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self._fetches: Recent[int, int] = Recent(self.CONNECTIONS)
+
+    def closed(self, link: Link) -> None:
+        if link.number in self._fetches:
+            del self._fetches[link.number]
+
+    def done(self, link: Link, exchange: Exchange) -> None:
+        if exchange.api_key == PRODUCE:
+            self._produced(link, exchange)
+        elif exchange.state is State.PAIRED and (exchange.response_size or 0) >= self.SMALLEST:
+            count = self._fetches.of(link.number, int)
+            if count % self.EVERY or self._fetched(link, exchange):
+                self._fetches[link.number] = count + 1
+
+    def _produced(self, link: Link, exchange: Exchange) -> None:
+        for result in self.reading.results(exchange):
+            if result.error != self._CORRUPT:
+                continue
+            areas = _areas(exchange, exchange.request_view, "topic_data", "partition_data", "index")
+            sent = next((data for *place, data in areas if tuple(place) == (result.topic, result.partition)), b"")
+            checked = list(_checked(sent, self.CHECKED_BYTES))
+            wrong = next((each for each in checked if not each.entry.crc_ok), None)
+            too_new = any(isinstance(each.entry, Batch) for each in checked[:1]) and exchange.api_version < FORMAT_2
+            if too_new:
+                verdict = (
+                    f"it is of message format 2, and Produce v{exchange.api_version} carries only formats 0 and 1: whoever "
+                    "reads it as these finds a wrong CRC"
+                )
+            elif not checked:
+                verdict = "its CRC cannot be checked here: the records cannot be read"
+            elif wrong is None:
+                verdict = "its CRC is right here: the bytes change behind this point, or the broker finds another fault"
+            else:
+                verdict = f"{wrong.what}: sent damaged"
+            finding = self.report(
+                ("produce", link.identity),
+                exchange,
+                partial(self._make, link, exchange, result.topic, result.partition, wrong is None, too_new),
+            )
+            finding.seen = (
+                f"{link.where} answers a batch of {link.who} for {result.topic}-{result.partition} with CORRUPT_MESSAGE "
+                f"({times(finding.count)}); {verdict}" + (f" ({result.text})" if result.text else "")
+            )
+
+    def _fetched(self, link: Link, exchange: Exchange) -> bool:
+        """Check a Fetch response; False if it has no records."""
+        most, any_records = self.CHECKED_BYTES, False
+        for topic, partition, data in _areas(
+            exchange, exchange.response_view, "responses", "partitions", "partition_index"
+        ):
+            any_records = any_records or bool(data)
+            for each in _checked(data, most):
+                if each.entry.crc_ok:
+                    continue
+                finding = self.report(
+                    ("fetch", link.broker, topic, partition),
+                    exchange,
+                    partial(self._make, link, exchange, topic, partition, False),
+                )
+                what = "batch" if isinstance(each.entry, Batch) else "message"
+                finding.seen = f"{link.where} sends {link.who} a damaged {what} of {topic}-{partition} at offset {each.offset}: {each.what}"
+            most -= len(data)
+            if most <= 0:
+                break
+        return any_records
+
+    def _make(
+        self, link: Link, exchange: Exchange, topic: str, partition: int, crc_ok: bool, too_new: bool = False
+    ) -> Finding:
+        return self.finding(
+            "",
+            "Record batches came with Produce v3 and Kafka 0.11 (KIP-98). In an older request the broker reads message "
+            "sets, whose CRC-32 stands elsewhere; sending it again does not help."
+            if too_new
+            else "The CRC covers everything behind it (CRC-32C in batches, CRC-32 in messages of the old formats). Brokers refuse what does not fit and clients send it "
+            "again or give up; consumers stop at it (CorruptRecordException) as long as check.crcs is on.",
+            "report it to the makers of the client: it chooses the version by what the broker serves, but not the format "
+            "of its records. Until then use an older release of it, or a broker from 0.11 on"
+            if too_new
+            else "look for what changes bytes on the way or in memory: a proxy or interceptor that edits records, a fault of "
+            "the client library or its accelerated CRC, memory or disk of the broker. Of a damaged log, delete the "
+            "replica's segment and let it be copied again",
+            api=exchange.api,
+            api_version=exchange.api_version,
+            topic=topic,
+            partition=partition,
+            crc_ok=crc_ok,
+            error="CORRUPT_MESSAGE" if exchange.api_key == PRODUCE else None,
+            **link.facts,
+        )
+
+
+class _Checked(NamedTuple):
+    """A batch or message of an area. `inside`: the wrapper that a compressed message stands in, None for most."""
+
+    entry: Batch | Message
+    inside: Message | None
+
+    @property
+    def offset(self) -> int:
+        """Of the batch or message, as it stands in the log; of an inner one that of its wrapper."""
+        if isinstance(self.entry, Batch):
+            return self.entry.base_offset
+        return self.entry.offset if self.inside is None else self.inside.offset
+
+    @property
+    def what(self) -> str:
+        """The two CRCs in words."""
+        crc = f"CRC is {self.entry.crc:#010x} and that of its bytes {self.entry.crc_computed:#010x}"
+        return f"its {crc}" if self.inside is None else f"inside a compressed message one's {crc}"
+
+
+def _checked(data: bytes, most: int) -> Iterator[_Checked]:
+    """The whole batches and messages of an area, as far as `most` bytes go, and the messages inside of compressed ones."""
+    try:
+        for entry in batches(data):
+            if isinstance(entry, Partial):
+                return
+            most -= entry.end - entry.start
+            if most < 0:
+                return
+            yield _Checked(entry, None)
+            if isinstance(entry, Message) and entry.codec and entry.crc_ok:
+                yield from (_Checked(inner, entry) for inner in entry.messages(limit=CorruptBatches.INNER_BYTES))
+    except RecordsError:
+        return
+
+
+def _areas(
+    exchange: Exchange, message: MessageView | None, topics: str, partitions: str, number: str
+) -> Iterator[tuple[str, int, bytes]]:
+    """Topic, partition and records of each partition that a message has records of; fields by their names."""
+    if message is None:
+        return
+    root = at(message.plan.root)
+    topic_struct = message.plan.root.fields[root[topics]].struct
+    assert topic_struct is not None
+    topic = at(topic_struct)
+    part_struct = topic_struct.fields[topic[partitions]].struct
+    assert part_struct is not None
+    part = at(part_struct)
+    name_at = topic.get("topic", topic.get("name", topic.get("topic_id", 0)))
+    for each in message.values[root[topics]] or ():
+        for one in each[topic[partitions]] or ():
+            data = one[part["records"]]
+            if data:
+                yield topic_name(exchange, each[name_at]), one[part[number]], data
+
+
+DETECTORS: tuple[type[Detector], ...] = (CorruptBatches,)

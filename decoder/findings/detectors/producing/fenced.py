@@ -1,0 +1,178 @@
+"""Producers whose id is another's by now, or is not known any more (KIP-98, KIP-360, KIP-588)."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import NamedTuple
+
+from ....connection.exchange import Exchange, State
+from ....schema.facts import error_code, error_name
+from ...engine.detector import Detector, Wanted
+from ...engine.finding import Severity
+from ...engine.scene import Link, Scene
+from ...engine.tallies import Recent
+from ...engine.wording import times
+from ...models.produced import PRODUCE, ProduceDetector
+from .transactions import INIT_PRODUCER_ID, TRANSACTIONAL, transactional_id
+
+
+class _Owner(NamedTuple):
+    """Who was given a transactional id's epoch."""
+
+    who: str
+    identity: object
+    client: str
+    producer_id: int
+    epoch: int
+
+
+class Fenced(ProduceDetector):
+    """A producer is told that a newer one has its id."""
+
+    id = "producer-fenced"
+    severity = Severity.HIGH
+    title = "a producer is fenced: another one took its transactional id, or its transaction was aborted"
+    apis = TRANSACTIONAL
+
+    OWNERS = 4
+    """Of one transactional id, the latest ones."""
+    IDS = 5000
+    _CODES = frozenset(map(error_code, ("INVALID_PRODUCER_EPOCH", "PRODUCER_FENCED")))
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self._owners: Recent[str, deque[_Owner]] = Recent(self.IDS)
+
+    def done(self, link: Link, exchange: Exchange) -> None:
+        if exchange.state is not State.PAIRED:
+            return
+        if exchange.api_key == PRODUCE:
+            code = next((r.error for r in self.reading.results(exchange) if r.error in self._CODES), 0)
+        else:
+            code = exchange.error
+        if code in self._CODES:
+            self._fenced(link, exchange, code)
+        elif exchange.api_key == INIT_PRODUCER_ID and not code:
+            name, answer = transactional_id(exchange), exchange.response_view
+            if name and answer is not None:
+                owner = _Owner(link.who, link.identity, link.client, answer["producer_id"], answer["producer_epoch"])
+                self._owners.of(name, lambda: deque(maxlen=self.OWNERS)).append(owner)
+
+    def _fenced(self, link: Link, exchange: Exchange, code: int) -> None:
+        name = transactional_id(exchange)
+        owners = list(self._owners.get(name, ())) if name else []
+        producer_id, epoch = self._producer(exchange)
+        newer = [o for o in owners if o.producer_id != producer_id or o.epoch > epoch]
+        finding = self.report(
+            name or (link.identity, producer_id),
+            exchange,
+            lambda: self.finding(
+                "",
+                "A transactional id belongs to one producer at a time: InitProducerId raises the epoch, and whoever still "
+                "has the old one is refused from then on (KIP-98, KIP-447). It cannot go on; its transaction is aborted. "
+                "The coordinator also raises the epoch when it aborts a transaction that took longer than "
+                "transaction.timeout.ms (KIP-588).",
+                "give every instance a transactional.id of its own (in Kafka Streams do not set it by hand: each "
+                "application.id once); if no second producer exists, raise transaction.timeout.ms or make transactions "
+                "shorter. Close a fenced producer and make a new one",
+                api=exchange.api,
+                api_version=exchange.api_version,
+                error=error_name(code),
+                transactional_id=name,
+                producer_id=producer_id,
+                producer_epoch=epoch,
+                fenced_by=[],
+                **link.facts,
+            ),
+        )
+        finding.about["fenced_by"] = sorted({o.client for o in newer})
+        who = f"{link.who} ({link.client})"
+        whose = f"transactional id {name!r}" if name else f"producer id {producer_id}"
+        finding.seen = (
+            f"{who} is fenced: {exchange.api} v{exchange.api_version} for {whose} is answered with {error_name(code)} "
+            f"({times(finding.count)}); "
+        )
+        if newer:
+            last = newer[-1]
+            same = (
+                " (the same client id: two instances, or one that was started again)"
+                if last.identity == link.identity
+                else ""
+            )
+            finding.seen += (
+                f"{last.who} ({last.client}) took it with epoch {last.epoch}, this one has epoch {epoch}{same}"
+            )
+        else:
+            finding.seen += "no other producer was seen taking it, so its transaction may have timed out"
+
+    def _producer(self, exchange: Exchange) -> tuple[int, int]:
+        """The producer id and epoch that a request carries, -1 if none."""
+        message = exchange.request_view
+        if exchange.api_key == PRODUCE:
+            sent = self.reading.sent(exchange)
+            batch = next((p.batch for p in sent.parts if p.batch is not None), None) if sent else None
+            return (batch.producer_id, batch.producer_epoch) if batch else (-1, -1)
+        if message is None:
+            return -1, -1
+        names = {f.name: i for i, f in enumerate(message.plan.root.fields)}
+        for prefix in ("", "v3_and_below_"):
+            if f"{prefix}producer_id" in names:
+                return message.values[names[f"{prefix}producer_id"]], message.values[names[f"{prefix}producer_epoch"]]
+        return -1, -1
+
+
+class UnknownProducer(ProduceDetector):
+    """The broker has forgotten a producer id."""
+
+    id = "unknown-producer-id"
+    severity = Severity.MEDIUM
+    title = "a broker does not know a producer id any more (UNKNOWN_PRODUCER_ID)"
+    apis = TRANSACTIONAL
+    wanted = Wanted.FAILED
+
+    _UNKNOWN = error_code("UNKNOWN_PRODUCER_ID")
+    _MAPPING = error_code("INVALID_PRODUCER_ID_MAPPING")
+
+    def done(self, link: Link, exchange: Exchange) -> None:
+        if exchange.state is not State.PAIRED:
+            return
+        if exchange.api_key == PRODUCE:
+            found = [r for r in self.reading.results(exchange) if r.error in (self._UNKNOWN, self._MAPPING)]
+            code, where = (found[0].error, f" for {found[0].topic}-{found[0].partition}") if found else (0, "")
+        else:
+            found, code, where = [], exchange.error, ""
+        if code not in (self._UNKNOWN, self._MAPPING):
+            return
+        mapping = code == self._MAPPING
+        finding = self.report(
+            (link.identity, code),
+            exchange,
+            lambda: self.finding(
+                "",
+                "The coordinator has no such producer id under the transactional id: it was not used for "
+                "transactional.id.expiration.ms (7 days)."
+                if mapping
+                else "The leader has no state of the producer id for this partition: nothing was written with it for "
+                "producer.id.expiration.ms (1 day), or retention or DeleteRecords removed all of its records (brokers "
+                "before 2.4). Clients without KIP-360 end with a fatal error; with it they take a new epoch.",
+                "make a new producer (init_transactions again), or raise transactional.id.expiration.ms"
+                if mapping
+                else "update the client (Java 2.5, librdkafka 1.6 or newer) and the brokers; raise "
+                "producer.id.expiration.ms, and retention.ms if records go within minutes",
+                Severity.HIGH if mapping else Severity.MEDIUM,
+                api=exchange.api,
+                api_version=exchange.api_version,
+                error=error_name(code),
+                topic=found[0].topic if found else None,
+                partition=found[0].partition if found else None,
+                transactional_id=transactional_id(exchange),
+                **link.facts,
+            ),
+        )
+        finding.seen = (
+            f"{link.where} answers {exchange.api} v{exchange.api_version} of {link.who}{where} with {error_name(code)} "
+            f"({times(finding.count)})"
+        )
+
+
+DETECTORS: tuple[type[Detector], ...] = (Fenced, UnknownProducer)

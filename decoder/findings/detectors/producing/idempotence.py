@@ -1,0 +1,292 @@
+"""Sequences of idempotent producers that do not fit (KIP-98, KIP-360)."""
+
+from __future__ import annotations
+
+from collections import deque
+from functools import partial
+
+from ....connection.exchange import Exchange, State
+from ....records import Batch
+from ....schema.facts import error_code, error_name
+from ...engine.detector import Detector
+from ...engine.finding import Finding, Severity
+from ...engine.scene import Link, Scene
+from ...engine.tallies import Recent
+from ...engine.wording import SECOND, times
+from ...models.produced import PRODUCE, Part, ProduceDetector, Reading
+from . import fenced, transactions
+
+_PARTITIONS = 10_000
+_MASK = 0x7FFFFFFF  # sequences run from 0 to 2^31 - 1 and begin again
+_Key = tuple[object, int, str, int]
+
+
+def _key(link: Link, part: Part, batch: Batch) -> _Key:
+    return link.identity, batch.producer_id, part.topic, part.partition
+
+
+def _idempotent(link: Link, reading: Reading, exchange: Exchange) -> list[tuple[_Key, Part, Batch]]:
+    """The batches of a Produce request that have a producer id."""
+    sent = reading.sent(exchange)
+    if sent is None:
+        return []
+    return [
+        (_key(link, p, p.batch), p, p.batch) for p in sent.parts if p.batch is not None and p.batch.producer_id >= 0
+    ]
+
+
+class _Sequence:
+    """What one producer id has sent to one partition. `gaps`: what was expected, by the sequence that came instead;
+    `refused`: when, by the sequence that was out of order."""
+
+    __slots__ = ("epoch", "expected", "gaps", "refused")
+
+    def __init__(self) -> None:
+        self.epoch = -1
+        self.expected: int | None = None
+        self.gaps: Recent[int, int] = Recent(16)
+        self.refused: Recent[int, int] = Recent(16)
+
+
+class OutOfOrder(ProduceDetector):
+    """A broker does not take a batch because the one before it is missing."""
+
+    id = "out-of-order-sequence"
+    severity = Severity.HIGH
+    title = "a batch comes out of its producer's sequence (OUT_OF_ORDER_SEQUENCE_NUMBER)"
+    apis = frozenset({PRODUCE})
+
+    RESENT_NS = 10 * SECOND
+    """After a failed batch those behind it are refused too and sent again within a moment; so long, and they are not."""
+    _CODE = error_code("OUT_OF_ORDER_SEQUENCE_NUMBER")
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self._sequences: Recent[_Key, _Sequence] = Recent(_PARTITIONS)
+
+    def request(self, link: Link, exchange: Exchange) -> None:
+        for key, _, batch in _idempotent(link, self.reading, exchange):
+            known = self._sequences.of(key, _Sequence)
+            sequence, behind = batch.base_sequence, (batch.base_sequence + batch.announced) & _MASK
+            if batch.producer_epoch != known.epoch:
+                if known.refused:
+                    self._bumped(link, key, known)
+                # A new epoch begins at 0; of one that is met in the middle nothing is known.
+                known.expected = 0 if known.epoch >= 0 else sequence
+                known.epoch = batch.producer_epoch
+                known.gaps.clear()
+            expected = known.expected
+            if expected is None or sequence == expected:
+                known.expected = behind
+            elif (sequence - expected) & _MASK < _MASK // 2:
+                known.gaps[sequence] = expected
+                known.expected = behind
+
+    def done(self, link: Link, exchange: Exchange) -> None:
+        if exchange.state is not State.PAIRED:
+            return
+        results = self.reading.results(exchange)
+        if not self._found and not any(r.error == self._CODE for r in results):
+            return
+        codes = {(r.topic, r.partition): r.error for r in results}
+        for key, part, batch in _idempotent(link, self.reading, exchange):
+            known = self._sequences.of(key, _Sequence)
+            code = codes.get((part.topic, part.partition))
+            if code == self._CODE:
+                self._refused(link, exchange, part, batch, known)
+            elif code == 0 and known.refused.pop(batch.base_sequence, 0):
+                finding = self._found.get((link.identity, batch.producer_id))
+                if finding is not None:
+                    finding.about["recovered"] += 1
+
+    def _refused(self, link: Link, exchange: Exchange, part: Part, batch: Batch, known: _Sequence) -> None:
+        expected = known.gaps.get(batch.base_sequence)
+        known.refused[batch.base_sequence] = exchange.response_time_ns or 0
+        finding = self.report(
+            (link.identity, batch.producer_id),
+            exchange,
+            lambda: self.finding(
+                "",
+                "Brokers keep the last sequence of each producer id and partition, so that no batch is written twice or "
+                "left out (KIP-98). When a batch fails, those in flight behind it are refused like this and sent again: "
+                "that is normal. A sequence that was left out means that records were given up or lost.",
+                "if it does not recover: look for batches that timed out before (delivery.timeout.ms, message.timeout.ms), "
+                "for a log that was truncated (unclean.leader.election.enable), and update the client. Java clients of "
+                "2.5 and newer get a new epoch and go on (KIP-360); librdkafka ends with a fatal error when records are "
+                "lost (enable.gapless.guarantee)",
+                api=exchange.api,
+                api_version=exchange.api_version,
+                topic=part.topic,
+                partition=part.partition,
+                error=error_name(self._CODE),
+                producer_id=batch.producer_id,
+                producer_epoch=batch.producer_epoch,
+                sequence=batch.base_sequence,
+                expected=None,
+                recovered=0,
+                bumped=0,
+                **link.facts,
+            ),
+        )
+        if expected is not None and finding.about["expected"] is None:
+            finding.about |= {"sequence": batch.base_sequence, "expected": expected}
+        finding.seen = (
+            f"{link.where} refuses batches of {link.who} for {part.at} with OUT_OF_ORDER_SEQUENCE_NUMBER "
+            f"({times(finding.count)}; producer id {batch.producer_id}, epoch {batch.producer_epoch}): "
+        )
+        if finding.about["expected"] is not None:
+            finding.seen += f"sequence {finding.about['sequence']} came where {finding.about['expected']} was due"
+        else:
+            finding.seen += "no sequence was left out; a batch in front of it failed, or it is sent again too late"
+
+    def _bumped(self, link: Link, key: _Key, known: _Sequence) -> None:
+        finding = self._found.get((link.identity, key[1]))
+        if finding is not None:
+            finding.about["bumped"] += len(known.refused)
+        known.refused.clear()
+
+    def finish(self, now_ns: int) -> None:
+        if not self._found:
+            return
+        worst: dict[object, Severity] = {}
+        for (identity, producer_id, _, _), known in self._sequences.items():
+            for when in known.refused.values():
+                severity = Severity.HIGH if now_ns - when >= self.RESENT_NS else Severity.MEDIUM
+                at = identity, producer_id
+                worst[at] = max(worst.get(at, severity), severity, key=lambda s: s.rank)
+        for key, finding in self._found.items():
+            about = finding.about
+            gap = Severity.HIGH if about["expected"] is not None else Severity.INFO
+            bumped = Severity.LOW if about["bumped"] else Severity.INFO
+            finding.severity = max(worst.get(key, Severity.INFO), gap, bumped, key=lambda s: s.rank)
+
+
+class DuplicateSends(ProduceDetector):
+    """A batch is sent again although it was acknowledged."""
+
+    id = "duplicate-sends"
+    severity = Severity.LOW
+    title = "a producer sends a batch again that was acknowledged before (DUPLICATE_SEQUENCE_NUMBER)"
+    apis = frozenset({PRODUCE})
+
+    REMEMBERED = 32
+    """Batches of a partition; brokers remember 5."""
+    _CODE = error_code("DUPLICATE_SEQUENCE_NUMBER")
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        # By producer and partition: (connection, epoch, sequence) of what was acknowledged.
+        self._taken: Recent[_Key, deque[tuple[int, int, int]]] = Recent(_PARTITIONS)
+
+    def request(self, link: Link, exchange: Exchange) -> None:
+        for key, part, batch in _idempotent(link, self.reading, exchange):
+            # Only on the same connection: an answer may have been lost together with another one.
+            if (link.number, batch.producer_epoch, batch.base_sequence) in self._taken.get(key, ()):
+                finding = self.report(
+                    (link.identity, "again"), exchange, partial(self._make, link, exchange, part, batch, None)
+                )
+                finding.seen = (
+                    f"{link.who} sends batches for {part.at} again that were acknowledged on the same connection "
+                    f"({times(finding.count)}; producer id {batch.producer_id}, sequence {batch.base_sequence})"
+                )
+
+    def done(self, link: Link, exchange: Exchange) -> None:
+        if exchange.state is not State.PAIRED:
+            return
+        codes = {(r.topic, r.partition): r.error for r in self.reading.results(exchange)}
+        for key, part, batch in _idempotent(link, self.reading, exchange):
+            code = codes.get((part.topic, part.partition))
+            if code == 0:
+                taken = self._taken.of(key, lambda: deque(maxlen=self.REMEMBERED))
+                taken.append((link.number, batch.producer_epoch, batch.base_sequence))
+            elif code == self._CODE:
+                finding = self.report(
+                    (link.identity, "answer"), exchange, partial(self._make, link, exchange, part, batch, code)
+                )
+                finding.seen = (
+                    f"{link.where} answers batches of {link.who} for {part.at} with DUPLICATE_SEQUENCE_NUMBER "
+                    f"({times(finding.count)}; producer id {batch.producer_id}, sequence {batch.base_sequence})"
+                )
+
+    def _make(self, link: Link, exchange: Exchange, part: Part, batch: Batch, code: int | None) -> Finding:
+        return self.finding(
+            "",
+            "A broker remembers the last five batches of a producer id and partition and answers a repeated one as if it "
+            "were new; one further back it refuses. The records are written once, but bytes and time are spent twice, and "
+            "a client that forgets what was acknowledged has a fault.",
+            "update the client library; look whether request.timeout.ms (librdkafka: socket.timeout.ms) is shorter than "
+            "the broker takes, so that the client gives up on answers that come",
+            api=exchange.api,
+            api_version=exchange.api_version,
+            topic=part.topic,
+            partition=part.partition,
+            error=error_name(code) if code else None,
+            producer_id=batch.producer_id,
+            sequence=batch.base_sequence,
+            **link.facts,
+        )
+
+
+class TooManyInFlight(ProduceDetector):
+    """An idempotent producer has more than five batches of a partition in flight."""
+
+    id = "too-many-in-flight"
+    severity = Severity.LOW
+    title = "an idempotent producer has more than five requests in flight for a partition (max.in.flight)"
+    apis = frozenset({PRODUCE})
+
+    MOST = 5
+    """`ProducerStateEntry.NUM_BATCHES_TO_RETAIN`: so many batches a broker remembers."""
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self._flying: Recent[tuple[int, _Key], int] = Recent(_PARTITIONS)
+
+    def request(self, link: Link, exchange: Exchange) -> None:
+        for key, part, batch in _idempotent(link, self.reading, exchange):
+            at = link.number, key
+            flying = self._flying.of(at, int) + 1
+            self._flying[at] = flying
+            if flying <= self.MOST:
+                continue
+            finding = self.report(
+                link.identity,
+                exchange,
+                lambda part=part, batch=batch: self.finding(  # type: ignore[misc]
+                    "",
+                    "Brokers know only the last five batches of a producer id and partition again. When one fails with "
+                    "more behind it, retries are refused as out of order, or written in another order.",
+                    "max.in.flight.requests.per.connection=5 or less with idempotence (Java and librdkafka insist on it; "
+                    "kafkajs: maxInFlightRequests, which has no limit by default)",
+                    api=exchange.api,
+                    api_version=exchange.api_version,
+                    topic=part.topic,
+                    partition=part.partition,
+                    producer_id=batch.producer_id,
+                    in_flight=0,
+                    **link.facts,
+                ),
+            )
+            finding.about["in_flight"] = max(finding.about["in_flight"], flying)
+            finding.seen = (
+                f"{link.who} has {finding.about['in_flight']} batches of producer id {batch.producer_id} for {part.at} in "
+                f"flight on one connection"
+            )
+
+    def done(self, link: Link, exchange: Exchange) -> None:
+        for key, _, _ in _idempotent(link, self.reading, exchange):
+            at = link.number, key
+            flying = self._flying.get(at, 0) - 1
+            if flying > 0:
+                self._flying[at] = flying
+            elif at in self._flying:
+                del self._flying[at]
+
+
+DETECTORS: tuple[type[Detector], ...] = (
+    OutOfOrder,
+    DuplicateSends,
+    TooManyInFlight,
+    *fenced.DETECTORS,
+    *transactions.DETECTORS,
+)

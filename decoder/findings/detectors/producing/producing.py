@@ -1,0 +1,374 @@
+"""Produce requests that are refused, or whose fate their producer does not ask for."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from functools import partial
+from typing import ClassVar, NamedTuple
+
+from ....connection.exchange import Exchange
+from ....schema import facts
+from ....schema.facts import error_code, error_name
+from ...engine.detector import Detector, Wanted
+from ...engine.finding import Finding, Severity
+from ...engine.scene import Link, Scene
+from ...engine.tallies import Recent
+from ...engine.wording import SECOND, size, some, times
+from ...models.produced import PRODUCE, Part, ProduceDetector
+from ..security.authorization import DENIED
+from . import resent, retries
+
+
+class _Acks(ProduceDetector, ABC):
+    """Producers with one setting of acks; those that differ only in the number behind their client id are one."""
+
+    apis = frozenset({PRODUCE})
+    acks: ClassVar[int]
+
+    LISTED = 20
+    """Client ids and topics that are named."""
+
+    def request(self, link: Link, exchange: Exchange) -> None:
+        sent = self.reading.sent(exchange)
+        if sent is None or sent.acks != self.acks:
+            return
+        finding = self.report(self._key(link), exchange, partial(self._make, link, exchange))
+        about = finding.about
+        for listed, new in ((about["client_ids"], {link.client_id}), (about["topics"], {p.topic for p in sent.parts})):
+            listed.extend(name for name in new if name not in listed and len(listed) < self.LISTED)
+        others = len(about["client_ids"]) - 1
+        finding.seen = (
+            f"{link.who}{f' and {others} like it send' if others else ' sends'} Produce v{exchange.api_version} with "
+            f"acks={self.acks} to {some(about['topics'])} ({times(finding.count)})"
+        )
+
+    def _key(self, link: Link) -> object:
+        host, client_id, software = link.identity
+        return host, client_id.rstrip("0123456789"), software
+
+    def _make(self, link: Link, exchange: Exchange) -> Finding:
+        why, remedy = self._explain()
+        return self.finding(
+            "",
+            why,
+            remedy,
+            api=exchange.api,
+            api_version=exchange.api_version,
+            acks=self.acks,
+            topics=[],
+            client_ids=[],
+            closed=0,
+            **link.facts,
+        )
+
+    @abstractmethod
+    def _explain(self) -> tuple[str, str]:
+        """Why it matters, and what to do."""
+
+
+class AcksNone(_Acks):
+    """acks=0: the broker does not answer, so nobody knows whether a record arrived."""
+
+    id = "acks-0"
+    severity = Severity.MEDIUM
+    title = "a producer does not ask whether its records arrive (acks=0)"
+    acks = 0
+
+    CLOSED_AFTER_NS = SECOND
+    """A broker closes an idle connection too; one that is closed this soon after an acks=0 Produce was closed
+    because of it (`KafkaApis` answers errors of acks=0 that way)."""
+    CONNECTIONS = 10_000
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self._last: Recent[int, int] = Recent(self.CONNECTIONS)  # by connection: when it last sent acks=0
+
+    def request(self, link: Link, exchange: Exchange) -> None:
+        super().request(link, exchange)
+        sent = self.reading.sent(exchange)
+        if sent is not None and sent.acks == 0:
+            self._last[link.number] = exchange.request_time_ns or 0
+
+    def closed(self, link: Link) -> None:
+        if link.number not in self._last:
+            return
+        last, ended = self._last.pop(link.number), link.closed_ns or 0
+        finding = self._found.get(self._key(link))
+        if finding is None or link.by != "broker" or ended - last > self.CLOSED_AFTER_NS:
+            return
+        finding.about["closed"] += 1
+        refused = self.report(("refused", self._key(link)), None, partial(self._refused, link, finding), ended)
+        refused.seen = (
+            f"{link.where} closed a connection of {link.who} {times(finding.about['closed'])} right after a Produce with "
+            f"acks=0 to {some(finding.about['topics'])}, which is how a broker says that it refuses one"
+        )
+
+    def _refused(self, link: Link, finding: Finding) -> Finding:
+        why, remedy = self._explain()
+        remedy = f"read the broker's log for the reason (rights, size, topic); {remedy}"
+        return self.finding("", why, remedy, Severity.HIGH, **finding.about | {"closed": 1, **link.facts})
+
+    def _explain(self) -> tuple[str, str]:
+        return (
+            "With acks=0 a broker sends no response. Records are lost unseen when it refuses them, when they wait in a "
+            "connection that breaks, or when it is not the leader any more; the client cannot retry, and it learns no "
+            "offsets (the offset in its callback is -1).",
+            "Java and kafka-python: acks=all (Java's default since 3.0, KIP-679) or acks=1; librdkafka: "
+            "request.required.acks=all. Keep 0 only where losing records is fine",
+        )
+
+
+class AcksLeader(_Acks):
+    """acks=1: the leader alone has the record when it is acknowledged."""
+
+    id = "acks-1"
+    severity = Severity.INFO
+    title = "a producer waits for the leader alone (acks=1)"
+    acks = 1
+
+    def _explain(self) -> tuple[str, str]:
+        return (
+            "The leader answers once it has the records itself. If it dies before a follower has copied them, the new "
+            "leader does not have them: records that were acknowledged are gone. Idempotence (enable.idempotence) needs "
+            "acks=all, so retries may also write records twice.",
+            "where records must not be lost: acks=all (librdkafka: request.required.acks=all; aiokafka, whose default is "
+            "1: acks='all') with a replication factor of 3 and min.insync.replicas=2",
+        )
+
+
+class TooLarge(ProduceDetector):
+    """A batch is larger than its topic or broker takes."""
+
+    id = "produce-too-large"
+    severity = Severity.HIGH
+    title = "a record batch is larger than the topic or broker takes"
+    apis = frozenset({PRODUCE})
+
+    CODES = frozenset({error_code("MESSAGE_TOO_LARGE"), error_code("RECORD_LIST_TOO_LARGE")})
+    TOPICS = 1000
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self._taken: Recent[str, int] = Recent(self.TOPICS)  # by topic: the largest batch that was accepted
+
+    def done(self, link: Link, exchange: Exchange) -> None:
+        results = self.reading.results(exchange)
+        sent = self.reading.sent(exchange)
+        if sent is None:
+            return
+        parts = {(p.topic, p.partition): p for p in sent.parts}
+        for result in results:
+            part = parts.get((result.topic, result.partition))
+            if part is None:
+                continue
+            if not result.error:
+                if part.size > self._taken.of(part.topic, int):
+                    self._taken[part.topic] = part.size
+            elif result.error in self.CODES:
+                self._refused(link, exchange, part, result.error)
+
+    def _refused(self, link: Link, exchange: Exchange, part: Part, error: int) -> None:
+        # A client that gets this for several records splits the batch and sends the halves; one alone is lost.
+        alone = part.batch is None or part.batch.announced <= 1
+        finding = self.report(
+            (link.identity, part.topic),
+            exchange,
+            lambda: self.finding(
+                "",
+                "A broker takes batches (after compression) of up to the topic's max.message.bytes, or else its own "
+                "message.max.bytes (1,048,588 bytes by default). Clients check their own limits only: "
+                "max.request.size (Java, 1 MiB), message.max.bytes (librdkafka), max_request_size (kafka-python). "
+                "A batch of several records is split and sent again, which costs a round trip each time; "
+                "a single record that is too large fails for good.",
+                "raise max.message.bytes of the topic (and replica.fetch.max.bytes, and the consumers' "
+                "max.partition.fetch.bytes), or lower the producer's batch.size and max.request.size below it, compress "
+                "(compression.type=zstd), or keep large payloads outside of Kafka and send a reference",
+                Severity.MEDIUM,
+                api=exchange.api,
+                api_version=exchange.api_version,
+                topic=part.topic,
+                partition=part.partition,
+                error=error_name(error),
+                refused_bytes=part.size,
+                smallest_refused_bytes=part.size,
+                largest_taken_bytes=None,
+                **link.facts,
+            ),
+        )
+        about = finding.about
+        about["refused_bytes"] = max(about["refused_bytes"], part.size)
+        about["smallest_refused_bytes"] = min(about["smallest_refused_bytes"], part.size)
+        about["largest_taken_bytes"] = self._taken.get(part.topic)
+        if alone:
+            finding.severity = Severity.HIGH
+        taken = about["largest_taken_bytes"]
+        finding.seen = (
+            f"{link.where} refuses batches of {link.who} for {part.at} with {error_name(error)} ({times(finding.count)}): "
+            f"the largest has {size(about['refused_bytes'])}"
+            + (f", up to {size(taken)} were taken" if taken else "")
+            + (", and it is a single record" if alone else "")
+        )
+
+
+class Refusal(NamedTuple):
+    """What an error code of a Produce response means for the producer."""
+
+    severity: Severity
+    why: str
+    remedy: str
+
+
+_HIGH, _MEDIUM, _LOW = Severity.HIGH, Severity.MEDIUM, Severity.LOW
+REFUSALS: dict[int, Refusal] = {
+    error_code(name): Refusal(*rest)
+    for name, rest in {
+        "REQUEST_TIMED_OUT": (
+            _MEDIUM,
+            "The followers did not copy the records within the request's timeout (acks=all). They are in the leader's log "
+            "all the same: a retry without idempotence writes them twice.",
+            "look at the followers (disk, network, num.replica.fetchers) and at min.insync.replicas; keep "
+            "enable.idempotence=true; request.timeout.ms is the producer's setting behind the timeout",
+        ),
+        "INVALID_TOPIC_EXCEPTION": (
+            _HIGH,
+            "The topic's name is not legal, or it is one of Kafka's internal topics, which clients may not write to.",
+            "use letters, digits, '.', '_' and '-', at most 249 of them; do not write to __consumer_offsets and "
+            "__transaction_state",
+        ),
+        "POLICY_VIOLATION": (
+            _HIGH,
+            "A policy of the broker (or of a proxy in front of it) refuses the request.",
+            "ask whoever runs the cluster which policy it is (create.topic.policy.class.name and the like)",
+        ),
+        "KAFKA_STORAGE_ERROR": (
+            _HIGH,
+            "The leader cannot write to the log directory of the partition: a disk failed or is full (KIP-112).",
+            "look at the broker's log for the offline directory; replace the disk or move the partition. Clients retry "
+            "until another replica leads",
+        ),
+        "INVALID_REQUIRED_ACKS": (
+            _HIGH,
+            "acks must be 0, 1 or -1 (all); brokers refuse numbers above 1 since 0.9.",
+            "set acks=all (librdkafka: request.required.acks=all)",
+        ),
+        "INVALID_RECORD": (
+            _HIGH,
+            "The broker checked the records and refused them: a record without key for a compacted topic, offsets or "
+            "counts that do not fit, or a timestamp out of bounds (KIP-467 tells which record).",
+            "for cleanup.policy=compact give every record a key; else read the broker's words and its log",
+        ),
+        "INVALID_TIMESTAMP": (
+            _HIGH,
+            "A record's timestamp is further from the broker's clock than message.timestamp.before.max.ms or "
+            "message.timestamp.after.max.ms allow (KIP-937; before: message.timestamp.difference.max.ms).",
+            "fix the producer's clock or its timestamps (milliseconds, not seconds or microseconds), or set "
+            "message.timestamp.type=LogAppendTime on the topic",
+        ),
+        "UNSUPPORTED_FOR_MESSAGE_FORMAT": (
+            _HIGH,
+            "The topic's message format cannot hold what the request needs (idempotence and headers need magic 2).",
+            "set log.message.format.version to 0.11 or newer on the topic, or upgrade the broker",
+        ),
+        "UNSUPPORTED_COMPRESSION_TYPE": (
+            _HIGH,
+            "The codec does not exist for this broker or this version of Produce: zstd needs Produce v7 (KIP-110).",
+            "use compression.type=lz4, or upgrade the broker (and librdkafka or kafka-python with it)",
+        ),
+        "INVALID_REQUEST": (
+            _HIGH,
+            "The broker finds the request contradictory: for instance several batches for one partition, or a "
+            "transactional batch without transactional id.",
+            "read the broker's log; update the client library",
+        ),
+        "UNKNOWN_SERVER_ERROR": (
+            _HIGH,
+            "The broker failed in a way it has no code for; its log has an exception at this time.",
+            "read the broker's log",
+        ),
+    }.items()
+}
+_OTHER = Refusal(
+    _HIGH,
+    "The broker did not write the records.",
+    "look the error up in Kafka's protocol documentation, and read the broker's log",
+)
+_PASSING = _OTHER._replace(
+    severity=_LOW, remedy="clients retry this by themselves; look at the broker's log if it goes on"
+)
+
+ELSEWHERE = TooLarge.CODES | frozenset(DENIED) | frozenset(
+    error_code(name)
+    for name in (
+        "CORRUPT_MESSAGE",
+        "UNSUPPORTED_VERSION",
+        "OUT_OF_ORDER_SEQUENCE_NUMBER",
+        "DUPLICATE_SEQUENCE_NUMBER",
+        "INVALID_PRODUCER_EPOCH",
+        "PRODUCER_FENCED",
+        "UNKNOWN_PRODUCER_ID",
+        "INVALID_PRODUCER_ID_MAPPING",
+        "INVALID_TXN_STATE",
+        "CONCURRENT_TRANSACTIONS",
+        "TRANSACTION_ABORTABLE",
+        "NOT_ENOUGH_REPLICAS",
+        "NOT_ENOUGH_REPLICAS_AFTER_APPEND",
+    )
+)
+"""Codes that other detectors explain."""
+
+
+class Refused(ProduceDetector):
+    """Produce is answered with an error that has no detector of its own."""
+
+    id = "produce-refused"
+    severity = Severity.HIGH
+    title = "a broker refuses what a producer sends: rights, timeouts, storage, invalid records"
+    apis = frozenset({PRODUCE})
+    wanted = Wanted.FAILED
+
+    PLACES = 100
+    """Partitions that are told apart for one client and error."""
+
+    def done(self, link: Link, exchange: Exchange) -> None:
+        for result in self.reading.results(exchange):
+            code = result.error
+            if not code or code in ELSEWHERE or code in retries.LEADER_ERRORS:
+                continue
+            fact = facts.errors().get(code)
+            refusal = REFUSALS.get(code) or (_PASSING if fact is not None and fact.retriable else _OTHER)
+            finding = self.report(
+                (link.identity, code),
+                exchange,
+                lambda refusal=refusal, result=result, code=code: self.finding(  # type: ignore[misc]
+                    "",
+                    refusal.why,
+                    refusal.remedy,
+                    refusal.severity,
+                    api=exchange.api,
+                    api_version=exchange.api_version,
+                    topic=result.topic,
+                    partition=result.partition,
+                    error=error_name(code),
+                    text=result.text,
+                    partitions=[],
+                    **link.facts,
+                ),
+            )
+            places, place = finding.about["partitions"], f"{result.topic}-{result.partition}"
+            if place not in places and len(places) < self.PLACES:
+                places.append(place)
+            finding.seen = (
+                f"{link.where} answers Produce v{exchange.api_version} of {link.who} with {error_name(code)} "
+                f"{times(finding.count)}, for {some(places)}"
+                + (f": {finding.about['text']!r}" if finding.about["text"] else "")
+            )
+
+
+DETECTORS: tuple[type[Detector], ...] = (
+    AcksNone,
+    AcksLeader,
+    TooLarge,
+    Refused,
+    *retries.DETECTORS,
+    *resent.DETECTORS,
+)

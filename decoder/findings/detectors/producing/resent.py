@@ -1,0 +1,132 @@
+"""What producers without idempotence do to their records when they send a batch again: other order, twice.
+
+A batch is known again by its CRC, which covers its timestamps and all of its records. Clients that put the records
+of a failed batch into other batches are not recognised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+
+from ....connection.exchange import Exchange
+from ....schema.facts import error_code, error_name
+from ...engine.detector import Detector
+from ...engine.finding import Finding, Severity
+from ...engine.scene import Link, Scene
+from ...engine.tallies import Recent
+from ...engine.wording import times
+from ...models.produced import PRODUCE, Part, ProduceDetector, unanswered
+
+_WRITTEN_ALL_THE_SAME = frozenset(map(error_code, ("REQUEST_TIMED_OUT", "NOT_ENOUGH_REPLICAS_AFTER_APPEND")))
+_NO_ANSWER = -2  # in the place of an error code
+
+
+class _Partition:
+    """What one client sent to one partition lately."""
+
+    __slots__ = ("failed", "last_taken", "number", "waiting")
+
+    def __init__(self) -> None:
+        self.number = 0  # of the batch sent last
+        self.last_taken = 0  # the number of the latest batch that was acknowledged
+        self.waiting: Recent[int, int] = Recent(32)  # by CRC: the number of a batch without an answer
+        self.failed: Recent[int, tuple[int, int]] = Recent(32)  # by CRC: number, and error code
+
+
+class Resent(ProduceDetector):
+    """Without idempotence, a batch that is sent again may be written behind later ones, or twice."""
+
+    id = "resent-without-idempotence"
+    severity = Severity.LOW
+    title = "a producer without idempotence sends batches again: records change their order, or may be there twice"
+    apis = frozenset({PRODUCE})
+
+    PARTITIONS = 10_000
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self._partitions: Recent[tuple[object, str, int], _Partition] = Recent(self.PARTITIONS)
+
+    def _parts(self, exchange: Exchange) -> Iterable[Part]:
+        sent = self.reading.sent(exchange)
+        if sent is None or sent.acks == 0:
+            return ()
+        return (p for p in sent.parts if p.batch is not None and p.batch.producer_id < 0)
+
+    def request(self, link: Link, exchange: Exchange) -> None:
+        for part in self._parts(exchange):
+            assert part.batch is not None
+            state = self._partitions.of((link.identity, part.topic, part.partition), _Partition)
+            state.number += 1
+            crc = part.batch.crc
+            if state.failed and crc in state.failed:
+                number, code = state.failed.pop(crc)
+                if state.last_taken > number:
+                    self._reordered(link, exchange, part, code)
+                if code == _NO_ANSWER or code in _WRITTEN_ALL_THE_SAME:
+                    self._perhaps_twice(link, exchange, part, code)
+            state.waiting[crc] = state.number
+
+    def done(self, link: Link, exchange: Exchange) -> None:
+        codes: dict[tuple[str, int], int] | None = None
+        for part in self._parts(exchange):
+            state = self._partitions.get((link.identity, part.topic, part.partition))
+            assert part.batch is not None
+            number = state.waiting.pop(part.batch.crc, None) if state is not None else None
+            if state is None or number is None:
+                continue
+            if codes is None:
+                codes = {(r.topic, r.partition): r.error for r in self.reading.results(exchange)}
+            code = _NO_ANSWER if unanswered(exchange) else codes.get((part.topic, part.partition))
+            if code == 0:
+                state.last_taken = max(state.last_taken, number)
+            elif code is not None:
+                state.failed[part.batch.crc] = number, code
+
+    def _reordered(self, link: Link, exchange: Exchange, part: Part, code: int) -> None:
+        finding = self.report(
+            ("order", link.identity), exchange, partial(self._make, link, exchange, part, code, "order")
+        )
+        finding.seen = (
+            f"{link.who} sent a batch for {part.at} again ({_outcome(code)}) after a later batch of that partition "
+            f"had been written: its records changed their order ({times(finding.count)})"
+        )
+
+    def _perhaps_twice(self, link: Link, exchange: Exchange, part: Part, code: int) -> None:
+        finding = self.report(
+            ("twice", link.identity), exchange, partial(self._make, link, exchange, part, code, "twice")
+        )
+        finding.seen = (
+            f"{link.who} sent a batch for {part.at} again that may have been written already ({_outcome(code)}): "
+            f"its records may be there twice ({times(finding.count)})"
+        )
+
+    def _make(self, link: Link, exchange: Exchange, part: Part, code: int, what: str) -> Finding:
+        why = (
+            "Several requests for one partition were in flight and an earlier one failed; without idempotence the broker "
+            "takes the later ones all the same (max.in.flight.requests.per.connection above 1)."
+            if what == "order"
+            else "The broker cannot know a batch again without a producer id and sequences (KIP-98): a retry is a new batch."
+        )
+        return self.finding(
+            "",
+            why,
+            "set enable.idempotence=true and acks=all (the default of Java since 3.0 and of kafka-python 3; "
+            "librdkafka and aiokafka: enable.idempotence / enable_idempotence). Without it, "
+            "max.in.flight.requests.per.connection=1 keeps the order, and retries=0 avoids doubles",
+            api=exchange.api,
+            api_version=exchange.api_version,
+            topic=part.topic,
+            partition=part.partition,
+            error=None if code == _NO_ANSWER else error_name(code),
+            effect=what,
+            **link.facts,
+        )
+
+
+def _outcome(code: int) -> str:
+    return "no answer came to the first" if code == _NO_ANSWER else f"the first was answered with {error_name(code)}"
+
+
+DETECTORS: tuple[type[Detector], ...] = (Resent,)

@@ -1,0 +1,259 @@
+"""Producers that wait: for a leader, or for replicas in sync."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from functools import partial
+from typing import Any, ClassVar
+
+from ....connection.exchange import Exchange, State
+from ....schema.facts import error_code, error_name
+from ...engine.detector import Detector
+from ...engine.finding import Finding, Severity
+from ...engine.scene import Link, Scene
+from ...engine.tallies import Recent
+from ...engine.wording import SECOND, duration, some, times
+from ...models.produced import METADATA, PRODUCE, ProduceDetector, Result
+
+LEADER_ERRORS = frozenset(
+    error_code(name)
+    for name in (
+        "NOT_LEADER_OR_FOLLOWER",
+        "LEADER_NOT_AVAILABLE",
+        "UNKNOWN_TOPIC_OR_PARTITION",
+        "FENCED_LEADER_EPOCH",
+        "UNKNOWN_LEADER_EPOCH",
+        "UNKNOWN_TOPIC_ID",
+        "INCONSISTENT_TOPIC_ID",
+        "REPLICA_NOT_AVAILABLE",
+        "BROKER_NOT_AVAILABLE",
+    )
+)
+
+
+class Trouble:
+    """A partition that a client cannot write to: from the first refusal to the next success."""
+
+    __slots__ = ("answers", "asked", "blind", "first_ns", "last_ns", "link", "place", "told")
+
+    def __init__(self, link: Link, result: Result, now_ns: int) -> None:
+        self.link = link
+        self.place = f"{result.topic}-{result.partition}"
+        self.first_ns = self.last_ns = now_ns
+        self.answers = 0  # how often it was refused
+        self.asked = 0  # Metadata responses that the client got meanwhile
+        self.told = False  # the broker named the leader in its answer
+        self.blind = 0  # refusals in a row since the client last heard who leads
+
+
+class _Waiting(ProduceDetector, ABC):
+    """Follows partitions from the first refusal to the next success."""
+
+    apis = frozenset({PRODUCE, METADATA})
+    codes: ClassVar[frozenset[int]]
+
+    LOW_NS = 5 * SECOND
+    """An election is over within a few seconds; what takes longer holds records back for longer than it should."""
+    MEDIUM_NS = 30 * SECOND
+    """A quarter of Java's delivery.timeout.ms (120 s), all of request.timeout.ms: records begin to be given up."""
+    GONE_NS = 10 * SECOND
+    """So long without success, while the traffic goes on, that it is no election any more."""
+    APART_NS = 30 * SECOND
+    """Refusals that begin this far apart have not one reason."""
+    PARTITIONS = 10_000
+    SHOWN = 100
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self._open: Recent[tuple[object, str, int], Trouble] = Recent(self.PARTITIONS)
+        self._burst: Recent[object, int] = Recent(self.PARTITIONS)  # by finding: when its last burst began
+
+    def done(self, link: Link, exchange: Exchange) -> None:
+        now = exchange.response_time_ns or self.scene.now_ns
+        if exchange.api_key == METADATA:
+            if self._open and exchange.state is State.PAIRED:
+                for trouble in self._open.values():
+                    if trouble.link.identity == link.identity:
+                        trouble.asked += 1
+                        trouble.blind = 0
+            return
+        if not self._open and not exchange.error:
+            return
+        for result in self.reading.results(exchange):
+            if result.error in self.codes:
+                self._refused(link, exchange, result, now)
+            elif self._open and not result.error:
+                key = link.identity, result.topic, result.partition
+                if key in self._open:
+                    trouble = self._open.pop(key)
+                    trouble.last_ns = now
+                    for finding in self._of(trouble):
+                        finding.about["recovered"] += 1
+                        self._say(finding, trouble)
+
+    def _refused(self, link: Link, exchange: Exchange, result: Result, now: int) -> None:
+        trouble = self._open.of((link.identity, result.topic, result.partition), partial(Trouble, link, result, now))
+        trouble.last_ns = now
+        trouble.answers += 1
+        trouble.told = trouble.told or result.leader >= 0
+        trouble.blind = 0 if result.leader >= 0 else trouble.blind + 1
+        key = link.identity, result.error
+        finding = self.report(key, exchange, partial(self._make, link, exchange, result))
+        about = finding.about
+        if trouble.place not in about["partitions"] and len(about["partitions"]) < self.SHOWN:
+            about["partitions"].append(trouble.place)
+        if trouble.answers == 1 and now - self._burst.get(key, 0) > self.APART_NS:
+            self._burst[key] = now
+            about["bursts"] += 1
+        self._say(finding, trouble)
+
+    def finish(self, now_ns: int) -> None:
+        for finding in self._found.values():
+            finding.about["open"] = 0
+        for trouble in self._open.values():
+            if now_ns - trouble.first_ns >= self.GONE_NS:
+                for finding in self._of(trouble):
+                    finding.about["open"] += 1
+                    self._say(finding, trouble)
+
+    def _of(self, trouble: Trouble) -> Iterator[Finding]:
+        for code in self.codes:
+            finding = self._found.get((trouble.link.identity, code))
+            if finding is not None and trouble.place in finding.about["partitions"]:
+                yield finding
+
+    def _say(self, finding: Finding, trouble: Trouble) -> None:
+        about, link = finding.about, trouble.link
+        about["longest_ns"] = max(about["longest_ns"], trouble.last_ns - trouble.first_ns)
+        about["most_answers"] = max(about["most_answers"], trouble.answers)
+        about["blind"] = max(about["blind"], trouble.blind)
+        about["metadata_asked"] = max(about["metadata_asked"], trouble.asked)
+        about["leader_told"] = about["leader_told"] or trouble.told
+        finding.severity = self._rate(about)
+        finding.seen = (
+            f"{link.where} answers Produce v{about['api_version']} of {link.who} with {about['error']} "
+            f"{times(finding.count)}, for {some(about['partitions'])}"
+            + (f"; {about['open']} of them did not succeed again" if about["open"] else "")
+            + (f"; it took up to {duration(about['longest_ns'])} until it worked" if about["recovered"] else "")
+            + self._meanwhile(about)
+        )
+
+    def _meanwhile(self, about: dict[str, Any]) -> str:
+        """What else there is to say."""
+        return ""
+
+    @abstractmethod
+    def _rate(self, about: dict[str, Any]) -> Severity:
+        """How bad it is."""
+
+    @abstractmethod
+    def _explain(self, code: int) -> tuple[str, str]:
+        """Why it matters, and what to do."""
+
+    def _make(self, link: Link, exchange: Exchange, result: Result) -> Finding:
+        why, remedy = self._explain(result.error)
+        return self.finding(
+            "",
+            why,
+            remedy,
+            api=exchange.api,
+            api_version=exchange.api_version,
+            topic=result.topic,
+            partition=result.partition,
+            error=error_name(result.error),
+            partitions=[],
+            bursts=0,
+            blind=0,
+            recovered=0,
+            open=0,
+            most_answers=0,
+            metadata_asked=0,
+            leader_told=False,
+            longest_ns=0,
+            **link.facts,
+        )
+
+
+class LeaderRetries(_Waiting):
+    """Produce goes to a broker that does not lead the partition, or nobody does."""
+
+    id = "produce-leader-retries"
+    severity = Severity.INFO
+    title = "a producer writes to a broker that does not lead the partition (NOT_LEADER_OR_FOLLOWER and its like)"
+    codes = LEADER_ERRORS
+
+    BLIND = 5
+    """Refusals in a row without a look at Metadata in between; clients look after the first."""
+    BURSTS = 5
+    """So many times of trouble are no single election any more."""
+
+    def _rate(self, about: dict[str, Any]) -> Severity:
+        if about["open"] and about["longest_ns"] >= self.MEDIUM_NS:
+            return Severity.HIGH
+        if (about["open"] and about["most_answers"] >= 3) or about["longest_ns"] >= self.MEDIUM_NS:
+            return Severity.MEDIUM
+        if about["blind"] >= self.BLIND:
+            return Severity.MEDIUM
+        if about["open"] or about["longest_ns"] >= self.LOW_NS or about["bursts"] >= self.BURSTS:
+            return Severity.LOW
+        return Severity.INFO
+
+    def _meanwhile(self, about: dict[str, Any]) -> str:
+        if about["blind"] >= self.BLIND:
+            return f"; {about['blind']} of them in a row without a look at Metadata"
+        if about["metadata_asked"]:
+            return f"; Metadata was asked for {times(about['metadata_asked'])} meanwhile"
+        if about["leader_told"]:
+            return "; the broker named the new leader"
+        return "; Metadata was not asked for meanwhile"
+
+    def _explain(self, code: int) -> tuple[str, str]:
+        if code in (error_code("UNKNOWN_TOPIC_OR_PARTITION"), error_code("UNKNOWN_TOPIC_ID")):
+            return (
+                "The broker does not have the partition: the topic was deleted (or deleted and created again, with "
+                "another topic id: KIP-516), is new and not known everywhere yet, or the client's metadata are old.",
+                "check that the topic exists (kafka-topics.sh --describe) and that nobody deletes and creates it while "
+                "producers run; Java clients look again every metadata.max.age.ms, librdkafka every "
+                "topic.metadata.refresh.interval.ms; librdkafka gives up at once on topics that Metadata does not have",
+            )
+        return (
+            "One burst after a leader election is normal: a client that hears this refreshes its metadata (or reads the "
+            "new leader out of the answer, KIP-951) and sends again. Repeated, slow or endless ones hold records back "
+            "until delivery.timeout.ms (message.timeout.ms in librdkafka) and then lose them.",
+            "if leaders move often: look at the brokers (restarts, garbage collection, lost ZooKeeper or controller "
+            "sessions) and at auto.leader.rebalance.enable. If the client does not refresh: update it, and check "
+            "retry.backoff.ms (100 ms) and metadata.max.age.ms (librdkafka: topic.metadata.refresh.fast.interval.ms)",
+        )
+
+
+class TooFewReplicas(_Waiting):
+    """acks=all, and fewer replicas in sync than min.insync.replicas asks for."""
+
+    id = "not-enough-replicas"
+    severity = Severity.HIGH
+    title = "a partition has fewer replicas in sync than min.insync.replicas"
+    codes = frozenset(map(error_code, ("NOT_ENOUGH_REPLICAS", "NOT_ENOUGH_REPLICAS_AFTER_APPEND")))
+
+    def _rate(self, about: dict[str, Any]) -> Severity:
+        if not about["recovered"] or about["open"]:
+            return Severity.HIGH
+        return Severity.MEDIUM if about["longest_ns"] >= self.LOW_NS else Severity.LOW
+
+    def _explain(self, code: int) -> tuple[str, str]:
+        appended = code == error_code("NOT_ENOUGH_REPLICAS_AFTER_APPEND")
+        return (
+            "With acks=all a leader writes only while at least min.insync.replicas replicas are in sync. Followers are "
+            "down or behind (replica.lag.time.max.ms). "
+            + (
+                "Here the leader had already written the records: a retry without idempotence writes them twice."
+                if appended
+                else "Clients retry until delivery.timeout.ms, then the records are lost to the application."
+            ),
+            "bring the missing followers back (kafka-topics.sh --describe --under-min-isr-partitions names the "
+            "partitions); min.insync.replicas should be below the replication factor (2 of 3), or one broker that "
+            "restarts stops all producers",
+        )
+
+
+DETECTORS: tuple[type[Detector], ...] = (LeaderRetries, TooFewReplicas)

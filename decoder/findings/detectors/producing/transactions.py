@@ -1,0 +1,372 @@
+"""Transactions that do not end, do not begin, or are rolled back all the time (KIP-98, KIP-890)."""
+
+from __future__ import annotations
+
+from collections import deque
+from functools import partial
+from typing import ClassVar
+
+from ....connection.exchange import Exchange, State
+from ....schema import facts
+from ....schema.facts import error_code, error_name
+from ...engine.detector import Detector, Wanted
+from ...engine.finding import Finding, Severity
+from ...engine.scene import Link, Scene
+from ...engine.tallies import Recent
+from ...engine.wording import SECOND, duration, times
+from ...models.produced import PRODUCE, ProduceDetector
+
+INIT_PRODUCER_ID = facts.api_key("InitProducerId")
+ADD_PARTITIONS = facts.api_key("AddPartitionsToTxn")
+ADD_OFFSETS = facts.api_key("AddOffsetsToTxn")
+END_TXN = facts.api_key("EndTxn")
+TRANSACTIONAL = frozenset(
+    {PRODUCE, INIT_PRODUCER_ID, ADD_PARTITIONS, ADD_OFFSETS, END_TXN, facts.api_key("TxnOffsetCommit")}
+)
+"""The APIs of a transactional producer."""
+
+_IDS = 5000
+_ID_FIELDS = ("transactional_id", "v3_and_below_transactional_id")
+
+
+def transactional_id(exchange: Exchange) -> str | None:
+    """The transactional id that a request names; None without one (and for what brokers send each other)."""
+    message = exchange.request_view
+    if message is None:
+        return None
+    for place, field in enumerate(message.plan.root.fields):
+        if field.name in _ID_FIELDS:
+            name: str | None = message.values[place]
+            return name
+    return None
+
+
+class _Open:
+    """A transaction that has not ended. `link`: the connection that its first request came on."""
+
+    __slots__ = ("api", "api_version", "gone_ns", "link", "said", "since_ns", "timeout_ms")
+
+    def __init__(self, link: Link, exchange: Exchange, timeout_ms: int | None) -> None:
+        self.link = link
+        self.since_ns = exchange.request_time_ns or 0
+        self.timeout_ms = timeout_ms
+        self.api, self.api_version = exchange.api, exchange.api_version
+        self.gone_ns = 0  # when the client went away
+        self.said = False
+
+
+class OpenTooLong(ProduceDetector):
+    """A transaction is open for longer than its timeout, or its producer went away and left it open."""
+
+    id = "transaction-left-open"
+    severity = Severity.HIGH
+    title = "a transaction does not end: it outlives transaction.timeout.ms, or its producer went away"
+    apis = TRANSACTIONAL
+
+    LONGEST_MS = 900_000
+    """transaction.max.timeout.ms of brokers by default: where InitProducerId was not seen, no timeout is longer."""
+    BACK_NS = 5 * SECOND
+    """A producer that was restarted and takes its id again this soon has held nobody up for long."""
+    _RETRIED = frozenset(
+        map(
+            error_code,
+            (
+                "CONCURRENT_TRANSACTIONS",
+                "COORDINATOR_LOAD_IN_PROGRESS",
+                "COORDINATOR_NOT_AVAILABLE",
+                "NOT_COORDINATOR",
+                "REQUEST_TIMED_OUT",
+            ),
+        )
+    )
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self._timeouts: Recent[str, int] = Recent(_IDS)
+        self._open: Recent[str, _Open] = Recent(_IDS)
+
+    def done(self, link: Link, exchange: Exchange) -> None:
+        key = exchange.api_key
+        if exchange.state is not State.PAIRED:
+            return
+        if key == PRODUCE:
+            sent = self.reading.sent(exchange)
+            name = sent.transactional_id if sent is not None else None
+            if name and name not in self._open and any(not r.error for r in self.reading.results(exchange)):
+                self._begin(link, exchange, name)
+            return
+        name = transactional_id(exchange)
+        if not name:
+            return
+        error = exchange.error
+        now = exchange.response_time_ns or self.scene.now_ns
+        if key == INIT_PRODUCER_ID and not error:
+            # It ends what was open before.
+            self._end(name, now)
+            message = exchange.request_view
+            if message is not None:
+                self._timeouts[name] = message["transaction_timeout_ms"]
+        elif key == END_TXN and error not in self._RETRIED:
+            self._end(name, now)
+        elif key in (ADD_PARTITIONS, ADD_OFFSETS) and not error and name not in self._open:
+            self._begin(link, exchange, name)
+
+    def _begin(self, link: Link, exchange: Exchange, name: str) -> None:
+        self._open[name] = _Open(link, exchange, self._timeouts.get(name))
+
+    def _end(self, name: str, now_ns: int) -> None:
+        if name in self._open:
+            self._look(name, self._open[name], now_ns)
+            transaction = self._open.pop(name)
+            finding = self._found.get((name, "gone"))
+            if transaction.gone_ns and finding is not None and now_ns - transaction.gone_ns < self.BACK_NS:
+                finding.severity = Severity.LOW
+
+    def closed(self, link: Link) -> None:
+        # A broker or proxy that stops, or a capture that ends, says nothing of the client.
+        if not self._open or link.by != "client":
+            return
+        for name, transaction in self._open.items():
+            if transaction.gone_ns or transaction.link.identity != link.identity:
+                continue
+            if any(other.identity == link.identity for other in self.scene.links.values()):
+                continue
+            transaction.gone_ns = link.closed_ns or 0
+            finding = self.report((name, "gone"), None, partial(self._make, name, transaction), link.closed_ns)
+            finding.severity = Severity.MEDIUM
+            left = self._limit(transaction) - (transaction.gone_ns - transaction.since_ns)
+            finding.seen = (
+                f"{link.who} closed all of its connections inside a transaction of {name!r} ({times(finding.count)}); the "
+                f"transaction stays open until its timeout, for up to {duration(max(left, 0))} more, or until a producer "
+                "takes the id again"
+            )
+
+    def finish(self, now_ns: int) -> None:
+        for name, transaction in self._open.items():
+            self._look(name, transaction, now_ns)
+
+    def _limit(self, transaction: _Open) -> int:
+        """In ns."""
+        return (transaction.timeout_ms or self.LONGEST_MS) * 1_000_000
+
+    def _look(self, name: str, transaction: _Open, now_ns: int) -> None:
+        age = now_ns - transaction.since_ns
+        if age <= self._limit(transaction) or transaction.gone_ns:
+            return
+        if transaction.said:
+            finding = self._found[(name, "long")]
+        else:
+            transaction.said = True
+            finding = self.report((name, "long"), None, partial(self._make, name, transaction), transaction.since_ns)
+        finding.about["longest_ns"] = max(finding.about["longest_ns"], age)
+        timeout = (
+            f"its timeout is {duration(self._limit(transaction))}"
+            if transaction.timeout_ms
+            else f"brokers allow {duration(self._limit(transaction))} at most by default"
+        )
+        finding.seen = (
+            f"a transaction of {name!r} ({transaction.link.who}) was open for {duration(finding.about['longest_ns'])}; "
+            f"{timeout} ({times(finding.count)})"
+        )
+
+    def _make(self, name: str, transaction: _Open) -> Finding:
+        return self.finding(
+            "",
+            "While a transaction is open, read_committed consumers get nothing of its partitions behind its first record "
+            "(the last stable offset). The coordinator aborts it after transaction.timeout.ms and fences its producer: "
+            "the records are thrown away and the next request of the producer fails.",
+            "end every transaction in a finally (commit or abort), do less in one, or raise transaction.timeout.ms "
+            "(60 s by default; the broker's transaction.max.timeout.ms is 15 min). Left by a crash: start the producer "
+            "again with the same id, or kafka-transactions.sh abort (KIP-664)",
+            api=transaction.api,
+            api_version=transaction.api_version,
+            transactional_id=name,
+            timeout_ms=transaction.timeout_ms,
+            longest_ns=0,
+            **transaction.link.facts,
+        )
+
+
+class ConcurrentTransactions(ProduceDetector):
+    """A producer waits for its previous transaction again and again."""
+
+    id = "concurrent-transactions"
+    severity = Severity.MEDIUM
+    title = "a transaction cannot begin because the one before does not finish (CONCURRENT_TRANSACTIONS)"
+    apis = TRANSACTIONAL
+
+    WAIT_NS = 5 * SECOND
+    """Markers are written within milliseconds; clients try again every 20 to 100 ms until then."""
+    STUCK_NS = 30 * SECOND
+    TRIES = 5
+    _CODE = error_code("CONCURRENT_TRANSACTIONS")
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self._since: Recent[str, tuple[int, int]] = Recent(_IDS)  # by id: since when, and how often
+
+    def done(self, link: Link, exchange: Exchange) -> None:
+        if exchange.state is not State.PAIRED:
+            return
+        if exchange.api_key == PRODUCE:
+            sent = self.reading.sent(exchange)
+            name = sent.transactional_id if sent is not None else None
+            concurrent = any(r.error == self._CODE for r in self.reading.results(exchange)) if name else False
+        else:
+            name = transactional_id(exchange)
+            concurrent = exchange.error == self._CODE
+        if not name:
+            return
+        if not concurrent:
+            if name in self._since:
+                del self._since[name]
+            return
+        now = exchange.response_time_ns or self.scene.now_ns
+        since, count = self._since.of(name, lambda: (now, 0))
+        self._since[name] = since, count + 1
+        waited = now - since
+        if waited < self.WAIT_NS or count + 1 < self.TRIES:
+            return
+        finding = self.report(
+            name,
+            exchange,
+            lambda: self.finding(
+                "",
+                "After EndTxn the coordinator writes a marker into every partition; until all are there, the id cannot "
+                "begin another transaction. Markers wait for partitions without a leader, or for a broker that is down.",
+                "look for offline partitions of the topics involved and of __transaction_state, and for hanging "
+                "transactions: kafka-transactions.sh find-hanging (KIP-664)",
+                api=exchange.api,
+                api_version=exchange.api_version,
+                error=error_name(self._CODE),
+                transactional_id=name,
+                longest_ns=0,
+                **link.facts,
+            ),
+        )
+        finding.about["longest_ns"] = max(finding.about["longest_ns"], waited)
+        finding.severity = Severity.HIGH if finding.about["longest_ns"] >= self.STUCK_NS else Severity.MEDIUM
+        finding.seen = (
+            f"{link.where} answers {exchange.api} of {link.who} for transactional id {name!r} with "
+            f"CONCURRENT_TRANSACTIONS for {duration(finding.about['longest_ns'])} already ({times(count + 1)} in a row)"
+        )
+
+
+class TransactionState(ProduceDetector):
+    """The broker or coordinator refuses what a producer wants to do in the state that its transaction is in."""
+
+    id = "transaction-refused"
+    severity = Severity.HIGH
+    title = "a request does not fit the state of its transaction (INVALID_TXN_STATE and its like)"
+    apis = TRANSACTIONAL
+    wanted = Wanted.FAILED
+
+    _MEANS: ClassVar[dict[int, tuple[Severity, str, str]]] = {
+        error_code("INVALID_TXN_STATE"): (
+            Severity.HIGH,
+            "The transaction is not in the state that the request needs: a batch for a partition that was not added to it "
+            "(brokers check that since KIP-890), or a commit of what is aborted already.",
+            "update the client; after a failed transaction call abort_transaction before begin_transaction; do not share "
+            "a transactional producer between threads without care",
+        ),
+        error_code("TRANSACTION_ABORTABLE"): (
+            Severity.MEDIUM,
+            "The transaction cannot be committed any more, but aborted and begun again (KIP-890).",
+            "call abort_transaction and do the work again; if it happens often, look for what fails before it",
+        ),
+        error_code("INVALID_TRANSACTION_TIMEOUT"): (
+            Severity.HIGH,
+            "transaction.timeout.ms of the producer is longer than transaction.max.timeout.ms of the brokers (15 min).",
+            "lower transaction.timeout.ms (Flink's Kafka sink asks for 1 h by default), or raise "
+            "transaction.max.timeout.ms on the brokers",
+        ),
+    }
+
+    def done(self, link: Link, exchange: Exchange) -> None:
+        if exchange.state is not State.PAIRED:
+            return
+        if exchange.api_key == PRODUCE:
+            code = next((r.error for r in self.reading.results(exchange) if r.error in self._MEANS), 0)
+        else:
+            code = exchange.error
+        meaning = self._MEANS.get(code) if code else None
+        if meaning is None:
+            return
+        severity, why, remedy = meaning
+        name = transactional_id(exchange)
+        finding = self.report(
+            (name or link.identity, code),
+            exchange,
+            lambda: self.finding(
+                "",
+                why,
+                remedy,
+                severity,
+                api=exchange.api,
+                api_version=exchange.api_version,
+                error=error_name(code),
+                transactional_id=name,
+                **link.facts,
+            ),
+        )
+        whose = f" for transactional id {name!r}" if name else ""
+        finding.seen = (
+            f"{link.where} answers {exchange.api} v{exchange.api_version} of {link.who}{whose} with {error_name(code)} "
+            f"({times(finding.count)})"
+        )
+
+
+class ManyAborts(Detector):
+    """A producer rolls back much of what it does."""
+
+    id = "transactions-aborted"
+    severity = Severity.LOW
+    title = "many of a producer's transactions are aborted"
+    apis = frozenset({END_TXN})
+
+    LOOKED_AT = 50
+    """Transactions, the latest ones."""
+    ENOUGH = 10
+    SHARE = 0.5
+    NEARLY_ALL = 0.9
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self._outcomes: Recent[str, deque[bool]] = Recent(_IDS)
+
+    def done(self, link: Link, exchange: Exchange) -> None:
+        name, message = transactional_id(exchange), exchange.request_view
+        if exchange.state is not State.PAIRED or exchange.error or not name or message is None:
+            return
+        outcomes = self._outcomes.of(name, lambda: deque(maxlen=self.LOOKED_AT))
+        committed = bool(message["committed"])
+        outcomes.append(committed)
+        share = outcomes.count(False) / len(outcomes)
+        if committed or len(outcomes) < self.ENOUGH or share < self.SHARE:
+            return
+        finding = self.report(
+            name,
+            exchange,
+            lambda: self.finding(
+                "",
+                "Aborted records are written, copied and kept like others; read_committed consumers fetch them and throw "
+                "them away. Work that is done again and again costs as much as work that succeeds.",
+                "look at the application's log for the reason of its aborts (exceptions, rebalances, timeouts); do checks "
+                "before the transaction begins",
+                api=exchange.api,
+                api_version=exchange.api_version,
+                transactional_id=name,
+                aborted=0,
+                transactions=0,
+                **link.facts,
+            ),
+        )
+        aborted = outcomes.count(False)
+        finding.about |= {"aborted": aborted, "transactions": len(outcomes)}
+        finding.severity = (
+            Severity.MEDIUM if share >= self.NEARLY_ALL and len(outcomes) == self.LOOKED_AT else Severity.LOW
+        )
+        finding.seen = f"{aborted} of the last {len(outcomes)} transactions of {name!r} ({link.who}) were aborted"
+
+
+DETECTORS: tuple[type[Detector], ...] = (OpenTooLong, ConcurrentTransactions, TransactionState, ManyAborts)

@@ -1,0 +1,414 @@
+"""SASL: mechanisms that do not match, refused credentials, secrets in clear, requests out of turn, sessions that end.
+
+What a finding shows of an authentication is the mechanism, the user's name where the bytes tell it, and what the
+broker said, with everything masked that may be a secret.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import ClassVar
+
+from ....connection.exchange import Exchange, State
+from ....embedded import sasl_step
+from ....schema import facts
+from ...engine.detector import Detector, Wanted
+from ...engine.finding import Finding, Severity
+from ...engine.host import is_loopback, split
+from ...engine.scene import Link, Scene
+from ..network.endings import Ending, Talk, WatchesEndings
+from .authorization import DETECTORS as _AUTHORIZATION
+
+_HANDSHAKE = facts.api_key("SaslHandshake")
+_AUTHENTICATE = facts.api_key("SaslAuthenticate")
+_SASL = frozenset({_HANDSHAKE, _AUTHENTICATE})
+_MECHANISM = facts.error_code("UNSUPPORTED_SASL_MECHANISM")
+_STATE = facts.error_code("ILLEGAL_SASL_STATE")
+_FAILED = facts.error_code("SASL_AUTHENTICATION_FAILED")
+_LEGS = {"client": " between the client and the proxy", "broker": " between the proxy and the broker"}
+_CLIENTS = "Java, librdkafka: security.protocol=SASL_SSL"
+_PROXY = "barnabas proxy --broker-tls, or --broker-ca FILE"
+
+_SECRETIVE = re.compile(
+    r"(?i)\b(password|passwd|secret|token|assertion|signature|credentials?|hmac|nonce)\b(\s*[=:]\s*)\S+"
+)
+_LONG = re.compile(r"[A-Za-z0-9+/_=.-]{24,}")
+_PLAIN_WORD = re.compile(r"[A-Za-z]{1,32}([.-][A-Za-z]{1,32})*\.?")
+_CLOCK = re.compile(r"(?i)expir|not yet|no longer|\bexp\b|\bnbf\b|\biat\b|clock|issued at|in the future")
+
+
+def masked(text: str | None, secret: bytes = b"") -> str:
+    """What a broker said about an authentication, at most 200 characters, without anything that may be a secret.
+
+    `secret`: the token that was sent; its parts are taken out wherever they stand.
+    """
+    said = text or ""
+    for part in re.split(rb"[\0\x01,\s]", secret):
+        value = part.partition(b"=")[2] or part
+        for piece in {part, value}:
+            word = piece.decode("utf-8", "replace")
+            if len(word) >= 4:
+                said = said.replace(word, "***")
+    said = _SECRETIVE.sub(r"\1\2***", said)
+    said = _LONG.sub(lambda m: m[0] if _PLAIN_WORD.fullmatch(m[0]) else "***", said)
+    return said if len(said) <= 200 else said[:199] + "…"
+
+
+class _State:
+    """What is known of one connection's authentication.
+
+    `granted`: a session with an end was granted, `ends_ns`: when the broker ends it, 0 for never.
+    """
+
+    __slots__ = ("ends_ns", "granted", "late", "mechanism", "user")
+
+    def __init__(self) -> None:
+        self.mechanism = self.user = ""
+        self.granted = False
+        self.ends_ns = 0
+        self.late: Exchange | None = None
+
+
+class _Authenticates(Detector):
+    """Follows the SASL exchanges of every connection."""
+
+    apis: ClassVar[frozenset[int] | None] = _SASL
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self._states: dict[int, _State] = {}
+
+    def closed(self, link: Link) -> None:
+        state = self._states.pop(link.number, None)
+        if state is not None:
+            self.ended(link, state)
+
+    def done(self, link: Link, exchange: Exchange) -> None:
+        if exchange.api_key not in _SASL or exchange.state is not State.PAIRED:
+            return
+        state = self._states.setdefault(link.number, _State())
+        asked = exchange.request_view
+        if exchange.api_key == _HANDSHAKE:
+            if asked is not None:
+                state.mechanism = asked["mechanism"] or ""
+        elif asked is not None:
+            step = sasl_step(asked["auth_bytes"] or b"")
+            state.user = step.get("username") or state.user
+            state.mechanism = state.mechanism or step.get("mechanism") or ""
+        self.step(link, exchange, state)
+
+    def step(self, link: Link, exchange: Exchange, state: _State) -> None:
+        """One step was answered."""
+
+    def ended(self, link: Link, state: _State) -> None:
+        """The connection ended."""
+
+
+class SaslMechanismMismatch(_Authenticates):
+    """The client asks for a mechanism that the listener has not enabled."""
+
+    id = "sasl-mechanism-mismatch"
+    severity = Severity.HIGH
+    title = "a client asks for a SASL mechanism that the broker has not enabled"
+
+    def step(self, link: Link, exchange: Exchange, state: _State) -> None:
+        answer = exchange.response_view
+        if exchange.api_key != _HANDSHAKE or answer is None or exchange.error != _MECHANISM:
+            return
+        enabled = [name for name in answer["mechanisms"] or () if name]
+        found = self.report(
+            (link.identity, link.broker, state.mechanism),
+            exchange,
+            lambda: self.finding(
+                "",
+                "SaslHandshake (KIP-43) agrees on the mechanism before anything else; a listener takes those of "
+                "sasl.enabled.mechanisms only, and names are compared letter by letter.",
+                f"set the client's mechanism to one that is enabled (Java, librdkafka: sasl.mechanism"
+                f"{'=' + enabled[0] if enabled else ''}; kafka-python, aiokafka: sasl_mechanism), or add "
+                f"{state.mechanism} to listener.name.<listener>.sasl.enabled.mechanisms with its JAAS entry",
+                api=exchange.api, api_version=exchange.api_version, error=facts.error_name(_MECHANISM),
+                mechanism=state.mechanism, enabled=enabled, **link.facts,
+            ),
+        )  # fmt: skip
+        found.seen = (
+            f"{link.who} asks {link.where} for {state.mechanism!r}, which has {', '.join(enabled) or 'none'} enabled"
+            f"{_tries(found)}"
+        )
+
+
+class SaslAuthenticationFailed(_Authenticates):
+    """The broker refuses the credentials; one finding however often the client tries."""
+
+    id = "sasl-authentication-failed"
+    severity = Severity.HIGH
+    title = "a broker refuses a client's credentials"
+
+    def step(self, link: Link, exchange: Exchange, state: _State) -> None:
+        answer = exchange.response_view
+        if exchange.api_key != _AUTHENTICATE or answer is None:
+            return
+        if exchange.error != _FAILED:
+            # A session that was granted once makes what follows a re-authentication.
+            state.granted = state.granted or (answer.api_version >= 1 and answer["session_lifetime_ms"] > 0)
+            return
+        again = state.granted
+        asked = exchange.request_view
+        said = masked(answer["error_message"], asked["auth_bytes"] if asked is not None else b"")
+        mechanism = state.mechanism or "SASL"
+        why, remedy = _cause(mechanism, said)
+        found = self.report(
+            (link.identity, link.broker, mechanism, state.user),
+            exchange,
+            lambda: self.finding(
+                "",
+                f"{why} A refused client is disconnected after connection.failed.authentication.delay.ms; most "
+                "clients try again until somebody stops them, and every try costs the broker a handshake.",
+                remedy,
+                api=exchange.api, api_version=exchange.api_version, error=facts.error_name(_FAILED),
+                mechanism=mechanism, user=state.user, said=said, reauthentication=again, **link.facts,
+            ),
+        )  # fmt: skip
+        user = f" as {state.user!r}" if state.user else ""
+        found.seen = (
+            f"{link.where} refuses {link.who}{user} with {mechanism}"
+            f"{' on re-authentication' if again else ''}: {said or 'no reason given'}{_tries(found)}"
+        )
+
+
+def _cause(mechanism: str, said: str) -> tuple[str, str]:
+    """Why a mechanism fails, and what to do, as far as the broker's words tell."""
+    if _CLOCK.search(said):
+        return (
+            "The broker finds the token or ticket out of its time: it has expired, or the clocks of client, broker "
+            "and issuer disagree.",
+            "compare the clocks (NTP) of client, broker and issuer; let the client fetch a token before the old one "
+            "ends (Java: sasl.login.refresh.*, librdkafka: oauthbearer token refresh callback); "
+            "sasl.oauthbearer.clock.skew.seconds on the broker allows for small differences",
+        )
+    if mechanism == "OAUTHBEARER":
+        return (
+            "The broker does not accept the token: issuer, audience, scope or signature is not what it expects.",
+            "compare the token's iss, aud and scope with sasl.oauthbearer.expected.issuer, "
+            "sasl.oauthbearer.expected.audience and the broker's validator; check that the broker reaches "
+            "sasl.oauthbearer.jwks.endpoint.url",
+        )
+    if mechanism == "GSSAPI":
+        return (
+            "Kerberos refuses: the ticket is not for this service, or a keytab or key version is old.",
+            "compare the broker's principal with sasl.kerberos.service.name and its host name in DNS; renew keytabs; "
+            "compare the clocks (Kerberos allows 5 minutes)",
+        )
+    if mechanism.startswith("SCRAM"):
+        return (
+            "The user has no credentials of this mechanism, or the password is another: SCRAM-SHA-256 and "
+            "SCRAM-SHA-512 are stored one by one, and a user may have only one of them.",
+            "see what the user has: kafka-configs.sh --describe --entity-type users --entity-name NAME; set it with "
+            f"--alter --add-config '{mechanism}=[password=...]'",
+        )
+    return (
+        "User or password is not what the listener's JAAS entry (or its callback) has.",
+        "check the client's user and password (Java: sasl.jaas.config; librdkafka: sasl.username, sasl.password; "
+        "kafka-python: sasl_plain_username, sasl_plain_password), for spaces and quotes too, against "
+        "listener.name.<listener>.plain.sasl.jaas.config",
+    )
+
+
+class CredentialsInClear(_Authenticates):
+    """Passwords and tokens travel unencrypted. That they can be read here is the proof."""
+
+    id = "credentials-in-clear"
+    severity = Severity.MEDIUM
+    title = "passwords or tokens travel without TLS"
+    _READABLE = frozenset({"PLAIN", "OAUTHBEARER"})
+
+    def step(self, link: Link, exchange: Exchange, state: _State) -> None:
+        if exchange.api_key != _HANDSHAKE or exchange.error:
+            return
+        readable = state.mechanism in self._READABLE
+        if not readable and not state.mechanism.startswith("SCRAM"):
+            return
+        clear = [leg for leg in _LEGS if leg not in link.tls]
+        if not clear:
+            return
+        ends = {"client": link.client_host, "broker": split(link.broker)[0]}
+        near = all(is_loopback(ends[leg]) for leg in clear)
+        between = _LEGS[clear[0]] if len(clear) == 1 else ""
+        use = "start the proxy with --tls-ca" if clear == ["client"] else "use a SASL_SSL listener"
+        secret = "token" if state.mechanism == "OAUTHBEARER" else "password"
+        self.report(
+            (link.identity, link.broker, state.mechanism, between),
+            exchange,
+            lambda: self.finding(
+                f"{link.who} authenticates to {link.where} by {state.mechanism} without TLS{between}"
+                f"{', on one machine' if near else ''}",
+                f"with {state.mechanism} the {secret} itself is in the bytes: whoever sees the traffic can use it."
+                if readable
+                else "SCRAM hides the password, but who records the exchange can try passwords against it at leisure, "
+                "and everything after it is in clear.",
+                f"{use} ({_CLIENTS if clear != ['broker'] else _PROXY}), and change what was sent so far"
+                if readable
+                else f"{use} where the network is not your own; keep 4096 iterations or more",
+                Severity.INFO if near else Severity.MEDIUM if readable else Severity.LOW,
+                api=exchange.api, api_version=exchange.api_version, mechanism=state.mechanism, in_clear=clear, **link.facts,
+            ),
+        )  # fmt: skip
+
+
+class SaslOutOfTurn(_Authenticates):
+    """SASL where the broker expects none: the listener has no SASL, or the steps are in the wrong order."""
+
+    id = "sasl-out-of-turn"
+    severity = Severity.HIGH
+    title = "a client speaks SASL when or where the broker expects none (ILLEGAL_SASL_STATE)"
+
+    def step(self, link: Link, exchange: Exchange, state: _State) -> None:
+        if exchange.error != _STATE:
+            return
+        found = self.report(
+            (link.identity, link.broker),
+            exchange,
+            lambda: self.finding(
+                "",
+                "a listener without SASL answers every SaslHandshake so; on a SASL listener it means that the "
+                "handshake was left out, or came again with another principal or mechanism (KIP-152, KIP-368).",
+                "use the port of the SASL_PLAINTEXT or SASL_SSL listener, or take SASL out of the client "
+                "(security.protocol=PLAINTEXT or SSL)",
+                api=exchange.api, api_version=exchange.api_version, error=facts.error_name(_STATE),
+                mechanism=state.mechanism, **link.facts,
+            ),
+        )  # fmt: skip
+        found.seen = (
+            f"{link.where} answers {exchange.api} of {link.who} with ILLEGAL_SASL_STATE: it expects no SASL there"
+            f"{_tries(found)}"
+        )
+
+
+class RequestBeforeAuthentication(WatchesEndings):
+    """A SASL listener answers ApiVersions, and closes on any other request before SaslHandshake.
+
+    A broker that stops closes connections too, each once: so it takes several from one host, none of which worked.
+    """
+
+    id = "request-before-authentication"
+    severity = Severity.HIGH
+    title = "a client without SASL sends requests to a listener that wants it"
+    CLOSES = 3
+    """Connections."""
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self._rows: dict[tuple[str, str], int] = {}
+
+    def ended(self, link: Link, talk: Talk, how: Ending) -> None:
+        first = talk.closed_on
+        if how is not Ending.BEFORE_SASL or first is None or self.endings.worked(link):
+            return
+        pair = link.client_host, link.broker
+        count = self._rows[pair] = self._rows.get(pair, 0) + 1
+        if len(self._rows) > 4096:
+            del self._rows[next(iter(self._rows))]
+        if count < self.CLOSES:
+            return
+        found = self.report(
+            pair,
+            first,
+            lambda: self.finding(
+                "",
+                "before authentication a SASL listener takes ApiVersions, SaslHandshake and SaslAuthenticate only "
+                "(SaslServerAuthenticator); on anything else it closes without an answer, and logs "
+                "'Unexpected Kafka request'. Clients see a disconnect and go in circles.",
+                "turn SASL on in the client (Java: security.protocol=SASL_PLAINTEXT or SASL_SSL, sasl.mechanism, "
+                "sasl.jaas.config; librdkafka: security.protocol, sasl.mechanism, sasl.username, sasl.password), or "
+                "use the port of a listener without SASL",
+                api=first.api, api_version=first.api_version, **link.facts,
+            ),
+            link.closed_ns,
+        )  # fmt: skip
+        found.count = max(found.count, count)
+        found.seen = (
+            f"{link.who} sends {first.api} to {link.where} without authenticating, and is disconnected "
+            f"{found.count} times; ApiVersions alone is answered"
+        )
+
+
+class SaslSessionExpired(_Authenticates):
+    """A session ends by connections.max.reauth.ms or the token's life, and the client has not re-authenticated."""
+
+    id = "sasl-session-expired"
+    severity = Severity.MEDIUM
+    title = "a client does not re-authenticate in time, and the broker closes the connection (KIP-368)"
+    apis = None
+    wanted = Wanted.NEW
+    EARLY_NS = 1_000_000_000
+    """How much before the end a close counts: the session runs from when the broker wrote the answer, and its
+    clock is not ours."""
+
+    def request(self, link: Link, exchange: Exchange) -> None:
+        state = self._states.get(link.number)
+        if state is None or not state.ends_ns or exchange.api_key in _SASL:
+            return
+        if (exchange.request_time_ns or 0) >= state.ends_ns - self.EARLY_NS:
+            state.late = exchange
+            link.tell_again()
+
+    def step(self, link: Link, exchange: Exchange, state: _State) -> None:
+        answer = exchange.response_view
+        if exchange.api_key != _AUTHENTICATE or exchange.error or answer is None or answer.api_version < 1:
+            return
+        lifetime = answer["session_lifetime_ms"]
+        state.ends_ns = (exchange.response_time_ns or 0) + lifetime * 1_000_000 if lifetime > 0 else 0
+        state.late = None
+
+    def done(self, link: Link, exchange: Exchange) -> None:
+        super().done(link, exchange)
+        state = self._states.get(link.number)
+        if state is None or state.late is None:
+            return
+        if exchange is not state.late:
+            link.tell_again()  # what is late may be the next one
+        elif exchange.state is State.PAIRED:
+            state.late = None  # taken all the same
+
+    def ended(self, link: Link, state: _State) -> None:
+        late = state.late
+        if late is None or link.by == "client" or not link.how:
+            return
+        found = self.report(
+            (link.identity, link.broker),
+            late,
+            lambda: self.finding(
+                "",
+                "a broker with connections.max.reauth.ms (or a token with an end) tells the session's lifetime in "
+                "SaslAuthenticate v1; the first request after it is not answered, the connection is closed. "
+                "Requests in flight fail, and every broker connection goes through it once a lifetime.",
+                "use a client that re-authenticates (Java 2.2, librdkafka 2.2 and newer), or raise "
+                "connections.max.reauth.ms; if the client does know it, look at its clock and at what holds its "
+                "thread up (long polls, garbage collection)",
+                api=late.api, api_version=late.api_version, mechanism=state.mechanism, **link.facts,
+            ),
+            link.closed_ns,
+        )  # fmt: skip
+        over = ((late.request_time_ns or 0) - state.ends_ns) / 1e9
+        found.seen = (
+            f"{link.who} sends {late.api} to {link.where} {abs(over):.1f} s {'after' if over >= 0 else 'before'} the "
+            f"end of its SASL session without re-authenticating, and is disconnected{_tries(found)}"
+        )
+
+
+def _tries(finding: Finding) -> str:
+    """How often, and over how long, for the end of a sentence."""
+    if finding.count == 1:
+        return ""
+    over = ((finding.last_ns or 0) - (finding.first_ns or 0)) / 1e9
+    return f"; {finding.count} times in {over:.0f} s"
+
+
+DETECTORS: tuple[type[Detector], ...] = (
+    SaslMechanismMismatch,
+    SaslAuthenticationFailed,
+    CredentialsInClear,
+    SaslOutOfTurn,
+    RequestBeforeAuthentication,
+    SaslSessionExpired,
+    *_AUTHORIZATION,
+)

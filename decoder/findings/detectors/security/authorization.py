@@ -1,0 +1,169 @@
+"""What a client is not allowed to do, over all APIs: one finding per client and error, with the resources named."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+from uuid import UUID
+
+from ....connection.exchange import Exchange
+from ....schema import facts
+from ...engine.detector import Detector, Wanted
+from ...engine.finding import Finding, Severity
+from ...engine.scene import Link
+from ...engine.wording import topic_name
+
+DENIED = {
+    facts.error_code(name): resource
+    for name, resource in (
+        ("TOPIC_AUTHORIZATION_FAILED", "topic"),
+        ("GROUP_AUTHORIZATION_FAILED", "group"),
+        ("CLUSTER_AUTHORIZATION_FAILED", "cluster"),
+        ("TRANSACTIONAL_ID_AUTHORIZATION_FAILED", "transactional-id"),
+        ("DELEGATION_TOKEN_AUTHORIZATION_FAILED", "delegation-token"),
+    )
+}
+"""The errors that say "not allowed", and of which kind of resource. Detectors of single APIs leave them to this one."""
+_NAMES = {
+    "topic": ("topic", "topic_name", "name", "topic_id"),
+    "group": ("group_id", "group", "key", "coordinator_key"),
+    "transactional-id": ("transactional_id", "key"),
+}
+# What an API asks of the authorizer for each kind of resource (docs of Kafka's operations and resources).
+_NEEDS = {
+    "topic": {
+        "Produce": "Write", "Fetch": "Read", "ShareFetch": "Read", "OffsetCommit": "Read", "TxnOffsetCommit": "Read",
+        "OffsetDelete": "Read", "AddPartitionsToTxn": "Write", "CreateTopics": "Create", "DeleteTopics": "Delete",
+        "DeleteRecords": "Delete", "CreatePartitions": "Alter", "DescribeConfigs": "DescribeConfigs",
+        "IncrementalAlterConfigs": "AlterConfigs", "AlterConfigs": "AlterConfigs",
+        "DescribeProducers": "Read",
+    },
+    "group": {
+        "OffsetFetch": "Describe", "DescribeGroups": "Describe", "ConsumerGroupDescribe": "Describe",
+        "ShareGroupDescribe": "Describe", "StreamsGroupDescribe": "Describe", "FindCoordinator": "Describe",
+        "DeleteGroups": "Delete", "OffsetDelete": "Delete", "DeleteShareGroupOffsets": "Delete",
+    },
+    "transactional-id": {"FindCoordinator": "Describe", "DescribeTransactions": "Describe"},
+    "cluster": {
+        "InitProducerId": "IdempotentWrite", "Produce": "IdempotentWrite", "CreateTopics": "Create",
+        "Metadata": "Create", "DescribeCluster": "Describe", "ListPartitionReassignments": "Describe",
+        "DescribeConfigs": "DescribeConfigs", "AlterConfigs": "AlterConfigs",
+        "IncrementalAlterConfigs": "AlterConfigs", "DescribeClientQuotas": "DescribeConfigs",
+        "AlterClientQuotas": "AlterConfigs", "DescribeAcls": "Describe", "DescribeLogDirs": "Describe",
+        "DescribeQuorum": "Describe", "DescribeUserScramCredentials": "Describe",
+    },
+}  # fmt: skip
+_USUALLY = {"topic": "Describe", "group": "Read", "transactional-id": "Write", "cluster": "Alter"}
+MOST_NAMED = 20
+"""Resources kept by name; the others only make "and more" of the list."""
+
+
+class AuthorizationFailed(Detector):
+    """A client asks for what its principal may not do.
+
+    Clients that list everything are not told of what they may not see, so a code is always about something that
+    was asked for by name.
+    """
+
+    id = "authorization-failed"
+    severity = Severity.HIGH
+    title = "a client asks for what it is not allowed to do"
+    wanted = Wanted.FAILED
+
+    def done(self, link: Link, exchange: Exchange) -> None:
+        if exchange.response is None or not exchange.error:
+            return
+        message = exchange.response_view
+        if message is None:
+            return
+        asked: dict[str, Any] | None = None
+        for code, names in _codes(message.to_dict(), {}):
+            kind = DENIED.get(code)
+            if kind is None:
+                continue
+            name = _named(kind, names, exchange)
+            if name is None and kind in ("group", "transactional-id"):
+                if asked is None:
+                    asked = exchange.request_view.to_dict() if exchange.request_view else {}
+                name = _named(kind, asked, exchange)
+            self._say(link, exchange, code, kind, name)
+
+    def _say(self, link: Link, exchange: Exchange, code: int, kind: str, name: str | None) -> None:
+        error = facts.error_name(code)
+        key = link.identity, link.cluster.id, code
+        known = self._found.get(key)
+        if known is not None and known.exchanges and known.exchanges[-1] is exchange:
+            found = known  # another partition of the same answer
+        else:
+            found = self.report(key, exchange, lambda: self._first(link, exchange, error, kind))
+        about = found.about
+        for value, list_name in ((name, "resources"), (exchange.api, "apis")):
+            if value and value not in about[list_name] and len(about[list_name]) < MOST_NAMED:
+                about[list_name].append(value)
+        self._write(found, link, error, kind)
+
+    def _first(self, link: Link, exchange: Exchange, error: str, kind: str) -> Finding:
+        return self.finding(
+            "", "", "",
+            api=exchange.api, api_version=exchange.api_version, error=error, resource_type=kind,
+            resources=[], apis=[], **link.facts,
+        )  # fmt: skip
+
+    def _write(self, found: Finding, link: Link, error: str, kind: str) -> None:
+        resources, apis = found.about["resources"], found.about["apis"]
+        needs = sorted({_NEEDS.get(kind, {}).get(api, _USUALLY.get(kind, "Describe")) for api in apis})
+        some = ", ".join(resources[:3]) + (f" and {len(resources) - 3} more" if len(resources) > 3 else "")
+        found.seen = (
+            f"{link.who} is refused by {link.where} with {error} {_times(found.count)}: {', '.join(apis)}"
+            f"{f' on {kind} {some}' if some else ''}"
+        )
+        found.why = (
+            "the authorizer finds no ACL that allows the connection's principal this, or one that denies it. Nothing "
+            "heals that by waiting: clients that retry only repeat it."
+            + (
+                " A topic that does not exist is answered so too, where the principal may not describe it: the broker "
+                "does not tell which."
+                if kind == "topic"
+                else ""
+            )
+        )
+        target = {"cluster": "--cluster", "delegation-token": "--delegation-token ID"}.get(
+            kind, f"--{kind} {resources[0] if resources else 'NAME'}"
+        )
+        operations = " ".join(f"--operation {need}" for need in needs)
+        found.remedy = (
+            f"allow it: kafka-acls.sh --add --allow-principal User:NAME {operations} {target}; NAME is the principal "
+            "as the broker sees it (its authorizer log has it; without SASL or client certificates it is ANONYMOUS). "
+            "Or correct the name that the client asks for."
+        )
+
+
+def _codes(value: Any, names: dict[str, Any]) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Every error code of a decoded message, with the plain fields around it."""
+    if isinstance(value, dict):
+        inner = {**names, **{k: v for k, v in value.items() if isinstance(v, (str, UUID))}}
+        for name, item in value.items():
+            if name.endswith("error_code") and isinstance(item, int) and item:
+                yield item, inner
+            elif isinstance(item, (dict, list)):
+                yield from _codes(item, inner)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _codes(item, names)
+
+
+def _named(kind: str, names: dict[str, Any], exchange: Exchange) -> str | None:
+    for field in _NAMES.get(kind, ()):
+        value = names.get(field)
+        if isinstance(value, UUID) and value.int:
+            return topic_name(exchange, value.bytes)
+        if isinstance(value, str) and value:
+            return value
+    return None
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"
+
+
+DETECTORS: tuple[type[Detector], ...] = (AuthorizationFailed,)

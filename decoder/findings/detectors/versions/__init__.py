@@ -1,0 +1,1 @@
+"""API versions: refused, outdated, never negotiated, not used."""

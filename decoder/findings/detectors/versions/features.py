@@ -1,0 +1,329 @@
+"""What the brokers offer and clients do not use: worth knowing, nothing is wrong."""
+
+from __future__ import annotations
+
+from ....connection.exchange import Exchange, State
+from ....schema import facts
+from ...engine.detector import Detector
+from ...engine.finding import Severity
+from ...engine.scene import Link, Scene
+from ...engine.tallies import Bounded
+from ...models.offers import FETCH, METADATA, PRODUCE, Offers
+
+INIT_PRODUCER_ID = facts.api_key("InitProducerId")
+JOIN_GROUP = facts.api_key("JoinGroup")
+LEAVE_GROUP = facts.api_key("LeaveGroup")
+CONSUMER_GROUP_HEARTBEAT = facts.api_key("ConsumerGroupHeartbeat")
+
+_PRODUCER_ID = slice(43, 51)  # within a batch of magic 2
+_NO_PRODUCER_ID = b"\xff" * 8
+_MAGIC_AT = 16
+
+
+class _Feature(Detector):
+    """The base: what brokers offer is asked of `Offers`."""
+
+    severity = Severity.INFO
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self.offers = scene.model(Offers)
+
+    def offered(self, link: Link, api_key: int) -> int:
+        """The newest version of an API that the broker offers; -1 if it does not, or nobody knows."""
+        return (self.offers.of(link) or {}).get(api_key, (-1, -1))[1]
+
+
+class IdempotenceUnused(_Feature):
+    """A producer that waits for all replicas, and has no producer id."""
+
+    id = "idempotence-unused"
+    title = "a producer with acks=all works without idempotence (KIP-98)"
+    apis = frozenset({PRODUCE, INIT_PRODUCER_ID})
+
+    REQUESTS = 50
+    """Produce requests that were looked at and had no producer id."""
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self._plain: Bounded[tuple[str, str, str], list[int]] = Bounded()  # requests looked at; -1: idempotent
+
+    def done(self, link: Link, exchange: Exchange) -> None:
+        tally = self._plain.of(link.identity, lambda: [0])
+        if exchange.api_key == INIT_PRODUCER_ID:
+            tally[0] = -1
+            self._found.pop(link.identity, None)
+        if tally[0] < 0 or exchange.api_key != PRODUCE or self.offered(link, INIT_PRODUCER_ID) < 0:
+            return
+        if tally[0] < self.REQUESTS and not self._is_plain(exchange, tally):
+            return
+        tally[0] += 1
+        if tally[0] < self.REQUESTS:
+            return
+        finding = self.report(
+            link.identity,
+            exchange,
+            lambda: self.finding(
+                "",
+                "acks=all keeps what was acknowledged; only with idempotence is a record not there twice, and not out "
+                "of order, after a retry (KIP-98). It costs next to nothing. Java producers have it on since 3.0 "
+                "(KIP-679), librdkafka does not.",
+                "enable.idempotence=true (Java, librdkafka), enable_idempotence=True (kafka-python, aiokafka)",
+                api=exchange.api,
+                api_version=exchange.api_version,
+                **link.facts,
+            ),
+        )
+        finding.count = tally[0]
+        finding.seen = f"{link.who} sent {tally[0]} Produce requests with acks=all and no producer id to {link.where}"
+
+    @staticmethod
+    def _is_plain(exchange: Exchange, tally: list[int]) -> bool:
+        message = exchange.request_view
+        if message is None:
+            return False
+        paths = ("acks", "topic_data.partition_data.records")
+        acks, areas = message.lists_at(*paths)
+        batches = [
+            area for area in areas if area is not None and len(area) > _PRODUCER_ID.stop and area[_MAGIC_AT] == 2
+        ]
+        if any(bytes(area[_PRODUCER_ID]) != _NO_PRODUCER_ID for area in batches):
+            tally[0] = -1
+        return bool(batches) and acks == [-1] and tally[0] >= 0
+
+
+class StaticMembershipUnused(_Feature):
+    """Consumers that leave their group and come back, each time with two rebalances."""
+
+    id = "static-membership-unused"
+    title = "consumers leave their group and join it again, without group.instance.id (KIP-345)"
+    apis = frozenset({JOIN_GROUP, LEAVE_GROUP})
+
+    COMEBACKS = 3
+    """New members of one client id after one had left: one is a restart, two may be a deployment."""
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        # By host, client id and group: members that left and did not come back, and how many came back.
+        self._moves: Bounded[tuple[str, str, str], list[int]] = Bounded()
+
+    def done(self, link: Link, exchange: Exchange) -> None:
+        message = exchange.request_view
+        if message is None:
+            return
+        fields = message.to_dict()
+        key = link.client_host, link.client_id or "", fields["group_id"]
+        moves = self._moves.of(key, lambda: [0, 0])
+        if exchange.api_key == LEAVE_GROUP:
+            moves[0] += len(fields.get("members", [0]))
+            return
+        if fields["member_id"] or fields.get("group_instance_id") or not moves[0]:
+            return
+        moves[0] -= 1
+        moves[1] += 1
+        if moves[1] < self.COMEBACKS or self.offered(link, JOIN_GROUP) < 5:
+            return
+        group = fields["group_id"]
+        finding = self.report(
+            key,
+            exchange,
+            lambda: self.finding(
+                "",
+                "each leave and each join makes the whole group rebalance. A static member (KIP-345) that is back "
+                "within session.timeout.ms gets its partitions again, without any rebalance.",
+                "give each consumer a group.instance.id of its own that outlives restarts (Java, librdkafka; "
+                "group_instance_id in kafka-python and aiokafka), and a session.timeout.ms longer than a restart takes",
+                api=exchange.api,
+                api_version=exchange.api_version,
+                group=group,
+                **link.facts,
+            ),
+        )
+        finding.count = moves[1]
+        finding.seen = (
+            f"consumers of {link.who} left group {group!r} and came back as new members {moves[1]} times; "
+            f"{link.where} offers static membership"
+        )
+
+
+class ClassicGroupProtocol(_Feature):
+    """Classic groups on brokers of 4.0 and newer."""
+
+    id = "classic-group-protocol"
+    title = "consumer groups use the classic protocol where the new one is there (KIP-848)"
+    apis = frozenset({JOIN_GROUP})
+
+    JOINS = 3
+    """Rounds of JoinGroup that were completed."""
+    GROUPS = 20
+    """Groups that are named in `about`; more are counted."""
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self._joins: Bounded[object, int] = Bounded()
+        self._groups: Bounded[object, dict[str, None]] = Bounded()
+
+    def done(self, link: Link, exchange: Exchange) -> None:
+        # Version 1 came with 4.0, where the protocol is ready for use.
+        message = exchange.request_view
+        if exchange.state is not State.PAIRED or message is None or exchange.error:
+            return
+        if message["protocol_type"] != "consumer" or self.offered(link, CONSUMER_GROUP_HEARTBEAT) < 1:
+            return
+        key = link.cluster.id or link.broker
+        joins = self._joins.get(key, 0) + 1
+        self._joins[key] = joins
+        groups = self._groups.of(key, dict)
+        if len(groups) < self.GROUPS:
+            groups[message["group_id"]] = None
+        if joins < self.JOINS:
+            return
+        finding = self.report(
+            key,
+            exchange,
+            lambda: self.finding(
+                "",
+                "with the new protocol (KIP-848) the broker hands out partitions, and members go on while others move: "
+                "no round of JoinGroup and SyncGroup in which everybody stops. It is ready since Kafka 4.0.",
+                "group.protocol=consumer (Java 4.0 and newer, librdkafka 2.12 and newer), after a look at what has no "
+                "counterpart there: client-side assignors, session.timeout.ms, heartbeat.interval.ms",
+                api=exchange.api,
+                api_version=exchange.api_version,
+                **link.facts,
+            ),
+        )
+        finding.count = joins
+        finding.about["groups"] = sorted(groups)
+        finding.seen = (
+            f"{'groups' if len(groups) > 1 else 'group'} {', '.join(sorted(groups)[:3])}"
+            f"{f' and {len(groups) - 3} more' if len(groups) > 3 else ''} joined by the classic protocol ({joins} "
+            f"JoinGroup answers); {link.where} offers ConsumerGroupHeartbeat"
+        )
+
+
+class _FetchFeature(_Feature):
+    """The base of those that count a client's fetches."""
+
+    FETCHES = 50
+    """Fetches without the feature: enough to say that the client does not use it."""
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self._fetches: Bounded[tuple[str, str, str], list[int]] = Bounded()
+
+    def counted(self, link: Link) -> int:
+        """One more fetch without the feature; how many there are."""
+        tally = self._fetches.of(link.identity, lambda: [0])
+        tally[0] += 1
+        return tally[0]
+
+
+class TopicIdsUnused(_FetchFeature):
+    """Fetches by name, where ids are offered."""
+
+    id = "topic-ids-unused"
+    title = "a consumer fetches by topic names where topic ids are offered (KIP-516)"
+    apis = frozenset({FETCH})
+
+    @classmethod
+    def concerns(cls, api_key: int, version: int) -> bool:
+        return version < 13
+
+    def done(self, link: Link, exchange: Exchange) -> None:
+        if exchange.state is not State.PAIRED or self.offered(link, FETCH) < 13:
+            return
+        count = self.counted(link)
+        if count < self.FETCHES:
+            return
+        finding = self.report(
+            link.identity,
+            exchange,
+            lambda: self.finding(
+                "",
+                "Fetch v13 and newer name topics by id (KIP-516). By name, a topic that was deleted and made anew looks "
+                "the same: the consumer goes on with offsets of the old one. Requests are longer, too.",
+                "upgrade the client: Java 3.1 and newer and current librdkafka (seen with 2.8) fetch by id",
+                api=exchange.api,
+                api_version=exchange.api_version,
+                **link.facts,
+            ),
+        )
+        finding.count = count
+        finding.seen = (
+            f"{link.who} fetched {count} times by topic name (Fetch v{exchange.api_version}); {link.where} offers "
+            f"v{self.offered(link, FETCH)}"
+        )
+
+
+class RackUnaware(_FetchFeature):
+    """Brokers in several racks, and a consumer that does not say where it is."""
+
+    id = "rack-unaware-fetch"
+    title = "a consumer does not say its rack, and brokers are in several (KIP-392)"
+    apis = frozenset({METADATA, FETCH})
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self._racks: Bounded[str, frozenset[str]] = Bounded()
+
+    @classmethod
+    def concerns(cls, api_key: int, version: int) -> bool:
+        return version >= (1 if api_key == METADATA else 11)
+
+    def done(self, link: Link, exchange: Exchange) -> None:
+        if exchange.state is not State.PAIRED:
+            return
+        if exchange.api_key == METADATA:
+            answer = exchange.response_view
+            if answer is not None:
+                found = answer.lists_at("brokers.rack")[0]
+                key = link.cluster.id or link.broker
+                self._racks.pop(key, None)
+                self._racks.of(key, lambda: frozenset(rack for rack in found if rack))
+            return
+        racks = self._racks.get(link.cluster.id or link.broker, frozenset())
+        if len(racks) < 2:
+            return
+        tally = self._fetches.of(link.identity, lambda: [0])
+        if tally[0] < self.FETCHES and not self._is_unaware(exchange):
+            return
+        count = self.counted(link)
+        if count < self.FETCHES:
+            return
+        finding = self.report(
+            link.identity,
+            exchange,
+            lambda: self.finding(
+                "",
+                "a consumer that names its rack may read from a replica in it (KIP-392), which saves traffic between "
+                "racks or zones, and money where that is billed.",
+                "client.rack on the consumers (client_rack in kafka-python and aiokafka), on the brokers "
+                "replica.selector.class=org.apache.kafka.common.replica.RackAwareReplicaSelector",
+                api=exchange.api,
+                api_version=exchange.api_version,
+                racks=sorted(racks),
+                **link.facts,
+            ),
+        )
+        finding.count = count
+        finding.seen = (
+            f"{link.who} fetched {count} times without naming a rack; the brokers are in {len(racks)} racks: "
+            f"{', '.join(sorted(racks)[:5])}"
+        )
+
+    @staticmethod
+    def _is_unaware(exchange: Exchange) -> bool:
+        message = exchange.request_view
+        if message is None or message["rack_id"]:
+            return False
+        # Followers fetch too, and have no rack to name.
+        return exchange.api_version >= 15 or bool(message["replica_id"] < 0)
+
+
+DETECTORS: tuple[type[Detector], ...] = (
+    IdempotenceUnused,
+    StaticMembershipUnused,
+    ClassicGroupProtocol,
+    TopicIdsUnused,
+    RackUnaware,
+)

@@ -1,0 +1,116 @@
+"""Brokers of one cluster that offer different versions, and clients that meet both."""
+
+from __future__ import annotations
+
+from ....connection.exchange import Exchange
+from ....schema import facts
+from ...engine.detector import Detector
+from ...engine.finding import Severity
+from ...engine.scene import Link, Scene
+from ...engine.wording import times
+from ...models.offers import Fit, Judged, Offers, OutOfRange, Table, spoken
+
+
+def differences(one: Table, other: Table) -> list[int]:
+    """The api keys whose ranges differ."""
+    return sorted(key for key in {*one, *other} if one.get(key) != other.get(key))
+
+
+def _said(keys: list[int], one: Table, other: Table) -> str:
+    shown = ", ".join(f"{facts.api_name(k)} {spoken(one.get(k))} and {spoken(other.get(k))}" for k in keys[:3])
+    return shown + (f", and {len(keys) - 3} more" if len(keys) > 3 else "")
+
+
+class MixedVersions(Detector):
+    """Different ApiVersions answers within a cluster, at one time or one after the other."""
+
+    id = "mixed-broker-versions"
+    severity = Severity.INFO
+    title = "brokers of one cluster offer different versions, or one changed what it offers"
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self._offers = scene.model(Offers)
+
+    def finish(self, now_ns: int) -> None:
+        clusters: dict[int, list[str]] = {}
+        for address in self._offers.tables:
+            clusters.setdefault(id(self.scene.cluster_of(address)), []).append(address)
+        for addresses in clusters.values():
+            first = addresses[0]
+            cluster = self.scene.cluster_of(first)
+            tables = self._offers.tables
+            other = next((a for a in addresses if differences(tables[first], tables[a])), None)
+            if other is not None:
+                self._state(first, other, tables[first], tables[other], None, cluster.id)
+            for address in addresses:
+                before = self._offers.before.get(address)
+                if before is not None:
+                    self._state(address, address, before[0], tables[address], before[1], cluster.id)
+
+    def _state(self, one: str, other: str, old: Table, new: Table, time_ns: int | None, cluster: str) -> None:
+        keys = differences(old, new)
+        key = (one, other)
+        if not keys or key in self._found:
+            return
+        who = self._broker(one)
+        self.report(
+            key,
+            None,
+            lambda: self.finding(
+                f"{who} and {self._broker(other)} of one cluster offer different versions: {_said(keys, old, new)}"
+                if one != other
+                else f"{who} has changed what it offers: {_said(keys, old, new)}",
+                "during a rolling upgrade this is normal, and passes. Clients negotiate with every broker by itself; one "
+                "that takes the first broker's answer for all will fail at the others. Where brokers differ for long, "
+                "or something in between edits ApiVersions, behaviour depends on which broker leads a partition.",
+                "finish the upgrade; look at what the client meets with `version-of-another-broker`",
+                brokers=[one] if one == other else [one, other],
+                cluster=cluster,
+                apis={facts.api_name(k): [old.get(k), new.get(k)] for k in keys},
+            ),
+            time_ns,
+        )
+
+    def _broker(self, address: str) -> str:
+        node = self.scene.cluster_of(address).node_at(address)
+        return f"broker {address}" if node is None else f"broker {node} ({address})"
+
+
+class VersionOfAnotherBroker(OutOfRange):
+    """A version that this broker does not offer, and another one of the cluster does."""
+
+    id = "version-of-another-broker"
+    title = "a client uses at one broker a version that only another broker of the cluster offers"
+    fits = frozenset({Fit.ELSEWHERE})
+
+    def found(self, link: Link, exchange: Exchange, judged: Judged, outcome: str) -> None:
+        what = {"closed": "closed the connection", "refused": "answered UNSUPPORTED_VERSION", "answered": "took it"}
+        finding = self.report(
+            (link.identity, exchange.api_key, exchange.api_version, link.broker, outcome),
+            exchange,
+            lambda: self.finding(
+                "",
+                "brokers of one cluster may be of different releases, in a rolling upgrade for instance. A client must "
+                "ask ApiVersions at each of them (KIP-35) and keep to each one's answer; this one seems to use one "
+                "answer for all.",
+                "bring the brokers to one release, the newer one. Upgrade the client, or cap it to what the older "
+                "broker takes for so long (kafka-python: api_version; sarama: Config.Version; franz-go: MaxVersions)",
+                Severity.LOW if outcome == "answered" else None,
+                api=exchange.api,
+                api_version=exchange.api_version,
+                asked=exchange.api_version,
+                offered=judged.served,
+                other_broker=judged.other,
+                outcome=outcome,
+                **link.facts,
+            ),
+        )
+        finding.seen = (
+            f"{link.who} used {exchange.api} v{exchange.api_version} {times(finding.count)} at {link.where}, which serves "
+            f"{spoken(judged.served)} and {what[outcome]}; {judged.other} of the same cluster offers it"
+        )
+
+
+DETECTORS: tuple[type[Detector], ...] = (MixedVersions,)
+"""`VersionOfAnotherBroker` is among the contradictions."""

@@ -1,0 +1,205 @@
+"""What contradicts itself on one connection: correlation ids, and who the client says it is."""
+
+from __future__ import annotations
+
+from collections import deque
+from itertools import islice
+
+from ....connection.connection import PRODUCE, expects_no_response
+from ....connection.exchange import Exchange, State
+from ...engine.detector import Detector, Wanted
+from ...engine.finding import Severity
+from ...engine.scene import Link, Scene
+
+
+class _Skipped:
+    """Of a connection: ids of requests that were passed over by a later answer, and whether one was answered at all."""
+
+    __slots__ = ("answered", "ids")
+
+    def __init__(self) -> None:
+        self.answered = False
+        self.ids: deque[int] = deque(maxlen=64)
+
+
+class OddCorrelationIds(Detector):
+    """Answers that nobody asked for, or out of order, and ids that are used twice at a time.
+
+    Kafka answers the requests of a connection in their order, each with its correlation id.
+    """
+
+    id = "odd-correlation-ids"
+    severity = Severity.HIGH
+    title = "correlation ids do not fit: answers out of order, or without a request, or ids used twice at a time"
+    wanted = Wanted.NEW
+
+    IN_FLIGHT = 32
+    """How many requests in flight an id is compared with."""
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self._links: dict[int, _Skipped] = {}
+
+    def request(self, link: Link, exchange: Exchange) -> None:
+        number = exchange.correlation_id
+        for other in islice(link.waiting.values(), self.IN_FLIGHT):
+            if other is not exchange and other.correlation_id == number:
+                self._reused(link, exchange)
+                return
+
+    def done(self, link: Link, exchange: Exchange) -> None:
+        if exchange.state is State.PAIRED:
+            self._links.setdefault(link.number, _Skipped()).answered = True
+            return
+        if link.lost:
+            return  # of a connection with gaps nothing is known for sure
+        known = self._links.setdefault(link.number, _Skipped())
+        if exchange.state is State.NO_RESPONSE:
+            if exchange.api_key != PRODUCE or not expects_no_response(exchange):
+                known.ids.append(exchange.correlation_id)
+        elif exchange.state is State.ORPHAN and known.answered:
+            # Answers before the first complete exchange may be to requests from before the capture.
+            if exchange.correlation_id in known.ids:
+                known.ids.remove(exchange.correlation_id)
+                self._swapped(link, exchange)
+            else:
+                self._orphan(link, exchange)
+
+    def closed(self, link: Link) -> None:
+        self._links.pop(link.number, None)
+
+    def _swapped(self, link: Link, exchange: Exchange) -> None:
+        finding = self.report(
+            ("order", link.identity, link.broker),
+            exchange,
+            lambda: self.finding(
+                "",
+                "a broker answers the requests of a connection in their order; clients rely on it, and take an answer "
+                "with another correlation id than the next one for a broken connection. Apache Kafka keeps the order: "
+                "something between client and broker mixes requests of several, or the broker is no Apache Kafka.",
+                "look at what stands between (proxies, load balancers that understand Kafka), or report it to the "
+                "broker's makers",
+                kind="out of order",
+                **link.facts,
+            ),
+        )
+        finding.seen = f"{link.where} answered {finding.count} requests of {link.who} after later ones"
+
+    def _orphan(self, link: Link, exchange: Exchange) -> None:
+        finding = self.report(
+            ("orphan", link.identity, link.broker),
+            exchange,
+            lambda: self.finding(
+                "",
+                "each answer carries the correlation id of its request. An answer to nothing makes clients drop the "
+                "connection; a Produce with acks=0 must get none.",
+                "look at what stands between client and broker; an acks=0 request that is answered is the broker's fault",
+                kind="no request",
+                correlation_id=exchange.correlation_id,
+                **link.facts,
+            ),
+        )
+        finding.seen = (
+            f"{link.where} sent {finding.count} answers to {link.who} whose correlation id no request had "
+            f"(the last: {exchange.correlation_id})"
+        )
+
+    def _reused(self, link: Link, exchange: Exchange) -> None:
+        finding = self.report(
+            ("reused", link.identity),
+            exchange,
+            lambda: self.finding(
+                "",
+                "brokers answer in order, so it works as long as nothing in between keeps requests by their correlation "
+                "id. Whoever does, proxies and tracing among them, cannot tell the answers apart.",
+                "report it to the makers of the client: each request in flight needs an id of its own",
+                Severity.LOW,
+                kind="used twice",
+                correlation_id=exchange.correlation_id,
+                **link.facts,
+            ),
+        )
+        finding.seen = (
+            f"{link.who} sent {finding.count} requests with the correlation id of another one that was still in flight "
+            f"(the last: {exchange.correlation_id})"
+        )
+
+
+class _Names:
+    """Of a connection: what it calls itself now, how often that changed, and all it was called (8 at most)."""
+
+    __slots__ = ("changes", "client_id", "seen", "software")
+
+    def __init__(self, client_id: str | None, software: str) -> None:
+        self.client_id, self.software = client_id, software
+        self.changes = 0
+        self.seen: set[str] = set()
+
+    def now(self, client_id: str | None, software: str) -> bool:
+        """Take what a request says; whether it contradicts the one before.
+
+        No client id is null or empty: kafka-go writes the one or the other, by the version of the header.
+        """
+        if client_id == self.client_id and software == self.software:
+            return False
+        differs = [(repr(self.client_id), repr(client_id))] if (client_id or "") != (self.client_id or "") else []
+        if self.software and software != self.software:  # before ApiVersions it has not said any
+            differs.append((self.software, software))
+        self.client_id, self.software = client_id, software
+        for names in differs:
+            self.seen |= set(names) if len(self.seen) < 8 else set()
+        self.changes += bool(differs)
+        return bool(differs)
+
+
+class ChangedIdentity(Detector):
+    """A connection on which the client id or the software changes."""
+
+    id = "client-identity-changes"
+    severity = Severity.LOW
+    title = "a connection changes its client id or software: several clients share it"
+    wanted = Wanted.NEW
+
+    CHANGES = 2
+    """Requests with another name than the one before. A client may give no client id while it finds its feet, and
+    then have one: that is a single change."""
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self._names: dict[int, _Names] = {}
+
+    def done(self, link: Link, exchange: Exchange) -> None:
+        if exchange.request is None:
+            return
+        names = self._names.get(link.number)
+        if names is None:
+            self._names[link.number] = _Names(exchange.client_id, link.software)
+            return
+        if not names.now(exchange.client_id, link.software):
+            return
+        link.tell_again()
+        if names.changes < self.CHANGES:
+            return
+        finding = self.report(
+            (link.client_host, link.broker),
+            exchange,
+            lambda: self.finding(
+                "",
+                "quotas, logs, metrics and these findings go by client id (KIP-13), and by the software that ApiVersions "
+                "names (KIP-511): on a shared connection they are wrong for all but one. Authentication and fetch "
+                "sessions belong to the connection, too.",
+                "give each client a connection of its own; a proxy that pools connections must not do so for Kafka",
+                **link.facts,
+            ),
+        )
+        finding.about["names"] = sorted(names.seen)
+        finding.seen = (
+            f"connections from {link.client_host} to {link.where} keep changing who they are: "
+            f"{', '.join(sorted(names.seen))}"
+        )
+
+    def closed(self, link: Link) -> None:
+        self._names.pop(link.number, None)
+
+
+DETECTORS: tuple[type[Detector], ...] = (OddCorrelationIds, ChangedIdentity)

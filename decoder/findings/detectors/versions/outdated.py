@@ -1,0 +1,341 @@
+"""Versions that work and are old: gone with the next upgrade, costly, or far behind; and compression that is off."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from functools import lru_cache
+
+from ....codec.plan import API_VERSIONS
+from ....connection.exchange import Exchange, State
+from ....reference import releases
+from ....schema import facts
+from ...engine.detector import Detector
+from ...engine.finding import Severity
+from ...engine.scene import Link, Scene
+from ...engine.tallies import Bounded
+from ...models.offers import (
+    FETCH,
+    PRODUCE,
+    Offers,
+    Table,
+    brokers_version,
+    refused,
+    removal,
+    since,
+    spoken,
+)
+
+_MAGIC_AT = 16
+_ATTRIBUTES_AT = 22  # the low byte of a batch's attributes
+_CODEC = 0x07
+_RECORDS = {PRODUCE: ("topic_data.partition_data.records",), FETCH: ("responses.partitions.records",)}
+_MAGIC_2 = {PRODUCE: 3, FETCH: 4}  # the first version with record batches (KIP-98)
+
+
+def areas(exchange: Exchange) -> list[bytes]:
+    """The records of a Produce request, or of a Fetch response, of each partition that has some."""
+    message = exchange.request_view if exchange.api_key == PRODUCE else exchange.response_view
+    if message is None:
+        return []
+    found = message.lists_at(*_RECORDS[exchange.api_key])[0]
+    return [bytes(area) for area in found if area is not None and len(area) > _ATTRIBUTES_AT]
+
+
+TARGET = "4.0"
+
+
+@lru_cache(1024)
+def _dropped(api_key: int, version: int) -> bool:
+    """Dropped in 4.0 and not taken up again later (as JoinGroup v0 was in 4.1), of an API that is still there."""
+    gone = removal(api_key, version)
+    return gone is not None and gone.release == TARGET and releases.release(TARGET).served(api_key) is not None
+
+
+class _Client:
+    """What a client uses: `counts` by (api key, version), and the latest broker's table."""
+
+    __slots__ = ("counts", "link", "table")
+
+    def __init__(self, link: Link) -> None:
+        self.counts: Counter[tuple[int, int]] = Counter()
+        self.link = link
+        self.table: Table | None = None
+
+
+class RemovedVersions(Detector):
+    """Versions that a Kafka 4 broker does not take any more, used with a broker that still does."""
+
+    id = "removed-in-kafka-4"
+    severity = Severity.MEDIUM
+    title = "a client uses versions that Kafka 4.0 dropped (KIP-896)"
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self._offers = scene.model(Offers)
+        self._counts: Bounded[object, Counter[tuple[int, int]]] = Bounded()
+
+    @classmethod
+    def concerns(cls, api_key: int, version: int) -> bool:
+        return _dropped(api_key, version)
+
+    def done(self, link: Link, exchange: Exchange) -> None:
+        at = exchange.api_key, exchange.api_version
+        if exchange.state is not State.PAIRED or refused(exchange):
+            return
+        if not _dropped(exchange.api_key, brokers_version(exchange)):
+            return  # the broker never saw it: what stands between has translated it
+        counts = self._counts.of(link.identity, Counter)
+        counts[at] += 1
+        finding = self.report(link.identity, exchange, lambda: self.finding("", "", "", **link.facts))
+        table = self._offers.of(link)
+        # Whose doing it is: a client that stays below what is offered, or a broker that has no more.
+        stays = [at for at in counts if table is not None and self._could(table, *at)]
+        used = ", ".join(f"{facts.api_name(k)} v{v}" for k, v in sorted(counts)[:6])
+        more = f" and {len(counts) - 6} more" if len(counts) > 6 else ""
+        finding.about["versions"] = [[facts.api_name(k), v] for k, v in sorted(counts)]
+        finding.seen = (
+            f"{link.who} sent {finding.count} requests in versions that Kafka {TARGET} dropped: {used}{more}; "
+            f"{link.where} still takes them"
+        )
+        finding.severity = Severity.MEDIUM if stays else Severity.INFO
+        broken = "Kafka 4.0 took the oldest versions away (KIP-896); a 4.x broker closes the connection on them."
+        if stays:
+            key, version = sorted(stays)[0]
+            assert table is not None
+            finding.why = (
+                f"{broken} This broker already offers more ({facts.api_name(key)} {spoken(table.get(key))}), and the "
+                f"client stays at v{version}: it works here, and stops with the upgrade."
+            )
+            finding.remedy = (
+                "before brokers go to 4.x, upgrade the client (Java: 2.1 or newer), or let it negotiate: kafka-python "
+                "without api_version, librdkafka without broker.version.fallback and api.version.request=false, "
+                "sarama with Config.Version of 2.1 or more"
+            )
+        else:
+            finding.why = (
+                f"{broken} What this broker offers beyond them was not seen, or it is itself too old to have more."
+            )
+            finding.remedy = "upgrade the brokers to 2.1 or newer first, then clients can use newer versions; 4.x last"
+
+    def _could(self, table: Table, api_key: int, version: int) -> bool:
+        """Whether broker and Kafka 4.0 have a version in common: then the client could use it."""
+        ours, theirs = table.get(api_key), releases.release(TARGET).served(api_key)
+        return ours is not None and theirs is not None and ours[1] >= theirs[0] > version
+
+
+class OldRecordFormat(Detector):
+    """Records of magic 0 and 1 to or from a broker that stores magic 2."""
+
+    id = "old-record-format"
+    severity = Severity.LOW
+    title = "records travel in the formats before Kafka 0.11 (magic 0 and 1), and the broker converts them"
+    apis = frozenset({PRODUCE, FETCH})
+
+    ENOUGH = 5
+    """Messages with old records: one or two may be a tool that looks around."""
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self._offers = scene.model(Offers)
+        self._tallies: Bounded[object, list[int]] = Bounded()
+
+    @classmethod
+    def concerns(cls, api_key: int, version: int) -> bool:
+        return version < _MAGIC_2[api_key]
+
+    def done(self, link: Link, exchange: Exchange) -> None:
+        newest = max(exchange.api_version, brokers_version(exchange))
+        if newest >= _MAGIC_2[exchange.api_key] or exchange.state is State.NO_RESPONSE:
+            return  # or it is a proxy that converts
+        table = self._offers.of(link)
+        if table is None or table.get(exchange.api_key, (0, 0))[1] < _MAGIC_2[exchange.api_key]:
+            return  # an old broker stores what it is sent
+        old = [area for area in areas(exchange) if area[_MAGIC_AT] < 2]
+        if not old or exchange.error:
+            return
+        key = link.identity, exchange.api_key
+        tally = self._tallies.of(key, lambda: [0, 0])
+        tally[0] += 1
+        tally[1] += sum(map(len, old))
+        if tally[0] < self.ENOUGH:
+            return
+        magic = old[0][_MAGIC_AT]
+        reads = exchange.api_key == FETCH
+        finding = self.report(
+            key,
+            exchange,
+            lambda: self.finding(
+                "",
+                "the broker keeps record batches (magic 2, KIP-98) and must unpack, rewrite and compress all over again "
+                + ("for this consumer; it cannot send them from the page cache. " if reads else "what it is sent. ")
+                + "Headers, idempotence and transactions do not exist in these formats, and Kafka 4.0 has no "
+                "conversion left (KIP-896, KIP-724).",
+                f"let the client use {exchange.api} v{_MAGIC_2[exchange.api_key]} or newer: upgrade it, or take away "
+                "api_version (kafka-python), broker.version.fallback (librdkafka), Config.Version (sarama)",
+                api=exchange.api,
+                api_version=exchange.api_version,
+                magic=magic,
+                **link.facts,
+            ),
+        )
+        finding.count = tally[0]
+        finding.about["bytes"] = tally[1]
+        finding.seen = (
+            f"{link.who} {'was sent' if reads else 'sent'} records of magic {magic} in {tally[0]} {exchange.api} "
+            f"v{exchange.api_version} {'responses' if reads else 'requests'} ({tally[1]} bytes); {link.where} offers "
+            f"{spoken(table.get(exchange.api_key))}"
+        )
+
+
+class FarBehind(Detector):
+    """A client whose newest versions are years older than what its broker offers."""
+
+    id = "client-far-behind"
+    severity = Severity.INFO
+    title = "a client uses nothing that came within the last releases its broker has"
+
+    RELEASES = 6
+    """Two years of Kafka's releases, of which there are three a year."""
+    APIS = 3
+    """Different APIs that the judgement rests on, and requests in all."""
+    REQUESTS = 8
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self._offers = scene.model(Offers)
+        self._clients: Bounded[object, _Client] = Bounded()
+
+    def done(self, link: Link, exchange: Exchange) -> None:
+        if exchange.api_key == API_VERSIONS:
+            return
+        if exchange.state is State.PAIRED and since(exchange.api_key, exchange.api_version) is not None:
+            client = self._clients.of(link.identity, lambda: _Client(link))
+            client.counts[exchange.api_key, exchange.api_version] += 1
+            client.table = self._offers.of(link) or client.table
+
+    def finish(self, now_ns: int) -> None:
+        order = {name: number for number, name in enumerate(releases.releases())}
+        for identity, client in self._clients.items():
+            table = client.table
+            used: dict[int, int] = {}
+            for key, version in client.counts:
+                used[key] = max(version, used.get(key, 0))
+            if table is None or len(used) < self.APIS or client.counts.total() < self.REQUESTS:
+                continue
+            spoke = [since(key, version) for key, version in used.items() if key in table]
+            could = [since(key, table[key][1]) for key in used if key in table]
+            known = [name for name in spoke if name in order]
+            most = max((order[name] for name in could if name in order), default=0)
+            if not known or len(known) < len(spoke) or most - max(order[n] for n in known) < self.RELEASES:
+                self._found.pop(identity, None)
+                continue
+            level = max(known, key=order.__getitem__)
+            if identity not in self._found:
+                self._state(identity, client, table, used, level, list(order)[most])
+
+    def _state(
+        self, identity: object, client: _Client, table: Table, used: dict[int, int], level: str, newest: str
+    ) -> None:
+        link = client.link
+        behind = [k for k in sorted(used) if k in table and table[k][1] > used[k]]
+        shown = ", ".join(f"{facts.api_name(k)} v{used[k]} of {table[k][1]}" for k in behind[:4])
+        self.report(
+            identity,
+            None,
+            lambda: self.finding(
+                f"{link.who} uses nothing newer than what Kafka {level} had; {link.where} offers what came with "
+                f"{newest}: {shown}",
+                "it works. What later versions bring is not there for it: fewer bytes, faster recovery when leaders "
+                "move, clearer errors. Old versions are what a future release drops next (KIP-896).",
+                "upgrade the client library; if it is a new one, look whether it was told an old broker version "
+                "(api_version, broker.version.fallback, Config.Version)",
+                level=level,
+                broker_level=newest,
+                used={facts.api_name(k): v for k, v in sorted(used.items())},
+                **link.facts,
+            ),
+            link.last_ns,
+        )
+        self._found[identity].count = client.counts.total()
+
+
+class CompressionOff(Detector):
+    """librdkafka before 2.11.1 does not compress with gzip, snappy or lz4 where Produce v0 is not offered.
+
+    It looks for Produce v0 in the ApiVersions answer before it uses those codecs (librdkafka #4956), and sends the
+    batch as it is when that is missing; Kafka 4 therefore names v0 without serving it (KAFKA-18659). What is
+    configured does not travel. What does: the answer, the client's version, and batches that are not compressed.
+    """
+
+    id = "compression-off"
+    severity = Severity.LOW
+    title = "an old librdkafka cannot compress because the broker's Produce range does not begin at 0"
+    apis = frozenset({PRODUCE})
+
+    FIXED = (2, 11, 1)
+    """Seen with the libraries themselves: 2.8.0, 2.10.1 and 2.11.0 do it, 2.11.1, 2.12.0, 2.13.0 and 2.16.0 do not."""
+    REQUESTS = 5
+    BYTES = 4096
+    """Uncompressed, so much that compression would have had something to save."""
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self._offers = scene.model(Offers)
+        # By client: requests and bytes not compressed here, and whether it compresses where v0 is offered.
+        self._tallies: Bounded[object, list[int]] = Bounded()
+
+    @staticmethod
+    @lru_cache(1024)
+    def _concerned(software: str) -> bool:
+        version = re.search(r"rdkafka[- ]v?(\d+)\.(\d+)\.(\d+)", software)
+        return version is not None and tuple(map(int, version.groups())) < CompressionOff.FIXED
+
+    def done(self, link: Link, exchange: Exchange) -> None:
+        if not self._concerned(link.software):
+            return
+        table = Offers.told(link)
+        if table is None or PRODUCE not in table:
+            return
+        found = [a for a in areas(exchange) if a[_MAGIC_AT] == 2]
+        plain = [a for a in found if not a[_ATTRIBUTES_AT] & _CODEC]
+        tally = self._tallies.of(link.identity, lambda: [0, 0, 0])
+        low = table[PRODUCE][0]
+        if low == 0:
+            tally[2] |= len(plain) < len(found)
+            return
+        if not plain:
+            return
+        tally[0] += 1
+        tally[1] += sum(map(len, plain))
+        if tally[0] < self.REQUESTS or tally[1] < self.BYTES:
+            return
+        finding = self.report(
+            link.identity,
+            exchange,
+            lambda: self.finding(
+                "",
+                "before it uses gzip, snappy or lz4, librdkafka up to 2.11.0 looks for Produce v0 in what the broker "
+                "offers (its issue 4956), and sends uncompressed batches when that is missing, whatever "
+                "compression.type says; only its log tells. Kafka 4 names v0 for that reason alone (KAFKA-18659); "
+                "something that edits ApiVersions, or another kind of broker, does not.",
+                "upgrade librdkafka to 2.11.1 or newer (confluent-kafka 2.11.1), or set compression.type=zstd, which "
+                "is not concerned. A proxy that edits ApiVersions should leave Produce's minimum at 0. If no "
+                "compression is configured, nothing is wrong",
+                api=exchange.api,
+                api_version=exchange.api_version,
+                offered=table[PRODUCE],
+                **link.facts,
+            ),
+        )
+        finding.count = tally[0]
+        finding.about |= {"uncompressed_bytes": tally[1], "compresses_elsewhere": bool(tally[2])}
+        finding.severity = Severity.MEDIUM if tally[2] else Severity.LOW
+        finding.seen = (
+            f"{link.who} sent {tally[0]} Produce requests without compression ({tally[1]} bytes) to {link.where}, "
+            f"which offers Produce {spoken(table[PRODUCE])}: with it this client cannot use gzip, snappy or lz4"
+            f"{'; where v0 is offered it compresses' if tally[2] else ''}"
+        )
+
+
+DETECTORS: tuple[type[Detector], ...] = (RemovedVersions, OldRecordFormat, FarBehind, CompressionOff)

@@ -1,0 +1,395 @@
+"""Versions that do not fit: asked, refused, ignored, never negotiated.
+
+Versions that work and are old are in `outdated`, brokers that differ in `mixed`.
+"""
+
+from __future__ import annotations
+
+import re
+
+from ....codec.plan import API_VERSIONS
+from ....connection.exchange import Exchange, State
+from ....schema import facts
+from ...engine.detector import Detector, Wanted
+from ...engine.finding import Severity
+from ...engine.scene import Link, Scene
+from ...engine.tallies import Bounded
+from ...engine.wording import times
+from ...models.offers import UNSUPPORTED, Fit, Judged, OutOfRange, removal, since, spoken
+from . import mixed, outdated
+
+LET_NEGOTIATE = (
+    "let it negotiate: kafka-python without api_version, librdkafka without api.version.request=false and "
+    "broker.version.fallback, sarama with Config.Version of the oldest broker there is"
+)
+"""What to do about a client that was told which versions to speak."""
+
+# The feature (KIP-584) that must be on before a broker answers an API that it offers.
+_FEATURES = {
+    **dict.fromkeys(("ConsumerGroupHeartbeat", "ConsumerGroupDescribe"), ("group.version", "KIP-848")),
+    **dict.fromkeys(
+        ("ShareGroupHeartbeat", "ShareGroupDescribe", "ShareFetch", "ShareAcknowledge"), ("share.version", "KIP-932")
+    ),
+    **dict.fromkeys(("StreamsGroupHeartbeat", "StreamsGroupDescribe"), ("streams.version", "KIP-1071")),
+}
+_PROTOCOLS = {"group.version": "consumer", "share.version": "share", "streams.version": "streams"}
+
+
+def ahead(exchange: Exchange, ends: tuple[int, int] | None) -> tuple[str, str, str]:
+    """Who is ahead ("client", "broker" or ""), why the version does not fit, and what to do."""
+    api, version = exchange.api, exchange.api_version
+    came, gone = since(exchange.api_key, version), removal(exchange.api_key, version)
+    if gone is not None and (ends is None or version < ends[0]):
+        why = (
+            f"Kafka {gone.release} dropped {api} v{version}{f' ({gone.kip})' if gone.kip else ''}: the client is older"
+        )
+        keep = f"; until then keep it on brokers of {gone.last} or older"
+        return "broker", f"{why} than the broker takes.", f"upgrade the client, or {LET_NEGOTIATE}{keep}"
+    if ends is not None and version < ends[0]:
+        return (
+            "broker",
+            f"the broker takes {spoken(ends)}: the client is older.",
+            f"upgrade the client, or {LET_NEGOTIATE}",
+        )
+    if came is None:
+        why = f"no release up to the newest that is known here has {api} v{version}: the client is newer, or broken."
+        return "client", why, "look at what the client is, and whether it reads the broker's ApiVersions answer"
+    if ends is None:
+        why = (
+            f"{api} v{version} came with Kafka {came}, and this broker does not have the API (or not on this listener)."
+        )
+        return "client", why, f"use a broker of {came} or newer, or do without {api} in the client"
+    return (
+        "client",
+        f"{api} v{version} came with Kafka {came}; the broker takes {spoken(ends)}: the client is newer.",
+        f"upgrade the broker to {came} or newer, or cap the client (librdkafka: api.version.request=true; "
+        f"kafka-python: api_version; franz-go: MaxVersions); Java clients cap themselves",
+    )
+
+
+class UnsupportedVersion(OutOfRange):
+    """UNSUPPORTED_VERSION in an answer: asked above or below what is offered, or a feature that is off."""
+
+    id = "unsupported-version"
+    title = "a broker answers UNSUPPORTED_VERSION"
+    wanted = Wanted.FAILED
+    fits = frozenset({Fit.FITS, Fit.UNKNOWN, Fit.OUTSIDE, Fit.NOWHERE})
+
+    def found(self, link: Link, exchange: Exchange, judged: Judged, outcome: str) -> None:
+        if outcome != "refused":
+            return
+        why, remedy = self._reason(exchange, judged)
+        # Admin clients ask for a group of the new kind first, and take this for "then it is a classic one".
+        probe = judged.fit in (Fit.FITS, Fit.UNKNOWN) and exchange.api.endswith("GroupDescribe")
+        finding = self.report(
+            (link.identity, exchange.api_key, exchange.api_version),
+            exchange,
+            lambda: self.finding(
+                "",
+                why,
+                remedy,
+                Severity.INFO if probe else None,
+                api=exchange.api,
+                api_version=exchange.api_version,
+                asked=exchange.api_version,
+                offered=judged.served,
+                error="UNSUPPORTED_VERSION",
+                **link.facts,
+            ),
+        )
+        finding.seen = (
+            f"{link.where} answered {exchange.api} v{exchange.api_version} of {link.who} with UNSUPPORTED_VERSION "
+            f"{times(finding.count)}{f'; it offers {spoken(judged.served)}' if judged.served else ''}"
+        )
+
+    @staticmethod
+    def _reason(exchange: Exchange, judged: Judged) -> tuple[str, str]:
+        if noted := exchange.marks.get("notes"):
+            return (
+                f"noted on it by the proxy, which may have answered itself: {'; '.join(map(str, noted))}.",
+                "if that is a rule's doing, it is what the rule is for; if it could not be translated, use a broker or a "
+                "client of another version",
+            )
+        if judged.fit is Fit.UNKNOWN and exchange.api not in _FEATURES:
+            came = since(exchange.api_key, exchange.api_version)
+            return (
+                "the broker does not take this version, or this API. What it offers was not seen; the version came "
+                f"with {f'Kafka {came}' if came else 'no release that is known here'}.",
+                f"upgrade the older side, or {LET_NEGOTIATE}",
+            )
+        if judged.fit not in (Fit.FITS, Fit.UNKNOWN):
+            _, why, remedy = ahead(exchange, judged.served)
+            return why, remedy
+        feature, kip = _FEATURES.get(exchange.api, ("", ""))
+        if feature:
+            return (
+                f"brokers name {exchange.api} also where what is behind it ({kip}) is switched off: the feature "
+                f"{feature} is not finalized, or group.coordinator.rebalance.protocols leaves it out.",
+                f"kafka-features.sh upgrade --feature {feature}=1, and on the brokers "
+                f"group.coordinator.rebalance.protocols=classic,{_PROTOCOLS[feature]}; or let the client use the "
+                "classic protocol (group.protocol=classic)",
+            )
+        return (
+            "the broker offers this version, and refuses what was asked with it: a field that needs a newer "
+            "metadata.version or feature, or something between client and broker that changes one of the two answers.",
+            "look at metadata.version and the features (kafka-features.sh describe), and at the broker's log",
+        )
+
+
+class ClosedOnVersion(OutOfRange):
+    """The broker closes the connection on a version that it does not serve: clients see EOF, and nothing else."""
+
+    id = "closed-on-version"
+    title = "a broker closes the connection because of a request's version"
+    wanted = Wanted.FAILED
+    fits = frozenset({Fit.OUTSIDE, Fit.NOWHERE})
+
+    def found(self, link: Link, exchange: Exchange, judged: Judged, outcome: str) -> None:
+        if outcome != "closed":
+            return
+        sure = judged.fit is Fit.OUTSIDE
+        named = (self.offers.of(link) or {}).get(exchange.api_key, (0, -1))
+        quirk = (
+            f" ApiVersions names {spoken(named)}, for the sake of old librdkafka (KAFKA-18659); the lowest are not served."
+            if named[0] <= exchange.api_version <= named[1]
+            else ""
+        )
+        side, why, remedy = ahead(exchange, judged.served)
+        finding = self.report(
+            (link.identity, exchange.api_key, exchange.api_version),
+            exchange,
+            lambda: self.finding(
+                "",
+                "Kafka answers an unknown version of ApiVersions only; for every other API it closes the connection, "
+                f"and the client just sees a disconnect (EOF), and comes again. {why}{quirk}"
+                f"{'' if sure else ' What this broker offers was never seen.'}",
+                remedy,
+                api=exchange.api,
+                api_version=exchange.api_version,
+                asked=exchange.api_version,
+                offered=judged.served,
+                ahead=side,
+                **link.facts,
+            ),
+        )
+        finding.seen = (
+            f"{link.where} closed the connection of {link.who} {times(finding.count)} instead of answering "
+            f"{exchange.api} v{exchange.api_version}"
+            + (f"; it serves {spoken(judged.served)}" if sure else "; no current release serves that version")
+        )
+
+
+class ApiVersionsIgnored(OutOfRange):
+    """A client was told what the broker offers, on this very connection, and uses something else."""
+
+    id = "api-versions-ignored"
+    title = "a client uses versions that the broker's ApiVersions answer does not offer (KIP-35)"
+    fits = frozenset({Fit.IGNORED})
+
+    def found(self, link: Link, exchange: Exchange, judged: Judged, outcome: str) -> None:
+        side, why, remedy = ahead(exchange, judged.served)
+        what = {
+            "closed": "and the broker closed the connection",
+            "refused": "and the broker answered UNSUPPORTED_VERSION",
+            "answered": "and the broker answered all the same",
+        }[outcome]
+        finding = self.report(
+            (link.identity, exchange.api_key, exchange.api_version, outcome),
+            exchange,
+            lambda: self.finding(
+                "",
+                f"the versions of KIP-35 are there to be kept to. {why}",
+                f"report it to the makers of the client: it does not look at ApiVersions. Meanwhile: {remedy}",
+                Severity.LOW if outcome == "answered" else None,
+                api=exchange.api,
+                api_version=exchange.api_version,
+                asked=exchange.api_version,
+                offered=judged.served,
+                ahead=side,
+                outcome=outcome,
+                **link.facts,
+            ),
+        )
+        finding.seen = (
+            f"{link.who} used {exchange.api} v{exchange.api_version} {times(finding.count)} on connections where "
+            f"{link.where} had offered {spoken(judged.served)}, {what}"
+        )
+
+
+class _Asking:
+    """What a client (host, client id) did with refusals of ApiVersions. `gave_up`: connections on which it asked
+    nothing more after being refused; `went_on`: it has got past a refusal, or was never refused, on another one."""
+
+    __slots__ = ("cost_ns", "gave_up", "went_on")
+
+    def __init__(self) -> None:
+        self.gave_up = 0
+        self.went_on = False
+        self.cost_ns = 0
+
+
+class ApiVersionsFallback(Detector):
+    """ApiVersions asked with a version that the broker does not know, and asked again (KIP-511)."""
+
+    id = "api-versions-fallback"
+    severity = Severity.INFO
+    title = "clients ask ApiVersions twice because their first version is too new (KIP-511)"
+    apis = frozenset({API_VERSIONS})
+
+    COSTLY_NS = 1_000_000_000
+    """A second spent on refusals in all: connections are opened too often for an additional round trip each."""
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self._clients: Bounded[tuple[str, str], _Asking] = Bounded()
+        self._refused: dict[int, int] = {}  # by connection: how often
+
+    def done(self, link: Link, exchange: Exchange) -> None:
+        if exchange.state is not State.PAIRED or exchange.response is None:
+            return
+        who = link.client_host, link.client_id or ""
+        client = self._clients.of(who, _Asking)
+        if exchange.response[4:6] != UNSUPPORTED.to_bytes(2, "big"):
+            client.went_on = True
+            return
+        answer = exchange.response_view
+        if answer is None or answer.api_version or answer.trailing:
+            return  # a refusal that clients cannot read is another finding: malformed-api-versions-fallback
+        client.cost_ns += exchange.latency_ns or 0
+        self._refused[link.number] = self._refused.get(link.number, 0) + 1
+        offered = link.about.range(API_VERSIONS)
+        finding = self.report(
+            who,
+            exchange,
+            lambda: self.finding(
+                "",
+                "",
+                "",
+                api=exchange.api,
+                api_version=exchange.api_version,
+                asked=exchange.api_version,
+                offered=offered,
+                error="UNSUPPORTED_VERSION",
+                **link.facts,
+            ),
+        )
+        finding.about["cost_ms"] = round(client.cost_ns / 1e6, 3)
+        finding.seen = (
+            f"{link.where} refused ApiVersions v{exchange.api_version} of {link.who} {times(finding.count)}"
+            f"{f'; it offers {spoken(offered)}' if offered else ''}; the refusals took {client.cost_ns / 1e6:.1f} ms"
+        )
+
+    def closed(self, link: Link) -> None:
+        count = self._refused.pop(link.number, 0)
+        if count:
+            client = self._clients.of((link.client_host, link.client_id or ""), _Asking)
+            client.went_on = client.went_on or link.requests > count
+            client.gave_up += link.requests == count
+
+    def finish(self, now_ns: int) -> None:
+        for who, finding in self._found.items():
+            client = self._clients.get(who)  # type: ignore[call-overload]
+            if client is None:
+                continue
+            finding.about["went_on"] = client.went_on
+            if client.gave_up and not client.went_on:
+                finding.severity = Severity.HIGH
+                finding.why = (
+                    "a client that is refused must ask again with a version that the answer names (KIP-511). This one "
+                    "does not: nothing else was answered to it."
+                )
+                finding.remedy = (
+                    "use a client that falls back (Java since 2.4, librdkafka and franz-go do), or a newer broker. If "
+                    "the broker is no Apache Kafka, look at how it refuses: that answer must be in version 0"
+                )
+                continue
+            finding.severity = Severity.LOW if client.cost_ns >= self.COSTLY_NS else Severity.INFO
+            finding.why = (
+                "Kafka answers such a request in version 0 with UNSUPPORTED_VERSION and its own range (KIP-511), and "
+                "the client asks again: a round trip more on every new connection."
+            )
+            finding.remedy = (
+                "nothing, if connections are long-lived. Otherwise upgrade the broker, or keep connections open longer "
+                "(connections.max.idle.ms)"
+            )
+
+
+class NoApiVersions(Detector):
+    """A client that never asks which versions the broker has: it speaks fixed ones."""
+
+    id = "no-api-versions"
+    severity = Severity.INFO
+    title = "a client speaks fixed versions, without asking ApiVersions (KIP-35)"
+    wanted = Wanted.NEW
+
+    ANSWERED = 5
+    """Answers that a client must have had; ApiVersions is what a negotiating client asks first."""
+    FIRST_ID = 3
+    """A connection whose first correlation id is higher may have begun before the capture did."""
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        # By host and client id: whether it has asked on any connection, else what it used how often.
+        self._asked: Bounded[tuple[str, str], bool] = Bounded()
+        self._used: Bounded[tuple[str, str], dict[tuple[int, int], int]] = Bounded()
+        self._begun: set[int] = set()
+
+    def opened(self, link: Link) -> None:
+        if link.established:
+            self._begun.add(link.number)
+
+    def request(self, link: Link, exchange: Exchange) -> None:
+        if exchange.api_key == API_VERSIONS:
+            self._asked.of(self._who(link), lambda: True)
+            self._found.pop(self._who(link), None)
+            self._begun.discard(link.number)
+        elif link.requests == 1 and not 0 <= exchange.correlation_id <= self.FIRST_ID:
+            self._begun.discard(link.number)
+
+    def done(self, link: Link, exchange: Exchange) -> None:
+        if link.number not in self._begun or exchange.state is not State.PAIRED:
+            return
+        who = self._who(link)
+        if who in self._asked:
+            return
+        if re.match(r"broker-\d+-fetcher", link.client_id or ""):  # brokers know each other's versions by configuration
+            return
+        link.tell_again()
+        used = self._used.of(who, dict)
+        at = exchange.api_key, exchange.api_version
+        used[at] = used.get(at, 0) + 1
+        if sum(used.values()) < self.ANSWERED:
+            return
+        finding = self.report(
+            who,
+            exchange,
+            lambda: self.finding(
+                "",
+                "ApiVersions (KIP-35) is how a client learns what a broker takes. Without it the client speaks what it "
+                "was told or made for, and breaks when brokers drop old versions, as Kafka 4.0 did (KIP-896).",
+                f"upgrade the client, or {LET_NEGOTIATE}. A client that was connected before the capture began may have asked then",
+                **link.facts,
+            ),
+        )
+        finding.count = sum(used.values())
+        spoke = ", ".join(f"{facts.api_name(key)} v{version}" for key, version in sorted(used)[:6])
+        finding.seen = f"{link.who} never asks ApiVersions; {finding.count} requests were answered: {spoke}"
+        finding.about["used"] = {facts.api_name(key): version for key, version in sorted(used)}
+
+    def closed(self, link: Link) -> None:
+        self._begun.discard(link.number)
+
+    @staticmethod
+    def _who(link: Link) -> tuple[str, str]:
+        return link.client_host, link.client_id or ""
+
+
+DETECTORS: tuple[type[Detector], ...] = (
+    UnsupportedVersion,
+    ClosedOnVersion,
+    ApiVersionsIgnored,
+    ApiVersionsFallback,
+    NoApiVersions,
+    *outdated.DETECTORS,
+    *mixed.DETECTORS,
+)

@@ -1,0 +1,207 @@
+"""All detectors together: told what happens, asked for findings at any time.
+
+Detectors stand beside the traffic: one that raises loses the exchange that it was told of, and that is a finding too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from ...connection.connection import ExchangeDone, Opaque, RequestSeen
+from ...connection.events import Closed, Happening, Missing, Opened, Stray
+from ...connection.exchange import Exchange, State
+from ...schema import facts
+from ..detectors.catalogue import detectors
+from .detector import Listener, Wanted
+from .finding import Finding, Severity
+from .scene import Link, Scene
+from .wording import times
+
+_BEGINNINGS = frozenset(map(facts.api_key, ("ApiVersions", "SaslHandshake", "SaslAuthenticate")))
+"""What connections begin with: every detector of the API hears of it."""
+_MOST_KINDS = 256
+"""Of a connection, at most so many kinds of exchanges are known; a client may make up client ids."""
+_MOST_ROUTES = 1024
+"""Pairs of API and version, of which a client may make up 2^32."""
+
+
+class _Route(NamedTuple):
+    """Who hears of exchanges of one API and version: of requests, of all that are done, of the first that goes well of its
+    kind on a connection, and of those like it."""
+
+    requests: tuple[Listener, ...]
+    failed: tuple[Listener, ...]
+    new: tuple[Listener, ...]
+    usual: tuple[Listener, ...]
+
+
+class Inspector:
+    """Feed it happenings in order (or whole exchanges with `look`); `findings()` may be asked again and again.
+
+    `only`: the ids of the detectors to run, all by default.
+    """
+
+    def __init__(self, only: Iterable[str] | None = None) -> None:
+        wanted = None if only is None else set(only)
+        self.scene = Scene()
+        self._detectors = [kind(self.scene) for kind in detectors() if wanted is None or kind.id in wanted]
+        self._listeners: list[Listener] = [*self.scene.models.values(), *self._detectors]
+        self._faults: dict[str, Finding] = {}
+        self._routes: dict[tuple[int, int], _Route] = {}
+        self._on_opened, self._on_stray, self._on_closed = map(self._hearing, ("opened", "stray", "closed"))
+
+    def _route(self, exchange: Exchange) -> _Route:
+        key, version = exchange.api_key, exchange.api_version
+        route = self._routes.get((key, version))
+        if route is None:
+            concerned = [d for d in self._listeners if d.apis is None or key in d.apis]
+            concerned = [d for d in concerned if d.concerns(key, version)]
+            done = [d for d in concerned if d.hears("done")]
+            route = _Route(
+                tuple(d for d in concerned if d.hears("request")),
+                tuple(done),
+                tuple(d for d in done if d.wanted is not Wanted.FAILED),
+                tuple(d for d in done if d.wanted is Wanted.ALL),
+            )
+            if len(self._routes) >= _MOST_ROUTES:
+                self._routes.clear()
+            self._routes[key, version] = route
+        return route
+
+    def _hearing(self, name: str) -> list[Listener]:
+        return [d for d in self._listeners if d.hears(name)]
+
+    def feed(self, happening: Happening) -> None:
+        """Take one happening."""
+        if isinstance(happening, RequestSeen):
+            self.request(happening.exchange)
+        elif isinstance(happening, ExchangeDone):
+            self.done(happening.exchange)
+        elif isinstance(happening, Opened):
+            link = self.scene.opened(
+                happening.connection, happening.client, happening.broker, happening.time_ns, happening.established
+            )
+            link.complete, link.tls = happening.complete, happening.tls
+            self._tell(self._on_opened, lambda d: d.opened(link))
+        elif isinstance(happening, Closed):
+            ended = self.scene.links.get(happening.connection)
+            if ended is not None:
+                self.scene.closed(ended, happening.time_ns, happening.how, happening.by)
+                by = happening.by
+                self.scene.causes = ended.rules if not by else () if by in ("client", "broker") else (by,)
+                self._tell(self._on_closed, lambda d: d.closed(ended))
+                self.scene.causes = ()
+        elif isinstance(happening, Stray):
+            self.stray(happening.connection, happening.opaque)
+        elif isinstance(happening, Missing):
+            self.scene.at(happening.time_ns)
+            torn = self.scene.links.get(happening.connection)
+            if torn is not None:
+                size = happening.size + happening.unread
+                torn.lost += size
+                torn.gone[happening.direction] += size
+                torn.troubled = True
+
+    def request(self, exchange: Exchange) -> None:
+        """A request is complete."""
+        link = self.scene.request(exchange)
+        self.scene.blame(link, exchange)
+        for detector in self._route(exchange).requests:
+            try:
+                detector.request(link, exchange)
+            except Exception as error:  # see `_tell`
+                self._fault(detector, error, exchange)
+
+    def done(self, exchange: Exchange) -> None:
+        """An exchange is done."""
+        link = self.scene.done(exchange)
+        self.scene.blame(link, exchange)
+        for detector in self._concerned(link, exchange):
+            try:
+                detector.done(link, exchange)
+            except Exception as error:  # see `_tell`
+                self._fault(detector, error, exchange)
+
+    def _concerned(self, link: Link, exchange: Exchange) -> tuple[Listener, ...]:
+        """The detectors that want an exchange that is done."""
+        route = self._route(exchange)
+        try:
+            troubled = exchange.api_key in _BEGINNINGS or not exchange.went_well
+        except Exception:  # a fault of the decoder: each detector that meets it says so
+            troubled = True
+        if troubled:
+            link.troubled = True
+            return route.failed
+        if link.troubled:
+            link.troubled = False
+            link.tell_again()
+            return route.failed
+        kind = exchange.api_key, exchange.api_version, exchange.client_id
+        if kind in link.kinds:
+            return route.usual
+        if len(link.kinds) < _MOST_KINDS:
+            link.kinds.add(kind)
+        return route.new
+
+    def stray(self, connection: int, opaque: Opaque) -> None:
+        """Bytes that are no requests or responses."""
+        self.scene.at(opaque.time_ns)
+        link = self.scene.links.get(connection)
+        if link is not None:
+            link.troubled = True
+            self._tell(self._on_stray, lambda d: d.stray(link, opaque))
+
+    def look(self, exchange: Exchange) -> None:
+        """A whole exchange at once, where requests and responses do not come one by one."""
+        if exchange.request is not None:
+            self.request(exchange)
+        if exchange.state is not State.PENDING:
+            self.done(exchange)
+
+    def _tell(self, wanted: list[Listener], tell: Callable[[Listener], None]) -> None:
+        for detector in wanted:
+            try:
+                tell(detector)
+            except Exception as error:  # a fault of ours must not end the inspection
+                self._fault(detector, error)
+
+    def _fault(self, detector: Listener, error: Exception, exchange: Exchange | None = None) -> None:
+        """A detector raised: it loses what it was told just now, and is told of what follows."""
+        found = self._faults.get(detector.id)
+        if found is None:
+            found = self._faults[detector.id] = Finding(
+                "detector-failed",
+                Severity.MEDIUM,
+                "",
+                f"a fault of Barnabas, not of the traffic: {type(error).__name__}: {error}. What this detector looks for may "
+                "be there unseen; all others were told.",
+                "report it with the exchange that it failed on",
+                0,
+                about={"detector": detector.id},
+            )
+        found.count += 1
+        found.link(exchange, self.scene.now_ns)
+        found.seen = f"the detector {detector.id} failed {times(found.count)}"
+
+    def findings(self) -> list[Finding]:
+        """What was found so far, the worst first, and of the same severity the most frequent first."""
+        found: list[Finding] = []
+        for detector in self._detectors:
+            try:
+                detector.finish(self.scene.now_ns)
+            except Exception as error:  # see `_tell`; findings may be asked for again and again, and this counts once
+                if detector.id not in self._faults:
+                    self._fault(detector, error)
+            detector.beside(found)
+            found += detector.findings()
+        found.extend(self._faults.values())
+        return sorted(found, key=lambda f: (-f.severity.rank, -f.count))
+
+
+def inspect(exchanges: Iterable[Exchange]) -> list[Finding]:
+    """The findings of exchanges; of a whole capture, rather feed its happenings: they tell of connections too."""
+    inspector = Inspector()
+    for exchange in exchanges:
+        inspector.look(exchange)
+    return inspector.findings()

@@ -1,0 +1,240 @@
+"""What members ask of their group's coordinator, in one form whatever protocol and version they speak.
+
+Classic groups have an API per step (JoinGroup, SyncGroup, Heartbeat, LeaveGroup); the groups of KIP-848, KIP-932 and
+KIP-1071 have one heartbeat that joins with epoch 0 and leaves with -1 (a static member that will be back: -2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ... import embedded
+from ...codec.message_view import MessageView
+from ...codec.plan import StructPlan
+from ...connection.exchange import Exchange
+from ...schema import facts
+from ...wire.errors import DecodeError
+from ..engine.scene import Link
+from ..engine.wording import topic_name
+
+if TYPE_CHECKING:
+    from .group import Group
+    from .group_members import Member
+
+PROTOCOLS = {
+    "JoinGroup": "classic",
+    "SyncGroup": "classic",
+    "Heartbeat": "classic",
+    "LeaveGroup": "classic",
+    "ConsumerGroupHeartbeat": "consumer",
+    "ShareGroupHeartbeat": "share",
+    "StreamsGroupHeartbeat": "streams",
+}
+"""The protocol that an API belongs to."""
+
+COMMITS = ("OffsetCommit", "TxnOffsetCommit")
+COMMIT_APIS = frozenset(facts.api_key(name) for name in COMMITS)
+GROUP_APIS = COMMIT_APIS | {facts.api_key(name) for name in PROTOCOLS}
+JOINING_APIS = GROUP_APIS - COMMIT_APIS - {facts.api_key(name) for name in ("SyncGroup", "Heartbeat", "LeaveGroup")}
+"""Those that a member joins by, and the newer protocols leave by, too."""
+_NAMES = {key: facts.api_name(key) for key in GROUP_APIS}
+
+UNKNOWN_MEMBER_ID = facts.error_code("UNKNOWN_MEMBER_ID")
+ILLEGAL_GENERATION = facts.error_code("ILLEGAL_GENERATION")
+REBALANCE_IN_PROGRESS = facts.error_code("REBALANCE_IN_PROGRESS")
+MEMBER_ID_REQUIRED = facts.error_code("MEMBER_ID_REQUIRED")
+FENCED_INSTANCE_ID = facts.error_code("FENCED_INSTANCE_ID")
+UNRELEASED_INSTANCE_ID = facts.error_code("UNRELEASED_INSTANCE_ID")
+FENCED_MEMBER_EPOCH = facts.error_code("FENCED_MEMBER_EPOCH")
+STALE_MEMBER_EPOCH = facts.error_code("STALE_MEMBER_EPOCH")
+GONE_CODES = frozenset({UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION, FENCED_MEMBER_EPOCH, STALE_MEMBER_EPOCH})
+"""The coordinator does not know this member, or not in this generation (epoch)."""
+
+
+class Commit(NamedTuple):
+    """One partition's offset of an OffsetCommit or TxnOffsetCommit; `error` is 0 before the answer."""
+
+    topic: str
+    partition: int
+    offset: int
+    error: int
+
+
+class Call:
+    """One exchange of a member with its coordinator.
+
+    `generation`: the generation or member epoch that the request names, -1 if none. `asked`, `answer`: the top
+    fields of request and response as the plan holds them (`answer` is empty before there is one). `group`, `member`:
+    what they are of, as `groups.Groups` knows them; `member` is None as long as it has no id. `silence_ns`: how long
+    the member had not been heard of before, 0 where silence was right.
+    """
+
+    __slots__ = (
+        "_offsets",
+        "answer",
+        "answered_ns",
+        "api",
+        "asked",
+        "asked_ns",
+        "error",
+        "exchange",
+        "generation",
+        "group",
+        "group_id",
+        "instance_id",
+        "link",
+        "member",
+        "member_id",
+        "protocol",
+        "silence_ns",
+    )
+    group: Group
+    member: Member | None
+
+    def __init__(self, link: Link, exchange: Exchange, message: MessageView) -> None:
+        self.link, self.exchange = link, exchange
+        self.api = _NAMES[exchange.api_key]
+        self.protocol = PROTOCOLS.get(self.api, "")
+        self.asked = top(message)
+        self.answer: dict[str, Any] = {}
+        self.group_id: str = self.asked["group_id"] or ""
+        self.member_id: str = self.asked.get("member_id") or ""
+        self.instance_id: str | None = self.asked.get("group_instance_id", self.asked.get("instance_id"))
+        generation = -1
+        for name in ("generation_id", "member_epoch", "generation_id_or_member_epoch"):
+            generation = self.asked.get(name, generation)
+        self.generation: int = generation
+        self.asked_ns = exchange.request_time_ns or 0
+        self.answered_ns = 0
+        self.error = 0
+        self.silence_ns = 0
+        self.member = None
+        self._offsets: list[Commit] | None = None
+
+    def answered(self) -> None:
+        """Take the response, if there is one."""
+        self._offsets = None
+        self.answered_ns = self.exchange.response_time_ns or 0
+        message = self.exchange.response_view
+        if message is not None:
+            self.answer = top(message)
+            self.error = self.exchange.error
+
+    @property
+    def joins(self) -> bool:
+        """Whether it asks to become, or to stay in the next generation, a member."""
+        return self.api == "JoinGroup" or (self.heartbeat and self.generation == 0)
+
+    @property
+    def leaves(self) -> bool:
+        """Whether it says good-bye."""
+        return self.api == "LeaveGroup" or (self.heartbeat and self.generation < 0)
+
+    @property
+    def heartbeat(self) -> bool:
+        """Whether it is the one heartbeat of the newer protocols."""
+        return self.protocol not in ("", "classic")
+
+    @property
+    def commits(self) -> bool:
+        """Whether it commits offsets."""
+        return not self.protocol
+
+    @property
+    def asks_for_an_id(self) -> bool:
+        """A JoinGroup that will only be told its member id (KIP-394)."""
+        return (
+            self.api == "JoinGroup"
+            and self.exchange.api_version >= 4
+            and not self.member_id
+            and self.instance_id is None
+        )
+
+    def assignors(self) -> tuple[str, ...]:
+        """The names of the protocols that a JoinGroup offers."""
+        message = self.exchange.request_view
+        offered = self.asked.get("protocols")
+        return tuple(p["name"] for p in rows(message, "protocols")) if message and offered else ()
+
+    def topics(self) -> tuple[str, ...] | None:
+        """The topics that a JoinGroup or heartbeat subscribes to, sorted; None if it does not say, or it cannot be
+        read."""
+        if self.heartbeat:
+            named = self.asked.get("subscribed_topic_names")
+            return tuple(sorted(named)) if named is not None else None
+        message = self.exchange.request_view
+        if message is None or self.api != "JoinGroup":
+            return None
+        offered = rows(message, "protocols")
+        try:
+            told = embedded.subscription(offered[0]["metadata"], self.asked["protocol_type"]) if offered else {}
+        except (DecodeError, KeyError):
+            return None
+        return tuple(sorted(told["topics"])) if told.get("topics") is not None else None
+
+    def leaving(self) -> list[tuple[str, str | None, str | None]]:
+        """(member id, instance id, reason) of everybody that a leaving call names."""
+        if self.heartbeat:
+            return [(self.member_id, self.instance_id, None)]
+        message = self.exchange.request_view
+        if message is None or "members" not in self.asked:
+            return [(self.member_id, None, None)]
+        return [(r["member_id"], r.get("group_instance_id"), r.get("reason")) for r in rows(message, "members")]
+
+    def offsets(self) -> list[Commit]:
+        """What it commits, partition by partition, with the answer's errors."""
+        if self._offsets is None:
+            self._offsets = list(self._commits())
+        return self._offsets
+
+    def _commits(self) -> Iterator[Commit]:
+        message = self.exchange.request_view
+        answer = self.exchange.response_view
+        errors: dict[tuple[str, int], int] = {}
+        for topic, partition in _partitions(self.exchange, answer) if answer else ():
+            errors[topic, partition["partition_index"]] = partition["error_code"]
+        for topic, partition in _partitions(self.exchange, message) if message else ():
+            number = partition["partition_index"]
+            yield Commit(topic, number, partition["committed_offset"], errors.get((topic, number), 0))
+
+
+def read_call(link: Link, exchange: Exchange) -> Call | None:
+    """The call that an exchange is, None if its request cannot be read or it belongs to no group."""
+    message = exchange.request_view if exchange.api_key in GROUP_APIS else None
+    return Call(link, exchange, message) if message is not None else None
+
+
+def _partitions(exchange: Exchange, message: MessageView) -> Iterator[tuple[str, dict[str, Any]]]:
+    struct = struct_of(message.plan.root, "topics")
+    inner = struct_of(struct, "partitions")
+    for topic in rows(message, "topics"):
+        name = topic_name(exchange, topic.get("name") or topic.get("topic_id") or "")
+        for partition in topic["partitions"] or ():
+            yield name, dict(zip(_names(inner), partition, strict=False))
+
+
+@cache
+def _names(struct: StructPlan) -> tuple[str, ...]:
+    return tuple(f.name for f in struct.fields)
+
+
+def struct_of(struct: StructPlan, name: str) -> StructPlan:
+    """The struct that a field holds."""
+    found = next(f.struct for f in struct.fields if f.name == name)
+    assert found is not None
+    return found
+
+
+def top(message: MessageView) -> dict[str, Any]:
+    """The top fields of a message by name; structs stay tuples."""
+    return dict(zip(_names(message.plan.root), message.values, strict=False))
+
+
+def rows(message: MessageView, name: str) -> list[dict[str, Any]]:
+    """The items of a top array of structs, each by its fields' names."""
+    root = message.plan.root
+    names = _names(struct_of(root, name))
+    items = message.values[_names(root).index(name)]
+    return [dict(zip(names, item, strict=False)) for item in items or ()]

@@ -1,0 +1,213 @@
+"""Which versions the brokers offer, as far as any connection was told, and how a request fits them.
+
+Shared by the detectors of versions: `scene.model(Offers)`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from enum import Enum
+from functools import lru_cache
+from typing import NamedTuple
+
+from ...codec.plan import API_VERSIONS
+from ...connection.exchange import Exchange, State
+from ...reference import releases
+from ...schema import facts
+from ..engine.detector import Detector, Model, Wanted
+from ..engine.finding import Severity
+from ..engine.scene import Link, Scene
+from ..engine.tallies import Bounded
+
+Table = Mapping[int, tuple[int, int]]
+"""(min, max) by api key."""
+
+PRODUCE = facts.api_key("Produce")
+FETCH = facts.api_key("Fetch")
+METADATA = facts.api_key("Metadata")
+UNSUPPORTED = facts.error_code("UNSUPPORTED_VERSION")
+_REFUSAL = UNSUPPORTED.to_bytes(2, "big")
+_REFUSAL_BYTES = 1 << 16  # a refusal has no more than an error code for each thing that was asked for
+AT_ONCE_NS = 5_000_000_000
+"""Kafka closes a connection as soon as it has read a version that it does not serve. Where nobody saw who closed it,
+what came later than this is taken for a timeout of the client."""
+
+
+class Fit(Enum):
+    """How a request's version fits what the broker offers."""
+
+    FITS = "the broker offers it"
+    UNKNOWN = "nobody knows what the broker offers"
+    IGNORED = "the broker told this connection that it does not offer it"
+    ELSEWHERE = "this broker does not offer it, another one of its cluster does"
+    OUTSIDE = "the broker does not serve it, and did not say so on this connection"
+    NOWHERE = "nobody knows what the broker offers, and no current release serves it"
+
+
+class Judged(NamedTuple):
+    """`served`: the (min, max) that the broker takes, None if it has no such API or that is not known. `other`:
+    a broker that does offer the version."""
+
+    fit: Fit
+    served: tuple[int, int] | None = None
+    other: str = ""
+
+
+def served(table: Table, api_key: int) -> tuple[int, int] | None:
+    """The range that a broker with this table takes. Kafka 4 names Produce from 0 for the sake of old librdkafka
+    (KAFKA-18659) and serves it from 3; such a broker is known by its Fetch, which lost its old versions together."""
+    found = table.get(api_key)
+    if api_key == PRODUCE and found is not None and table.get(FETCH, (0, 0))[0] >= 4:
+        return max(found[0], 3), found[1]
+    return found
+
+
+@lru_cache(1024)
+def current(api_key: int, version: int) -> bool:
+    """Whether the newest release serves a version, in whatever role."""
+    return releases.since(api_key, version) is not None and releases.removed(api_key, version) is None
+
+
+@lru_cache(1024)
+def removal(api_key: int, version: int) -> releases.Removal | None:
+    """Which release dropped a version for good."""
+    return releases.removed(api_key, version)
+
+
+@lru_cache(1024)
+def since(api_key: int, version: int) -> str | None:
+    """Which release brought a version."""
+    return releases.since(api_key, version)
+
+
+class Offers(Model):
+    """What brokers offer, by address; `before`: what an address offered before it changed, and when that was seen."""
+
+    id = "offers"
+    apis = frozenset({API_VERSIONS})
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self._judged: tuple[Exchange | None, Judged] = None, Judged(Fit.UNKNOWN)
+        self.tables: Bounded[str, Table] = Bounded()
+        self.before: Bounded[str, tuple[Table, int]] = Bounded()
+
+    def done(self, link: Link, exchange: Exchange) -> None:
+        told = self.told(link)
+        known = self.tables.get(link.broker)
+        if told is None or known == told:
+            return
+        if known is not None:
+            self.before.of(link.broker, lambda: (known, link.last_ns))
+        self.tables.pop(link.broker, None)
+        self.tables.of(link.broker, lambda: dict(told))
+        self.scene.tell_again()
+
+    @staticmethod
+    def told(link: Link) -> Table | None:
+        """What this very connection was told. A refused ApiVersions names ApiVersions alone: that is no table."""
+        offered = link.about.offered
+        return offered if offered is not None and METADATA in offered else None
+
+    def of(self, link: Link) -> Table | None:
+        """What is known of the link's broker, from whatever connection."""
+        return self.told(link) or self.tables.get(link.broker)
+
+    def judge(self, link: Link, exchange: Exchange) -> Judged:
+        """How the version of an exchange fits."""
+        if self._judged[0] is not exchange:
+            self._judged = exchange, self._judge(link, exchange.api_key, exchange.api_version)
+        return self._judged[1]
+
+    def _judge(self, link: Link, api_key: int, version: int) -> Judged:
+        told = self.told(link)
+        table = told or self.tables.get(link.broker)
+        if table is None:
+            unknown = current(api_key, version) or api_key not in facts.api_keys()
+            return Judged(Fit.UNKNOWN if unknown else Fit.NOWHERE)
+        ends = served(table, api_key)
+        if ends is not None and ends[0] <= version <= ends[1]:
+            return Judged(Fit.FITS, ends)
+        other = self._elsewhere(link, api_key, version)
+        if other:
+            return Judged(Fit.ELSEWHERE, ends, other)
+        # What the broker names and does not serve (Produce of Kafka 4), no client can be blamed for.
+        low, high = table.get(api_key, (0, -1))
+        return Judged(Fit.IGNORED if told and not low <= version <= high else Fit.OUTSIDE, ends)
+
+    def _elsewhere(self, link: Link, api_key: int, version: int) -> str:
+        cluster = link.cluster
+        for address, table in self.tables.items():
+            if address != link.broker and link.scene.cluster_of(address) is cluster:
+                ends = served(table, api_key)
+                if ends is not None and ends[0] <= version <= ends[1]:
+                    return address
+        return ""
+
+
+def spoken(ends: tuple[int, int] | None) -> str:
+    """``"v4 to v18"``, ``"v3"``, ``"no version"``."""
+    if ends is None:
+        return "no version"
+    return f"v{ends[0]}" if ends[0] == ends[1] else f"v{ends[0]} to v{ends[1]}"
+
+
+def brokers_version(exchange: Exchange) -> int:
+    """The version at which the broker was asked: a proxy may have translated the request."""
+    for frame in exchange.marks.get("broker_request", ()):
+        if len(frame) >= 4 and int.from_bytes(frame[:2], "big") == exchange.api_key:
+            return int.from_bytes(frame[2:4], "big")
+    return exchange.api_version
+
+
+def refused(exchange: Exchange) -> bool:
+    """Whether the answer is UNSUPPORTED_VERSION: first a glance, because nearly all are not, and large ones never."""
+    response = exchange.response
+    if response is None or len(response) > _REFUSAL_BYTES or _REFUSAL not in response:
+        return False
+    return exchange.error == UNSUPPORTED
+
+
+class OutOfRange(Detector, ABC):
+    """The base of those that look at requests which do not fit; each takes the `fits` that are its own.
+
+    A version that is not served is either refused (UNSUPPORTED_VERSION), or, as Kafka does for everything but
+    ApiVersions, the connection is closed without an answer.
+    """
+
+    severity = Severity.HIGH
+    wanted = Wanted.NEW
+    fits: frozenset[Fit]
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self.offers = scene.model(Offers)
+        # By connection: the first request that did not fit and got no answer. Connections end, and with them this.
+        self._unanswered: dict[int, tuple[Exchange, Judged]] = {}
+
+    def done(self, link: Link, exchange: Exchange) -> None:
+        if exchange.api_key == API_VERSIONS or exchange.request is None:
+            return
+        if exchange.state is State.PAIRED:
+            self._unanswered.pop(link.number, None)
+        judged = self.offers.judge(link, exchange)
+        if judged.fit not in (Fit.FITS, Fit.UNKNOWN):
+            link.tell_again()
+        if judged.fit not in self.fits:
+            return
+        if exchange.state is State.PAIRED:
+            self.found(link, exchange, judged, "refused" if refused(exchange) else "answered")
+        elif exchange.state is State.NO_RESPONSE:
+            self._unanswered.setdefault(link.number, (exchange, judged))
+
+    def closed(self, link: Link) -> None:
+        exchange, judged = self._unanswered.pop(link.number, (None, None))
+        if exchange is None or judged is None or not link.how or link.by == "client" or link.closed_ns is None:
+            return
+        if link.by or link.closed_ns - (exchange.request_time_ns or 0) <= AT_ONCE_NS:
+            self.found(link, exchange, judged, "closed")
+
+    @abstractmethod
+    def found(self, link: Link, exchange: Exchange, judged: Judged, outcome: str) -> None:
+        """`outcome`: ``refused``, ``closed`` or ``answered``. The link's facts hold, also after its end."""

@@ -1,0 +1,167 @@
+"""What Produce exchanges say, read once for all detectors that look at them.
+
+Only what stands in headers: the records are not decompressed, and of a partition's bytes the first batch is looked
+at (from v3 on there is just one; before, what follows is more of the same).
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any, NamedTuple
+
+from ...codec.plan import Plan, StructPlan
+from ...connection.exchange import Exchange, State
+from ...records import Batch, RecordsError, batches
+from ...schema import facts
+from ..engine.detector import Detector, Model
+from ..engine.scene import Scene
+from ..engine.wording import topic_name
+
+PRODUCE = facts.api_key("Produce")
+METADATA = facts.api_key("Metadata")
+
+class Part(NamedTuple):
+    """What a Produce request brings for one partition. `size`: bytes of records; `batch`: the first batch, None when
+    it is of magic 0 or 1 or cannot be read."""
+
+    topic: str
+    partition: int
+    size: int
+    batch: Batch | None
+
+    @property
+    def at(self) -> str:
+        """``orders-3``, as Kafka's logs write it."""
+        return f"{self.topic}-{self.partition}"
+
+
+class Result(NamedTuple):
+    """What a Produce response says of one partition. `text`: the broker's words, "" before v8 or without any;
+    `leader`: the node that the broker names as the leader (KIP-951), -1 when it names none."""
+
+    topic: str
+    partition: int
+    error: int
+    text: str
+    leader: int
+
+
+class Produced(NamedTuple):
+    """A Produce request."""
+
+    acks: int
+    transactional_id: str | None
+    timeout_ms: int
+    parts: list[Part]
+
+
+class Reading(Model):
+    """Reads Produce exchanges. The last one of either side is remembered: detectors ask one after the other."""
+
+    id = "produced"
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self._sent: tuple[Exchange | None, Produced | None] = (None, None)
+        self._results: tuple[Exchange | None, list[Result]] = (None, [])
+
+    def sent(self, exchange: Exchange) -> Produced | None:
+        """The request, None if it is missing or cannot be read."""
+        if self._sent[0] is not exchange:
+            self._sent = exchange, _produced(exchange)
+        return self._sent[1]
+
+    def results(self, exchange: Exchange) -> list[Result]:
+        """The response; empty where there is none."""
+        if self._results[0] is not exchange:
+            self._results = exchange, _results(exchange) if exchange.state is State.PAIRED else []
+        return self._results[1]
+
+
+class ProduceDetector(Detector):
+    """A detector that looks into Produce exchanges; those of one scene share their `reading`."""
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self.reading = scene.model(Reading)
+
+
+def unanswered(exchange: Exchange) -> bool:
+    """Whether an answer was due and none came, so that nobody knows whether the records were written."""
+    return exchange.state is State.NO_RESPONSE
+
+
+@cache
+def at(struct: StructPlan) -> dict[str, int]:
+    """Where the fields of a struct stand in its values, by name."""
+    return {f.name: i for i, f in enumerate(struct.fields)}
+
+
+@cache
+def _layout(of: Plan, *path: str) -> dict[str, int]:
+    """`at` of the struct at a path of fields."""
+    struct = of.root
+    for name in path:
+        inner = struct.fields[at(struct)[name]].struct
+        assert inner is not None
+        struct = inner
+    return at(struct)
+
+
+def _produced(exchange: Exchange) -> Produced | None:
+    message = exchange.request_view
+    if message is None:
+        return None
+    plan, root = message.plan, at(message.plan.root)
+    topic = _layout(plan, "topic_data")
+    part = _layout(plan, "topic_data", "partition_data")
+    name_at, parts_at = topic.get("name", topic.get("topic_id", 0)), topic["partition_data"]
+    index_at, records_at = part["index"], part["records"]
+    found = []
+    for each in message.values[root["topic_data"]] or ():
+        name = topic_name(exchange, each[name_at])
+        for one in each[parts_at] or ():
+            records = one[records_at]
+            found.append(Part(name, one[index_at], len(records or b""), _first(records) if records else None))
+    transactional = message.values[root["transactional_id"]] if "transactional_id" in root else None
+    return Produced(message.values[root["acks"]], transactional, message.values[root["timeout_ms"]], found)
+
+
+def _first(records: bytes) -> Batch | None:
+    try:
+        entry = next(batches(records), None)
+    except RecordsError:
+        return None
+    return entry if isinstance(entry, Batch) else None
+
+
+def _results(exchange: Exchange) -> list[Result]:
+    message = exchange.response_view
+    if message is None:
+        return []
+    plan = message.plan
+    topic = _layout(plan, "responses")
+    part = _layout(plan, "responses", "partition_responses")
+    name_at, parts_at = topic.get("name", topic.get("topic_id", 0)), topic["partition_responses"]
+    index_at, error_at = part["index"], part["error_code"]
+    found = []
+    for each in message.values[at(plan.root)["responses"]] or ():
+        name = topic_name(exchange, each[name_at])
+        for one in each[parts_at] or ():
+            error = one[error_at]
+            found.append(Result(name, one[index_at], error, *(_said(plan, part, one) if error else ("", -1))))
+    return found
+
+
+def _said(plan: Plan, part: dict[str, int], values: tuple[Any, ...]) -> tuple[str, int]:
+    """The broker's words about an error, and the leader that it names."""
+    text, leader = "", -1
+    if "error_message" in part:
+        inner = _layout(plan, "responses", "partition_responses", "record_errors")
+        texts = [values[part["error_message"]]]
+        texts += [e[inner["batch_index_error_message"]] for e in values[part["record_errors"]] or ()]
+        text = next((t for t in texts if t), "")
+    if "current_leader" in part and values[part["current_leader"]] is not None:
+        inner = _layout(plan, "responses", "partition_responses", "current_leader")
+        leader = values[part["current_leader"]][inner["leader_id"]]
+    return text[:200], leader

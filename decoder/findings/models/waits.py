@@ -1,0 +1,172 @@
+"""How long each answer took, and what of that was waiting: for records, behind another request, for a quota.
+
+A broker answers the requests of a connection one after the other, so a request that came while another was being
+answered waited for that one first; what it took itself is counted from then on.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from functools import cache
+from typing import NamedTuple
+
+from ...codec.codec import UNSUPPORTED_VERSION
+from ...codec.plan import API_VERSIONS, plan
+from ...connection.exchange import Exchange, State
+from ...schema import facts
+from ...wire.errors import DecodeError
+from ..engine.detector import Model
+from ..engine.scene import Link, Scene
+from ..engine.tallies import Bounded, Spread
+from .offers import Offers
+
+FETCH = facts.api_key("Fetch")
+JOIN_GROUP, SYNC_GROUP = facts.api_key("JoinGroup"), facts.api_key("SyncGroup")
+SHARE_FETCH = facts.api_key("ShareFetch")
+LONG_POLLS = frozenset({FETCH, JOIN_GROUP, SYNC_GROUP, SHARE_FETCH})
+"""Requests that a broker keeps on purpose, until records or members come."""
+_SYNC_WAIT_NS = 300_000_000_000
+"""SyncGroup does not say how long it may wait: the leader's assignment comes within the rebalance timeout (5 min)."""
+_FIELDS = ("max_wait_ms", "rebalance_timeout_ms", "session_timeout_ms", "timeout_ms")
+_TIMED = frozenset(
+    facts.api_key(name)
+    for name in (
+        "Fetch",
+        "JoinGroup",
+        "ShareFetch",
+        "Produce",
+        "ListOffsets",
+        "CreateTopics",
+        "DeleteTopics",
+        "CreatePartitions",
+        "DeleteRecords",
+        "ElectLeaders",
+        "UpdateFeatures",
+        "AlterPartitionReassignments",
+        "ListPartitionReassignments",
+    )
+)
+"""Requests that say how long the broker may take; other fields of these names mean something else."""
+
+
+@cache
+def _wait_at(api_key: int, version: int) -> tuple[int, ...]:
+    try:
+        fields = plan("request", api_key, version).root.fields
+    except DecodeError:
+        return ()
+    return tuple(i for i, f in enumerate(fields) if f.name in _FIELDS and f.type == "int32")
+
+
+def own_wait_ns(exchange: Exchange) -> int:
+    """How long a request lets the broker take on purpose; 0 for those that are answered at once."""
+    if exchange.api_key == SYNC_GROUP:
+        return _SYNC_WAIT_NS
+    if exchange.api_key not in _TIMED:
+        return 0
+    message = exchange.request_view
+    if message is None:
+        return 0
+    longest: int = max((0, *(message.values[i] for i in _wait_at(message.api_key, message.api_version))))
+    return longest * 1_000_000
+
+
+@cache
+def _throttle_at(api_key: int, version: int) -> int | None:
+    fields = plan("response", api_key, version).root.fields
+    return next((i for i, f in enumerate(fields) if f.name == "throttle_time_ms"), None)
+
+
+def throttle_ms(exchange: Exchange) -> int:
+    """How long the answer tells the client to keep quiet; 0 where none is told."""
+    message = exchange.response_view if exchange.state is State.PAIRED else None
+    if message is None:
+        return 0
+    if message.api_key == API_VERSIONS and exchange.error == UNSUPPORTED_VERSION:
+        return 0  # a refusal is a version 0 body (KIP-511); librdkafka's mock sends another, which reads as anything
+    at = _throttle_at(message.api_key, message.api_version)
+    found: int = max(message.values[at], 0) if at is not None else 0
+    return found
+
+
+_PRODUCE = facts.api_key("Produce")
+_AT_ONCE_FROM = 6
+"""The version of Produce that came with KIP-219 (Kafka 2.0)."""
+
+
+def kept_back(link: Link, exchange: Exchange, throttle: int) -> bool:
+    """Whether a broker kept an answer back for the throttle time that it names (in ms), as those before Kafka 2.0 do; newer
+    ones answer at once and then do not read (KIP-219). By the versions that the broker offers, else by how long it took."""
+    offered = link.scene.model(Offers).of(link)
+    ends = None if offered is None else offered.get(_PRODUCE)
+    if ends is not None:
+        return ends[1] < _AT_ONCE_FROM
+    if exchange.api_key == _PRODUCE and exchange.api_version >= _AT_ONCE_FROM:
+        return False
+    return (exchange.latency_ns or 0) >= throttle * 1_000_000
+
+
+class Taken(NamedTuple):
+    """What one answer took, in ns. `work`: of that, the time that was the broker's alone (not behind another request,
+    not muted for a quota); `held`: `work` without what the request allowed the broker to wait; `behind`: how long it
+    waited for the answer to `blocker`, an api key of `LONG_POLLS` (-1 for none). `throttle_ms`: see the function of that name."""
+
+    work: int
+    held: int
+    behind: int
+    blocker: int
+    throttle_ms: int
+
+
+class Waits(Model):
+    """Reads each exchange once for all detectors of a scene. `taken`: what the answer of the exchange that is done took, None if
+    there is none. `spreads`: of `held`, by broker and API; without JoinGroup and SyncGroup, which wait for other members, and
+    without answers that a quota held back. Says until when a connection is muted (`Link.muted_ns`)."""
+
+    id = "waits"
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        scene.model(Offers)
+        self.taken: Taken | None = None
+        # By connection, the last answers: when each came, how long it was worked on, its API.
+        self._answers: Bounded[int, deque[tuple[int, int, int]]] = Bounded(4096)
+        self.spreads: Bounded[tuple[str, int], Spread] = Bounded(4096)
+
+    def done(self, link: Link, exchange: Exchange) -> None:
+        self.taken = self._read(link, exchange)
+
+    def _read(self, link: Link, exchange: Exchange) -> Taken | None:
+        asked_ns, answered_ns = exchange.request_time_ns, exchange.response_time_ns
+        if exchange.state is not State.PAIRED or asked_ns is None or answered_ns is None:
+            return None
+        answers = self._answers.get(link.number)
+        if answers is None:
+            answers = self._answers[link.number] = deque(maxlen=64)
+        free_ns = asked_ns if asked_ns > link.muted_ns else link.muted_ns
+        if answers and answers[-1][0] > free_ns:
+            free_ns = answers[-1][0]
+        work = answered_ns - free_ns if answered_ns > free_ns else 0
+        behind, blocker = 0, -1
+        if exchange.api_key not in LONG_POLLS and answers and answers[-1][0] > asked_ns:
+            for ended_ns, took, api in reversed(answers):
+                overlap = ended_ns - max(asked_ns, ended_ns - took)
+                if ended_ns <= asked_ns:
+                    break
+                if overlap > behind and api in LONG_POLLS:
+                    behind, blocker = overlap, api
+        answers.append((answered_ns, work, exchange.api_key))
+        throttle = throttle_ms(exchange)
+        if throttle and not kept_back(link, exchange, throttle):
+            link.muted_ns = max(link.muted_ns, answered_ns + throttle * 1_000_000)
+        held = max(work - own_wait_ns(exchange), 0) if exchange.api_key in LONG_POLLS else work
+        if not throttle and exchange.api_key not in (JOIN_GROUP, SYNC_GROUP):
+            key = link.broker, exchange.api_key
+            spread = self.spreads.get(key)
+            if spread is None:
+                spread = self.spreads[key] = Spread()
+            spread.add(held)
+        return Taken(work, held, behind, blocker, throttle)
+
+    def closed(self, link: Link) -> None:
+        self._answers.pop(link.number, None)

@@ -1,0 +1,170 @@
+"""SASL and permissions, on recorded traffic of real clients and a real broker; nothing in the captures is masked."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from barnabas.decoder.findings import Finding, Severity
+from barnabas.decoder.findings.detectors.security.authentication import masked
+from retold.made_up import Conversations
+from retold.recorded import findings
+
+SECRETS = ("alice-keeps-this", "not-alices-secret", "no-longer-the-one")
+OURS = [
+    "sasl-mechanism-mismatch", "sasl-authentication-failed", "credentials-in-clear", "sasl-out-of-turn",
+    "request-before-authentication", "sasl-session-expired", "authorization-failed",
+]  # fmt: skip
+
+
+def above_info(found: list[Finding]) -> list[Finding]:
+    for finding in found:
+        text = json.dumps(finding.to_dict())
+        assert not any(secret in text for secret in SECRETS)
+    return [f for f in found if f.severity is not Severity.INFO]
+
+
+@pytest.mark.parametrize(
+    ("name", "id_", "words"),
+    [
+        (
+            "wrong-password",
+            "sasl-authentication-failed",
+            "as 'alice' with PLAIN: Authentication failed: Invalid username",
+        ),
+        ("wrong-password-scram", "sasl-authentication-failed", "as 'alice' with SCRAM-SHA-256: Authentication failed"),
+        ("reauthentication-fails", "sasl-authentication-failed", "with PLAIN on re-authentication: "),
+        ("wrong-mechanism", "sasl-mechanism-mismatch", "for 'SCRAM-SHA-512', which has PLAIN, SCRAM-SHA-256 enabled"),
+        ("sasl-on-plain-listener", "sasl-out-of-turn", "answers SaslHandshake of client 'shop'"),
+        ("no-sasl", "request-before-authentication", "sends Metadata to broker 127.0.0.1:9092 without authenticating"),
+        ("session-expires", "sasl-session-expired", "0.2 s after the end of its SASL session"),
+    ],
+)
+def test_recorded(name: str, id_: str, words: str) -> None:
+    (found,) = above_info(findings(f"security-{name}", *OURS))
+    assert found.id == id_
+    assert words in found.seen and "'shop'" in found.seen
+    assert found.about["client_id"] == "shop"
+    assert found.severity is (Severity.MEDIUM if id_ == "sasl-session-expired" else Severity.HIGH)
+
+
+def test_many_tries_are_one_finding() -> None:
+    (found,) = above_info(findings("security-wrong-password", *OURS))
+    assert found.count == 6 and "; 6 times in " in found.seen and len(found.exchanges) == 5
+    assert found.about["mechanism"] == "PLAIN" and found.about["user"] == "alice"
+
+
+@pytest.mark.parametrize("name", ["plain", "scram", "session-renewed"])
+def test_what_works_is_no_finding(name: str) -> None:
+    found = findings(f"security-{name}", *OURS)
+    assert above_info(found) == []
+    assert [f.id for f in found] == ["credentials-in-clear"] and "on one machine" in found[0].seen
+
+
+@pytest.mark.parametrize("name", ["tls-hello", "plain-on-tls", "http-probe", "refused", "unknown-name-group"])
+def test_other_troubles_are_not_of_this_kind(name: str) -> None:
+    assert findings(f"security-{name}", *OURS) == []
+
+
+def test_permissions_by_client_and_error() -> None:
+    found = above_info(findings("security-not-allowed", *OURS))
+    assert {f.about["error"]: (f.about["apis"], f.about["resources"]) for f in found} == {
+        "GROUP_AUTHORIZATION_FAILED": (["FindCoordinator"], ["billing"]),
+        "TOPIC_AUTHORIZATION_FAILED": (["Produce"], ["open"]),
+    }
+    by_error = {f.about["error"]: f for f in found}
+    assert "--operation Describe --group billing" in by_error["GROUP_AUTHORIZATION_FAILED"].remedy
+    assert "--operation Write --topic open" in by_error["TOPIC_AUTHORIZATION_FAILED"].remedy
+
+
+class Talk(Conversations):
+    """One connection."""
+
+    def __init__(self) -> None:
+        super().__init__(*OURS)
+        self.connection = self.open()
+
+    def say(self, api: str, version: int, body: dict[str, Any], answer: dict[str, Any] | None) -> None:
+        self.ask(self.connection, api, version, body, answer)
+
+    def end(self) -> list[Finding]:
+        """The broker closes it."""
+        self.close(self.connection, by="broker")
+        return self.findings()
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "severity"),
+    [("PLAIN", Severity.MEDIUM), ("OAUTHBEARER", Severity.MEDIUM), ("SCRAM-SHA-512", Severity.LOW), ("GSSAPI", None)],
+)
+def test_credentials_in_clear_over_a_network(mechanism: str, severity: Severity | None) -> None:
+    talk = Talk()
+    talk.say("SaslHandshake", 1, {"mechanism": mechanism}, {"mechanisms": [mechanism]})
+    assert [f.severity for f in talk.end()] == ([severity] if severity else [])
+
+
+def test_a_token_out_of_its_time() -> None:
+    talk = Talk()
+    token = b"n,,\x01auth=Bearer eyJhbGciOi.eyJzdWIiOiJhbGljZSIsImV4cCI6MX0.c2lnbmF0dXJl\x01\x01"
+    said = "The JWT eyJhbGciOi.eyJzdWIiOiJhbGljZSIsImV4cCI6MX0.c2lnbmF0dXJl is no longer valid: exp=1"
+    talk.say("SaslHandshake", 1, {"mechanism": "OAUTHBEARER"}, {"mechanisms": ["OAUTHBEARER"]})
+    talk.say("SaslAuthenticate", 1, {"auth_bytes": token}, {"error_code": 58, "error_message": said})
+    found = next(f for f in talk.end() if f.id == "sasl-authentication-failed")
+    assert "clocks" in found.why and "sasl.oauthbearer.clock.skew.seconds" in found.remedy
+    assert "eyJ" not in json.dumps(found.to_dict()) and "***" in found.seen
+
+
+def test_a_request_in_time_or_answered_late_is_no_expired_session() -> None:
+    for wait, answered in ((0.5, False), (9.0, True)):
+        talk = Talk()
+        talk.say("SaslHandshake", 1, {"mechanism": "GSSAPI"}, {})
+        talk.say("SaslAuthenticate", 1, {}, {"session_lifetime_ms": 5000})
+        talk.wait(wait)
+        talk.say("Metadata", 9, {}, {} if answered else None)
+        assert talk.end() == []
+
+
+def test_one_close_before_authentication_is_a_broker_that_stops() -> None:
+    talk = Talk()
+    talk.say("ApiVersions", 3, {}, {"api_keys": [{"api_key": 3, "min_version": 0, "max_version": 12}]})
+    talk.say("Metadata", 9, {}, None)
+    assert talk.end() == []
+
+
+@pytest.mark.parametrize(
+    ("api", "version", "body", "answer", "resources"),
+    [
+        ("Metadata", 9, {"topics": [{"name": "a"}, {"name": "b"}]},
+         {"topics": [{"name": "a", "error_code": 5}, {"name": "b", "error_code": 29}]}, ["b"]),
+        ("JoinGroup", 5, {"group_id": "g"}, {"error_code": 30}, ["g"]),
+        ("OffsetFetch", 8, {"groups": [{"group_id": "g"}]}, {"groups": [{"group_id": "g", "error_code": 30}]}, ["g"]),
+        ("InitProducerId", 3, {"transactional_id": "t"}, {"error_code": 53}, ["t"]),
+        ("InitProducerId", 3, {}, {"error_code": 31}, []),
+    ],
+)  # fmt: skip
+def test_permissions_of_any_api(
+    api: str, version: int, body: dict[str, Any], answer: dict[str, Any], resources: list[str]
+) -> None:
+    talk = Talk()
+    for _ in range(2):
+        talk.say(api, version, body, answer)
+    (found,) = talk.end()
+    assert found.id == "authorization-failed" and found.count == 2 and found.about["resources"] == resources
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        ("Authentication failed: Invalid username or password", None),
+        ("invalid credentials with SASL mechanism SCRAM-SHA-256", None),
+        ("bad password=hunter2x for alice", "bad password=*** for alice"),
+        ("token: abc", "token: ***"),
+        ("got hunter2x", "got ***"),
+        ("x" * 300, "***"),
+        ("word " * 60, "word " * 39 + "word…"),
+    ],
+)
+def test_masking_of_what_brokers_say(said: str, shown: str | None) -> None:
+    assert masked(said, b"\0alice\0hunter2x") == (said if shown is None else shown).replace("alice", "***")
+    assert masked(None) == ""

@@ -1,0 +1,81 @@
+"""Detectors that want only some exchanges (`Detector.wanted`) find what they find in all of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from barnabas.captures import Recorder
+from barnabas.captures.reading.events import Happenings
+from barnabas.decoder import Exchange
+from barnabas.decoder.findings import Inspector, Link
+from barnabas.decoder.findings.engine.detector import Listener
+from harness.slices import thin
+
+from tests.retold.mixed_traffic import MixedTraffic
+from tests.retold.plain_traffic import PlainTraffic
+
+ALL = sorted((Path(__file__).parents[1] / "captures").rglob("*.pcapng"))
+
+
+class Indiscriminate(Inspector):
+    """Tells every detector of an API and version of all exchanges."""
+
+    spared = 0
+
+    def _concerned(self, link: Link, exchange: Exchange) -> tuple[Listener, ...]:
+        every = self._route(exchange).failed
+        self.spared += len(every) - len(super()._concerned(link, exchange))
+        return every
+
+
+def found(inspector: Inspector, path: Path) -> list[dict[str, Any]]:
+    happenings = Happenings(path)
+    for part in (happenings.read, happenings.end):
+        for happening in part():
+            inspector.feed(happening)
+    findings = [finding.to_dict() for finding in inspector.findings()]
+    assert "detector-failed" not in {finding["id"] for finding in findings}
+    return findings
+
+
+def compare(path: Path) -> tuple[set[str], int]:
+    """What is found, and how many calls were not made."""
+    every = Indiscriminate()
+    findings = found(every, path)
+    assert found(Inspector(), path) == findings, path
+    return {finding["id"] for finding in findings}, every.spared
+
+
+def test_a_fleet_at_rest(tmp_path: Path) -> None:
+    PlainTraffic(tmp_path).run(2500)
+    ids, spared = compare(tmp_path)
+    assert {"unknown-member", "slow-answers"} <= ids
+    assert spared > 10 * 2500
+
+
+@pytest.mark.parametrize("odd", [0.02, 0.2])
+def test_odd_traffic(tmp_path: Path, odd: float) -> None:
+    recorder = Recorder(tmp_path, segment_bytes=200_000)
+    MixedTraffic(3, 1500, odd=odd, large=0.02).run(recorder)
+    recorder.close()
+    assert compare(tmp_path)[1] > 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", thin(range(4), 1))
+def test_every_recording(part: int) -> None:
+    for path in ALL[part::4]:
+        compare(path)
+
+
+def test_a_fault_while_an_exchange_is_judged_ends_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    PlainTraffic(tmp_path).run(200)
+    findings = found(Inspector(), tmp_path)
+
+    def fails(exchange: Exchange) -> bool:
+        raise RuntimeError("a fault")
+
+    monkeypatch.setattr(Exchange, "went_well", property(fails))
+    assert found(Inspector(), tmp_path) == findings
